@@ -1,0 +1,92 @@
+//! `weir check`: validates a config and prints the effective one. It connects to nothing, so that it can run before a deployment.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::config::{self, Config};
+
+/// What the command ends with (CONTRACT.md, 1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Valid,
+    Faulty,
+    /// The report could not be written, as when a pager was closed.
+    Unwritten,
+}
+
+/// Checks the config at `path`: the effective one goes to standard output; faults, notes and warnings go to standard error.
+pub fn run(path: &Path) -> ExitCode {
+    match check(path, &mut io::stdout().lock(), &mut io::stderr().lock()) {
+        Outcome::Valid => ExitCode::SUCCESS,
+        Outcome::Unwritten => ExitCode::from(1),
+        Outcome::Faulty => ExitCode::from(2),
+    }
+}
+
+fn check(path: &Path, out: &mut dyn Write, err: &mut dyn Write) -> Outcome {
+    let (outcome, written) = match config::load(path) {
+        Ok(config) => (Outcome::Valid, report(&config, &path.display().to_string(), out, err)),
+        Err(faults) => (Outcome::Faulty, writeln!(err, "{faults}")),
+    };
+    if written.is_ok() { outcome } else { Outcome::Unwritten }
+}
+
+fn report(config: &Config, file: &str, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<()> {
+    out.write_all(config.redacted_toml().as_bytes())?;
+    out.flush()?;
+    for inactive in config.inactive() {
+        writeln!(err, "note: {file}: {}: accepted, not active yet: {}", inactive.key, inactive.why)?;
+    }
+    for warning in config.warnings() {
+        writeln!(err, "warning: {file}: {}: {}", warning.key, warning.problem)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALID: &str = r#"
+        [upstream]
+        url = "http://code.corp"
+        [passthrough]
+        enabled = true
+        [[accounts]]
+        name = "bot"
+        kind = "user"
+        [[tokens]]
+        account = "bot"
+        kind = "classic"
+        secret = { value = "s3cret" }
+        [[clients]]
+        name = "ci"
+        key_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+    "#;
+
+    fn checked(text: &str) -> (Outcome, String, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weir.toml");
+        std::fs::write(&path, text).unwrap();
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let outcome = check(&path, &mut out, &mut err);
+        (outcome, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    }
+
+    #[test]
+    fn a_valid_config_is_printed_and_what_is_doubtful_is_said_beside_it() {
+        let (outcome, out, err) = checked(VALID);
+        assert_eq!(outcome, Outcome::Valid);
+        assert!(out.starts_with("[listen]\n") && !out.contains("s3cret"), "{out}");
+        assert!(err.contains("passthrough.enabled: accepted, not active yet"), "{err}");
+        assert!(err.contains("warning: ") && err.contains("upstream.url: http://code.corp is plain HTTP"), "{err}");
+    }
+
+    #[test]
+    fn a_faulty_config_prints_its_faults_and_nothing_else() {
+        let (outcome, out, err) = checked("[upstream]\nurl = 3\ncolour = 1\n");
+        assert_eq!((outcome, out.as_str()), (Outcome::Faulty, ""));
+        assert!(err.contains("weir.toml:2: upstream.url: ") && err.contains("weir.toml:3: upstream.colour: unknown key"), "{err}");
+    }
+}

@@ -1,0 +1,187 @@
+//! Time as the rest of the crate sees it, and the only place that reads the machine's clock.
+//!
+//! Everything that decides takes a [`Timestamp`] as an argument; only the shells own a [`Clock`].
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A point in time: milliseconds since the Unix epoch, UTC.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The epoch itself.
+    pub const EPOCH: Self = Self(0);
+    /// Later than every other timestamp: "no end is known".
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
+
+    /// From milliseconds since the epoch.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// From whole seconds since the epoch, the form of `x-ratelimit-reset`.
+    #[must_use]
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(1000))
+    }
+
+    /// Milliseconds since the epoch.
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// Whole seconds since the epoch, rounded down.
+    #[must_use]
+    pub const fn as_secs(self) -> u64 {
+        self.0 / 1000
+    }
+
+    /// Whole seconds since the epoch, rounded up: a reset told to a client must not lie in its past.
+    #[must_use]
+    pub const fn as_secs_ceil(self) -> u64 {
+        self.0.div_ceil(1000)
+    }
+
+    /// How long after `earlier` this is; zero when it is not later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, rhs: Duration) -> Self {
+        let millis = u64::try_from(rhs.as_millis()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(millis))
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Self;
+
+    fn sub(self, rhs: Duration) -> Self {
+        let millis = u64::try_from(rhs.as_millis()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(millis))
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03}s", self.0 / 1000, self.0 % 1000)
+    }
+}
+
+/// Where a shell gets its `now` from. Cheap to clone; clones share their state.
+#[derive(Clone, Debug)]
+pub struct Clock(Arc<Source>);
+
+#[derive(Debug)]
+enum Source {
+    /// The machine's clock, kept from running backwards when the machine's is set back.
+    System { latest: AtomicU64 },
+    /// The machine's clock, `factor` times as fast from `start` on (`weir emulate --speed`).
+    Scaled { start: u64, factor: f64 },
+    /// Moves only when told to.
+    Manual { now: AtomicU64 },
+}
+
+impl Clock {
+    /// The machine's wall clock; never goes back.
+    #[must_use]
+    pub fn system() -> Self {
+        Self(Arc::new(Source::System { latest: AtomicU64::new(0) }))
+    }
+
+    /// A clock that starts at the machine's time and runs `factor` times as fast.
+    #[must_use]
+    pub fn scaled(factor: f64) -> Self {
+        Self(Arc::new(Source::Scaled { start: machine_millis(), factor }))
+    }
+
+    /// A clock that stands at `start` until [`Clock::advance`] moves it.
+    #[must_use]
+    pub fn manual(start: Timestamp) -> Self {
+        Self(Arc::new(Source::Manual { now: AtomicU64::new(start.as_millis()) }))
+    }
+
+    /// The current time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        Timestamp(match &*self.0 {
+            Source::System { latest } => {
+                let read = machine_millis();
+                latest.fetch_max(read, Ordering::Relaxed).max(read)
+            }
+            Source::Scaled { start, factor } => {
+                let elapsed = machine_millis().saturating_sub(*start);
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_precision_loss,
+                    clippy::cast_sign_loss,
+                    reason = "a test clock; sub-millisecond error is fine"
+                )]
+                let scaled = (elapsed as f64 * factor) as u64;
+                start + scaled
+            }
+            Source::Manual { now } => now.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Moves a manual clock on; does nothing to the others.
+    pub fn advance(&self, by: Duration) {
+        if let Source::Manual { now } = &*self.0 {
+            now.fetch_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// How long the machine's time takes to reach `at` on this clock; `None` for a manual clock, which only a test moves.
+    #[must_use]
+    pub fn real_time_until(&self, at: Timestamp) -> Option<Duration> {
+        let ahead = at.since(self.now());
+        match &*self.0 {
+            Source::System { .. } => Some(ahead),
+            Source::Scaled { factor, .. } => Some(ahead.div_f64(*factor)),
+            Source::Manual { .. } => None,
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clock")]
+fn machine_millis() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |elapsed| u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reset_is_rounded_up_so_that_it_never_lies_in_the_past() {
+        assert_eq!(Timestamp::from_millis(1_001).as_secs_ceil(), 2);
+        assert_eq!(Timestamp::from_millis(1_001).as_secs(), 1);
+    }
+
+    #[test]
+    fn a_manual_clock_moves_only_when_told() {
+        let clock = Clock::manual(Timestamp::from_secs(10));
+        assert_eq!(clock.now(), Timestamp::from_secs(10));
+        clock.clone().advance(Duration::from_secs(5));
+        assert_eq!(clock.now(), Timestamp::from_secs(15));
+    }
+
+    #[test]
+    fn the_future_has_no_overflow() {
+        assert_eq!(Timestamp::FAR_FUTURE + Duration::from_secs(1), Timestamp::FAR_FUTURE);
+        assert_eq!(Timestamp::EPOCH - Duration::from_secs(1), Timestamp::EPOCH);
+    }
+}

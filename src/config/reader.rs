@@ -1,0 +1,262 @@
+//! Reads tables key by key and collects what is wrong instead of stopping at it.
+//!
+//! A section asks its [`Reader`] for each key it knows, with the type and the default; what it did not ask for is an unknown key. A value that
+//! cannot be read becomes a fault at once and `None` in the section's hands, so that the rest of the section is still read. What a value of
+//! each type looks like is said by its [`Read`].
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::document::{Document, listed, quoted};
+
+/// A type that a value of the file can be read as.
+pub(super) trait Read: Sized {
+    /// What is accepted, for messages: `a duration such as "30s"`.
+    fn accepted() -> String;
+    /// The value; `None` after a fault has been added.
+    fn read(entry: &Entry<'_>) -> Option<Self>;
+}
+
+/// An enum whose values have names in the file.
+pub(super) trait Choice: Copy + PartialEq + 'static {
+    /// Each value with its name.
+    const ALL: &'static [(&'static str, Self)];
+
+    /// The value's name.
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, value)| *value == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl<T: Choice> Read for T {
+    fn accepted() -> String {
+        listed(T::ALL.iter().map(|(name, _)| *name))
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        let text = entry.text::<Self>()?;
+        let found = T::ALL.iter().find(|(name, _)| *name == text);
+        found.map(|(_, value)| *value).or_else(|| entry.refuse(format!("unknown value {}", quoted(text)), T::accepted()))
+    }
+}
+
+impl<T: Read> Read for Vec<T> {
+    fn accepted() -> String {
+        format!("a list, each of it {}", T::accepted())
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        // Every item is read before the first `None` is acted on: each may have a fault to tell.
+        let items: Vec<Option<T>> = entry.items::<Self>()?.iter().map(T::read).collect();
+        items.into_iter().collect()
+    }
+}
+
+/// One value of the file with its place.
+pub(super) struct Entry<'a> {
+    /// The file it is in.
+    pub(super) document: &'a Document<'a>,
+    /// Its full key.
+    pub(super) path: String,
+    at: usize,
+    value: &'a DeValue<'a>,
+}
+
+impl<'a> Entry<'a> {
+    /// Adds a fault about this value; always `None`, to end a [`Read`] with.
+    pub(super) fn refuse<T>(&self, problem: impl Into<String>, accepted: impl Into<String>) -> Option<T> {
+        self.document.fault(Some(self.at), &self.path, problem.into(), Some(accepted.into()));
+        None
+    }
+
+    /// Adds a fault that the value has the wrong type for a `T`. The value itself is not quoted: it might be a secret.
+    pub(super) fn refuse_type<T: Read>(&self) -> Option<T> {
+        self.refuse(self.wrong_type(), T::accepted())
+    }
+
+    fn wrong_type(&self) -> String {
+        let found = self.value.type_str();
+        let article = if found.starts_with(['a', 'i']) { "an" } else { "a" };
+        format!("wrong type: {article} {found}")
+    }
+
+    /// The raw value.
+    pub(super) fn value(&self) -> &'a DeValue<'a> {
+        self.value
+    }
+
+    /// The text of a `T` that is written as a string.
+    pub(super) fn text<T: Read>(&self) -> Option<&'a str> {
+        self.value.as_str().or_else(|| self.refuse_type::<T>().and(None))
+    }
+
+    /// The items of a `T` that is written as a list.
+    pub(super) fn items<T: Read>(&self) -> Option<Vec<Entry<'a>>> {
+        let Some(array) = self.value.as_array() else { return self.refuse_type::<T>().and(None) };
+        Some(array.iter().enumerate().map(|(index, item)| self.item(index, item)).collect())
+    }
+
+    fn item(&self, index: usize, item: &'a Spanned<DeValue<'a>>) -> Entry<'a> {
+        Entry { document: self.document, path: format!("{}[{index}]", self.path), at: item.span().start, value: item.get_ref() }
+    }
+
+    /// Reads the value as a table; keys that `read` does not ask for become faults.
+    pub(super) fn table<T>(&self, read: impl FnOnce(&mut Reader<'a>) -> Option<T>) -> Option<T> {
+        let accepted = || format!("a table, written [{}] or {{ … }}", self.path);
+        let table = self.value.as_table().or_else(|| self.refuse(self.wrong_type(), accepted()))?;
+        Reader::new(self.document, self.path.clone(), Some(self.at), Some(table)).finish(read)
+    }
+}
+
+/// Reads one table of the file, or one that is not there and therefore all defaults.
+pub(super) struct Reader<'a> {
+    document: &'a Document<'a>,
+    path: String,
+    at: Option<usize>,
+    table: Option<&'a DeTable<'a>>,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the whole file.
+    pub(super) fn document<T>(
+        document: &'a Document<'a>,
+        table: &'a DeTable<'a>,
+        read: impl FnOnce(&mut Reader<'a>) -> Option<T>,
+    ) -> Option<T> {
+        Reader::new(document, String::new(), None, Some(table)).finish(read)
+    }
+
+    fn new(document: &'a Document<'a>, path: String, at: Option<usize>, table: Option<&'a DeTable<'a>>) -> Self {
+        Self { document, path, at, table, known: Vec::new() }
+    }
+
+    fn finish<T>(mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let value = read(&mut self);
+        self.report_unknown_keys();
+        value
+    }
+
+    fn report_unknown_keys(&self) {
+        for (key, _) in self.table.into_iter().flatten() {
+            let name = key.get_ref().as_ref();
+            if !self.known.contains(&name) {
+                let problem = match closest(name, &self.known) {
+                    Some(meant) => format!("unknown key, did you mean `{meant}`?"),
+                    None => "unknown key".to_owned(),
+                };
+                self.document.fault(Some(key.span().start), &self.key(&printable(name)), problem, Some(listed(self.known.iter().copied())));
+            }
+        }
+    }
+
+    fn key(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    /// Adds a fault about `name`, at its line when it is set, else at the table's.
+    pub(super) fn refuse<T>(&self, name: &str, problem: impl Into<String>, accepted: impl Into<String>) -> Option<T> {
+        let set = self.table.and_then(|table| table.get_key_value(name));
+        let at = set.map(|(key, _)| key.span().start).or(self.at);
+        self.document.fault(at, &self.key(name), problem.into(), Some(accepted.into()));
+        None
+    }
+
+    /// Adds a fault about the entry at `index` of `[[name]]` as a whole.
+    pub(super) fn refuse_item(&self, name: &str, index: usize, problem: impl Into<String>, accepted: impl Into<String>) {
+        let array = self.table.and_then(|table| table.get(name)).and_then(|value| value.get_ref().as_array());
+        let at = array.and_then(|array| array.get(index)).map(|item| item.span().start);
+        self.document.fault(at, &format!("{}[{index}]", self.key(name)), problem.into(), Some(accepted.into()));
+    }
+
+    /// Whether `name` is set.
+    pub(super) fn is_set(&self, name: &str) -> bool {
+        self.table.is_some_and(|table| table.contains_key(name))
+    }
+
+    /// The value of `name` when it is set, to be read by the caller.
+    pub(super) fn entry(&mut self, name: &'static str) -> Option<Entry<'a>> {
+        if !self.known.contains(&name) {
+            self.known.push(name);
+        }
+        let (key, value) = self.table?.get_key_value(name)?;
+        Some(Entry { document: self.document, path: self.key(name), at: key.span().start, value: value.get_ref() })
+    }
+
+    /// The value of `name`; `None` when it is not set, or bad.
+    pub(super) fn optional<T: Read>(&mut self, name: &'static str) -> Option<T> {
+        T::read(&self.entry(name)?)
+    }
+
+    /// The value of `name`, without which the table is of no use.
+    pub(super) fn required<T: Read>(&mut self, name: &'static str) -> Option<T> {
+        match self.entry(name) {
+            Some(entry) => T::read(&entry),
+            None => self.refuse(name, "missing", T::accepted()),
+        }
+    }
+
+    /// The value of `name`, or its default.
+    pub(super) fn or<T: Read>(&mut self, name: &'static str, default: T) -> T {
+        self.optional(name).unwrap_or(default)
+    }
+
+    /// The value of `name`, or its default; zero is refused.
+    pub(super) fn positive<T: Read + Default + PartialEq + Copy>(&mut self, name: &'static str, default: T) -> T {
+        let value = self.or(name, default);
+        if value == T::default() {
+            self.refuse::<T>(name, "zero", format!("more than zero: {}", T::accepted()));
+            return default;
+        }
+        value
+    }
+
+    /// Reads the table `name`; one that is not in the file is read as an empty one.
+    pub(super) fn section<T>(&mut self, name: &'static str, read: impl FnOnce(&mut Reader<'a>) -> Option<T>) -> Option<T> {
+        match self.entry(name) {
+            Some(entry) => entry.table(read),
+            None => Reader::new(self.document, self.key(name), None, None).finish(read),
+        }
+    }
+
+    /// Reads the tables `[[name]]`, each by `read`. An item is `None` when it has a fault; the whole is `None` when it is no list of tables.
+    pub(super) fn entries<T>(&mut self, name: &'static str, mut read: impl FnMut(&mut Reader<'a>) -> Option<T>) -> Option<Vec<Option<T>>> {
+        let Some(entry) = self.entry(name) else { return Some(Vec::new()) };
+        let Some(array) = entry.value.as_array() else {
+            return entry.refuse(entry.wrong_type(), format!("entries, each written [[{}]]", entry.path));
+        };
+        Some(array.iter().enumerate().map(|(index, item)| entry.item(index, item).table(&mut read)).collect())
+    }
+}
+
+/// An unknown key for use in a message; one that does not look like a key is left out, for it may be a secret in the wrong place.
+fn printable(name: &str) -> String {
+    let looks_like_a_key = name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    if looks_like_a_key { name.to_owned() } else { "…".to_owned() }
+}
+
+/// The known key that an unknown one was probably meant to be.
+fn closest(name: &str, known: &[&'static str]) -> Option<&'static str> {
+    if name.len() > 32 {
+        return None;
+    }
+    let folded = name.to_ascii_lowercase().replace('-', "_");
+    let nearest = known.iter().map(|key| (edits(&folded, key), *key)).min()?;
+    // A third of the key may be wrong: `prioirty` is meant, `colour` is not.
+    (nearest.0 <= (nearest.1.len() / 3).max(1)).then_some(nearest.1)
+}
+
+/// How many letters must be added, left out or replaced to make `from` into `to` (Levenshtein's distance).
+fn edits(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (above, from_byte) in from.bytes().enumerate() {
+        let mut diagonal = above;
+        row[0] = above + 1;
+        for (left, to_byte) in to.bytes().enumerate() {
+            let replaced = diagonal + usize::from(from_byte != to_byte);
+            diagonal = row[left + 1];
+            row[left + 1] = replaced.min(diagonal + 1).min(row[left] + 1);
+        }
+    }
+    row[to.len()]
+}

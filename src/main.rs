@@ -1,0 +1,10 @@
+//! The `weir` binary: arguments to subcommands, nothing else.
+
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    weir::cli::main()
+}
