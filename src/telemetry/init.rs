@@ -1,0 +1,228 @@
+//! Starts the telemetry of the process, once, and ends it.
+//!
+//! Log lines go to stderr: stdout belongs to what a command prints for its user (`weir check`, the live table of `weir demo`).
+//! `WEIR_LOG` sets the level of the gateway's own lines and of nothing else. Dependencies are heard from `warn` up whatever it says:
+//! pingora and h2 write whole request heads, credentials included, at `debug` (PINGORA.md). Left out: what a line looks like (`line`).
+
+use std::io;
+
+use thiserror::Error;
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::Interest;
+use tracing::{Metadata, Subscriber};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::DefaultFields;
+use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt as _};
+use tracing_subscriber::registry::Registry;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use super::line::Line;
+use super::otlp::Exporter;
+
+/// The targets of the gateway's own events and spans begin with this: the name of the crate.
+const OWN: &str = env!("CARGO_CRATE_NAME");
+
+/// The environment variable that sets the level of the gateway's own log lines.
+pub const LEVEL_VARIABLE: &str = "WEIR_LOG";
+
+/// How log lines are written (CONTRACT §2, `telemetry.log`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    #[default]
+    Json,
+    /// For eyes.
+    Text,
+}
+
+/// From which level on the gateway's own lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogLevel(LevelFilter);
+
+impl LogLevel {
+    /// The level in `WEIR_LOG`: `off`, `error`, `warn`, `info`, `debug` or `trace` (which a release build does not have). `info` when it
+    /// is unset or says anything else: a mistyped level must not stop a gateway.
+    #[must_use]
+    pub fn from_environment() -> Self {
+        std::env::var(LEVEL_VARIABLE).map_or_else(|_| Self::default(), |value| Self::parse(&value))
+    }
+
+    fn parse(value: &str) -> Self {
+        // By hand: the library takes an empty value for `error`.
+        match value.trim().to_ascii_lowercase().as_str() {
+            "off" => Self(LevelFilter::OFF),
+            "error" => Self(LevelFilter::ERROR),
+            "warn" => Self(LevelFilter::WARN),
+            "debug" => Self(LevelFilter::DEBUG),
+            "trace" => Self(LevelFilter::TRACE),
+            _ => Self::default(),
+        }
+    }
+}
+
+impl Default for LogLevel {
+    fn default() -> Self {
+        Self(LevelFilter::INFO)
+    }
+}
+
+/// What `[telemetry]` of the config says (CONTRACT §2), and the level.
+#[derive(Clone, Debug)]
+pub struct TelemetrySettings {
+    /// How lines are written.
+    pub log: LogFormat,
+    /// From which level on.
+    pub level: LogLevel,
+    /// Where spans go by OTLP/gRPC; without it there are none.
+    pub otlp_endpoint: Option<String>,
+    /// The `service.name` of the spans.
+    pub service_name: String,
+    /// Which share of the traces that begin here is kept, 0 to 1. A caller's decision, in its `traceparent`, goes before it.
+    pub sample_ratio: f64,
+}
+
+impl Default for TelemetrySettings {
+    fn default() -> Self {
+        Self {
+            log: LogFormat::default(),
+            level: LogLevel::default(),
+            otlp_endpoint: None,
+            service_name: "weir".to_owned(),
+            sample_ratio: 1.0,
+        }
+    }
+}
+
+/// Why telemetry did not start.
+#[derive(Debug, Error)]
+pub enum InitError {
+    /// The exporter's thread could not be started.
+    #[error("cannot start the thread that exports spans: {0}")]
+    Thread(#[source] io::Error),
+    /// The endpoint cannot be used. One that is merely down is no error. It is not shown: an URL may carry a password.
+    #[error("telemetry.otlp_endpoint cannot be used: accepted is http://HOST:PORT")]
+    Endpoint,
+    /// Something in this process has set up logging before.
+    #[error("logging has been set up before in this process")]
+    AlreadyStarted,
+}
+
+/// Keeps telemetry going. When it is dropped, spans that are still waiting are exported, for at most
+/// 3 s; the log needs no flushing.
+#[must_use = "spans stop being exported when the guard is dropped"]
+#[derive(Debug)]
+pub struct Guard {
+    exporter: Option<Exporter>,
+}
+
+impl Guard {
+    /// Exports what is waiting and ends the export; the same as dropping the guard. Blocks for at most 3 s, and does not
+    /// need the caller's runtime.
+    pub fn shutdown(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(exporter) = self.exporter.take() {
+            exporter.shutdown();
+        }
+    }
+}
+
+/// Starts telemetry for the whole process. Needs no runtime: the exporter brings its own.
+///
+/// # Errors
+/// When the endpoint cannot be used, or when it was called before. An endpoint that does not answer is no error, then or later.
+pub fn init(settings: &TelemetrySettings) -> Result<Guard, InitError> {
+    let exporter = settings
+        .otlp_endpoint
+        .as_deref()
+        .map(|endpoint| Exporter::start(endpoint, &settings.service_name, settings.sample_ratio))
+        .transpose()?;
+    // Made first, so that it is shut down when the next step fails.
+    let guard = Guard { exporter };
+    subscriber(settings, guard.exporter.as_ref(), io::stderr).try_init().map_err(|_| InitError::AlreadyStarted)?;
+    Ok(guard)
+}
+
+/// The subscriber that writes lines to `writer` and spans to `exporter`.
+pub(super) fn subscriber<W>(settings: &TelemetrySettings, exporter: Option<&Exporter>, writer: W) -> impl Subscriber + Send + Sync + use<W>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let lines = tracing_subscriber::fmt::layer()
+        .fmt_fields(DefaultFields::new())
+        .event_format(Line(settings.log))
+        .with_writer(writer)
+        .with_filter(LogFilter(settings.level.0));
+    // A list and not an `Option`: an absent layer counts as one that wants everything, and would bring all spans to life.
+    let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = vec![lines.boxed()];
+    if let Some(exporter) = exporter {
+        let spans = tracing_opentelemetry::layer()
+            .with_tracer(exporter.tracer())
+            .with_location(false)
+            .with_threads(false)
+            .with_tracked_inactivity(false)
+            .with_target(false)
+            .with_level(false)
+            .with_filter(SpanFilter);
+        layers.push(spans.boxed());
+    }
+    Registry::default().with(layers)
+}
+
+/// Lets events through: the gateway's own from a level on, everybody else's from `warn` on. Never spans.
+struct LogFilter(LevelFilter);
+
+impl LogFilter {
+    fn passes(&self, metadata: &Metadata<'_>) -> bool {
+        let from = if is_own(metadata) { self.0 } else { self.0.min(LevelFilter::WARN) };
+        metadata.is_event() && *metadata.level() <= from
+    }
+}
+
+impl<S> Filter<S> for LogFilter {
+    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        self.passes(metadata)
+    }
+
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if self.passes(metadata) { Interest::always() } else { Interest::never() }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.0)
+    }
+}
+
+/// Lets the gateway's own spans through, and no event: a trace carries no log lines.
+struct SpanFilter;
+
+impl SpanFilter {
+    fn passes(metadata: &Metadata<'_>) -> bool {
+        metadata.is_span() && is_own(metadata) && *metadata.level() <= LevelFilter::INFO
+    }
+}
+
+impl<S> Filter<S> for SpanFilter {
+    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        Self::passes(metadata)
+    }
+
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if Self::passes(metadata) { Interest::always() } else { Interest::never() }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::INFO)
+    }
+}
+
+fn is_own(metadata: &Metadata<'_>) -> bool {
+    metadata.target().strip_prefix(OWN).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! Who is heard in the log, and when spans exist.
+
+use std::sync::{Arc, Mutex};
+
+use super::*;
+
+/// What a subscriber with this level wrote while `act` ran.
+fn heard(level: &str, act: impl FnOnce()) -> String {
+    let written = Arc::new(Mutex::new(Vec::new()));
+    let settings = TelemetrySettings { level: LogLevel::parse(level), ..TelemetrySettings::default() };
+    let sink = Arc::clone(&written);
+    tracing::subscriber::with_default(subscriber(&settings, None, move || Sink(Arc::clone(&sink))), act);
+    let bytes = written.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
+}
+
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_dependency_is_never_heard_below_warn_whatever_the_level() {
+    for level in ["debug", "trace"] {
+        let text = heard(level, || {
+            tracing::debug!(target: "pingora_proxy::proxy_h1", "Request header: authorization: Bearer hunter2");
+            tracing::trace!(target: "h2::hpack", "authorization: hunter2");
+            tracing::info!(target: "pingora_core::server", "hunter2");
+            tracing::debug!(target: "weird", "hunter2");
+            tracing::warn!(target: "pingora_core::server", "heard");
+        });
+        assert!(!text.contains("hunter2"), "{text}");
+        assert!(text.contains("heard"), "{text}");
+    }
+}
+
+#[test]
+fn the_level_sets_what_the_gateway_says() {
+    let speak = || {
+        tracing::debug!("own debug");
+        tracing::info!("own info");
+        tracing::error!("own error");
+    };
+    assert!(heard("debug", speak).contains("own debug"));
+    let usual = heard("", speak);
+    assert!(!usual.contains("own debug") && usual.contains("own info"), "{usual}");
+    let quiet = heard("error", speak);
+    assert!(!quiet.contains("own info") && quiet.contains("own error"), "{quiet}");
+}
+
+#[test]
+fn off_is_off_for_everybody() {
+    let text = heard("off", || {
+        tracing::error!("own");
+        tracing::error!(target: "pingora_core", "theirs");
+    });
+    assert_eq!(text, "");
+}
+
+#[test]
+fn a_mistyped_level_is_info() {
+    assert_eq!(LogLevel::parse("loud"), LogLevel::default());
+    assert_eq!(LogLevel::parse(""), LogLevel::default());
+    assert_eq!(LogLevel::parse(" WARN "), LogLevel(LevelFilter::WARN));
+}
+
+#[test]
+fn without_an_endpoint_there_are_no_spans() {
+    heard("trace", || {
+        let span = crate::telemetry::spans::server_span(&http::HeaderMap::new(), (&http::Method::GET).into(), "weir.internal");
+        assert!(span.is_disabled());
+        assert!(crate::telemetry::spans::upstream_span(&span, (&http::Method::GET).into(), "api.example.com").is_disabled());
+    });
+}
+
+#[test]
+fn an_endpoint_that_cannot_be_used_is_refused_without_being_shown() {
+    for endpoint in ["https://user:hunter2@otel:4317", "otel:4317", "ftp://otel", "", "not a url hunter2"] {
+        let settings = TelemetrySettings { otlp_endpoint: Some(endpoint.to_owned()), ..TelemetrySettings::default() };
+        let fault = init(&settings).err().map(|fault| format!("{fault} {fault:?}")).unwrap_or_default();
+        assert!(fault.contains("http://HOST:PORT") && !fault.contains("hunter2"), "{endpoint}: {fault}");
+    }
+}

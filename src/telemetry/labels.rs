@@ -1,0 +1,118 @@
+//! The label sets of the metrics. Every value is a name from the config, a route template or a word of a closed set, never a path,
+//! a token or a key (CONTRACT §6).
+//!
+//! Names are shared, not copied: making a label set for a lookup allocates nothing when its names are already `Arc<str>`.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+
+/// Where everything is counted that comes after a metric has its full number of label sets.
+const OVERFLOW: &str = "_overflow";
+
+/// A label set that a bounded family can hold.
+pub(super) trait LabelSet: EncodeLabelSet + Clone + Debug + Eq + Hash + Send + Sync + 'static {
+    /// The one label set that stands for all that no longer fit.
+    fn overflow() -> Self;
+}
+
+/// A name from the config, or one the upstream gave to a budget.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Name(Arc<str>);
+
+impl Name {
+    /// The longest name the upstream or a webhook can put into a label.
+    const BYTES_MAX: usize = 128;
+
+    /// The client's name, or `_none` when no key was accepted.
+    pub(super) fn of_client(client: Option<&Arc<str>>) -> Self {
+        client.map_or_else(|| Self::from("_none"), |name| Self(Arc::clone(name)))
+    }
+}
+
+impl From<&str> for Name {
+    fn from(name: &str) -> Self {
+        Self(Arc::from(&name[..name.floor_char_boundary(Self::BYTES_MAX)]))
+    }
+}
+
+impl EncodeLabelValue for Name {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        EncodeLabelValue::encode(&&*self.0, encoder)
+    }
+}
+
+/// An HTTP status; `none` for no answer, `_other` for one outside 100 to 599.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Status(u16);
+
+impl Status {
+    pub(super) const NONE: Self = Self(0);
+    const OTHER: Self = Self(u16::MAX);
+}
+
+impl From<u16> for Status {
+    fn from(status: u16) -> Self {
+        if status == 0 || (100..600).contains(&status) { Self(status) } else { Self::OTHER }
+    }
+}
+
+impl EncodeLabelValue for Status {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        match *self {
+            Self::NONE => "none".encode(encoder),
+            Self::OTHER => "_other".encode(encoder),
+            Self(status) => status.encode(encoder),
+        }
+    }
+}
+
+/// Declares a label set whose every field has a value that stands for "too many".
+macro_rules! label_set {
+    ($(#[$doc:meta])* $name:ident { $($field:ident: $kind:ty = $overflow:expr),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+        pub(super) struct $name {
+            $(pub(super) $field: $kind,)+
+        }
+
+        impl LabelSet for $name {
+            fn overflow() -> Self {
+                Self { $($field: $overflow,)+ }
+            }
+        }
+    };
+}
+
+label_set!(RequestLabels {
+    client: Name = OVERFLOW.into(),
+    method: &'static str = OVERFLOW,
+    endpoint: &'static str = OVERFLOW,
+    status: Status = Status::OTHER,
+    cache: &'static str = OVERFLOW,
+});
+label_set!(RequestDurationLabels {
+    endpoint: &'static str = OVERFLOW,
+    cache: &'static str = OVERFLOW,
+});
+label_set!(UpstreamLabels {
+    account: Name = OVERFLOW.into(),
+    resource: Name = OVERFLOW.into(),
+    endpoint: &'static str = OVERFLOW,
+    status: Status = Status::OTHER,
+});
+label_set!(EndpointLabels { endpoint: &'static str = OVERFLOW });
+label_set!(AccountLimitLabels { account: Name = OVERFLOW.into(), limit: &'static str = OVERFLOW });
+label_set!(RefusedLabels { client: Name = OVERFLOW.into(), reason: &'static str = OVERFLOW });
+label_set!(BudgetLabels { account: Name = OVERFLOW.into(), resource: Name = OVERFLOW.into() });
+label_set!(ClientLabels { client: Name = OVERFLOW.into() });
+label_set!(ReasonLabels { reason: &'static str = OVERFLOW });
+label_set!(StateLabels { state: &'static str = OVERFLOW });
+label_set!(
+    /// `token` is its position among its account's tokens.
+    TokenLabels { account: Name = OVERFLOW.into(), token: usize = usize::MAX }
+);
+label_set!(WebhookLabels { event: Name = OVERFLOW.into(), outcome: &'static str = OVERFLOW });
+label_set!(InvariantLabels { invariant: &'static str = OVERFLOW });

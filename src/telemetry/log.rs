@@ -1,0 +1,42 @@
+//! The one line a finished request leaves in the log.
+//!
+//! Left out: how a line is written (`line`), and where lines go (`init`).
+
+use std::time::Duration;
+
+use tracing::info;
+
+use super::outcome::Outcome;
+
+/// Writes the line of a finished request, message `request`, level info. What is not known is left out of it.
+pub fn emit(outcome: &Outcome) {
+    info!(
+        request_id = outcome.request_id.as_str(),
+        client = outcome.client.as_deref(),
+        method = outcome.method.as_str(),
+        endpoint = outcome.endpoint,
+        path = outcome.path.as_str(),
+        status = outcome.status,
+        cache = outcome.cache.label(),
+        account = outcome.account.as_deref(),
+        resource = outcome.resource.as_deref(),
+        upstream_attempts = outcome.upstream_attempts,
+        upstream_ms = millis(outcome.upstream),
+        queue_ms = millis(outcome.queue),
+        duration_ms = millis(outcome.total),
+        bytes_in = outcome.bytes_in,
+        bytes_out = outcome.bytes_out,
+        refusal = outcome.refusal,
+        error = outcome.error.as_ref().map(super::outcome::LogText::as_str),
+        "request"
+    );
+}
+
+/// Milliseconds to three places; a hit is a fraction of one.
+#[expect(clippy::cast_precision_loss, reason = "microseconds are exact in an f64 for 285 years")]
+fn millis(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests;

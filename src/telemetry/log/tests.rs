@@ -1,0 +1,176 @@
+//! What a log line may and may not contain.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::*;
+use crate::telemetry::init::{LogFormat, TelemetrySettings, subscriber};
+use crate::telemetry::outcome::{CacheOutcome, LogText};
+
+/// Keeps what was written.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Written {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+fn logged(log: LogFormat, act: impl FnOnce()) -> String {
+    let written = Written::default();
+    let settings = TelemetrySettings { log, ..TelemetrySettings::default() };
+    tracing::subscriber::with_default(subscriber(&settings, None, written.clone()), act);
+    let bytes = written.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
+}
+
+fn outcome() -> Outcome {
+    let mut outcome = Outcome::new(&http::Method::GET, "/repos/acme/widgets?access_token=hunter2", "id-1");
+    outcome.client = Some("ci".into());
+    outcome.endpoint = "/repos/{owner}/{repo}";
+    outcome.status = 200;
+    outcome.cache = CacheOutcome::Hit;
+    outcome.total = Duration::from_micros(123);
+    outcome.bytes_out = 9;
+    outcome
+}
+
+fn json(line: &str) -> serde_json::Map<String, serde_json::Value> {
+    serde_json::from_str(line).unwrap_or_else(|fault| panic!("{fault}: {line}"))
+}
+
+#[test]
+fn a_request_is_one_line_of_flat_json() {
+    let text = logged(LogFormat::Json, || emit(&outcome()));
+    assert_eq!(text.matches('\n').count(), 1, "{text}");
+    let line = json(&text);
+    assert_eq!(line["level"], "INFO");
+    assert_eq!(line["message"], "request");
+    assert_eq!(line["client"], "ci");
+    assert_eq!(line["path"], "/repos/acme/widgets");
+    assert_eq!(line["status"], 200);
+    assert_eq!(line["cache"], "hit");
+    assert_eq!(line["duration_ms"], 0.123);
+    assert!(line.values().all(|value| !value.is_object() && !value.is_array()), "{text}");
+    let time = line["time"].as_str().unwrap();
+    assert!(time.ends_with('Z') && time.as_bytes()[10] == b'T', "RFC 3339 in UTC: {time}");
+}
+
+#[test]
+fn a_request_line_has_these_keys_and_no_other() {
+    let mut full = outcome();
+    full.account = Some("bot".into());
+    full.resource = Some("core".into());
+    full.refusal = Some("budget");
+    full.error = Some(LogText::error("connection refused"));
+    let line = json(&logged(LogFormat::Json, || emit(&full)));
+    let mut keys: Vec<&str> = line.keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    assert_eq!(
+        keys,
+        [
+            "account",
+            "bytes_in",
+            "bytes_out",
+            "cache",
+            "client",
+            "duration_ms",
+            "endpoint",
+            "error",
+            "level",
+            "message",
+            "method",
+            "path",
+            "queue_ms",
+            "refusal",
+            "request_id",
+            "resource",
+            "status",
+            "target",
+            "time",
+            "upstream_attempts",
+            "upstream_ms",
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_known_is_left_out_of_the_line() {
+    let line = json(&logged(LogFormat::Json, || emit(&outcome())));
+    assert!(["account", "resource", "refusal", "error"].iter().all(|key| !line.contains_key(*key)), "{line:?}");
+}
+
+#[test]
+fn a_query_is_not_logged() {
+    for log in [LogFormat::Json, LogFormat::Text] {
+        let text = logged(log, || emit(&outcome()));
+        assert!(!text.contains("hunter2") && !text.contains("access_token"), "{text}");
+    }
+}
+
+#[test]
+fn nothing_a_client_sends_can_break_the_line() {
+    let hostile = "/a\r\n{\"level\":\"ERROR\"}\u{2028}\u{1b}[31m\"\\";
+    let mut request = Outcome::new(&http::Method::GET, hostile, "id\n\"x");
+    request.error = Some(LogText::error("bad\nthing"));
+    for log in [LogFormat::Json, LogFormat::Text] {
+        let text = logged(log, || emit(&request));
+        assert_eq!(text.matches('\n').count(), 1, "{text}");
+        assert!(text.trim_end().chars().all(|character| character == ' ' || character.is_ascii_graphic()), "{text:?}");
+    }
+    let line = json(&logged(LogFormat::Json, || emit(&request)));
+    assert_eq!(line["level"], "INFO");
+}
+
+#[test]
+fn a_message_of_any_module_stays_on_its_line() {
+    for log in [LogFormat::Json, LogFormat::Text] {
+        let text = logged(log, || tracing::warn!(note = "a\nb\u{7}", level = "fake", "first\nsecond {}", "\u{1b}[2J"));
+        assert_eq!(text.matches('\n').count(), 1, "{text}");
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text:?}");
+    }
+    let line = json(&logged(LogFormat::Json, || tracing::warn!(level = "fake", "odd")));
+    assert_eq!((&line["level"], &line["level_"]), (&"WARN".into(), &"fake".into()));
+}
+
+#[test]
+fn a_value_without_end_is_cut() {
+    let text = logged(LogFormat::Json, || tracing::warn!(long = "x".repeat(100_000).as_str(), "{}", "é".repeat(100_000)));
+    assert!(text.len() < 9_000, "{} bytes", text.len());
+    json(&text);
+}
+
+#[test]
+fn a_record_that_came_by_the_log_crate_shows_its_own_target() {
+    let text = logged(LogFormat::Json, || {
+        tracing::warn!(target: "log", { log.target = "pingora_core::server", log.file = "src/x.rs" }, "shutting down");
+    });
+    let line = json(&text);
+    assert_eq!(line["target"], "pingora_core::server");
+    assert!(!line.contains_key("log.file"), "{text}");
+}
+
+#[test]
+fn text_mode_reads_as_a_line() {
+    let text = logged(LogFormat::Text, || emit(&outcome()));
+    assert!(
+        text.contains(" INFO ") && text.contains(" request ") && text.contains(" status=200 ") && text.contains(" cache=hit "),
+        "{text}"
+    );
+}

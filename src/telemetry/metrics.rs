@@ -1,0 +1,304 @@
+//! The metrics of CONTRACT §6 and how each is measured.
+//!
+//! Counters and histograms are kept as things happen. Gauges are a picture of now, so they are drawn for each scrape by
+//! [`Metrics::scrape`]; what is gone since the last one (an account removed from the config) is gone from the text too.
+//!
+//! A request costs one hash of its labels, one read lock, one atomic increment and one histogram lock, and allocates nothing once its
+//! label set has been seen; see `record`. Left out: the names (`names`), and who asks for the text (`admin`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use super::labels::{
+    AccountLimitLabels, BudgetLabels, ClientLabels, EndpointLabels, InvariantLabels, Name, ReasonLabels, RefusedLabels,
+    RequestDurationLabels, RequestLabels, StateLabels, Status, TokenLabels, UpstreamLabels, WebhookLabels,
+};
+use super::names::Metric;
+use super::outcome::Outcome;
+use super::series::{SERIES_MAX, Series};
+use crate::clock::Timestamp;
+
+/// The media type of [`Metrics::encode`]. Prometheus reads it since version 2.5; plain Prometheus text would lose the counters' types.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Upper bounds in seconds. A hit takes well under a millisecond; the upstream gives up after 10 s (UPSTREAM.md, Limits); 30 s is the
+/// default of both `response_timeout` and `max_wait` (CONTRACT §2).
+const DURATION_BUCKETS_S: [f64; 16] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
+type Count<S> = Series<S, Counter>;
+type Level<S> = Series<S, Gauge<u64, AtomicU64>>;
+type Fraction<S> = Series<S, Gauge<f64, AtomicU64>>;
+type Durations<S> = Series<S, Histogram>;
+
+/// One answer, or failure to answer, of the upstream.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamOutcome<'a> {
+    /// The account's name in the config.
+    pub account: &'a str,
+    /// The budget it was booked under.
+    pub resource: &'a str,
+    /// The template of the endpoint table.
+    pub endpoint: &'static str,
+    /// The upstream's status; `None` when no answer came.
+    pub status: Option<u16>,
+    /// From sending the request to the head of its answer, or to giving up.
+    pub duration: Duration,
+}
+
+/// Every metric of the gateway. Shared behind an `Arc`; all methods take `&self` and none blocks on I/O.
+pub struct Metrics {
+    registry: Registry,
+    /// One scrape at a time: the gauges belong to it from clearing to encoding.
+    scraping: Mutex<()>,
+    counts: Counts,
+    gauges: Gauges,
+    /// What [`Metrics::record`] counts into, resolved once per label set.
+    handles: RwLock<HashMap<RequestLabels, RequestHandles>>,
+}
+
+struct RequestHandles {
+    count: Counter,
+    duration: Histogram,
+}
+
+/// What is counted as it happens.
+struct Counts {
+    requests: Count<RequestLabels>,
+    request_duration: Durations<RequestDurationLabels>,
+    upstream_requests: Count<UpstreamLabels>,
+    upstream_duration: Durations<EndpointLabels>,
+    upstream_limited: Count<AccountLimitLabels>,
+    refused: Count<RefusedLabels>,
+    wait: Durations<ReasonLabels>,
+    cache_evictions: Counter,
+    webhook_deliveries: Count<WebhookLabels>,
+    invariant_broken: Count<InvariantLabels>,
+}
+
+/// What is drawn for each scrape.
+struct Gauges {
+    budget_limit: Level<BudgetLabels>,
+    budget_remaining: Level<BudgetLabels>,
+    budget_reserved: Level<BudgetLabels>,
+    budget_reset: Level<BudgetLabels>,
+    secondary_in_use: Fraction<AccountLimitLabels>,
+    waiting: Level<ClientLabels>,
+    writes: Level<StateLabels>,
+    cache_entries: Gauge<u64, AtomicU64>,
+    cache_bytes: Gauge<u64, AtomicU64>,
+    token_healthy: Level<TokenLabels>,
+}
+
+impl Metrics {
+    /// All metrics, registered and at zero. A metric with labels appears in the text with its first label set.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut registry = Registry::default();
+        let counts = Counts::registered(&mut registry);
+        let gauges = Gauges::registered(&mut registry);
+        Self { registry, scraping: Mutex::new(()), counts, gauges, handles: RwLock::default() }
+    }
+
+    /// Counts a finished client request: once, its duration, and its refusal if the gateway refused it.
+    pub fn record(&self, outcome: &Outcome) {
+        let labels = RequestLabels {
+            client: Name::of_client(outcome.client.as_ref()),
+            method: outcome.method.as_str(),
+            endpoint: outcome.endpoint,
+            status: outcome.status.into(),
+            cache: outcome.cache.label(),
+        };
+        if let Some(reason) = outcome.refusal {
+            self.counts.refused.of(&RefusedLabels { client: labels.client.clone(), reason }).inc();
+        }
+        let seconds = outcome.total.as_secs_f64();
+        if let Some(known) = self.handles.read().get(&labels) {
+            known.count.inc();
+            known.duration.observe(seconds);
+            return;
+        }
+        self.count_first(labels, seconds);
+    }
+
+    /// The first request with these labels; or, when there are too many label sets, one of the rest.
+    #[cold]
+    fn count_first(&self, labels: RequestLabels, seconds: f64) {
+        let duration = RequestDurationLabels { endpoint: labels.endpoint, cache: labels.cache };
+        let handles = RequestHandles { count: self.counts.requests.of(&labels), duration: self.counts.request_duration.of(&duration) };
+        handles.count.inc();
+        handles.duration.observe(seconds);
+        let mut known = self.handles.write();
+        if known.len() < SERIES_MAX {
+            known.insert(labels, handles);
+        }
+    }
+
+    /// Counts one request sent upstream.
+    pub fn upstream(&self, outcome: &UpstreamOutcome<'_>) {
+        let labels = UpstreamLabels {
+            account: outcome.account.into(),
+            resource: outcome.resource.into(),
+            endpoint: outcome.endpoint,
+            status: outcome.status.map_or(Status::NONE, Status::from),
+        };
+        self.counts.upstream_requests.of(&labels).inc();
+        self.counts.upstream_duration.of(&EndpointLabels { endpoint: outcome.endpoint }).observe(outcome.duration.as_secs_f64());
+    }
+
+    /// Counts a limit refusal by the upstream. `limit` is a word of a closed set: `primary`, or the secondary limit's name.
+    pub fn limited(&self, account: &str, limit: &'static str) {
+        self.counts.upstream_limited.of(&AccountLimitLabels { account: account.into(), limit }).inc();
+    }
+
+    /// Counts a refusal by the gateway that ends without an [`Outcome`]; [`Metrics::record`] counts all others. `None` when no key was
+    /// accepted.
+    pub fn refused(&self, client: Option<&Arc<str>>, reason: &'static str) {
+        self.counts.refused.of(&RefusedLabels { client: Name::of_client(client), reason }).inc();
+    }
+
+    /// Adds one wait: how long a request was held, and for what.
+    pub fn wait(&self, reason: &'static str, duration: Duration) {
+        self.counts.wait.of(&ReasonLabels { reason }).observe(duration.as_secs_f64());
+    }
+
+    /// Adds `entries` to the stored answers thrown out to make room.
+    pub fn evicted(&self, entries: u64) {
+        self.counts.cache_evictions.inc_by(entries);
+    }
+
+    /// Counts a webhook delivery. Call it with `event` from the delivery only when the signature was right.
+    pub fn webhook(&self, event: &str, outcome: &'static str) {
+        self.counts.webhook_deliveries.of(&WebhookLabels { event: event.into(), outcome }).inc();
+    }
+
+    /// Counts an invariant found broken, by its name.
+    pub fn invariant_broken(&self, name: &'static str) {
+        self.counts.invariant_broken.of(&InvariantLabels { invariant: name }).inc();
+    }
+
+    /// Sets the gauges of a budget: an account's share of a resource.
+    pub fn set_budget(&self, account: &str, resource: &str, limit: u64, remaining: u64, reserved: u64, reset: Timestamp) {
+        let labels = BudgetLabels { account: account.into(), resource: resource.into() };
+        self.gauges.budget_limit.of(&labels).set(limit);
+        self.gauges.budget_remaining.of(&labels).set(remaining);
+        self.gauges.budget_reserved.of(&labels).set(reserved);
+        self.gauges.budget_reset.of(&labels).set(reset.as_secs_ceil());
+    }
+
+    /// Sets how much of a secondary limit is used, in the limit's own unit (requests, points, CPU seconds).
+    pub fn set_secondary(&self, account: &str, limit: &'static str, in_use: f64) {
+        self.gauges.secondary_in_use.of(&AccountLimitLabels { account: account.into(), limit }).set(in_use);
+    }
+
+    /// Sets how many requests of a client are being held.
+    pub fn set_waiting(&self, client: &str, requests: u64) {
+        self.gauges.waiting.of(&ClientLabels { client: client.into() }).set(requests);
+    }
+
+    /// Sets how many writes are in a state (CONTRACT §3: `queued`, `sending`, …).
+    pub fn set_writes(&self, state: &'static str, writes: u64) {
+        self.gauges.writes.of(&StateLabels { state }).set(writes);
+    }
+
+    /// Sets how much the cache holds.
+    pub fn set_cache(&self, entries: u64, bytes: u64) {
+        self.gauges.cache_entries.set(entries);
+        self.gauges.cache_bytes.set(bytes);
+    }
+
+    /// Sets whether the token at `position` among its account's tokens can be used.
+    pub fn set_token_healthy(&self, account: &str, position: usize, healthy: bool) {
+        self.gauges.token_healthy.of(&TokenLabels { account: account.into(), token: position }).set(u64::from(healthy));
+    }
+
+    /// The text for one scrape: forgets the gauges of the last one, lets `draw` set today's with the `set_` methods, and encodes. One
+    /// scrape at a time, so that none sees another's half-drawn gauges; `draw` must not scrape.
+    pub fn scrape(&self, draw: impl FnOnce(&Self)) -> String {
+        let _alone = self.scraping.lock();
+        self.gauges.clear();
+        draw(self);
+        self.encode()
+    }
+
+    /// Everything as it stands, as text of [`CONTENT_TYPE`].
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        if prometheus_client::encoding::text::encode(&mut text, &self.registry).is_err() {
+            // A `String` refuses nothing that is written to it; should an encoder ever fail, half a page would be worse than none.
+            text.clear();
+        }
+        text
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Counts {
+    fn registered(registry: &mut Registry) -> Self {
+        let cache_evictions = Counter::default();
+        registry.register(Metric::CacheEvictions.registered_name(), Metric::CacheEvictions.help(), cache_evictions.clone());
+        Self {
+            requests: Series::new(Counter::default as fn() -> _).registered(registry, Metric::Requests),
+            request_duration: Series::new(duration_histogram as fn() -> _).registered(registry, Metric::RequestDuration),
+            upstream_requests: Series::new(Counter::default as fn() -> _).registered(registry, Metric::UpstreamRequests),
+            upstream_duration: Series::new(duration_histogram as fn() -> _).registered(registry, Metric::UpstreamDuration),
+            upstream_limited: Series::new(Counter::default as fn() -> _).registered(registry, Metric::UpstreamLimited),
+            refused: Series::new(Counter::default as fn() -> _).registered(registry, Metric::Refused),
+            wait: Series::new(duration_histogram as fn() -> _).registered(registry, Metric::Wait),
+            cache_evictions,
+            webhook_deliveries: Series::new(Counter::default as fn() -> _).registered(registry, Metric::WebhookDeliveries),
+            invariant_broken: Series::new(Counter::default as fn() -> _).registered(registry, Metric::InvariantBroken),
+        }
+    }
+}
+
+impl Gauges {
+    fn registered(registry: &mut Registry) -> Self {
+        let (cache_entries, cache_bytes) = (Gauge::default(), Gauge::default());
+        registry.register(Metric::CacheEntries.registered_name(), Metric::CacheEntries.help(), cache_entries.clone());
+        registry.register(Metric::CacheBytes.registered_name(), Metric::CacheBytes.help(), cache_bytes.clone());
+        Self {
+            budget_limit: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::BudgetLimit),
+            budget_remaining: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::BudgetRemaining),
+            budget_reserved: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::BudgetReserved),
+            budget_reset: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::BudgetReset),
+            secondary_in_use: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::SecondaryInUse),
+            waiting: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::Waiting),
+            writes: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::Writes),
+            cache_entries,
+            cache_bytes,
+            token_healthy: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::TokenHealthy),
+        }
+    }
+
+    fn clear(&self) {
+        self.budget_limit.clear();
+        self.budget_remaining.clear();
+        self.budget_reserved.clear();
+        self.budget_reset.clear();
+        self.secondary_in_use.clear();
+        self.waiting.clear();
+        self.writes.clear();
+        self.token_healthy.clear();
+    }
+}
+
+fn duration_histogram() -> Histogram {
+    Histogram::new(DURATION_BUCKETS_S)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! The name of every metric, once (CONTRACT §6). What each is measured from is said in `metrics`.
+
+/// A metric of the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Client requests finished.
+    Requests,
+    /// How long client requests took.
+    RequestDuration,
+    /// Requests sent upstream.
+    UpstreamRequests,
+    /// How long the upstream took.
+    UpstreamDuration,
+    /// Limit refusals by the upstream.
+    UpstreamLimited,
+    /// Refusals by the gateway.
+    Refused,
+    /// A budget's size.
+    BudgetLimit,
+    /// What is left of a budget.
+    BudgetRemaining,
+    /// What is reserved of a budget by requests in flight.
+    BudgetReserved,
+    /// When a budget is whole again.
+    BudgetReset,
+    /// What is used of a secondary limit.
+    SecondaryInUse,
+    /// Requests being held.
+    Waiting,
+    /// How long requests were held.
+    Wait,
+    /// Queued writes.
+    Writes,
+    /// Stored answers.
+    CacheEntries,
+    /// Their bytes.
+    CacheBytes,
+    /// Answers thrown out for room.
+    CacheEvictions,
+    /// Whether a token can be used.
+    TokenHealthy,
+    /// Webhook deliveries received.
+    WebhookDeliveries,
+    /// Invariants found broken.
+    InvariantBroken,
+}
+
+impl Metric {
+    /// All of them, in the order of the contract.
+    pub const ALL: [Self; 20] = [
+        Self::Requests,
+        Self::RequestDuration,
+        Self::UpstreamRequests,
+        Self::UpstreamDuration,
+        Self::UpstreamLimited,
+        Self::Refused,
+        Self::BudgetLimit,
+        Self::BudgetRemaining,
+        Self::BudgetReserved,
+        Self::BudgetReset,
+        Self::SecondaryInUse,
+        Self::Waiting,
+        Self::Wait,
+        Self::Writes,
+        Self::CacheEntries,
+        Self::CacheBytes,
+        Self::CacheEvictions,
+        Self::TokenHealthy,
+        Self::WebhookDeliveries,
+        Self::InvariantBroken,
+    ];
+
+    /// The name as it is scraped.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "weir_requests_total",
+            Self::RequestDuration => "weir_request_duration_seconds",
+            Self::UpstreamRequests => "weir_upstream_requests_total",
+            Self::UpstreamDuration => "weir_upstream_duration_seconds",
+            Self::UpstreamLimited => "weir_upstream_limited_total",
+            Self::Refused => "weir_refused_total",
+            Self::BudgetLimit => "weir_budget_limit",
+            Self::BudgetRemaining => "weir_budget_remaining",
+            Self::BudgetReserved => "weir_budget_reserved",
+            Self::BudgetReset => "weir_budget_reset_timestamp_seconds",
+            Self::SecondaryInUse => "weir_secondary_in_use",
+            Self::Waiting => "weir_waiting",
+            Self::Wait => "weir_wait_seconds",
+            Self::Writes => "weir_writes",
+            Self::CacheEntries => "weir_cache_entries",
+            Self::CacheBytes => "weir_cache_bytes",
+            Self::CacheEvictions => "weir_cache_evictions_total",
+            Self::TokenHealthy => "weir_token_healthy",
+            Self::WebhookDeliveries => "weir_webhook_deliveries_total",
+            Self::InvariantBroken => "weir_invariant_broken_total",
+        }
+    }
+
+    /// The name as it is registered: the encoder appends a counter's `_total` itself.
+    #[must_use]
+    pub fn registered_name(self) -> &'static str {
+        self.name().strip_suffix("_total").unwrap_or(self.name())
+    }
+
+    /// One line for whoever meets it in a query editor. Without a full stop: the encoder adds one.
+    #[must_use]
+    pub const fn help(self) -> &'static str {
+        match self {
+            Self::Requests => "Client requests finished",
+            Self::RequestDuration => "Time from a client request's head to the end of its answer",
+            Self::UpstreamRequests => "Requests sent upstream; status none means that no answer came",
+            Self::UpstreamDuration => "Time from sending a request upstream to the head of its answer",
+            Self::UpstreamLimited => "Requests the upstream refused for a limit",
+            Self::Refused => "Requests the gateway refused itself",
+            Self::BudgetLimit => "Size of a budget in requests per window",
+            Self::BudgetRemaining => "What the upstream says is left of a budget",
+            Self::BudgetReserved => "What requests in flight have reserved of a budget",
+            Self::BudgetReset => "When a budget is whole again, in seconds since the epoch",
+            Self::SecondaryInUse => "What is used of a secondary limit, in the limit's own unit",
+            Self::Waiting => "Requests being held",
+            Self::Wait => "How long requests were held",
+            Self::Writes => "Writes in the queue's store by state",
+            Self::CacheEntries => "Stored answers",
+            Self::CacheBytes => "Bytes of the stored answers",
+            Self::CacheEvictions => "Stored answers thrown out to make room",
+            Self::TokenHealthy => "1 when the token can be used, else 0",
+            Self::WebhookDeliveries => "Webhook deliveries received",
+            Self::InvariantBroken => "Invariants found broken; must stay 0",
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! How one client request ended: the single source of its log line, metrics and span attributes (DESIGN D11).
+//!
+//! The types keep out what must never be shown: a path has no query, text from outside cannot break a line or carry something
+//! that looks like a credential, and names that become labels come from closed sets. Left out: bodies and headers.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The endpoint of a request that was refused before it could be classified.
+pub const NO_ENDPOINT: &str = "_none";
+
+/// The longest path, and the longest error, of a log line. A longer one says nothing more, and costs every reader of the log.
+const TEXT_BYTES_MAX: usize = 512;
+/// The longest request id of a log line; four times a UUID.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+/// What stands where a credential stood.
+const REDACTED: &str = "[redacted]";
+/// How credentials of the `github` dialect begin, and keys of this gateway. The specification names no prefixes.
+const CREDENTIAL_PREFIXES: [&str; 7] = ["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "weir_"];
+/// The fewest characters after such a prefix that can be a secret: a repository may be called `weir_docs`.
+const CREDENTIAL_TAIL_MIN: usize = 16;
+
+/// How one client request ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The request's `X-Request-Id`, kept or made.
+    pub request_id: LogText,
+    /// The client's name in the config; `None` when no key was accepted.
+    pub client: Option<Arc<str>>,
+    /// The method the client used.
+    pub method: MethodName,
+    /// The template of the endpoint table, or [`NO_ENDPOINT`].
+    pub endpoint: &'static str,
+    /// The path without its query. Only the log shows it.
+    pub path: LogText,
+    /// The status the client was given; 0 when it left before there was one.
+    pub status: u16,
+    /// What the cache did.
+    pub cache: CacheOutcome,
+    /// The account that served it, when one was asked.
+    pub account: Option<Arc<str>>,
+    /// The upstream resource (budget) it was booked under, when an account was asked.
+    pub resource: Option<Arc<str>>,
+    /// How many requests were sent upstream for it.
+    pub upstream_attempts: u32,
+    /// Time spent on the upstream, all attempts together.
+    pub upstream: Duration,
+    /// Time spent waiting for budget, a slot, or a lane.
+    pub queue: Duration,
+    /// From the request's head to the end of the answer.
+    pub total: Duration,
+    /// Bytes of the request's body.
+    pub bytes_in: u64,
+    /// Bytes of the answer's body.
+    pub bytes_out: u64,
+    /// Why the gateway itself refused it, in a word of a closed set.
+    pub refusal: Option<&'static str>,
+    /// What went wrong, for the operator.
+    pub error: Option<LogText>,
+}
+
+impl Outcome {
+    /// The outcome of a request of which only the head is known: no client, no endpoint, no answer yet.
+    #[must_use]
+    pub fn new(method: &http::Method, path: &str, request_id: &str) -> Self {
+        Self {
+            request_id: LogText::request_id(request_id),
+            client: None,
+            method: MethodName::from(method),
+            endpoint: NO_ENDPOINT,
+            path: LogText::path(path),
+            status: 0,
+            cache: CacheOutcome::None,
+            account: None,
+            resource: None,
+            upstream_attempts: 0,
+            upstream: Duration::ZERO,
+            queue: Duration::ZERO,
+            total: Duration::ZERO,
+            bytes_in: 0,
+            bytes_out: 0,
+            refusal: None,
+            error: None,
+        }
+    }
+}
+
+/// What the cache did for a request. Each is named here once, for the `Cache-Status` header, the log and the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CacheOutcome {
+    /// A stored answer was given without asking the upstream.
+    Hit,
+    /// This request's own fetch was answered.
+    Fetched(Fetch),
+    /// Another request's fetch answered this one too.
+    Collapsed(Fetch),
+    /// A stored answer was given because no budget was left.
+    StaleIfLimited,
+    /// A stored answer was given because the upstream failed.
+    StaleIfError,
+    /// The cache has no part in this kind of request: a write, or a body that is streamed.
+    Bypass,
+    /// The gateway's own answer; there is no `Cache-Status`.
+    None,
+}
+
+/// How a fetch for the cache ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fetch {
+    /// A 304: the stored answer still stands.
+    Revalidated,
+    /// The stored answer did not stand any more.
+    Changed {
+        /// The upstream's status, usually 200.
+        status: u16,
+    },
+    /// Nothing was stored; now it is.
+    Stored,
+    /// Nothing was stored, and the answer may not be.
+    NotStored,
+}
+
+impl CacheOutcome {
+    /// The value of `Cache-Status` (RFC 9211 §2, CONTRACT §3); `None` for the gateway's own answers, which have none.
+    #[must_use]
+    pub fn cache_status(self) -> Option<Cow<'static, str>> {
+        Some(match self {
+            Self::Hit => "weir; hit".into(),
+            Self::Fetched(fetch) => fetch.cache_status(),
+            Self::Collapsed(fetch) => fetch.cache_status() + "; collapsed",
+            Self::StaleIfLimited => "weir; hit; detail=stale-if-limited".into(),
+            Self::StaleIfError => "weir; hit; detail=stale-if-error".into(),
+            Self::Bypass => "weir; fwd=bypass".into(),
+            Self::None => return None,
+        })
+    }
+
+    /// The word for it in the log, the metrics and the spans.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Fetched(Fetch::Revalidated) => "revalidated",
+            Self::Fetched(Fetch::Changed { .. }) => "changed",
+            Self::Fetched(Fetch::Stored) => "stored",
+            Self::Fetched(Fetch::NotStored) => "not_stored",
+            Self::Collapsed(_) => "collapsed",
+            Self::StaleIfLimited => "stale_if_limited",
+            Self::StaleIfError => "stale_if_error",
+            Self::Bypass => "bypass",
+            Self::None => "none",
+        }
+    }
+}
+
+impl Fetch {
+    fn cache_status(self) -> Cow<'static, str> {
+        match self {
+            Self::Revalidated => "weir; fwd=stale; fwd-status=304".into(),
+            Self::Changed { status: 200 } => "weir; fwd=stale; fwd-status=200".into(),
+            Self::Changed { status } => format!("weir; fwd=stale; fwd-status={status}").into(),
+            Self::Stored => "weir; fwd=uri-miss; stored".into(),
+            Self::NotStored => "weir; fwd=uri-miss".into(),
+        }
+    }
+}
+
+/// A request method out of a closed set, so that a client cannot make up labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MethodName(&'static str);
+
+impl MethodName {
+    /// What every method outside RFC 9110 §9 and RFC 5789 is called; the name is OpenTelemetry's.
+    pub const OTHER: Self = Self("_OTHER");
+
+    /// The name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl From<&http::Method> for MethodName {
+    fn from(method: &http::Method) -> Self {
+        const KNOWN: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+        KNOWN.into_iter().find(|known| *known == method.as_str()).map_or(Self::OTHER, Self)
+    }
+}
+
+/// Text from outside, made fit for a log line: printable ASCII, bounded, and without anything that looks like a credential.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LogText(String);
+
+impl LogText {
+    /// A request's path: whatever follows `?` or `#` is cut off, and every character that a path shows only in escaped form is
+    /// escaped.
+    #[must_use]
+    pub fn path(raw: &str) -> Self {
+        let end = raw.find(['?', '#']).unwrap_or(raw.len());
+        Self::printable(&raw[..end], TEXT_BYTES_MAX, |character| character.is_ascii_graphic())
+    }
+
+    /// What went wrong. Callers pass the words of an error, never a header or a body.
+    #[must_use]
+    pub fn error(raw: &str) -> Self {
+        Self::printable(raw, TEXT_BYTES_MAX, |character| character == ' ' || character.is_ascii_graphic())
+    }
+
+    /// A request id, which may be the client's own.
+    #[must_use]
+    pub fn request_id(raw: &str) -> Self {
+        Self::printable(raw, REQUEST_ID_BYTES_MAX, |character| character.is_ascii_graphic())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn printable(raw: &str, bytes_max: usize, keep: impl Fn(char) -> bool) -> Self {
+        // Redacted first: a cut must not leave half a credential that no longer looks like one.
+        let redacted = redact_credentials(raw);
+        let mut text = String::with_capacity(redacted.len().min(bytes_max));
+        for character in redacted.chars() {
+            let before = text.len();
+            if keep(character) {
+                text.push(character);
+            } else {
+                text.extend(character.escape_unicode());
+            }
+            if text.len() > bytes_max {
+                text.truncate(before);
+                break;
+            }
+        }
+        Self(text)
+    }
+}
+
+impl fmt::Debug for LogText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+fn redact_credentials(raw: &str) -> Cow<'_, str> {
+    // A path that has no underscore, which is nearly every one, costs one scan and no copy.
+    if !raw.contains('_') {
+        return Cow::Borrowed(raw);
+    }
+    let mut clean = String::with_capacity(raw.len());
+    for piece in raw.split_inclusive(|character: char| !is_word(character)) {
+        let word = piece.trim_end_matches(|character: char| !is_word(character));
+        if looks_like_credential(word) {
+            clean.push_str(REDACTED);
+            clean.push_str(&piece[word.len()..]);
+        } else {
+            clean.push_str(piece);
+        }
+    }
+    Cow::Owned(clean)
+}
+
+const fn is_word(character: char) -> bool {
+    character.is_ascii_alphanumeric() || character == '_'
+}
+
+fn looks_like_credential(word: &str) -> bool {
+    CREDENTIAL_PREFIXES.iter().any(|prefix| word.find(prefix).is_some_and(|at| word.len() - at - prefix.len() >= CREDENTIAL_TAIL_MIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_outcome_has_the_cache_status_of_the_contract() {
+        let texts = [
+            (CacheOutcome::Hit, "weir; hit"),
+            (CacheOutcome::Fetched(Fetch::Revalidated), "weir; fwd=stale; fwd-status=304"),
+            (CacheOutcome::Fetched(Fetch::Changed { status: 200 }), "weir; fwd=stale; fwd-status=200"),
+            (CacheOutcome::Fetched(Fetch::Changed { status: 404 }), "weir; fwd=stale; fwd-status=404"),
+            (CacheOutcome::Fetched(Fetch::Stored), "weir; fwd=uri-miss; stored"),
+            (CacheOutcome::Fetched(Fetch::NotStored), "weir; fwd=uri-miss"),
+            (CacheOutcome::Collapsed(Fetch::Stored), "weir; fwd=uri-miss; stored; collapsed"),
+            (CacheOutcome::Collapsed(Fetch::NotStored), "weir; fwd=uri-miss; collapsed"),
+            (CacheOutcome::Collapsed(Fetch::Revalidated), "weir; fwd=stale; fwd-status=304; collapsed"),
+            (CacheOutcome::StaleIfLimited, "weir; hit; detail=stale-if-limited"),
+            (CacheOutcome::StaleIfError, "weir; hit; detail=stale-if-error"),
+            (CacheOutcome::Bypass, "weir; fwd=bypass"),
+        ];
+        for (outcome, text) in texts {
+            assert_eq!(outcome.cache_status().as_deref(), Some(text), "{outcome:?}");
+        }
+        assert_eq!(CacheOutcome::None.cache_status(), None, "the gateway's own answers say nothing of a cache");
+    }
+
+    #[test]
+    fn an_invented_method_is_called_other() {
+        let invented = http::Method::from_bytes(b"BREW").unwrap();
+        assert_eq!(MethodName::from(&invented), MethodName::OTHER);
+        assert_eq!(MethodName::from(&http::Method::PATCH).as_str(), "PATCH");
+    }
+
+    #[test]
+    fn a_logged_path_has_no_query() {
+        assert_eq!(LogText::path("/search?q=secret").as_str(), "/search");
+        assert_eq!(LogText::path("/a#b").as_str(), "/a");
+    }
+
+    #[test]
+    fn a_logged_path_has_no_control_characters() {
+        assert_eq!(LogText::path("/a\n{}\u{1b}[2J\u{2028}").as_str(), r"/a\u{a}{}\u{1b}[2J\u{2028}");
+    }
+
+    #[test]
+    fn a_logged_path_ends_at_its_limit_and_never_inside_an_escape() {
+        assert_eq!(LogText::path(&"a".repeat(600)).as_str().len(), TEXT_BYTES_MAX);
+        let escaped = LogText::path(&"\n".repeat(600));
+        assert!(escaped.as_str().len() <= TEXT_BYTES_MAX && escaped.as_str().ends_with("\\u{a}"));
+    }
+
+    #[test]
+    fn what_looks_like_a_credential_is_not_logged() {
+        let token = format!("ghp_{}", "a1B2".repeat(9));
+        assert_eq!(LogText::path(&format!("/x/{token}/y")).as_str(), "/x/[redacted]/y");
+        assert_eq!(LogText::error(&format!("bad key `{token}`")).as_str(), "bad key `[redacted]`");
+        let at_the_cut = LogText::path(&format!("/{}/{token}", "a".repeat(TEXT_BYTES_MAX - 10)));
+        assert!(!at_the_cut.as_str().contains("ghp_"), "half a credential is one too");
+        assert_eq!(LogText::path("/repos/acme/weir_docs").as_str(), "/repos/acme/weir_docs");
+    }
+}

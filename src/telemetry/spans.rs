@@ -1,0 +1,160 @@
+//! The spans of a request: one server span `request` with the children `cache`, `admission` and `upstream`, by OpenTelemetry's names
+//! for HTTP, and W3C Trace Context in and out (CONTRACT §6).
+//!
+//! Without an OTLP endpoint no span is ever made: the functions here then return disabled spans, which cost a load and a branch.
+//! Left out: the exporter (`otlp`), and paths, queries and headers, which no span carries.
+
+use http::header::HeaderName;
+use http::{HeaderMap, HeaderValue};
+use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
+use opentelemetry::trace::TraceContextExt as _;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use tracing::field::Empty;
+use tracing::{Span, info_span};
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+use super::outcome::{MethodName, Outcome};
+
+/// The server span of a client request. Its trace is the caller's when `headers` carry a `traceparent`. Everything that is known only
+/// later is added by [`finish`].
+pub fn server_span(headers: &HeaderMap, method: MethodName, server_address: &str) -> Span {
+    let span = info_span!(
+        parent: None,
+        "request",
+        otel.kind = "server",
+        otel.status_code = Empty,
+        http.request.method = method.as_str(),
+        http.route = Empty,
+        http.response.status_code = Empty,
+        server.address = server_address,
+        error.type = Empty,
+        weir.client = Empty,
+        weir.account = Empty,
+        weir.resource = Empty,
+        weir.cache = Empty,
+        weir.refusal = Empty,
+        weir.upstream.attempts = Empty,
+    );
+    if !span.is_disabled() {
+        let caller = TraceContextPropagator::new().extract(&Headers(headers));
+        // It fails only for a span that no exporter sees.
+        let _ = span.set_parent(caller);
+    }
+    span
+}
+
+/// The child that covers looking into the cache.
+pub fn cache_span(request: &Span) -> Span {
+    info_span!(parent: request, "cache", otel.kind = "internal")
+}
+
+/// The child that covers choosing an account and waiting for its budget.
+pub fn admission_span(request: &Span) -> Span {
+    info_span!(parent: request, "admission", otel.kind = "internal")
+}
+
+/// The child that covers one request to the upstream at `server_address`. A fetch outlives the request that started it (DESIGN D1), so
+/// this span refers to its parent without keeping it open.
+pub fn upstream_span(request: &Span, method: MethodName, server_address: &str) -> Span {
+    let span = info_span!(
+        parent: None,
+        "upstream",
+        otel.kind = "client",
+        otel.name = method.as_str(),
+        otel.status_code = Empty,
+        http.request.method = method.as_str(),
+        http.response.status_code = Empty,
+        server.address = server_address,
+        error.type = Empty,
+    );
+    if !span.is_disabled() {
+        let _ = span.set_parent(request.context());
+    }
+    span
+}
+
+// Numbers are recorded as `i64`, the one integer type of OpenTelemetry: the bridge turns an unsigned one into text.
+
+/// Adds the upstream's answer to its span; `None` when no answer came.
+pub fn finish_upstream(upstream: &Span, status: Option<u16>) {
+    if upstream.is_disabled() {
+        return;
+    }
+    if let Some(status) = status {
+        upstream.record("http.response.status_code", i64::from(status));
+        // A client span counts 4xx as errors too, a server span only 5xx (OpenTelemetry, HTTP spans, Status).
+        if status >= 400 {
+            upstream.record("otel.status_code", "ERROR");
+            upstream.record("error.type", status.to_string().as_str());
+        }
+    } else {
+        upstream.record("otel.status_code", "ERROR");
+        upstream.record("error.type", "no_answer");
+    }
+}
+
+/// Adds what a request ended with to its server span. The span itself ends when it is dropped.
+pub fn finish(request: &Span, outcome: &Outcome) {
+    if request.is_disabled() {
+        return;
+    }
+    // Not by recording `otel.name`: that counts only until the span has its first child.
+    request.context().span().update_name(format!("{} {}", outcome.method.as_str(), outcome.endpoint));
+    request.record("http.route", outcome.endpoint);
+    request.record("http.response.status_code", i64::from(outcome.status));
+    request.record("weir.cache", outcome.cache.label());
+    request.record("weir.upstream.attempts", i64::from(outcome.upstream_attempts));
+    record_name(request, "weir.client", outcome.client.as_deref());
+    record_name(request, "weir.account", outcome.account.as_deref());
+    record_name(request, "weir.resource", outcome.resource.as_deref());
+    record_name(request, "weir.refusal", outcome.refusal);
+    if outcome.status >= 500 {
+        request.record("otel.status_code", "ERROR");
+        request.record("error.type", outcome.status.to_string().as_str());
+    }
+}
+
+fn record_name(span: &Span, field: &str, name: Option<&str>) {
+    if let Some(name) = name {
+        span.record(field, name);
+    }
+}
+
+/// Writes `traceparent` (and `tracestate`) of `span` into the headers of a request to the upstream, over any that are there. Does
+/// nothing when spans are off: then a caller's own headers, if they were copied, go on unchanged.
+pub fn inject(span: &Span, headers: &mut HeaderMap) {
+    if !span.is_disabled() {
+        TraceContextPropagator::new().inject_context(&span.context(), &mut HeadersMut(headers));
+    }
+}
+
+struct Headers<'a>(&'a HeaderMap);
+
+impl Extractor for Headers<'_> {
+    /// A header that comes more than once is as good as none (W3C Trace Context, section 3.2: it cannot be parsed).
+    fn get(&self, key: &str) -> Option<&str> {
+        let mut values = self.0.get_all(key).iter();
+        let first = values.next()?;
+        if values.next().is_some() { None } else { first.to_str().ok() }
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.0.keys().map(HeaderName::as_str).collect()
+    }
+}
+
+struct HeadersMut<'a>(&'a mut HeaderMap);
+
+impl Injector for HeadersMut<'_> {
+    fn set(&mut self, key: &str, value: String) {
+        let Ok(name) = HeaderName::try_from(key) else { return };
+        // The caller's `tracestate` belongs to the `traceparent` that is being replaced; an empty one says nothing.
+        self.0.remove(&name);
+        if let (false, Ok(value)) = (value.is_empty(), HeaderValue::try_from(value)) {
+            self.0.insert(name, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! The spans as an exporter gets them.
+
+use std::future::ready;
+use std::sync::{Arc, Mutex};
+
+use http::Method;
+use opentelemetry::trace::{SpanKind, Status};
+use opentelemetry::{KeyValue, Value};
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{SimpleSpanProcessor, SpanData, SpanExporter};
+
+use super::*;
+use crate::telemetry::init::{TelemetrySettings, subscriber};
+use crate::telemetry::otlp::Exporter;
+
+const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+const CALLER_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+
+/// Keeps what was exported.
+#[derive(Clone, Debug, Default)]
+struct Kept(Arc<Mutex<Vec<SpanData>>>);
+
+impl SpanExporter for Kept {
+    fn export(&self, batch: Vec<SpanData>) -> impl Future<Output = OTelSdkResult> + Send {
+        self.0.lock().unwrap().extend(batch);
+        ready(Ok(()))
+    }
+}
+
+/// The spans that were finished while `act` ran with spans on.
+fn exported(sample_ratio: f64, act: impl FnOnce()) -> Vec<SpanData> {
+    let kept = Kept::default();
+    let exporter = Exporter::with_processor(SimpleSpanProcessor::new(kept.clone()), "weir", sample_ratio);
+    tracing::subscriber::with_default(subscriber(&TelemetrySettings::default(), Some(&exporter), std::io::sink), act);
+    kept.0.lock().unwrap().clone()
+}
+
+fn headers(traceparent: &str) -> HeaderMap {
+    HeaderMap::from_iter([(HeaderName::from_static("traceparent"), HeaderValue::from_str(traceparent).unwrap())])
+}
+
+fn outcome(status: u16) -> Outcome {
+    let mut outcome = Outcome::new(&Method::GET, "/repos/acme/widgets?token=hunter2", "id");
+    outcome.endpoint = "/repos/{owner}/{repo}";
+    outcome.client = Some("ci".into());
+    outcome.status = status;
+    outcome
+}
+
+fn request(headers: &HeaderMap) -> Span {
+    server_span(headers, (&Method::GET).into(), "weir.internal")
+}
+
+fn attribute(span: &SpanData, key: &str) -> Option<Value> {
+    span.attributes.iter().find(|KeyValue { key: found, .. }| found.as_str() == key).map(|found| found.value.clone())
+}
+
+fn named<'s>(spans: &'s [SpanData], name: &str) -> &'s SpanData {
+    spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("no span `{name}` in {spans:?}"))
+}
+
+#[test]
+fn a_server_span_has_the_names_of_opentelemetry() {
+    let spans = exported(1.0, || finish(&request(&HeaderMap::new()), &outcome(200)));
+    let span = named(&spans, "GET /repos/{owner}/{repo}");
+    assert_eq!(span.span_kind, SpanKind::Server);
+    assert_eq!(attribute(span, "http.request.method"), Some("GET".into()));
+    assert_eq!(attribute(span, "http.route"), Some("/repos/{owner}/{repo}".into()));
+    assert_eq!(attribute(span, "http.response.status_code"), Some(Value::I64(200)));
+    assert_eq!(attribute(span, "server.address"), Some("weir.internal".into()));
+    assert_eq!(attribute(span, "weir.client"), Some("ci".into()));
+    assert_eq!(attribute(span, "weir.account"), None, "no account was asked");
+    assert_eq!(span.status, Status::Unset);
+}
+
+#[test]
+fn a_span_carries_no_path_and_no_query() {
+    let spans = exported(1.0, || finish(&request(&HeaderMap::new()), &outcome(200)));
+    assert!(!format!("{spans:?}").contains("widgets"), "{spans:?}");
+}
+
+#[test]
+fn only_a_5xx_is_an_error_of_the_server() {
+    let spans = exported(1.0, || {
+        finish(&request(&HeaderMap::new()), &outcome(403));
+        finish(&request(&HeaderMap::new()), &outcome(502));
+    });
+    assert_eq!(spans[0].status, Status::Unset);
+    assert!(matches!(spans[1].status, Status::Error { .. }));
+    assert_eq!(attribute(&spans[1], "error.type"), Some("502".into()));
+}
+
+#[test]
+fn an_upstream_that_fails_is_an_error_of_its_span() {
+    let spans = exported(1.0, || {
+        let request = request(&HeaderMap::new());
+        for status in [Some(304), Some(404), None] {
+            let upstream = upstream_span(&request, (&Method::GET).into(), "api.example.com");
+            inject(&upstream, &mut HeaderMap::new());
+            finish_upstream(&upstream, status);
+        }
+    });
+    let failed: Vec<bool> = spans[..3].iter().map(|span| matches!(span.status, Status::Error { .. })).collect();
+    assert_eq!(failed, [false, true, true]);
+}
+
+#[test]
+fn the_steps_of_a_request_are_its_children() {
+    let spans = exported(1.0, || {
+        let request = request(&HeaderMap::new());
+        drop(cache_span(&request));
+        drop(admission_span(&request));
+        finish_upstream(&upstream_span(&request, (&Method::GET).into(), "api.example.com"), Some(200));
+        finish(&request, &outcome(200));
+    });
+    let parent = named(&spans, "GET /repos/{owner}/{repo}");
+    for child in ["cache", "admission", "GET"] {
+        let child = named(&spans, child);
+        assert_eq!(child.parent_span_id, parent.span_context.span_id(), "{child:?}");
+        assert_eq!(child.span_context.trace_id(), parent.span_context.trace_id());
+    }
+    let upstream = named(&spans, "GET");
+    assert_eq!((&upstream.span_kind, attribute(upstream, "server.address")), (&SpanKind::Client, Some("api.example.com".into())));
+}
+
+#[test]
+fn a_fetch_that_outlives_its_request_does_not_hold_the_request_span_open() {
+    let spans = exported(1.0, || {
+        let request = request(&HeaderMap::new());
+        let upstream = upstream_span(&request, (&Method::GET).into(), "api.example.com");
+        finish(&request, &outcome(200));
+        drop(request);
+        finish_upstream(&upstream, None);
+    });
+    assert_eq!(spans[0].name, "GET /repos/{owner}/{repo}", "the request ended first");
+    assert_eq!(spans[1].parent_span_id, spans[0].span_context.span_id());
+    assert_eq!(attribute(&spans[1], "error.type"), Some("no_answer".into()));
+}
+
+#[test]
+fn a_callers_trace_goes_on_to_the_upstream() {
+    let mut sent = headers(CALLER);
+    let spans = exported(1.0, || {
+        let request = request(&headers(CALLER));
+        let upstream = upstream_span(&request, (&Method::GET).into(), "api.example.com");
+        inject(&upstream, &mut sent);
+        finish(&request, &outcome(200));
+    });
+    let upstream = named(&spans, "GET");
+    let traceparent = sent["traceparent"].to_str().unwrap();
+    assert_eq!(traceparent, format!("00-{CALLER_TRACE}-{}-01", upstream.span_context.span_id()));
+    let server = named(&spans, "GET /repos/{owner}/{repo}");
+    assert_eq!(server.parent_span_id.to_string(), "b7ad6b7169203331");
+    assert!(server.parent_span_is_remote);
+}
+
+#[test]
+fn a_caller_that_does_not_sample_is_obeyed_and_its_trace_still_goes_on() {
+    let mut sent = HeaderMap::new();
+    let spans = exported(1.0, || {
+        let request = request(&headers(&CALLER.replace("-01", "-00")));
+        inject(&upstream_span(&request, (&Method::GET).into(), "api.example.com"), &mut sent);
+    });
+    assert!(spans.is_empty(), "{spans:?}");
+    let traceparent = sent["traceparent"].to_str().unwrap();
+    assert!(traceparent.starts_with(&format!("00-{CALLER_TRACE}-")) && traceparent.ends_with("-00"), "{traceparent}");
+}
+
+#[test]
+fn a_traceparent_that_cannot_be_read_begins_a_new_trace() {
+    let mut twice = headers(CALLER);
+    twice.append("traceparent", HeaderValue::from_static(CALLER));
+    for bad in [headers("00-zz-b7ad6b7169203331-01"), headers("garbage"), headers(""), twice] {
+        let spans = exported(1.0, || drop(request(&bad)));
+        assert_eq!(spans.len(), 1, "{bad:?}");
+        assert_ne!(spans[0].span_context.trace_id().to_string(), CALLER_TRACE, "{bad:?}");
+    }
+}
+
+#[test]
+fn the_ratio_decides_only_for_traces_that_begin_here() {
+    let own = exported(0.0, || drop(request(&HeaderMap::new())));
+    assert!(own.is_empty(), "{own:?}");
+    let callers = exported(0.0, || drop(request(&headers(CALLER))));
+    assert_eq!(callers.len(), 1);
+}
+
+#[test]
+fn a_callers_tracestate_does_not_outlive_its_traceparent() {
+    let mut sent = HeaderMap::from_iter([(HeaderName::from_static("tracestate"), HeaderValue::from_static("vendor=1"))]);
+    exported(1.0, || inject(&request(&HeaderMap::new()), &mut sent));
+    assert!(sent.contains_key("traceparent") && !sent.contains_key("tracestate"), "{sent:?}");
+}
