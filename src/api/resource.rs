@@ -1,0 +1,169 @@
+//! Names of the upstream's primary limits, with what is known of their size and window.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Resources with a documented or observed limit per window (UPSTREAM.md, Limits; `core` also Document 1, Primary rate limits).
+/// The limit is `None` where only the name has been seen.
+const KNOWN: [(&str, Option<u32>); 14] = [
+    ("core", Some(5000)),
+    ("search", Some(30)),
+    ("code_search", Some(10)),
+    ("graphql", Some(5000)),
+    ("integration_manifest", Some(5000)),
+    ("source_import", Some(100)),
+    ("code_scanning_upload", Some(500)),
+    ("code_scanning_autofix", Some(10)),
+    ("actions_runner_registration", Some(10_000)),
+    ("scim", Some(15_000)),
+    ("dependency_snapshots", Some(100)),
+    ("dependency_sbom", None),
+    ("audit_log", None),
+    ("audit_log_streaming", None),
+];
+
+/// What an authenticated account has where nothing else is known (Document 1, Primary rate limits).
+const LIMIT_UNKNOWN: u32 = 5000;
+
+/// Longest name taken from a header; the longest known one has 27 characters.
+const NAME_BYTES_MAX: usize = 64;
+
+/// The name of a primary limit, as `x-ratelimit-resource` spells it. Cheap to clone; the known names need no allocation.
+#[derive(Clone)]
+pub struct ResourceName(Name);
+
+#[derive(Clone)]
+enum Name {
+    Known(&'static str),
+    Other(Arc<str>),
+}
+
+impl ResourceName {
+    /// The resource of this name, known or not.
+    pub fn new(name: &str) -> Self {
+        match KNOWN.iter().find(|(known, _)| *known == name) {
+            Some((known, _)) => Self(Name::Known(known)),
+            None => Self(Name::Other(Arc::from(name))),
+        }
+    }
+
+    /// A name out of an answer's header: 1 to 64 lower-case letters, digits, `_` or `-`; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
+        let fits = (1..=NAME_BYTES_MAX).contains(&text.len());
+        (fits && text.bytes().all(plain)).then(|| Self::new(text))
+    }
+
+    /// REST, but for what has a limit of its own.
+    pub const fn core() -> Self {
+        Self(Name::Known("core"))
+    }
+
+    /// `/search/…`, but for code.
+    pub const fn search() -> Self {
+        Self(Name::Known("search"))
+    }
+
+    /// `/search/code`.
+    pub const fn code_search() -> Self {
+        Self(Name::Known("code_search"))
+    }
+
+    /// `/graphql`, counted by query cost.
+    pub const fn graphql() -> Self {
+        Self(Name::Known("graphql"))
+    }
+
+    /// The name as the upstream spells it.
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            Name::Known(name) => name,
+            Name::Other(name) => name,
+        }
+    }
+}
+
+impl PartialEq for ResourceName {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for ResourceName {}
+
+impl PartialOrd for ResourceName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ResourceName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl Hash for ResourceName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl fmt::Display for ResourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for ResourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+/// Units per window that an authenticated user has of this resource, until an answer tells; 5000 for an unknown one.
+pub fn default_limit(resource: &ResourceName) -> u32 {
+    KNOWN.iter().find(|(name, _)| *name == resource.as_str()).and_then(|(_, limit)| *limit).unwrap_or(LIMIT_UNKNOWN)
+}
+
+/// How long a window of this resource lasts: a minute for the two search resources (UPSTREAM.md, Limits), else an hour (Document 1).
+pub fn window(resource: &ResourceName) -> Duration {
+    match resource.as_str() {
+        "search" | "code_search" => Duration::from_mins(1),
+        _ => Duration::from_hours(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_and_windows_are_the_documented_ones() {
+        assert_eq!((default_limit(&ResourceName::core()), window(&ResourceName::core())), (5000, Duration::from_hours(1)));
+        assert_eq!((default_limit(&ResourceName::search()), window(&ResourceName::search())), (30, Duration::from_mins(1)));
+        assert_eq!((default_limit(&ResourceName::code_search()), window(&ResourceName::code_search())), (10, Duration::from_mins(1)));
+        assert_eq!(default_limit(&ResourceName::new("scim")), 15_000);
+        assert_eq!(default_limit(&ResourceName::new("dependency_sbom")), 5000);
+    }
+
+    #[test]
+    fn an_unknown_resource_is_a_resource_of_its_own() {
+        let unseen = ResourceName::new("time_travel");
+        assert_eq!((default_limit(&unseen), window(&unseen)), (5000, Duration::from_hours(1)));
+        assert_ne!(unseen, ResourceName::core());
+        assert_eq!(unseen, ResourceName::new("time_travel"));
+        assert_eq!(unseen.to_string(), "time_travel");
+    }
+
+    #[test]
+    fn a_name_that_is_no_plain_word_is_not_taken_from_a_header() {
+        assert_eq!(ResourceName::parse("core"), Some(ResourceName::core()));
+        for bad in ["", "Core", "a b", "core,core", "é", &"x".repeat(65)] {
+            assert_eq!(ResourceName::parse(bad), None, "{bad}");
+        }
+    }
+}

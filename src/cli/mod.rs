@@ -1,0 +1,53 @@
+//! The subcommands (CONTRACT §1), one file each.
+//!
+//! Exit codes: 0 done, 1 it failed while running, 2 bad usage or bad config.
+
+pub mod check;
+pub mod key;
+pub mod run;
+pub mod serve;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Bad usage or a bad config.
+pub const BAD_CONFIG: u8 = 2;
+/// It failed while running.
+pub const FAILED: u8 = 1;
+
+#[derive(Parser)]
+#[command(
+    name = "weir",
+    version,
+    about = "A rate-limit-aware caching gateway for a code-hosting service's API",
+    arg_required_else_help = true
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the gateway
+    Serve(serve::Serve),
+    /// Validate a config and print the effective one, secrets redacted
+    Check {
+        /// The config file
+        #[arg(long, default_value = "weir.toml", value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Make a client key; prints it once, with the line for the config
+    Key,
+}
+
+/// Runs the subcommand that the process's arguments name.
+pub fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Serve(serve) => serve.run(),
+        Command::Check { config } => check::run(&config),
+        Command::Key => key::run(),
+    }
+}

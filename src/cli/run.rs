@@ -1,0 +1,52 @@
+//! What every long-running command shares: its runtime, and the signals that end it.
+
+use std::io;
+use std::num::NonZeroUsize;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// A runtime with this many worker threads; as many as the machine has cores when not said.
+pub fn runtime(threads: Option<NonZeroUsize>) -> io::Result<Runtime> {
+    let mut builder = Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(threads.get());
+    }
+    builder.thread_name("weir").enable_all().build()
+}
+
+/// What an operator asks of a running command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// SIGTERM or Ctrl-C: drain and end.
+    End,
+    /// SIGHUP: reload the config.
+    Reload,
+}
+
+/// The signals of CONTRACT §1.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// Takes the signals over from their default actions. To be called on a runtime.
+    pub fn install() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next one.
+    pub async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::End,
+            _ = self.interrupt.recv() => Asked::End,
+            _ = self.hangup.recv() => Asked::Reload,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `weir serve`: the gateway, until it is told to end.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use tracing::{error, info, warn};
+
+use super::run::{Asked, Signals, runtime};
+use super::{BAD_CONFIG, FAILED};
+use crate::admin::Admin;
+use crate::clock::Clock;
+use crate::config::{self, Config};
+use crate::gateway::Gateway;
+use crate::gateway::listen::{Drained, Listening};
+use crate::telemetry::{self, LogFormat, LogLevel, Metrics, TelemetrySettings};
+
+/// The arguments of `weir serve`.
+#[derive(Args)]
+pub struct Serve {
+    /// The config file
+    #[arg(long, default_value = "weir.toml", value_name = "FILE")]
+    config: PathBuf,
+    /// Worker threads; default: one a core
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+}
+
+impl Serve {
+    /// Serves until SIGTERM or Ctrl-C.
+    pub fn run(self) -> ExitCode {
+        let config = match config::load(&self.config) {
+            Ok(config) => Arc::new(config),
+            Err(faults) => {
+                eprintln!("{faults}");
+                return BAD_CONFIG.into();
+            }
+        };
+        let guard = match telemetry::init(&telemetry_settings(&config)) {
+            Ok(guard) => guard,
+            Err(fault) => {
+                eprintln!("telemetry: {fault}");
+                return BAD_CONFIG.into();
+            }
+        };
+        let runtime = match runtime(self.threads) {
+            Ok(runtime) => runtime,
+            Err(fault) => {
+                error!(error = %fault, "cannot start worker threads");
+                return FAILED.into();
+            }
+        };
+        let code = runtime.block_on(serve(config, self.config));
+        // Detached fetches have had their time; what is left may not hold the exit up.
+        runtime.shutdown_background();
+        guard.shutdown();
+        code
+    }
+}
+
+async fn serve(config: Arc<Config>, path: PathBuf) -> ExitCode {
+    for inactive in config.inactive() {
+        warn!(key = inactive.key, "accepted, not active yet: {}", inactive.why);
+    }
+    for warning in config.warnings() {
+        warn!(key = warning.key, "{}", warning.problem);
+    }
+    let mut signals = match Signals::install() {
+        Ok(signals) => signals,
+        Err(fault) => {
+            error!(error = %fault, "cannot listen for signals");
+            return FAILED.into();
+        }
+    };
+    let gateway = Gateway::new(Arc::clone(&config), Clock::system(), Arc::new(Metrics::new()));
+    let admin = match Admin::open(&gateway).await {
+        Ok(admin) => admin,
+        Err(fault) => {
+            error!(error = %fault, "cannot open the admin listener");
+            return FAILED.into();
+        }
+    };
+    let listening = match Listening::open(&gateway) {
+        Ok(listening) => listening,
+        Err(fault) => {
+            error!(error = %fault, "cannot open a listener");
+            return FAILED.into();
+        }
+    };
+    for address in &listening.addresses {
+        info!(address = %address, "listening");
+    }
+    if let Some(address) = admin.address() {
+        info!(address = %address, "admin listening");
+    }
+    while signals.next().await == Asked::Reload {
+        report_reload(&path);
+    }
+    info!(in_flight = gateway.active.count(), "draining");
+    match listening.drain(config.listen.drain).await {
+        Drained::Completely => info!("drained"),
+        Drained::CutOff(requests) => warn!(requests, "the drain time is over, requests were cut off"),
+    }
+    ExitCode::SUCCESS
+}
+
+/// The config in force stays: a reload only says what the file would be worth, until reloading is built.
+fn report_reload(path: &std::path::Path) {
+    match config::load(path) {
+        Ok(_) => warn!("the config is valid; a changed one takes effect at the next start, reloading is not active yet"),
+        Err(faults) => error!(faults = %faults, "the config has faults; the old one stays in force"),
+    }
+}
+
+fn telemetry_settings(config: &Config) -> TelemetrySettings {
+    let telemetry = &config.telemetry;
+    TelemetrySettings {
+        log: match telemetry.log {
+            config::LogFormat::Json => LogFormat::Json,
+            config::LogFormat::Text => LogFormat::Text,
+        },
+        level: LogLevel::from_environment(),
+        otlp_endpoint: telemetry.otlp_endpoint.as_ref().map(|endpoint| endpoint.as_str().to_owned()),
+        service_name: telemetry.service_name.to_string(),
+        sample_ratio: telemetry.sample_ratio,
+    }
+}

@@ -1,0 +1,135 @@
+//! What the books show: to clients their pool's sums, to operators everything (DESIGN D9, CONTRACT §5).
+//!
+//! Nothing here decides or changes anything. What the upstream has not said is presumed from the documented limits.
+
+use std::sync::Arc;
+
+use crate::api::{ResourceName, window};
+use crate::clock::Timestamp;
+
+use super::super::budget::{Figures, presumed_limit};
+use super::super::demand::{AccountId, LimitKind};
+use super::{Account, Books, place};
+
+/// What a client of a pool sees of a budget: the sums over the pool's accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetView {
+    /// Units per window.
+    pub limit: u32,
+    /// Units that can still be admitted, after leases and reserves.
+    pub remaining: u32,
+    /// `limit - remaining`.
+    pub used: u32,
+    /// The earliest reset; always later than now.
+    pub reset: Timestamp,
+}
+
+/// One account for an operator.
+#[derive(Clone, Debug)]
+pub struct AccountSnapshot {
+    /// Its place in the config.
+    pub account: AccountId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Closed for all requests until then, after a secondary refusal.
+    pub cooldown_until: Option<Timestamp>,
+    /// Its primary books, by resource.
+    pub books: Vec<BookSnapshot>,
+    /// Its secondary limits.
+    pub secondary: Vec<SecondarySnapshot>,
+}
+
+/// One primary book for an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BookSnapshot {
+    /// The resource.
+    pub resource: ResourceName,
+    /// Units per window.
+    pub limit: u32,
+    /// Units left, before leases and reserve.
+    pub remaining: u32,
+    /// Units leased to requests in flight.
+    pub reserved: u32,
+    /// `limit - remaining`.
+    pub used: u32,
+    /// The end of the window; when it is not known, the latest that it can be.
+    pub reset: Timestamp,
+    /// Whether the upstream has said so in this window; else the figures are presumed.
+    pub known: bool,
+}
+
+/// One secondary limit for an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecondarySnapshot {
+    /// Which one; of the points per endpoint the fullest.
+    pub limit: LimitKind,
+    /// What is in use.
+    pub in_use: u32,
+    /// The most that may be.
+    pub max: u32,
+}
+
+impl Books {
+    /// What a client that may use `accounts` sees of a resource. A budget of which nothing is known counts with the documented limit.
+    pub fn view(&self, now: Timestamp, accounts: &[AccountId], resource: &ResourceName) -> BudgetView {
+        let (mut limit, mut remaining, mut earliest) = (0u32, 0u32, None::<Timestamp>);
+        for account in accounts.iter().filter_map(|id| self.accounts.get(place(*id))) {
+            let figures = account.figures(now, resource);
+            let held = figures.leased.saturating_add(account.settings.reserve);
+            limit = limit.saturating_add(figures.limit);
+            remaining = remaining.saturating_add(figures.remaining.saturating_sub(held));
+            earliest = [earliest, figures.reset].into_iter().flatten().min();
+        }
+        // A window that ends this very second, or has ended within the wobble, is told as the next second: a reset in the past is misread.
+        let reset = earliest.map_or(now + window(resource), |reset| reset.max(Timestamp::from_secs(now.as_secs() + 1)));
+        BudgetView { limit, remaining, used: limit.saturating_sub(remaining), reset }
+    }
+
+    /// Everything, for an operator.
+    pub fn snapshot(&self, now: Timestamp) -> Vec<AccountSnapshot> {
+        (0..).map(AccountId).zip(&self.accounts).map(|(id, account)| account.snapshot(now, id)).collect()
+    }
+
+    /// The resources that these accounts have books of, sorted.
+    pub fn resources_seen(&self, accounts: &[AccountId]) -> Vec<ResourceName> {
+        let accounts = accounts.iter().filter_map(|id| self.accounts.get(place(*id)));
+        let mut names: Vec<ResourceName> = accounts.flat_map(|account| &account.books).map(|(name, _)| name.clone()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+impl Account {
+    fn figures(&self, now: Timestamp, resource: &ResourceName) -> Figures {
+        let presumed = presumed_limit(self.settings.kind, resource);
+        match self.find_book(resource) {
+            Some(place) => self.books[place].1.figures(now, presumed),
+            None => Figures { limit: presumed, remaining: presumed, leased: 0, reset: None },
+        }
+    }
+
+    fn snapshot(&self, now: Timestamp, id: AccountId) -> AccountSnapshot {
+        let book = |resource: &ResourceName| {
+            let Figures { limit, remaining, leased, reset } = self.figures(now, resource);
+            BookSnapshot {
+                resource: resource.clone(),
+                limit,
+                remaining,
+                reserved: leased,
+                used: limit.saturating_sub(remaining),
+                reset: reset.unwrap_or(now + window(resource)),
+                known: reset.is_some(),
+            }
+        };
+        let mut books: Vec<BookSnapshot> = self.books.iter().map(|(resource, _)| book(resource)).collect();
+        books.sort_unstable_by(|one, other| one.resource.cmp(&other.resource));
+        AccountSnapshot {
+            account: id,
+            name: self.settings.name.clone(),
+            cooldown_until: self.cooldown.until(now),
+            books,
+            secondary: self.secondary.usage(now).map(|(limit, in_use, max)| SecondarySnapshot { limit, in_use, max }).collect(),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What a stored answer is found by: the view it shows, not the token that fetched it (DESIGN D2).
+//!
+//! The key is the visibility scope, the raw path and query, the normalised `Accept` and the API version; GET and HEAD share it. There is
+//! one upstream, so it is not part of the key. Headers that `Vary` names beyond these are the store's business: it compares them inside
+//! an entry.
+
+use std::sync::Arc;
+
+/// Whose view an answer shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// Everyone who may use this pool.
+    Pool(u32),
+    /// This account alone: routes about "me".
+    Account(u32),
+    /// Everyone.
+    Public,
+}
+
+/// The key of a stored answer. One allocation; clones share it. The hash is left to the map that uses it: maps keyed by what clients send
+/// must be seeded, and a seed is not ours to have.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CacheKey {
+    scope: Scope,
+    /// Path and query, then `\n`, the API version, `\n`, the `Accept`: none of the three can hold a line feed.
+    text: Arc<str>,
+}
+
+impl CacheKey {
+    /// The key of a GET or HEAD. `path_and_query` is the canonical one that goes upstream; `api_version` is what the upstream will take
+    /// the request for: give the default where a request names none.
+    pub fn new(scope: Scope, path_and_query: &str, accept: &Accept, api_version: &str) -> Self {
+        let mut text = String::with_capacity(path_and_query.len() + api_version.len() + accept.text().len() + 2);
+        for part in [path_and_query, "\n", api_version, "\n", accept.text()] {
+            text.push_str(part);
+        }
+        Self { scope, text: text.into() }
+    }
+
+    /// Whose view it is.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// The path and query it was made from, to purge by prefix.
+    pub fn path_and_query(&self) -> &str {
+        self.text.split('\n').next().unwrap_or_default()
+    }
+
+    /// Bytes it takes in memory, for the store's weigher.
+    pub fn bytes(&self) -> usize {
+        self.text.len() + size_of::<Self>()
+    }
+}
+
+/// An `Accept` as the upstream understands it: equal for every spelling of the same wish (CLIENTS.md 14).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Accept {
+    /// The plain JSON answer: the header absent or empty, `*/*`, `application/json`, the vendor's type and its `v3`.
+    Json,
+    /// Anything else: several JSON types as a sorted set, every other list as it was said.
+    Other(Box<str>),
+}
+
+impl Accept {
+    /// From the values of all `Accept` lines of a request, joined by commas; `None` without any.
+    pub fn normalise(header: Option<&str>) -> Self {
+        let Some(header) = header.map(str::trim).filter(|header| !header.is_empty()) else { return Self::Json };
+        if header.contains('\n') {
+            return Self::Other(header.replace('\n', " ").into());
+        }
+        let lower = header.to_ascii_lowercase();
+        let ranges: Vec<&str> = lower.split(',').map(str::trim).filter(|range| !range.is_empty()).collect();
+        if ranges.iter().any(|range| has_quality(range)) {
+            return Self::Other(ranges.join(",").into());
+        }
+        let mut essences: Vec<&str> = ranges.iter().map(|range| essence(range)).collect();
+        if essences.iter().all(|range| is_plain_json(range)) {
+            return Self::Json;
+        }
+        // JSON types ask for fields to be added, in any order. Between other types the order may decide, so it stays.
+        if essences.iter().all(|range| is_plain_json(range) || is_preview(range)) {
+            essences.retain(|range| !is_plain_json(range));
+            essences.sort_unstable();
+            essences.dedup();
+        }
+        Self::Other(essences.join(",").into())
+    }
+
+    fn text(&self) -> &str {
+        match self {
+            Self::Json => "",
+            Self::Other(text) => text,
+        }
+    }
+}
+
+/// A media range without its parameters (`charset` and the like, which the upstream ignores).
+fn essence(range: &str) -> &str {
+    range.split(';').next().unwrap_or_default().trim()
+}
+
+/// Whether a range carries a weight; then order and weights decide and the list is kept as it was said.
+fn has_quality(range: &str) -> bool {
+    range.split(';').skip(1).any(|parameter| parameter.trim().starts_with("q="))
+}
+
+/// `application/vnd.NAME+json` and `application/vnd.NAME.v3+json` for any one-word name, and the two generic types.
+fn is_plain_json(essence: &str) -> bool {
+    if matches!(essence, "*/*" | "application/*" | "application/json") {
+        return true;
+    }
+    vendor_json(essence).is_some_and(|name| !name.strip_suffix(".v3").unwrap_or(name).contains('.'))
+}
+
+/// `application/vnd.NAME.SOMETHING-preview+json`.
+fn is_preview(essence: &str) -> bool {
+    vendor_json(essence).is_some_and(|name| name.ends_with("-preview"))
+}
+
+fn vendor_json(essence: &str) -> Option<&str> {
+    essence.strip_prefix("application/vnd.")?.strip_suffix("+json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accept(header: &str) -> Accept {
+        Accept::normalise(Some(header))
+    }
+
+    fn key(scope: Scope, path: &str, header: Option<&str>) -> CacheKey {
+        CacheKey::new(scope, path, &Accept::normalise(header), "2022-11-28")
+    }
+
+    #[test]
+    fn every_spelling_of_plain_json_is_one() {
+        assert_eq!(Accept::normalise(None), Accept::Json);
+        for header in [
+            "",
+            " ",
+            "*/*",
+            "application/json",
+            "Application/JSON; charset=utf-8",
+            "application/vnd.service+json",
+            "application/vnd.github+json",
+            "application/vnd.github.v3+json",
+            "application/vnd.github.v3+json, application/json",
+        ] {
+            assert_eq!(accept(header), Accept::Json, "{header}");
+        }
+    }
+
+    #[test]
+    fn other_representations_are_others() {
+        let others = [
+            "application/vnd.github.raw",
+            "application/vnd.github.raw+json",
+            "application/vnd.github.v3.diff",
+            "application/vnd.github.html+json",
+            "application/octet-stream",
+        ];
+        for (place, header) in others.iter().enumerate() {
+            assert_ne!(accept(header), Accept::Json, "{header}");
+            assert!(others[..place].iter().all(|other| accept(other) != accept(header)), "{header}");
+        }
+    }
+
+    #[test]
+    fn several_previews_are_a_set() {
+        let one = accept("application/vnd.github.a-preview+json, application/vnd.github.b-preview+json");
+        assert_eq!(one, accept("application/vnd.github.b-preview+json,application/vnd.github.a-preview+json"));
+        assert_eq!(
+            one,
+            accept("application/vnd.github.b-preview+json,application/vnd.github.v3+json,application/vnd.github.a-preview+json")
+        );
+        assert_ne!(one, accept("application/vnd.github.a-preview+json"));
+    }
+
+    #[test]
+    fn order_and_weights_between_representations_are_kept() {
+        assert_ne!(accept("application/vnd.github.raw, application/json"), accept("application/json, application/vnd.github.raw"));
+        assert_ne!(accept("text/html, */*; q=0.2"), accept("text/html, */*"));
+    }
+
+    #[test]
+    fn scopes_never_share_an_answer() {
+        let keys = [Scope::Pool(1), Scope::Pool(2), Scope::Account(1), Scope::Public].map(|scope| key(scope, "/a", None));
+        for (place, one) in keys.iter().enumerate() {
+            assert!(keys[..place].iter().all(|other| other != one));
+        }
+    }
+
+    #[test]
+    fn query_accept_and_version_are_part_of_the_key() {
+        let plain = key(Scope::Public, "/a", None);
+        assert_eq!(plain, key(Scope::Public, "/a", Some("*/*")));
+        assert_ne!(plain, key(Scope::Public, "/a?page=1", None));
+        assert_ne!(plain, key(Scope::Public, "/a", Some("application/vnd.github.raw")));
+        assert_ne!(plain, CacheKey::new(Scope::Public, "/a", &Accept::Json, "2026-03-10"));
+        assert_eq!(key(Scope::Public, "/a?b=c", Some("text/html")).path_and_query(), "/a?b=c");
+    }
+
+    #[test]
+    fn a_line_feed_in_a_header_cannot_forge_another_key() {
+        let forged = CacheKey::new(Scope::Public, "/a", &accept("x\ny"), "v");
+        assert_eq!(forged.text.matches('\n').count(), 2);
+    }
+}

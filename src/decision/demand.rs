@@ -1,0 +1,233 @@
+//! The words in which the shell and the decision core speak: what is asked for, what is granted, what is refused and until when,
+//! and how a granted request ended.
+//!
+//! Data only. What is decided with it is in [`super::books`] and [`super::admission`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::api::{AccountKind, EndpointId, LimitRefusal, RateHeaders, ResourceName};
+use crate::clock::Timestamp;
+
+/// An account: its place in the config's list of accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AccountId(pub u32);
+
+/// Names one admitted request until it is settled. Given by the caller, so that asking twice for the same lease admits once and settling
+/// it twice settles once (DESIGN D8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LeaseId(pub u64);
+
+/// A place in the waiting line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// What the books must know of the config.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The accounts; an [`AccountId`] is a place in this list.
+    pub accounts: Vec<AccountSettings>,
+    /// The secondary limits of every account.
+    pub limits: SecondaryLimits,
+    /// The least time between two writes of one account.
+    pub spacing: Duration,
+    /// The least time between two writes of one account that both trigger notifications.
+    pub notify_spacing: Duration,
+}
+
+/// One account, as far as the books care.
+#[derive(Clone, Debug)]
+pub struct AccountSettings {
+    /// Its name in the config.
+    pub name: Arc<str>,
+    /// What it is at the upstream.
+    pub kind: AccountKind,
+    /// Units of each window that are left to others.
+    pub reserve: u32,
+}
+
+/// The upstream's secondary limits, per account. The defaults are the documented ones (Document 1, Limits). A limit of 0 counts as 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecondaryLimits {
+    /// Requests at once, REST and GraphQL together.
+    pub concurrency: u32,
+    /// REST points per endpoint and minute.
+    pub rest_points_per_minute: u32,
+    /// GraphQL points per minute.
+    pub graphql_points_per_minute: u32,
+    /// Seconds of upstream CPU time per minute, REST and GraphQL together. Carried here; no book keeps it yet.
+    pub cpu_seconds_per_minute: u32,
+    /// Seconds of upstream CPU time per minute that GraphQL may take. Carried here; no book keeps it yet.
+    pub graphql_cpu_seconds_per_minute: u32,
+    /// Content-generating requests per minute.
+    pub content_per_minute: u32,
+    /// Content-generating requests per hour.
+    pub content_per_hour: u32,
+    /// OAuth token requests per hour. Carried here; no book keeps it yet.
+    pub oauth_tokens_per_hour: u32,
+}
+
+impl Default for SecondaryLimits {
+    fn default() -> Self {
+        Self {
+            concurrency: 100,
+            rest_points_per_minute: 900,
+            graphql_points_per_minute: 2_000,
+            cpu_seconds_per_minute: 90,
+            graphql_cpu_seconds_per_minute: 60,
+            content_per_minute: 80,
+            content_per_hour: 500,
+            oauth_tokens_per_hour: 2_000,
+        }
+    }
+}
+
+/// A request that wants to be sent: who may carry it and what it will weigh.
+#[derive(Clone, Debug)]
+pub struct Demand {
+    /// The accounts that may carry it. Share one allocation between all demands of a pool: it makes comparing them cheap.
+    pub candidates: Arc<[AccountId]>,
+    /// The owner of a validator: taken when several accounts are equally good (DESIGN D3).
+    pub prefer: Option<AccountId>,
+    /// The primary resource it is thought to count against. What answers of its endpoint have said goes before
+    /// ([`super::Books::resource_for`]); the caller need not correct it.
+    pub resource: ResourceName,
+    /// Its endpoint, which has a points book of its own.
+    pub endpoint: EndpointId,
+    /// Units of the primary budget: 1 for REST, 0 for what the upstream does not count (`GET /rate_limit`).
+    pub cost: u32,
+    /// Points of the secondary limit.
+    pub points: u32,
+    /// Which of the points books it counts in.
+    pub graphql: bool,
+    /// Whether it creates content that people see, which has limits of its own.
+    pub content: bool,
+    /// Whether it must keep its distance from other writes of the account.
+    pub write: WriteSpacing,
+}
+
+/// The distance that a request keeps from the account's other writes (UPSTREAM.md, Limits: mutations of one account one after the other).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WriteSpacing {
+    /// Not a write: none.
+    None,
+    /// A write nobody is notified of: [`Settings::spacing`] after any other write.
+    Plain,
+    /// A write that triggers notifications: also [`Settings::notify_spacing`] after the last such write.
+    Notifies,
+}
+
+/// A permission to send one request; ends with a settlement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// What to settle.
+    pub lease: LeaseId,
+    /// Who carries it.
+    pub account: AccountId,
+}
+
+/// A "no", which is a decision: which limit, whose, and until when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The limit that says no.
+    pub limit: LimitKind,
+    /// Whose limit it is; of several accounts the one that will be free first. `None` when it is no account's.
+    pub account: Option<AccountId>,
+    /// The resource the request would have counted against.
+    pub resource: ResourceName,
+    /// When it could be admitted at the earliest.
+    pub until: Until,
+}
+
+/// The end of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Not before this time. [`Timestamp::FAR_FUTURE`]: never.
+    Time(Timestamp),
+    /// With the next answer that frees a place; when that comes is not known.
+    Event,
+}
+
+/// Every limit that can refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LimitKind {
+    /// The budget of a resource is spent or leased out.
+    Primary,
+    /// The state of a budget is unknown and one request is finding it out.
+    Probe,
+    /// The upstream refused the account for a secondary limit.
+    Cooldown,
+    /// Too many requests at once.
+    Concurrency,
+    /// Points per endpoint and minute.
+    Points,
+    /// GraphQL points per minute.
+    GraphqlPoints,
+    /// Content-generating requests per minute.
+    ContentPerMinute,
+    /// Content-generating requests per hour.
+    ContentPerHour,
+    /// The distance between writes.
+    Spacing,
+    /// Too many requests wait already.
+    QueueFull,
+    /// No account may carry the request.
+    NoAccount,
+}
+
+impl LimitKind {
+    /// Its name in metrics and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Probe => "probe",
+            Self::Cooldown => "cooldown",
+            Self::Concurrency => "concurrency",
+            Self::Points => "points",
+            Self::GraphqlPoints => "graphql_points",
+            Self::ContentPerMinute => "content_per_minute",
+            Self::ContentPerHour => "content_per_hour",
+            Self::Spacing => "spacing",
+            Self::QueueFull => "queue_full",
+            Self::NoAccount => "no_account",
+        }
+    }
+
+    /// Whether the refusal is told to a client as an exhausted budget; the others are told as a secondary limit (CONTRACT §3).
+    pub const fn is_budget(self) -> bool {
+        matches!(self, Self::Primary | Self::Probe)
+    }
+}
+
+/// How a granted request ended, as far as limits care.
+#[derive(Clone, Copy, Debug)]
+pub enum Settlement<'a> {
+    /// Provably not executed: no byte was sent, or the upstream said that it did not look at it.
+    NeverSent,
+    /// Sent, and no answer came.
+    Unknown,
+    /// Answered. Settle when the whole answer has come: that is when the upstream counts the request as no longer running.
+    Answered {
+        /// The answer's status.
+        status: StatusCode,
+        /// Its rate headers, if it had any.
+        rate: Option<&'a RateHeaders>,
+        /// What it says when it refuses for a limit.
+        refusal: Option<&'a LimitRefusal>,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_the_documented_limits() {
+        let limits = SecondaryLimits::default();
+        assert_eq!((limits.concurrency, limits.rest_points_per_minute, limits.graphql_points_per_minute), (100, 900, 2_000));
+        assert_eq!((limits.cpu_seconds_per_minute, limits.graphql_cpu_seconds_per_minute), (90, 60));
+        assert_eq!((limits.content_per_minute, limits.content_per_hour, limits.oauth_tokens_per_hour), (80, 500, 2_000));
+    }
+}

@@ -1,0 +1,264 @@
+//! What to do with a stored answer: serve it, confirm it upstream, or fetch it anew (DESIGN D1–D3).
+//!
+//! Validators belong to tokens: a `Last-Modified` is good with every token, an `ETag` only with the token that received it, because the
+//! upstream computes it over the credential (UPSTREAM.md, Conditional requests). The body and the headers of the stored answer are the
+//! store's; here is only what decides. What may be stored and for how long is in [`cache_control`], a client's own conditions in
+//! [`conditional`], taking over the headers of a 304 in [`merge`].
+
+pub mod cache_control;
+pub mod conditional;
+pub mod merge;
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use crate::clock::Timestamp;
+
+/// ETags kept per answer. Ours: more than the tokens of most pools; the one longest unused goes first.
+const ETAGS_MAX: usize = 16;
+
+/// One value of the `Authorization` header. A renewed installation token is another one, because its ETags are others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TokenKey(pub u64);
+
+/// When a stored answer is served without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Only within the ttl of a rule of the config.
+    Revalidate,
+    /// Within that ttl, else as long as RFC 9111 §4.2 calls it fresh.
+    Rfc9111,
+}
+
+/// What is known of a stored answer, apart from the answer itself.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    status: StatusCode,
+    confirmed_at: Timestamp,
+    lifetime: Duration,
+    ttl: Option<Duration>,
+    last_modified: Option<HeaderValue>,
+    /// The longest unused first.
+    etags: Vec<(TokenKey, HeaderValue)>,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Answer from the store.
+    Serve,
+    /// Ask the upstream whether it is still so.
+    Revalidate(Validators),
+    /// Ask the upstream without conditions.
+    Fetch,
+}
+
+/// The conditions of a revalidation; at least one is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Validators {
+    /// The value of `If-None-Match`.
+    pub if_none_match: Option<HeaderValue>,
+    /// The value of `If-Modified-Since`.
+    pub if_modified_since: Option<HeaderValue>,
+}
+
+impl Stored {
+    /// From an answer that came with `token` (`None`: without a credential) and is being stored. `ttl` is that of the config's rule for
+    /// its route.
+    pub fn new(now: Timestamp, status: StatusCode, headers: &HeaderMap, token: Option<TokenKey>, ttl: Option<Duration>) -> Self {
+        let mut stored = Self {
+            status,
+            confirmed_at: now,
+            lifetime: cache_control::lifetime(headers),
+            ttl,
+            last_modified: headers.get(header::LAST_MODIFIED).cloned(),
+            etags: Vec::new(),
+        };
+        stored.learn_etag(token, headers);
+        stored
+    }
+
+    /// Takes over what a 304 says; `ttl` as in [`Stored::new`]. The answer counts as new from now on (RFC 9111 §4.3.4).
+    pub fn confirm(&mut self, now: Timestamp, headers: &HeaderMap, token: Option<TokenKey>, ttl: Option<Duration>) {
+        self.confirmed_at = now;
+        self.ttl = ttl;
+        // A 304 may leave out what has not changed; the lifetime then stays too.
+        if headers.contains_key(header::CACHE_CONTROL) || headers.contains_key(header::EXPIRES) {
+            self.lifetime = cache_control::lifetime(headers);
+        }
+        if let Some(value) = headers.get(header::LAST_MODIFIED) {
+            self.last_modified = Some(value.clone());
+        }
+        self.learn_etag(token, headers);
+    }
+
+    /// A write or an event has made it doubtful: it is confirmed before it is served again, whatever its ttl (DESIGN D2).
+    pub fn make_stale(&mut self) {
+        self.lifetime = Duration::ZERO;
+        self.ttl = None;
+    }
+
+    /// Whether it may be served without asking.
+    pub fn is_fresh(&self, now: Timestamp, mode: Mode) -> bool {
+        let lifetime = match (self.ttl, mode) {
+            (Some(ttl), _) => ttl,
+            (None, Mode::Rfc9111) => self.lifetime,
+            (None, Mode::Revalidate) => Duration::ZERO,
+        };
+        self.age(now) < lifetime
+    }
+
+    /// How long ago the upstream last said that it is so.
+    pub fn age(&self, now: Timestamp) -> Duration {
+        now.since(self.confirmed_at)
+    }
+
+    /// What to do with it when `token` is the one that would ask.
+    pub fn plan(&self, now: Timestamp, mode: Mode, token: Option<TokenKey>) -> Plan {
+        if self.is_fresh(now, mode) {
+            return Plan::Serve;
+        }
+        self.validators(token).map_or(Plan::Fetch, Plan::Revalidate)
+    }
+
+    /// The conditions that `token` can ask with. Both when it owns an ETag, because a date alone can miss a change and costs nothing more.
+    pub fn validators(&self, token: Option<TokenKey>) -> Option<Validators> {
+        let if_none_match = self.etags.iter().find(|(owner, _)| Some(*owner) == token).map(|(_, etag)| etag.clone());
+        let if_modified_since = self.date().cloned();
+        (if_none_match.is_some() || if_modified_since.is_some()).then_some(Validators { if_none_match, if_modified_since })
+    }
+
+    /// The token to prefer among equally good ones: the latest owner of an ETag, unless a date serves every token.
+    pub fn preferred_token(&self) -> Option<TokenKey> {
+        if self.date().is_some() { None } else { self.etags.last().map(|(owner, _)| *owner) }
+    }
+
+    /// Every ETag under which the stored answer is known; a client may hold any of them.
+    pub fn etags(&self) -> impl Iterator<Item = &HeaderValue> {
+        self.etags.iter().map(|(_, etag)| etag)
+    }
+
+    /// Its `Last-Modified`.
+    pub fn last_modified(&self) -> Option<&HeaderValue> {
+        self.last_modified.as_ref()
+    }
+
+    /// Its status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The date to ask with. Only for answers that show something: what was missing (404) may be older than the date once it is there
+    /// (UPSTREAM.md, Conditional requests).
+    fn date(&self) -> Option<&HeaderValue> {
+        self.last_modified.as_ref().filter(|_| self.status.is_success())
+    }
+
+    fn learn_etag(&mut self, token: Option<TokenKey>, headers: &HeaderMap) {
+        let (Some(token), Some(etag)) = (token, headers.get(header::ETAG)) else { return };
+        let known = self.etags.iter().position(|(owner, _)| *owner == token).map(|place| self.etags.remove(place).1);
+        // A 304 may name the strong form of the weak ETag that the body came with; the body's own form stays.
+        let value = known.filter(|known| conditional::weakly_equal(known.as_bytes(), etag.as_bytes())).unwrap_or_else(|| etag.clone());
+        if self.etags.len() >= ETAGS_MAX {
+            self.etags.remove(0);
+        }
+        self.etags.push((token, value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+    const DATE: &str = "Tue, 01 Jul 2025 00:00:00 GMT";
+    const MINE: Option<TokenKey> = Some(TokenKey(1));
+    const OTHER: Option<TokenKey> = Some(TokenKey(2));
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value))).collect()
+    }
+
+    fn stored(status: u16, pairs: &[(&'static str, &'static str)]) -> Stored {
+        Stored::new(NOW, StatusCode::from_u16(status).unwrap(), &headers(pairs), MINE, None)
+    }
+
+    fn revalidate(if_none_match: Option<&'static str>, if_modified_since: Option<&'static str>) -> Plan {
+        Plan::Revalidate(Validators {
+            if_none_match: if_none_match.map(HeaderValue::from_static),
+            if_modified_since: if_modified_since.map(HeaderValue::from_static),
+        })
+    }
+
+    #[test]
+    fn the_owner_of_an_etag_sends_both_validators() {
+        let entry = stored(200, &[("etag", "\"a\""), ("last-modified", DATE)]);
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, MINE), revalidate(Some("\"a\""), Some(DATE)));
+    }
+
+    #[test]
+    fn another_token_sends_the_date_alone() {
+        let entry = stored(200, &[("etag", "\"a\""), ("last-modified", DATE)]);
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), revalidate(None, Some(DATE)));
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, None), revalidate(None, Some(DATE)));
+    }
+
+    #[test]
+    fn without_a_date_another_token_fetches_and_the_owner_is_preferred() {
+        let entry = stored(200, &[("etag", "\"a\"")]);
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch);
+        assert_eq!(entry.preferred_token(), MINE);
+        assert_eq!(stored(200, &[("etag", "\"a\""), ("last-modified", DATE)]).preferred_token(), None);
+    }
+
+    #[test]
+    fn a_stored_404_is_never_confirmed_by_its_date() {
+        let entry = stored(404, &[("last-modified", DATE)]);
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, MINE), Plan::Fetch);
+        let entry = stored(404, &[("etag", "\"a\""), ("last-modified", DATE)]);
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, MINE), revalidate(Some("\"a\""), None));
+    }
+
+    #[test]
+    fn every_hit_is_confirmed_unless_the_mode_or_a_rule_says_otherwise() {
+        let cache_control = [("cache-control", "private, max-age=60, s-maxage=60")];
+        let entry = stored(200, &cache_control);
+        assert!(!entry.is_fresh(NOW, Mode::Revalidate));
+        assert!(entry.is_fresh(NOW + Duration::from_secs(59), Mode::Rfc9111));
+        assert!(!entry.is_fresh(NOW + Duration::from_mins(1), Mode::Rfc9111));
+        let ruled = Stored::new(NOW, StatusCode::OK, &headers(&cache_control), MINE, Some(Duration::from_mins(10)));
+        for mode in [Mode::Revalidate, Mode::Rfc9111] {
+            assert_eq!(ruled.plan(NOW + Duration::from_mins(9), mode, MINE), Plan::Serve);
+            assert!(!ruled.is_fresh(NOW + Duration::from_mins(10), mode));
+        }
+    }
+
+    #[test]
+    fn a_write_makes_it_stale_whatever_its_ttl() {
+        let mut entry = Stored::new(NOW, StatusCode::OK, &headers(&[("cache-control", "max-age=60")]), MINE, Some(Duration::from_mins(10)));
+        entry.make_stale();
+        assert!(!entry.is_fresh(NOW, Mode::Rfc9111));
+    }
+
+    #[test]
+    fn a_304_makes_it_new_and_teaches_the_etag_of_its_token() {
+        let mut entry = stored(200, &[("etag", "W/\"a\""), ("last-modified", DATE), ("cache-control", "max-age=60")]);
+        let later = NOW + Duration::from_mins(2);
+        entry.confirm(later, &headers(&[("etag", "\"b\"")]), OTHER, None);
+        entry.confirm(later, &headers(&[("etag", "\"a\"")]), MINE, None);
+        assert!(entry.is_fresh(later + Duration::from_secs(59), Mode::Rfc9111));
+        assert_eq!(entry.validators(OTHER).unwrap().if_none_match.unwrap(), "\"b\"");
+        assert_eq!(entry.validators(MINE).unwrap().if_none_match.unwrap(), "W/\"a\"");
+    }
+
+    #[test]
+    fn the_number_of_etags_is_bounded_and_the_oldest_goes() {
+        let mut entry = stored(200, &[("etag", "\"a\"")]);
+        for token in 2..40 {
+            entry.confirm(NOW, &headers(&[("etag", "\"b\"")]), Some(TokenKey(token)), None);
+        }
+        assert_eq!(entry.etags().count(), ETAGS_MAX);
+        assert_eq!(entry.validators(MINE), None);
+    }
+}

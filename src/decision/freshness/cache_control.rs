@@ -1,0 +1,182 @@
+//! What an answer says about being stored: whether it may be, and for how long it is fresh (RFC 9111 §3, §4.2).
+//!
+//! `private` does not forbid storing here: an answer is only ever shown within the scope it was fetched for (DESIGN D2). There is no
+//! heuristic freshness: users of caches that guessed complained of stale answers.
+
+use std::time::{Duration, SystemTime};
+
+use http::header::{self, HeaderName};
+use http::{HeaderMap, StatusCode};
+
+/// The statuses that are stored, those that RFC 9110 §15.1 calls heuristically cacheable and that answer a whole question: not 206 (a part),
+/// not 405, 414 and 501 (about the request, not the resource). A 302 leads to an address that expires and is not stored either.
+const STORED: [StatusCode; 8] = [
+    StatusCode::OK,
+    StatusCode::NON_AUTHORITATIVE_INFORMATION,
+    StatusCode::NO_CONTENT,
+    StatusCode::MULTIPLE_CHOICES,
+    StatusCode::MOVED_PERMANENTLY,
+    StatusCode::PERMANENT_REDIRECT,
+    StatusCode::NOT_FOUND,
+    StatusCode::GONE,
+];
+
+/// The directives of `Cache-Control` that matter here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a directive that is there or is not, RFC 9111 §5.2.2")]
+pub struct CacheControl {
+    /// `no-store`.
+    pub no_store: bool,
+    /// `no-cache`, with or without field names.
+    pub no_cache: bool,
+    /// `must-revalidate`, or `proxy-revalidate`, which binds us as it binds every shared cache.
+    pub must_revalidate: bool,
+    /// Two lifetimes that differ, or one that is no number: the answer counts as stale (RFC 9111 §4.2.1).
+    pub confused: bool,
+    /// `max-age`.
+    pub max_age: Option<Duration>,
+    /// `s-maxage`.
+    pub s_maxage: Option<Duration>,
+}
+
+impl CacheControl {
+    /// Reads all lines of the header.
+    pub fn parse(headers: &HeaderMap) -> Self {
+        let mut read = Self::default();
+        for line in headers.get_all(header::CACHE_CONTROL) {
+            // What is not visible ASCII cannot be a directive that allows anything.
+            let Ok(line) = line.to_str() else {
+                read.confused = true;
+                continue;
+            };
+            for directive in line.split(',') {
+                read.take(directive.trim());
+            }
+        }
+        read
+    }
+
+    fn take(&mut self, directive: &str) {
+        let (name, value) =
+            directive.split_once('=').map_or((directive, None), |(name, value)| (name.trim_end(), Some(value.trim().trim_matches('"'))));
+        match name.to_ascii_lowercase().as_str() {
+            "no-store" => self.no_store = true,
+            "no-cache" => self.no_cache = true,
+            "must-revalidate" | "proxy-revalidate" => self.must_revalidate = true,
+            "max-age" => self.confused |= !set(&mut self.max_age, value),
+            "s-maxage" => self.confused |= !set(&mut self.s_maxage, value),
+            _ => {}
+        }
+    }
+}
+
+/// Sets a lifetime; whether that went without contradiction.
+fn set(lifetime: &mut Option<Duration>, value: Option<&str>) -> bool {
+    let Some(seconds) = value.and_then(delta_seconds) else { return false };
+    let before = lifetime.replace(seconds);
+    before.is_none_or(|before| before == seconds)
+}
+
+/// RFC 9111 §1.2.2: a number too large counts as the largest.
+fn delta_seconds(text: &str) -> Option<Duration> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| Duration::from_secs(text.parse::<u32>().unwrap_or(u32::MAX).into()))
+}
+
+/// Whether an answer may be stored at all (RFC 9111 §3; `Vary: *` never fits a later request, §4.1).
+pub fn storable(status: StatusCode, headers: &HeaderMap) -> bool {
+    STORED.contains(&status) && !CacheControl::parse(headers).no_store && vary_names(headers).is_some()
+}
+
+/// The headers named by `Vary`, lower case, sorted; `None` for `*` or a name that is none.
+pub fn vary_names(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
+    let mut names = Vec::new();
+    for line in headers.get_all(header::VARY) {
+        for name in line.to_str().ok()?.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            // A star is a token and would parse as a name.
+            names.push(if name == "*" { None } else { HeaderName::from_bytes(name.as_bytes()).ok() }?);
+        }
+    }
+    names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+    names.dedup();
+    Some(names)
+}
+
+/// How long an answer is fresh from the moment it is received: `s-maxage`, `max-age`, `Expires` minus `Date`, in this order, minus the
+/// `Age` it came with (RFC 9111 §4.2.1, §4.2.3).
+pub fn lifetime(headers: &HeaderMap) -> Duration {
+    let control = CacheControl::parse(headers);
+    if control.no_store || control.no_cache || control.confused {
+        return Duration::ZERO;
+    }
+    let lifetime = control.s_maxage.or(control.max_age).or_else(|| expires(headers)).unwrap_or_default();
+    let age = headers.get(header::AGE).and_then(|age| age.to_str().ok()).and_then(delta_seconds).unwrap_or_default();
+    lifetime.saturating_sub(age)
+}
+
+fn expires(headers: &HeaderMap) -> Option<Duration> {
+    date(headers, header::EXPIRES)?.duration_since(date(headers, header::DATE)?).ok()
+}
+
+fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
+    headers.get(name)?.to_str().ok().and_then(|text| httpdate::parse_http_date(text).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in pairs {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        map
+    }
+
+    fn seconds(pairs: &[(&'static str, &'static str)]) -> u64 {
+        lifetime(&headers(pairs)).as_secs()
+    }
+
+    #[test]
+    fn answers_that_show_a_resource_are_stored() {
+        for status in [200, 204, 301, 404, 410] {
+            assert!(storable(StatusCode::from_u16(status).unwrap(), &headers(&[("cache-control", "private, max-age=60")])), "{status}");
+        }
+        for status in [201, 202, 206, 302, 304, 307, 401, 403, 429, 500, 503] {
+            assert!(!storable(StatusCode::from_u16(status).unwrap(), &HeaderMap::new()), "{status}");
+        }
+    }
+
+    #[test]
+    fn no_store_and_vary_star_are_not_stored() {
+        assert!(!storable(StatusCode::OK, &headers(&[("cache-control", "max-age=60"), ("cache-control", "No-Store")])));
+        assert!(!storable(StatusCode::OK, &headers(&[("vary", "accept"), ("vary", "authorization, *")])));
+        assert!(storable(StatusCode::OK, &headers(&[("vary", "Accept, Authorization, Cookie, X-Service-OTP")])));
+    }
+
+    #[test]
+    fn the_lifetime_for_shared_caches_goes_first() {
+        assert_eq!(seconds(&[("cache-control", "private, max-age=60, s-maxage=30")]), 30);
+        assert_eq!(seconds(&[("cache-control", "max-age=\"60\"")]), 60);
+        assert_eq!(seconds(&[("expires", "Tue, 01 Jul 2025 00:01:00 GMT"), ("date", "Tue, 01 Jul 2025 00:00:00 GMT")]), 60);
+        assert_eq!(seconds(&[("expires", "0"), ("date", "Tue, 01 Jul 2025 00:00:00 GMT")]), 0);
+        assert_eq!(seconds(&[("last-modified", "Tue, 01 Jul 2025 00:00:00 GMT")]), 0, "nothing is guessed");
+    }
+
+    #[test]
+    fn time_spent_in_other_caches_is_taken_off() {
+        assert_eq!(seconds(&[("cache-control", "max-age=60"), ("age", "20")]), 40);
+        assert_eq!(seconds(&[("cache-control", "max-age=60"), ("age", "99999999999999999999")]), 0);
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_stale() {
+        assert_eq!(seconds(&[("cache-control", "max-age=60, max-age=90")]), 0);
+        assert_eq!(seconds(&[("cache-control", "max-age=60, max-age=60")]), 60);
+        assert_eq!(seconds(&[("cache-control", "max-age=soon")]), 0);
+        assert_eq!(seconds(&[("cache-control", "max-age=60, no-cache")]), 0);
+    }
+}

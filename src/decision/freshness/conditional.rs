@@ -1,0 +1,138 @@
+//! A client's own conditions on a GET or HEAD: whether a 304 answers it (RFC 9110 §13.1, §13.2.2).
+//!
+//! A stored answer is known under several ETags, one per token that fetched it, all of the same body; a client may hold any of them.
+
+use std::time::SystemTime;
+
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+/// What the client is to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// 304: it has the answer already.
+    NotModified,
+    /// The whole answer.
+    Full,
+}
+
+/// Weighs the conditions of `request` against an answer. `If-None-Match` is compared weakly and goes first; with it, `If-Modified-Since`
+/// is not looked at (RFC 9110 §13.1.3). Answers that are not 2xx are never 304.
+pub fn evaluate<'a>(
+    request: &HeaderMap,
+    status: StatusCode,
+    etags: impl Iterator<Item = &'a HeaderValue>,
+    last_modified: Option<&HeaderValue>,
+) -> Outcome {
+    if !status.is_success() {
+        return Outcome::Full;
+    }
+    let matches = if request.contains_key(header::IF_NONE_MATCH) {
+        none_match(request, etags)
+    } else {
+        not_modified_since(request.get(header::IF_MODIFIED_SINCE), last_modified)
+    };
+    if matches { Outcome::NotModified } else { Outcome::Full }
+}
+
+/// Weak comparison: the `W/` is not looked at (RFC 9110 §8.8.3.2).
+pub fn weakly_equal(one: &[u8], other: &[u8]) -> bool {
+    opaque(one) == opaque(other)
+}
+
+fn opaque(etag: &[u8]) -> &[u8] {
+    etag.strip_prefix(b"W/").unwrap_or(etag)
+}
+
+fn none_match<'a>(request: &HeaderMap, mut etags: impl Iterator<Item = &'a HeaderValue>) -> bool {
+    let lines = || request.get_all(header::IF_NONE_MATCH).iter().map(HeaderValue::as_bytes);
+    if lines().any(|line| line.trim_ascii() == b"*") {
+        return true;
+    }
+    etags.any(|etag| lines().any(|line| list(line).any(|listed| weakly_equal(listed, etag.as_bytes()))))
+}
+
+/// The ETags of one line. A comma inside the quotes belongs to the ETag; what has no quotes (some clients leave them out) ends at a comma.
+fn list(mut line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        while let [b' ' | b'\t' | b',', rest @ ..] = line {
+            line = rest;
+        }
+        if line.is_empty() {
+            return None;
+        }
+        let quotes_from = if line.starts_with(b"W/\"") { 3 } else { usize::from(line.starts_with(b"\"")) };
+        let end = if quotes_from > 0 {
+            line[quotes_from..].iter().position(|byte| *byte == b'"').map(|place| quotes_from + place + 1)
+        } else {
+            line.iter().position(|byte| *byte == b',')
+        };
+        let (etag, rest) = line.split_at(end.unwrap_or(line.len()));
+        line = rest;
+        Some(etag.trim_ascii_end())
+    })
+}
+
+/// The same value as we gave, or a date that is not before it.
+fn not_modified_since(asked: Option<&HeaderValue>, last_modified: Option<&HeaderValue>) -> bool {
+    let (Some(asked), Some(last_modified)) = (asked, last_modified) else { return false };
+    asked == last_modified || date(last_modified).zip(date(asked)).is_some_and(|(last_modified, asked)| last_modified <= asked)
+}
+
+fn date(value: &HeaderValue) -> Option<SystemTime> {
+    value.to_str().ok().and_then(|text| httpdate::parse_http_date(text).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATE: &str = "Tue, 01 Jul 2025 00:00:00 GMT";
+
+    fn outcome(request: &[(&'static str, &'static str)]) -> Outcome {
+        with_status(request, StatusCode::OK)
+    }
+
+    fn with_status(request: &[(&'static str, &'static str)], status: StatusCode) -> Outcome {
+        let mut headers = HeaderMap::new();
+        for (name, value) in request {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        let etags = [HeaderValue::from_static("W/\"a\""), HeaderValue::from_static("\"b,c\"")];
+        evaluate(&headers, status, etags.iter(), Some(&HeaderValue::from_static(DATE)))
+    }
+
+    #[test]
+    fn any_etag_of_the_answer_matches_weakly() {
+        for value in ["\"a\"", "W/\"a\"", "\"x\", W/\"a\"", "\"b,c\"", "\"x\" ,\"b,c\"", "*"] {
+            assert_eq!(outcome(&[("if-none-match", value)]), Outcome::NotModified, "{value}");
+        }
+        for value in ["\"x\"", "", ",", "a", "\"a", "\"b\"", "W/", "\"x,W/\"a\""] {
+            assert_eq!(outcome(&[("if-none-match", value)]), Outcome::Full, "{value}");
+        }
+        assert_eq!(outcome(&[("if-none-match", "\"x\""), ("if-none-match", "\"a\"")]), Outcome::NotModified);
+    }
+
+    #[test]
+    fn an_etag_that_does_not_match_is_not_outvoted_by_a_date() {
+        assert_eq!(outcome(&[("if-none-match", "\"x\""), ("if-modified-since", DATE)]), Outcome::Full);
+        assert_eq!(outcome(&[("if-none-match", "\"a\""), ("if-modified-since", "Mon, 30 Jun 2025 00:00:00 GMT")]), Outcome::NotModified);
+    }
+
+    #[test]
+    fn a_date_matches_when_nothing_changed_after_it() {
+        for (date, expected) in [
+            (DATE, Outcome::NotModified),
+            ("Wed, 02 Jul 2025 00:00:00 GMT", Outcome::NotModified),
+            ("Mon, 30 Jun 2025 00:00:00 GMT", Outcome::Full),
+            ("yesterday", Outcome::Full),
+        ] {
+            assert_eq!(outcome(&[("if-modified-since", date)]), expected, "{date}");
+        }
+    }
+
+    #[test]
+    fn a_304_is_given_only_when_asked_and_only_for_a_success() {
+        assert_eq!(outcome(&[]), Outcome::Full);
+        assert_eq!(with_status(&[("if-none-match", "*")], StatusCode::NOT_FOUND), Outcome::Full);
+    }
+}

@@ -1,0 +1,39 @@
+//! The pure core: what may be asked, by whom, when, on which account, and what its answer teaches.
+//!
+//! No I/O, no clock, no source of randomness, no locks: time and random numbers are arguments, so that every decision can be tested and
+//! simulated without a socket. In the order in which a request meets them:
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`access`] | may this client call this route |
+//! | [`cache_key`] | which stored view answers it (DESIGN D2) |
+//! | [`freshness`] | serve it, confirm it, fetch it; 304 or whole (D1–D3) |
+//! | [`lanes`] | whose turn it is to write to a resource (D7) |
+//! | [`admission`] | now, later or not at all: the books with a waiting line |
+//! | [`books`] | on which account: `budget` (D4), `secondary` (D5), `cooldown` (D6), `account_choice` |
+//! | [`retry`] | what follows a failure (D7) |
+//! | [`invariants`] | what must always hold, numbered |
+//!
+//! Left out on purpose: what the upstream's answers look like (that is [`crate::api`]), and everything that waits or sends.
+
+pub mod access;
+mod account_choice;
+pub mod admission;
+mod block;
+pub mod books;
+mod budget;
+pub mod cache_key;
+mod cooldown;
+pub mod demand;
+pub mod freshness;
+pub mod invariants;
+pub mod lanes;
+pub mod retry;
+mod secondary;
+
+pub use admission::{Admission, Decision};
+pub use books::{AccountSnapshot, BookSnapshot, Books, BudgetView, SecondarySnapshot};
+pub use demand::{
+    AccountId, AccountSettings, Demand, Grant, LeaseId, LimitKind, Refusal, SecondaryLimits, Settings, Settlement, Ticket, Until,
+    WriteSpacing,
+};

@@ -1,0 +1,181 @@
+//! What follows a failure of a request that was sent, or could not be (DESIGN D7).
+//!
+//! The one question behind every rule: may the upstream have executed it? A read may be asked again whatever happened. A write is
+//! repeated only when it provably was not executed, or when executing it twice is the same as once; else its outcome is unknown and
+//! stays so. Streamed bodies cannot be repeated; who streams one does not ask here.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use http::Method;
+
+use crate::clock::Timestamp;
+
+/// The first pause; each further one is twice as long. Ours: long enough for a connection to be made anew, short against a client's wait.
+const PAUSE_FIRST: Duration = Duration::from_millis(200);
+/// The longest pause. Ours: a tenth of the default wait of 30 s.
+const PAUSE_MAX: Duration = Duration::from_secs(3);
+/// How often a read that the upstream answered with 5xx is asked again before the answer is delivered. Ours: one more time tells a
+/// passing fault from a lasting one; each costs budget.
+const READ_5XX_RETRIES: u32 = 1;
+
+/// How often a request is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Attempts in all, the first included.
+    pub max_attempts: NonZeroU32,
+}
+
+/// How an attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Provably not executed: no connection, or the upstream said so (a refused stream, a GOAWAY below ours).
+    Connect,
+    /// Refused for a limit, hence not executed.
+    LimitRefusal {
+        /// When the account that was refused may be asked again.
+        until: Timestamp,
+    },
+    /// Sent, and what became of it is not known: reset, timeout, half an answer.
+    Ambiguous,
+    /// Answered with a status of 500 or above; it may have been executed all the same (UPSTREAM.md, Limits).
+    Upstream5xx,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The same again, through admission, not before this time.
+    Retry {
+        /// The earliest time.
+        not_before: Timestamp,
+    },
+    /// The same again at once; admission will choose another account, the refused one being closed.
+    RetryElsewhere,
+    /// It may have been executed and must not be repeated.
+    Unknown,
+    /// It was not executed, and enough was tried: the gateway's own refusal or error.
+    Fail,
+    /// The upstream's answer is the outcome.
+    Deliver,
+}
+
+impl Policy {
+    /// What follows a failure of the attempt number `attempt`, counted from 1. `jitter` is a random number from 0 to 1.
+    pub fn next(&self, now: Timestamp, method: &Method, attempt: u32, failure: Failure, jitter: f64) -> Next {
+        let left = attempt < self.max_attempts.get();
+        let again = Next::Retry { not_before: now + pause(attempt, jitter) };
+        match (failure, Repeat::of(method)) {
+            (Failure::Connect, _) if left => again,
+            (Failure::LimitRefusal { .. }, Repeat::Read) if left => Next::RetryElsewhere,
+            (Failure::LimitRefusal { until }, _) if left => Next::Retry { not_before: until.max(now) },
+            (Failure::Connect | Failure::LimitRefusal { .. }, _) => Next::Fail,
+            (Failure::Ambiguous | Failure::Upstream5xx, Repeat::Never) => Next::Unknown,
+            (Failure::Ambiguous, _) if left => again,
+            (Failure::Ambiguous, Repeat::Read) => Next::Fail,
+            (Failure::Ambiguous, Repeat::Idempotent) => Next::Unknown,
+            (Failure::Upstream5xx, Repeat::Read) if left && attempt <= READ_5XX_RETRIES => again,
+            (Failure::Upstream5xx, Repeat::Idempotent) if left => again,
+            (Failure::Upstream5xx, _) => Next::Deliver,
+        }
+    }
+}
+
+/// What repeating a request of a method does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repeat {
+    /// Nothing at all.
+    Read,
+    /// The same as doing it once.
+    Idempotent,
+    /// Something else: it must not be repeated.
+    Never,
+}
+
+impl Repeat {
+    /// RFC 9110 §9.2; a method that we do not know counts as one that must not be repeated.
+    fn of(method: &Method) -> Self {
+        match *method {
+            Method::GET | Method::HEAD | Method::OPTIONS => Self::Read,
+            Method::PUT | Method::DELETE => Self::Idempotent,
+            _ => Self::Never,
+        }
+    }
+}
+
+/// Doubling from [`PAUSE_FIRST`], bounded by [`PAUSE_MAX`]; the random half keeps those that failed together from returning together.
+fn pause(attempt: u32, jitter: f64) -> Duration {
+    let doubled = PAUSE_FIRST.saturating_mul(1 << attempt.saturating_sub(1).min(8)).min(PAUSE_MAX);
+    doubled.mul_f64(0.5 + 0.5 * super::cooldown::unit(jitter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+
+    fn next(method: &Method, attempt: u32, failure: Failure) -> Next {
+        Policy { max_attempts: NonZeroU32::new(8).unwrap() }.next(NOW, method, attempt, failure, 1.0)
+    }
+
+    fn in_millis(millis: u64) -> Next {
+        Next::Retry { not_before: NOW + Duration::from_millis(millis) }
+    }
+
+    #[test]
+    fn whatever_was_not_executed_is_tried_again_until_the_attempts_are_spent() {
+        for method in [Method::GET, Method::POST, Method::DELETE] {
+            assert_eq!(next(&method, 1, Failure::Connect), in_millis(200));
+            assert_eq!(next(&method, 2, Failure::Connect), in_millis(400));
+            assert_eq!(next(&method, 7, Failure::Connect), in_millis(3_000));
+            assert_eq!(next(&method, 8, Failure::Connect), Next::Fail);
+        }
+    }
+
+    #[test]
+    fn a_refused_read_moves_to_another_account_at_once() {
+        let failure = Failure::LimitRefusal { until: NOW + Duration::from_mins(1) };
+        assert_eq!(next(&Method::GET, 1, failure), Next::RetryElsewhere);
+        assert_eq!(next(&Method::HEAD, 7, failure), Next::RetryElsewhere);
+        assert_eq!(next(&Method::GET, 8, failure), Next::Fail);
+    }
+
+    #[test]
+    fn a_refused_write_waits_for_its_account() {
+        let failure = Failure::LimitRefusal { until: NOW + Duration::from_mins(1) };
+        assert_eq!(next(&Method::POST, 1, failure), in_millis(60_000));
+        assert_eq!(next(&Method::PUT, 8, failure), Next::Fail);
+    }
+
+    #[test]
+    fn a_post_that_may_have_been_executed_is_never_sent_again() {
+        for method in [Method::POST, Method::PATCH, Method::from_bytes(b"LOCK").unwrap()] {
+            assert_eq!(next(&method, 1, Failure::Ambiguous), Next::Unknown);
+            assert_eq!(next(&method, 1, Failure::Upstream5xx), Next::Unknown);
+        }
+    }
+
+    #[test]
+    fn a_put_or_delete_may_be_repeated() {
+        for method in [Method::PUT, Method::DELETE] {
+            assert_eq!(next(&method, 1, Failure::Ambiguous), in_millis(200));
+            assert_eq!(next(&method, 3, Failure::Upstream5xx), in_millis(800));
+            assert_eq!(next(&method, 8, Failure::Ambiguous), Next::Unknown);
+            assert_eq!(next(&method, 8, Failure::Upstream5xx), Next::Deliver);
+        }
+    }
+
+    #[test]
+    fn a_read_answered_with_5xx_is_asked_once_more_and_then_delivered() {
+        assert_eq!(next(&Method::GET, 1, Failure::Upstream5xx), in_millis(200));
+        assert_eq!(next(&Method::GET, 2, Failure::Upstream5xx), Next::Deliver);
+    }
+
+    #[test]
+    fn jitter_shortens_a_pause_by_half_at_most() {
+        assert_eq!(pause(1, 0.0), Duration::from_millis(100));
+        assert_eq!(pause(1, 0.5), Duration::from_millis(150));
+        assert_eq!(pause(u32::MAX, f64::NAN), Duration::from_millis(1_500));
+    }
+}

@@ -1,0 +1,210 @@
+//! The waiting line in the running program: wakes each asker when the pure [`Admission`] has decided about it, and gives back whatever an asker leaves behind.
+//!
+//! Every decision is made in `decision/`; here are only the lock, the timer and the drop guards. A client that goes away drops its future, and with it
+//! its place in the line or its lease (CONTRACT §4, 7).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use http::StatusCode;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use crate::api::{LimitRefusal, RateHeaders};
+use crate::clock::{Clock, Timestamp};
+use crate::decision::{AccountId, Admission, Books, Decision, Demand, Grant, LeaseId, Refusal, Settings, Settlement, Ticket};
+
+use super::random::unit_random;
+
+/// The books and the line before them, shared by all requests.
+pub struct Admissions {
+    inner: Mutex<Inner>,
+    clock: Clock,
+    /// Told when the next wake-up may have moved.
+    moved: Notify,
+}
+
+struct Inner {
+    admission: Admission,
+    askers: HashMap<Ticket, oneshot::Sender<Result<Grant, Refusal>>>,
+}
+
+/// The right to send one request upstream for an account. Dropped before anything was sent it costs nothing; dropped afterwards it counts as spent.
+pub struct Lease {
+    admissions: Arc<Admissions>,
+    id: LeaseId,
+    account: AccountId,
+    /// 0: nothing sent; 1: may have been sent; 2: settled.
+    state: AtomicU8,
+}
+
+const UNSENT: u8 = 0;
+const SENDING: u8 = 1;
+const SETTLED: u8 = 2;
+
+impl Admissions {
+    /// With empty books.
+    pub fn new(settings: Settings, queue_max: usize, clock: Clock) -> Arc<Self> {
+        let inner = Inner { admission: Admission::new(settings, queue_max), askers: HashMap::new() };
+        Arc::new(Self { inner: Mutex::new(inner), clock, moved: Notify::new() })
+    }
+
+    /// Waits until `demand` is admitted, or until it is clear that it will not be before `deadline`.
+    pub async fn acquire(self: &Arc<Self>, demand: Demand, deadline: Timestamp) -> Result<Lease, Refusal> {
+        let waiting = {
+            let mut inner = self.inner.lock();
+            let decision = inner.admission.request(self.clock.now(), demand, deadline);
+            let waiting = match decision {
+                Decision::Granted(grant) => {
+                    drop(inner);
+                    return Ok(self.lease(grant));
+                }
+                Decision::Refused(refusal) => return Err(refusal),
+                Decision::Waiting(ticket) => {
+                    let (sender, receiver) = oneshot::channel();
+                    inner.askers.insert(ticket, sender);
+                    Place { admissions: Arc::clone(self), ticket, receiver }
+                }
+            };
+            self.deliver(&mut inner);
+            waiting
+        };
+        self.moved.notify_one();
+        waiting.decided().await.map(|grant| self.lease(grant))
+    }
+
+    /// Reads the books.
+    pub fn with_books<R>(&self, read: impl FnOnce(&Books, Timestamp) -> R) -> R {
+        let inner = self.inner.lock();
+        read(inner.admission.books(), self.clock.now())
+    }
+
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.inner.lock().admission.waiting()
+    }
+
+    /// Drives deadlines and windows; runs as long as the gateway does.
+    pub async fn run(self: Arc<Self>) {
+        loop {
+            let next = {
+                let mut inner = self.inner.lock();
+                inner.admission.tick(self.clock.now());
+                self.deliver(&mut inner);
+                inner.admission.next_wakeup()
+            };
+            match next.and_then(|at| self.clock.real_time_until(at)) {
+                // A wake-up that is due already must not spin: decisions move at millisecond steps.
+                Some(ahead) => {
+                    let pause = ahead.max(std::time::Duration::from_millis(1));
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = self.moved.notified() => {}
+                    }
+                }
+                None => self.moved.notified().await,
+            }
+        }
+    }
+
+    fn lease(self: &Arc<Self>, grant: Grant) -> Lease {
+        Lease { admissions: Arc::clone(self), id: grant.lease, account: grant.account, state: AtomicU8::new(UNSENT) }
+    }
+
+    fn settle(&self, id: LeaseId, settlement: Settlement<'_>) {
+        {
+            let mut inner = self.inner.lock();
+            inner.admission.settle(self.clock.now(), id, settlement, unit_random());
+            self.deliver(&mut inner);
+        }
+        self.moved.notify_one();
+    }
+
+    /// Hands out what has been decided. A grant whose asker has left goes back, which may decide the next.
+    fn deliver(&self, inner: &mut Inner) {
+        loop {
+            let decided = inner.admission.take_decided();
+            if decided.is_empty() {
+                return;
+            }
+            for (ticket, decision) in decided {
+                let undelivered = match inner.askers.remove(&ticket) {
+                    Some(asker) => asker.send(decision).err(),
+                    None => Some(decision),
+                };
+                if let Some(Ok(grant)) = undelivered {
+                    inner.admission.settle(self.clock.now(), grant.lease, Settlement::NeverSent, 0.0);
+                }
+            }
+        }
+    }
+}
+
+/// A place in the line; leaving it frees it.
+struct Place {
+    admissions: Arc<Admissions>,
+    ticket: Ticket,
+    receiver: oneshot::Receiver<Result<Grant, Refusal>>,
+}
+
+impl Place {
+    async fn decided(mut self) -> Result<Grant, Refusal> {
+        match (&mut self.receiver).await {
+            Ok(decision) => decision,
+            // The sender lives in the books as long as the ticket does.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut inner = self.admissions.inner.lock();
+        if inner.askers.remove(&self.ticket).is_some() {
+            inner.admission.abandon(self.admissions.clock.now(), self.ticket);
+        } else if let Ok(Ok(grant)) = self.receiver.try_recv() {
+            // Granted while leaving.
+            inner.admission.settle(self.admissions.clock.now(), grant.lease, Settlement::NeverSent, 0.0);
+        } else {
+            return;
+        }
+        self.admissions.deliver(&mut inner);
+        drop(inner);
+        self.admissions.moved.notify_one();
+    }
+}
+
+impl Lease {
+    /// Whose budget this spends.
+    pub fn account(&self) -> AccountId {
+        self.account
+    }
+
+    /// To be called right before the first byte leaves: from here on a lost answer counts as spent.
+    pub fn sending(&self) {
+        self.state.store(SENDING, Ordering::Relaxed);
+    }
+
+    /// Nothing reached the upstream, although it was tried.
+    pub fn never_sent(self) {
+        self.state.store(SETTLED, Ordering::Relaxed);
+        self.admissions.settle(self.id, Settlement::NeverSent);
+    }
+
+    /// The upstream has answered.
+    pub fn answered(self, status: StatusCode, rate: Option<&RateHeaders>, refusal: Option<&LimitRefusal>) {
+        self.state.store(SETTLED, Ordering::Relaxed);
+        self.admissions.settle(self.id, Settlement::Answered { status, rate, refusal });
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        match self.state.load(Ordering::Relaxed) {
+            UNSENT => self.admissions.settle(self.id, Settlement::NeverSent),
+            SENDING => self.admissions.settle(self.id, Settlement::Unknown),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! The upstream client: one attempt of one request over pingora's connector, and what is known of it when it fails.
+//!
+//! No limits, tokens, retries or caching here: the caller holds the lease, puts the credential in, and decides what a failure means (DESIGN D7).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, StatusCode};
+use pingora::connectors::ConnectorOptions;
+use pingora::connectors::http::v1::Connector;
+use pingora::http::RequestHeader;
+use pingora::protocols::http::v1::client::HttpSession;
+use pingora::upstreams::peer::{HttpPeer, PeerOptions};
+use tokio::time::timeout;
+
+use crate::clock::Clock;
+use crate::config::{Upstream as UpstreamConfig, UpstreamUrl};
+
+use super::intake::Service;
+use super::resolve::Resolver;
+
+/// The service closes idle connections at about 60 s: reuse within half of that (UPSTREAM.md, Conditional requests).
+const IDLE_REUSE: Duration = Duration::from_secs(30);
+/// A connection that is never taken from the pool for a request that must not be sent twice.
+const FRESH_GROUP: u64 = u64::MAX;
+/// How many pooled connections may turn out to be dead before a fresh one is made.
+const STALE_CONNECTIONS_MAX: usize = 3;
+
+/// The upstream's three addresses and the connections to them.
+pub struct Upstream {
+    connector: Connector,
+    resolver: Resolver,
+    rest: UpstreamUrl,
+    graphql: UpstreamUrl,
+    uploads: UpstreamUrl,
+    connect_timeout: Duration,
+    response_timeout: Duration,
+}
+
+/// A request as it goes upstream, credential included.
+#[derive(Clone)]
+pub struct UpstreamRequest {
+    /// Which address it goes to.
+    pub service: Service,
+    /// The method.
+    pub method: Method,
+    /// Canonical path and query; the address's own prefix is put before it.
+    pub target: String,
+    /// End-to-end headers and the sensitive `Authorization`; no Host, no framing.
+    pub headers: HeaderMap,
+    /// How the body is sent.
+    pub body: OutgoingBody,
+}
+
+/// The body of an [`UpstreamRequest`].
+#[derive(Clone)]
+pub enum OutgoingBody {
+    /// None at all (GET, HEAD).
+    Absent,
+    /// Held in memory, possibly empty: sent with its length.
+    Whole(Bytes),
+    /// Sent piece by piece by the caller through [`Exchange::send_body`], with this length or chunked.
+    Streamed(Option<u64>),
+}
+
+/// Why there is no answer, in the terms that DESIGN D7 decides by.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// No connection was made: the upstream has seen nothing of the request.
+    #[error("no connection to the upstream: {0}")]
+    Connect(String),
+    /// The upstream may have executed the request.
+    #[error("the upstream's answer was lost: {0}")]
+    Lost(String),
+    /// No answer within `response_timeout`; the upstream may have executed the request.
+    #[error("no answer from the upstream in time")]
+    Timeout,
+    /// The request cannot be put on the wire.
+    #[error("the request cannot be sent: {0}")]
+    Unsendable(String),
+}
+
+/// An answer whose body has not been read yet, on the connection it comes from.
+pub struct Exchange {
+    session: HttpSession,
+    peer: HttpPeer,
+    upstream: Arc<Upstream>,
+    body_timeout: Duration,
+    status: StatusCode,
+    headers: HeaderMap,
+}
+
+/// A body that was read as far as the bound allowed.
+pub enum Collected {
+    /// All of it; the connection went back to the pool.
+    Whole(Bytes),
+    /// More than the bound: what was read, and the exchange to read the rest from.
+    TooLarge(Bytes, Box<Exchange>),
+}
+
+impl Upstream {
+    /// Connects lazily: nothing is sent before the first request.
+    pub fn new(config: &UpstreamConfig, clock: Clock) -> Self {
+        let mut options = ConnectorOptions::new(128);
+        options.ca_file = config.ca_file.as_ref().map(|path| path.display().to_string());
+        Self {
+            connector: Connector::new(Some(options)),
+            resolver: Resolver::new(clock),
+            rest: config.url.clone(),
+            graphql: config.graphql_url.clone(),
+            uploads: config.uploads_url.clone(),
+            connect_timeout: config.connect_timeout,
+            response_timeout: config.response_timeout,
+        }
+    }
+
+    /// The host that a service is reached at, for spans and logs.
+    pub fn host(&self, service: Service) -> &str {
+        self.url(service).host()
+    }
+
+    fn url(&self, service: Service) -> &UpstreamUrl {
+        match service {
+            Service::Graphql => &self.graphql,
+            Service::Uploads => &self.uploads,
+            Service::Rest | Service::Weir => &self.rest,
+        }
+    }
+
+    /// Sends one request and reads the head of its answer. `on_sending` is called once, right before the first byte may leave.
+    ///
+    /// A request whose method is safe or idempotent uses a pooled connection, and moves to another one when that turns out to have been closed by the
+    /// upstream meanwhile. POST and PATCH always get a connection of their own: a pooled one that dies under them would leave their outcome unknown.
+    pub async fn send(self: &Arc<Self>, request: &UpstreamRequest, on_sending: impl FnOnce()) -> Result<Exchange, FetchError> {
+        let (peer, mut session, mut reused) = self.connect(request).await?;
+        on_sending();
+        let mut stale = 0;
+        loop {
+            match self.exchange_head(&mut session, request).await {
+                Ok((status, headers)) => {
+                    return Ok(Exchange {
+                        session,
+                        peer,
+                        upstream: Arc::clone(self),
+                        body_timeout: self.response_timeout,
+                        status,
+                        headers,
+                    });
+                }
+                Err(FetchError::Lost(_)) if reused && may_be_repeated(&request.method) && stale <= STALE_CONNECTIONS_MAX => {
+                    stale += 1;
+                    let group = if stale > STALE_CONNECTIONS_MAX { FRESH_GROUP } else { 0 };
+                    (_, session, reused) = self.connect_in_group(request, group).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn connect(&self, request: &UpstreamRequest) -> Result<(HttpPeer, HttpSession, bool), FetchError> {
+        let group = if may_be_repeated(&request.method) { 0 } else { FRESH_GROUP };
+        self.connect_in_group(request, group).await
+    }
+
+    /// Tries each of the host's addresses in turn.
+    async fn connect_in_group(&self, request: &UpstreamRequest, group_key: u64) -> Result<(HttpPeer, HttpSession, bool), FetchError> {
+        let url = self.url(request.service);
+        let addresses = self.resolver.lookup(url.host(), url.port()).await.map_err(|error| FetchError::Connect(error.to_string()))?;
+        let mut last = FetchError::Connect(format!("{} has no address", url.host()));
+        for address in addresses.iter() {
+            let mut peer = self.peer(url, *address);
+            peer.group_key = group_key;
+            match timeout(self.connect_timeout, self.connector.get_http_session(&peer)).await {
+                Ok(Ok((session, reused))) => {
+                    peer.group_key = 0;
+                    return Ok((peer, session, reused));
+                }
+                Ok(Err(error)) => last = FetchError::Connect(format!("{address}: {}", error.etype().as_str())),
+                Err(_) => last = FetchError::Connect(format!("{address}: timed out")),
+            }
+        }
+        self.resolver.forget(url.host(), url.port());
+        Err(last)
+    }
+
+    fn peer(&self, url: &UpstreamUrl, address: SocketAddr) -> HttpPeer {
+        // An empty SNI would turn certificate checking off (PINGORA.md, Pitfalls).
+        let mut peer = HttpPeer::new(address, url.is_tls(), url.host().to_owned());
+        peer.options = PeerOptions::new();
+        peer.options.connection_timeout = Some(self.connect_timeout);
+        peer.options.total_connection_timeout = Some(self.connect_timeout);
+        peer.options.idle_timeout = Some(IDLE_REUSE);
+        peer
+    }
+
+    async fn exchange_head(&self, session: &mut HttpSession, request: &UpstreamRequest) -> Result<(StatusCode, HeaderMap), FetchError> {
+        let lost = |error: Box<pingora::Error>| FetchError::Lost(error.etype().as_str().to_owned());
+        session.write_timeout = Some(self.response_timeout);
+        session.read_timeout = Some(self.response_timeout);
+        let head = self.request_head(request)?;
+        session.write_request_header(Box::new(head)).await.map_err(lost)?;
+        match &request.body {
+            OutgoingBody::Absent => {
+                session.finish_body().await.map_err(lost)?;
+            }
+            OutgoingBody::Whole(body) => {
+                if !body.is_empty() {
+                    session.write_body(body).await.map_err(lost)?;
+                }
+                session.finish_body().await.map_err(lost)?;
+            }
+            // The caller drives both directions.
+            OutgoingBody::Streamed(_) => return Ok((StatusCode::CONTINUE, HeaderMap::new())),
+        }
+        read_head(session, self.response_timeout).await
+    }
+
+    fn request_head(&self, request: &UpstreamRequest) -> Result<RequestHeader, FetchError> {
+        let url = self.url(request.service);
+        // The GraphQL address is complete in itself.
+        let path = if request.service == Service::Graphql {
+            request.target.replacen("/graphql", url.path_prefix(), 1)
+        } else {
+            format!("{}{}", url.path_prefix(), request.target)
+        };
+        let unsendable = |error: Box<pingora::Error>| FetchError::Unsendable(error.etype().as_str().to_owned());
+        let mut head =
+            RequestHeader::build_no_case(request.method.clone(), path.as_bytes(), Some(request.headers.len() + 3)).map_err(unsendable)?;
+        head.insert_header(http::header::HOST, url.authority()).map_err(unsendable)?;
+        for (name, value) in &request.headers {
+            head.append_header(name.clone(), value.clone()).map_err(unsendable)?;
+        }
+        match &request.body {
+            OutgoingBody::Absent => {}
+            OutgoingBody::Whole(body) => {
+                head.insert_header(http::header::CONTENT_LENGTH, body.len()).map_err(unsendable)?;
+            }
+            OutgoingBody::Streamed(Some(length)) => {
+                head.insert_header(http::header::CONTENT_LENGTH, *length).map_err(unsendable)?;
+            }
+            OutgoingBody::Streamed(None) => {
+                head.insert_header(http::header::TRANSFER_ENCODING, "chunked").map_err(unsendable)?;
+            }
+        }
+        Ok(head)
+    }
+}
+
+/// Methods that RFC 9110 §9.2.2 calls idempotent.
+fn may_be_repeated(method: &Method) -> bool {
+    method.is_idempotent()
+}
+
+/// Reads heads until a final one; informational answers (1xx) are dropped.
+async fn read_head(session: &mut HttpSession, limit: Duration) -> Result<(StatusCode, HeaderMap), FetchError> {
+    let read = async {
+        loop {
+            session.read_response().await.map_err(|error| FetchError::Lost(error.etype().as_str().to_owned()))?;
+            let head = session.resp_header().ok_or_else(|| FetchError::Lost("no head".into()))?;
+            if !head.status.is_informational() {
+                return Ok((head.status, head.headers.clone()));
+            }
+        }
+    };
+    match timeout(limit, read).await {
+        Ok(answer) => answer,
+        Err(_) => Err(FetchError::Timeout),
+    }
+}
+
+impl Exchange {
+    /// The answer's status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The answer's headers.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// Sends a piece of a streamed body; an empty piece does nothing.
+    pub async fn send_body(&mut self, piece: &[u8]) -> Result<(), FetchError> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        self.session.write_body(piece).await.map(drop).map_err(|error| FetchError::Lost(error.etype().as_str().to_owned()))
+    }
+
+    /// Ends a streamed body and reads the head of the answer.
+    pub async fn finish_streamed(&mut self) -> Result<(), FetchError> {
+        self.session.finish_body().await.map_err(|error| FetchError::Lost(error.etype().as_str().to_owned()))?;
+        (self.status, self.headers) = read_head(&mut self.session, self.body_timeout).await?;
+        Ok(())
+    }
+
+    /// The next piece of the answer's body; `None` at its end.
+    pub async fn read_body(&mut self) -> Result<Option<Bytes>, FetchError> {
+        match timeout(self.body_timeout, self.session.read_body_bytes()).await {
+            Ok(Ok(piece)) => Ok(piece),
+            Ok(Err(error)) => Err(FetchError::Lost(error.etype().as_str().to_owned())),
+            Err(_) => Err(FetchError::Timeout),
+        }
+    }
+
+    /// Reads the body up to `bytes_max`; a longer one is handed back with what was read.
+    pub async fn collect(mut self, bytes_max: usize) -> Result<Collected, FetchError> {
+        if declared_length(&self.headers).is_some_and(|length| length > bytes_max as u64) {
+            return Ok(Collected::TooLarge(Bytes::new(), Box::new(self)));
+        }
+        let Some(first) = self.read_body().await? else {
+            self.release().await;
+            return Ok(Collected::Whole(Bytes::new()));
+        };
+        if first.len() > bytes_max {
+            return Ok(Collected::TooLarge(first, Box::new(self)));
+        }
+        let Some(second) = self.read_body().await? else {
+            self.release().await;
+            return Ok(Collected::Whole(first));
+        };
+        let mut body = BytesMut::from(first);
+        body.extend_from_slice(&second);
+        loop {
+            if body.len() > bytes_max {
+                return Ok(Collected::TooLarge(body.freeze(), Box::new(self)));
+            }
+            match self.read_body().await? {
+                Some(piece) => body.extend_from_slice(&piece),
+                None => break,
+            }
+        }
+        self.release().await;
+        Ok(Collected::Whole(body.freeze()))
+    }
+
+    /// Puts the connection back, once the body has been read to its end.
+    pub async fn release(self) {
+        self.upstream.connector.release_http_session(self.session, &self.peer, Some(IDLE_REUSE)).await;
+    }
+}
+
+/// The length that the answer's head declares.
+pub fn declared_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}

@@ -1,0 +1,239 @@
+//! Which headers cross the gateway, in both directions (CONTRACT §3; RFC 9110 §7.6.1; CLIENTS.md, 9, 15 and 17).
+//!
+//! Everything end-to-end passes, but for what belongs to one hop, to a credential, or to the gateway itself. Values are not interpreted here.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use crate::api::Dialect;
+use crate::api::headers::{ACCEPTED_OAUTH_SCOPES, OAUTH_SCOPES, RATE_HEADERS};
+
+/// RFC 9110 §7.6.1, and the older names that proxies still see.
+const HOP_BY_HOP: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Request headers that end at the gateway: credentials, framing, conditions (the cache asks its own), and what the gateway says itself.
+const REQUEST_ENDS_HERE: [&str; 22] = [
+    "accept-encoding",
+    "authorization",
+    "cache-control",
+    "content-length",
+    "cookie",
+    "expect",
+    "forwarded",
+    "host",
+    "idempotency-key",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "pragma",
+    "prefer",
+    "range",
+    "traceparent",
+    "tracestate",
+    "via",
+    "x-request-id",
+    "x-weir-key",
+];
+
+/// Answer headers that describe a pool token, the connection, or that the gateway writes anew.
+const ANSWER_ENDS_HERE: [&str; 12] = [
+    "age",
+    "alt-svc",
+    "content-length",
+    "date",
+    "github-authentication-token-expiration",
+    "server-timing",
+    "service-authentication-token-expiration",
+    "set-cookie",
+    "strict-transport-security",
+    "x-from-cache",
+    "x-github-enterprise-version",
+    "x-request-id",
+];
+
+/// What the gateway adds, for scripts in a browser (CLIENTS.md, 15).
+const EXPOSED: &str = "Cache-Status, Age, X-From-Cache, X-Weir-Account, X-Request-Id, Server-Timing, Retry-After";
+
+/// The headers of a client's request that go upstream.
+pub fn to_upstream(from: &HeaderMap) -> HeaderMap {
+    let named = named_by_connection(from);
+    let mut out = HeaderMap::with_capacity(from.len());
+    for (name, value) in from {
+        let text = name.as_str();
+        let stays = HOP_BY_HOP.contains(&text)
+            || REQUEST_ENDS_HERE.contains(&text)
+            || text.starts_with("x-forwarded-")
+            || text == "x-real-ip"
+            || named.iter().any(|other| other.eq_ignore_ascii_case(text));
+        if !stays {
+            out.append(name.clone(), value.clone());
+        }
+    }
+    out
+}
+
+/// Makes sure of what the upstream wants of every request: a user agent and a media type.
+pub fn complete(headers: &mut HeaderMap, dialect: Dialect) {
+    headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION"))));
+    // Bodies are rewritten per client, so they are asked for as they are.
+    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let any = headers.get(header::ACCEPT).is_none_or(|accept| accept.is_empty() || accept == "*/*");
+    if any {
+        headers.insert(header::ACCEPT, HeaderValue::from_static(dialect.media_type()));
+    }
+}
+
+/// The headers of the upstream's answer that reach a client; addresses in them are rewritten when the answer is rendered.
+pub fn to_client(from: &HeaderMap) -> HeaderMap {
+    let named = named_by_connection(from);
+    let mut out = HeaderMap::with_capacity(from.len());
+    for (name, value) in from {
+        let text = name.as_str();
+        let stays = HOP_BY_HOP.contains(&text)
+            || ANSWER_ENDS_HERE.contains(&text)
+            || RATE_HEADERS.contains(&text)
+            || text == OAUTH_SCOPES
+            || text == ACCEPTED_OAUTH_SCOPES
+            || named.iter().any(|other| other.eq_ignore_ascii_case(text));
+        if !stays {
+            out.append(name.clone(), value.clone());
+        }
+    }
+    if let Some(exposed) = out.get(header::ACCESS_CONTROL_EXPOSE_HEADERS).and_then(|value| value.to_str().ok())
+        && let Ok(extended) = HeaderValue::from_str(&format!("{exposed}, {EXPOSED}"))
+    {
+        out.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, extended);
+    }
+    out
+}
+
+/// Headers that `Connection` declares to be for this hop only.
+fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+}
+
+/// The answer to a browser's preflight, which carries no key (CLIENTS.md, 15).
+pub fn preflight() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let values = [
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, PUT, PATCH, DELETE"),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "Authorization, Content-Type, Accept, If-Match, If-Modified-Since, If-None-Match, If-Unmodified-Since, X-Requested-With, User-Agent, \
+             X-Weir-Key, X-Service-Api-Version, X-GitHub-Api-Version, Prefer, Idempotency-Key",
+        ),
+        (header::ACCESS_CONTROL_MAX_AGE, "86400"),
+        (header::ALLOW, "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
+    ];
+    for (name, value) in values {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers
+}
+
+/// The seconds of `Prefer: wait=N` (RFC 7240 §4.3): the shortest when several are given.
+pub fn prefer_wait(headers: &HeaderMap) -> Option<std::time::Duration> {
+    let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let preferences = values.flat_map(|value| value.split([',', ';'])).filter_map(|preference| preference.trim().split_once('='));
+    let waits = preferences.filter(|(name, _)| name.trim().eq_ignore_ascii_case("wait"));
+    let seconds = waits.filter_map(|(_, value)| value.trim().trim_matches('"').parse::<u32>().ok());
+    seconds.min().map(|seconds| std::time::Duration::from_secs(seconds.into()))
+}
+
+/// The request id that a client sent, when it is fit to be repeated in a header and a log.
+pub fn request_id(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get("x-request-id")?.to_str().ok()?;
+    (!value.is_empty() && value.len() <= 128 && value.bytes().all(|byte| byte.is_ascii_graphic())).then_some(value)
+}
+
+/// A header name of the gateway's own.
+pub const fn own(name: &'static str) -> HeaderName {
+    HeaderName::from_static(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in pairs {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        map
+    }
+
+    #[test]
+    fn hop_by_hop_headers_and_credentials_stop_at_the_gateway() {
+        let sent = to_upstream(&map(&[
+            ("connection", "close, X-Secret-Hop"),
+            ("x-secret-hop", "1"),
+            ("authorization", "Bearer weir_key"),
+            ("x-weir-key", "weir_key"),
+            ("cookie", "a=b"),
+            ("x-forwarded-for", "10.0.0.1"),
+            ("upgrade", "h2c"),
+            ("range", "bytes=0-1"),
+            ("if-none-match", "\"x\""),
+            ("accept", "application/vnd.github.raw"),
+            ("x-github-api-version", "2022-11-28"),
+        ]));
+        let names: Vec<_> = sent.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["accept", "x-github-api-version"]);
+    }
+
+    #[test]
+    fn what_describes_a_pool_token_never_reaches_a_client() {
+        let seen = to_client(&map(&[
+            ("x-oauth-scopes", "repo, admin:org"),
+            ("x-accepted-oauth-scopes", "repo"),
+            ("github-authentication-token-expiration", "2030-01-01"),
+            ("x-ratelimit-remaining", "0"),
+            ("set-cookie", "a=b"),
+            ("connection", "keep-alive, x-other"),
+            ("x-other", "1"),
+            ("etag", "\"a\""),
+            ("content-type", "application/json"),
+        ]));
+        let names: Vec<_> = seen.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["etag", "content-type"]);
+    }
+
+    #[test]
+    fn prefer_wait_is_read_in_every_spelling() {
+        assert_eq!(prefer_wait(&map(&[("prefer", "wait=5")])), Some(Duration::from_secs(5)));
+        assert_eq!(prefer_wait(&map(&[("prefer", "respond-async, Wait = \"7\"")])), Some(Duration::from_secs(7)));
+        assert_eq!(prefer_wait(&map(&[("prefer", "wait=9"), ("prefer", "wait=3")])), Some(Duration::from_secs(3)));
+        assert_eq!(prefer_wait(&map(&[("prefer", "wait=-1")])), None);
+        assert_eq!(prefer_wait(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn a_client_without_a_media_type_asks_for_the_recommended_one() {
+        let mut headers = map(&[("accept", "*/*")]);
+        complete(&mut headers, Dialect::Github);
+        assert_eq!(headers["accept"], "application/vnd.github+json");
+        assert!(headers.contains_key("user-agent"));
+    }
+
+    #[test]
+    fn a_request_id_that_could_break_a_log_is_replaced() {
+        assert_eq!(request_id(&map(&[("x-request-id", "abc-1")])), Some("abc-1"));
+        assert_eq!(request_id(&map(&[("x-request-id", "a b")])), None);
+        assert_eq!(request_id(&map(&[("x-request-id", "")])), None);
+    }
+}

@@ -1,0 +1,408 @@
+//! Is this exactly one well-formed request, and which of the upstream's address shapes does it use?
+//!
+//! Nothing here knows clients, endpoints or limits. Whatever two HTTP implementations could read differently is refused (CONTRACT §3), because a
+//! request that the gateway and the upstream understand differently is a way around every check behind this one. Encoded bytes of a path segment are data
+//! and stay as they came (UPSTREAM.md, Conditional requests).
+
+use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::{HeaderMap, Method, Uri};
+
+/// The longest request head, in bytes (CONTRACT §3).
+pub const HEAD_BYTES_MAX: usize = 32 * 1024;
+/// The most header fields of a request (CONTRACT §3).
+pub const HEADERS_MAX: usize = 100;
+/// The longest request target, in bytes: RFC 9110 §4.1 asks for at least 8,000.
+const TARGET_BYTES_MAX: usize = 8 * 1024;
+
+/// Why a request is refused before anything else looks at it. The connection is closed after the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// 400, with what is wrong.
+    Bad(&'static str),
+    /// 405: a method the upstream does not have.
+    Method,
+    /// 414.
+    TargetTooLong,
+    /// 431, head above [`HEAD_BYTES_MAX`] or more than [`HEADERS_MAX`] fields.
+    HeadTooLarge,
+}
+
+/// Which of the upstream's roots the client addressed; decides the target upstream and the base of rewritten URLs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Root {
+    /// `http://HOST/…`: the hosted service's shape.
+    Plain,
+    /// `http://HOST/api/v3/…`: the self-hosted shape.
+    V3,
+}
+
+/// Which of the upstream's services the request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Service {
+    /// The REST API.
+    Rest,
+    /// The GraphQL endpoint.
+    Graphql,
+    /// The upload host: bodies are streamed.
+    Uploads,
+    /// The gateway's own resources under `/_weir/`.
+    Weir,
+}
+
+/// A request that is well-formed, with its address in canonical form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intake {
+    /// One of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS.
+    pub method: Method,
+    /// The shape the client used.
+    pub root: Root,
+    /// The service addressed.
+    pub service: Service,
+    /// The path without `/api/v3` and its like; begins with exactly one `/`; never with dot segments.
+    pub path: String,
+    /// The raw query without `?`.
+    pub query: Option<String>,
+    /// The Host header (or `:authority`) as sent.
+    pub host: String,
+    /// How the body is framed.
+    pub body: BodyFraming,
+}
+
+/// How long the body says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyFraming {
+    /// No body.
+    None,
+    /// `Content-Length`, above zero.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`, or an HTTP/2 body without a length.
+    Chunked,
+}
+
+impl Intake {
+    /// Path and query as they go upstream.
+    #[must_use]
+    pub fn target(&self) -> String {
+        match &self.query {
+            Some(query) => format!("{}?{query}", self.path),
+            None => self.path.clone(),
+        }
+    }
+}
+
+/// Which HTTP version framed the head, and the head's bytes where the protocol has them.
+#[derive(Clone, Copy, Debug)]
+pub enum Wire<'a> {
+    /// HTTP/1.x with the head as received: some faults are gone from the parsed form.
+    Http1(&'a [u8]),
+    /// HTTP/2, whose framing cannot contradict itself.
+    Http2,
+}
+
+/// Checks a request head and brings its address into canonical form.
+pub fn check(method: &Method, uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) -> Result<Intake, Malformed> {
+    check_size(uri, headers, wire)?;
+    let body = check_framing(headers, wire)?;
+    if !matches!(*method, Method::GET | Method::HEAD | Method::POST | Method::PUT | Method::PATCH | Method::DELETE | Method::OPTIONS) {
+        return Err(Malformed::Method);
+    }
+    let host = check_host(uri, headers, wire)?;
+    let (root, service, path) = split_shape(check_path(uri.path())?);
+    let query = uri.query().map(check_query).transpose()?;
+    Ok(Intake { method: method.clone(), root, service, path, query, host, body })
+}
+
+fn check_size(uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) -> Result<(), Malformed> {
+    if uri.path_and_query().map_or(0, |target| target.as_str().len()) > TARGET_BYTES_MAX {
+        return Err(Malformed::TargetTooLong);
+    }
+    let head_bytes = match wire {
+        Wire::Http1(raw) => raw.len(),
+        // RFC 9113 §6.5.2 counts 32 bytes of overhead a field; the names and values alone are what an HTTP/1.1 head would have held.
+        Wire::Http2 => headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum(),
+    };
+    if head_bytes > HEAD_BYTES_MAX || headers.len() > HEADERS_MAX {
+        return Err(Malformed::HeadTooLarge);
+    }
+    Ok(())
+}
+
+/// RFC 9112 §6.1–6.3, read strictly: whatever smuggling has been built on is refused.
+fn check_framing(headers: &HeaderMap, wire: Wire<'_>) -> Result<BodyFraming, Malformed> {
+    if let Wire::Http1(raw) = wire {
+        check_raw_head(raw)?;
+    }
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let coding = codings.next();
+    if codings.next().is_some() {
+        return Err(Malformed::Bad("more than one Transfer-Encoding"));
+    }
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let length = lengths.next();
+    if lengths.next().is_some() {
+        return Err(Malformed::Bad("more than one Content-Length"));
+    }
+    match (coding, length) {
+        (Some(_), Some(_)) => Err(Malformed::Bad("both Transfer-Encoding and Content-Length")),
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(BodyFraming::Chunked),
+        (Some(_), None) => Err(Malformed::Bad("a Transfer-Encoding other than chunked")),
+        (None, Some(length)) => match plain_digits(length.as_bytes()) {
+            Some(0) => Ok(BodyFraming::None),
+            Some(length) => Ok(BodyFraming::Length(length)),
+            None => Err(Malformed::Bad("a Content-Length that is not plain digits")),
+        },
+        (None, None) if matches!(wire, Wire::Http2) => Ok(BodyFraming::Chunked),
+        (None, None) => Ok(BodyFraming::None),
+    }
+}
+
+/// What the parser below us forgives or forgets: both lengths at once, bare line feeds, an obsolete line fold.
+fn check_raw_head(raw: &[u8]) -> Result<(), Malformed> {
+    let mut length_seen = false;
+    let mut coding_seen = false;
+    for (index, line) in raw.split_inclusive(|&byte| byte == b'\n').enumerate() {
+        let Some(line) = line.strip_suffix(b"\r\n") else {
+            return Err(Malformed::Bad("a line that does not end in CR LF"));
+        };
+        if line.iter().any(|&byte| (byte < 0x20 && byte != b'\t') || byte == 0x7f) {
+            return Err(Malformed::Bad("control characters"));
+        }
+        if index == 0 {
+            continue;
+        }
+        if line.first().is_some_and(|byte| matches!(byte, b' ' | b'\t')) {
+            return Err(Malformed::Bad("a folded header line"));
+        }
+        let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
+        length_seen |= name.eq_ignore_ascii_case(b"content-length");
+        coding_seen |= name.eq_ignore_ascii_case(b"transfer-encoding");
+    }
+    if length_seen && coding_seen {
+        return Err(Malformed::Bad("both Transfer-Encoding and Content-Length"));
+    }
+    Ok(())
+}
+
+fn plain_digits(text: &[u8]) -> Option<u64> {
+    // A leading zero is read as octal by some parsers, and no client writes one.
+    let canonical = text == b"0" || (text.first().is_some_and(|byte| (b'1'..=b'9').contains(byte)) && text.iter().all(u8::is_ascii_digit));
+    canonical.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
+}
+
+fn check_host(uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) -> Result<String, Malformed> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = hosts.next();
+    if hosts.next().is_some() {
+        return Err(Malformed::Bad("more than one Host"));
+    }
+    let host = host.map(|host| host.to_str().map_err(|_| Malformed::Bad("a Host that is not ASCII"))).transpose()?;
+    let host = match (uri.authority(), host, wire) {
+        (Some(authority), Some(host), _) if !authority.as_str().eq_ignore_ascii_case(host) => {
+            return Err(Malformed::Bad("a Host that differs from the request target"));
+        }
+        (Some(authority), None, Wire::Http2) => authority.as_str(),
+        (_, Some(host), _) => host,
+        (_, None, _) => return Err(Malformed::Bad("no Host")),
+    };
+    // The host is echoed into Link, Location and body URLs: nothing but a host and a port may stand in it.
+    let plain = !host.is_empty()
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']'));
+    if !plain {
+        return Err(Malformed::Bad("a Host that is not a host name with an optional port"));
+    }
+    Ok(host.to_owned())
+}
+
+/// The path with leading slashes collapsed (CLIENTS.md, 6).
+fn check_path(path: &str) -> Result<&str, Malformed> {
+    if path == "*" {
+        return Ok("/");
+    }
+    if !path.starts_with('/') {
+        return Err(Malformed::Bad("a request target that is not a path"));
+    }
+    let rest = path.trim_start_matches('/');
+    let path = &path[path.len() - rest.len() - 1..];
+    let mut bytes = path.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            0..=0x20 | 0x7f.. | b'\\' | b'#' => return Err(Malformed::Bad("a path with characters that must be encoded")),
+            b'%' => match (bytes.next().and_then(hex_digit), bytes.next().and_then(hex_digit)) {
+                (Some(high), Some(low)) if high * 16 + low >= 0x20 && high * 16 + low != 0x7f => {}
+                (Some(_), Some(_)) => return Err(Malformed::Bad("control characters in the path")),
+                _ => return Err(Malformed::Bad("a percent sign that encodes nothing")),
+            },
+            _ => {}
+        }
+    }
+    if path.len() > 1 && path[1..].contains("//") {
+        return Err(Malformed::Bad("an empty path segment"));
+    }
+    if path.split('/').any(is_dot_segment) {
+        return Err(Malformed::Bad("a dot segment in the path"));
+    }
+    Ok(path)
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+/// `.` and `..` in any mixture of plain and encoded form (RFC 3986 §5.2.4 after §6.2.2.2), also before an encoded slash.
+fn is_dot_segment(segment: &str) -> bool {
+    let decoded = segment.to_ascii_lowercase().replace("%2e", ".").replace("%5c", "/").replace("%2f", "/");
+    decoded.split('/').any(|part| part == "." || part == "..")
+}
+
+fn check_query(query: &str) -> Result<String, Malformed> {
+    if query.bytes().any(|byte| byte <= 0x20 || byte >= 0x7f || byte == b'#') {
+        return Err(Malformed::Bad("a query with characters that must be encoded"));
+    }
+    Ok(query.to_owned())
+}
+
+/// CONTRACT §3, base URLs.
+fn split_shape(path: &str) -> (Root, Service, String) {
+    let under = |prefix: &str| path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    if under("/_weir").is_some() {
+        return (Root::Plain, Service::Weir, path.to_owned());
+    }
+    if matches!(path, "/graphql" | "/api/graphql" | "/api/v3/graphql") {
+        let root = if path == "/graphql" { Root::Plain } else { Root::V3 };
+        return (root, Service::Graphql, "/graphql".to_owned());
+    }
+    let absolute = |rest: &str| if rest.is_empty() { "/".to_owned() } else { rest.to_owned() };
+    if let Some(rest) = under("/api/uploads") {
+        return (Root::V3, Service::Uploads, absolute(rest));
+    }
+    if let Some(rest) = under("/api/v3") {
+        return (Root::V3, Service::Rest, absolute(rest));
+    }
+    (Root::Plain, Service::Rest, path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn take(raw: &str) -> Result<Intake, Malformed> {
+        let mut lines = raw.split("\r\n");
+        let mut request_line = lines.next().unwrap_or_default().split(' ');
+        let method = Method::from_bytes(request_line.next().unwrap_or_default().as_bytes()).unwrap();
+        let uri: Uri = request_line.next().unwrap_or_default().parse().unwrap();
+        let mut headers = HeaderMap::new();
+        for line in lines.filter(|line| !line.is_empty()) {
+            let (name, value) = line.split_once(':').unwrap();
+            headers.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value.trim()).unwrap());
+        }
+        check(&method, &uri, &headers, Wire::Http1(raw.as_bytes()))
+    }
+
+    fn get(target: &str) -> Result<Intake, Malformed> {
+        take(&format!("GET {target} HTTP/1.1\r\nHost: weir:8080\r\n\r\n"))
+    }
+
+    #[test]
+    fn every_shape_leads_to_the_same_canonical_path() {
+        for (target, root, service, path) in [
+            ("/repos/a/b", Root::Plain, Service::Rest, "/repos/a/b"),
+            ("//repos/a/b", Root::Plain, Service::Rest, "/repos/a/b"),
+            ("/api/v3/repos/a/b", Root::V3, Service::Rest, "/repos/a/b"),
+            ("/api/v3", Root::V3, Service::Rest, "/"),
+            ("/api/v3/", Root::V3, Service::Rest, "/"),
+            ("/api/v3x", Root::Plain, Service::Rest, "/api/v3x"),
+            ("/graphql", Root::Plain, Service::Graphql, "/graphql"),
+            ("/api/graphql", Root::V3, Service::Graphql, "/graphql"),
+            ("/api/v3/graphql", Root::V3, Service::Graphql, "/graphql"),
+            ("/api/uploads/repos/a/b/releases/1/assets", Root::V3, Service::Uploads, "/repos/a/b/releases/1/assets"),
+            ("/_weir/writes/1", Root::Plain, Service::Weir, "/_weir/writes/1"),
+        ] {
+            let intake = get(target).unwrap();
+            assert_eq!((intake.root, intake.service, intake.path.as_str()), (root, service, path), "{target}");
+        }
+    }
+
+    #[test]
+    fn an_encoded_slash_is_data() {
+        assert_eq!(get("/repos/a/b/contents/x%2Fy?ref=a%0Ab").unwrap().target(), "/repos/a/b/contents/x%2Fy?ref=a%0Ab");
+    }
+
+    #[test]
+    fn a_path_that_two_servers_could_read_differently_is_refused() {
+        for target in [
+            "/a/../b",
+            "/a/./b",
+            "/a/%2e%2E/b",
+            "/a/.%2e",
+            "/a/x%2F..%2fb",
+            "/a/%2e%2e%5cb",
+            "/a//b",
+            "/a%00",
+            "/a%0d%0ab",
+            "/a%7f",
+            "/a%zz",
+            "/a%2",
+        ] {
+            assert!(matches!(get(target), Err(Malformed::Bad(_))), "{target}");
+        }
+    }
+
+    #[test]
+    fn framing_in_doubt_is_refused() {
+        for headers in [
+            "Content-Length: 5\r\nTransfer-Encoding: chunked",
+            "Content-Length: +5",
+            "Content-Length: 005",
+            "Content-Length: 5\r\nContent-Length: 5",
+            "Content-Length: 5, 5",
+            "Content-Length: 99999999999999999999",
+            "Transfer-Encoding: gzip, chunked",
+            "Transfer-Encoding: identity",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+            "X: a\nContent-Length: 5",
+        ] {
+            let raw = format!("POST /a HTTP/1.1\r\nHost: w\r\n{headers}\r\n\r\n");
+            let parsed = format!("POST /a HTTP/1.1\r\nHost: w\r\n{}\r\n\r\n", headers.replace('\n', "\r\n").replace("\r\r", "\r"));
+            let refused = take(&parsed).is_err() || check_raw_head(raw.as_bytes()).is_err();
+            assert!(refused, "{headers}");
+        }
+    }
+
+    #[test]
+    fn both_lengths_are_seen_even_when_the_parser_hid_one() {
+        let raw = b"POST /a HTTP/1.1\r\nHost: w\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, HeaderValue::from_static("w"));
+        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        let answer = check(&Method::POST, &Uri::from_static("/a"), &headers, Wire::Http1(raw));
+        assert_eq!(answer, Err(Malformed::Bad("both Transfer-Encoding and Content-Length")));
+    }
+
+    #[test]
+    fn exactly_one_plain_host_is_needed() {
+        assert!(take("GET / HTTP/1.1\r\n\r\n").is_err());
+        assert!(take("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n").is_err());
+        assert!(take("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n").is_err());
+        assert!(take("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n").is_err());
+        assert_eq!(take("GET http://a/x HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().path, "/x");
+        assert_eq!(take("GET / HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n").unwrap().host, "[::1]:8080");
+    }
+
+    #[test]
+    fn sizes_and_methods_have_their_own_refusals() {
+        assert_eq!(get(&format!("/{}", "a".repeat(9000))), Err(Malformed::TargetTooLong));
+        assert_eq!(take("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n"), Err(Malformed::Method));
+        assert_eq!(take("BREW / HTTP/1.1\r\nHost: a\r\n\r\n"), Err(Malformed::Method));
+        let many = (0..101).fold(String::from("GET / HTTP/1.1\r\nHost: a\r\n"), |raw, n| raw + &format!("X-{n}: 1\r\n")) + "\r\n";
+        assert_eq!(take(&many), Err(Malformed::HeadTooLarge));
+        let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(HEAD_BYTES_MAX));
+        assert_eq!(take(&long), Err(Malformed::HeadTooLarge));
+    }
+
+    #[test]
+    fn a_zero_length_is_no_body() {
+        assert_eq!(take("PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").unwrap().body, BodyFraming::None);
+        assert_eq!(take("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n").unwrap().body, BodyFraming::Length(12));
+    }
+}

@@ -1,0 +1,284 @@
+//! A read: what is stored, whether that may be served, and one fetch for everyone who asks at once (DESIGN D1–D3).
+//!
+//! Which accounts may fetch and whose view the answer shows comes from `route.rs`; how the answer is put on the wire is in `respond.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode, header};
+use parking_lot::Mutex;
+
+use crate::clock::Timestamp;
+use crate::decision::cache_key::{Accept, CacheKey, Scope};
+use crate::decision::freshness::cache_control::storable;
+use crate::decision::freshness::merge::merge_not_modified;
+use crate::decision::freshness::{Mode, Plan, Stored, TokenKey};
+use crate::telemetry::{CacheOutcome, Fetch, spans};
+use crate::tokens::TokenId;
+
+use super::Gateway;
+use super::attempt::{Answer, AnswerBody, Conditions, Effort, Job};
+use super::flight::{Landed, Role, Seat};
+use super::headers;
+use super::refuse::Refused;
+use super::rewrite::{Body, blank_secrets};
+use super::store::{Entry, etag_of, is_json};
+
+/// How often an asker joins a fetch that turns out not to be for it before it fetches alone.
+const JOINS_MAX: u32 = 3;
+
+/// What a read is asked for.
+pub struct Question {
+    /// The request as it would go upstream.
+    pub job: Job,
+    /// Whose view the answer shows.
+    pub scope: Scope,
+    /// The client's own headers: conditions, `Accept`, what `Vary` names.
+    pub asked: HeaderMap,
+}
+
+/// How a read was answered.
+pub enum ReadAnswer {
+    /// From an entry, stored or not.
+    Entry(Arc<Entry>, CacheOutcome),
+    /// By a body too large to hold.
+    Streamed(Answer),
+}
+
+/// What an asker holds against a fetch that did not bring what it needs.
+enum Miss {
+    Again,
+    Give(Result<ReadAnswer, Refused>),
+}
+
+impl Gateway {
+    /// Answers a GET or HEAD. The returned effort is that of the fetch it took part in.
+    pub async fn read(self: &Arc<Self>, question: Arc<Question>) -> (Result<ReadAnswer, Refused>, Effort) {
+        let key = self.cache_key(&question);
+        let span = spans::cache_span(&question.job.span);
+        for _ in 0..JOINS_MAX {
+            let entry = span.in_scope(|| self.lookup(&key, &question));
+            if let Some(entry) = &entry
+                && self.may_serve(entry, &question)
+            {
+                return (Ok(ReadAnswer::Entry(Arc::clone(entry), CacheOutcome::Hit)), Effort::default());
+            }
+            let (miss, effort) = self.take_part(&key, &question, entry).await;
+            match miss {
+                Miss::Give(answer) => return (answer, effort),
+                Miss::Again => {}
+            }
+        }
+        let effort = Effort::default();
+        let landed = Arc::clone(self).fetch(key, Arc::clone(&question), None, effort.clone()).await;
+        (self.given(landed, Role::Leader), effort)
+    }
+
+    async fn take_part(self: &Arc<Self>, key: &CacheKey, question: &Arc<Question>, entry: Option<Arc<Entry>>) -> (Miss, Effort) {
+        let path = path_of(&question.job.target);
+        let start = |effort| Arc::clone(self).fetch(key.clone(), Arc::clone(question), entry.clone(), effort);
+        let mut seat = self.flights.join(key, self.clock.now(), |started_at| self.store.is_doubtful(path, started_at), start);
+        let effort = seat.effort.clone();
+        let Some(landed) = self.await_landing(&mut seat, question.job.deadline).await else {
+            // Still in line when this asker's own patience ended.
+            let refused = self.waited_too_long(&question.job);
+            return (Miss::Give(self.stale_instead(refused, entry, question)), effort);
+        };
+        let miss = match (landed, seat.role) {
+            (Landed::Entry(entry, _), Role::Follower) if !entry.fits(&question.asked) => Miss::Again,
+            (Landed::Refused(Refused::Limited { until, .. }), Role::Follower)
+                if until <= question.job.deadline && self.clock.now() < question.job.deadline =>
+            {
+                Miss::Again
+            }
+            (Landed::Refused(refused), _) => Miss::Give(self.stale_instead(refused, entry, question)),
+            (Landed::Large(answer), role) => match (answer.lock().take(), role) {
+                (Some(answer), _) => Miss::Give(Ok(ReadAnswer::Streamed(answer))),
+                (None, _) => Miss::Again,
+            },
+            (landed, role) => Miss::Give(self.given(landed, role)),
+        };
+        (miss, effort)
+    }
+
+    fn given(&self, landed: Landed, role: Role) -> Result<ReadAnswer, Refused> {
+        match landed {
+            Landed::Entry(entry, fetch) => {
+                let outcome = if role == Role::Leader { CacheOutcome::Fetched(fetch) } else { CacheOutcome::Collapsed(fetch) };
+                Ok(ReadAnswer::Entry(entry, outcome))
+            }
+            Landed::Large(answer) => answer.lock().take().map(ReadAnswer::Streamed).ok_or(Refused::UpstreamFailed),
+            Landed::Refused(refused) => Err(refused),
+        }
+    }
+
+    /// The end of the fetch; `None` when the deadline came while it was still in line. What is on its way is waited for: the client's patience is about
+    /// being held, the upstream's slowness has its own timeout.
+    async fn await_landing(&self, seat: &mut Seat, deadline: Timestamp) -> Option<Landed> {
+        let effort = seat.effort.clone();
+        tokio::select! {
+            landed = seat.landed() => return Some(landed),
+            () = self.wait_until(deadline) => {}
+        }
+        if effort.is_sent() || seat.role == Role::Leader { Some(seat.landed().await) } else { None }
+    }
+
+    fn waited_too_long(&self, job: &Job) -> Refused {
+        use crate::decision::{LimitKind, Refusal, Until};
+        let refusal = Refusal { limit: LimitKind::Probe, account: None, resource: job.endpoint.resource.clone(), until: Until::Event };
+        self.limited(job, &refusal)
+    }
+
+    /// A stored answer that is old, where the config prefers it to none.
+    fn stale_instead(&self, refused: Refused, entry: Option<Arc<Entry>>, question: &Question) -> Result<ReadAnswer, Refused> {
+        let (allowed, outcome) = match &refused {
+            Refused::Limited { .. } => (self.config.cache.stale_if_limited, CacheOutcome::StaleIfLimited),
+            Refused::Unreachable | Refused::UpstreamFailed | Refused::UpstreamTimeout => {
+                (self.config.cache.stale_if_error, CacheOutcome::StaleIfError)
+            }
+            _ => (Duration::ZERO, CacheOutcome::None),
+        };
+        match entry {
+            // A stored answer from before a write would show the client that its write did not happen.
+            Some(entry) if entry.stored.age(self.clock.now()) <= allowed && !allowed.is_zero() && !self.is_doubtful(&entry, question) => {
+                Ok(ReadAnswer::Entry(entry, outcome))
+            }
+            _ => Err(refused),
+        }
+    }
+
+    fn cache_key(&self, question: &Question) -> CacheKey {
+        let accept: Vec<&str> = question.asked.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+        let accept = Accept::normalise(Some(&accept.join(",")));
+        let version =
+            question.asked.get(self.config.upstream.dialect.version_header()).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        CacheKey::new(question.scope, &question.job.target, &accept, version)
+    }
+
+    fn lookup(&self, key: &CacheKey, question: &Question) -> Option<Arc<Entry>> {
+        self.store.get(key).filter(|entry| entry.fits(&question.asked))
+    }
+
+    fn may_serve(&self, entry: &Entry, question: &Question) -> bool {
+        entry.stored.plan(self.clock.now(), self.mode, None) == Plan::Serve && !self.is_doubtful(entry, question)
+    }
+
+    fn is_doubtful(&self, entry: &Entry, question: &Question) -> bool {
+        self.store.is_doubtful(path_of(&question.job.target), entry.requested_at)
+    }
+
+    /// The fetch itself, conditional when something is stored.
+    async fn fetch(self: Arc<Self>, key: CacheKey, question: Arc<Question>, entry: Option<Arc<Entry>>, effort: Effort) -> Landed {
+        let answer = match self.perform(&question.job, &effort, &OfEntry(entry.as_deref())).await {
+            Ok(answer) => answer,
+            Err(refused) => return Landed::Refused(refused),
+        };
+        match entry {
+            Some(entry) if answer.status == StatusCode::NOT_MODIFIED => self.confirmed(key, &question, &entry, &answer),
+            // An answer to a condition that was never sent; nothing can be made of it.
+            None if answer.status == StatusCode::NOT_MODIFIED => Landed::Refused(Refused::UpstreamFailed),
+            entry => self.fetched(key, &question, entry.is_some(), answer),
+        }
+    }
+
+    fn confirmed(&self, key: CacheKey, question: &Question, entry: &Entry, answer: &Answer) -> Landed {
+        let mut merged = entry.headers.clone();
+        merge_not_modified(&mut merged, &headers::to_client(&answer.headers));
+        let mut stored = entry.stored.clone();
+        stored.confirm(self.clock.now(), &answer.headers, Some(token_key(answer.token)), self.ttl(question));
+        let entry = Arc::new(Entry {
+            status: entry.status,
+            headers: merged,
+            body: entry.body.clone(),
+            etag: entry.etag.clone(),
+            stored,
+            requested_at: answer.requested_at,
+            vary: entry.vary.clone(),
+        });
+        self.store.put(key, Arc::clone(&entry));
+        Landed::Entry(entry, Fetch::Revalidated)
+    }
+
+    fn fetched(&self, key: CacheKey, question: &Question, was_stored: bool, answer: Answer) -> Landed {
+        let AnswerBody::Whole(bytes) = &answer.body else {
+            self.store.remove(&key);
+            return Landed::Large(Arc::new(Mutex::new(Some(answer))));
+        };
+        let keep = storable(answer.status, &answer.headers);
+        let body = if is_json(&answer.headers) { self.urls.mark_json(blank_secrets(bytes)) } else { Body::opaque(bytes.clone()) };
+        let entry = Arc::new(Entry {
+            status: answer.status,
+            headers: headers::to_client(&answer.headers),
+            etag: if answer.status == StatusCode::OK { etag_of(bytes) } else { None },
+            stored: Stored::new(self.clock.now(), answer.status, &answer.headers, Some(token_key(answer.token)), self.ttl(question)),
+            requested_at: answer.requested_at,
+            vary: Entry::vary_of(&answer.headers, &question.asked),
+            body,
+        });
+        let fetch = match (keep, was_stored) {
+            (_, true) => Fetch::Changed { status: answer.status.as_u16() },
+            (true, false) => Fetch::Stored,
+            (false, false) => Fetch::NotStored,
+        };
+        if keep {
+            self.store.put(key, Arc::clone(&entry));
+        } else if !answer.status.is_server_error() {
+            self.store.remove(&key);
+        }
+        Landed::Entry(entry, fetch)
+    }
+
+    fn ttl(&self, question: &Question) -> Option<Duration> {
+        self.config.cache.rules.iter().find(|rule| *rule.route == *question.job.endpoint.template).map(|rule| rule.ttl)
+    }
+
+    /// After a write to `target` that was, or may have been, executed.
+    pub fn invalidate(&self, target: &str) {
+        let path = path_of(target);
+        let now = self.clock.now();
+        for stale in crate::api::Table::collections(path) {
+            self.store.written(stale, now);
+        }
+        if let Some(owner) = crate::api::Table::repository_owner_written(path) {
+            for list in ["users", "orgs"] {
+                self.store.written(&format!("/{list}/{owner}/repos"), now);
+            }
+            self.store.written("/user/repos", now);
+        }
+    }
+}
+
+/// The mode of `decision/freshness.rs` for the config's.
+pub fn mode_of(freshness: crate::config::Freshness) -> Mode {
+    match freshness {
+        crate::config::Freshness::Revalidate => Mode::Revalidate,
+        crate::config::Freshness::Rfc9111 => Mode::Rfc9111,
+    }
+}
+
+fn token_key(token: TokenId) -> TokenKey {
+    TokenKey(u64::from(token.0))
+}
+
+fn path_of(target: &str) -> &str {
+    target.split('?').next().unwrap_or(target)
+}
+
+/// The validators that an entry has for each token.
+struct OfEntry<'e>(Option<&'e Entry>);
+
+impl Conditions for OfEntry<'_> {
+    fn preferred(&self) -> Option<TokenId> {
+        let TokenKey(position) = self.0?.stored.preferred_token()?;
+        u32::try_from(position).ok().map(TokenId)
+    }
+
+    fn with(&self, token: TokenId) -> HeaderMap {
+        let mut conditions = HeaderMap::new();
+        if let Some(validators) = self.0.and_then(|entry| entry.stored.validators(Some(token_key(token)))) {
+            conditions.extend(validators.if_none_match.map(|value| (header::IF_NONE_MATCH, value)));
+            conditions.extend(validators.if_modified_since.map(|value| (header::IF_MODIFIED_SINCE, value)));
+        }
+        conditions
+    }
+}

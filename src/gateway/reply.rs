@@ -1,0 +1,56 @@
+//! An answer before it is written: status, headers, body; and the client's address for URLs in it.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use super::attempt::Held;
+use super::fetch::Exchange;
+
+/// What goes to the client.
+pub struct Reply {
+    /// The status.
+    pub status: StatusCode,
+    /// End-to-end headers; the framing is added when it is written.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: ReplyBody,
+}
+
+/// The body of a [`Reply`].
+pub enum ReplyBody {
+    /// Held in memory.
+    Whole(Bytes),
+    /// Passed on as it arrives, after the piece that was read already.
+    Streamed {
+        /// What was read before it was clear that the body is too large to hold.
+        first: Bytes,
+        /// Where the rest comes from.
+        exchange: Box<Exchange>,
+        /// Its slot of the upstream's concurrency, freed at the end.
+        held: Held,
+    },
+}
+
+impl Reply {
+    /// An answer without a body.
+    pub fn empty(status: StatusCode) -> Self {
+        Self { status, headers: HeaderMap::new(), body: ReplyBody::Whole(Bytes::new()) }
+    }
+
+    /// A JSON answer of the gateway's own.
+    pub fn json(status: StatusCode, value: &serde_json::Value) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+        headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Self { status, headers, body: ReplyBody::Whole(Bytes::from(value.to_string())) }
+    }
+
+    /// The same with one more header; a value that no header can hold is left out.
+    #[must_use]
+    pub fn with(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> Self {
+        if let Ok(value) = value.try_into() {
+            self.headers.insert(name, value);
+        }
+        self
+    }
+}

@@ -1,0 +1,174 @@
+//! From an answer to the bytes a client gets: addresses rewritten for it, conditions weighed, headers of the gateway's own, the body written.
+//!
+//! What the answer is has been decided before; here is only its form (CONTRACT §3; CLIENTS.md).
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
+
+use crate::clock::Timestamp;
+use crate::decision::freshness::conditional::{Outcome as Conditional, evaluate};
+use crate::telemetry::{CacheOutcome, Fetch};
+
+use super::Gateway;
+use super::attempt::{Answer, AnswerBody, Figures};
+use super::fetch::declared_length;
+use super::headers::{own, to_client};
+use super::refuse::RateView;
+use super::reply::{Reply, ReplyBody};
+use super::rewrite::{Origin, blank_secrets};
+use super::store::{Entry, is_json};
+
+/// How the client asked, as far as the form of the answer depends on it.
+pub struct Form<'r> {
+    /// The client's own headers.
+    pub asked: &'r HeaderMap,
+    /// The gateway's address as this client knows it.
+    pub origin: &'r Origin,
+}
+
+/// The answer could not be written to its end: the connection is of no more use.
+pub struct Broken;
+
+impl Gateway {
+    /// An entry as this client gets it: whole, or 304 when it has it already.
+    pub fn reply_from_entry(&self, entry: &Entry, cache: CacheOutcome, form: &Form<'_>, now: Timestamp) -> Reply {
+        let mut headers = entry.headers.clone();
+        self.rewrite_addresses(&mut headers, form.origin);
+        match &entry.etag {
+            Some(etag) => headers.insert(header::ETAG, etag.clone()),
+            None => headers.remove(header::ETAG),
+        };
+        if matches!(cache, CacheOutcome::Hit | CacheOutcome::StaleIfLimited | CacheOutcome::StaleIfError)
+            || matches!(cache, CacheOutcome::Fetched(Fetch::Revalidated) | CacheOutcome::Collapsed(Fetch::Revalidated))
+        {
+            headers.insert(header::AGE, HeaderValue::from(entry.stored.age(now).as_secs()));
+        }
+        let verdict = evaluate(form.asked, entry.status, entry.etag.iter(), entry.stored.last_modified());
+        if verdict == Conditional::NotModified {
+            // Only when asked, and without what describes a body (CLIENTS.md, 10).
+            for name in [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::LINK] {
+                headers.remove(name);
+            }
+            return Reply { status: StatusCode::NOT_MODIFIED, headers, body: ReplyBody::Whole(Bytes::new()) };
+        }
+        Reply { status: entry.status, headers, body: ReplyBody::Whole(self.urls.render(&entry.body, form.origin)) }
+    }
+
+    /// An answer that is not kept: that of a write, or one too large to hold.
+    pub fn reply_from_answer(&self, answer: Answer, origin: &Origin) -> Reply {
+        let mut headers = to_client(&answer.headers);
+        self.rewrite_addresses(&mut headers, origin);
+        let body = match answer.body {
+            AnswerBody::Whole(bytes) if is_json(&answer.headers) => {
+                ReplyBody::Whole(self.urls.render(&self.urls.mark_json(blank_secrets(&bytes)), origin))
+            }
+            AnswerBody::Whole(bytes) => ReplyBody::Whole(bytes),
+            AnswerBody::Large { first, exchange, held } => {
+                if let Some(length) = declared_length(&answer.headers) {
+                    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+                }
+                ReplyBody::Streamed { first, exchange, held }
+            }
+        };
+        Reply { status: answer.status, headers, body }
+    }
+
+    fn rewrite_addresses(&self, headers: &mut HeaderMap, origin: &Origin) {
+        let links: Vec<&str> = headers.get_all(header::LINK).iter().filter_map(|value| value.to_str().ok()).collect();
+        if !links.is_empty() {
+            // One line, whatever the upstream sent (CLIENTS.md, 1).
+            let link = self.urls.rewrite_link(&links.join(", "), origin);
+            match HeaderValue::from_str(&link) {
+                Ok(link) => headers.insert(header::LINK, link),
+                Err(_) => headers.remove(header::LINK),
+            };
+        }
+        let location =
+            headers.get(header::LOCATION).and_then(|value| value.to_str().ok()).and_then(|url| self.urls.rewrite_url(url, origin));
+        if let Some(Ok(location)) = location.map(HeaderValue::try_from) {
+            headers.insert(header::LOCATION, location);
+        }
+    }
+
+    /// What the gateway adds to every answer of a known client.
+    pub fn dress(&self, reply: &mut Reply, cache: CacheOutcome, figures: &Figures, view: Option<(RateView, &crate::api::ResourceName)>) {
+        // A refusal carries its own.
+        if let Some((view, resource)) = view
+            && !reply.headers.contains_key(crate::api::headers::RATE_LIMIT)
+        {
+            view.write(&mut reply.headers, resource);
+        }
+        let mut set = |name: HeaderName, value: &str| {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                reply.headers.insert(name, value);
+            }
+        };
+        if let Some(status) = cache.cache_status() {
+            set(own("cache-status"), &status);
+        }
+        if spent_nothing(cache) {
+            set(own("x-from-cache"), "1");
+        }
+        if let Some(account) = figures.account {
+            set(own("x-weir-account"), self.account_name(account));
+        }
+        let timing = format!("queue;dur={}, upstream;dur={}", figures.queue.as_millis(), figures.upstream.as_millis());
+        set(own("server-timing"), &timing);
+    }
+}
+
+/// Whether the answer cost no budget: `X-From-Cache: 1` (CONTRACT §3).
+const fn spent_nothing(cache: CacheOutcome) -> bool {
+    match cache {
+        CacheOutcome::Hit | CacheOutcome::Collapsed(_) | CacheOutcome::StaleIfLimited | CacheOutcome::StaleIfError => true,
+        CacheOutcome::Fetched(fetch) => matches!(fetch, Fetch::Revalidated),
+        CacheOutcome::Bypass | CacheOutcome::None => false,
+    }
+}
+
+/// Writes an answer; returns the bytes of its body.
+pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply) -> Result<u64, Broken> {
+    let has_no_body = matches!(reply.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) || reply.status.is_informational();
+    let is_head = *method == Method::HEAD;
+    let broken = |_: Box<pingora::Error>| Broken;
+    let mut head = ResponseHeader::build_no_case(reply.status, Some(reply.headers.len() + 4)).map_err(broken)?;
+    for (name, value) in &reply.headers {
+        head.append_header(name.clone(), value.clone()).map_err(broken)?;
+    }
+    match reply.body {
+        ReplyBody::Whole(body) => {
+            if !has_no_body {
+                head.insert_header(header::CONTENT_LENGTH, body.len()).map_err(broken)?;
+            }
+            session.write_response_header(Box::new(head)).await.map_err(broken)?;
+            let body = if has_no_body || is_head { Bytes::new() } else { body };
+            let length = body.len() as u64;
+            session.write_response_body(body, true).await.map_err(broken)?;
+            Ok(length)
+        }
+        ReplyBody::Streamed { first, mut exchange, held } => {
+            if !session.is_http2() && !reply.headers.contains_key(header::CONTENT_LENGTH) {
+                head.insert_header(header::TRANSFER_ENCODING, "chunked").map_err(broken)?;
+            }
+            session.write_response_header(Box::new(head)).await.map_err(broken)?;
+            if is_head {
+                session.write_response_body(Bytes::new(), true).await.map_err(broken)?;
+                return Ok(0);
+            }
+            let mut length = first.len() as u64;
+            session.write_response_body(first, false).await.map_err(broken)?;
+            // A body that breaks off upstream must break off here too: ended properly it would pass for a whole one.
+            while let Some(piece) = exchange.read_body().await.map_err(|_| Broken)? {
+                length += piece.len() as u64;
+                session.write_response_body(piece, false).await.map_err(broken)?;
+            }
+            session.write_response_body(Bytes::new(), true).await.map_err(broken)?;
+            exchange.release().await;
+            drop(held);
+            Ok(length)
+        }
+    }
+}

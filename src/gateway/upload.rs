@@ -1,0 +1,130 @@
+//! A write whose body is too large to hold: it is passed on as it arrives, once (CONTRACT §2, `writes.max_body`).
+//!
+//! There is no second attempt: the body is gone when the first one fails, and the client is told so. Everything else is as for other writes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pingora::protocols::http::ServerSession;
+use tokio::time::timeout;
+
+use crate::api::LimitRefusal;
+use crate::decision::{LimitKind, Refusal, Until};
+
+use super::Gateway;
+use super::attempt::{Answer, Effort, Job, Unanswered, needed_tokens};
+use super::fetch::{FetchError, UpstreamRequest};
+use super::refuse::Refused;
+use super::turns::Turn;
+use super::write::Aftermath;
+
+impl Gateway {
+    /// Streams the rest of the session's body after `first`. The turn is left at the end.
+    pub async fn upload(
+        self: &Arc<Self>,
+        session: &mut ServerSession,
+        mut turn: Turn,
+        job: &Job,
+        effort: &Effort,
+        first: Vec<Bytes>,
+    ) -> Result<Answer, Refused> {
+        let queued_at = self.clock.now();
+        tokio::select! {
+            () = turn.come() => {}
+            () = self.wait_until(job.deadline) => {
+                let until = Until::Time(self.clock.now() + self.config.writes.spacing);
+                let refusal = Refusal { limit: LimitKind::Spacing, account: None, resource: job.endpoint.resource.clone(), until };
+                return Err(self.limited(job, &refusal));
+            }
+        }
+        effort.queued(self.clock.now().since(queued_at));
+        let _aftermath = Aftermath { gateway: self, job, effort };
+        match self.upload_once(session, job, effort, first).await {
+            Ok(answer) => Ok(answer),
+            Err(Stopped::Client(refused)) => Err(refused),
+            Err(Stopped::Upstream(unanswered)) => Err(self.not_repeated(job, effort, unanswered)),
+        }
+    }
+
+    async fn upload_once(
+        self: &Arc<Self>,
+        session: &mut ServerSession,
+        job: &Job,
+        effort: &Effort,
+        first: Vec<Bytes>,
+    ) -> Result<Answer, Stopped> {
+        let (lease, credential, resource) = self.admit(job, effort, None).await.map_err(Stopped::Upstream)?;
+        effort.attempted(lease.account(), &resource);
+        let mut headers = job.headers.clone();
+        headers.insert(http::header::AUTHORIZATION, credential.authorization.clone());
+        let request = UpstreamRequest {
+            service: job.service,
+            method: job.method.clone(),
+            target: job.target.clone(),
+            headers,
+            body: job.body.clone(),
+        };
+        let requested_at = self.clock.now();
+        let sending = || {
+            lease.sending();
+            effort.sending();
+        };
+        let mut exchange = match self.upstream.send(&request, sending).await {
+            Ok(exchange) => exchange,
+            Err(error @ FetchError::Connect(_)) => {
+                lease.never_sent();
+                return Err(Stopped::failed(error));
+            }
+            Err(error) => return Err(Stopped::failed(error)),
+        };
+        for piece in first {
+            exchange.send_body(&piece).await.map_err(Stopped::failed)?;
+        }
+        loop {
+            match timeout(self.config.listen.body_timeout, session.read_request_body()).await {
+                // An upstream that has made up its mind stops reading; its answer is what counts.
+                Ok(Ok(Some(piece))) => {
+                    if exchange.send_body(&piece).await.is_err() {
+                        break;
+                    }
+                }
+                Ok(Ok(None)) => break,
+                Ok(Err(_)) => return Err(Stopped::Client(Refused::BrokenBody)),
+                Err(_) => return Err(Stopped::Client(Refused::BodyTimeout)),
+            }
+        }
+        exchange.finish_streamed().await.map_err(Stopped::failed)?;
+        let (status, headers) = (exchange.status(), exchange.headers().clone());
+        let body = exchange.collect(job.hold_max).await.map_err(Stopped::failed)?;
+        self.settle(job, lease, &credential, requested_at, status, headers, body).map_err(Stopped::Upstream)
+    }
+
+    fn not_repeated(&self, job: &Job, effort: &Effort, unanswered: Unanswered) -> Refused {
+        match unanswered {
+            Unanswered::Refused(refusal) => self.limited(job, &refusal),
+            Unanswered::Limited(refusal) => self.limited(job, &refused_by_upstream(&refusal, job, self.clock.now())),
+            Unanswered::NoToken | Unanswered::TokenRejected => Refused::NoToken(needed_tokens(job.endpoint)),
+            Unanswered::Failed(error) => {
+                effort.failed(&error);
+                if effort.is_sent() { Refused::OutcomeUnknown } else { Refused::Unreachable }
+            }
+        }
+    }
+}
+
+/// Which side ended an upload.
+enum Stopped {
+    Client(Refused),
+    Upstream(Unanswered),
+}
+
+impl Stopped {
+    fn failed(error: FetchError) -> Self {
+        Self::Upstream(Unanswered::Failed(error))
+    }
+}
+
+fn refused_by_upstream(refusal: &LimitRefusal, job: &Job, now: crate::clock::Timestamp) -> Refusal {
+    let pause = refusal.retry_after().unwrap_or(std::time::Duration::from_secs(60));
+    Refusal { limit: LimitKind::Cooldown, account: None, resource: job.endpoint.resource.clone(), until: Until::Time(now + pause) }
+}

@@ -1,0 +1,62 @@
+//! A write, waiting for its answer: its turn in the lane, admission, sending, and what becomes stale (DESIGN D7).
+//!
+//! Once its first byte may have left, a write is brought to its end whether or not the client stays: the books, the lane and the cache need the truth.
+//! Queued writes that outlive the process are not here but in `writes/`.
+
+use std::sync::Arc;
+
+use crate::decision::{LimitKind, Refusal, Until};
+
+use super::Gateway;
+use super::attempt::{Answer, Effort, Job, Unconditional};
+use super::refuse::Refused;
+use super::turns::Turn;
+
+impl Gateway {
+    /// Takes a place in the lane of the written resource; the caller has the whole body.
+    pub fn take_turn(&self, client: u32, lane: &str, job: &Job) -> Result<Turn, Refused> {
+        self.turns.enter(client, lane).map_err(|_| {
+            let until = Until::Time(self.clock.now() + self.config.writes.spacing);
+            let refusal = Refusal { limit: LimitKind::QueueFull, account: None, resource: job.endpoint.resource.clone(), until };
+            self.limited(job, &refusal)
+        })
+    }
+
+    /// Waits for the turn, then performs the write. To be run as a task of its own: dropping the future before anything was sent gives all back.
+    pub async fn write(self: Arc<Self>, mut turn: Turn, job: Job, effort: Effort) -> Result<Answer, Refused> {
+        let queued_at = self.clock.now();
+        tokio::select! {
+            () = turn.come() => {}
+            () = self.wait_until(job.deadline) => {
+                let until = Until::Time(self.clock.now() + self.config.writes.spacing);
+                let refusal = Refusal { limit: LimitKind::Spacing, account: None, resource: job.endpoint.resource.clone(), until };
+                return Err(self.limited(&job, &refusal));
+            }
+        }
+        effort.queued(self.clock.now().since(queued_at));
+        let aftermath = Aftermath { gateway: &self, job: &job, effort: &effort };
+        let answer = self.perform(&job, &effort, &Unconditional).await;
+        // In this order: the next write of the lane, and whoever hears of this one, must find the cache told.
+        drop(aftermath);
+        drop(turn);
+        answer
+    }
+}
+
+/// Makes stale what a write may have changed, however its attempt ends: also when the outcome is unknown, and when its task is aborted.
+pub struct Aftermath<'w> {
+    /// Whose cache.
+    pub gateway: &'w Gateway,
+    /// The write.
+    pub job: &'w Job,
+    /// Whether it was sent.
+    pub effort: &'w Effort,
+}
+
+impl Drop for Aftermath<'_> {
+    fn drop(&mut self) {
+        if self.effort.is_sent() {
+            self.gateway.invalidate(&self.job.target);
+        }
+    }
+}
