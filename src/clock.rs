@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 /// A point in time: milliseconds since the Unix epoch, UTC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(u64);
@@ -90,7 +92,7 @@ enum Source {
     /// The machine's clock, `factor` times as fast from `start` on (`weir emulate --speed`).
     Scaled { start: u64, factor: f64 },
     /// Moves only when told to.
-    Manual { now: AtomicU64 },
+    Manual { now: AtomicU64, moved: Notify },
 }
 
 impl Clock {
@@ -109,7 +111,7 @@ impl Clock {
     /// A clock that stands at `start` until [`Clock::advance`] moves it.
     #[must_use]
     pub fn manual(start: Timestamp) -> Self {
-        Self(Arc::new(Source::Manual { now: AtomicU64::new(start.as_millis()) }))
+        Self(Arc::new(Source::Manual { now: AtomicU64::new(start.as_millis()), moved: Notify::new() }))
     }
 
     /// The current time.
@@ -131,25 +133,30 @@ impl Clock {
                 let scaled = (elapsed as f64 * factor) as u64;
                 start + scaled
             }
-            Source::Manual { now } => now.load(Ordering::Relaxed),
+            Source::Manual { now, .. } => now.load(Ordering::Acquire),
         })
     }
 
     /// Moves a manual clock on; does nothing to the others.
     pub fn advance(&self, by: Duration) {
-        if let Source::Manual { now } = &*self.0 {
-            now.fetch_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        if let Source::Manual { now, moved } = &*self.0 {
+            now.fetch_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::AcqRel);
+            moved.notify_waiters();
         }
     }
 
-    /// How long the machine's time takes to reach `at` on this clock; `None` for a manual clock, which only a test moves.
-    #[must_use]
-    pub fn real_time_until(&self, at: Timestamp) -> Option<Duration> {
-        let ahead = at.since(self.now());
+    /// Waits until this clock shows `at`; on a manual clock, until a test moves it there.
+    pub async fn reach(&self, at: Timestamp) {
         match &*self.0 {
-            Source::System { .. } => Some(ahead),
-            Source::Scaled { factor, .. } => Some(ahead.div_f64(*factor)),
-            Source::Manual { .. } => None,
+            Source::System { .. } => tokio::time::sleep(at.since(self.now())).await,
+            Source::Scaled { factor, .. } => tokio::time::sleep(at.since(self.now()).div_f64(*factor)).await,
+            Source::Manual { moved, .. } => loop {
+                let moved = moved.notified();
+                if self.now() >= at {
+                    return;
+                }
+                moved.await;
+            },
         }
     }
 }
@@ -164,6 +171,7 @@ fn machine_millis() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
 
     #[test]
     fn a_reset_is_rounded_up_so_that_it_never_lies_in_the_past() {
@@ -177,6 +185,18 @@ mod tests {
         assert_eq!(clock.now(), Timestamp::from_secs(10));
         clock.clone().advance(Duration::from_secs(5));
         assert_eq!(clock.now(), Timestamp::from_secs(15));
+    }
+
+    #[tokio::test]
+    async fn waiting_on_a_manual_clock_ends_when_it_is_moved() {
+        let clock = Clock::manual(Timestamp::from_secs(10));
+        let waiting = clock.reach(Timestamp::from_secs(12));
+        tokio::pin!(waiting);
+        assert!(waiting.as_mut().now_or_never().is_none());
+        clock.advance(Duration::from_secs(1));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        clock.advance(Duration::from_secs(1));
+        waiting.await;
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod decision;
+pub mod emulator;
 pub mod gateway;
 pub mod telemetry;
 pub mod tokens;

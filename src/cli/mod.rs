@@ -3,6 +3,8 @@
 //! Exit codes: 0 done, 1 it failed while running, 2 bad usage or bad config.
 
 pub mod check;
+pub mod demo;
+pub mod emulate;
 pub mod key;
 pub mod run;
 pub mod serve;
@@ -33,6 +35,10 @@ struct Arguments {
 enum Command {
     /// Run the gateway
     Serve(serve::Serve),
+    /// Run the gateway in front of the embedded emulator, with sample bots
+    Demo(demo::Demo),
+    /// Run the upstream emulator alone
+    Emulate(emulate::Emulate),
     /// Validate a config and print the effective one, secrets redacted
     Check {
         /// The config file
@@ -47,6 +53,8 @@ enum Command {
 pub fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Serve(serve) => serve.run(),
+        Command::Demo(demo) => demo.run(),
+        Command::Emulate(emulate) => emulate.run(),
         Command::Check { config } => check::run(&config),
         Command::Key => key::run(),
     }

@@ -55,6 +55,7 @@ pub use limits::{Limits, Pace};
 pub use listen::{Https, Listen};
 pub use passthrough::Passthrough;
 pub use pools::Pool;
+pub use scalars::parse_duration;
 pub use state::{Redis, State};
 pub use telemetry::{LogFormat, Telemetry};
 pub use tokens::Token;

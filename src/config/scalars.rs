@@ -48,6 +48,12 @@ fn quantity_text(amount: u64, units: &[(&str, u64)]) -> String {
     units.iter().rev().find(fits).map_or_else(String::new, |(name, factor)| format!("{}{name}", amount / factor))
 }
 
+/// Reads a duration as it is written in the file and on the command line: `30s`, `500ms`, `2h`; at most a year.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let duration = quantity(text, &DURATION_UNITS).map(Duration::from_millis).filter(|duration| *duration <= DURATION_MAX);
+    duration.ok_or_else(|| "accepted: a whole number and a unit, such as 30s, 500ms, 5m or 2h".to_owned())
+}
+
 /// A duration as it is written in the file: `30s`.
 pub(super) fn duration_text(duration: Duration) -> String {
     match u64::try_from(duration.as_millis()).unwrap_or(u64::MAX) {

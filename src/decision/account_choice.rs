@@ -5,7 +5,7 @@
 //! request each, instead of all askers waiting behind one probe. A known budget is better than an unknown one only when it is as whole, or
 //! when its account is the preferred one.
 //!
-//! The preferred account, owner of an ETag, turns a fetch into a free 304; it is taken when it is about as good as the best: while more
+//! The preferred account, owner of an `ETag`, turns a fetch into a free 304; it is taken when it is about as good as the best: while more
 //! than a quarter of its budget is left, or less than a tenth of the limit lies between the two.
 
 use super::budget::WHOLE;

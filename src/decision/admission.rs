@@ -4,9 +4,9 @@
 //! call the caller drains [`Admission::take_decided`]; at [`Admission::next_wakeup`] it calls [`Admission::tick`].
 //!
 //! Who waits is honest about it: a request that cannot be admitted before its deadline is refused at once, also when that becomes clear
-//! only while it waits (DESIGN D4, D10). Requests that want the same of the same accounts form a class ([`line`]) and are admitted in the order
+//! only while it waits (DESIGN D4, D10). Requests that want the same of the same accounts form a class (`line`) and are admitted in the order
 //! in which they came; an event looks at the first of each class that it can concern and at the others only behind an admission, so that its
-//! cost does not grow with the number of those who wait. Which class goes next is decided in one place, [`next_class`]: today the one that waits
+//! cost does not grow with the number of those who wait. Which class goes next is decided in one place, `next_class`: today the one that waits
 //! longest. Priorities and shares belong there.
 
 mod line;

@@ -1,8 +1,8 @@
 //! The books of all accounts, as one: whether a request may be sent now, on which account, and what its answer teaches.
 //!
-//! Per account there is a primary book for each resource ([`super::budget`], DESIGN D4), the secondary limits ([`super::secondary`], D5) and the
-//! cool-down after a refusal ([`super::cooldown`], D6). An admission takes its place in all of them at once, a settlement gives it back in
-//! all of them. What clients and operators are shown is in [`view`]; who waits for what is in [`super::admission`].
+//! Per account there is a primary book for each resource (`budget`, DESIGN D4), the secondary limits (`secondary`, D5) and the
+//! cool-down after a refusal (`cooldown`, D6). An admission takes its place in all of them at once, a settlement gives it back in
+//! all of them. What clients and operators are shown is in `view`; who waits for what is in [`super::admission`].
 //!
 //! Two readings of answers that are easily got wrong:
 //! - **401** is given before the upstream knows the account: rate headers on it describe somebody else (the address) and are not read.
@@ -299,15 +299,11 @@ fn nearer(one: (AccountId, Block), other: (AccountId, Block)) -> (AccountId, Blo
 }
 
 fn blocked(nearest: Option<(AccountId, Block)>, resource: ResourceName) -> Blocked {
-    match nearest {
-        Some((account, Block { limit, until, wake })) => {
-            Blocked { refusal: Refusal { limit, account: Some(account), resource, until }, wake }
-        }
-        None => {
-            let until = Until::Time(Timestamp::FAR_FUTURE);
-            Blocked { refusal: Refusal { limit: LimitKind::NoAccount, account: None, resource, until }, wake: None }
-        }
-    }
+    let Some((account, Block { limit, until, wake })) = nearest else {
+        let until = Until::Time(Timestamp::FAR_FUTURE);
+        return Blocked { refusal: Refusal { limit: LimitKind::NoAccount, account: None, resource, until }, wake: None };
+    };
+    Blocked { refusal: Refusal { limit, account: Some(account), resource, until }, wake }
 }
 
 /// An account's index in the list of the config.

@@ -11,7 +11,7 @@
 //! - **A budget held by leases alone** refuses with "wait for an event": any of them may come back as a 304 and cost nothing.
 //! - **Windows of 2 s and shorter** cannot be told apart by the wobble rule and end as one probe each.
 //!
-//! Secondary limits are in [`super::secondary`]; a refusal's classification is [`crate::api`]'s.
+//! Secondary limits are in `secondary`; a refusal's classification is [`crate::api`]'s.
 
 use std::time::Duration;
 
@@ -104,9 +104,8 @@ impl Book {
             return Err(Block::at(LimitKind::Primary, self.closed_until));
         }
         match self.current(now) {
-            State::Unmetered => Ok(Room { share: WHOLE }),
             State::Unknown if self.probe.is_some() => Err(Block::event(LimitKind::Probe)),
-            State::Unknown => Ok(Room { share: WHOLE }),
+            State::Unknown | State::Unmetered => Ok(Room { share: WHOLE }),
             State::Seen(seen) => {
                 let ours = seen.remaining.saturating_sub(reserve);
                 match ours.checked_sub(self.leased).filter(|free| *free >= cost) {

@@ -15,10 +15,10 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::clock::Timestamp;
 
-/// ETags kept per answer. Ours: more than the tokens of most pools; the one longest unused goes first.
+/// `ETag`s kept per answer. Ours: more than the tokens of most pools; the one longest unused goes first.
 const ETAGS_MAX: usize = 16;
 
-/// One value of the `Authorization` header. A renewed installation token is another one, because its ETags are others.
+/// One value of the `Authorization` header. A renewed installation token is another one, because its `ETag`s are others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TokenKey(pub u64);
 
@@ -122,19 +122,19 @@ impl Stored {
         self.validators(token).map_or(Plan::Fetch, Plan::Revalidate)
     }
 
-    /// The conditions that `token` can ask with. Both when it owns an ETag, because a date alone can miss a change and costs nothing more.
+    /// The conditions that `token` can ask with. Both when it owns an `ETag`, because a date alone can miss a change and costs nothing more.
     pub fn validators(&self, token: Option<TokenKey>) -> Option<Validators> {
         let if_none_match = self.etags.iter().find(|(owner, _)| Some(*owner) == token).map(|(_, etag)| etag.clone());
         let if_modified_since = self.date().cloned();
         (if_none_match.is_some() || if_modified_since.is_some()).then_some(Validators { if_none_match, if_modified_since })
     }
 
-    /// The token to prefer among equally good ones: the latest owner of an ETag, unless a date serves every token.
+    /// The token to prefer among equally good ones: the latest owner of an `ETag`, unless a date serves every token.
     pub fn preferred_token(&self) -> Option<TokenKey> {
         if self.date().is_some() { None } else { self.etags.last().map(|(owner, _)| *owner) }
     }
 
-    /// Every ETag under which the stored answer is known; a client may hold any of them.
+    /// Every `ETag` under which the stored answer is known; a client may hold any of them.
     pub fn etags(&self) -> impl Iterator<Item = &HeaderValue> {
         self.etags.iter().map(|(_, etag)| etag)
     }

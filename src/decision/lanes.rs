@@ -1,6 +1,6 @@
 //! Order among writes: those of one client to one resource go one after the other, as they came (DESIGN D7, CONTRACT §4.4).
 //!
-//! A lane says whose turn it is and nothing else: distance in time between the writes of an account is kept by [`super::secondary`],
+//! A lane says whose turn it is and nothing else: distance in time between the writes of an account is kept by `secondary`,
 //! what follows a failed write by [`super::retry`].
 
 use std::collections::{BTreeSet, HashMap};
@@ -38,14 +38,15 @@ pub struct LanesFull;
 pub struct Lanes {
     tickets_max: usize,
     next_ticket: u64,
-    lanes: HashMap<Arc<LaneKey>, BTreeSet<LaneTicket>>,
+    /// Who stands in each lane, in order.
+    lines: HashMap<Arc<LaneKey>, BTreeSet<LaneTicket>>,
     tickets: HashMap<LaneTicket, Arc<LaneKey>>,
 }
 
 impl Lanes {
     /// No lanes, and room for `tickets_max` writes in all of them together.
     pub fn new(tickets_max: usize) -> Self {
-        Self { tickets_max, next_ticket: 0, lanes: HashMap::new(), tickets: HashMap::new() }
+        Self { tickets_max, next_ticket: 0, lines: HashMap::new(), tickets: HashMap::new() }
     }
 
     /// Joins the end of a lane.
@@ -55,8 +56,8 @@ impl Lanes {
         }
         let ticket = LaneTicket(self.next_ticket);
         self.next_ticket += 1;
-        let key = self.lanes.get_key_value(&key).map_or_else(|| Arc::new(key), |(shared, _)| Arc::clone(shared));
-        let lane = self.lanes.entry(Arc::clone(&key)).or_default();
+        let key = self.lines.get_key_value(&key).map_or_else(|| Arc::new(key), |(shared, _)| Arc::clone(shared));
+        let lane = self.lines.entry(Arc::clone(&key)).or_default();
         lane.insert(ticket);
         let place = if lane.len() == 1 { Place::Head } else { Place::Behind };
         self.tickets.insert(ticket, key);
@@ -66,19 +67,19 @@ impl Lanes {
     /// Leaves a lane, from whatever place. Returns the one whose turn it is now, when it was not its turn before.
     pub fn leave(&mut self, ticket: LaneTicket) -> Option<LaneTicket> {
         let key = self.tickets.remove(&ticket)?;
-        let lane = self.lanes.get_mut(&key)?;
+        let lane = self.lines.get_mut(&key)?;
         let was_head = lane.first() == Some(&ticket);
         lane.remove(&ticket);
         let head = lane.first().copied();
         if head.is_none() {
-            self.lanes.remove(&key);
+            self.lines.remove(&key);
         }
         head.filter(|_| was_head)
     }
 
     /// Whether it is this ticket's turn.
     pub fn is_head(&self, ticket: LaneTicket) -> bool {
-        self.tickets.get(&ticket).and_then(|key| self.lanes.get(key)).is_some_and(|lane| lane.first() == Some(&ticket))
+        self.tickets.get(&ticket).and_then(|key| self.lines.get(key)).is_some_and(|lane| lane.first() == Some(&ticket))
     }
 
     /// How many writes are in lanes, those whose turn it is among them.

@@ -63,19 +63,22 @@ pub enum Next {
 impl Policy {
     /// What follows a failure of the attempt number `attempt`, counted from 1. `jitter` is a random number from 0 to 1.
     pub fn next(&self, now: Timestamp, method: &Method, attempt: u32, failure: Failure, jitter: f64) -> Next {
-        let left = attempt < self.max_attempts.get();
-        let again = Next::Retry { not_before: now + pause(attempt, jitter) };
-        match (failure, Repeat::of(method)) {
-            (Failure::Connect, _) if left => again,
-            (Failure::LimitRefusal { .. }, Repeat::Read) if left => Next::RetryElsewhere,
-            (Failure::LimitRefusal { until }, _) if left => Next::Retry { not_before: until.max(now) },
-            (Failure::Connect | Failure::LimitRefusal { .. }, _) => Next::Fail,
-            (Failure::Ambiguous | Failure::Upstream5xx, Repeat::Never) => Next::Unknown,
-            (Failure::Ambiguous, _) if left => again,
-            (Failure::Ambiguous, Repeat::Read) => Next::Fail,
-            (Failure::Ambiguous, Repeat::Idempotent) => Next::Unknown,
-            (Failure::Upstream5xx, Repeat::Read) if left && attempt <= READ_5XX_RETRIES => again,
-            (Failure::Upstream5xx, Repeat::Idempotent) if left => again,
+        let repeat = Repeat::of(method);
+        let may_be_repeated = match failure {
+            Failure::Connect | Failure::LimitRefusal { .. } => true,
+            Failure::Ambiguous => repeat != Repeat::Never,
+            Failure::Upstream5xx => repeat == Repeat::Idempotent || repeat == Repeat::Read && attempt <= READ_5XX_RETRIES,
+        };
+        if may_be_repeated && attempt < self.max_attempts.get() {
+            return match (failure, repeat) {
+                (Failure::LimitRefusal { .. }, Repeat::Read) => Next::RetryElsewhere,
+                (Failure::LimitRefusal { until }, _) => Next::Retry { not_before: until.max(now) },
+                _ => Next::Retry { not_before: now + pause(attempt, jitter) },
+            };
+        }
+        match (failure, repeat) {
+            (Failure::Connect | Failure::LimitRefusal { .. }, _) | (Failure::Ambiguous, Repeat::Read) => Next::Fail,
+            (Failure::Ambiguous, _) | (Failure::Upstream5xx, Repeat::Never) => Next::Unknown,
             (Failure::Upstream5xx, _) => Next::Deliver,
         }
     }

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use http::StatusCode;
 use parking_lot::Mutex;
@@ -56,19 +57,21 @@ impl Admissions {
             let mut inner = self.inner.lock();
             let decision = inner.admission.request(self.clock.now(), demand, deadline);
             let waiting = match decision {
-                Decision::Granted(grant) => {
-                    drop(inner);
-                    return Ok(self.lease(grant));
-                }
-                Decision::Refused(refusal) => return Err(refusal),
+                Decision::Granted(grant) => Ok(Ok(self.lease(grant))),
+                Decision::Refused(refusal) => Ok(Err(refusal)),
                 Decision::Waiting(ticket) => {
                     let (sender, receiver) = oneshot::channel();
                     inner.askers.insert(ticket, sender);
-                    Place { admissions: Arc::clone(self), ticket, receiver }
+                    Err(Place { admissions: Arc::clone(self), ticket, receiver })
                 }
             };
+            // The request may have decided about others before itself.
             self.deliver(&mut inner);
             waiting
+        };
+        let waiting = match waiting {
+            Ok(decided) => return decided,
+            Err(waiting) => waiting,
         };
         self.moved.notify_one();
         waiting.decided().await.map(|grant| self.lease(grant))
@@ -94,12 +97,12 @@ impl Admissions {
                 self.deliver(&mut inner);
                 inner.admission.next_wakeup()
             };
-            match next.and_then(|at| self.clock.real_time_until(at)) {
+            match next {
                 // A wake-up that is due already must not spin: decisions move at millisecond steps.
-                Some(ahead) => {
-                    let pause = ahead.max(std::time::Duration::from_millis(1));
+                Some(at) => {
+                    let at = at.max(self.clock.now() + Duration::from_millis(1));
                     tokio::select! {
-                        () = tokio::time::sleep(pause) => {}
+                        () = self.clock.reach(at) => {}
                         () = self.moved.notified() => {}
                     }
                 }

@@ -195,6 +195,7 @@ pub(super) enum Unanswered {
     Refused(Refusal),
     Limited(LimitRefusal),
     TokenRejected,
+    /// None of the candidates has a token that the upstream still accepts.
     NoToken,
     Failed(FetchError),
 }
@@ -216,7 +217,7 @@ impl Gateway {
                     _ => return Ok(answer),
                 },
                 Err(Unanswered::Refused(refusal)) => return Err(self.limited(job, &refusal)),
-                Err(Unanswered::NoToken) => return Err(Refused::NoToken(needed_tokens(job.endpoint))),
+                Err(Unanswered::NoToken) => return Err(Refused::TokensRejected),
                 // Each rejection benches a token, so this ends.
                 Err(Unanswered::TokenRejected) => continue,
                 Err(Unanswered::Limited(_)) => Failure::LimitRefusal { until: self.clock.now() },
@@ -413,9 +414,7 @@ impl Gateway {
 
     /// Sleeps on the gateway's clock.
     pub async fn wait_until(&self, at: Timestamp) {
-        if let Some(ahead) = self.clock.real_time_until(at) {
-            tokio::time::sleep(ahead).await;
-        }
+        self.clock.reach(at).await;
     }
 }
 

@@ -91,9 +91,9 @@ impl Flights {
         seat
     }
 
-    /// How many fetches are under way.
-    pub fn len(&self) -> usize {
-        self.by_key.lock().len()
+    /// How many requests wait for a fetch, all fetches together.
+    pub fn askers(&self) -> usize {
+        self.by_key.lock().values().map(|underway| underway.landed.receiver_count()).sum()
     }
 }
 

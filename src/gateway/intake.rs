@@ -4,6 +4,8 @@
 //! request that the gateway and the upstream understand differently is a way around every check behind this one. Encoded bytes of a path segment are data
 //! and stay as they came (UPSTREAM.md, Conditional requests).
 
+use std::borrow::Cow;
+
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Uri};
 
@@ -107,7 +109,7 @@ pub fn check(method: &Method, uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) ->
         return Err(Malformed::Method);
     }
     let host = check_host(uri, headers, wire)?;
-    let (root, service, path) = split_shape(check_path(uri.path())?);
+    let (root, service, path) = split_shape(&decode_unreserved(check_path(uri.path())?));
     let query = uri.query().map(check_query).transpose()?;
     Ok(Intake { method: method.clone(), root, service, path, query, host, body })
 }
@@ -244,6 +246,28 @@ fn check_path(path: &str) -> Result<&str, Malformed> {
     Ok(path)
 }
 
+/// RFC 3986 §6.2.2.2: an encoded letter is the letter. Left encoded, `/%75ser` would be another route here and the same one upstream.
+fn decode_unreserved(path: &str) -> Cow<'_, str> {
+    if !path.contains('%') {
+        return Cow::Borrowed(path);
+    }
+    let mut out = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(at) = rest.find('%') {
+        out.push_str(&rest[..at]);
+        let (escape, after) = rest[at..].split_at(3);
+        let digits = escape.as_bytes();
+        match hex_digit(digits[1]).zip(hex_digit(digits[2])).map(|(high, low)| high * 16 + low) {
+            Some(byte) if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') => out.push(char::from(byte)),
+            // RFC 3986 §6.2.2.1: one spelling for the cache's key.
+            _ => out.push_str(&escape.to_ascii_uppercase()),
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
 fn hex_digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
@@ -321,6 +345,13 @@ mod tests {
             let intake = get(target).unwrap();
             assert_eq!((intake.root, intake.service, intake.path.as_str()), (root, service, path), "{target}");
         }
+    }
+
+    #[test]
+    fn an_encoded_letter_is_the_letter() {
+        assert_eq!(get("/%75ser").unwrap().path, "/user");
+        assert_eq!(get("/api%2Fv3/x%7e%c3%a9").unwrap().path, "/api%2Fv3/x~%C3%A9");
+        assert_eq!(get("/%61pi/v3/user").unwrap().path, "/user");
     }
 
     #[test]

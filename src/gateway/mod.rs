@@ -86,7 +86,8 @@ pub struct Gateway {
     pub active: Arc<Active>,
     table: &'static Table,
     clients: Clients,
-    flights: Arc<Flights>,
+    /// Fetches under way, by what they fetch.
+    pub flights: Arc<Flights>,
     upstream: Arc<Upstream>,
     urls: UrlMap,
     retry: Policy,

@@ -34,6 +34,7 @@ const HELP: &str = "weir: what the gateway's own errors mean\n\n\
 #not_allowed #no_account #no_token\n  403: your client's entry in the gateway's config does not cover this request, has no account of its own, or no token of the gateway may carry it.\n\n\
 #malformed #broken_body #body_too_large #body_timeout #head_timeout\n  400, 405, 408, 413, 414, 431: the request is not exactly one well-formed request, or did not arrive in time.\n\n\
 #upstream_unreachable\n  502: no connection to the upstream. Nothing was executed.\n\n\
+#tokens_rejected\n  502: the upstream rejects the gateway's tokens; its operator has to replace them. Nothing was executed.\n\n\
 #upstream_failed #upstream_timeout\n  502, 504: the upstream took a read and gave no proper answer.\n\n\
 #outcome_unknown\n  502: a write was sent and its answer was lost. It may have been executed and was not repeated: look before you send it again.\n\n\
 #draining\n  503: this gateway is shutting down.\n";

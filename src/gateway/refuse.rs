@@ -39,6 +39,8 @@ pub enum Refused {
     NoAccount,
     /// No configured token may carry it; with what would be needed.
     NoToken(String),
+    /// The upstream accepts none of the tokens that could carry it any more.
+    TokensRejected,
     /// A resource of the gateway's own that does not exist.
     NoSuchResource,
     /// A budget or a secondary limit stands in the way.
@@ -78,6 +80,7 @@ impl Refused {
             Self::NotAllowed => "not_allowed",
             Self::NoAccount => "no_account",
             Self::NoToken(_) => "no_token",
+            Self::TokensRejected => "tokens_rejected",
             Self::NoSuchResource => "no_such_resource",
             Self::Limited { limit, .. } => limit.name(),
             Self::Unreachable => "upstream_unreachable",
@@ -136,6 +139,9 @@ impl Refused {
                 StatusCode::FORBIDDEN,
                 "This client has no account of its own at this gateway: it cannot write, nor ask for what is about itself.",
             ),
+            Self::TokensRejected => {
+                (StatusCode::BAD_GATEWAY, "The upstream accepts none of this gateway's tokens for this request; nothing was executed.")
+            }
             Self::NoSuchResource => (StatusCode::NOT_FOUND, "Not Found"),
             Self::Unreachable => (StatusCode::BAD_GATEWAY, "The upstream cannot be reached; nothing was executed."),
             Self::UpstreamFailed => (StatusCode::BAD_GATEWAY, "The upstream's answer was lost."),

@@ -102,8 +102,7 @@ impl Gateway {
         path: &str,
         accounts: &Arc<[AccountId]>,
     ) -> Result<Arc<[AccountId]>, Refused> {
-        let now = self.clock.now();
-        let has_token = |account: &AccountId| self.tokens.pick(*account, endpoint.tokens, None, now).is_some();
+        let has_token = |account: &AccountId| self.tokens.has_kind(*account, endpoint.tokens);
         let is_able = |account: &AccountId| has_token(account) && reaches(&self.config, *account, params, path);
         if accounts.iter().all(is_able) {
             return Ok(Arc::clone(accounts));

@@ -41,12 +41,17 @@ use super::route::{GraphqlKind, Route, graphql_kind};
 const DRAIN_BODY: Duration = Duration::from_secs(5);
 /// The longest body of a request that has no use for one.
 const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;
-/// As long as HTTP/2's connection preface, which the listener looks for first (RFC 9113 §3.4).
+/// How HTTP/2's connection preface begins, and no request of HTTP/1.1 that is served here (RFC 9113 §3.4).
+const PREFACE_BEGINS: &[u8; 4] = b"PRI ";
+/// The length of the whole preface.
 const PREFACE_BYTES: usize = 24;
 
-/// A listener's application: bounds the time before the first bytes, then hands the connection to [`Door`].
+/// A listener's application: bounds the time before the first bytes, tells HTTP/2 from HTTP/1.1, and hands the connection to a [`Door`].
+///
+/// The framework would look for the whole preface without a deadline, and so never answer a request shorter than that.
 pub struct FrontDoor {
-    door: Arc<Door>,
+    http1: Arc<Door>,
+    http2: Arc<Door>,
     header_timeout: Duration,
 }
 
@@ -60,21 +65,27 @@ pub struct Door {
 impl FrontDoor {
     /// For a listener of this scheme, `http` or `https`.
     pub fn new(gateway: Arc<Gateway>, scheme: &'static str) -> Self {
-        let mut options = HttpServerOptions::default();
-        options.h2c = true;
-        options.h2_idle_timeout = Some(gateway.config.listen.idle_timeout);
         let header_timeout = gateway.config.listen.header_timeout;
-        Self { door: Arc::new(Door { gateway, scheme, options }), header_timeout }
+        let door = |h2c| {
+            let mut options = HttpServerOptions::default();
+            options.h2c = h2c;
+            options.h2_idle_timeout = Some(gateway.config.listen.idle_timeout);
+            Arc::new(Door { gateway: Arc::clone(&gateway), scheme, options })
+        };
+        Self { http1: door(false), http2: door(true), header_timeout }
     }
 }
 
 #[async_trait]
 impl ServerApp for FrontDoor {
     async fn process_new(self: &Arc<Self>, mut session: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        // The listener itself waits for a preface without a deadline.
-        let mut preface = [0; PREFACE_BYTES];
-        timeout(self.header_timeout, session.try_peek(&mut preface)).await.ok()?.ok()?;
-        self.door.process_new(session, shutdown).await
+        let mut beginning = [0; PREFACE_BEGINS.len()];
+        timeout(self.header_timeout, session.try_peek(&mut beginning)).await.ok()?.ok()?;
+        if beginning != *PREFACE_BEGINS {
+            return self.http1.process_new(session, shutdown).await;
+        }
+        timeout(self.header_timeout, session.try_peek(&mut [0; PREFACE_BYTES])).await.ok()?.ok()?;
+        self.http2.process_new(session, shutdown).await
     }
 }
 

@@ -12,7 +12,7 @@ use crate::api::LimitRefusal;
 use crate::decision::{LimitKind, Refusal, Until};
 
 use super::Gateway;
-use super::attempt::{Answer, Effort, Job, Unanswered, needed_tokens};
+use super::attempt::{Answer, Effort, Job, Unanswered};
 use super::fetch::{FetchError, UpstreamRequest};
 use super::refuse::Refused;
 use super::turns::Turn;
@@ -103,7 +103,7 @@ impl Gateway {
         match unanswered {
             Unanswered::Refused(refusal) => self.limited(job, &refusal),
             Unanswered::Limited(refusal) => self.limited(job, &refused_by_upstream(&refusal, job, self.clock.now())),
-            Unanswered::NoToken | Unanswered::TokenRejected => Refused::NoToken(needed_tokens(job.endpoint)),
+            Unanswered::NoToken | Unanswered::TokenRejected => Refused::TokensRejected,
             Unanswered::Failed(error) => {
                 effort.failed(&error);
                 if effort.is_sent() { Refused::OutcomeUnknown } else { Refused::Unreachable }

@@ -47,6 +47,12 @@ impl LogLevel {
         std::env::var(LEVEL_VARIABLE).map_or_else(|_| Self::default(), |value| Self::parse(&value))
     }
 
+    /// The same, but `warn` when it is unset: for commands whose own output is what there is to see.
+    #[must_use]
+    pub fn or_warn() -> Self {
+        std::env::var(LEVEL_VARIABLE).map_or(Self(LevelFilter::WARN), |value| Self::parse(&value))
+    }
+
     fn parse(value: &str) -> Self {
         // By hand: the library takes an empty value for `error`.
         match value.trim().to_ascii_lowercase().as_str() {

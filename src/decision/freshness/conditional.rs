@@ -1,6 +1,6 @@
 //! A client's own conditions on a GET or HEAD: whether a 304 answers it (RFC 9110 §13.1, §13.2.2).
 //!
-//! A stored answer is known under several ETags, one per token that fetched it, all of the same body; a client may hold any of them.
+//! A stored answer is known under several `ETag`s, one per token that fetched it, all of the same body; a client may hold any of them.
 
 use std::time::SystemTime;
 
@@ -51,7 +51,7 @@ fn none_match<'a>(request: &HeaderMap, mut etags: impl Iterator<Item = &'a Heade
     etags.any(|etag| lines().any(|line| list(line).any(|listed| weakly_equal(listed, etag.as_bytes()))))
 }
 
-/// The ETags of one line. A comma inside the quotes belongs to the ETag; what has no quotes (some clients leave them out) ends at a comma.
+/// The `ETag`s of one line. A comma inside the quotes belongs to the `ETag`; what has no quotes (some clients leave them out) ends at a comma.
 fn list(mut line: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         while let [b' ' | b'\t' | b',', rest @ ..] = line {

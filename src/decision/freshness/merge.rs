@@ -6,7 +6,7 @@
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
-/// Never taken from a 304: about the body (RFC 9111 §3.2, first and second exception), or about the connection (§3.1). The ETag is kept per
+/// Never taken from a 304: about the body (RFC 9111 §3.2, first and second exception), or about the connection (§3.1). The `ETag` is kept per
 /// token, beside the headers ([`super::Stored`]).
 const KEPT: [HeaderName; 14] = [
     header::CONTENT_ENCODING,

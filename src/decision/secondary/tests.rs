@@ -134,7 +134,7 @@ fn a_limit_of_zero_counts_as_one() {
 fn the_books_of_idle_endpoints_are_dropped() {
     let mut books = secondary(limits());
     let mut now = NOW;
-    for entry in Table::embedded(Dialect::Service).iter() {
+    for entry in Table::embedded(Dialect::Service) {
         let weight = Weight { endpoint: entry.id, ..read() };
         books.enter(now, weight);
         books.leave(now, weight, Sent::Yes);

@@ -1,0 +1,278 @@
+//! The sample bots: pollers, crawlers, watchers and commenters, as a company has them. They know nothing of limits.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::stage::Stage;
+
+/// The pause of a bot between two rounds.
+const PAUSE: Duration = Duration::from_millis(700);
+/// The longest wait for an answer: the gateway holds a request for a minute at most, and answers then.
+const ANSWER_MAX: Duration = Duration::from_secs(90);
+
+/// What the bots saw, all together.
+#[derive(Default)]
+pub struct Seen {
+    /// Requests answered.
+    pub requests: AtomicU64,
+    /// GETs answered.
+    pub reads: AtomicU64,
+    /// GETs that say they spent nothing (`X-From-Cache: 1`).
+    pub free_reads: AtomicU64,
+    /// Writes answered 201.
+    pub writes: AtomicU64,
+    /// Requests that the gateway refused for a limit.
+    pub refused: AtomicU64,
+    /// Answers that a bot does not expect, and requests without an answer.
+    pub failures: AtomicU64,
+}
+
+/// All bots.
+pub struct Bots {
+    seen: Arc<Seen>,
+    stopped: Arc<AtomicBool>,
+    members: Vec<Bot>,
+}
+
+/// The bots' tasks.
+pub struct Running(JoinSet<()>);
+
+#[derive(Clone)]
+struct Bot {
+    number: usize,
+    key: SecretString,
+    base: String,
+    repositories: Vec<String>,
+    http: Client<HttpConnector, Full<Bytes>>,
+    seen: Arc<Seen>,
+    stopped: Arc<AtomicBool>,
+    /// Comments it was told are made.
+    commented: Arc<AtomicU64>,
+}
+
+/// What the emulator holds of the bots' writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Truth {
+    /// Comments that the bots were told are made.
+    pub confirmed: u64,
+    /// Of those, the ones that are there exactly once.
+    pub once: u64,
+    /// Comments that stand before an earlier one of the same bot.
+    pub out_of_order: u64,
+    /// Comments that are there more than once.
+    pub doubled: u64,
+}
+
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Bots {
+    /// One bot per key of the stage, speaking to the gateway at `address`.
+    pub fn new(address: SocketAddr, stage: &Stage) -> Self {
+        let (seen, stopped) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
+        let http = Client::builder(TokioExecutor::new()).build_http();
+        let bot = |(index, key): (usize, &SecretString)| Bot {
+            number: index + 1,
+            key: key.clone(),
+            base: format!("http://{address}"),
+            repositories: stage.repositories.clone(),
+            http: http.clone(),
+            seen: Arc::clone(&seen),
+            stopped: Arc::clone(&stopped),
+            commented: Arc::default(),
+        };
+        let members = stage.bot_keys.iter().enumerate().map(bot).collect();
+        Self { seen, stopped, members }
+    }
+
+    /// Lets them run.
+    pub fn start(&self) -> Running {
+        let mut running = JoinSet::new();
+        for bot in self.members.iter().cloned() {
+            running.spawn(async move { bot.run().await });
+        }
+        Running(running)
+    }
+
+    /// Asks them to finish what they are at.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// What they have seen so far.
+    pub fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// Compares what the bots were told with what the emulator holds.
+    pub fn truth(&self, stage: &Stage) -> Truth {
+        let mut truth = Truth::default();
+        for bot in self.members.iter().filter(|bot| bot.is_commenter()) {
+            let numbers = bot.numbers_of(&all_pages(stage, &bot.comments_path()));
+            let confirmed = bot.commented.load(Ordering::Relaxed);
+            truth.confirmed += confirmed;
+            truth.out_of_order += numbers.windows(2).filter(|pair| pair[1] < pair[0]).count() as u64;
+            for number in 1..=confirmed {
+                match numbers.iter().filter(|found| **found == number).count() {
+                    1 => truth.once += 1,
+                    0 => {}
+                    _ => truth.doubled += 1,
+                }
+            }
+        }
+        truth
+    }
+}
+
+impl Running {
+    /// Until all bots have finished.
+    pub async fn finished(mut self) {
+        while self.0.join_next().await.is_some() {}
+    }
+}
+
+impl Bot {
+    async fn run(self) {
+        // Not all at the same instant, as bots are not.
+        sleep(Duration::from_millis(37 * (self.number as u64 % 20))).await;
+        let mut round = 0;
+        while !self.is_stopped() {
+            match self.number % 4 {
+                0 => self.poll().await,
+                1 => self.crawl(round).await,
+                2 => self.watch(round).await,
+                _ => self.comment().await,
+            }
+            round += 1;
+            sleep(PAUSE).await;
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn is_commenter(&self) -> bool {
+        self.number % 4 == 3
+    }
+
+    fn repository(&self, round: usize) -> &str {
+        &self.repositories[(self.number + round) % self.repositories.len()]
+    }
+
+    /// Asks again and again what is new.
+    async fn poll(&self) {
+        self.get("/notifications").await;
+        self.get(&format!("/repos/{}/issues?state=all&sort=updated&per_page=30", self.repository(0))).await;
+    }
+
+    /// Follows a list to its end.
+    async fn crawl(&self, round: usize) {
+        let mut next = Some(format!("{}/repos/{}/issues?state=all&per_page=10", self.base, self.repository(round)));
+        while let Some(url) = next.take() {
+            if self.is_stopped() {
+                return;
+            }
+            let answer = self.send(Method::GET, &url, Bytes::new()).await;
+            next = answer.and_then(|answer| next_page(&answer.headers));
+        }
+    }
+
+    /// Looks at the same few things for ever.
+    async fn watch(&self, round: usize) {
+        let repository = self.repository(round / 4);
+        for path in ["", "/labels", "/releases", "/pulls"] {
+            self.get(&format!("/repos/{repository}{path}")).await;
+        }
+    }
+
+    /// Writes, and expects to be told the truth about it.
+    async fn comment(&self) {
+        let number = self.commented.load(Ordering::Relaxed) + 1;
+        let body = json!({ "body": format!("bot-{} says {number}", self.number) }).to_string();
+        let answer = self.send(Method::POST, &format!("{}{}", self.base, self.comments_path()), Bytes::from(body)).await;
+        if answer.is_some_and(|answer| answer.status == StatusCode::CREATED) {
+            self.commented.store(number, Ordering::Relaxed);
+            self.seen.writes.fetch_add(1, Ordering::Relaxed);
+        }
+        self.get(&self.comments_path()).await;
+    }
+
+    fn comments_path(&self) -> String {
+        format!("/repos/{}/issues/1/comments", self.repository(0))
+    }
+
+    /// The numbers of this bot's own comments, in the order in which they stand.
+    fn numbers_of(&self, comments: &[Value]) -> Vec<u64> {
+        let own = format!("bot-{} says ", self.number);
+        comments.iter().filter_map(|comment| comment["body"].as_str()?.strip_prefix(&own)?.parse().ok()).collect()
+    }
+
+    async fn get(&self, path: &str) {
+        self.send(Method::GET, &format!("{}{path}", self.base), Bytes::new()).await;
+    }
+
+    async fn send(&self, method: Method, url: &str, body: Bytes) -> Option<Answer> {
+        let is_read = method == Method::GET;
+        let answer = timeout(ANSWER_MAX, self.exchange(method, url, body)).await.ok().flatten();
+        self.count(is_read, answer.as_ref());
+        answer
+    }
+
+    async fn exchange(&self, method: Method, url: &str, body: Bytes) -> Option<Answer> {
+        let authorization = format!("Bearer {}", self.key.expose_secret());
+        let request = Request::builder().method(method).uri(url).header(header::AUTHORIZATION, authorization).body(Full::new(body)).ok()?;
+        let response = self.http.request(request).await.ok()?;
+        let (head, body) = response.into_parts();
+        Some(Answer { status: head.status, headers: head.headers, body: body.collect().await.ok()?.to_bytes() })
+    }
+
+    fn count(&self, is_read: bool, answer: Option<&Answer>) {
+        let add = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
+        let Some(answer) = answer else {
+            add(&self.seen.failures);
+            return;
+        };
+        add(&self.seen.requests);
+        if is_read {
+            add(&self.seen.reads);
+        }
+        if is_read && answer.headers.contains_key("x-from-cache") {
+            add(&self.seen.free_reads);
+        }
+        if answer.status == StatusCode::FORBIDDEN && answer.headers.contains_key(header::RETRY_AFTER) {
+            add(&self.seen.refused);
+        } else if !answer.status.is_success() {
+            add(&self.seen.failures);
+            tracing::warn!(bot = self.number, status = answer.status.as_u16(), body = %String::from_utf8_lossy(&answer.body).chars().take(200).collect::<String>(), "a bot got an answer that it did not expect");
+        }
+    }
+}
+
+/// The target of `rel="next"`.
+fn next_page(headers: &HeaderMap) -> Option<String> {
+    let link = headers.get(header::LINK)?.to_str().ok()?;
+    let entry = link.split(", ").find(|entry| entry.contains("rel=\"next\""))?;
+    Some(entry.split_once('<')?.1.split_once('>')?.0.to_owned())
+}
+
+fn all_pages(stage: &Stage, path: &str) -> Vec<Value> {
+    let page = |number: u32| stage.inspect(&format!("{path}?per_page=100&page={number}")).as_array().cloned().unwrap_or_default();
+    (1..).map(page).take_while(|items| !items.is_empty()).flatten().collect()
+}

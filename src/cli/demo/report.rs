@@ -1,0 +1,114 @@
+//! What the demo prints: a line a second, and the summary.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::super::FAILED;
+use super::bots::{Bots, Truth};
+use super::stage::Stage;
+use crate::api::ResourceName;
+use crate::decision::AccountId;
+
+/// Lines between two repetitions of the table's head.
+const HEAD_EVERY: u32 = 15;
+
+/// The live table and the summary.
+pub struct Report<'s> {
+    stage: &'s Stage,
+    bots: Arc<Bots>,
+    shows_table: bool,
+    lines: u32,
+    arrived: Arrived,
+    /// The last entry of the emulator's transcript that was counted.
+    counted: u64,
+}
+
+/// What really arrived at the emulator.
+#[derive(Clone, Copy, Debug, Default)]
+struct Arrived {
+    requests: u64,
+    not_modified: u64,
+    refused: u64,
+}
+
+impl<'s> Report<'s> {
+    /// Counts from here on.
+    pub fn new(stage: &'s Stage, bots: Arc<Bots>, shows_table: bool) -> Self {
+        let counted = stage.upstream.with_emulator(|emulator| emulator.transcript(0).last().map_or(0, |entry| entry.sequence));
+        Self { stage, bots, shows_table, lines: 0, arrived: Arrived::default(), counted }
+    }
+
+    /// One line of the table.
+    pub fn line(&mut self) {
+        self.count();
+        if !self.shows_table {
+            return;
+        }
+        if self.lines.is_multiple_of(HEAD_EVERY) {
+            println!(
+                "{:>8} {:>10} {:>9} {:>9} {:>9} {:>8} {:>7} {:>8} {:>11}",
+                "seconds", "requests", "upstream", "free", "304", "refused", "writes", "waiting", "budget left"
+            );
+        }
+        let seen = self.bots.seen();
+        println!(
+            "{:>8} {:>10} {:>9} {:>9} {:>9} {:>8} {:>7} {:>8} {:>11}",
+            self.lines,
+            read(&seen.requests),
+            self.arrived.requests,
+            percent(read(&seen.free_reads), read(&seen.reads)),
+            self.arrived.not_modified,
+            self.arrived.refused,
+            read(&seen.writes),
+            self.stage.gateway.admissions.waiting(),
+            self.budget_left(),
+        );
+        self.lines += 1;
+    }
+
+    /// The end: what happened, and whether it is what was promised.
+    pub fn summary(&mut self, truth: &Truth) -> ExitCode {
+        self.count();
+        let seen = self.bots.seen();
+        let (reads, free) = (read(&seen.reads), read(&seen.free_reads));
+        println!("\nclient requests            {}", read(&seen.requests));
+        println!("upstream requests          {}", self.arrived.requests);
+        println!("answered without spending  {free} of {reads} reads, {}", percent(free, reads));
+        println!("304s                       {}", self.arrived.not_modified);
+        println!("refusals by the upstream   {} (must be 0)", self.arrived.refused);
+        println!("refusals by the gateway    {}", read(&seen.refused));
+        println!("failed requests            {}", read(&seen.failures));
+        println!(
+            "writes done                {}: {} exactly once, {} doubled, {} out of order",
+            truth.confirmed, truth.once, truth.doubled, truth.out_of_order
+        );
+        println!("budget left                {}", self.budget_left());
+        let kept = self.arrived.refused == 0 && truth.once == truth.confirmed && truth.doubled == 0 && truth.out_of_order == 0;
+        if kept { ExitCode::SUCCESS } else { FAILED.into() }
+    }
+
+    fn count(&mut self) {
+        let entries = self.stage.upstream.with_emulator(|emulator| emulator.transcript(self.counted));
+        for entry in &entries {
+            self.arrived.requests += 1;
+            self.arrived.not_modified += u64::from(entry.status == 304);
+            self.arrived.refused += u64::from(entry.refused.is_some());
+            self.counted = entry.sequence;
+        }
+    }
+
+    fn budget_left(&self) -> u32 {
+        let accounts: Vec<AccountId> = (0_u32..).map(AccountId).take(self.stage.gateway.config.accounts.len()).collect();
+        self.stage.gateway.admissions.with_books(|books, now| books.view(now, &accounts, &ResourceName::core()).remaining)
+    }
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    let tenths = (part * 1000).checked_div(whole).unwrap_or(0);
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}

@@ -1,0 +1,220 @@
+//! Who may ask what: token kinds, scopes, permissions and roles (Document 1, Authentication; Documents 2 and 3 by endpoint).
+//!
+//! What a caller may not see is not there: 404. What it sees but may not do is 403.
+
+use super::accounts::{Caller, Level, Token};
+use super::exchange::Call;
+use super::fault::Fault;
+use super::urls::segment;
+use super::world::{Organization, Owner, Repository, Visibility, World};
+use crate::api::TokenKind;
+
+/// What a route asks of its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Open to everyone, without a credential too.
+    Nothing,
+    /// A token that acts as a user.
+    User,
+    /// A classic personal access token with one of these scopes; every other kind is rejected.
+    Classic(&'static [&'static str]),
+    /// An organisation's webhooks (Document 3): its owner, with the scope or the permission.
+    OrganizationHooks(Level),
+    /// A repository named by `{owner}/{repo}`, with this permission for tokens that have permissions, and this role.
+    Repository { permission: &'static str, level: Level, role: Role },
+    /// A classic token's notifications of a repository that it sees.
+    RepositoryNotifications,
+}
+
+/// What a caller may do in a repository; each includes the ones before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    Read,
+    /// Any known caller that may read: opening issues, commenting.
+    Take,
+    Push,
+    Admin,
+}
+
+/// The scopes of which Document 2 wants one for notifications.
+pub const NOTIFICATION_SCOPES: &[&str] = &["notifications", "repo"];
+const HOOK_SCOPE: &str = "admin:org_hook";
+const HOOK_PERMISSION: &str = "organization_hooks";
+const REJECTED_APP: &str = "Resource not accessible by integration";
+const REJECTED_PERSONAL: &str = "Resource not accessible by personal access token";
+
+impl Need {
+    /// The value of the accepted-permissions header.
+    pub fn accepted_permissions(self) -> String {
+        let written = |name: &str, level: Level| format!("{name}={}", if level == Level::Read { "read" } else { "write" });
+        match self {
+            Self::Nothing | Self::User => "allows_permissionless_access=true".to_owned(),
+            // No permission opens these.
+            Self::Classic(_) | Self::RepositoryNotifications => String::new(),
+            Self::OrganizationHooks(level) => written(HOOK_PERMISSION, level),
+            Self::Repository { permission, level, .. } => written(permission, level),
+        }
+    }
+
+    /// The value of the accepted-scopes header.
+    pub fn accepted_scopes(self) -> &'static str {
+        match self {
+            Self::Nothing | Self::User => "",
+            Self::Classic(_) | Self::RepositoryNotifications => "notifications, repo",
+            Self::OrganizationHooks(_) => HOOK_SCOPE,
+            Self::Repository { .. } => "repo",
+        }
+    }
+}
+
+/// Admits the caller to the route, and finds the repository or organisation that the path names.
+pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), Fault> {
+    match need {
+        Need::Nothing => Ok(()),
+        Need::User => acts_as_user(call.caller).map(|_| ()),
+        Need::Classic(scopes) => classic(call.caller, scopes),
+        Need::OrganizationHooks(level) => organization_hooks(call, level),
+        Need::Repository { permission, level, role } => repository(call, permission, level, role),
+        Need::RepositoryNotifications => {
+            classic(call.caller, NOTIFICATION_SCOPES)?;
+            repository(call, "metadata", Level::Read, Role::Read)
+        }
+    }
+}
+
+fn acts_as_user(caller: &Caller) -> Result<u64, Fault> {
+    match (caller.user(), caller.token()) {
+        (Some(user), _) => Ok(user),
+        (None, Some(_)) => Err(Fault::Forbidden(REJECTED_APP)),
+        (None, None) => Err(Fault::RequiresAuthentication),
+    }
+}
+
+fn classic(caller: &Caller, scopes: &[&str]) -> Result<(), Fault> {
+    match caller.token() {
+        None => Err(Fault::RequiresAuthentication),
+        Some(token) if token.kind != TokenKind::Classic => Err(Fault::Forbidden(rejection(token))),
+        Some(token) if scopes.iter().any(|scope| token.has_scope(scope)) => Ok(()),
+        Some(_) => Err(Fault::Forbidden("Missing the 'notifications' scope.")),
+    }
+}
+
+fn rejection(token: &Token) -> &'static str {
+    if token.kind == TokenKind::FineGrained { REJECTED_PERSONAL } else { REJECTED_APP }
+}
+
+fn organization_hooks(call: &mut Call<'_>, level: Level) -> Result<(), Fault> {
+    let organization = call.world.organization_by_login(call.params.get("org")).ok_or(Fault::NotFound)?;
+    let token = call.caller.token().ok_or(Fault::RequiresAuthentication)?;
+    may_rule_hooks(organization, token, level)?;
+    call.organization = organization.id;
+    Ok(())
+}
+
+/// Document 3: "Caller must be an organization owner", with the scope or the permission; an installation rules where it is installed.
+fn may_rule_hooks(organization: &Organization, token: &Token, level: Level) -> Result<(), Fault> {
+    let rules = match (token.user, token.installed_on) {
+        (Some(user), _) => organization.owners.contains(&user),
+        (None, Some(installed_on)) => installed_on == organization.id,
+        (None, None) => return Err(Fault::Forbidden(rejection(token))),
+    };
+    if !rules {
+        return Err(Fault::NotFound);
+    }
+    match token.is_scoped() {
+        true if token.has_scope(HOOK_SCOPE) => Ok(()),
+        true => Err(Fault::NotFound),
+        false if token.permissions.allow(HOOK_PERMISSION, level) => Ok(()),
+        false => Err(Fault::Forbidden(rejection(token))),
+    }
+}
+
+fn repository(call: &mut Call<'_>, permission: &str, level: Level, role: Role) -> Result<(), Fault> {
+    let (owner, name) = (call.params.get("owner"), call.params.get("repo"));
+    let repository = call.world.repository_named(owner, name).ok_or(Fault::NotFound)?;
+    if !sees(call.world, call.caller, repository) {
+        return Err(Fault::NotFound);
+    }
+    if !repository.name.eq_ignore_ascii_case(name) {
+        return Err(moved(call, repository.id));
+    }
+    may(call.world, call.caller, repository, permission, level, role)?;
+    call.repository = repository.id;
+    Ok(())
+}
+
+/// The same request at the address that no renaming changes.
+fn moved(call: &Call<'_>, id: u64) -> Fault {
+    // `/repos/{owner}/{repo}/rest` has its rest after the fourth slash.
+    let rest = call.asked_path.match_indices('/').nth(3).map_or("", |(at, _)| &call.asked_path[at..]);
+    let query = call.raw_query.map_or_else(String::new, |query| format!("?{query}"));
+    let address = format!("{}/repositories/{id}{rest}{query}", call.urls.api);
+    if call.is_read { Fault::MovedRead(address) } else { Fault::MovedWrite(address) }
+}
+
+/// Whether the repository exists for this caller.
+pub fn sees(world: &World, caller: &Caller, repository: &Repository) -> bool {
+    if repository.visibility == Visibility::Public {
+        return true;
+    }
+    let Some(token) = caller.token() else { return false };
+    if token.is_scoped() {
+        return token.has_scope("repo") && token.user.is_some_and(|user| role_of(world, user, repository).is_some());
+    }
+    let within_reach = match (token.user, token.installed_on, token.workflow_of) {
+        (Some(user), ..) => role_of(world, user, repository).is_some(),
+        (None, Some(organization), _) => repository.owner == Owner::Organization(organization),
+        (None, None, workflow_of) => workflow_of == Some(repository.id),
+    };
+    within_reach && token.permissions.allow("metadata", Level::Read)
+}
+
+fn may(world: &World, caller: &Caller, repository: &Repository, permission: &str, level: Level, role: Role) -> Result<(), Fault> {
+    let Some(token) = caller.token() else {
+        // Whoever has no token reads public data (Document 1: "Allowed only for public data").
+        return if role == Role::Read { Ok(()) } else { Err(Fault::RequiresAuthentication) };
+    };
+    let is_public_read = role == Role::Read && repository.visibility == Visibility::Public;
+    if token.is_scoped() {
+        if !is_public_read && !token.has_scope("repo") {
+            return Err(Fault::NotFound);
+        }
+    } else if !is_public_read && !token.permissions.allow(permission, level) {
+        return Err(Fault::Forbidden(rejection(token)));
+    }
+    let has = role_of_token(world, token, repository);
+    if has >= role { Ok(()) } else { Err(Fault::Forbidden("Must have admin rights to Repository.")) }
+}
+
+/// What the token's bearer may do, apart from the token's own bounds.
+pub fn role_of_token(world: &World, token: &Token, repository: &Repository) -> Role {
+    match (token.user, token.installed_on, token.workflow_of) {
+        (Some(user), ..) => role_of(world, user, repository).unwrap_or(Role::Take),
+        (None, Some(organization), _) if repository.owner == Owner::Organization(organization) => Role::Admin,
+        (None, None, Some(id)) if repository.id == id => Role::Push,
+        _ => Role::Read,
+    }
+}
+
+/// What a user may do in a repository by right; none for strangers.
+fn role_of(world: &World, user: u64, repository: &Repository) -> Option<Role> {
+    match repository.owner {
+        Owner::User(owner) if owner == user => return Some(Role::Admin),
+        Owner::Organization(id) => {
+            let organization = world.organizations.get(&id)?;
+            if organization.owners.contains(&user) {
+                return Some(Role::Admin);
+            }
+            if organization.members.contains(&user) {
+                return Some(Role::Push);
+            }
+        }
+        Owner::User(_) => {}
+    }
+    repository.collaborators.contains(&user).then_some(Role::Push)
+}
+
+/// The path segment pair of a repository, for addresses.
+pub fn path_of(world: &World, repository: &Repository) -> String {
+    format!("/repos/{}/{}", segment(world.owner_login(repository.owner)), segment(&repository.name))
+}

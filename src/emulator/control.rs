@@ -1,0 +1,261 @@
+//! The control plane under `/_emulator` (CONTRACT, Emulator): looking at the truth and setting it up. It is not counted and asks for no
+//! credential; faults come later.
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use serde_json::{Map, Value, json};
+
+use super::events;
+use super::exchange::State;
+use super::fields::Fields;
+use super::gates::GateId;
+use super::intake::Query;
+use super::limits::Resource;
+use super::timestamps::{http_date, iso};
+use super::urls::Urls;
+use super::world::{Owner, Repository, Visibility};
+use crate::clock::Timestamp;
+
+type Answer = (StatusCode, Value);
+
+/// Answers a control request; `path` is what follows `/_emulator`.
+pub fn respond(state: &mut State, now: Timestamp, request: &Request<Bytes>, path: &str) -> Response<Bytes> {
+    let query = Query::parse(request.uri().query());
+    let body = request.body();
+    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    let (status, value) = match (request.method().as_str(), segments.as_slice()) {
+        ("GET", ["world"]) => (StatusCode::OK, world(state)),
+        ("GET", ["transcript"]) => transcript(state, &query),
+        ("GET", ["books"]) => (StatusCode::OK, books(state, now)),
+        ("GET", ["limits"]) => (StatusCode::OK, limits(state)),
+        ("PUT", ["limits"]) => set_limits(state, body),
+        ("GET", ["gates"]) => (StatusCode::OK, gates(state)),
+        ("POST", ["gates"]) => shut_gate(state, body),
+        ("GET", ["gates", id]) => gate(state, id),
+        ("DELETE", ["gates", id]) => open_gate(state, id),
+        ("POST", ["events"]) => event(state, now, body),
+        ("POST", ["reset"]) => {
+            state.reset(now);
+            (StatusCode::OK, json!({ "reset": true }))
+        }
+        _ => refuse(StatusCode::NOT_FOUND, "there is no such control; see world, transcript, books, limits, gates, events and reset"),
+    };
+    let mut response = Response::new(if status == StatusCode::NO_CONTENT { Bytes::new() } else { value.to_string().into() });
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+    if let Ok(date) = HeaderValue::from_str(&http_date(now)) {
+        response.headers_mut().insert(header::DATE, date);
+    }
+    response
+}
+
+fn refuse(status: StatusCode, message: &str) -> Answer {
+    (status, json!({ "message": message }))
+}
+
+/// Everything a test needs to pick a case.
+fn world(state: &State) -> Value {
+    let world = &state.world;
+    let organizations: Vec<Value> = world
+        .organizations
+        .values()
+        .map(|organization| {
+            let logins = |ids: &std::collections::BTreeSet<u64>| ids.iter().map(|id| world.login(*id)).collect::<Vec<_>>();
+            let teams: Vec<Value> = organization
+                .teams
+                .iter()
+                .map(|team| json!({ "id": team.id, "slug": team.slug, "name": team.name, "parent": team.parent, "maintainers": logins(&team.maintainers), "members": logins(&team.members), "synchronised": team.synchronised }))
+                .collect();
+            json!({ "id": organization.id, "login": organization.login, "owners": logins(&organization.owners), "members": logins(&organization.members), "teams": teams })
+        })
+        .collect();
+    let hooks: Vec<Value> = world
+        .organizations
+        .values()
+        .flat_map(|organization| organization.hooks.values().map(move |hook| (organization, hook)))
+        .map(|(organization, hook)| json!({ "id": hook.id, "organization": organization.login, "url": hook.config.url, "events": hook.events, "deliveries": hook.deliveries.len() }))
+        .collect();
+    let threads: Vec<Value> = world
+        .threads
+        .values()
+        .map(|thread| json!({ "id": thread.id, "user": world.login(thread.user), "repository": thread.repository, "number": thread.number, "reason": thread.reason.name() }))
+        .collect();
+    let apps: Vec<Value> = world
+        .apps
+        .iter()
+        .map(|app| {
+            let installations: Vec<Value> = app
+                .installations
+                .iter()
+                .map(|(id, organization)| json!({ "id": id, "organization": world.owner_login(Owner::Organization(*organization)) }))
+                .collect();
+            json!({ "app_id": app.id, "slug": app.slug, "installations": installations })
+        })
+        .collect();
+    json!({
+        "dialect": state.options.dialect,
+        "seed": state.options.seed,
+        "tokens": world.token_views(),
+        "apps": apps,
+        "oauth_apps": world.oauth_apps.iter().map(|app| json!({ "id": app.id, "client_id": app.client_id, "client_secret": app.client_secret })).collect::<Vec<_>>(),
+        "users": world.users.values().map(|user| json!({ "id": user.id, "login": user.login })).collect::<Vec<_>>(),
+        "organizations": organizations,
+        "enterprises": [],
+        "repositories": world.repositories.values().map(|repository| repository_line(state, repository)).collect::<Vec<_>>(),
+        "threads": threads,
+        "hooks": hooks,
+    })
+}
+
+fn repository_line(state: &State, repository: &Repository) -> Value {
+    json!({
+        "id": repository.id,
+        "full_name": state.world.full_name(repository),
+        "private": repository.visibility == Visibility::Private,
+        "issues": repository.issues.len(),
+        "comments": repository.comments.len(),
+        "labels": repository.labels.len(),
+        "releases": repository.releases.keys().collect::<Vec<_>>(),
+        "former_names": state.world.former_names(repository),
+    })
+}
+
+fn transcript(state: &State, query: &Query) -> Answer {
+    match query.get("since").unwrap_or("0").parse() {
+        Ok(since) => (StatusCode::OK, json!({ "requests": state.transcript.since(since).collect::<Vec<_>>() })),
+        Err(_) => refuse(StatusCode::UNPROCESSABLE_ENTITY, "since is a sequence number"),
+    }
+}
+
+/// The truth about every window.
+fn books(state: &State, now: Timestamp) -> Value {
+    let primary: Vec<Value> = state
+        .primary
+        .windows(now)
+        .map(|(account, resource, used, reset)| {
+            let view = state.view(now, account, resource);
+            json!({ "account": state.world.account_name(account), "resource": resource.name(), "limit": view.limit, "used": used, "remaining": view.remaining(), "reset": reset.as_secs() })
+        })
+        .collect();
+    let statements = state.secondary.statements(now, &state.limits);
+    let banned: Vec<String> = statements.iter().filter(|one| one.banned).map(|one| state.world.account_name(one.account)).collect();
+    let secondary: Vec<Value> = statements
+        .iter()
+        .map(|one| {
+            json!({
+                "account": state.world.account_name(one.account), "in_flight": one.in_flight,
+                "points": one.points.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(), "graphql_points": one.graphql_points,
+                "content_minute": one.content_minute, "content_hour": one.content_hour,
+                "closed_until": one.closed_until.map(iso), "sent_while_limited": one.sent_while_limited, "banned": one.banned,
+            })
+        })
+        .collect();
+    json!({
+        "now": iso(now),
+        "windows": primary,
+        "secondary": secondary,
+        "refused_primary": state.tally.refused_primary,
+        "refused_secondary": state.tally.refused_secondary,
+        "sent_while_limited": state.tally.sent_while_limited,
+        "banned": banned,
+    })
+}
+
+fn limits(state: &State) -> Value {
+    let values: Map<String, Value> = state.limits.iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+    json!({ "limits": values, "resources": Resource::ALL.map(Resource::name) })
+}
+
+/// `{"core": 50, "window.primary": 10}`, also inside `{"limits": …}`. All or nothing.
+fn set_limits(state: &mut State, body: &[u8]) -> Answer {
+    let Ok(Value::Object(given)) = serde_json::from_slice(body) else {
+        return refuse(StatusCode::BAD_REQUEST, "an object of names and numbers is needed");
+    };
+    let given = match given.get("limits") {
+        Some(Value::Object(inner)) => inner.clone(),
+        _ => given,
+    };
+    let mut changed = state.limits.clone();
+    for (name, value) in &given {
+        let Some(value) = value.as_u64() else { return refuse(StatusCode::UNPROCESSABLE_ENTITY, &format!("{name} is not a whole number")) };
+        if changed.set(name, value).is_err() {
+            return refuse(StatusCode::UNPROCESSABLE_ENTITY, &format!("there is no limit {name}; GET shows all names"));
+        }
+    }
+    state.limits = changed;
+    (StatusCode::OK, limits(state))
+}
+
+fn gates(state: &State) -> Value {
+    let list: Vec<Value> = state
+        .gates
+        .list()
+        .map(|(id, method, path, held)| json!({ "id": id.0, "method": method.map(Method::as_str), "path": path, "held": held }))
+        .collect();
+    json!({ "gates": list })
+}
+
+/// `{"match": {"method": "GET", "path": "/repos/*"}}`; without a method any, without a path every.
+fn shut_gate(state: &mut State, body: &[u8]) -> Answer {
+    let Ok(given) = serde_json::from_slice::<Value>(body) else { return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON") };
+    let wanted = given.get("match").unwrap_or(&Value::Null);
+    let method = match wanted.get("method").and_then(Value::as_str).map(|name| Method::from_bytes(name.to_ascii_uppercase().as_bytes())) {
+        Some(Err(_)) => return refuse(StatusCode::UNPROCESSABLE_ENTITY, "match.method is not a method"),
+        Some(Ok(method)) => Some(method),
+        None => None,
+    };
+    let path = wanted.get("path").and_then(Value::as_str).unwrap_or("*").to_owned();
+    match state.gates.shut(method, path) {
+        Some(GateId(id)) => (StatusCode::CREATED, json!({ "id": id })),
+        None => refuse(StatusCode::UNPROCESSABLE_ENTITY, "there are too many gates; delete some"),
+    }
+}
+
+fn gate_id(id: &str) -> Option<GateId> {
+    id.parse().ok().map(GateId)
+}
+
+fn gate(state: &State, id: &str) -> Answer {
+    match gate_id(id).filter(|gate| !state.gates.is_open(*gate)) {
+        Some(gate) => (StatusCode::OK, json!({ "id": gate.0, "held": state.gates.held(gate) })),
+        None => refuse(StatusCode::NOT_FOUND, "there is no such gate"),
+    }
+}
+
+fn open_gate(state: &mut State, id: &str) -> Answer {
+    match gate_id(id).and_then(|gate| state.gates.open(gate)) {
+        Some(released) => (StatusCode::OK, json!({ "released": released })),
+        None => refuse(StatusCode::NOT_FOUND, "there is no such gate"),
+    }
+}
+
+/// `{"type": "issue_opened" | "comment" | "mention", "repository": "acme/widgets", "actor": "ben", "number": 1, "text": "…", "user": "ada"}`.
+fn event(state: &mut State, now: Timestamp, body: &[u8]) -> Answer {
+    let Ok(mut fields) = Fields::parse("Event", body) else { return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON") };
+    let kind = fields.required_string("type");
+    let full_name = fields.required_string("repository");
+    let number = fields.nullable_integer("number").value();
+    let actor = fields.string("actor").unwrap_or_else(|| "ben".to_owned());
+    let text = fields.string("text").unwrap_or_else(|| "Something happened".to_owned());
+    let mentioned = fields.string("user").unwrap_or_else(|| "ada".to_owned());
+    if fields.check().is_err() {
+        return refuse(StatusCode::UNPROCESSABLE_ENTITY, "type and repository are required strings, number is an integer");
+    }
+    let repository =
+        full_name.split_once('/').and_then(|(owner, name)| state.world.repository_named(owner, name)).map(|repository| repository.id);
+    let actor = state.world.user_by_login(&actor).map(|user| user.id);
+    let (Some(repository), Some(actor)) = (repository, actor) else {
+        return refuse(StatusCode::UNPROCESSABLE_ENTITY, "there is no such repository or actor");
+    };
+    let urls = Urls::new(&state.options.base_url, "");
+    let happened = match kind.as_str() {
+        "issue_opened" => events::open_issue(&mut state.world, &urls, now, repository, actor, text),
+        "comment" => events::comment(&mut state.world, &urls, now, repository, number.unwrap_or(1), actor, &text),
+        "mention" => events::comment(&mut state.world, &urls, now, repository, number.unwrap_or(1), actor, &format!("@{mentioned} {text}")),
+        _ => return refuse(StatusCode::UNPROCESSABLE_ENTITY, "type must be issue_opened, comment or mention"),
+    };
+    match happened {
+        Some(id) => (StatusCode::CREATED, json!({ "id": id })),
+        None => refuse(StatusCode::UNPROCESSABLE_ENTITY, "there is no such issue"),
+    }
+}

@@ -1,0 +1,166 @@
+//! How what exists looks on the wire, in the addresses of one caller.
+
+mod issue;
+mod repository;
+
+use serde_json::{Map, Value, json};
+
+use super::accounts::Caller;
+use super::exchange::Call;
+use super::timestamps::iso;
+use super::urls::{SITE, Urls, segment};
+use super::world::{Organization, Owner, Repository, User, World};
+
+/// Renders for one caller.
+#[derive(Clone, Copy, Debug)]
+pub struct Renderer<'a> {
+    pub world: &'a World,
+    pub urls: &'a Urls,
+    pub caller: &'a Caller,
+}
+
+impl<'a> Renderer<'a> {
+    pub fn of(call: &'a Call<'_>) -> Self {
+        Self { world: call.world, urls: call.urls, caller: call.caller }
+    }
+
+    /// Document 2, User summary object, of a user.
+    pub fn user_summary(&self, id: u64) -> Value {
+        match self.world.users.get(&id) {
+            Some(user) if user.login.ends_with("[bot]") => self.summary(user.id, &user.login, "Bot"),
+            Some(user) => self.summary(user.id, &user.login, "User"),
+            None => self.summary(id, "ghost", "User"),
+        }
+    }
+
+    /// The summary of a repository's owner, which may be an organisation.
+    pub fn owner_summary(&self, owner: Owner) -> Value {
+        match owner {
+            Owner::User(id) => self.user_summary(id),
+            Owner::Organization(id) => self.summary(id, self.world.owner_login(owner), "Organization"),
+        }
+    }
+
+    fn summary(&self, id: u64, login: &str, kind: &str) -> Value {
+        let url = format!("{}/users/{}", self.urls.api, segment(login));
+        json!({
+            "login": login,
+            "id": id,
+            "node_id": node_id(kind, id),
+            "avatar_url": format!("{SITE}/avatars/{id}"),
+            "gravatar_id": "",
+            "url": url,
+            "html_url": format!("{SITE}/{login}"),
+            "followers_url": format!("{url}/followers"),
+            "following_url": format!("{url}/following{{/other_user}}"),
+            "gists_url": format!("{url}/gists{{/gist_id}}"),
+            "starred_url": format!("{url}/starred{{/owner}}{{/repo}}"),
+            "subscriptions_url": format!("{url}/subscriptions"),
+            "organizations_url": format!("{url}/orgs"),
+            "repos_url": format!("{url}/repos"),
+            "events_url": format!("{url}/events{{/privacy}}"),
+            "received_events_url": format!("{url}/received_events"),
+            "type": kind,
+            "site_admin": false,
+        })
+    }
+
+    /// `/user` and `/users/{username}`. Shape not shown; the summary with what clients read lazily.
+    pub fn user(&self, user: &User) -> Value {
+        let owned = self.world.repositories.values().filter(|repository| repository.owner == Owner::User(user.id));
+        let mut value = self.user_summary(user.id);
+        extend(
+            &mut value,
+            json!({
+                "name": user.name,
+                "company": null,
+                "blog": "",
+                "location": null,
+                "email": format!("{}@example.com", user.login),
+                "hireable": null,
+                "bio": null,
+                "public_repos": owned.filter(|repository| is_public(repository)).count(),
+                "public_gists": 0,
+                "followers": 0,
+                "following": 0,
+                "created_at": iso(user.created_at),
+                "updated_at": iso(user.updated_at),
+            }),
+        );
+        value
+    }
+
+    /// Document 2, Organization summary.
+    pub fn organization_summary(&self, organization: &Organization) -> Value {
+        let url = format!("{}/orgs/{}", self.urls.api, segment(&organization.login));
+        json!({
+            "login": organization.login,
+            "id": organization.id,
+            "node_id": node_id("Organization", organization.id),
+            "url": url,
+            "repos_url": format!("{url}/repos"),
+            "events_url": format!("{url}/events"),
+            "hooks_url": format!("{url}/hooks"),
+            "issues_url": format!("{url}/issues"),
+            "members_url": format!("{url}/members{{/member}}"),
+            "public_members_url": format!("{url}/public_members{{/member}}"),
+            "avatar_url": format!("{SITE}/avatars/{}", organization.id),
+            "description": organization.description,
+        })
+    }
+
+    /// `/orgs/{org}`. Shape not shown; the summary with what clients read lazily.
+    pub fn organization(&self, organization: &Organization) -> Value {
+        let owned = self.world.repositories.values().filter(|repository| repository.owner == Owner::Organization(organization.id));
+        let mut value = self.organization_summary(organization);
+        extend(
+            &mut value,
+            json!({
+                "name": organization.login,
+                "company": null,
+                "blog": "",
+                "location": null,
+                "email": null,
+                "is_verified": false,
+                "has_organization_projects": true,
+                "has_repository_projects": true,
+                "public_repos": owned.filter(|repository| is_public(repository)).count(),
+                "public_gists": 0,
+                "followers": 0,
+                "following": 0,
+                "html_url": format!("{SITE}/{}", organization.login),
+                "created_at": iso(organization.created_at),
+                "updated_at": iso(organization.updated_at),
+                "type": "Organization",
+            }),
+        );
+        value
+    }
+
+    /// The API address of a repository.
+    pub fn repository_url(&self, repository: &Repository) -> String {
+        format!("{}{}", self.urls.api, super::access::path_of(self.world, repository))
+    }
+}
+
+fn is_public(repository: &Repository) -> bool {
+    repository.visibility == super::world::Visibility::Public
+}
+
+/// The opaque second name of a thing.
+pub fn node_id(kind: &str, id: u64) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(format!("0{}:{kind}{id}", kind.len()))
+}
+
+/// Adds the members of `more` to an object.
+pub fn extend(value: &mut Value, more: Value) {
+    if let (Value::Object(map), Value::Object(more)) = (value, more) {
+        map.extend(more);
+    }
+}
+
+/// An object from names and values.
+pub fn object<'k>(members: impl IntoIterator<Item = (&'k str, Value)>) -> Map<String, Value> {
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}

@@ -1,0 +1,136 @@
+//! The repository object with every field that Document 3 lists, and what clients read beside them.
+
+use serde_json::{Map, Value, json};
+
+use super::{Renderer, node_id, object};
+use crate::emulator::access::{Role, role_of_token};
+use crate::emulator::timestamps::iso;
+use crate::emulator::urls::SITE;
+use crate::emulator::world::{IssueState, Repository, Visibility};
+
+/// Document 3, Repository object, URL-template strings: the field and what follows the repository's own address.
+const URL_TEMPLATES: &[(&str, &str)] = &[
+    ("archive_url", "/{archive_format}{/ref}"),
+    ("assignees_url", "/assignees{/user}"),
+    ("blobs_url", "/git/blobs{/sha}"),
+    ("branches_url", "/branches{/branch}"),
+    ("collaborators_url", "/collaborators{/collaborator}"),
+    ("comments_url", "/comments{/number}"),
+    ("commits_url", "/commits{/sha}"),
+    ("compare_url", "/compare/{base}...{head}"),
+    ("contents_url", "/contents/{+path}"),
+    ("contributors_url", "/contributors"),
+    ("deployments_url", "/deployments"),
+    ("downloads_url", "/downloads"),
+    ("events_url", "/events"),
+    ("forks_url", "/forks"),
+    ("git_commits_url", "/git/commits{/sha}"),
+    ("git_refs_url", "/git/refs{/sha}"),
+    ("git_tags_url", "/git/tags{/sha}"),
+    ("issue_comment_url", "/issues/comments{/number}"),
+    ("issue_events_url", "/issues/events{/number}"),
+    ("issues_url", "/issues{/number}"),
+    ("keys_url", "/keys{/key_id}"),
+    ("labels_url", "/labels{/name}"),
+    ("languages_url", "/languages"),
+    ("merges_url", "/merges"),
+    ("milestones_url", "/milestones{/number}"),
+    ("notifications_url", "/notifications{?since,all,participating}"),
+    ("pulls_url", "/pulls{/number}"),
+    ("releases_url", "/releases{/id}"),
+    ("stargazers_url", "/stargazers"),
+    ("statuses_url", "/statuses/{sha}"),
+    ("subscribers_url", "/subscribers"),
+    ("subscription_url", "/subscription"),
+    ("tags_url", "/tags"),
+    ("teams_url", "/teams"),
+    ("trees_url", "/git/trees{/sha}"),
+    ("hooks_url", "/hooks"),
+    ("url", ""),
+];
+
+impl Renderer<'_> {
+    /// Document 3, Repository object.
+    pub fn repository(&self, repository: &Repository) -> Value {
+        let mut map = self.identity(repository);
+        map.extend(counts(repository));
+        map.extend(repository.features.iter().map(|(name, value)| ((*name).to_owned(), Value::Bool(*value))));
+        let url = self.repository_url(repository);
+        map.extend(URL_TEMPLATES.iter().map(|(name, rest)| ((*name).to_owned(), Value::String(format!("{url}{rest}")))));
+        map.extend(self.clone_addresses(repository));
+        map.extend(object([
+            ("permissions", self.permissions(repository)),
+            ("owner", self.owner_summary(repository.owner)),
+            ("license", self.license()),
+            ("template_repository", Value::Null),
+            ("temp_clone_token", json!(clone_token(repository))),
+            ("pushed_at", json!(iso(repository.pushed_at))),
+            ("created_at", json!(iso(repository.created_at))),
+            ("updated_at", json!(iso(repository.updated_at))),
+        ]));
+        Value::Object(map)
+    }
+
+    fn identity(&self, repository: &Repository) -> Map<String, Value> {
+        let full_name = self.world.full_name(repository);
+        object([
+            ("id", json!(repository.id)),
+            ("node_id", json!(node_id("Repository", repository.id))),
+            ("name", json!(repository.name)),
+            ("html_url", json!(format!("{SITE}/{full_name}"))),
+            ("full_name", json!(full_name)),
+            ("description", json!(repository.description)),
+            ("homepage", json!(repository.homepage)),
+            ("language", json!(repository.language)),
+            ("topics", json!(repository.topics)),
+            ("default_branch", json!(repository.default_branch)),
+            ("private", json!(repository.visibility == Visibility::Private)),
+            ("visibility", json!(if repository.visibility == Visibility::Private { "private" } else { "public" })),
+            ("fork", json!(false)),
+            ("disabled", json!(false)),
+            ("has_pages", json!(false)),
+            ("has_downloads", json!(true)),
+            ("has_discussions", json!(false)),
+        ])
+    }
+
+    fn clone_addresses(&self, repository: &Repository) -> Map<String, Value> {
+        let full_name = self.world.full_name(repository);
+        let host = SITE.trim_start_matches("https://");
+        object([
+            ("clone_url", json!(format!("{SITE}/{full_name}.git"))),
+            ("git_url", json!(format!("git://{host}/{full_name}.git"))),
+            ("ssh_url", json!(format!("git@{host}:{full_name}.git"))),
+            ("svn_url", json!(format!("{SITE}/{full_name}"))),
+            ("mirror_url", Value::Null),
+        ])
+    }
+
+    fn permissions(&self, repository: &Repository) -> Value {
+        let role = self.caller.token().map_or(Role::Read, |token| role_of_token(self.world, token, repository));
+        json!({ "admin": role >= Role::Admin, "push": role >= Role::Push, "pull": true })
+    }
+
+    fn license(&self) -> Value {
+        json!({
+            "key": "apache-2.0",
+            "name": "Apache License 2.0",
+            "url": format!("{}/licenses/apache-2.0", self.urls.api),
+            "spdx_id": "Apache-2.0",
+            "node_id": node_id("License", 2),
+            "html_url": format!("{SITE}/licenses/apache-2.0"),
+        })
+    }
+}
+
+fn counts(repository: &Repository) -> Map<String, Value> {
+    let open = repository.issues.values().filter(|issue| issue.state == IssueState::Open).count();
+    let names = [("open_issues_count", open), ("open_issues", open), ("size", repository.readme.len())];
+    let nothing = ["forks_count", "stargazers_count", "watchers_count", "subscribers_count", "network_count", "forks", "watchers"];
+    object(names.into_iter().chain(nothing.map(|name| (name, 0))).map(|(name, count)| (name, json!(count))))
+}
+
+/// Document 3: "a short-lived secret"; only private repositories need one.
+fn clone_token(repository: &Repository) -> String {
+    if repository.visibility == Visibility::Private { format!("emu_clone_{}", repository.id) } else { String::new() }
+}

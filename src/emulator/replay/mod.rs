@@ -1,0 +1,243 @@
+//! Replay: answering from recorded exchanges of the real service instead of the seed world.
+//!
+//! A request is served by method, path, query and body. Several records of one request are served in their order, the last one for
+//! ever after. Budgets are the emulator's own, for recorded ones are years old; the recorded addresses become the emulator's, uploads at
+//! `/api/uploads`, because one address cannot be two hosts. What was recorded at any other host is not served, and links to it stay.
+
+mod load;
+mod rewrite;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use serde_json::{Value, json};
+
+use super::accounts::{AccountId, Caller};
+use super::intake::{self, Canonical, Door, Query};
+use super::limits::Resource;
+use super::reply::{Body, Reply, Tag};
+use super::urls::Urls;
+use crate::clock::Timestamp;
+
+pub use load::LoadError;
+
+/// How many recorded requests the answer to an unknown one names.
+const NEAREST_MAX: usize = 5;
+
+/// Recorded exchanges, in the order they were made.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    exchanges: Vec<Exchange>,
+}
+
+impl Recording {
+    /// How many exchanges it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.exchanges.len()
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.exchanges.is_empty()
+    }
+}
+
+/// What a request is known by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    method: String,
+    site: Site,
+    path: String,
+    query: Vec<(String, String)>,
+}
+
+/// Which of the recorded hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Site {
+    Api,
+    Uploads,
+}
+
+#[derive(Clone, Debug)]
+struct Exchange {
+    key: Key,
+    /// Absent for uploads, whose bodies are only counted.
+    body: Option<Value>,
+    status: StatusCode,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    answer: Answer,
+    /// The header's value, quotes and all.
+    etag: Option<String>,
+    content_type: Option<String>,
+    last_modified: Option<Timestamp>,
+    resource: Resource,
+}
+
+#[derive(Clone, Debug)]
+enum Answer {
+    Empty,
+    Json(Value),
+    Bytes(Bytes),
+}
+
+/// Serves a recording.
+#[derive(Debug)]
+pub struct Replayer {
+    recording: Recording,
+    /// Positions in the recording.
+    by_key: BTreeMap<Key, Vec<usize>>,
+    /// How often a request with this key and the body of this first position was served.
+    served: BTreeMap<usize, usize>,
+}
+
+impl Replayer {
+    pub fn new(recording: Recording) -> Self {
+        let mut by_key: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+        for (position, exchange) in recording.exchanges.iter().enumerate() {
+            by_key.entry(exchange.key.clone()).or_default().push(position);
+        }
+        Self { recording, by_key, served: BTreeMap::new() }
+    }
+
+    pub fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    pub fn into_recording(self) -> Recording {
+        self.recording
+    }
+
+    /// Any credential is accepted; each has a budget of its own.
+    pub fn caller(headers: &HeaderMap, peer: IpAddr) -> Caller {
+        let Some(credential) = headers.get(AUTHORIZATION) else { return Caller::anonymous(peer) };
+        let text = credential.to_str().unwrap_or("");
+        let secret = text.split_once(' ').map_or(text, |(_, secret)| secret);
+        let digest = ring::digest::digest(&ring::digest::SHA256, secret.as_bytes());
+        // Enough to tell credentials apart, too little to guess one by.
+        let short = digest.as_ref().iter().take(4).fold(0_u64, |sum, byte| (sum << 8) | u64::from(*byte));
+        Caller { account: AccountId::Replayed(short), token: None }
+    }
+
+    /// What the recorded answer was charged to.
+    pub fn resource(&self, request: &Request<Bytes>, canonical: Canonical<'_>) -> Resource {
+        let positions = self.by_key.get(&key(request, canonical));
+        positions
+            .and_then(|positions| self.recording.exchanges.get(*positions.first()?))
+            .map_or(Resource::CORE, |exchange| exchange.resource)
+    }
+
+    /// How the endpoint is called in the books: all unknown requests are one.
+    pub fn endpoint(&self, request: &Request<Bytes>, canonical: Canonical<'_>) -> String {
+        let key = key(request, canonical);
+        if self.by_key.contains_key(&key) { format!("{} {}", key.method, key.path) } else { format!("{} (not recorded)", key.method) }
+    }
+
+    pub fn answer(&mut self, request: &Request<Bytes>, canonical: Canonical<'_>, urls: &Urls) -> Reply {
+        let key = key(request, canonical);
+        let Some(positions) = self.by_key.get(&key) else { return self.unknown(&key, "No recorded exchange for") };
+        let sent = body_value(request.body());
+        let same: Vec<usize> = positions.iter().copied().filter(|at| self.matches(*at, &sent, Match::Same)).collect();
+        let matching =
+            if same.is_empty() { positions.iter().copied().filter(|at| self.matches(*at, &sent, Match::Contains)).collect() } else { same };
+        let Some(first) = matching.first() else { return self.unknown(&key, "Recorded with another body only:") };
+        let served = self.served.entry(*first).or_default();
+        let position = matching.get(*served).or(matching.last()).copied().unwrap_or(*first);
+        *served += 1;
+        match self.recording.exchanges.get(position) {
+            Some(exchange) => exchange.reply(urls),
+            None => self.unknown(&key, "No recorded exchange for"),
+        }
+    }
+
+    fn matches(&self, position: usize, sent: &Value, how: Match) -> bool {
+        let Some(exchange) = self.recording.exchanges.get(position) else { return false };
+        match (&exchange.body, how) {
+            (None, _) => true,
+            (Some(recorded), Match::Same) => recorded == sent,
+            (Some(recorded), Match::Contains) => contains(sent, recorded),
+        }
+    }
+
+    /// 404 that names the recorded requests whose paths begin most like this one.
+    fn unknown(&self, key: &Key, problem: &str) -> Reply {
+        let alike = |other: &Key| {
+            let same = key.path.bytes().zip(other.path.bytes()).take_while(|(a, b)| a == b).count();
+            (same, other.method == key.method)
+        };
+        let mut nearest: Vec<&Key> = self.by_key.keys().collect();
+        nearest.sort_by_key(|other| std::cmp::Reverse(alike(other)));
+        let names: Vec<String> = nearest.into_iter().take(NEAREST_MAX).map(Key::to_string).collect();
+        let message = format!("{problem} {key}; the nearest are: {}", names.join(", "));
+        Reply::json(StatusCode::NOT_FOUND, json!({ "message": message, "nearest": names }))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Match {
+    Same,
+    /// Some clients send members that the recorded one left out.
+    Contains,
+}
+
+fn contains(sent: &Value, recorded: &Value) -> bool {
+    match (sent, recorded) {
+        (Value::Object(sent), Value::Object(recorded)) => recorded.iter().all(|(name, value)| sent.get(name) == Some(value)),
+        _ => false,
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let site = if self.site == Site::Uploads { "/api/uploads" } else { "" };
+        write!(f, "{} {site}{}", self.method, self.path)?;
+        for (index, (name, value)) in self.query.iter().enumerate() {
+            write!(f, "{}{name}={value}", if index == 0 { '?' } else { '&' })?;
+        }
+        Ok(())
+    }
+}
+
+fn key(request: &Request<Bytes>, canonical: Canonical<'_>) -> Key {
+    // A HEAD is answered from its GET.
+    let method = if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
+    let uploads = canonical.door == Door::Uploads || intake::is_upload(request.method(), request.uri().path());
+    Key {
+        method: method.to_string(),
+        site: if uploads { Site::Uploads } else { Site::Api },
+        path: canonical.path.to_owned(),
+        query: Query::parse(request.uri().query()).sorted(),
+    }
+}
+
+/// A body to compare: JSON, else text. No body and an empty object are the same.
+fn body_value(body: &[u8]) -> Value {
+    if body.is_empty() {
+        return json!({});
+    }
+    serde_json::from_slice(body).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).into_owned()))
+}
+
+impl Exchange {
+    fn reply(&self, urls: &Urls) -> Reply {
+        let mut headers = self.headers.clone();
+        for (name, value) in &mut headers {
+            rewrite::header(name, value, urls);
+        }
+        let body = match &self.answer {
+            Answer::Empty => Body::Empty,
+            Answer::Json(value) => {
+                let mut value = value.clone();
+                rewrite::json(&mut value, urls);
+                Body::Raw(self.content_type.clone(), serde_json::to_vec(&value).unwrap_or_default().into())
+            }
+            Answer::Bytes(bytes) => Body::Raw(self.content_type.clone(), bytes.clone()),
+        };
+        let tag = self.etag.clone().map_or(Tag::None, Tag::Recorded);
+        Reply { status: self.status, body, changed_at: self.last_modified, tag, headers }
+    }
+}

@@ -1,0 +1,100 @@
+//! Comments on issues and pulls: list, get, create, change, delete.
+
+use http::StatusCode;
+
+use crate::emulator::events;
+use crate::emulator::exchange::Call;
+use crate::emulator::fault::Fault;
+use crate::emulator::fields::Fields;
+use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::render::Renderer;
+use crate::emulator::reply::Reply;
+use crate::emulator::resources::issues::{self, READ, TAKE_PART};
+use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::world::{Comment, Repository};
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/comments", READ, list_all),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/comments/{comment_id}", READ, get),
+    Route::new(Verb::Patch, "/repos/{owner}/{repo}/issues/comments/{comment_id}", TAKE_PART, patch),
+    Route::new(Verb::Delete, "/repos/{owner}/{repo}/issues/comments/{comment_id}", TAKE_PART, delete),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/{number}/comments", READ, list),
+    Route::new(Verb::Post, "/repos/{owner}/{repo}/issues/{number}/comments", TAKE_PART, create).content(),
+];
+
+fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Comment, Fault> {
+    repository.comments.get(&call.params.id("comment_id")?).ok_or(Fault::NotFound)
+}
+
+fn list_all(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, repository.comments.values().collect(), |comment| renderer.comment(repository, comment)))
+}
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let issue = issues::named(call, repository)?;
+    let comments = issue.comments.iter().filter_map(|id| repository.comments.get(id)).collect();
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, comments, |comment| renderer.comment(repository, comment)))
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let comment = named(call, repository)?;
+    Ok(Reply::ok(Renderer::of(call).comment(repository, comment)).changed_at(comment.updated_at))
+}
+
+fn create(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let number = issues::named(call, repository)?.number;
+    Fault::unless_spammed("IssueComment", repository.comments.len())?;
+    let mut fields = Fields::parse("IssueComment", call.body)?;
+    let body = fields.required_string("body");
+    fields.check()?;
+
+    let author = call.actor();
+    let id = events::comment(call.world, call.urls, call.now, call.repository, number, author, &body).ok_or(Fault::NotFound)?;
+    let repository = call.repository()?;
+    let comment = repository.comments.get(&id).ok_or(Fault::NotFound)?;
+    let location = format!("{}/issues/comments/{id}", Renderer::of(call).repository_url(repository));
+    Ok(Reply::created(Renderer::of(call).comment(repository, comment), &location))
+}
+
+fn patch(call: &mut Call<'_>) -> Outcome {
+    let id = may_change(call)?;
+    let mut fields = Fields::parse("IssueComment", call.body)?;
+    let body = fields.required_string("body");
+    fields.check()?;
+
+    let now = call.now;
+    let repository = call.repository_mut()?;
+    let comment = repository.comments.get_mut(&id).ok_or(Fault::NotFound)?;
+    comment.body = body;
+    comment.updated_at = now;
+    let repository = call.repository()?;
+    let comment = named(call, repository)?;
+    Ok(Reply::ok(Renderer::of(call).comment(repository, comment)))
+}
+
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let id = may_change(call)?;
+    let now = call.now;
+    let repository = call.repository_mut()?;
+    let comment = repository.comments.remove(&id).ok_or(Fault::NotFound)?;
+    if let Some(issue) = repository.issues.get_mut(&comment.issue) {
+        issue.comments.retain(|kept| *kept != id);
+        issue.updated_at = now;
+    }
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// The comment's author, and whoever may push.
+fn may_change(call: &Call<'_>) -> Result<u64, Fault> {
+    let comment = named(call, call.repository()?)?;
+    if call.may_push()? || comment.author == call.actor() {
+        return Ok(comment.id);
+    }
+    Err(Fault::Forbidden("Must have admin rights to Repository."))
+}

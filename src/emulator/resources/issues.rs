@@ -1,0 +1,190 @@
+//! Issues: list, get, create, change.
+
+use crate::clock::Timestamp;
+use crate::emulator::access::{Need, Role};
+use crate::emulator::accounts::Level;
+use crate::emulator::events;
+use crate::emulator::exchange::Call;
+use crate::emulator::fault::{Code, Fault};
+use crate::emulator::fields::{Change, Fields};
+use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::render::Renderer;
+use crate::emulator::reply::Reply;
+use crate::emulator::resources::labels;
+use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::timestamps::parse_iso;
+use crate::emulator::world::{Issue, IssueState, Repository};
+
+pub const READ: Need = Need::Repository { permission: "issues", level: Level::Read, role: Role::Read };
+pub const TAKE_PART: Need = Need::Repository { permission: "issues", level: Level::Write, role: Role::Take };
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/issues", READ, list),
+    Route::new(Verb::Post, "/repos/{owner}/{repo}/issues", TAKE_PART, create).content(),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/{number}", READ, get),
+    Route::new(Verb::Patch, "/repos/{owner}/{repo}/issues/{number}", TAKE_PART, patch),
+];
+
+/// The issue that the path names.
+pub fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issue, Fault> {
+    repository.issues.get(&call.params.id("number")?).ok_or(Fault::NotFound)
+}
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let issues = chosen(call, repository, repository.issues.values().collect())?;
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, issues, |issue| renderer.issue(repository, issue)))
+}
+
+/// The issues that a query asks for, in its order: newest first unless it says otherwise.
+pub fn chosen<'a>(call: &Call<'_>, repository: &'a Repository, mut issues: Vec<&'a Issue>) -> Result<Vec<&'a Issue>, Fault> {
+    match call.query.get("state").unwrap_or("open") {
+        "open" => issues.retain(|issue| issue.state == IssueState::Open),
+        "closed" => issues.retain(|issue| issue.state == IssueState::Closed),
+        "all" => {}
+        _ => return Err(Fault::field("Issue", "state", Code::Invalid, "state must be open, closed or all")),
+    }
+    if let Some(names) = call.query.get("labels").filter(|names| !names.is_empty()) {
+        let has = |issue: &Issue, name: &str| {
+            issue.labels.iter().filter_map(|id| repository.labels.get(id)).any(|label| label.name.eq_ignore_ascii_case(name.trim()))
+        };
+        issues.retain(|issue| names.split(',').all(|name| has(issue, name)));
+    }
+    if let Some(login) = call.query.get("creator") {
+        let creator = call.world.user_by_login(login).map(|user| user.id);
+        issues.retain(|issue| Some(issue.author) == creator);
+    }
+    if let Some(since) = call.query.get("since") {
+        let since = parse_iso(since).ok_or_else(|| Fault::field("Issue", "since", Code::Invalid, "since is not an ISO 8601 timestamp"))?;
+        issues.retain(|issue| issue.updated_at >= since);
+    }
+    let key: fn(&Issue) -> (Timestamp, usize) = match call.query.get("sort").unwrap_or("created") {
+        "created" => |issue| (issue.created_at, 0),
+        "updated" => |issue| (issue.updated_at, 0),
+        "comments" => |issue| (Timestamp::EPOCH, issue.comments.len()),
+        _ => return Err(Fault::field("Issue", "sort", Code::Invalid, "sort must be created, updated or comments")),
+    };
+    issues.sort_by_key(|issue| (key(issue), issue.number));
+    match call.query.get("direction").unwrap_or("desc") {
+        "desc" => issues.reverse(),
+        "asc" => {}
+        _ => return Err(Fault::field("Issue", "direction", Code::Invalid, "direction must be asc or desc")),
+    }
+    Ok(issues)
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let issue = named(call, repository)?;
+    // An issue shows its milestone's counts, which change with the repository.
+    let changed_at = if issue.milestone.is_some() { issue.updated_at.max(repository.updated_at) } else { issue.updated_at };
+    Ok(Reply::ok(Renderer::of(call).issue(repository, issue)).changed_at(changed_at))
+}
+
+fn create(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Issue", call.body)?;
+    let title = fields.required_string("title");
+    let body = fields.nullable_string("body").value();
+    let labels = fields.names("labels").unwrap_or_default();
+    let assignees = assignees(call, &mut fields);
+    let milestone = milestone(call, &mut fields)?.value();
+    fields.check()?;
+
+    let may_push = call.may_push()?;
+    Fault::unless_spammed("Issue", call.repository()?.issues.len())?;
+    let labels = if may_push { labels::ids_of(call, &labels)? } else { Vec::new() };
+    let (now, author, id) = (call.now, call.actor(), call.world.next_id());
+    let repository = call.repository_mut()?;
+    let number = repository.issues.keys().next_back().copied().unwrap_or(0) + 1;
+    // Only who may push can choose these; others' wishes are dropped silently, as the real service does.
+    let assignees = if may_push { assignees.unwrap_or_default() } else { Vec::new() };
+    let milestone = milestone.filter(|_| may_push);
+    let issue = Issue { body, labels, assignees, milestone, ..Issue::new(id, number, title, author, now) };
+    repository.issues.insert(number, issue);
+    repository.updated_at = now;
+    events::issue_changed(call.world, call.urls, now, call.repository, number, author, "opened");
+    let repository = call.repository()?;
+    let issue = repository.issues.get(&number).ok_or(Fault::NotFound)?;
+    let value = Renderer::of(call).issue(repository, issue);
+    let location = format!("{}/issues/{number}", Renderer::of(call).repository_url(repository));
+    Ok(Reply::created(value, &location))
+}
+
+fn patch(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let issue = named(call, repository)?;
+    if !call.may_push()? && issue.author != call.actor() {
+        return Err(Fault::Forbidden("Must have admin rights to Repository."));
+    }
+    let number = issue.number;
+    let mut fields = Fields::parse("Issue", call.body)?;
+    let title = fields.has("title").then(|| fields.required_string("title"));
+    let body = fields.nullable_string("body");
+    let state = state(&mut fields);
+    let labels = fields.names("labels");
+    let assignees = assignees(call, &mut fields);
+    let milestone = milestone(call, &mut fields)?;
+    fields.check()?;
+
+    let labels = labels.map(|names| labels::ids_of(call, &names)).transpose()?;
+    let now = call.now;
+    let repository = call.repository_mut()?;
+    let issue = repository.issues.get_mut(&number).ok_or(Fault::NotFound)?;
+    let action = change_state(issue, state, now);
+    issue.title = title.unwrap_or_else(|| std::mem::take(&mut issue.title));
+    issue.body = body.of(issue.body.take());
+    issue.labels = labels.unwrap_or_else(|| std::mem::take(&mut issue.labels));
+    issue.assignees = assignees.unwrap_or_else(|| std::mem::take(&mut issue.assignees));
+    issue.milestone = milestone.of(issue.milestone);
+    issue.updated_at = now;
+    repository.updated_at = now;
+    let actor = call.actor();
+    events::issue_changed(call.world, call.urls, now, call.repository, number, actor, action);
+    let repository = call.repository()?;
+    let issue = named(call, repository)?;
+    Ok(Reply::ok(Renderer::of(call).issue(repository, issue)))
+}
+
+fn state(fields: &mut Fields) -> Option<IssueState> {
+    match fields.string("state")?.as_str() {
+        "open" => Some(IssueState::Open),
+        "closed" => Some(IssueState::Closed),
+        _ => {
+            fields.reject("state", Code::Invalid, "state must be open or closed");
+            None
+        }
+    }
+}
+
+/// Applies a new state; the action that tells of it.
+fn change_state(issue: &mut Issue, state: Option<IssueState>, now: Timestamp) -> &'static str {
+    let Some(state) = state.filter(|state| *state != issue.state) else { return "edited" };
+    issue.state = state;
+    issue.closed_at = (state == IssueState::Closed).then_some(now);
+    if state == IssueState::Closed { "closed" } else { "reopened" }
+}
+
+/// The ids of the logins given; unknown ones are named as wrong.
+fn assignees(call: &Call<'_>, fields: &mut Fields) -> Option<Vec<u64>> {
+    let logins = fields.strings("assignees")?;
+    let mut ids = Vec::new();
+    for login in &logins {
+        match call.world.user_by_login(login) {
+            Some(user) if !ids.contains(&user.id) => ids.push(user.id),
+            Some(_) => {}
+            None => fields.reject("assignees", Code::Invalid, format!("{login} cannot be assigned")),
+        }
+    }
+    Some(ids)
+}
+
+fn milestone(call: &Call<'_>, fields: &mut Fields) -> Result<Change<u64>, Fault> {
+    let given = fields.nullable_integer("milestone");
+    if let Change::Set(number) = given
+        && !call.repository()?.milestones.contains_key(&number)
+    {
+        fields.reject("milestone", Code::Invalid, "there is no such milestone");
+    }
+    Ok(given)
+}

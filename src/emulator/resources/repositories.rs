@@ -1,0 +1,75 @@
+//! Repositories: reading one, changing one, renaming one.
+
+use crate::emulator::access::{Need, Role};
+use crate::emulator::accounts::Level;
+use crate::emulator::exchange::Call;
+use crate::emulator::fault::{Code, Fault};
+use crate::emulator::fields::Fields;
+use crate::emulator::render::Renderer;
+use crate::emulator::reply::Reply;
+use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::world::{FEATURES, Visibility};
+
+const READ: Need = Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
+/// Document 1, Repository permission 'Administration': PATCH `/repos/{owner}/{repo}`.
+const ADMINISTER: Need = Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+
+pub const ROUTES: &[Route] =
+    &[Route::new(Verb::Get, "/repos/{owner}/{repo}", READ, get), Route::new(Verb::Patch, "/repos/{owner}/{repo}", ADMINISTER, patch)];
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    Ok(Reply::ok(Renderer::of(call).repository(repository)).changed_at(repository.updated_at))
+}
+
+fn patch(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Repository", call.body)?;
+    let name = fields.string("name");
+    if name.as_deref().is_some_and(|name| !is_name(name)) {
+        fields.reject("name", Code::Invalid, "name may only contain letters, digits, `.`, `-` and `_`");
+    }
+    let visibility = visibility(&mut fields);
+    let description = fields.nullable_string("description");
+    let homepage = fields.nullable_string("homepage");
+    let default_branch = fields.string("default_branch");
+    let features: Vec<(&'static str, bool)> = FEATURES.iter().filter_map(|(name, _)| Some((*name, fields.boolean(name)?))).collect();
+    fields.check()?;
+
+    let id = call.repository;
+    if let Some(name) = name
+        && !call.world.rename_repository(id, &name)
+    {
+        return Err(Fault::field("Repository", "name", Code::AlreadyExists, "name already exists on this account"));
+    }
+    let now = call.now;
+    let repository = call.repository_mut()?;
+    repository.features.extend(features);
+    repository.visibility = visibility.unwrap_or(repository.visibility);
+    repository.description = description.of(Some(std::mem::take(&mut repository.description))).unwrap_or_default();
+    repository.homepage = homepage.of(repository.homepage.take());
+    repository.default_branch = default_branch.unwrap_or_else(|| std::mem::take(&mut repository.default_branch));
+    repository.updated_at = now;
+    let repository = call.repository()?;
+    Ok(Reply::ok(Renderer::of(call).repository(repository)))
+}
+
+/// Either field says it; `visibility` is the newer one and wins.
+fn visibility(fields: &mut Fields) -> Option<Visibility> {
+    let private = fields.boolean("private").map(|private| if private { Visibility::Private } else { Visibility::Public });
+    match fields.string("visibility").as_deref() {
+        Some("public") => Some(Visibility::Public),
+        Some("private") => Some(Visibility::Private),
+        Some(_) => {
+            fields.reject("visibility", Code::Invalid, "visibility must be public or private");
+            None
+        }
+        None => private,
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    (1..=100).contains(&name.len()) && name.chars().all(is_usual) && !matches!(name, "." | "..")
+        // Document 2: owner and repo are given without `.git`.
+        && !name.to_ascii_lowercase().ends_with(".git")
+}

@@ -1,0 +1,91 @@
+//! Users and organisations.
+
+use http::StatusCode;
+use serde_json::Value;
+
+use crate::emulator::access::{self, Need};
+use crate::emulator::exchange::Call;
+use crate::emulator::fault::Fault;
+use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::render::Renderer;
+use crate::emulator::reply::Reply;
+use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::world::{Owner, Repository};
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/user", Need::User, me),
+    Route::new(Verb::Get, "/user/repos", Need::User, my_repositories),
+    Route::new(Verb::Get, "/user/orgs", Need::User, my_organizations),
+    Route::new(Verb::Get, "/users/{username}", Need::Nothing, user),
+    Route::new(Verb::Get, "/users/{username}/repos", Need::Nothing, repositories_of_user),
+    Route::new(Verb::Get, "/users/{username}/events", Need::Nothing, events),
+    Route::new(Verb::Get, "/orgs/{org}", Need::Nothing, organization),
+    Route::new(Verb::Get, "/orgs/{org}/repos", Need::Nothing, repositories_of_organization),
+    Route::new(Verb::Get, "/events", Need::Nothing, events),
+];
+
+fn me(call: &mut Call<'_>) -> Outcome {
+    let user = call.caller.user().and_then(|id| call.world.users.get(&id)).ok_or(Fault::RequiresAuthentication)?;
+    Ok(Reply::ok(Renderer::of(call).user(user)).changed_at(user.updated_at))
+}
+
+fn user(call: &mut Call<'_>) -> Outcome {
+    match call.world.owner(call.params.get("username")).ok_or(Fault::NotFound)? {
+        Owner::User(id) => {
+            let user = call.world.users.get(&id).ok_or(Fault::NotFound)?;
+            Ok(Reply::ok(Renderer::of(call).user(user)).changed_at(user.updated_at))
+        }
+        Owner::Organization(id) => {
+            let organization = call.world.organizations.get(&id).ok_or(Fault::NotFound)?;
+            Ok(Reply::ok(Renderer::of(call).organization(organization)).changed_at(organization.updated_at))
+        }
+    }
+}
+
+fn organization(call: &mut Call<'_>) -> Outcome {
+    let organization = call.world.organization_by_login(call.params.get("org")).ok_or(Fault::NotFound)?;
+    Ok(Reply::ok(Renderer::of(call).organization(organization)).changed_at(organization.updated_at))
+}
+
+fn my_organizations(call: &mut Call<'_>) -> Outcome {
+    let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
+    let mine = call.world.organizations.values().filter(|organization| organization.members.contains(&me)).collect();
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, mine, |organization| renderer.organization_summary(organization)))
+}
+
+/// The caller's own repositories and those of its organisations.
+fn my_repositories(call: &mut Call<'_>) -> Outcome {
+    let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
+    let world = &*call.world;
+    let is_mine = |owner: Owner| match owner {
+        Owner::User(id) => id == me,
+        Owner::Organization(id) => world.organizations.get(&id).is_some_and(|organization| organization.members.contains(&me)),
+    };
+    Ok(list(call, |repository| is_mine(repository.owner) || repository.collaborators.contains(&me)))
+}
+
+fn repositories_of_user(call: &mut Call<'_>) -> Outcome {
+    let owner = call.world.owner(call.params.get("username")).ok_or(Fault::NotFound)?;
+    Ok(list(call, |repository| repository.owner == owner))
+}
+
+fn repositories_of_organization(call: &mut Call<'_>) -> Outcome {
+    let id = call.world.organization_by_login(call.params.get("org")).ok_or(Fault::NotFound)?.id;
+    Ok(list(call, |repository| repository.owner == Owner::Organization(id)))
+}
+
+/// Those of the chosen repositories that the caller sees, by id. Such lists have no `Last-Modified`.
+fn list(call: &Call<'_>, chosen: impl Fn(&Repository) -> bool) -> Reply {
+    let visible = |repository: &&Repository| chosen(repository) && access::sees(call.world, call.caller, repository);
+    let shown = call.world.repositories.values().filter(visible).collect();
+    let renderer = Renderer::of(call);
+    pagination::page(call, USUAL, shown, |repository| renderer.repository(repository))
+}
+
+/// Public events. Their shapes are not shown; an empty feed still says how often it may be polled.
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn events(call: &mut Call<'_>) -> Outcome {
+    let interval = call.limits.get("poll.interval").to_string();
+    Ok(Reply::json(StatusCode::OK, Value::Array(Vec::new())).with(http::HeaderName::from_static("x-poll-interval"), &interval))
+}

@@ -1,0 +1,243 @@
+//! Repositories, issues, threads and webhooks of the seed world.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::Dice;
+use super::people::{ACME, ADA, BEN, BUILD_BOT, CLEO, DAN, GLOBEX, OAUTH_APP, SCAN_BOT, TRIAGE_BOT, WIDGETS};
+use crate::clock::Timestamp;
+use crate::emulator::Options;
+use crate::emulator::events;
+use crate::emulator::resources::deliveries::{self, Attempt, Delivery, Receipt};
+use crate::emulator::resources::hooks::{Config, Hook};
+use crate::emulator::resources::notifications::{Reason, ThreadState};
+use crate::emulator::world::{Comment, FEATURES, Issue, IssueState, Label, Milestone, Owner, Release, Repository, Visibility, World};
+
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+/// More repositories than any organisation of the real service is known to have.
+const REPOSITORIES_MAX: u32 = 1_000_000;
+const WORDS: &[&str] = &[
+    "build", "cache", "crash", "docs", "flaky", "login", "memory", "proxy", "queue", "retry", "slow", "test", "timeout", "token", "upload",
+    "widget",
+];
+const PEOPLE: &[u64] = &[ADA, BEN, CLEO, BUILD_BOT, SCAN_BOT, TRIAGE_BOT];
+
+/// How large a repository is.
+struct Plan {
+    owner: Owner,
+    name: String,
+    visibility: Visibility,
+    issues: u64,
+    labels: u64,
+}
+
+/// Name, owner, visibility, issues and labels of the repositories that always exist.
+const ALWAYS: [(&str, Owner, Visibility, u64, u64); 6] = [
+    ("widgets", Owner::Organization(ACME), Visibility::Public, 75, 35),
+    ("gadgets", Owner::Organization(ACME), Visibility::Private, 35, 5),
+    // It was acme/cogs before.
+    ("cogs", Owner::Organization(ACME), Visibility::Public, 3, 2),
+    ("dotfiles", Owner::User(ADA), Visibility::Public, 2, 1),
+    ("diary", Owner::User(ADA), Visibility::Private, 1, 1),
+    ("portal", Owner::Organization(GLOBEX), Visibility::Private, 4, 2),
+];
+
+pub fn add(world: &mut World, options: &Options, dice: &mut Dice, now: Timestamp) {
+    for index in 0..u64::from(options.repositories.clamp(6, REPOSITORIES_MAX)) {
+        let plan = plan(index, dice);
+        let repository = repository(world, WIDGETS + index, plan, dice, now);
+        world.add_repository(repository);
+    }
+    world.raise_ids_above(WIDGETS + u64::from(REPOSITORIES_MAX));
+    world.rename_repository(WIDGETS + 2, "sprockets");
+    fill_first(world, dice, now);
+    watch_and_notify(world, dice, now);
+    add_hooks(world, now);
+}
+
+fn plan(index: u64, dice: &mut Dice) -> Plan {
+    let known = usize::try_from(index).ok().and_then(|index| ALWAYS.get(index));
+    if let Some((name, owner, visibility, issues, labels)) = known {
+        return Plan { owner: *owner, name: (*name).to_owned(), visibility: *visibility, issues: *issues, labels: *labels };
+    }
+    let owner = if index.is_multiple_of(9) { Owner::User(BEN) } else { Owner::Organization(ACME) };
+    let visibility = if index.is_multiple_of(5) { Visibility::Private } else { Visibility::Public };
+    let word = dice.pick(WORDS).copied().unwrap_or("service");
+    Plan { owner, name: format!("{word}-{index:04}"), visibility, issues: dice.below(5), labels: 3 }
+}
+
+fn repository(world: &mut World, id: u64, plan: Plan, dice: &mut Dice, now: Timestamp) -> Repository {
+    let created_at = now - DAY * 300;
+    let labels: BTreeMap<u64, Label> =
+        (0..plan.labels).map(|index| label(world.next_id(), index, dice)).map(|label| (label.id, label)).collect();
+    let label_ids: Vec<u64> = labels.keys().copied().collect();
+    let issues: BTreeMap<u64, Issue> =
+        (1..=plan.issues).map(|number| (number, issue(world.next_id(), number, &label_ids, dice, now))).collect();
+    let updated_at = issues.values().map(|issue| issue.updated_at).max().unwrap_or(created_at);
+    Repository {
+        id,
+        owner: plan.owner,
+        readme: format!("# {}\n\nMade up from a seed, number {}.\n", plan.name, dice.below(1_000_000)),
+        description: format!("All about {}", plan.name),
+        name: plan.name,
+        visibility: plan.visibility,
+        homepage: None,
+        language: Some("Rust"),
+        topics: vec!["emulated".to_owned()],
+        features: FEATURES.iter().copied().collect(),
+        default_branch: "main".to_owned(),
+        created_at,
+        pushed_at: created_at + DAY,
+        updated_at,
+        collaborators: BTreeSet::new(),
+        labels,
+        milestones: BTreeMap::new(),
+        issues,
+        comments: BTreeMap::new(),
+        releases: BTreeMap::new(),
+    }
+}
+
+fn label(id: u64, index: u64, dice: &mut Dice) -> Label {
+    let name = if index == 0 { "bug".to_owned() } else { format!("{}-{index}", dice.pick(WORDS).unwrap_or(&"label")) };
+    Label { id, name, color: format!("{:06x}", dice.below(0x0100_0000)), description: None }
+}
+
+fn issue(id: u64, number: u64, labels: &[u64], dice: &mut Dice, now: Timestamp) -> Issue {
+    let words: Vec<&str> = (0..3).filter_map(|_| dice.pick(WORDS).copied()).collect();
+    let author = dice.pick(PEOPLE).copied().unwrap_or(ADA);
+    // Numbers rise with time, as they do when people open issues one after the other.
+    let created_at = now - DAY * 200 + HOUR * u32::try_from(number).unwrap_or(0) + Duration::from_secs(dice.below(3_000));
+    let closed_at = number.is_multiple_of(7).then_some(created_at + DAY);
+    Issue {
+        body: Some(format!("It is about {}.", words.join(" and "))),
+        labels: dice.pick(labels).into_iter().copied().collect(),
+        state: if closed_at.is_some() { IssueState::Closed } else { IssueState::Open },
+        updated_at: closed_at.unwrap_or(created_at),
+        closed_at,
+        ..Issue::new(id, number, format!("The {}", words.join(" ")), author, created_at)
+    }
+}
+
+/// acme/widgets has comments over more than one page, pulls, a milestone and a release.
+fn fill_first(world: &mut World, dice: &mut Dice, now: Timestamp) {
+    let base = now - DAY * 100;
+    let comments: Vec<Comment> = (0..45_u32)
+        .map(|index| {
+            let at = base + Duration::from_secs(u64::from(index) * 60);
+            let author = dice.pick(PEOPLE).copied().unwrap_or(ADA);
+            Comment { id: world.next_id(), issue: 1, author, body: format!("Comment {index}"), created_at: at, updated_at: at }
+        })
+        .collect();
+    let pulls: Vec<u64> = (0..4).map(|_| world.next_id()).collect();
+    let (milestone, release) = (world.next_id(), world.next_id());
+    let Some(widgets) = world.repositories.get_mut(&WIDGETS) else { return };
+    if let Some(issue) = widgets.issues.get_mut(&1) {
+        issue.comments = comments.iter().map(|comment| comment.id).collect();
+        issue.updated_at = comments.last().map_or(issue.updated_at, |comment| comment.updated_at);
+        issue.milestone = Some(1);
+    }
+    widgets.comments.extend(comments.into_iter().map(|comment| (comment.id, comment)));
+    for id in pulls {
+        let number = widgets.issues.len() as u64 + 1;
+        let pull =
+            Issue { pull_from: Some(format!("topic-{number}")), ..Issue::new(id, number, format!("Change number {number}"), BEN, base) };
+        widgets.issues.insert(number, pull);
+    }
+    let milestone = Milestone {
+        id: milestone,
+        number: 1,
+        title: "First release".to_owned(),
+        description: None,
+        state: IssueState::Open,
+        creator: ADA,
+        created_at: base,
+        updated_at: base,
+    };
+    widgets.milestones.insert(1, milestone);
+    let release = Release {
+        id: release,
+        tag: "v1.0.0".to_owned(),
+        name: "One".to_owned(),
+        body: None,
+        author: ADA,
+        created_at: base,
+        assets: BTreeMap::new(),
+    };
+    widgets.releases.insert(release.id, release);
+    widgets.updated_at = widgets.updated_at.max(base + DAY);
+}
+
+/// Ada has more threads than a page of notifications, of every reason; the others have some.
+fn watch_and_notify(world: &mut World, dice: &mut Dice, now: Timestamp) {
+    let base = now - DAY * 20;
+    for user in [ADA, BEN, BUILD_BOT] {
+        if let Some(user) = world.users.get_mut(&user) {
+            user.watching.extend([WIDGETS, WIDGETS + 1]);
+        }
+    }
+    for (user, count) in [(ADA, 60_u32), (BEN, 8), (BUILD_BOT, 12), (SCAN_BOT, 3), (DAN, 2)] {
+        for index in 0..count {
+            let reason = Reason::ALL[usize::try_from(index).unwrap_or(0) % Reason::ALL.len()];
+            let at = base + Duration::from_secs(u64::from(index) * 600 + dice.below(500));
+            let id = events::tell_one(world, at, user, WIDGETS, u64::from(index) + 1, reason, None);
+            if let Some(thread) = world.threads.get_mut(&id).filter(|_| index % 10 == 9) {
+                thread.state = ThreadState::Read;
+                thread.last_read_at = Some(at + HOUR);
+                thread.changed_at = at + HOUR;
+            }
+        }
+        world.inbox_changed.insert(user, base + DAY);
+    }
+}
+
+fn add_hooks(world: &mut World, now: Timestamp) {
+    let created_at = now - DAY * 50;
+    for (created_by_app, host) in [(None, "receiver.example.com"), (Some(OAUTH_APP), "oauth.example.com")] {
+        let id = world.next_id();
+        let hook = Hook {
+            id,
+            created_by_app,
+            config: Config {
+                url: format!("https://{host}/hook"),
+                content_type: "json".to_owned(),
+                secret: Some("emu_hook_secret".to_owned()),
+                insecure_ssl: "0".to_owned(),
+            },
+            events: vec!["push".to_owned(), "pull_request".to_owned(), "issues".to_owned()],
+            active: true,
+            created_at,
+            updated_at: created_at,
+            deliveries: VecDeque::new(),
+        };
+        if let Some(acme) = world.organizations.get_mut(&ACME) {
+            acme.hooks.insert(id, hook);
+        }
+        if created_by_app.is_none() {
+            add_deliveries(world, id, created_at);
+        }
+    }
+}
+
+/// Over more than one page, one of them failed.
+fn add_deliveries(world: &mut World, hook: u64, from: Timestamp) {
+    for index in 0..40_u32 {
+        let id = world.next_id();
+        let receipt = Receipt::Answered { status: if index == 20 { 502 } else { 200 }, duration_millis: 120 };
+        let delivery = Delivery {
+            id,
+            guid: deliveries::guid(id),
+            at: from + HOUR * index,
+            attempt: Attempt::First,
+            event: "issues",
+            action: Some("opened"),
+            repository: Some(WIDGETS),
+            payload: json!({ "action": "opened", "issue": { "number": index + 1 }, "repository": { "id": WIDGETS } }),
+            receipt,
+        };
+        deliveries::append(world, ACME, hook, delivery);
+    }
+}

@@ -1,0 +1,90 @@
+//! The seed world: always the same for the same options and time, and never without the cases that tests look for.
+
+mod content;
+mod people;
+
+use super::Options;
+use super::world::World;
+use crate::clock::Timestamp;
+
+/// The world at the beginning. Everything in it happened before `now`.
+pub fn world(options: &Options, now: Timestamp) -> World {
+    let mut world = World::default();
+    let mut dice = Dice::new(options.seed);
+    people::add(&mut world, now);
+    content::add(&mut world, options, &mut dice, now);
+    world
+}
+
+/// Numbers that look random and depend on the seed alone: `SplitMix64` (Steele, Lea and Flood, 2014).
+#[derive(Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`, which must not be zero.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+
+    /// One of these.
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
+        let index = usize::try_from(self.below(from.len() as u64)).unwrap_or(0);
+        from.get(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emulator::world::Visibility;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+    fn seeded(seed: u64) -> World {
+        world(&Options { seed, ..Options::default() }, NOW)
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_world_and_another_one_does_not() {
+        assert_eq!(format!("{:?}", seeded(7).repositories), format!("{:?}", seeded(7).repositories));
+        assert_ne!(format!("{:?}", seeded(7).repositories), format!("{:?}", seeded(8).repositories));
+    }
+
+    #[test]
+    fn the_seed_world_has_the_cases_that_tests_look_for() {
+        let world = seeded(1);
+        let widgets = world.repository_named("acme", "widgets").expect("the first repository");
+        assert!(widgets.issues.len() > 60, "issues over more than one page");
+        assert!(widgets.labels.len() > 30, "labels over more than one page");
+        assert!(widgets.issues.get(&1).is_some_and(|issue| issue.comments.len() > 30), "comments over more than one page");
+        assert!(world.repositories.values().any(|repository| repository.visibility == Visibility::Private));
+        let reasons: std::collections::BTreeSet<_> = world.threads.values().map(|thread| thread.reason).collect();
+        assert!(reasons.len() >= 10, "threads of several reasons");
+        let kinds: std::collections::BTreeSet<_> = world.tokens.iter().map(|token| token.kind).collect();
+        assert_eq!(kinds.len(), 6, "every kind of token; basic is not one");
+        assert_eq!(world.repository_named("acme", "cogs").map(|repository| repository.name.as_str()), Some("sprockets"));
+        assert!(world.organization_by_login("acme").is_some_and(|acme| acme.hooks.values().any(|hook| hook.deliveries.len() > 30)));
+    }
+
+    #[test]
+    fn nothing_in_the_seed_world_lies_in_the_future() {
+        let world = seeded(1);
+        for repository in world.repositories.values() {
+            assert!(repository.updated_at < NOW && repository.created_at <= repository.updated_at);
+            assert!(repository.issues.values().all(|issue| issue.updated_at < NOW));
+        }
+        assert!(world.threads.values().all(|thread| thread.updated_at < NOW && thread.changed_at < NOW));
+    }
+}

@@ -1,0 +1,215 @@
+//! The emulator behind a socket: HTTP/1.1 and h2c, a latency, and the waiting that gates ask for.
+//!
+//! It decides nothing: every answer comes from [`Emulator::arrive`]. A request leaves the emulator's books just before its answer is
+//! written, so that a client can never see an answer whose place is still taken.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::arrival::RequestId;
+use super::exchange::UploadBytes;
+use super::{Emulator, GateId, intake};
+use crate::clock::Clock;
+
+/// Connections at once; further ones wait in the listener's queue.
+const CONNECTIONS_MAX: usize = 4_096;
+/// How long a shutdown waits for answers under way before it drops their connections.
+const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
+/// How long `GET /_emulator/gates/{id}?held=N` waits for N requests before it answers with the number that there is.
+const HELD_WAIT: Duration = Duration::from_secs(10);
+
+/// Starts emulators on sockets.
+#[derive(Debug)]
+pub struct Server;
+
+/// A running emulator. Dropping it leaves the server running until the runtime ends; call [`Handle::shutdown`].
+#[derive(Debug)]
+pub struct Handle {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    stop: watch::Sender<Phase>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    Stopping,
+}
+
+#[derive(Debug)]
+struct Shared {
+    emulator: Mutex<Emulator>,
+    clock: Clock,
+    latency: Duration,
+    /// Told whenever a request arrived or left, or a gate may have been opened.
+    changed: Notify,
+}
+
+impl Server {
+    /// Serves `emulator` on `listener`, each answer `latency` after its request. Must be called inside a tokio runtime.
+    #[must_use]
+    pub fn start(listener: TcpListener, emulator: Emulator, clock: Clock, latency: Duration) -> Handle {
+        // A bound listener knows its address; the fallback only saves every caller an error that does not happen.
+        let addr = listener.local_addr().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
+        let shared = Arc::new(Shared { emulator: Mutex::new(emulator), clock, latency, changed: Notify::new() });
+        let (stop, phase) = watch::channel(Phase::Serving);
+        let task = tokio::spawn(accept(listener, Arc::clone(&shared), phase));
+        Handle { addr, shared, stop, task }
+    }
+}
+
+impl Handle {
+    /// Where it listens.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Looks at or changes the emulator between two requests.
+    pub fn with_emulator<T>(&self, look: impl FnOnce(&mut Emulator) -> T) -> T {
+        let seen = look(&mut self.shared.emulator.lock());
+        self.shared.changed.notify_waiters();
+        seen
+    }
+
+    /// Waits until `gate` holds at least `count` requests.
+    pub async fn wait_until_held(&self, gate: GateId, count: usize) {
+        self.shared.wait_for(|emulator| emulator.held(gate) >= count).await;
+    }
+
+    /// Stops accepting, gives answers under way a moment, and ends.
+    pub async fn shutdown(self) {
+        // A failed send means that the task has already ended, which is what is wanted.
+        let _ = self.stop.send(Phase::Stopping);
+        let _ = self.task.await;
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: watch::Receiver<Phase>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { break };
+        tokio::select! {
+            accepted = listener.accept() => {
+                // A client that is gone before it was accepted is no reason to end.
+                let Ok((stream, peer)) = accepted else { continue };
+                let connection = serve(stream, peer.ip(), Arc::clone(&shared), phase.clone());
+                connections.spawn(async move { connection.await; drop(place) });
+            }
+            _ = phase.changed() => break,
+        }
+        while connections.try_join_next().is_some() {}
+    }
+    drop(listener);
+    let drained = tokio::time::timeout(SHUTDOWN_WAIT, async { while connections.join_next().await.is_some() {} }).await;
+    if drained.is_err() {
+        connections.shutdown().await;
+    }
+}
+
+async fn serve(stream: TcpStream, peer: IpAddr, shared: Arc<Shared>, mut phase: watch::Receiver<Phase>) {
+    // An answer is one small write; waiting for more would only add latency. A socket that cannot be set still works.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| answer(request, peer, Arc::clone(&shared)));
+    let builder = auto::Builder::new(TokioExecutor::new());
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        // What goes wrong on a client's connection is the client's business.
+        _ = connection.as_mut() => return,
+        _ = phase.changed() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
+}
+
+async fn answer(request: Request<Incoming>, peer: IpAddr, shared: Arc<Shared>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let Ok(request) = read(request).await else {
+        let mut refusal = Response::new(Full::new(Bytes::from_static(br#"{"message":"Problems reading the request body"}"#)));
+        *refusal.status_mut() = StatusCode::BAD_REQUEST;
+        return Ok(refusal);
+    };
+    if let Some((gate, count)) = intake::awaited_gate(request.method(), request.uri()) {
+        // Answering late with the number that there is lets a test say what it missed.
+        let _ =
+            tokio::time::timeout(HELD_WAIT, shared.wait_for(|emulator| emulator.gate_is_open(gate) || emulator.held(gate) >= count)).await;
+    }
+    let arrival = shared.emulator.lock().arrive(shared.clock.now(), &request, peer);
+    let in_flight = InFlight { id: arrival.id, shared: Arc::clone(&shared) };
+    shared.changed.notify_waiters();
+    if let Some(gate) = arrival.gate {
+        shared.wait_for(|emulator| emulator.gate_is_open(gate)).await;
+    }
+    if !shared.latency.is_zero() {
+        tokio::time::sleep(shared.latency).await;
+    }
+    drop(in_flight);
+    Ok(arrival.response.map(Full::new))
+}
+
+/// Reads the whole request. An upload is only counted; other bodies are read to one byte beyond what the emulator accepts.
+async fn read(request: Request<Incoming>) -> Result<Request<Bytes>, hyper::Error> {
+    let (mut parts, mut body) = request.into_parts();
+    let is_upload = intake::is_upload(&parts.method, parts.uri.path());
+    let mut kept = BytesMut::new();
+    let mut upload_bytes: u64 = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        if is_upload {
+            upload_bytes = upload_bytes.saturating_add(data.len() as u64);
+        } else {
+            kept.extend_from_slice(&data);
+            if kept.len() > intake::BODY_BYTES_MAX {
+                break;
+            }
+        }
+    }
+    if is_upload {
+        parts.extensions.insert(UploadBytes(upload_bytes));
+    }
+    Ok(Request::from_parts(parts, kept.freeze()))
+}
+
+impl Shared {
+    async fn wait_for(&self, reached: impl Fn(&Emulator) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            let mut changed = pin!(changed);
+            // Registered before the look, so that a change between the look and the wait is not missed.
+            changed.as_mut().enable();
+            if reached(&self.emulator.lock()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// A request's place in the books; given back also when its client goes away.
+struct InFlight {
+    id: RequestId,
+    shared: Arc<Shared>,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.shared.emulator.lock().finish(self.shared.clock.now(), self.id);
+        self.shared.changed.notify_waiters();
+    }
+}

@@ -1,0 +1,165 @@
+//! Validators and conditional requests as the service is seen to do them (UPSTREAM.md, Conditional requests; RFC 9110, section 13).
+
+use http::header::{self, HeaderMap};
+use ring::digest::{Context, SHA256};
+
+use super::timestamps::{http_date, parse_http_date};
+use crate::clock::Timestamp;
+
+/// The validators of one answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Validators {
+    /// Without quotes or a weakness mark.
+    pub opaque: String,
+    /// The whole second of the last change, when there is one to tell.
+    pub last_modified: Option<Timestamp>,
+}
+
+/// The validators of `body` for this request: SHA-256 in hex over Accept, Authorization and Cookie as far as they are present, each
+/// followed by a colon, then the body. Hence another token has another `ETag` for the same answer.
+pub fn validators(request: &HeaderMap, body: &[u8], changed_at: Option<Timestamp>, now: Timestamp) -> Validators {
+    let mut digest = Context::new(&SHA256);
+    for name in [header::ACCEPT, header::AUTHORIZATION, header::COOKIE] {
+        if let Some(value) = request.get(name) {
+            digest.update(value.as_bytes());
+            digest.update(b":");
+        }
+    }
+    digest.update(body);
+    // A change within this second could be followed by another one that the same date would hide (RFC 9110, section 8.8.2.2):
+    // "`If-Modified-Since` with that exact value yields 304 when nothing changed" (Document 1) must stay true.
+    let last_modified = changed_at.map(|at| Timestamp::from_secs(at.as_secs())).filter(|at| at.as_secs() < now.as_secs());
+    Validators { opaque: hex(digest.finish().as_ref()), last_modified }
+}
+
+/// Lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).map(char::from).collect()
+}
+
+/// Whether an answer says something else than the caller already has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    Modified,
+    NotModified,
+}
+
+impl Validators {
+    /// Judges a `GET` or `HEAD`. `If-None-Match` rules; only without it does `If-Modified-Since` count (RFC 9110, section 13.1.3).
+    pub fn judge(&self, request: &HeaderMap) -> Freshness {
+        let mut tags = request.get_all(header::IF_NONE_MATCH).iter().peekable();
+        if tags.peek().is_some() {
+            let matched = tags.filter_map(|value| value.to_str().ok()).any(|list| lists(list, &self.opaque));
+            return if matched { Freshness::NotModified } else { Freshness::Modified };
+        }
+        let since = request.get(header::IF_MODIFIED_SINCE).and_then(|value| value.to_str().ok()).and_then(parse_http_date);
+        match (self.last_modified, since) {
+            (Some(changed), Some(since)) if changed <= since => Freshness::NotModified,
+            _ => Freshness::Modified,
+        }
+    }
+
+    /// The `ETag` of a full answer: weak when the caller accepts compression, as if it had been compressed on the way.
+    pub fn etag(&self, request: &HeaderMap) -> String {
+        let accepts = request.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+        let weak = accepts.into_iter().any(|value| value.contains("gzip"));
+        if weak { format!("W/\"{}\"", self.opaque) } else { self.strong_etag() }
+    }
+
+    /// The `ETag` of a 304, which is "the strong form of a weak one".
+    pub fn strong_etag(&self) -> String {
+        format!("\"{}\"", self.opaque)
+    }
+
+    pub fn last_modified_header(&self) -> Option<String> {
+        self.last_modified.map(http_date)
+    }
+}
+
+/// Whether a caller asks conditionally at all.
+pub fn is_conditional(request: &HeaderMap) -> bool {
+    request.contains_key(header::IF_NONE_MATCH) || request.contains_key(header::IF_MODIFIED_SINCE)
+}
+
+/// Whether a list of entity tags has this one, compared weakly. A star stands for any.
+pub fn lists(list: &str, opaque: &str) -> bool {
+    list.split(',').map(str::trim).any(|tag| {
+        let tag = tag.strip_prefix("W/").unwrap_or(tag);
+        tag == "*" || tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')) == Some(opaque)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    const CHANGED: Timestamp = Timestamp::from_secs(1_700_000_000);
+    const NOW: Timestamp = Timestamp::from_secs(1_700_000_100);
+
+    fn headers(pairs: &[(HeaderName, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.clone(), HeaderValue::from_str(value).expect("a header value"))).collect()
+    }
+
+    fn of(request: &HeaderMap) -> Validators {
+        validators(request, b"{}", Some(CHANGED), NOW)
+    }
+
+    #[test]
+    fn the_etag_is_the_hash_of_the_named_headers_and_the_body() {
+        // printf 'a/b:Bearer x:{}' | sha256sum
+        let request = headers(&[(header::ACCEPT, "a/b"), (header::AUTHORIZATION, "Bearer x")]);
+        assert_eq!(of(&request).opaque, "fb153f90a18522713abdeda64e2aef9b66e8ca98e6c67b34bef99b6ed1cc66c3");
+    }
+
+    #[test]
+    fn another_token_gets_another_etag_and_the_same_last_modified() {
+        let one = of(&headers(&[(header::AUTHORIZATION, "Bearer one")]));
+        let two = of(&headers(&[(header::AUTHORIZATION, "Bearer two")]));
+        assert_ne!(one.opaque, two.opaque);
+        assert_eq!(one.last_modified, two.last_modified);
+    }
+
+    #[test]
+    fn if_none_match_takes_a_list_weak_tags_and_a_star() {
+        let validators = of(&HeaderMap::new());
+        for value in [
+            validators.strong_etag(),
+            format!("W/{}", validators.strong_etag()),
+            format!("\"x\", {}", validators.strong_etag()),
+            "*".to_owned(),
+        ] {
+            assert_eq!(validators.judge(&headers(&[(header::IF_NONE_MATCH, &value)])), Freshness::NotModified, "{value}");
+        }
+        assert_eq!(validators.judge(&headers(&[(header::IF_NONE_MATCH, "\"x\"")])), Freshness::Modified);
+    }
+
+    #[test]
+    fn if_none_match_takes_precedence_over_if_modified_since() {
+        let request = headers(&[(header::IF_NONE_MATCH, "\"x\""), (header::IF_MODIFIED_SINCE, &http_date(NOW))]);
+        assert_eq!(of(&HeaderMap::new()).judge(&request), Freshness::Modified);
+    }
+
+    #[test]
+    fn if_modified_since_with_that_exact_value_yields_304() {
+        let validators = of(&HeaderMap::new());
+        assert_eq!(validators.judge(&headers(&[(header::IF_MODIFIED_SINCE, &http_date(CHANGED))])), Freshness::NotModified);
+        let before = Timestamp::from_secs(CHANGED.as_secs() - 1);
+        assert_eq!(validators.judge(&headers(&[(header::IF_MODIFIED_SINCE, &http_date(before))])), Freshness::Modified);
+        assert_eq!(validators.judge(&headers(&[(header::IF_MODIFIED_SINCE, "soon")])), Freshness::Modified);
+    }
+
+    #[test]
+    fn a_change_of_this_very_second_has_no_last_modified_yet() {
+        assert_eq!(validators(&HeaderMap::new(), b"{}", Some(NOW), NOW).last_modified, None);
+    }
+
+    #[test]
+    fn a_caller_that_accepts_compression_gets_a_weak_etag() {
+        let request = headers(&[(header::ACCEPT_ENCODING, "gzip, deflate")]);
+        assert!(of(&request).etag(&request).starts_with("W/\""));
+        assert!(of(&request).strong_etag().starts_with('"'));
+    }
+}

@@ -1,0 +1,179 @@
+//! One fetch for all, free confirmations, nobody else's answers (DESIGN D1–D3).
+
+use futures_util::future::join_all;
+use serde_json::json;
+
+use crate::support::{OTHER_KEY, Setup};
+
+const REPOSITORY: &str = "/repos/acme/widgets";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_identical_gets_at_once_make_one_request_and_a_second_round_one_that_is_free() {
+    let world = Setup::new().start().await;
+    let gate = world.close_gate("GET", REPOSITORY);
+    let round = async { join_all((0..100).map(|_| world.get(REPOSITORY))).await };
+    let opened = async {
+        world.held(gate, 1).await;
+        world.all_waiting_for_one_fetch(100).await;
+        world.open_gate(gate);
+    };
+    let (answers, ()) = tokio::join!(round, opened);
+    answers.iter().for_each(|answer| answer.assert_status(200));
+    assert_eq!(world.upstream_requests().len(), 1);
+    assert_eq!(answers.iter().filter(|answer| answer.cache_status() == "weir; fwd=uri-miss; stored").count(), 1);
+    assert_eq!(answers.iter().filter(|answer| answer.cache_status().ends_with("collapsed")).count(), 99);
+
+    let gate = world.close_gate("GET", REPOSITORY);
+    let round = async { join_all((0..100).map(|_| world.get(REPOSITORY))).await };
+    let opened = async {
+        world.held(gate, 1).await;
+        world.all_waiting_for_one_fetch(100).await;
+        world.open_gate(gate);
+    };
+    let (answers, ()) = tokio::join!(round, opened);
+    answers.iter().for_each(|answer| answer.assert_status(200));
+    let sent = world.upstream_requests();
+    assert_eq!(sent.len(), 2);
+    assert_eq!((sent[1].status, sent[1].cost), (304, 0));
+    assert!(answers.iter().all(|answer| answer.header("x-from-cache") == Some("1")));
+}
+
+#[tokio::test]
+async fn a_304_costs_no_budget_and_the_client_sees_that() {
+    let world = Setup::new().start().await;
+    let first = world.get(REPOSITORY).await;
+    let second = world.get(REPOSITORY).await;
+    assert_eq!(second.cache_status(), "weir; fwd=stale; fwd-status=304");
+    assert_eq!(second.body, first.body);
+    assert_eq!(second.header("age"), Some("0"));
+    assert_eq!(first.number("x-ratelimit-remaining"), second.number("x-ratelimit-remaining"));
+}
+
+#[tokio::test]
+async fn an_answer_survives_a_change_of_account_by_its_date() {
+    // With three accounts and nothing to prefer one by, the second request goes to another account than the first.
+    let world = Setup::new().accounts(3).start().await;
+    for _ in 0..6 {
+        world.get(REPOSITORY).await.assert_status(200);
+    }
+    let sent = world.upstream_requests();
+    assert!(sent.iter().skip(1).all(|entry| entry.status == 304), "{sent:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_has_the_answer_gets_a_304_of_its_own() {
+    let world = Setup::new().start().await;
+    let first = world.get(REPOSITORY).await;
+    let etag = first.header("etag").unwrap().to_owned();
+    let same = world.get_with(REPOSITORY, &[("if-none-match", &etag)]).await;
+    same.assert_status(304);
+    assert!(same.body.is_empty() && same.header("content-type").is_none() && same.header("link").is_none());
+    world.get_with(REPOSITORY, &[("if-none-match", "\"other\"")]).await.assert_status(200);
+    world.get_with(REPOSITORY, &[("if-none-match", etag.trim_start_matches("W/"))]).await.assert_status(304);
+    let date = first.header("last-modified").unwrap();
+    world.get_with(REPOSITORY, &[("if-modified-since", date)]).await.assert_status(304);
+}
+
+#[tokio::test]
+async fn no_cache_from_a_client_does_not_spend_budget() {
+    let world = Setup::new().start().await;
+    world.get(REPOSITORY).await.assert_status(200);
+    let answer = world.get_with(REPOSITORY, &[("cache-control", "no-cache"), ("pragma", "no-cache")]).await;
+    assert_eq!(answer.cache_status(), "weir; fwd=stale; fwd-status=304");
+}
+
+#[tokio::test]
+async fn fresh_answers_are_served_without_asking_in_mode_rfc9111() {
+    let world = Setup::new().manual_clock().config("[cache]\nfreshness = \"rfc9111\"").start().await;
+    world.get(REPOSITORY).await.assert_status(200);
+    world.clock.advance(std::time::Duration::from_secs(10));
+    let hit = world.get(REPOSITORY).await;
+    assert_eq!((hit.cache_status(), hit.header("age")), ("weir; hit", Some("10")));
+    assert_eq!(world.upstream_requests().len(), 1);
+    world.clock.advance(std::time::Duration::from_secs(60));
+    assert_eq!(world.get(REPOSITORY).await.cache_status(), "weir; fwd=stale; fwd-status=304");
+}
+
+#[tokio::test]
+async fn a_rule_gives_a_route_a_lifetime_of_its_own() {
+    let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"10m\"";
+    let world = Setup::new().manual_clock().config(rule).start().await;
+    world.get(REPOSITORY).await.assert_status(200);
+    world.clock.advance(std::time::Duration::from_secs(599));
+    assert_eq!(world.get(REPOSITORY).await.cache_status(), "weir; hit");
+    world.clock.advance(std::time::Duration::from_secs(1));
+    assert_eq!(world.get(REPOSITORY).await.cache_status(), "weir; fwd=stale; fwd-status=304");
+}
+
+#[tokio::test]
+async fn a_write_makes_its_target_and_its_lists_stale_whatever_their_lifetime() {
+    let rules = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"10m\"\n\
+                 [[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues/{issue_number}\"\nttl = \"10m\"";
+    let world = Setup::new().config(rules).config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
+    let list = format!("{REPOSITORY}/issues?per_page=5");
+    let issue = format!("{REPOSITORY}/issues/3");
+    for path in [&list, &issue] {
+        world.get(path).await.assert_status(200);
+        assert_eq!(world.get(path).await.cache_status(), "weir; hit");
+    }
+    world.send(http::Method::PATCH, &issue, &[], &json!({ "title": "changed" }).to_string()).await.assert_status(200);
+    let after = world.get(&issue).await;
+    assert_eq!((after.cache_status(), &after.json()["title"]), ("weir; fwd=stale; fwd-status=200", &json!("changed")));
+    assert_ne!(world.get(&list).await.cache_status(), "weir; hit");
+}
+
+#[tokio::test]
+async fn routes_about_me_are_answered_for_each_clients_own_account() {
+    let world = Setup::new().accounts(2).start().await;
+    let other = format!("Bearer {OTHER_KEY}");
+    for _ in 0..2 {
+        let mine = world.get("/user").await.json();
+        let theirs = world.get_with("/user", &[("authorization", &other)]).await.json();
+        assert_ne!(mine["login"], theirs["login"]);
+    }
+    // An encoded letter does not lead around that.
+    let disguised = world.get_with("/%75ser", &[("authorization", &other)]).await.json();
+    assert_eq!(disguised["login"], world.get_with("/user", &[("authorization", &other)]).await.json()["login"]);
+}
+
+#[tokio::test]
+async fn head_shares_the_stored_answer_and_has_no_body() {
+    let world = Setup::new().start().await;
+    let get = world.get(REPOSITORY).await;
+    let head = world.send(http::Method::HEAD, REPOSITORY, &[], "").await;
+    head.assert_status(200);
+    assert!(head.body.is_empty());
+    assert_eq!(head.number("content-length"), get.body.len() as u64);
+    assert_eq!(world.upstream_requests()[1].status, 304);
+}
+
+#[tokio::test]
+async fn other_media_types_are_other_answers() {
+    let world = Setup::new().start().await;
+    let path = format!("{REPOSITORY}/readme");
+    let json = world.get(&path).await;
+    let raw = world.get_with(&path, &[("accept", "application/vnd.github.raw")]).await;
+    assert_ne!(json.body, raw.body);
+    let again = world.get_with(&path, &[("accept", "application/vnd.github.v3+json")]).await;
+    assert_eq!(again.body, json.body);
+}
+
+#[tokio::test]
+async fn a_stored_answer_is_served_when_the_upstream_is_gone() {
+    let world = Setup::new().start().await;
+    let before = world.get(REPOSITORY).await;
+    let (address, gateway) = (world.address, world.without_emulator().await);
+    let after = gateway.get(REPOSITORY).await;
+    assert_eq!(after.body, before.body, "{address}");
+    assert_eq!(after.cache_status(), "weir; hit; detail=stale-if-error");
+    gateway.get("/repos/acme/other").await.assert_status(502);
+}
+
+#[tokio::test]
+async fn a_short_lived_secret_in_a_body_is_not_shared() {
+    let world = Setup::new().start().await;
+    for _ in 0..2 {
+        let token = &world.get("/repos/acme/gadgets").await.json()["temp_clone_token"];
+        assert!(token.is_null() || token == "", "{token}");
+    }
+}

@@ -1,0 +1,77 @@
+//! Keys, and that no credential ever shows (CONTRACT §3, Key, and §4, 6).
+
+use crate::support::{KEY, Setup};
+
+const REPOSITORY: &str = "/repos/acme/widgets";
+
+#[tokio::test]
+async fn no_key_or_a_wrong_one_is_a_401_and_nothing_is_sent_upstream() {
+    let world = Setup::new().start().await;
+    for value in ["Bearer wrong", "token wrong", "Basic d3Jvbmc6d3Jvbmc=", "Bearer", "Digest x"] {
+        let answer = world.get_with(REPOSITORY, &[("authorization", value)]).await;
+        answer.assert_status(401);
+        assert!(answer.json()["message"].is_string() && answer.header("date").is_some() && answer.header("www-authenticate").is_some());
+    }
+    world.get_with(REPOSITORY, &[("authorization", "")]).await.assert_status(401);
+    assert!(world.upstream_requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_client_may_send_its_key_in_a_header_of_the_gateways_own() {
+    let world = Setup::new().start().await;
+    world.get_with(REPOSITORY, &[("authorization", "Bearer something-of-the-clients"), ("x-weir-key", KEY)]).await.assert_status(200);
+    world.get_with(REPOSITORY, &[("authorization", &format!("token {KEY}"))]).await.assert_status(200);
+}
+
+#[tokio::test]
+async fn neither_key_nor_token_appears_in_any_answer() {
+    let world = Setup::new().start().await;
+    let secret = world.tokens[0].token.clone();
+    let mut answers = vec![world.get_with(REPOSITORY, &[("authorization", "Bearer wrong")]).await];
+    for path in [REPOSITORY, "/user", "/rate_limit", "/nothing/here", "/repos/acme/nothing", "/_weir/writes/1"] {
+        answers.push(world.get(path).await);
+    }
+    for answer in &answers {
+        let shown = format!("{answer:?}{}", String::from_utf8_lossy(&answer.body));
+        assert!(!shown.contains(&secret) && !shown.contains(KEY), "{shown}");
+        assert!(answer.header("x-oauth-scopes").is_none() && answer.header("set-cookie").is_none());
+    }
+    let metrics = world.gateway.metrics.encode();
+    assert!(!metrics.contains(&secret) && !metrics.contains(KEY) && !metrics.contains("/repos/acme"), "paths and secrets are no labels");
+}
+
+#[tokio::test]
+async fn the_key_of_a_client_never_reaches_the_upstream() {
+    let world = Setup::new().start().await;
+    world.get_with(REPOSITORY, &[("x-weir-key", KEY)]).await.assert_status(200);
+    // The emulator answers 401 to a token that it does not know.
+    assert!(world.upstream_requests().iter().all(|entry| entry.status == 200 && entry.token.is_some()));
+}
+
+#[tokio::test]
+async fn a_token_that_the_upstream_rejects_is_benched_and_another_account_answers() {
+    let world = Setup::new().accounts(2).broken_token(0).start().await;
+    for _ in 0..4 {
+        world.get(REPOSITORY).await.assert_status(200);
+    }
+    let rejected = world.upstream_requests().iter().filter(|entry| entry.status == 401).count();
+    assert!(rejected <= 1, "{rejected}");
+}
+
+#[tokio::test]
+async fn without_any_working_token_the_client_is_told_so() {
+    let world = Setup::new().broken_token(0).start().await;
+    let answer = world.get(REPOSITORY).await;
+    answer.assert_status(502);
+    assert!(answer.json()["message"].as_str().unwrap().contains("none of this gateway's tokens"));
+    assert!(!world.gateway.has_usable_token());
+}
+
+#[tokio::test]
+async fn routes_for_an_apps_own_credential_are_refused_with_the_reason() {
+    let world = Setup::new().start().await;
+    let answer = world.get("/app/hook/config").await;
+    answer.assert_status(403);
+    assert!(answer.json()["message"].as_str().unwrap().contains("JWT"));
+    assert!(world.upstream_requests().is_empty());
+}

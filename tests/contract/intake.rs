@@ -1,0 +1,116 @@
+//! What is not exactly one well-formed request is refused before anything is sent upstream (CONTRACT §3).
+
+use crate::support::raw::Connection;
+use crate::support::{KEY, Setup, World};
+
+async fn answer_to(world: &World, request: &str) -> String {
+    let mut connection = Connection::open(world.address).await;
+    connection.send(request.replace("KEY", KEY).as_bytes()).await;
+    connection.read_to_close().await
+}
+
+#[tokio::test]
+async fn framing_in_doubt_is_a_400_and_the_end_of_the_connection() {
+    let world = Setup::new().start().await;
+    let post = "POST /repos/acme/widgets/issues HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer KEY\r\n";
+    for rest in [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        "Content-Length: +5\r\n\r\nhello",
+        "Content-Length: 005\r\n\r\nhello",
+        "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        "Content-Length: 5, 5\r\n\r\nhello",
+        "Content-Length: -1\r\n\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "Transfer-Encoding: identity\r\n\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
+        "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+        "X: a\r\n folded\r\nContent-Length: 0\r\n\r\n",
+        "X: a\nContent-Length: 0\r\n\r\n",
+    ] {
+        let answer = answer_to(&world, &format!("{post}{rest}")).await;
+        assert!(answer.starts_with("HTTP/1.1 400"), "{rest:?}: {answer}");
+        assert!(answer.to_ascii_lowercase().contains("connection: close") && answer.contains("\"message\""), "{answer}");
+    }
+    assert!(world.upstream_requests().is_empty());
+}
+
+#[tokio::test]
+async fn hosts_paths_and_methods_in_doubt_are_refused() {
+    let world = Setup::new().start().await;
+    for (request, status) in [
+        ("GET / HTTP/1.1\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400"),
+        ("GET /repos/../user HTTP/1.1\r\nHost: a\r\n\r\n", "400"),
+        ("GET /repos/%2e%2e/user HTTP/1.1\r\nHost: a\r\n\r\n", "400"),
+        ("GET /repos//widgets HTTP/1.1\r\nHost: a\r\n\r\n", "400"),
+        ("GET /repos/%00 HTTP/1.1\r\nHost: a\r\n\r\n", "400"),
+        ("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", "405"),
+        ("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "4"),
+        ("BREW / HTTP/1.1\r\nHost: a\r\n\r\n", "405"),
+    ] {
+        let answer = answer_to(&world, request).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{request:?}: {answer}");
+    }
+    assert!(world.upstream_requests().is_empty());
+}
+
+#[tokio::test]
+async fn heads_and_targets_have_their_sizes() {
+    let world = Setup::new().start().await;
+    let long = answer_to(&world, &format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(10_000))).await;
+    assert!(long.starts_with("HTTP/1.1 414"), "{long}");
+    let large = answer_to(&world, &format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(33_000))).await;
+    assert!(large.starts_with("HTTP/1.1 431"), "{large}");
+    let many = (0..101).fold(String::new(), |text, n| text + &format!("X-{n}: 1\r\n"));
+    let many = answer_to(&world, &format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n")).await;
+    assert!(many.starts_with("HTTP/1.1 431"), "{many}");
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_come_is_not_waited_for() {
+    let world = Setup::new().listen("header_timeout = \"200ms\"").start().await;
+    // Nothing at all, less than a preface, and a head without an end.
+    for beginning in ["", "GET /", "GET /repos/acme/widgets HTTP/1.1\r\nHost: weir\r\nX: "] {
+        let answer = answer_to(&world, beginning).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_stops_is_not_waited_for() {
+    let world = Setup::new().listen("body_timeout = \"200ms\"").start().await;
+    let request =
+        "POST /repos/acme/widgets/issues HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer KEY\r\nContent-Length: 50\r\n\r\n{\"title\":";
+    let answer = answer_to(&world, request).await;
+    assert!(answer.starts_with("HTTP/1.1 408") || answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert!(world.upstream_requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_connection_carries_one_request_after_another_also_pipelined() {
+    let world = Setup::new().start().await;
+    let mut connection = Connection::open(world.address).await;
+    let request = format!("GET /rate_limit HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n");
+    connection.send(request.repeat(2).as_bytes()).await;
+    for _ in 0..2 {
+        assert!(connection.read_answer().await.starts_with("HTTP/1.1 200"));
+    }
+    connection.send(request.as_bytes()).await;
+    assert!(connection.read_answer().await.starts_with("HTTP/1.1 200"));
+    // An error of the gateway's own does not end it either.
+    connection.send(b"GET /user HTTP/1.1\r\nHost: weir\r\n\r\n").await;
+    assert!(connection.read_answer().await.starts_with("HTTP/1.1 401"));
+    connection.send(request.as_bytes()).await;
+    assert!(connection.read_answer().await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn an_unknown_route_is_asked_of_the_upstream() {
+    let world = Setup::new().start().await;
+    world.get("/no/such/route").await.assert_status(404);
+    assert_eq!(world.upstream_requests().len(), 1);
+    world.get("/_weir/nothing").await.assert_status(404);
+    assert_eq!(world.upstream_requests().len(), 1);
+}

@@ -1,0 +1,76 @@
+//! Every address in an answer points at the gateway, as this client addresses it (CONTRACT §3; CLIENTS.md, 1, 2, 6 and 7).
+
+use crate::support::Setup;
+
+#[tokio::test]
+async fn a_list_is_followed_to_its_end_by_its_links() {
+    let world = Setup::new().start().await;
+    // Issues and pull requests: more than three pages of twenty.
+    let truth = world.count_at_emulator("/repos/acme/widgets/issues?state=all");
+    assert!(truth > 60);
+    for prefix in ["", "/api/v3"] {
+        let mut next = Some(format!("{prefix}/repos/acme/widgets/issues?state=all&per_page=20"));
+        let mut seen = 0;
+        while let Some(path) = next {
+            let page = world.get(&path).await;
+            page.assert_status(200);
+            seen += page.json().as_array().unwrap().len();
+            assert!(path.starts_with(prefix), "{path}");
+            next = page.next_page();
+        }
+        assert_eq!(seen, truth);
+    }
+}
+
+#[tokio::test]
+async fn links_and_body_addresses_name_the_host_the_client_used() {
+    let world = Setup::new().start().await;
+    let page = world.get_with("/api/v3/repos/acme/widgets/issues?per_page=2", &[("host", "weir.internal:8443")]).await;
+    let link = page.header("link").unwrap();
+    assert!(link.split(", ").all(|entry| entry.starts_with("<http://weir.internal:8443/api/v3/")), "{link}");
+    for relation in ["next", "last"] {
+        assert!(link.contains(&format!("rel=\"{relation}\"")));
+    }
+    let issue = &page.json()[0];
+    assert!(issue["url"].as_str().unwrap().starts_with("http://weir.internal:8443/api/v3/repos/"));
+    assert!(!issue["html_url"].as_str().unwrap().contains("weir.internal"));
+}
+
+#[tokio::test]
+async fn nothing_in_an_answer_names_the_upstreams_address() {
+    let world = Setup::new().start().await;
+    let upstream = world.emulator.addr().to_string();
+    for path in ["/", "/repos/acme/widgets", "/repos/acme/widgets/issues", "/repos/acme/widgets/releases", "/user", "/notifications"] {
+        let answer = world.get(path).await;
+        answer.assert_status(200);
+        let urls_left: Vec<_> = String::from_utf8_lossy(&answer.body).match_indices(&upstream).map(|(at, _)| at).collect();
+        assert!(urls_left.is_empty(), "{path}: {}", String::from_utf8_lossy(&answer.body));
+        assert!(!format!("{:?}", answer.headers).contains(&upstream), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_public_address_stands_for_whatever_host_was_used() {
+    let world = Setup::new().listen("public_url = \"https://weir.example\"").start().await;
+    let page = world.get("/repos/acme/widgets/issues?per_page=2").await;
+    assert!(page.header("link").unwrap().starts_with("<https://weir.example/"));
+    assert!(page.json()[0]["url"].as_str().unwrap().starts_with("https://weir.example/repos/"));
+}
+
+#[tokio::test]
+async fn a_redirect_leads_to_the_gateway() {
+    let world = Setup::new().start().await;
+    let moved = world.get("/api/v3/repos/acme/cogs").await;
+    moved.assert_status(301);
+    let location = moved.header("location").unwrap();
+    assert!(location.starts_with(&format!("http://{}/api/v3/repositories/", world.address)), "{location}");
+    let path = &location[location.find("/api/v3").unwrap()..];
+    assert_eq!(world.get(path).await.json()["name"], "sprockets");
+}
+
+#[tokio::test]
+async fn forwarded_headers_are_not_believed() {
+    let world = Setup::new().start().await;
+    let answer = world.get_with("/repos/acme/widgets", &[("x-forwarded-host", "evil.example"), ("forwarded", "host=evil.example")]).await;
+    assert!(!String::from_utf8_lossy(&answer.body).contains("evil.example"));
+}

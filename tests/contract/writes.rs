@@ -1,0 +1,169 @@
+//! A write is done once, in order, with its body intact, and told the truth about (CONTRACT §4, 3 and 4).
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::json;
+
+use crate::support::raw::Connection;
+use crate::support::{KEY, Setup, eventually};
+
+const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
+const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
+
+#[tokio::test]
+async fn a_write_is_done_once_and_read_back() {
+    let world = Setup::new().config(QUICK).start().await;
+    let made = world.post(COMMENTS, json!({ "body": "once" })).await;
+    made.assert_status(201);
+    assert_eq!(made.cache_status(), "weir; fwd=bypass");
+    let id = made.json()["id"].clone();
+    let read = world.get(&format!("/repos/acme/widgets/issues/comments/{id}")).await;
+    assert_eq!(read.json()["body"], "once");
+    assert_eq!(world.upstream_requests().iter().filter(|entry| entry.method == "POST").count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_of_one_client_to_one_resource_keep_their_order() {
+    let world = Setup::new().config(QUICK).start().await;
+    let gate = world.close_gate("POST", COMMENTS);
+    let sends = (0..10).map(|n| {
+        let world = &world;
+        async move {
+            // Each enters its lane before the next is sent.
+            eventually(|| world.gateway.turns.len() == n).await;
+            world.post(COMMENTS, json!({ "body": format!("number {n}") })).await
+        }
+    });
+    let opened = async {
+        eventually(|| world.gateway.turns.len() == 10).await;
+        world.held(gate, 1).await;
+        world.open_gate(gate);
+    };
+    let (answers, ()) = tokio::join!(join_all(sends), opened);
+    answers.iter().for_each(|answer| answer.assert_status(201));
+    let ids: Vec<_> = answers.iter().map(|answer| answer.json()["id"].as_u64().unwrap()).collect();
+    assert!(ids.is_sorted(), "{ids:?}");
+    assert!(world.upstream_requests().iter().filter(|entry| entry.method == "POST").all(|entry| entry.concurrency == 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_of_one_account_are_spaced() {
+    let world = Setup::new().manual_clock().config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"").start().await;
+    world.post(COMMENTS, json!({ "body": "first" })).await.assert_status(201);
+    let second = world.post("/repos/acme/widgets/issues/2/comments", json!({ "body": "second" }));
+    let time = async {
+        eventually(|| world.gateway.admissions.waiting() == 1).await;
+        assert_eq!(world.upstream_requests().len(), 1);
+        world.clock.advance(Duration::from_secs(3));
+    };
+    let (second, ()) = tokio::join!(second, time);
+    second.assert_status(201);
+    let sent = world.upstream_requests();
+    assert!(sent[1].at_millis - sent[0].at_millis >= 3_000);
+}
+
+#[tokio::test]
+async fn a_client_without_an_account_cannot_write() {
+    let world = Setup::new().reader().start().await;
+    world.get("/repos/acme/widgets").await.assert_status(200);
+    let refused = world.post(COMMENTS, json!({ "body": "no" })).await;
+    refused.assert_status(403);
+    assert!(refused.json()["message"].as_str().unwrap().contains("no account of its own"));
+    assert_eq!(world.upstream_requests().len(), 1);
+}
+
+#[tokio::test]
+async fn what_a_client_is_not_allowed_is_not_sent() {
+    let world = Setup::new().client("allow = [\"GET *\", \"POST /repos/acme/*/issues\"]").config(QUICK).start().await;
+    world.post(COMMENTS, json!({ "body": "no" })).await.assert_status(403);
+    assert!(world.upstream_requests().is_empty());
+    world.post("/repos/acme/widgets/issues", json!({ "title": "yes" })).await.assert_status(201);
+    world.post("/repos/%61cme/widgets/issues", json!({ "title": "the same letter" })).await.assert_status(201);
+    world.post("/repos/acme/widgets%2fx/issues", json!({ "title": "no" })).await.assert_status(404);
+}
+
+#[tokio::test]
+async fn the_upstreams_verdict_on_a_write_is_passed_on() {
+    let world = Setup::new().config(QUICK).start().await;
+    world.send(Method::POST, COMMENTS, &[("content-type", "application/json")], "{ not json").await.assert_status(400);
+    world.post(COMMENTS, json!({ "body": 5 })).await.assert_status(422);
+    world.post("/repos/acme/nothing/issues", json!({ "title": "x" })).await.assert_status(404);
+}
+
+#[tokio::test]
+async fn a_body_too_large_to_hold_is_streamed_whole() {
+    let world = Setup::new().config("[writes]\nmax_body = \"1KiB\"\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
+    let text = "x".repeat(200_000);
+    let made = world.post(COMMENTS, json!({ "body": text })).await;
+    made.assert_status(201);
+    assert_eq!(made.json()["body"].as_str().map(str::len), Some(text.len()));
+}
+
+#[tokio::test]
+async fn an_expected_continue_is_given() {
+    let world = Setup::new().config(QUICK).start().await;
+    let mut connection = Connection::open(world.address).await;
+    let body = json!({ "body": "patient" }).to_string();
+    let head = format!(
+        "POST {COMMENTS} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    connection.send(head.as_bytes()).await;
+    assert!(connection.read_answer().await.starts_with("HTTP/1.1 100"));
+    connection.send(body.as_bytes()).await;
+    assert!(connection.read_answer().await.starts_with("HTTP/1.1 201"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_is_still_waiting_is_dropped_with_its_client() {
+    let world = Setup::new().config(QUICK).start().await;
+    let gate = world.close_gate("POST", COMMENTS);
+    let first = world.post(COMMENTS, json!({ "body": "stays" }));
+    let leaver = async {
+        world.held(gate, 1).await;
+        let mut connection = Connection::open(world.address).await;
+        let body = json!({ "body": "leaves" }).to_string();
+        let request = format!(
+            "POST {COMMENTS} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        connection.send(request.as_bytes()).await;
+        eventually(|| world.gateway.turns.len() == 2).await;
+        drop(connection);
+        eventually(|| world.gateway.turns.len() == 1).await;
+        world.open_gate(gate);
+    };
+    let (answer, ()) = tokio::join!(first, leaver);
+    answer.assert_status(201);
+    assert_eq!(world.upstream_requests().iter().filter(|entry| entry.method == "POST").count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_was_sent_is_finished_without_its_client() {
+    let world = Setup::new().config(QUICK).start().await;
+    let gate = world.close_gate("POST", COMMENTS);
+    let mut connection = Connection::open(world.address).await;
+    let body = json!({ "body": "sent" }).to_string();
+    let request =
+        format!("POST {COMMENTS} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    connection.send(request.as_bytes()).await;
+    world.held(gate, 1).await;
+    drop(connection);
+    world.open_gate(gate);
+    eventually(|| world.gateway.turns.len() == 0).await;
+    assert_eq!(world.upstream_requests()[0].status, 201);
+    let snapshot = world.gateway.admissions.with_books(|books, now| books.snapshot(now));
+    assert!(snapshot[0].books.iter().all(|book| book.reserved == 0));
+}
+
+#[tokio::test]
+async fn a_graphql_query_is_read_and_a_mutation_is_a_write() {
+    let world = Setup::new().reader().start().await;
+    let query = world.post("/graphql", json!({ "query": "{ viewer { login } }" })).await;
+    query.assert_status(200);
+    for path in ["/graphql", "/api/graphql", "/api/v3/graphql"] {
+        world.post(path, json!({ "query": "mutation { x }" })).await.assert_status(403);
+    }
+}

@@ -1,0 +1,48 @@
+//! Bytes on a connection: for requests that no client library would send, and for clients that go away.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A connection to the gateway.
+pub struct Connection(TcpStream);
+
+impl Connection {
+    pub async fn open(address: SocketAddr) -> Self {
+        Self(TcpStream::connect(address).await.unwrap())
+    }
+
+    pub async fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).await.unwrap();
+    }
+
+    /// Everything until the other side closes.
+    pub async fn read_to_close(&mut self) -> String {
+        let mut text = Vec::new();
+        // A reset after the answer is as good as a close.
+        let _ = self.0.read_to_end(&mut text).await;
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// One answer with a Content-Length, leaving the connection open.
+    pub async fn read_answer(&mut self) -> String {
+        let mut text = Vec::new();
+        loop {
+            let mut byte = [0];
+            if self.0.read(&mut byte).await.unwrap_or(0) == 0 {
+                return String::from_utf8_lossy(&text).into_owned();
+            }
+            text.push(byte[0]);
+            if text.ends_with(b"\r\n\r\n") {
+                break;
+            }
+        }
+        let head = String::from_utf8_lossy(&text).to_ascii_lowercase();
+        let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next()?.parse().ok()).unwrap_or(0);
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).await.unwrap();
+        text.extend_from_slice(&body);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}

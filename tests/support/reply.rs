@@ -1,0 +1,74 @@
+//! An answer as a test looks at it, with assertions in the words of the contract.
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde_json::Value;
+
+/// An answer, read to its end.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Reply {
+    pub async fn read(response: hyper::Response<Incoming>) -> Self {
+        let (head, body) = response.into_parts();
+        Self { status: head.status, headers: head.headers, body: body.collect().await.unwrap().to_bytes() }
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    pub fn number(&self, name: &str) -> u64 {
+        self.header(name).and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no number in {name}: {self:?}"))
+    }
+
+    pub fn cache_status(&self) -> &str {
+        self.header("cache-status").unwrap_or("")
+    }
+
+    /// The `rel="next"` of `Link`, as path and query.
+    pub fn next_page(&self) -> Option<String> {
+        let entry = self.header("link")?.split(", ").find(|entry| entry.contains("rel=\"next\""))?;
+        let url = entry.split_once('<')?.1.split_once('>')?.0;
+        let path = url.split_once("://")?.1;
+        Some(path[path.find('/')?..].to_owned())
+    }
+
+    #[track_caller]
+    pub fn assert_status(&self, status: u16) {
+        assert_eq!(self.status, status, "{self:?}");
+    }
+
+    /// A primary refusal as client libraries know it (CONTRACT §3).
+    #[track_caller]
+    pub fn assert_rate_limited(&self, now_secs: u64) {
+        self.assert_status(403);
+        assert!(self.json()["message"].as_str().unwrap().starts_with("API rate limit exceeded"), "{self:?}");
+        assert_eq!(self.number("x-ratelimit-remaining"), 0);
+        assert!(self.number("x-ratelimit-reset") > now_secs, "{self:?}");
+        assert!(self.number("x-ratelimit-limit") > 0 && self.number("retry-after") > 0);
+        assert!(
+            self.header("x-ratelimit-resource").is_some() && self.header("x-ratelimit-used").is_some() && self.header("date").is_some()
+        );
+    }
+
+    /// A secondary refusal as client libraries know it (CONTRACT §3).
+    #[track_caller]
+    pub fn assert_secondary_limited(&self) {
+        self.assert_status(403);
+        let body = self.json();
+        assert!(body["message"].as_str().unwrap().starts_with("You have exceeded a secondary rate limit. "), "{self:?}");
+        assert!(body["documentation_url"].as_str().unwrap().ends_with("#secondary-rate-limits"), "{self:?}");
+        assert!(self.number("retry-after") > 0 && self.number("x-ratelimit-remaining") > 0, "{self:?}");
+    }
+}
