@@ -1,0 +1,43 @@
+# What there is to run. Each target installs what it needs and does not find (deploy/setup.sh).
+
+# Further options of `weir demo`, such as ARGS="--bots 0" to serve only.
+ARGS ?=
+LISTEN ?= 127.0.0.1:8080
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+
+# Where rustup and `cargo install` put their programs, for a shell that does not know it yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: run test check bench setup
+
+# The gateway in front of an emulated upstream, driven by sample bots. Ctrl-C ends it with a summary.
+run: NEEDS = build
+run: setup
+	cargo run --locked --release -- demo --listen $(LISTEN) $(ARGS)
+
+# Everything, real client libraries included.
+test: NEEDS = test
+test: setup
+	cargo test --locked --no-fail-fast
+
+# Format, lints, dependencies, and the repository's own rules.
+check: NEEDS = check
+check: setup
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	@if cargo deny fetch db; then \
+	    cargo deny check --hide-inclusion-graph; \
+	else \
+	    cargo deny check --hide-inclusion-graph bans licenses sources && \
+	    echo 'NOT CHECKED: advisories. The advisory database could not be fetched.'; \
+	fi
+	cargo test --locked --test tidy
+
+# Hits per second beside nginx's cache (benches/README.md). Three to six minutes, most of them building.
+bench: NEEDS = bench
+bench: setup
+	cargo build --locked --profile dist
+	python3 benches/hits_vs_nginx.py $(TARGET_DIR)/dist/weir $(ARGS)
+
+setup:
+	@sh deploy/setup.sh $(NEEDS)

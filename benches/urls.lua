@@ -1,0 +1,26 @@
+-- The load: the issues 1 to 1,000 of one repository in turn, with a client's key; at the end one line of JSON for hits_vs_nginx.py.
+-- wrk -s urls.lua URL -- KEY
+
+local COUNT = 1000
+local requests = {}
+local at = 0
+
+function init(args)
+  local headers = { Authorization = "Bearer " .. args[1], Accept = "application/vnd.github+json" }
+  for number = 1, COUNT do
+    requests[number] = wrk.format("GET", "/repos/acme/widgets/issues/" .. number, headers)
+  end
+end
+
+function request()
+  at = at % COUNT + 1
+  return requests[at]
+end
+
+function done(summary, latency)
+  local failed = summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.status + summary.errors.timeout
+  io.write(string.format(
+    'RESULT {"requests": %d, "microseconds": %d, "p50_us": %d, "p99_us": %d, "failed": %d}\n',
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99), failed
+  ))
+end

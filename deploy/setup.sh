@@ -1,0 +1,67 @@
+#!/bin/sh
+# Installs what the Makefile's targets need and do not find: setup.sh [build|test|check|bench], `build` by default.
+# As root with apt it installs; everybody else is told the one command to run, and the script stops with 1.
+set -eu
+
+purpose=${1:-build}
+missing=
+
+# need COMMAND PACKAGE…: the packages (by their Debian names) that bring a command.
+need() {
+    command -v "$1" >/dev/null 2>&1 && return
+    shift
+    missing="$missing $*"
+}
+
+# pingora's zlib is compiled by cmake, ring and mimalloc by the C compiler.
+need cc gcc libc6-dev
+need cmake cmake
+case $purpose in
+build | check) ;;
+test)
+    # The real clients of tests/clients/ are npm and Python packages; the tests fetch those themselves.
+    need node nodejs
+    need npm npm
+    need python3 python3
+    # Debian keeps the part that puts pip into a virtual environment in a package of its own.
+    python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
+    ;;
+bench)
+    need nginx nginx-light
+    need wrk wrk
+    need python3 python3
+    ;;
+*)
+    echo "setup.sh: unknown purpose '$purpose'; there are build, test, check and bench" >&2
+    exit 2
+    ;;
+esac
+
+if [ -n "$missing" ]; then
+    install="apt-get update && apt-get install -y --no-install-recommends$missing"
+    if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
+        echo "installing:$missing"
+        DEBIAN_FRONTEND=noninteractive sh -c "$install" </dev/null
+    else
+        if command -v apt-get >/dev/null 2>&1; then
+            command="sudo sh -c '$install'"
+        elif command -v dnf >/dev/null 2>&1; then
+            command="sudo dnf install -y$(echo "$missing" | sed 's/libc6-dev/glibc-devel/; s/python3-venv/python3/; s/nginx-light/nginx/')"
+        elif command -v brew >/dev/null 2>&1; then
+            command="brew install$(echo "$missing" | sed 's/ libc6-dev//; s/nodejs/node/; s/ npm//; s/ python3-venv//; s/nginx-light/nginx/')"
+        else
+            command="(your package manager) install$missing"
+        fi
+        printf 'something is missing. Run this, then the same make target again:\n\n    %s\n\n' "$command" >&2
+        exit 1
+    fi
+fi
+
+if ! command -v cargo >/dev/null 2>&1; then
+    printf 'Rust is missing. Run this, then the same make target again:\n\n    %s\n\n' \
+        "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile default" >&2
+    exit 1
+fi
+if [ "$purpose" = check ] && ! command -v cargo-deny >/dev/null 2>&1; then
+    cargo install cargo-deny --locked
+fi
