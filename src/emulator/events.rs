@@ -55,7 +55,8 @@ fn tell(world: &mut World, now: Timestamp, repository: u64, number: u64, actor: 
             continue;
         }
         let reason = reason(world, repository, number, user, &mentioned);
-        tell_one(world, now, user, repository, number, reason, comment);
+        let cause = if mentioned.contains(&user) { Cause::Mention } else { Cause::Activity };
+        tell_one(world, now, &Notice { user, repository, number, reason, cause, comment });
     }
     if let Some(id) = world.thread_of.get(&(actor, repository, number)).copied()
         && let Some(thread) = world.threads.get_mut(&id)
@@ -133,8 +134,27 @@ fn new_thread(world: &mut World, now: Timestamp, user: u64, repository: u64, num
     id
 }
 
-/// One user is told. An ignored thread stays as it is; a muted one too, unless the user is mentioned.
-pub fn tell_one(world: &mut World, now: Timestamp, user: u64, repository: u64, number: u64, reason: Reason, comment: Option<u64>) -> u64 {
+/// Why somebody is told now, whatever the thread's lasting reason is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    Mention,
+    Activity,
+}
+
+/// What one user is to be told.
+#[derive(Clone, Copy, Debug)]
+pub struct Notice {
+    pub user: u64,
+    pub repository: u64,
+    pub number: u64,
+    pub reason: Reason,
+    pub cause: Cause,
+    pub comment: Option<u64>,
+}
+
+/// One user is told; the thread's id. An ignored thread stays as it is; a muted one too, unless the user is mentioned.
+pub fn tell_one(world: &mut World, now: Timestamp, notice: &Notice) -> u64 {
+    let Notice { user, repository, number, reason, cause, comment } = *notice;
     let known = world.thread_of.get(&(user, repository, number)).copied();
     let id = known.unwrap_or_else(|| new_thread(world, now, user, repository, number, reason));
     let watches = world.users.get(&user).is_some_and(|user| user.watching.contains(&repository));
@@ -142,7 +162,7 @@ pub fn tell_one(world: &mut World, now: Timestamp, user: u64, repository: u64, n
     let silent = match thread.subscription {
         Some(Subscription::Ignored { .. }) => true,
         // "Equivalent to ignoring when the repository is not watched; watched repository still notifies."
-        Some(Subscription::Muted) => reason != Reason::Mention && !watches,
+        Some(Subscription::Muted) => cause != Cause::Mention && !watches,
         Some(Subscription::Subscribed { .. }) | None => false,
     };
     if silent {

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, StatusCode};
-use pingora::connectors::ConnectorOptions;
-use pingora::connectors::http::v1::Connector;
+use pingora::connectors::{ConnectorOptions, TransportConnector};
 use pingora::http::RequestHeader;
 use pingora::protocols::http::v1::client::HttpSession;
 use pingora::upstreams::peer::{HttpPeer, PeerOptions};
@@ -18,25 +17,43 @@ use tokio::time::timeout;
 use crate::clock::Clock;
 use crate::config::{Upstream as UpstreamConfig, UpstreamUrl};
 
+use super::idle::IdleConnections;
 use super::intake::Service;
 use super::resolve::Resolver;
 
-/// The service closes idle connections at about 60 s: reuse within half of that (UPSTREAM.md, Conditional requests).
-const IDLE_REUSE: Duration = Duration::from_secs(30);
-/// A connection that is never taken from the pool for a request that must not be sent twice.
-const FRESH_GROUP: u64 = u64::MAX;
+/// Idle connections are kept in a pool of our own, so the connector keeps none.
+const CONNECTOR_POOL_SIZE: usize = 1;
 /// How many pooled connections may turn out to be dead before a fresh one is made.
 const STALE_CONNECTIONS_MAX: usize = 3;
 
 /// The upstream's three addresses and the connections to them.
 pub struct Upstream {
-    connector: Connector,
+    connector: TransportConnector,
     resolver: Resolver,
-    rest: UpstreamUrl,
-    graphql: UpstreamUrl,
-    uploads: UpstreamUrl,
+    rest: Arc<Address>,
+    graphql: Arc<Address>,
+    uploads: Arc<Address>,
     connect_timeout: Duration,
     response_timeout: Duration,
+}
+
+/// One of the upstream's addresses, and the idle connections to it.
+struct Address {
+    url: UpstreamUrl,
+    idle: IdleConnections,
+}
+
+/// A connection with a request or its answer on it.
+struct Connection {
+    session: HttpSession,
+    is_reused: bool,
+}
+
+/// Whether a request may go over a connection that was used before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reuse {
+    Idle,
+    Never,
 }
 
 /// A request as it goes upstream, credential included.
@@ -85,8 +102,7 @@ pub enum FetchError {
 /// An answer whose body has not been read yet, on the connection it comes from.
 pub struct Exchange {
     session: HttpSession,
-    peer: HttpPeer,
-    upstream: Arc<Upstream>,
+    address: Arc<Address>,
     body_timeout: Duration,
     status: StatusCode,
     headers: HeaderMap,
@@ -103,14 +119,15 @@ pub enum Collected {
 impl Upstream {
     /// Connects lazily: nothing is sent before the first request.
     pub fn new(config: &UpstreamConfig, clock: Clock) -> Self {
-        let mut options = ConnectorOptions::new(128);
+        let mut options = ConnectorOptions::new(CONNECTOR_POOL_SIZE);
         options.ca_file = config.ca_file.as_ref().map(|path| path.display().to_string());
+        let address = |url: &UpstreamUrl| Arc::new(Address { url: url.clone(), idle: IdleConnections::new(clock.clone()) });
         Self {
-            connector: Connector::new(Some(options)),
-            resolver: Resolver::new(clock),
-            rest: config.url.clone(),
-            graphql: config.graphql_url.clone(),
-            uploads: config.uploads_url.clone(),
+            connector: TransportConnector::new(Some(options)),
+            resolver: Resolver::new(clock.clone()),
+            rest: address(&config.url),
+            graphql: address(&config.graphql_url),
+            uploads: address(&config.uploads_url),
             connect_timeout: config.connect_timeout,
             response_timeout: config.response_timeout,
         }
@@ -118,10 +135,10 @@ impl Upstream {
 
     /// The host that a service is reached at, for spans and logs.
     pub fn host(&self, service: Service) -> &str {
-        self.url(service).host()
+        self.address(service).url.host()
     }
 
-    fn url(&self, service: Service) -> &UpstreamUrl {
+    fn address(&self, service: Service) -> &Arc<Address> {
         match service {
             Service::Graphql => &self.graphql,
             Service::Uploads => &self.uploads,
@@ -134,54 +151,44 @@ impl Upstream {
     /// A request whose method is safe or idempotent uses a pooled connection, and moves to another one when that turns out to have been closed by the
     /// upstream meanwhile. POST and PATCH always get a connection of their own: a pooled one that dies under them would leave their outcome unknown.
     pub async fn send(self: &Arc<Self>, request: &UpstreamRequest, on_sending: impl FnOnce()) -> Result<Exchange, FetchError> {
-        let (peer, mut session, mut reused) = self.connect(request).await?;
+        let reuse = if may_be_repeated(&request.method) { Reuse::Idle } else { Reuse::Never };
+        let mut connection = self.connect(request, reuse).await?;
         on_sending();
         let mut stale = 0;
         loop {
-            match self.exchange_head(&mut session, request).await {
+            match self.exchange_head(&mut connection.session, request).await {
                 Ok((status, headers)) => {
-                    return Ok(Exchange {
-                        session,
-                        peer,
-                        upstream: Arc::clone(self),
-                        body_timeout: self.response_timeout,
-                        status,
-                        headers,
-                    });
+                    let address = Arc::clone(self.address(request.service));
+                    return Ok(Exchange { session: connection.session, address, body_timeout: self.response_timeout, status, headers });
                 }
-                Err(FetchError::Lost(_)) if reused && may_be_repeated(&request.method) && stale <= STALE_CONNECTIONS_MAX => {
+                Err(FetchError::Lost(_)) if connection.is_reused && may_be_repeated(&request.method) => {
                     stale += 1;
-                    let group = if stale > STALE_CONNECTIONS_MAX { FRESH_GROUP } else { 0 };
-                    (_, session, reused) = self.connect_in_group(request, group).await?;
+                    let reuse = if stale < STALE_CONNECTIONS_MAX { Reuse::Idle } else { Reuse::Never };
+                    // What went over the stale connection may have arrived: this is no "never sent" any more.
+                    connection = self.connect(request, reuse).await.map_err(|error| FetchError::Lost(error.to_string()))?;
                 }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    async fn connect(&self, request: &UpstreamRequest) -> Result<(HttpPeer, HttpSession, bool), FetchError> {
-        let group = if may_be_repeated(&request.method) { 0 } else { FRESH_GROUP };
-        self.connect_in_group(request, group).await
-    }
-
-    /// Tries each of the host's addresses in turn.
-    async fn connect_in_group(&self, request: &UpstreamRequest, group_key: u64) -> Result<(HttpPeer, HttpSession, bool), FetchError> {
-        let url = self.url(request.service);
-        let addresses = self.resolver.lookup(url.host(), url.port()).await.map_err(|error| FetchError::Connect(error.to_string()))?;
-        let mut last = FetchError::Connect(format!("{} has no address", url.host()));
+    async fn connect(&self, request: &UpstreamRequest, reuse: Reuse) -> Result<Connection, FetchError> {
+        let to = self.address(request.service);
+        let idle = if reuse == Reuse::Idle { to.idle.take() } else { None };
+        if let Some(stream) = idle {
+            return Ok(Connection { session: HttpSession::new(stream), is_reused: true });
+        }
+        let addresses = self.resolver.lookup(to.url.host(), to.url.port()).await.map_err(|error| FetchError::Connect(error.to_string()))?;
+        let mut last = FetchError::Connect(format!("{} has no address", to.url.host()));
         for address in addresses.iter() {
-            let mut peer = self.peer(url, *address);
-            peer.group_key = group_key;
-            match timeout(self.connect_timeout, self.connector.get_http_session(&peer)).await {
-                Ok(Ok((session, reused))) => {
-                    peer.group_key = 0;
-                    return Ok((peer, session, reused));
-                }
+            let peer = self.peer(&to.url, *address);
+            match timeout(self.connect_timeout, self.connector.new_stream(&peer)).await {
+                Ok(Ok(stream)) => return Ok(Connection { session: HttpSession::new(stream), is_reused: false }),
                 Ok(Err(error)) => last = FetchError::Connect(format!("{address}: {}", error.etype().as_str())),
                 Err(_) => last = FetchError::Connect(format!("{address}: timed out")),
             }
         }
-        self.resolver.forget(url.host(), url.port());
+        self.resolver.forget(to.url.host(), to.url.port());
         Err(last)
     }
 
@@ -191,7 +198,6 @@ impl Upstream {
         peer.options = PeerOptions::new();
         peer.options.connection_timeout = Some(self.connect_timeout);
         peer.options.total_connection_timeout = Some(self.connect_timeout);
-        peer.options.idle_timeout = Some(IDLE_REUSE);
         peer
     }
 
@@ -218,7 +224,7 @@ impl Upstream {
     }
 
     fn request_head(&self, request: &UpstreamRequest) -> Result<RequestHeader, FetchError> {
-        let url = self.url(request.service);
+        let url = &self.address(request.service).url;
         // The GraphQL address is complete in itself.
         let path = if request.service == Service::Graphql {
             request.target.replacen("/graphql", url.path_prefix(), 1)
@@ -338,7 +344,11 @@ impl Exchange {
 
     /// Puts the connection back, once the body has been read to its end.
     pub async fn release(self) {
-        self.upstream.connector.release_http_session(self.session, &self.peer, Some(IDLE_REUSE)).await;
+        let mut session = self.session;
+        session.respect_keepalive();
+        if let Some(stream) = session.reuse().await {
+            self.address.idle.put(stream);
+        }
     }
 }
 

@@ -11,7 +11,7 @@
 //! | [`read`], [`flight`], [`store`] | what is stored, one fetch for all askers |
 //! | [`write`], [`turns`], [`upload`], [`body`] | a write in its lane; a body too large to hold |
 //! | [`attempt`], [`admission`] | account, credential, budget; settling; the next attempt |
-//! | [`fetch`], [`resolve`] | the upstream's connections |
+//! | [`fetch`], `idle`, [`resolve`] | the upstream's connections |
 //! | [`rewrite`], [`headers`], [`respond`], [`refuse`], [`own`] | the answer as this client sees it |
 
 pub mod admission;
@@ -22,6 +22,7 @@ pub mod drain;
 pub mod fetch;
 pub mod flight;
 pub mod headers;
+mod idle;
 pub mod intake;
 pub mod listen;
 pub mod own;

@@ -131,7 +131,8 @@ fn config_text(listen: SocketAddr, upstream: SocketAddr, tokens: &[TokenView], v
     let names = std::iter::once("you".to_owned()).chain((1..=bots.len()).map(|number| format!("bot-{number}")));
     for (index, (name, key)) in names.zip(std::iter::once(visitor).chain(bots)).enumerate() {
         let digest = config::digest_hex(key.expose_secret().as_bytes());
-        let account = index % tokens.len().max(1);
+        // Bots of one kind have numbers four apart; they are to write for different accounts.
+        let account = index / 4 % tokens.len().max(1);
         let _ =
             write!(text, "\n[[clients]]\nname = \"{name}\"\nkey_sha256 = \"{digest}\"\nwrites = \"pool-{account}\"\nmax_wait = \"60s\"\n");
     }

@@ -9,7 +9,7 @@ use super::Dice;
 use super::people::{ACME, ADA, BEN, BUILD_BOT, CLEO, DAN, GLOBEX, OAUTH_APP, SCAN_BOT, TRIAGE_BOT, WIDGETS};
 use crate::clock::Timestamp;
 use crate::emulator::Options;
-use crate::emulator::events;
+use crate::emulator::events::{self, Cause, Notice};
 use crate::emulator::resources::deliveries::{self, Attempt, Delivery, Receipt};
 use crate::emulator::resources::hooks::{Config, Hook};
 use crate::emulator::resources::notifications::{Reason, ThreadState};
@@ -183,7 +183,8 @@ fn watch_and_notify(world: &mut World, dice: &mut Dice, now: Timestamp) {
         for index in 0..count {
             let reason = Reason::ALL[usize::try_from(index).unwrap_or(0) % Reason::ALL.len()];
             let at = base + Duration::from_secs(u64::from(index) * 600 + dice.below(500));
-            let id = events::tell_one(world, at, user, WIDGETS, u64::from(index) + 1, reason, None);
+            let notice = Notice { user, repository: WIDGETS, number: u64::from(index) + 1, reason, cause: Cause::Activity, comment: None };
+            let id = events::tell_one(world, at, &notice);
             if let Some(thread) = world.threads.get_mut(&id).filter(|_| index % 10 == 9) {
                 thread.state = ThreadState::Read;
                 thread.last_read_at = Some(at + HOUR);

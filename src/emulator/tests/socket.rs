@@ -1,0 +1,103 @@
+//! The socket shell: both protocols, gates, clients that go away.
+
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::clock::Clock;
+use crate::emulator::{GateId, Handle, Server};
+
+type Http = Client<HttpConnector, Full<Bytes>>;
+
+async fn serve() -> Handle {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let clock = Clock::manual(START);
+    Server::start(listener, Emulator::new(Options::default(), clock.now()), clock, Duration::ZERO)
+}
+
+fn http1() -> Http {
+    Client::builder(TokioExecutor::new()).build_http()
+}
+
+async fn ask(client: &Http, handle: &Handle, method: Method, path: &str, body: Bytes) -> (u16, Value) {
+    let uri = format!("http://{}{path}", handle.addr());
+    let request = Request::builder().method(method).uri(uri).header("authorization", format!("Bearer {ADA}")).body(Full::new(body)).expect("well formed");
+    let response = client.request(request).await.expect("an answer");
+    let status = response.status().as_u16();
+    let bytes = response.into_body().collect().await.expect("a body").to_bytes();
+    (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+}
+
+#[tokio::test]
+async fn it_speaks_http1_and_h2c_on_one_port() {
+    let handle = serve().await;
+    let h2: Http = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+    for client in [http1(), h2] {
+        let (status, body) = ask(&client, &handle, Method::GET, "/user", Bytes::new()).await;
+        assert_eq!((status, &body["login"]), (200, &json!("ada")));
+        assert_eq!(body["url"], format!("http://{}/users/ada", handle.addr()));
+    }
+    handle.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_gate_holds_requests_and_a_test_can_wait_until_they_are_held() {
+    let handle = serve().await;
+    let client = http1();
+    let (_, gate) = ask(&client, &handle, Method::POST, "/_emulator/gates", Bytes::from(r#"{"match":{"path":"/user"}}"#)).await;
+    let id = gate["id"].as_u64().expect("an id");
+    let held = async {
+        let (first, second) = tokio::join!(ask(&client, &handle, Method::GET, "/user", Bytes::new()), ask(&client, &handle, Method::GET, "/user", Bytes::new()));
+        assert_eq!((first.0, second.0), (200, 200));
+    };
+    let opened = async {
+        let (_, seen) = ask(&client, &handle, Method::GET, &format!("/_emulator/gates/{id}?held=2"), Bytes::new()).await;
+        assert_eq!(seen["held"], 2);
+        assert_eq!(handle.with_emulator(|emulator| emulator.held(GateId(id))), 2);
+        let (status, _) = ask(&client, &handle, Method::DELETE, &format!("/_emulator/gates/{id}"), Bytes::new()).await;
+        assert_eq!(status, 200);
+    };
+    tokio::join!(held, opened);
+    handle.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_frees_its_place() {
+    let handle = serve().await;
+    let client = http1();
+    let (_, gate) = ask(&client, &handle, Method::POST, "/_emulator/gates", Bytes::from(r#"{"match":{"path":"/user"}}"#)).await;
+    let gate = GateId(gate["id"].as_u64().expect("an id"));
+    let mut leaving = Box::pin(ask(&client, &handle, Method::GET, "/user", Bytes::new()));
+    tokio::select! {
+        _ = &mut leaving => panic!("it is held"),
+        () = handle.wait_until_held(gate, 1) => {}
+    }
+    drop(leaving);
+    let one_more = http1();
+    let freed = async {
+        while handle.with_emulator(|emulator| emulator.held(gate)) > 0 {
+            ask(&one_more, &handle, Method::GET, "/_emulator/books", Bytes::new()).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), freed).await.expect("its place is freed");
+    handle.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_body_above_the_limit_is_413_and_an_upload_is_only_counted() {
+    let handle = serve().await;
+    let client = http1();
+    let large = Bytes::from(vec![b'x'; 11 * 1024 * 1024]);
+    let (_, releases) = ask(&client, &handle, Method::GET, "/repos/acme/widgets/releases", Bytes::new()).await;
+    let path = format!("/api/uploads/repos/acme/widgets/releases/{}/assets?name=large.bin", releases[0]["id"]);
+    let (status, asset) = ask(&client, &handle, Method::POST, &path, large).await;
+    assert_eq!((status, &asset["size"]), (201, &json!(11 * 1024 * 1024)));
+    let just_too_large = Bytes::from(vec![b'x'; 10 * 1024 * 1024 + 1]);
+    let (status, _) = ask(&client, &handle, Method::POST, "/repos/acme/widgets/issues", just_too_large).await;
+    assert_eq!(status, 413);
+    handle.shutdown().await;
+}
