@@ -5,6 +5,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use serde_json::json;
 
+use crate::decision::Books;
 use crate::gateway::Gateway;
 use crate::telemetry::metrics::CONTENT_TYPE;
 
@@ -27,12 +28,12 @@ pub fn readiness(gateway: &Gateway) -> Response<Full<Bytes>> {
 /// `GET /metrics`.
 pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
     let (entries, bytes) = gateway.store.size();
-    let snapshot = gateway.admissions.with_books(|books, now| books.snapshot(now));
+    let snapshot = gateway.admissions.with_books(Books::snapshot);
     gateway.report_broken_invariants();
     let health = gateway.tokens.health(gateway.clock.now());
     let body = gateway.metrics.scrape(|metrics| {
         metrics.set_cache(entries, bytes);
-        metrics.set_writes("queued", gateway.turns.len() as u64);
+        metrics.set_writes("queued", gateway.turns.writes() as u64);
         for account in &snapshot {
             for book in account.books.iter().filter(|book| book.known) {
                 metrics.set_budget(
@@ -57,7 +58,7 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
 
 /// `GET /api/budgets`: the books of every account.
 pub fn budgets(gateway: &Gateway) -> Response<Full<Bytes>> {
-    let snapshot = gateway.admissions.with_books(|books, now| books.snapshot(now));
+    let snapshot = gateway.admissions.with_books(Books::snapshot);
     let accounts: Vec<_> = snapshot
         .iter()
         .map(|account| {

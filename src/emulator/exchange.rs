@@ -333,7 +333,9 @@ impl State {
             return Err(Stopped { fault, by: refusal.exceeded.name(), until });
         }
         let view = self.view(now, caller.account, demand.resource);
-        if demand.charge == Charge::One && view.remaining() == 0 {
+        // Without a token GraphQL has no budget to exhaust; it is answered 401.
+        let has_budget = !(caller.is_anonymous() && demand.resource == Resource::GRAPHQL);
+        if demand.charge == Charge::One && has_budget && view.remaining() == 0 {
             let fault = Fault::PrimaryLimit { whose: caller.account.to_string(), status };
             return Err(Stopped { fault, by: "primary", until: view.reset });
         }

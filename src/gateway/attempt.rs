@@ -2,6 +2,7 @@
 //!
 //! Reads and writes both come through here. What is cached, coalesced or put in a lane is decided by the callers; nothing here knows the client's connection.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tracing::Instrument;
 
 use crate::api::{Endpoint, LimitRefusal, RateHeaders, ResourceName, limit_refusal};
 use crate::clock::Timestamp;
-use crate::decision::retry::{Failure, Next};
+use crate::decision::retry::{Failure, Next, Policy};
 use crate::decision::{AccountId, Demand, LimitKind, Refusal, Until, WriteSpacing};
 use crate::telemetry::{MethodName, UpstreamOutcome, spans};
 use crate::tokens::{Credential, TokenId};
@@ -27,6 +28,9 @@ use super::refuse::Refused;
 
 /// A refusal's body is never longer than this; what follows says nothing more about limits.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+
+/// How often a read is tried. Ours: somebody waits for it, and a stored answer may stand in for it; what two more attempts do not mend is an outage.
+const READS: Policy = Policy { max_attempts: NonZeroU32::MIN.saturating_add(2) };
 
 /// A request for the upstream, complete but for account and credential.
 pub struct Job {
@@ -76,6 +80,13 @@ impl Conditions for Unconditional {
 
     fn with(&self, _: TokenId) -> HeaderMap {
         HeaderMap::new()
+    }
+}
+
+impl Job {
+    /// Whether it changes nothing upstream. A GraphQL query is a read although it is a POST.
+    pub fn is_read(&self) -> bool {
+        self.spacing == WriteSpacing::None
     }
 }
 
@@ -220,6 +231,11 @@ impl Gateway {
                 Err(Unanswered::NoToken) => return Err(Refused::TokensRejected),
                 // Each rejection benches a token, so this ends.
                 Err(Unanswered::TokenRejected) => continue,
+                // Each refusal closes an account or a budget, so that the books themselves end it, by waiting or by refusing.
+                Err(Unanswered::Limited(_)) if job.is_read() => {
+                    attempt -= 1;
+                    continue;
+                }
                 Err(Unanswered::Limited(_)) => Failure::LimitRefusal { until: self.clock.now() },
                 Err(Unanswered::Failed(error)) => {
                     effort.failed(&error);
@@ -244,18 +260,18 @@ impl Gateway {
             FetchError::Lost(_) => (Failure::Ambiguous, false),
             FetchError::Timeout => (Failure::Ambiguous, true),
         };
-        let is_read = job.spacing == WriteSpacing::None;
         match self.next(job, attempt, failure) {
             Next::Retry { not_before } if not_before <= job.deadline => Ok(not_before),
             _ if failure == Failure::Connect => Err(Refused::Unreachable),
-            _ if !is_read => Err(Refused::OutcomeUnknown),
+            _ if !job.is_read() => Err(Refused::OutcomeUnknown),
             _ if is_timeout => Err(Refused::UpstreamTimeout),
             _ => Err(Refused::UpstreamFailed),
         }
     }
 
     fn next(&self, job: &Job, attempt: u32, failure: Failure) -> Next {
-        self.retry.next(self.clock.now(), &job.method, attempt, failure, unit_random())
+        let policy = if job.is_read() { READS } else { self.retry };
+        policy.next(self.clock.now(), &job.method, attempt, failure, unit_random())
     }
 
     async fn attempt(self: &Arc<Self>, job: &Job, effort: &Effort, conditions: &impl Conditions) -> Result<Answer, Unanswered> {

@@ -118,7 +118,7 @@ pub enum Collected {
 
 impl Upstream {
     /// Connects lazily: nothing is sent before the first request.
-    pub fn new(config: &UpstreamConfig, clock: Clock) -> Self {
+    pub fn new(config: &UpstreamConfig, clock: &Clock) -> Self {
         let mut options = ConnectorOptions::new(CONNECTOR_POOL_SIZE);
         options.ca_file = config.ca_file.as_ref().map(|path| path.display().to_string());
         let address = |url: &UpstreamUrl| Arc::new(Address { url: url.clone(), idle: IdleConnections::new(clock.clone()) });

@@ -44,7 +44,7 @@ impl Listening {
     pub fn open(gateway: &Arc<Gateway>) -> io::Result<Self> {
         let (stop, stopped) = watch::channel(false);
         let mut fds = Fds::new();
-        let mut service = Service::new("weir".into(), FrontDoor::new(Arc::clone(gateway), "http"));
+        let mut service = Service::new("weir".into(), FrontDoor::new(gateway, "http"));
         let mut addresses = Vec::new();
         for address in &gateway.config.listen.http {
             let listener =

@@ -125,7 +125,7 @@ impl Gateway {
             table: Table::embedded(config.upstream.dialect),
             clients: Clients::new(&config),
             flights: Arc::default(),
-            upstream: Arc::new(Upstream::new(&config.upstream, clock.clone())),
+            upstream: Arc::new(Upstream::new(&config.upstream, &clock)),
             urls: UrlMap::new(config.upstream.url.as_str(), config.upstream.graphql_url.as_str(), config.upstream.uploads_url.as_str()),
             retry: Policy { max_attempts: config.writes.max_attempts },
             mode: read::mode_of(config.cache.freshness),

@@ -42,7 +42,7 @@ pub enum ReadAnswer {
     /// From an entry, stored or not.
     Entry(Arc<Entry>, CacheOutcome),
     /// By a body too large to hold.
-    Streamed(Answer),
+    Streamed(Box<Answer>),
 }
 
 /// What an asker holds against a fetch that did not bring what it needs.
@@ -71,7 +71,7 @@ impl Gateway {
         }
         let effort = Effort::default();
         let landed = Arc::clone(self).fetch(key, Arc::clone(&question), None, effort.clone()).await;
-        (self.given(landed, Role::Leader), effort)
+        (given(landed, Role::Leader), effort)
     }
 
     async fn take_part(self: &Arc<Self>, key: &CacheKey, question: &Arc<Question>, entry: Option<Arc<Entry>>) -> (Miss, Effort) {
@@ -93,23 +93,12 @@ impl Gateway {
             }
             (Landed::Refused(refused), _) => Miss::Give(self.stale_instead(refused, entry, question)),
             (Landed::Large(answer), role) => match (answer.lock().take(), role) {
-                (Some(answer), _) => Miss::Give(Ok(ReadAnswer::Streamed(answer))),
+                (Some(answer), _) => Miss::Give(Ok(ReadAnswer::Streamed(Box::new(answer)))),
                 (None, _) => Miss::Again,
             },
-            (landed, role) => Miss::Give(self.given(landed, role)),
+            (landed, role) => Miss::Give(given(landed, role)),
         };
         (miss, effort)
-    }
-
-    fn given(&self, landed: Landed, role: Role) -> Result<ReadAnswer, Refused> {
-        match landed {
-            Landed::Entry(entry, fetch) => {
-                let outcome = if role == Role::Leader { CacheOutcome::Fetched(fetch) } else { CacheOutcome::Collapsed(fetch) };
-                Ok(ReadAnswer::Entry(entry, outcome))
-            }
-            Landed::Large(answer) => answer.lock().take().map(ReadAnswer::Streamed).ok_or(Refused::UpstreamFailed),
-            Landed::Refused(refused) => Err(refused),
-        }
     }
 
     /// The end of the fetch; `None` when the deadline came while it was still in line. What is on its way is waited for: the client's patience is about
@@ -245,6 +234,18 @@ impl Gateway {
             }
             self.store.written("/user/repos", now);
         }
+    }
+}
+
+/// What a landed fetch is for an asker.
+fn given(landed: Landed, role: Role) -> Result<ReadAnswer, Refused> {
+    match landed {
+        Landed::Entry(entry, fetch) => {
+            let outcome = if role == Role::Leader { CacheOutcome::Fetched(fetch) } else { CacheOutcome::Collapsed(fetch) };
+            Ok(ReadAnswer::Entry(entry, outcome))
+        }
+        Landed::Large(answer) => answer.lock().take().map(|answer| ReadAnswer::Streamed(Box::new(answer))).ok_or(Refused::UpstreamFailed),
+        Landed::Refused(refused) => Err(refused),
     }
 }
 

@@ -55,7 +55,7 @@ impl UrlMap {
             Prefix { upstream: uploads.to_owned(), plain: "/api/uploads", v3: "/api/uploads" },
         ];
         // A service on the API's own address (uploads on the same host) must not shadow the API.
-        prefixes.sort_by(|a, b| b.upstream.len().cmp(&a.upstream.len()));
+        prefixes.sort_by_key(|prefix| std::cmp::Reverse(prefix.upstream.len()));
         prefixes.dedup_by(|a, b| a.upstream == b.upstream);
         Self { prefixes }
     }

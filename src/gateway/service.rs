@@ -64,13 +64,13 @@ pub struct Door {
 
 impl FrontDoor {
     /// For a listener of this scheme, `http` or `https`.
-    pub fn new(gateway: Arc<Gateway>, scheme: &'static str) -> Self {
+    pub fn new(gateway: &Arc<Gateway>, scheme: &'static str) -> Self {
         let header_timeout = gateway.config.listen.header_timeout;
         let door = |h2c| {
             let mut options = HttpServerOptions::default();
             options.h2c = h2c;
             options.h2_idle_timeout = Some(gateway.config.listen.idle_timeout);
-            Arc::new(Door { gateway: Arc::clone(&gateway), scheme, options })
+            Arc::new(Door { gateway: Arc::clone(gateway), scheme, options })
         };
         Self { http1: door(false), http2: door(true), header_timeout }
     }
@@ -282,7 +282,7 @@ impl Door {
             }
             ReadAnswer::Streamed(answer) => {
                 request.outcome.cache = CacheOutcome::Bypass;
-                Ok(self.gateway.reply_from_answer(answer, &request.origin))
+                Ok(self.gateway.reply_from_answer(*answer, &request.origin))
             }
         }
     }

@@ -44,7 +44,7 @@ impl Turns {
     }
 
     /// How many writes are in lanes.
-    pub fn len(&self) -> usize {
+    pub fn writes(&self) -> usize {
         self.inner.lock().lanes.len()
     }
 }
@@ -93,7 +93,7 @@ mod tests {
         drop(first);
         assert!(third.come().now_or_never().is_some());
         drop((third, other));
-        assert_eq!(turns.len(), 0);
+        assert_eq!(turns.writes(), 0);
     }
 
     #[test]

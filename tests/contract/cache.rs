@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 use serde_json::json;
 
+use crate::support::all_have_status;
 use crate::support::{OTHER_KEY, Setup};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
@@ -18,7 +19,7 @@ async fn a_hundred_identical_gets_at_once_make_one_request_and_a_second_round_on
         world.open_gate(gate);
     };
     let (answers, ()) = tokio::join!(round, opened);
-    answers.iter().for_each(|answer| answer.assert_status(200));
+    all_have_status(&answers, 200);
     assert_eq!(world.upstream_requests().len(), 1);
     assert_eq!(answers.iter().filter(|answer| answer.cache_status() == "weir; fwd=uri-miss; stored").count(), 1);
     assert_eq!(answers.iter().filter(|answer| answer.cache_status().ends_with("collapsed")).count(), 99);
@@ -31,7 +32,7 @@ async fn a_hundred_identical_gets_at_once_make_one_request_and_a_second_round_on
         world.open_gate(gate);
     };
     let (answers, ()) = tokio::join!(round, opened);
-    answers.iter().for_each(|answer| answer.assert_status(200));
+    all_have_status(&answers, 200);
     let sent = world.upstream_requests();
     assert_eq!(sent.len(), 2);
     assert_eq!((sent[1].status, sent[1].cost), (304, 0));

@@ -5,7 +5,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 
+use weir::decision::Books;
+
 use crate::support::Setup;
+use crate::support::all_have_status;
 use crate::support::raw::Connection;
 use crate::support::{KEY, eventually};
 
@@ -132,7 +135,7 @@ async fn never_more_at_once_than_the_upstream_allows() {
         async move { world.get(&format!("{ISSUES}?per_page=1&page={n}")).await }
     }))
     .await;
-    answers.iter().for_each(|answer| answer.assert_status(200));
+    all_have_status(&answers, 200);
     assert!(world.upstream_requests().iter().all(|entry| entry.refused.is_none() && entry.concurrency < 5));
 }
 
@@ -152,7 +155,7 @@ async fn a_secondary_refusal_moves_reads_to_another_account_and_is_not_shown() {
 async fn the_books_are_open_to_the_operator() {
     let world = Setup::new().start().await;
     world.get(ISSUES).await.assert_status(200);
-    let snapshot = world.gateway.admissions.with_books(|books, now| books.snapshot(now));
+    let snapshot = world.gateway.admissions.with_books(Books::snapshot);
     let core = snapshot[0].books.iter().find(|book| book.resource.as_str() == "core").unwrap();
     assert_eq!((core.limit, core.remaining, core.reserved), (5_000, 4_999, 0));
 }

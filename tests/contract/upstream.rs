@@ -7,6 +7,8 @@ use http::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+use weir::decision::Books;
+
 use crate::support::{Setup, World};
 
 /// What a broken upstream does with each connection, after it has read the request.
@@ -76,7 +78,7 @@ async fn an_upstream_that_is_down_is_a_502_that_says_that_nothing_was_executed()
         answer.assert_status(502);
         assert!(answer.json()["message"].as_str().unwrap().contains("nothing was executed"));
     }
-    assert_eq!(world.gateway.turns.len(), 0);
+    assert_eq!(world.gateway.turns.writes(), 0);
 }
 
 #[tokio::test]
@@ -118,7 +120,7 @@ async fn a_lost_answer_counts_as_spent_and_leaves_no_lease() {
     let upstream = Broken::start(Behaviour::Close).await;
     let world = upstream.world().await;
     world.get(ISSUES).await.assert_status(502);
-    let snapshot = world.gateway.admissions.with_books(|books, now| books.snapshot(now));
+    let snapshot = world.gateway.admissions.with_books(Books::snapshot);
     assert!(snapshot[0].books.iter().all(|book| book.reserved == 0), "{snapshot:?}");
     assert!(snapshot[0].secondary.iter().filter(|limit| limit.limit.name() == "concurrency").all(|limit| limit.in_use == 0));
 }

@@ -6,6 +6,9 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
 
+use weir::decision::Books;
+
+use crate::support::all_have_status;
 use crate::support::raw::Connection;
 use crate::support::{KEY, Setup, eventually};
 
@@ -32,17 +35,17 @@ async fn writes_of_one_client_to_one_resource_keep_their_order() {
         let world = &world;
         async move {
             // Each enters its lane before the next is sent.
-            eventually(|| world.gateway.turns.len() == n).await;
+            eventually(|| world.gateway.turns.writes() == n).await;
             world.post(COMMENTS, json!({ "body": format!("number {n}") })).await
         }
     });
     let opened = async {
-        eventually(|| world.gateway.turns.len() == 10).await;
+        eventually(|| world.gateway.turns.writes() == 10).await;
         world.held(gate, 1).await;
         world.open_gate(gate);
     };
     let (answers, ()) = tokio::join!(join_all(sends), opened);
-    answers.iter().for_each(|answer| answer.assert_status(201));
+    all_have_status(&answers, 201);
     let ids: Vec<_> = answers.iter().map(|answer| answer.json()["id"].as_u64().unwrap()).collect();
     assert!(ids.is_sorted(), "{ids:?}");
     assert!(world.upstream_requests().iter().filter(|entry| entry.method == "POST").all(|entry| entry.concurrency == 0));
@@ -130,9 +133,9 @@ async fn a_write_that_is_still_waiting_is_dropped_with_its_client() {
             body.len()
         );
         connection.send(request.as_bytes()).await;
-        eventually(|| world.gateway.turns.len() == 2).await;
+        eventually(|| world.gateway.turns.writes() == 2).await;
         drop(connection);
-        eventually(|| world.gateway.turns.len() == 1).await;
+        eventually(|| world.gateway.turns.writes() == 1).await;
         world.open_gate(gate);
     };
     let (answer, ()) = tokio::join!(first, leaver);
@@ -152,9 +155,9 @@ async fn a_write_that_was_sent_is_finished_without_its_client() {
     world.held(gate, 1).await;
     drop(connection);
     world.open_gate(gate);
-    eventually(|| world.gateway.turns.len() == 0).await;
+    eventually(|| world.gateway.turns.writes() == 0).await;
     assert_eq!(world.upstream_requests()[0].status, 201);
-    let snapshot = world.gateway.admissions.with_books(|books, now| books.snapshot(now));
+    let snapshot = world.gateway.admissions.with_books(Books::snapshot);
     assert!(snapshot[0].books.iter().all(|book| book.reserved == 0));
 }
 

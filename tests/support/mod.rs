@@ -241,8 +241,10 @@ impl World {
 
     /// How many items a list of the emulator has, all pages together.
     pub fn count_at_emulator(&self, path: &str) -> usize {
-        let page = |number| self.ask_emulator(Method::GET, &format!("{path}&per_page=100&page={number}"), &Value::Null).as_array().map_or(0, Vec::len);
-        (1..).map(page).take_while(|items| *items > 0).sum()
+        let page = |number| {
+            self.ask_emulator(Method::GET, &format!("{path}&per_page=100&page={number}"), &Value::Null).as_array().map_or(0, Vec::len)
+        };
+        (1..=100).map(page).take_while(|items| *items > 0).sum()
     }
 
     /// Sets limits of the emulator by name.
@@ -331,6 +333,14 @@ async fn send(
     }
     let request = request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap();
     Reply::read(http.request(request).await.unwrap()).await
+}
+
+/// All answers of one round.
+#[track_caller]
+pub fn all_have_status(answers: &[Reply], status: u16) {
+    for answer in answers {
+        answer.assert_status(status);
+    }
 }
 
 /// Until a condition holds that another task brings about; a test that waits for ever has found a bug.

@@ -31,7 +31,8 @@ fn the_etag_is_weak_when_compression_is_accepted_and_strong_on_its_304() {
     let mut upstream = Upstream::new();
     let weak = upstream.get_with(ADA, "/user", &[("accept-encoding", "gzip")]);
     assert!(weak.header("etag").starts_with("W/\""));
-    let unchanged = upstream.get_with(ADA, "/user", &[("accept-encoding", "gzip"), ("if-none-match", weak.header("etag"))]).assert_status(304);
+    let unchanged =
+        upstream.get_with(ADA, "/user", &[("accept-encoding", "gzip"), ("if-none-match", weak.header("etag"))]).assert_status(304);
     assert_eq!(format!("W/{}", unchanged.header("etag")), weak.header("etag"));
 }
 
@@ -105,7 +106,10 @@ fn every_answer_states_the_permissions_its_endpoint_requires() {
 fn the_version_header_is_echoed_and_an_unknown_version_is_refused() {
     let mut upstream = Upstream::new();
     for version in ["2022-11-28", "2026-03-10"] {
-        assert_eq!(upstream.get_with(ADA, "/user", &[("x-service-api-version", version)]).assert_status(200).header("x-service-api-version"), version);
+        assert_eq!(
+            upstream.get_with(ADA, "/user", &[("x-service-api-version", version)]).assert_status(200).header("x-service-api-version"),
+            version
+        );
     }
     upstream.get_with(ADA, "/user", &[("x-service-api-version", "1999-01-01")]).assert_status(400);
     let mut upstream = Upstream::github();

@@ -23,10 +23,12 @@ fn an_asset_is_uploaded_at_the_address_that_the_release_names() {
     let mut upstream = Upstream::new();
     let releases = upstream.get(ADA, "/repos/acme/widgets/releases");
     let address = releases.items()[0]["upload_url"].as_str().expect("an address").to_owned();
-    let path = address.strip_prefix("http://upstream.test").and_then(|path| path.strip_suffix("{?name,label}")).expect("a template").to_owned();
+    let path =
+        address.strip_prefix("http://upstream.test").and_then(|path| path.strip_suffix("{?name,label}")).expect("a template").to_owned();
     assert!(path.starts_with("/api/uploads/"));
     let upload = |name: &str, bytes: u64| {
-        let request = Request::post(format!("{path}?name={name}")).header("authorization", format!("Bearer {ADA}")).extension(UploadBytes(bytes));
+        let request =
+            Request::post(format!("{path}?name={name}")).header("authorization", format!("Bearer {ADA}")).extension(UploadBytes(bytes));
         request.body(Bytes::new()).expect("well formed")
     };
     let asset = upstream.send(&upload("big.bin", 5_000_000_000)).assert_status(201);
@@ -39,7 +41,8 @@ fn an_asset_is_uploaded_at_the_address_that_the_release_names() {
 fn a_body_above_10_mib_is_413() {
     let mut upstream = Upstream::new();
     let large = Bytes::from(vec![b' '; 10 * 1024 * 1024 + 1]);
-    let request = Request::post("/repos/acme/widgets/issues").header("authorization", format!("Bearer {ADA}")).body(large).expect("well formed");
+    let request =
+        Request::post("/repos/acme/widgets/issues").header("authorization", format!("Bearer {ADA}")).body(large).expect("well formed");
     upstream.send(&request).assert_status(413);
 }
 
@@ -67,9 +70,15 @@ fn graphql_needs_a_token_and_answers_what_is_selected() {
     let mut upstream = Upstream::new();
     upstream.post(NOBODY, "/graphql", &json!({ "query": "{viewer{login}}" })).assert_status(401);
     for path in ["/graphql", "/api/graphql", "/api/v3/graphql"] {
-        assert_eq!(upstream.post(ADA, path, &json!({ "query": "query { me: viewer { login } }" })).body, json!({ "data": { "me": { "login": "ada" } } }));
+        assert_eq!(
+            upstream.post(ADA, path, &json!({ "query": "query { me: viewer { login } }" })).body,
+            json!({ "data": { "me": { "login": "ada" } } })
+        );
     }
-    assert!(upstream.post(ADA, "/graphql", &json!({ "query": "{viewer{shoeSize}}" })).assert_status(200).body["errors"][0]["message"].is_string());
+    assert!(
+        upstream.post(ADA, "/graphql", &json!({ "query": "{viewer{shoeSize}}" })).assert_status(200).body["errors"][0]["message"]
+            .is_string()
+    );
     upstream.post(ADA, "/graphql", &json!({ "q": 1 })).assert_status(400);
 }
 

@@ -32,7 +32,10 @@ fn the_transcript_tells_what_each_request_really_was() {
     upstream.get_with(ADA, "/repos/acme/widgets?x=1", &[("if-none-match", &etag)]);
     let all = upstream.get(NOBODY, "/_emulator/transcript").body["requests"].clone();
     let second = &all[1];
-    assert_eq!((&second["sequence"], &second["path"], &second["endpoint"]), (&json!(2), &json!("/repos/acme/widgets?x=1"), &json!("GET /repos/{owner}/{repo}")));
+    assert_eq!(
+        (&second["sequence"], &second["path"], &second["endpoint"]),
+        (&json!(2), &json!("/repos/acme/widgets?x=1"), &json!("GET /repos/{owner}/{repo}"))
+    );
     assert_eq!((&second["account"], &second["token"], &second["resource"]), (&json!("ada"), &json!(0), &json!("core")));
     assert_eq!((&second["status"], &second["cost"], &second["points"]), (&json!(304), &json!(0), &json!(1)));
     assert_eq!((&second["conditional"], &second["executed"], &second["concurrency"]), (&json!("etag"), &json!(true), &json!(0)));
@@ -48,7 +51,12 @@ fn books_tell_the_truth_about_every_window() {
     let books = upstream.books();
     let windows = books["windows"].as_array().expect("a list");
     assert_eq!(windows.len(), 2);
-    assert!(windows.iter().any(|window| window["resource"] == "core" && window["account"] == "ada" && window["used"] == 1 && window["remaining"] == 4_999));
+    assert!(
+        windows.iter().any(|window| window["resource"] == "core"
+            && window["account"] == "ada"
+            && window["used"] == 1
+            && window["remaining"] == 4_999)
+    );
     assert_eq!(books["secondary"][0]["points"]["GET /user"], 1);
 }
 

@@ -64,7 +64,20 @@ fn summary_and_detail_have_every_field() {
     let path = hook(&mut upstream);
     let id = ids(&upstream.get(ADA, &format!("{path}/deliveries")))[0];
     let detail = upstream.get(ADA, &format!("{path}/deliveries/{id}")).assert_status(200);
-    let summary = ["id", "guid", "delivered_at", "redelivery", "duration", "status", "status_code", "event", "action", "installation_id", "repository_id", "throttled_at"];
+    let summary = [
+        "id",
+        "guid",
+        "delivered_at",
+        "redelivery",
+        "duration",
+        "status",
+        "status_code",
+        "event",
+        "action",
+        "installation_id",
+        "repository_id",
+        "throttled_at",
+    ];
     for field in summary.into_iter().chain(["url", "request", "response"]) {
         assert!(detail.body.get(field).is_some(), "{field}");
     }
@@ -95,7 +108,10 @@ fn an_event_of_the_organisation_is_recorded_for_the_hooks_that_want_it() {
     assert_eq!((&newest.items()[0]["event"], &newest.items()[0]["action"]), (&json!("issues"), &json!("opened")));
     let id = ids(&newest)[0];
     let payload = upstream.get(ADA, &format!("{path}/deliveries/{id}")).body["request"]["payload"].clone();
-    assert_eq!((&payload["action"], &payload["issue"]["title"], &payload["repository"]["full_name"]), (&json!("opened"), &json!("Something new"), &json!("acme/widgets")));
+    assert_eq!(
+        (&payload["action"], &payload["issue"]["title"], &payload["repository"]["full_name"]),
+        (&json!("opened"), &json!("Something new"), &json!("acme/widgets"))
+    );
     upstream.post(BEN, "/repos/acme/widgets/issues/1/comments", &json!({ "body": "x" })).assert_status(201);
     assert_eq!(ids(&upstream.get(ADA, &format!("{path}/deliveries?per_page=1"))), [id], "issue_comment is not among its events");
 }
@@ -106,6 +122,7 @@ fn delivery_headers_are_named_by_the_dialect() {
     let path = hook(&mut upstream);
     let id = ids(&upstream.get(ADA, &format!("{path}/deliveries")))[0];
     let detail = upstream.get(ADA, &format!("{path}/deliveries/{id}"));
-    let names: Vec<String> = detail.body["request"]["headers"].as_object().expect("an object").keys().map(|name| name.to_lowercase()).collect();
+    let names: Vec<String> =
+        detail.body["request"]["headers"].as_object().expect("an object").keys().map(|name| name.to_lowercase()).collect();
     assert!(names.contains(&"x-github-delivery".to_owned()) && names.contains(&"x-github-hook-id".to_owned()), "{names:?}");
 }

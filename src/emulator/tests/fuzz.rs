@@ -7,11 +7,94 @@ use crate::emulator::resources;
 use crate::emulator::seed::Dice;
 
 const REQUESTS: u32 = 25_000;
-const PIECES: &[&str] = &["acme", "ada", "widgets", "gadgets", "cogs", "1", "2", "77", "1001", "bug", "README.md", "x", "%2F", "%", "%ff", "..", "", "-1", "99999999999999999999", "é", "v1.0.0", "🦀"];
-const NAMES: &[&str] = &["page", "per_page", "state", "since", "before", "all", "participating", "cursor", "q", "sort", "direction", "labels", "status", "name", "creator"];
-const VALUES: &[&str] = &["1", "0", "-1", "100", "true", "open", "all", "2030-01-01T00:00:00Z", "v1_5", "%00", "a+b", "label:bug", "repo:acme/widgets", "", "9223372036854775808"];
-const FIELDS: &[&str] = &["title", "body", "name", "config", "events", "active", "state", "labels", "assignees", "milestone", "color", "new_name", "ignored", "last_read_at", "read", "tag_name", "query", "url", "secret", "insecure_ssl", "private", "visibility", "description", "type", "repository", "match"];
-const TOKENS: &[&str] = &[ADA, BEN, DAN, ADA_FINE, ADA_NO_PERMISSIONS, ADA_NO_SCOPES, INSTALLATION, WORKFLOW, OAUTH, "emu_app_user_ben", NOBODY, "wrong"];
+const PIECES: &[&str] = &[
+    "acme",
+    "ada",
+    "widgets",
+    "gadgets",
+    "cogs",
+    "1",
+    "2",
+    "77",
+    "1001",
+    "bug",
+    "README.md",
+    "x",
+    "%2F",
+    "%",
+    "%ff",
+    "..",
+    "",
+    "-1",
+    "99999999999999999999",
+    "é",
+    "v1.0.0",
+    "🦀",
+];
+const NAMES: &[&str] = &[
+    "page",
+    "per_page",
+    "state",
+    "since",
+    "before",
+    "all",
+    "participating",
+    "cursor",
+    "q",
+    "sort",
+    "direction",
+    "labels",
+    "status",
+    "name",
+    "creator",
+];
+const VALUES: &[&str] = &[
+    "1",
+    "0",
+    "-1",
+    "100",
+    "true",
+    "open",
+    "all",
+    "2030-01-01T00:00:00Z",
+    "v1_5",
+    "%00",
+    "a+b",
+    "label:bug",
+    "repo:acme/widgets",
+    "",
+    "9223372036854775808",
+];
+const FIELDS: &[&str] = &[
+    "title",
+    "body",
+    "name",
+    "config",
+    "events",
+    "active",
+    "state",
+    "labels",
+    "assignees",
+    "milestone",
+    "color",
+    "new_name",
+    "ignored",
+    "last_read_at",
+    "read",
+    "tag_name",
+    "query",
+    "url",
+    "secret",
+    "insecure_ssl",
+    "private",
+    "visibility",
+    "description",
+    "type",
+    "repository",
+    "match",
+];
+const TOKENS: &[&str] =
+    &[ADA, BEN, DAN, ADA_FINE, ADA_NO_PERMISSIONS, ADA_NO_SCOPES, INSTALLATION, WORKFLOW, OAUTH, "emu_app_user_ben", NOBODY, "wrong"];
 
 fn pick<'a>(dice: &mut Dice, from: &[&'a str]) -> &'a str {
     dice.pick(from).copied().unwrap_or("")
@@ -22,13 +105,18 @@ fn path(dice: &mut Dice, templates: &[&str]) -> String {
         0 => format!("/{}/{}", pick(dice, PIECES), pick(dice, PIECES)),
         1 => "/graphql".to_owned(),
         2 => "/_emulator/".to_owned() + pick(dice, &["events", "gates", "limits", "transcript", "books", "gates/1"]),
-        _ => pick(dice, templates).split('/').map(|piece| if piece.starts_with('{') { pick(dice, PIECES) } else { piece }).collect::<Vec<_>>().join("/"),
+        _ => pick(dice, templates)
+            .split('/')
+            .map(|piece| if piece.starts_with('{') { pick(dice, PIECES) } else { piece })
+            .collect::<Vec<_>>()
+            .join("/"),
     };
     if dice.below(5) == 0 {
         path = format!("/api/v3{path}");
     }
     for turn in 0..dice.below(3) {
-        path.push_str(&format!("{}{}={}", if turn == 0 { '?' } else { '&' }, pick(dice, NAMES), pick(dice, VALUES)));
+        let separator = if turn == 0 { "?" } else { "&" };
+        path.extend([separator, pick(dice, NAMES), "=", pick(dice, VALUES)]);
     }
     path
 }
@@ -52,7 +140,10 @@ fn object(dice: &mut Dice, depth: u32) -> Value {
 }
 
 fn random_request(dice: &mut Dice, templates: &[&str]) -> Option<Request<Bytes>> {
-    let method = Method::from_bytes(pick(dice, &["GET", "GET", "GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "TRACE", "ODD"]).as_bytes()).ok()?;
+    let method = Method::from_bytes(
+        pick(dice, &["GET", "GET", "GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "TRACE", "ODD"]).as_bytes(),
+    )
+    .ok()?;
     let mut builder = Request::builder().method(method).uri(path(dice, templates));
     let token = pick(dice, TOKENS);
     if !token.is_empty() {
@@ -63,7 +154,9 @@ fn random_request(dice: &mut Dice, templates: &[&str]) -> Option<Request<Bytes>>
         if dice.below(6) == 0 {
             let bytes = [b'a' + u8::try_from(dice.below(26)).unwrap_or(0), 0xff];
             let odd = HeaderValue::from_bytes(&bytes).ok()?;
-            let usual = HeaderValue::from_static(["*", "W/\"x\", \"y\"", "Tue, 19 Jul 2022 04:37:49 GMT", "gzip", "2026-03-10"][usize::try_from(dice.below(5)).unwrap_or(0)]);
+            let usual = HeaderValue::from_static(
+                ["*", "W/\"x\", \"y\"", "Tue, 19 Jul 2022 04:37:49 GMT", "gzip", "2026-03-10"][usize::try_from(dice.below(5)).unwrap_or(0)],
+            );
             builder = builder.header(name, if dice.below(4) == 0 { odd } else { usual });
         }
     }

@@ -84,7 +84,10 @@ fn the_secret_is_masked_in_the_configuration() {
     let mut upstream = Upstream::new();
     let path = create(&mut upstream);
     let config = upstream.get(ADA, &format!("{path}/config")).assert_status(200);
-    assert_eq!(config.body, json!({ "url": "https://example.com/hook", "content_type": "json", "insecure_ssl": "0", "secret": "********" }));
+    assert_eq!(
+        config.body,
+        json!({ "url": "https://example.com/hook", "content_type": "json", "insecure_ssl": "0", "secret": "********" })
+    );
 }
 
 #[test]

@@ -34,7 +34,10 @@ fn each_kind_of_caller_has_the_limit_of_the_table() {
     assert_eq!(limit(upstream.get(INSTALLATION, "/users/ada")), "5000");
     assert_eq!(limit(upstream.get(WORKFLOW, "/users/ada")), "1000");
     assert_eq!(limit(upstream.get(NOBODY, "/users/ada")), "60");
-    let basic = Request::get("/users/ada").header("authorization", "Basic ZW11X2NsaWVudF9pZDplbXVfY2xpZW50X3NlY3JldA==").body(Bytes::new()).expect("well formed");
+    let basic = Request::get("/users/ada")
+        .header("authorization", "Basic ZW11X2NsaWVudF9pZDplbXVfY2xpZW50X3NlY3JldA==")
+        .body(Bytes::new())
+        .expect("well formed");
     assert_eq!(limit(upstream.send(&basic)), "5000");
 }
 
@@ -124,7 +127,8 @@ fn the_101st_concurrent_request_is_refused_and_rest_shares_with_graphql() {
     let mut upstream = Upstream::new();
     let rest = request(Method::GET, ADA, "/user", &[], &Value::Null);
     let graphql = request(Method::POST, ADA, "/graphql", &[], &json!({ "query": "{viewer{login}}" }));
-    let arrivals: Vec<_> = (0..100).map(|turn| upstream.emulator.arrive(upstream.now, if turn % 2 == 0 { &rest } else { &graphql }, PEER)).collect();
+    let arrivals: Vec<_> =
+        (0..100).map(|turn| upstream.emulator.arrive(upstream.now, if turn % 2 == 0 { &rest } else { &graphql }, PEER)).collect();
     assert!(arrivals.iter().all(|arrival| arrival.response.status() == 200));
     let refused = upstream.emulator.arrive(upstream.now, &rest, PEER);
     assert_eq!(refused.response.status(), 403);

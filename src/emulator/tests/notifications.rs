@@ -68,7 +68,8 @@ fn participating_leaves_out_what_is_only_watched() {
 #[test]
 fn since_and_before_bound_the_update_time() {
     let mut upstream = Upstream::new();
-    let times: Vec<String> = upstream.get(BEN, "/notifications").items().iter().filter_map(|thread| thread["updated_at"].as_str().map(str::to_owned)).collect();
+    let times: Vec<String> =
+        upstream.get(BEN, "/notifications").items().iter().filter_map(|thread| thread["updated_at"].as_str().map(str::to_owned)).collect();
     let middle = &times[times.len() / 2];
     let since = upstream.get(BEN, &format!("/notifications?since={middle}")).items().len();
     let before = upstream.get(BEN, &format!("/notifications?before={middle}")).items().len();
@@ -87,7 +88,8 @@ fn a_malformed_filter_is_422_and_names_the_field() {
 #[test]
 fn put_notifications_marks_what_is_not_newer_than_last_read_at() {
     let mut upstream = Upstream::new();
-    let times: Vec<String> = upstream.get(BEN, "/notifications").items().iter().filter_map(|thread| thread["updated_at"].as_str().map(str::to_owned)).collect();
+    let times: Vec<String> =
+        upstream.get(BEN, "/notifications").items().iter().filter_map(|thread| thread["updated_at"].as_str().map(str::to_owned)).collect();
     upstream.put(BEN, "/notifications", &json!({ "last_read_at": times[2] })).assert_status(205);
     assert_eq!(upstream.get(BEN, "/notifications").items().len(), 2, "later updates stay unread");
     upstream.put(BEN, "/notifications", &serde_json::Value::Null).assert_status(205);
@@ -113,7 +115,8 @@ fn a_thread_is_read_by_patch_and_done_by_delete() {
     upstream.patch(ADA, &path, &serde_json::Value::Null).assert_status(205);
     assert_eq!(upstream.get(ADA, &path).body["unread"], false);
     upstream.delete(ADA, &path).assert_status(204);
-    let listed = upstream.get(ADA, "/notifications?all=true").items().iter().any(|thread| path.ends_with(thread["id"].as_str().unwrap_or("?")));
+    let listed =
+        upstream.get(ADA, "/notifications?all=true").items().iter().any(|thread| path.ends_with(thread["id"].as_str().unwrap_or("?")));
     assert!(!listed, "done threads are not in the inbox");
 }
 
@@ -169,7 +172,11 @@ fn a_mention_makes_a_thread_and_its_reason_stays_mention() {
     upstream.put(cleo, "/notifications", &serde_json::Value::Null);
     let comment = json!({ "type": "comment", "repository": "acme/sprockets", "actor": "ada", "number": 1 });
     upstream.pass(10);
-    upstream.post(NOBODY, "/_emulator/events", &json!({ "type": "mention", "repository": "acme/sprockets", "actor": "ada", "number": 1, "user": "ben" }));
+    upstream.post(
+        NOBODY,
+        "/_emulator/events",
+        &json!({ "type": "mention", "repository": "acme/sprockets", "actor": "ada", "number": 1, "user": "ben" }),
+    );
     upstream.post(NOBODY, "/_emulator/events", &comment).assert_status(201);
     let threads = upstream.get(cleo, "/notifications?all=true");
     assert_eq!(threads.items()[0]["reason"], "mention");

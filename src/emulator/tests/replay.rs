@@ -29,7 +29,13 @@ fn replaying(records: &[Value]) -> Upstream {
 
 #[test]
 fn a_recorded_answer_names_the_emulator_instead_of_the_recorded_host() {
-    let mut upstream = replaying(&[record("get", "/user", &json!(""), 200, &json!({ "url": "https://api.github.com/users/a", "html_url": "https://github.com/a" }))]);
+    let mut upstream = replaying(&[record(
+        "get",
+        "/user",
+        &json!(""),
+        200,
+        &json!({ "url": "https://api.github.com/users/a", "html_url": "https://github.com/a" }),
+    )]);
     let answer = upstream.get("any", "/user").assert_status(200);
     assert_eq!(answer.body, json!({ "url": "http://upstream.test/users/a", "html_url": "https://github.com/a" }));
     assert_eq!(answer.link("next").as_deref(), Some("http://upstream.test/user?page=2"));
@@ -71,7 +77,10 @@ fn several_records_of_one_request_are_served_in_order_and_the_last_for_ever() {
 
 #[test]
 fn the_body_tells_records_of_one_path_apart() {
-    let mut upstream = replaying(&[record("post", "/things", &json!({ "name": "a" }), 201, &json!({ "id": 1 })), record("post", "/things", &json!({ "name": "b" }), 201, &json!({ "id": 2 }))]);
+    let mut upstream = replaying(&[
+        record("post", "/things", &json!({ "name": "a" }), 201, &json!({ "id": 1 })),
+        record("post", "/things", &json!({ "name": "b" }), 201, &json!({ "id": 2 })),
+    ]);
     assert_eq!(upstream.post("one", "/things", &json!({ "name": "b" })).assert_status(201).body["id"], 2);
     assert_eq!(upstream.post("one", "/things", &json!({ "name": "a", "private": false })).assert_status(201).body["id"], 1);
     let other = upstream.post("one", "/things", &json!({ "name": "c" })).assert_status(404);
@@ -87,7 +96,8 @@ fn the_order_of_query_parameters_does_not_matter() {
 
 #[test]
 fn an_unknown_request_names_the_nearest_recorded_ones() {
-    let mut upstream = replaying(&[record("get", "/repos/a/b", &json!(""), 200, &json!({})), record("get", "/user", &json!(""), 200, &json!({}))]);
+    let mut upstream =
+        replaying(&[record("get", "/repos/a/b", &json!(""), 200, &json!({})), record("get", "/user", &json!(""), 200, &json!({}))]);
     let unknown = upstream.get("one", "/repos/a/c").assert_status(404);
     assert_eq!(unknown.body["nearest"][0], "GET /repos/a/b");
 }

@@ -56,7 +56,13 @@ fn both_base_paths_answer_with_addresses_of_their_own_shape() {
 #[test]
 fn without_a_base_url_addresses_follow_the_host() {
     let mut upstream = Upstream::github();
-    let answer = upstream.send(&http::Request::get("/user").header("host", "other.test:81").header("authorization", format!("token {ADA}")).body(Bytes::new()).expect("well formed"));
+    let answer = upstream.send(
+        &http::Request::get("/user")
+            .header("host", "other.test:81")
+            .header("authorization", format!("token {ADA}"))
+            .body(Bytes::new())
+            .expect("well formed"),
+    );
     assert_eq!(answer.body["url"], "http://other.test:81/users/ada");
 }
 
@@ -102,7 +108,9 @@ fn issues_are_filtered_by_state() {
 #[test]
 fn an_issue_is_created_changed_and_closed() {
     let mut upstream = Upstream::new();
-    let created = upstream.post(ADA, "/repos/acme/widgets/issues", &json!({ "title": "New", "labels": ["bug", "fresh"], "assignees": ["ben"] })).assert_status(201);
+    let created = upstream
+        .post(ADA, "/repos/acme/widgets/issues", &json!({ "title": "New", "labels": ["bug", "fresh"], "assignees": ["ben"] }))
+        .assert_status(201);
     let path = format!("/repos/acme/widgets/issues/{}", created.body["number"]);
     assert_eq!(created.header("location"), format!("http://upstream.test{path}"));
     assert_eq!(created.body["labels"].as_array().map(Vec::len), Some(2));
@@ -118,25 +126,40 @@ fn an_author_may_change_its_own_issue_and_a_stranger_may_not() {
     let mut upstream = Upstream::new();
     let created = upstream.post(DAN, "/repos/acme/widgets/issues", &json!({ "title": "Mine", "labels": ["bug"] })).assert_status(201);
     assert_eq!(created.body["labels"], json!([]), "only who may push chooses labels");
-    upstream.patch(DAN, &format!("/repos/acme/widgets/issues/{}", created.body["number"]), &json!({ "title": "Still mine" })).assert_status(200);
+    upstream
+        .patch(DAN, &format!("/repos/acme/widgets/issues/{}", created.body["number"]), &json!({ "title": "Still mine" }))
+        .assert_status(200);
     upstream.patch(DAN, "/repos/acme/widgets/issues/1", &json!({ "title": "Not mine" })).assert_status(403);
 }
 
 #[test]
 fn malformed_json_is_400_and_wrong_types_are_422() {
     let mut upstream = Upstream::new();
-    let broken = http::Request::post("/repos/acme/widgets/issues").header("authorization", format!("Bearer {ADA}")).body(Bytes::from_static(b"{\"title\":")).expect("well formed");
+    let broken = http::Request::post("/repos/acme/widgets/issues")
+        .header("authorization", format!("Bearer {ADA}"))
+        .body(Bytes::from_static(b"{\"title\":"))
+        .expect("well formed");
     assert_eq!(upstream.send(&broken).assert_status(400).body["message"], "Problems parsing JSON");
     upstream.post(ADA, "/repos/acme/widgets/issues", &json!({})).assert_names_field("title");
     upstream.post(ADA, "/repos/acme/widgets/issues", &json!({ "title": 7 })).assert_names_field("title");
-    upstream.post(ADA, "/repos/acme/widgets/issues", &json!({ "title": "x", "assignees": ["nobody-at-all"] })).assert_names_field("assignees");
+    upstream
+        .post(ADA, "/repos/acme/widgets/issues", &json!({ "title": "x", "assignees": ["nobody-at-all"] }))
+        .assert_names_field("assignees");
     upstream.patch(ADA, "/repos/acme/widgets/issues/1", &json!({ "state": "ajar" })).assert_names_field("state");
 }
 
 #[test]
 fn unknown_things_are_not_found() {
     let mut upstream = Upstream::new();
-    for path in ["/repos/acme/nothing", "/repos/acme/widgets/issues/9999", "/repos/acme/widgets/issues/x", "/users/nobody", "/orgs/nobody", "/no/such/route", "/repositories/1"] {
+    for path in [
+        "/repos/acme/nothing",
+        "/repos/acme/widgets/issues/9999",
+        "/repos/acme/widgets/issues/x",
+        "/users/nobody",
+        "/orgs/nobody",
+        "/no/such/route",
+        "/repositories/1",
+    ] {
         upstream.get(ADA, path).assert_status(404);
     }
 }
@@ -196,7 +219,15 @@ fn every_address_in_a_link_or_url_field_can_be_followed() {
     let mut upstream = Upstream::new();
     let issue = upstream.get(ADA, "/repos/acme/widgets/issues/1").body;
     let repository = upstream.get(ADA, "/repos/acme/widgets").body;
-    let addresses = [&issue["url"], &issue["repository_url"], &issue["comments_url"], &issue["user"]["url"], &issue["user"]["repos_url"], &repository["owner"]["url"], &repository["url"]];
+    let addresses = [
+        &issue["url"],
+        &issue["repository_url"],
+        &issue["comments_url"],
+        &issue["user"]["url"],
+        &issue["user"]["repos_url"],
+        &repository["owner"]["url"],
+        &repository["url"],
+    ];
     for address in addresses {
         let path = address.as_str().and_then(|address| address.strip_prefix("http://upstream.test")).expect("our address");
         upstream.get(ADA, path).assert_status(200);

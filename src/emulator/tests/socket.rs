@@ -25,7 +25,12 @@ fn http1() -> Http {
 
 async fn ask(client: &Http, handle: &Handle, method: Method, path: &str, body: Bytes) -> (u16, Value) {
     let uri = format!("http://{}{path}", handle.addr());
-    let request = Request::builder().method(method).uri(uri).header("authorization", format!("Bearer {ADA}")).body(Full::new(body)).expect("well formed");
+    let request = Request::builder()
+        .method(method)
+        .uri(uri)
+        .header("authorization", format!("Bearer {ADA}"))
+        .body(Full::new(body))
+        .expect("well formed");
     let response = client.request(request).await.expect("an answer");
     let status = response.status().as_u16();
     let bytes = response.into_body().collect().await.expect("a body").to_bytes();
@@ -51,7 +56,10 @@ async fn a_gate_holds_requests_and_a_test_can_wait_until_they_are_held() {
     let (_, gate) = ask(&client, &handle, Method::POST, "/_emulator/gates", Bytes::from(r#"{"match":{"path":"/user"}}"#)).await;
     let id = gate["id"].as_u64().expect("an id");
     let held = async {
-        let (first, second) = tokio::join!(ask(&client, &handle, Method::GET, "/user", Bytes::new()), ask(&client, &handle, Method::GET, "/user", Bytes::new()));
+        let (first, second) = tokio::join!(
+            ask(&client, &handle, Method::GET, "/user", Bytes::new()),
+            ask(&client, &handle, Method::GET, "/user", Bytes::new())
+        );
         assert_eq!((first.0, second.0), (200, 200));
     };
     let opened = async {

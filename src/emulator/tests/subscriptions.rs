@@ -23,7 +23,10 @@ fn a_subscription_is_created_when_the_user_participates() {
     let mut upstream = Upstream::new();
     let path = mentioned(&mut upstream);
     let subscription = upstream.get(CLEO, &format!("{path}/subscription")).assert_status(200);
-    assert_eq!((&subscription.body["subscribed"], &subscription.body["ignored"], &subscription.body["reason"]), (&json!(true), &json!(false), &json!("mention")));
+    assert_eq!(
+        (&subscription.body["subscribed"], &subscription.body["ignored"], &subscription.body["reason"]),
+        (&json!(true), &json!(false), &json!("mention"))
+    );
     for field in ["created_at", "url", "thread_url"] {
         assert!(subscription.body[field].is_string(), "{field}");
     }
