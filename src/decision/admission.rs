@@ -13,10 +13,13 @@ mod line;
 
 use std::collections::BTreeSet;
 
+use http::StatusCode;
+
+use crate::api::RateHeaders;
 use crate::clock::Timestamp;
 
 use super::books::{Blocked, Books};
-use super::demand::{Demand, Grant, LeaseId, LimitKind, Refusal, Settings, Settlement, Ticket, Until};
+use super::demand::{AccountId, Demand, Grant, LeaseId, LimitKind, Refusal, Settings, Settlement, Ticket, Until};
 use super::invariants::Invariant;
 
 use line::{ClassId, Line};
@@ -80,6 +83,17 @@ impl Admission {
     pub fn settle(&mut self, now: Timestamp, lease: LeaseId, settlement: Settlement<'_>, jitter: f64) {
         let account = self.books.account_of(lease);
         self.books.settle(now, lease, settlement, jitter);
+        self.reconsider(now, account);
+    }
+
+    /// The head of a long answer; see [`Books::answer_begun`]. Whoever waited for what it says is decided.
+    pub fn answer_begun(&mut self, now: Timestamp, lease: LeaseId, status: StatusCode, rate: Option<&RateHeaders>) {
+        self.books.answer_begun(lease, status, rate);
+        self.reconsider(now, self.books.account_of(lease));
+    }
+
+    /// Something about an account has changed.
+    fn reconsider(&mut self, now: Timestamp, account: Option<AccountId>) {
         let mut classes = self.line.take_due(now);
         classes.extend(account.into_iter().flat_map(|account| self.line.classes_of(account)));
         self.admit_waiting(now, classes);

@@ -101,6 +101,21 @@ impl Books {
         Ok(Grant { lease, account })
     }
 
+    /// The head of an answer whose body goes on for long: what it says of the budget is booked at once, so that nobody waits for the body to learn
+    /// it. The slots of the secondary limits stay held until [`Books::settle`].
+    pub fn answer_begun(&mut self, lease: LeaseId, status: StatusCode, rate: Option<&RateHeaders>) {
+        let Some(open) = self.leases.get_mut(&lease) else { return };
+        let begun = *open;
+        (open.book, open.cost) = (None, 0);
+        let Some(account) = self.accounts.get_mut(place(begun.account)) else { return };
+        let rate = rate.filter(|_| begun.cost > 0);
+        account.settle_primary(lease, begun, status, rate);
+        if let Some(named) = rate.and_then(|rate| rate.resource.as_ref()) {
+            self.learn(begun, named);
+        }
+        self.check(begun);
+    }
+
     /// Ends a lease. `jitter` is a random number from 0 to 1. A lease that is not open (settled already) changes nothing.
     pub fn settle(&mut self, now: Timestamp, lease: LeaseId, settlement: Settlement<'_>, jitter: f64) {
         let Some(ended) = self.leases.remove(&lease) else { return };

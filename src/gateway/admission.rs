@@ -195,6 +195,16 @@ impl Lease {
         self.admissions.settle(self.id, Settlement::NeverSent);
     }
 
+    /// The head of an answer has come whose body is passed on piece by piece; the lease goes on holding its slot.
+    pub fn answer_begun(&self, status: StatusCode, rate: Option<&RateHeaders>) {
+        {
+            let mut inner = self.admissions.inner.lock();
+            inner.admission.answer_begun(self.admissions.clock.now(), self.id, status, rate);
+            self.admissions.deliver(&mut inner);
+        }
+        self.admissions.moved.notify_one();
+    }
+
     /// The upstream has answered.
     pub fn answered(self, status: StatusCode, rate: Option<&RateHeaders>, refusal: Option<&LimitRefusal>) {
         self.state.store(SETTLED, Ordering::Relaxed);

@@ -123,13 +123,12 @@ pub enum AnswerBody {
 pub struct Held {
     lease: Option<Lease>,
     status: StatusCode,
-    rate: Option<RateHeaders>,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
-            lease.answered(self.status, self.rate.as_ref(), None);
+            lease.answered(self.status, None, None);
         }
     }
 }
@@ -403,7 +402,10 @@ impl Gateway {
                 lease.answered(status, rate.as_ref(), None);
                 AnswerBody::Whole(bytes)
             }
-            Collected::TooLarge(first, exchange) => AnswerBody::Large { first, exchange, held: Held { lease: Some(lease), status, rate } },
+            Collected::TooLarge(first, exchange) => {
+                lease.answer_begun(status, rate.as_ref());
+                AnswerBody::Large { first, exchange, held: Held { lease: Some(lease), status } }
+            }
         };
         Ok(Answer { status, headers, body, token: credential.token, requested_at })
     }

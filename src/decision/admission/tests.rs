@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::Method;
 
 use super::*;
-use crate::api::{AccountKind, Dialect, EndpointId, LimitRefusal, RateHeaders, ResourceName, Table};
-use crate::decision::demand::{AccountId, AccountSettings, SecondaryLimits, WriteSpacing};
+use crate::api::{AccountKind, Dialect, EndpointId, LimitRefusal, ResourceName, Table};
+use crate::decision::demand::{AccountSettings, SecondaryLimits, WriteSpacing};
 
 const NOW: Timestamp = Timestamp::from_secs(10_000);
 const RESET: Timestamp = Timestamp::from_secs(12_000);
@@ -274,4 +274,19 @@ fn two_hundred_at_once_on_three_cold_accounts_of_fifty_make_150_requests() {
     let refusal = refused(line.request(NOW, demand(3), SOON));
     assert_eq!((refusal.limit, refusal.until), (LimitKind::Primary, Until::Time(RESET + SECOND * 2)));
     assert_eq!(refusals, 97, "those for whom the line had no room");
+}
+
+#[test]
+fn the_head_of_a_long_answer_lets_those_go_who_waited_for_what_it_says() {
+    let mut line = line(1, SecondaryLimits { concurrency: 3, ..SecondaryLimits::default() });
+    let probe = granted(line.request(NOW, demand(1), SOON));
+    for _ in 0..3 {
+        assert!(matches!(line.request(NOW, demand(1), SOON), Decision::Waiting(_)));
+    }
+    let rate = RateHeaders { limit: 100, remaining: 99, used: None, reset: RESET, resource: Some(ResourceName::core()) };
+    line.answer_begun(NOW, probe.lease, StatusCode::OK, Some(&rate));
+    assert_eq!(line.take_decided().len(), 2, "the long answer itself still holds its slot");
+    line.settle(NOW, probe.lease, Settlement::Answered { status: StatusCode::OK, rate: None, refusal: None }, 0.0);
+    assert_eq!(line.take_decided().len(), 1);
+    assert_eq!(line.audit(), []);
 }

@@ -6,7 +6,9 @@ use super::*;
 use crate::emulator::resources;
 use crate::emulator::seed::Dice;
 
-const REQUESTS: u32 = 25_000;
+const REQUESTS: u32 = 20_000;
+/// What random writes made is thrown away after this many requests, so that lists stay short.
+const RESET_EVERY: u32 = 2_000;
 const PIECES: &[&str] = &[
     "acme",
     "ada",
@@ -168,22 +170,29 @@ fn random_request(dice: &mut Dice, templates: &[&str]) -> Option<Request<Bytes>>
     builder.body(body).ok()
 }
 
+/// The seed world, and limits so high that no refusal hides a route.
+fn begin(upstream: &mut Upstream) {
+    upstream.post(NOBODY, "/_emulator/reset", &Value::Null).assert_status(200);
+    for name in ["core", "points.rest", "points.graphql", "content.minute", "content.hour", "search", "search.anonymous", "graphql"] {
+        upstream.set_limit(name, 1_000_000_000);
+    }
+}
+
 #[test]
 fn no_request_makes_it_panic_and_every_answer_is_well_formed() {
     let seed = 20_260_728;
     let mut upstream = Upstream::new();
-    // Refusals would hide the routes behind them.
-    for name in ["core", "points.rest", "points.graphql", "content.minute", "content.hour", "search", "search.anonymous", "graphql"] {
-        upstream.set_limit(name, 1_000_000_000);
-    }
     let templates: Vec<&str> = resources::all().map(|route| route.template).collect();
     let mut dice = Dice::new(seed);
     let mut by_class = [0_u32; 6];
     for turn in 0..REQUESTS {
+        if turn % RESET_EVERY == 0 {
+            begin(&mut upstream);
+        }
         let Some(request) = random_request(&mut dice, &templates) else { continue };
         let is_control = request.uri().path().starts_with("/_emulator");
-        let limits = request.method() == Method::PUT && is_control;
-        if limits {
+        if is_control && request.method() == Method::PUT {
+            // It would set limits that refuse the rest.
             continue;
         }
         upstream.now = upstream.now + Duration::from_millis(dice.below(50));
@@ -195,7 +204,7 @@ fn no_request_makes_it_panic_and_every_answer_is_well_formed() {
             assert!(answer.headers.contains_key("x-ratelimit-reset") && answer.headers.contains_key("date"), "{}", what());
         }
         if answer.header("content-type").starts_with("application/json") && request.method() != Method::HEAD {
-            assert!(serde_json::from_slice::<Value>(&answer.bytes).is_ok(), "{}", what());
+            assert!(!answer.body.is_null(), "{}", what());
         }
         if answer.status >= 400 && request.method() != Method::HEAD {
             assert!(answer.body["message"].is_string(), "{} {}", what(), answer.body);
