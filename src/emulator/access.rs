@@ -3,7 +3,7 @@
 //! What a caller may not see is not there: 404. What it sees but may not do is 403.
 
 use super::accounts::{Caller, Level, Token};
-use super::exchange::Call;
+use super::call::Call;
 use super::fault::Fault;
 use super::urls::segment;
 use super::world::{Organization, Owner, Repository, Visibility, World};

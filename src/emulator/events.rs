@@ -74,8 +74,12 @@ fn mentioned(world: &World, text: &str) -> BTreeSet<u64> {
 }
 
 fn concerned(world: &World, repository: u64, number: u64, mentioned: &BTreeSet<u64>) -> BTreeSet<u64> {
-    let watching = world.users.values().filter(|user| user.watching.contains(&repository)).map(|user| user.id);
-    let mut concerned: BTreeSet<u64> = watching.chain(mentioned.iter().copied()).collect();
+    let is_subscribed = |user: u64| {
+        let thread = world.thread_of.get(&(user, repository, number)).and_then(|id| world.threads.get(id));
+        thread.is_some_and(|thread| matches!(thread.subscription, Some(Subscription::Subscribed { .. })))
+    };
+    let told = world.users.values().filter(|user| user.watching.contains(&repository) || is_subscribed(user.id)).map(|user| user.id);
+    let mut concerned: BTreeSet<u64> = told.chain(mentioned.iter().copied()).collect();
     if let Some(issue) = world.repositories.get(&repository).and_then(|repository| repository.issues.get(&number)) {
         concerned.insert(issue.author);
         concerned.extend(&issue.assignees);

@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 
-use super::access::{self, Need, Role, role_of_token};
+use super::access::{self, Need};
 use super::accounts::{AccountId, Caller};
 use super::arrival::{Arrival, RequestId};
+use super::call::{Call, Context, view};
 use super::fault::Fault;
 use super::gates::Gates;
 use super::intake::{self, Canonical, Door, Query};
@@ -22,7 +23,7 @@ use super::timestamps::iso;
 use super::transcript::{Entry, Transcript};
 use super::urls::Urls;
 use super::validators::is_conditional;
-use super::world::{Repository, World};
+use super::world::World;
 use super::{Options, control, credentials, graphql, resources, seed};
 use crate::api::Dialect;
 use crate::clock::Timestamp;
@@ -59,84 +60,6 @@ pub struct Tally {
     pub refused_secondary: u64,
     /// Requests sent although an earlier answer had said to wait.
     pub sent_while_limited: u64,
-}
-
-/// What an answer's headers need to know of the request.
-#[derive(Debug)]
-pub struct Context<'a> {
-    pub id: RequestId,
-    pub now: Timestamp,
-    pub method: &'a Method,
-    pub headers: &'a HeaderMap,
-    pub caller: &'a Caller,
-    pub dialect: Dialect,
-    pub version: Option<&'static str>,
-    pub accepted_permissions: String,
-    pub accepted_scopes: &'static str,
-}
-
-impl Context<'_> {
-    pub fn is_head(&self) -> bool {
-        self.method == Method::HEAD
-    }
-
-    /// Whether it is one of the methods that have conditional answers.
-    pub fn is_read(&self) -> bool {
-        matches!(*self.method, Method::GET | Method::HEAD)
-    }
-}
-
-/// What a route's function works with.
-#[derive(Debug)]
-pub struct Call<'a> {
-    pub world: &'a mut World,
-    pub limits: &'a Limits,
-    pub primary: &'a Primary,
-    pub now: Timestamp,
-    pub dialect: Dialect,
-    pub caller: &'a Caller,
-    pub urls: &'a Urls,
-    pub headers: &'a HeaderMap,
-    pub body: &'a Bytes,
-    /// Size of an upload's body.
-    pub upload_bytes: u64,
-    pub is_read: bool,
-    /// The path as asked, without the base.
-    pub asked_path: &'a str,
-    pub raw_query: Option<&'a str>,
-    pub query: Query,
-    pub params: Params,
-    /// The repository that the path names, once admitted.
-    pub repository: u64,
-    /// The organisation that the path names, once admitted to its hooks.
-    pub organization: u64,
-}
-
-impl Call<'_> {
-    /// How the caller's budget for a resource stands.
-    pub fn budget(&self, resource: Resource) -> View {
-        view(self.world, self.limits, self.primary, self.now, self.caller.account, resource)
-    }
-
-    /// The repository that the route was admitted to.
-    pub fn repository(&self) -> Result<&Repository, Fault> {
-        self.world.repositories.get(&self.repository).ok_or(Fault::NotFound)
-    }
-
-    pub fn repository_mut(&mut self) -> Result<&mut Repository, Fault> {
-        self.world.repositories.get_mut(&self.repository).ok_or(Fault::NotFound)
-    }
-
-    /// Whether the caller may change what is in the repository.
-    pub fn may_push(&self) -> Result<bool, Fault> {
-        let repository = self.repository()?;
-        Ok(self.caller.token().is_some_and(|token| role_of_token(self.world, token, repository) >= Role::Push))
-    }
-
-    /// Who is named as the author of what the caller makes.
-    pub fn actor(&self) -> u64 {
-        self.caller.user().unwrap_or(self.world.machine_user)
-    }
 }
 
 /// What is asked, as far as limits are concerned.
@@ -439,11 +362,6 @@ impl State {
             reply::set_named(headers, name, &value);
         }
     }
-}
-
-fn view(world: &World, limits: &Limits, primary: &Primary, now: Timestamp, account: AccountId, resource: Resource) -> View {
-    let limit = limits.primary(account, &world.account_name(account), resource, world.installation_reach(account));
-    primary.view(now, account, resource, limit, limits.primary_window(resource))
 }
 
 /// A 304 is free "if the request was authorised" (UPSTREAM.md, Limits); everything else that is served costs one.

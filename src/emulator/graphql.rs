@@ -3,7 +3,7 @@
 use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::exchange::Call;
+use super::call::Call;
 use super::fault::Fault;
 use super::limits::Resource;
 use super::render::Renderer;

@@ -13,6 +13,7 @@
 mod access;
 mod accounts;
 mod arrival;
+mod call;
 mod control;
 mod credentials;
 mod events;

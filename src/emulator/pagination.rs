@@ -3,7 +3,7 @@
 use http::{HeaderName, HeaderValue, header};
 use serde_json::Value;
 
-use super::exchange::Call;
+use super::call::Call;
 use super::reply::Reply;
 
 /// Document 1: "`per_page` (integer, max 100, default 30)".

@@ -81,7 +81,7 @@ fn end(now: Timestamp, length: Duration) -> Timestamp {
 mod tests {
     use super::*;
 
-    const HOUR: Duration = Duration::from_secs(3_600);
+    const HOUR: Duration = Duration::from_hours(1);
     const ACCOUNT: AccountId = AccountId::User(1);
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
     fn each_resource_has_its_own_window() {
         let mut primary = Primary::default();
         let now = Timestamp::from_secs(1);
-        primary.spend(now, ACCOUNT, Resource::SEARCH, 3, Duration::from_secs(60));
+        primary.spend(now, ACCOUNT, Resource::SEARCH, 3, Duration::from_mins(1));
         assert_eq!(primary.view(now, ACCOUNT, Resource::CORE, 50, HOUR).used, 0);
         assert_eq!(primary.view(now, ACCOUNT, Resource::SEARCH, 30, HOUR).used, 3);
     }

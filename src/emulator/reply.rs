@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 
-use super::exchange::Context;
+use super::call::Context;
 use super::timestamps::http_date;
 use super::validators::{Freshness, Validators, validators};
 use crate::api::Dialect;

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use http::Method;
 
 use super::access::Need;
-use super::exchange::Call;
+use super::call::Call;
 use super::fault::Fault;
 use super::intake::decode_segment;
 use super::limits::Resource;

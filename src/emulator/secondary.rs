@@ -2,7 +2,9 @@
 //!
 //! The specification does not say how its minutes are measured. This is the strictest reading for a caller: a request counts from its
 //! arrival until a whole window after its completion, in a sliding window, so that whoever passes here passes any fixed or sliding window.
-//! Refused requests do not count, or a caller that tries again could never come back. CPU time is left out.
+//! Refused requests do not count, or a caller that tries again could never come back. Once a refusal has been answered, the account is
+//! closed for every route until the time that the refusal named, and what it sends meanwhile is counted against it. CPU time and OAuth
+//! token requests are left out.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -354,7 +356,7 @@ mod tests {
             books.serve(START, Weight { content: Content::None, ..create() }).expect("180 writes are 900 points");
         }
         let refusal = books.serve(START, Weight { content: Content::None, ..create() }).unwrap_err();
-        assert_eq!(refusal, Refusal { exceeded: Exceeded::Points, until: START + Duration::from_secs(60) });
+        assert_eq!(refusal, Refusal { exceeded: Exceeded::Points, until: START + Duration::from_mins(1) });
         assert!(books.serve(START, read()).is_ok(), "another endpoint has points of its own");
         assert!(books.serve(refusal.until, create()).is_ok());
     }
@@ -367,7 +369,15 @@ mod tests {
         let completed = START + Duration::from_secs(30);
         books.secondary.finish(completed, id, &books.limits);
         assert!(books.serve(START + Duration::from_secs(70), read()).is_err());
-        assert!(books.serve(completed + Duration::from_secs(60), read()).is_ok());
+        assert!(books.serve(completed + Duration::from_mins(1), read()).is_ok());
+    }
+
+    #[test]
+    fn a_request_in_flight_counts_already() {
+        let mut books = Books::new();
+        books.limits.set("points.rest", 1).expect("known");
+        books.arrive(START, read()).expect("the first");
+        assert_eq!(books.arrive(START + Duration::from_hours(1), read()).unwrap_err().exceeded, Exceeded::Points);
     }
 
     #[test]
@@ -387,23 +397,23 @@ mod tests {
         for turn in 0..500 {
             if turn > 0 && turn % 80 == 0 {
                 assert_eq!(books.serve(now, create()).unwrap_err().exceeded, Exceeded::Content);
-                now = now + Duration::from_secs(60);
+                now = now + Duration::from_mins(1);
             }
             books.serve(now, create()).expect("within both limits");
         }
-        now = now + Duration::from_secs(60);
+        now = now + Duration::from_mins(1);
         let refusal = books.serve(now, create()).unwrap_err();
-        assert_eq!(refusal, Refusal { exceeded: Exceeded::Content, until: START + Duration::from_secs(3_600) });
+        assert_eq!(refusal, Refusal { exceeded: Exceeded::Content, until: START + Duration::from_hours(1) });
     }
 
     #[test]
     fn nothing_is_served_before_the_wait_of_a_refusal_is_over() {
         let mut books = Books::new();
-        books.secondary.begin_refused(RequestId(77), ACCOUNT, START + Duration::from_secs(60));
+        books.secondary.begin_refused(RequestId(77), ACCOUNT, START + Duration::from_mins(1));
         assert!(books.serve(START, read()).is_ok(), "the caller does not know yet");
         books.secondary.finish(START, RequestId(77), &books.limits);
         assert_eq!(books.serve(START, read()).unwrap_err().exceeded, Exceeded::Waiting);
-        assert!(books.serve(START + Duration::from_secs(60), read()).is_ok());
+        assert!(books.serve(START + Duration::from_mins(1), read()).is_ok());
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub mod reply;
 pub mod resolve;
 pub mod respond;
 pub mod rewrite;
+mod rewrite_stream;
 pub mod route;
 pub mod service;
 pub mod store;

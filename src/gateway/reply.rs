@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::attempt::Held;
 use super::fetch::Exchange;
+use super::rewrite_stream::JsonStream;
 
 /// What goes to the client.
 pub struct Reply {
@@ -24,6 +25,8 @@ pub enum ReplyBody {
     Streamed {
         /// What was read before it was clear that the body is too large to hold.
         first: Bytes,
+        /// Rewrites its addresses, when it is JSON.
+        rewriting: Option<Box<JsonStream>>,
         /// Where the rest comes from.
         exchange: Box<Exchange>,
         /// Its slot of the upstream's concurrency, freed at the end.

@@ -19,6 +19,7 @@ use super::headers::{own, to_client};
 use super::refuse::RateView;
 use super::reply::{Reply, ReplyBody};
 use super::rewrite::{Origin, blank_secrets};
+use super::rewrite_stream::JsonStream;
 use super::store::{Entry, is_json};
 
 /// How the client asked, as far as the form of the answer depends on it.
@@ -67,10 +68,12 @@ impl Gateway {
             }
             AnswerBody::Whole(bytes) => ReplyBody::Whole(bytes),
             AnswerBody::Large { first, exchange, held } => {
-                if let Some(length) = declared_length(&answer.headers) {
+                let rewriting = is_json(&answer.headers).then(|| Box::new(JsonStream::new(self.urls.clone(), origin.clone())));
+                // Rewriting changes the length.
+                if let Some(length) = declared_length(&answer.headers).filter(|_| rewriting.is_none()) {
                     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
                 }
-                ReplyBody::Streamed { first, exchange, held }
+                ReplyBody::Streamed { first, rewriting, exchange, held }
             }
         };
         Reply { status: answer.status, headers, body }
@@ -149,7 +152,7 @@ pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply) -
             session.write_response_body(body, true).await.map_err(broken)?;
             Ok(length)
         }
-        ReplyBody::Streamed { first, mut exchange, held } => {
+        ReplyBody::Streamed { first, mut rewriting, mut exchange, held } => {
             if !session.is_http2() && !reply.headers.contains_key(header::CONTENT_LENGTH) {
                 head.insert_header(header::TRANSFER_ENCODING, "chunked").map_err(broken)?;
             }
@@ -158,14 +161,17 @@ pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply) -
                 session.write_response_body(Bytes::new(), true).await.map_err(broken)?;
                 return Ok(0);
             }
-            let mut length = first.len() as u64;
-            session.write_response_body(first, false).await.map_err(broken)?;
+            let mut length = 0;
+            let mut next = Some(first);
             // A body that breaks off upstream must break off here too: ended properly it would pass for a whole one.
-            while let Some(piece) = exchange.read_body().await.map_err(|_| Broken)? {
+            while let Some(piece) = next {
+                let piece = rewriting.as_mut().map_or_else(|| piece.clone(), |rewriting| rewriting.push(&piece));
                 length += piece.len() as u64;
                 session.write_response_body(piece, false).await.map_err(broken)?;
+                next = exchange.read_body().await.map_err(|_| Broken)?;
             }
-            session.write_response_body(Bytes::new(), true).await.map_err(broken)?;
+            let rest = rewriting.map_or_else(Bytes::new, |rewriting| rewriting.finish());
+            session.write_response_body(rest, true).await.map_err(broken)?;
             exchange.release().await;
             drop(held);
             Ok(length)

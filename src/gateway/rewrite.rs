@@ -83,6 +83,18 @@ impl UrlMap {
         Some(format!("{}{}{}", origin.base, self.replacement(prefix, origin), &url[self.prefixes[prefix].upstream.len()..]))
     }
 
+    /// The beginning of a URL, long enough to tell whose it is, or the whole of a shorter one with the quote that ends it.
+    pub(super) fn rewrite_beginning(&self, beginning: &[u8], origin: &Origin) -> Option<Vec<u8>> {
+        let prefix = self.prefix_of(beginning)?;
+        let rest = &beginning[self.prefixes[prefix].upstream.len()..];
+        Some([origin.base.as_bytes(), self.replacement(prefix, origin).as_bytes(), rest].concat())
+    }
+
+    /// Bytes of the longest of the upstream's prefixes.
+    pub(super) fn longest_prefix(&self) -> usize {
+        self.prefixes.first().map_or(0, |prefix| prefix.upstream.len())
+    }
+
     /// `Link` (RFC 8288 §3): every target between `<` and `>`; relations and parameters stay.
     #[must_use]
     pub fn rewrite_link(&self, link: &str, origin: &Origin) -> String {
@@ -186,7 +198,7 @@ pub fn blank_secrets(bytes: &Bytes) -> Bytes {
     }
 }
 
-fn is_url_key(key: &[u8]) -> bool {
+pub(super) fn is_url_key(key: &[u8]) -> bool {
     key == b"url" || (key.ends_with(b"_url") && key != b"html_url")
 }
 

@@ -6,7 +6,7 @@ mod repository;
 use serde_json::{Map, Value, json};
 
 use super::accounts::Caller;
-use super::exchange::Call;
+use super::call::Call;
 use super::timestamps::iso;
 use super::urls::{SITE, Urls, segment};
 use super::world::{Organization, Owner, Repository, User, World};

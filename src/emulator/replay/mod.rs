@@ -1,5 +1,7 @@
 //! Replay: answering from recorded exchanges of the real service instead of the seed world.
 //!
+//! The published recordings speak the github dialect; the emulator's own headers follow its options.
+//!
 //! A request is served by method, path, query and body. Several records of one request are served in their order, the last one for
 //! ever after. Budgets are the emulator's own, for recorded ones are years old; the recorded addresses become the emulator's, uploads at
 //! `/api/uploads`, because one address cannot be two hosts. What was recorded at any other host is not served, and links to it stay.

@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 
+use crate::emulator::call::Call;
 use crate::emulator::events;
-use crate::emulator::exchange::Call;
 use crate::emulator::fault::Fault;
 use crate::emulator::fields::Fields;
 use crate::emulator::pagination::{self, USUAL};

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::emulator::access::{Need, Role};
 use crate::emulator::accounts::Level;
-use crate::emulator::exchange::Call;
+use crate::emulator::call::Call;
 use crate::emulator::fault::Fault;
 use crate::emulator::render::Renderer;
 use crate::emulator::reply::{Body, Reply};

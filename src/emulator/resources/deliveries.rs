@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::hooks::{self, Hook, READ, WRITE};
 use crate::clock::Timestamp;
-use crate::emulator::exchange::Call;
+use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::pagination::{self, USUAL};
 use crate::emulator::reply::Reply;

@@ -9,7 +9,7 @@ use super::deliveries::Delivery;
 use crate::clock::Timestamp;
 use crate::emulator::access::Need;
 use crate::emulator::accounts::Level;
-use crate::emulator::exchange::Call;
+use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
 use crate::emulator::pagination::{self, USUAL};

@@ -3,8 +3,8 @@
 use crate::clock::Timestamp;
 use crate::emulator::access::{Need, Role};
 use crate::emulator::accounts::Level;
+use crate::emulator::call::Call;
 use crate::emulator::events;
-use crate::emulator::exchange::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::{Change, Fields};
 use crate::emulator::pagination::{self, USUAL};

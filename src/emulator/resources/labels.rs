@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::emulator::access::{Need, Role};
 use crate::emulator::accounts::Level;
-use crate::emulator::exchange::Call;
+use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
 use crate::emulator::pagination::{self, USUAL};

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::subscriptions::Subscription;
 use crate::clock::Timestamp;
 use crate::emulator::access::{NOTIFICATION_SCOPES, Need};
-use crate::emulator::exchange::Call;
+use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
 use crate::emulator::pagination::{self, Caps, NOTIFICATIONS, USUAL};

@@ -2,7 +2,7 @@
 
 use crate::emulator::access::{Need, Role};
 use crate::emulator::accounts::Level;
-use crate::emulator::exchange::Call;
+use crate::emulator::call::Call;
 use crate::emulator::fault::Fault;
 use crate::emulator::pagination::{self, USUAL};
 use crate::emulator::render::Renderer;

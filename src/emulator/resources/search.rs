@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::emulator::access::{self, Need};
-use crate::emulator::exchange::Call;
+use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::limits::Resource;
 use crate::emulator::pagination::{self, USUAL};

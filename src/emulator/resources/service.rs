@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::emulator::access::Need;
-use crate::emulator::exchange::Call;
+use crate::emulator::call::Call;
 use crate::emulator::limits::Resource;
 use crate::emulator::primary::View;
 use crate::emulator::reply::Reply;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::notifications::{CLASSIC, Reason, Thread, change_my_thread};
 use crate::clock::Timestamp;
-use crate::emulator::exchange::Call;
+use crate::emulator::call::Call;
 use crate::emulator::fault::Fault;
 use crate::emulator::fields::Fields;
 use crate::emulator::reply::Reply;

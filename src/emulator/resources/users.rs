@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use crate::emulator::access::{self, Need};
-use crate::emulator::exchange::Call;
+use crate::emulator::call::Call;
 use crate::emulator::fault::Fault;
 use crate::emulator::pagination::{self, USUAL};
 use crate::emulator::render::Renderer;

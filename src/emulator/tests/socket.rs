@@ -46,6 +46,8 @@ async fn it_speaks_http1_and_h2c_on_one_port() {
         assert_eq!((status, &body["login"]), (200, &json!("ada")));
         assert_eq!(body["url"], format!("http://{}/users/ada", handle.addr()));
     }
+    let (_, books) = ask(&http1(), &handle, Method::GET, "/_emulator/books", Bytes::new()).await;
+    assert_eq!(books["secondary"][0]["in_flight"], 0, "an answered request has no place any more");
     handle.shutdown().await;
 }
 
