@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -87,8 +87,8 @@ pub struct Clock(Arc<Source>);
 
 #[derive(Debug)]
 enum Source {
-    /// The machine's clock, kept from running backwards when the machine's is set back.
-    System { latest: AtomicU64 },
+    /// The machine's wall clock, kept going when it is set back.
+    System { started: Instant, offset: AtomicU64 },
     /// The machine's clock, `factor` times as fast from `start` on (`weir emulate --speed`).
     Scaled { start: u64, factor: f64 },
     /// Moves only when told to.
@@ -99,7 +99,7 @@ impl Clock {
     /// The machine's wall clock; never goes back.
     #[must_use]
     pub fn system() -> Self {
-        Self(Arc::new(Source::System { latest: AtomicU64::new(0) }))
+        Self(Arc::new(Source::System { started: machine_instant(), offset: AtomicU64::new(0) }))
     }
 
     /// A clock that starts at the machine's time and runs `factor` times as fast.
@@ -118,9 +118,12 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         Timestamp(match &*self.0 {
-            Source::System { latest } => {
-                let read = machine_millis();
-                latest.fetch_max(read, Ordering::Relaxed).max(read)
+            // The wall clock as far as it is ahead of the steady one; set back, it is followed by the steady one alone, so that time neither runs
+            // backwards nor stands still.
+            Source::System { started, offset } => {
+                let steady = u64::try_from(machine_instant().duration_since(*started).as_millis()).unwrap_or(u64::MAX);
+                let ahead = machine_millis().saturating_sub(steady);
+                steady + offset.fetch_max(ahead, Ordering::Relaxed).max(ahead)
             }
             Source::Scaled { start, factor } => {
                 let elapsed = machine_millis().saturating_sub(*start);
@@ -159,6 +162,11 @@ impl Clock {
             },
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clock")]
+fn machine_instant() -> Instant {
+    Instant::now()
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clock")]

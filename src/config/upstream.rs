@@ -65,13 +65,13 @@ fn graphql_url(url: &UpstreamUrl) -> UpstreamUrl {
     UpstreamUrl::new(url.scheme(), url.host().to_owned(), url.port(), path)
 }
 
-/// Where uploads go when nothing else is said: to the host `uploads.` beside `api.`, or to `/api/uploads` of a self-hosted service.
+/// Where uploads go when nothing else is said: to the host `uploads.` beside `api.`, else to `/api/uploads` as on a self-hosted service.
 fn uploads_url(url: &UpstreamUrl) -> UpstreamUrl {
     let prefix = url.path_prefix();
     let (host, path) = match (prefix.strip_suffix("/api/v3"), url.host().strip_prefix("api.")) {
         (Some(before), _) => (url.host().to_owned(), format!("{before}/api/uploads")),
         (None, Some(domain)) => (format!("uploads.{domain}"), prefix.to_owned()),
-        (None, None) => (url.host().to_owned(), prefix.to_owned()),
+        (None, None) => (url.host().to_owned(), format!("{prefix}/api/uploads")),
     };
     UpstreamUrl::new(url.scheme(), host, url.port(), path)
 }
@@ -90,6 +90,12 @@ mod tests {
     fn graphql_and_uploads_of_the_service_have_a_path_and_a_host_of_their_own() {
         let (graphql, uploads) = derived(Scheme::Https, "api.example.com", 443, "");
         assert_eq!((graphql.as_str(), uploads.as_str()), ("https://api.example.com/graphql", "https://uploads.example.com"));
+    }
+
+    #[test]
+    fn uploads_of_a_host_that_is_no_api_host_have_a_path_of_their_own() {
+        let (_, uploads) = derived(Scheme::Http, "127.0.0.1", 8090, "");
+        assert_eq!(uploads, "http://127.0.0.1:8090/api/uploads");
     }
 
     #[test]

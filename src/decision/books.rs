@@ -284,8 +284,14 @@ impl Account {
         match refusal {
             LimitRefusal::Primary { .. } => {
                 let named = refusal.resource().or(rate.and_then(|rate| rate.resource.as_ref())).map(|resource| self.book_place(resource));
-                if let Some((_, book)) = named.or(ended.book).and_then(|place| self.books.get_mut(place)) {
-                    book.close(now, reset, refusal.retry_after());
+                // Named without numbers, the other resource teaches the endpoint nothing: the one it was booked under is closed too, or the
+                // same request would be sent again at once.
+                let own = ended.book.filter(|_| named.is_none() || rate.is_none());
+                let closed = named.into_iter().chain(own.filter(|own| Some(*own) != named));
+                for place in closed {
+                    if let Some((_, book)) = self.books.get_mut(place) {
+                        book.close(now, reset, refusal.retry_after());
+                    }
                 }
             }
             LimitRefusal::Secondary { .. } => {

@@ -165,7 +165,7 @@ impl Book {
         let by_reset = reset.or(known.filter(|_| pause.is_none())).map(|reset| reset.max(now) + AFTER_RESET);
         let by_pause = pause.map(|pause| now + pause);
         let until = by_reset.max(by_pause).unwrap_or(now + CLOSED_WITHOUT_A_TIME);
-        self.closed_until = self.closed_until.max(until.min(now + super::cooldown::CLOSED_MAX));
+        self.closed_until = self.closed_until.max(until.clamp(now + super::cooldown::CLOSED_MIN, now + super::cooldown::CLOSED_MAX));
     }
 
     /// The figures as a view shows them; what is not known is presumed.

@@ -19,6 +19,10 @@ const JITTER: f64 = 0.25;
 /// obeying it would bench an account until the next restart.
 pub(super) const CLOSED_MAX: Duration = Duration::from_hours(24);
 
+/// The shortest closure of any kind. Ours: an upstream that says "now", or names a time that is past, has refused all the same; to ask it again in the
+/// same instant is to be refused as fast as the network goes.
+pub(super) const CLOSED_MIN: Duration = Duration::from_secs(1);
+
 /// The times that a refusal names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Named {
@@ -54,7 +58,7 @@ impl Cooldown {
         let by_pause = named.pause.map(|pause| now + pause);
         let by_reset = named.reset.map(|reset| reset.max(now) + AFTER_RESET);
         let until = by_pause.max(by_reset).unwrap_or_else(|| now + self.pause(jitter));
-        self.closed_until = self.closed_until.max(until.min(now + CLOSED_MAX));
+        self.closed_until = self.closed_until.max(until.clamp(now + CLOSED_MIN, now + CLOSED_MAX));
     }
 
     /// A request that was admitted at `admitted_at` was served: if that was after the last refusal, the next pause is short again.
@@ -90,6 +94,11 @@ mod tests {
         let mut cooldown = Cooldown::default();
         cooldown.refused(NOW, NOW, named, 0.0);
         cooldown.until(NOW).unwrap().since(NOW)
+    }
+
+    #[test]
+    fn a_time_that_is_no_time_closes_for_a_second() {
+        assert_eq!(closed_for(Named { pause: Some(Duration::ZERO), reset: None }), CLOSED_MIN);
     }
 
     #[test]

@@ -91,16 +91,17 @@ impl Admissions {
     /// Drives deadlines and windows; runs as long as the gateway does.
     pub async fn run(self: Arc<Self>) {
         loop {
+            let now = self.clock.now();
             let next = {
                 let mut inner = self.inner.lock();
-                inner.admission.tick(self.clock.now());
+                inner.admission.tick(now);
                 self.deliver(&mut inner);
                 inner.admission.next_wakeup()
             };
             match next {
                 // A wake-up that is due already must not spin: decisions move at millisecond steps.
                 Some(at) => {
-                    let at = at.max(self.clock.now() + Duration::from_millis(1));
+                    let at = at.max(now + Duration::from_millis(1));
                     tokio::select! {
                         () = self.clock.reach(at) => {}
                         () = self.moved.notified() => {}

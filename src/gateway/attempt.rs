@@ -1,36 +1,28 @@
-//! One request brought to an answer: admission, credential, sending, settling, and the next attempt where `decision/retry.rs` allows one.
+//! One attempt of one request: admission, credential, sending, settling.
 //!
-//! Reads and writes both come through here. What is cached, coalesced or put in a lane is decided by the callers; nothing here knows the client's connection.
+//! Reads and writes both come through here. Whether there is another attempt is decided in `perform.rs`.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
-use parking_lot::Mutex;
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
 use crate::api::{Endpoint, LimitRefusal, RateHeaders, ResourceName, limit_refusal};
 use crate::clock::Timestamp;
-use crate::decision::retry::{Failure, Next, Policy};
-use crate::decision::{AccountId, Demand, LimitKind, Refusal, Until, WriteSpacing};
+use crate::decision::{AccountId, Demand, Refusal, WriteSpacing};
 use crate::telemetry::{MethodName, UpstreamOutcome, spans};
 use crate::tokens::{Credential, TokenId};
 
 use super::Gateway;
 use super::admission::Lease;
-use super::fetch::{Collected, Exchange, FetchError, OutgoingBody, UpstreamRequest};
+use super::effort::Effort;
+use super::fetch::{Collected, Exchange, FetchError, OutgoingBody, Reuse, UpstreamRequest};
 use super::intake::Service;
-use super::random::unit_random;
-use super::refuse::Refused;
 
 /// A refusal's body is never longer than this; what follows says nothing more about limits.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
-
-/// How often a read is tried. Ours: somebody waits for it, and a stored answer may stand in for it; what two more attempts do not mend is an outage.
-const READS: Policy = Policy { max_attempts: NonZeroU32::MIN.saturating_add(2) };
 
 /// A request for the upstream, complete but for account and credential.
 pub struct Job {
@@ -60,6 +52,8 @@ pub struct Job {
     pub view: Arc<[AccountId]>,
     /// The client's request, for tracing.
     pub span: tracing::Span,
+    /// The held body's part of the memory for bodies.
+    pub memory: Option<OwnedSemaphorePermit>,
 }
 
 /// The validators that a request carries: they belong to tokens (DESIGN D3), so they are known only once the token is.
@@ -133,73 +127,6 @@ impl Drop for Held {
     }
 }
 
-/// What a request has cost so far; shared by the task that spends and the one that tells the client.
-#[derive(Clone, Default)]
-pub struct Effort(Arc<Spent>);
-
-#[derive(Default)]
-struct Spent {
-    sent: AtomicBool,
-    figures: Mutex<Figures>,
-}
-
-/// The figures of an [`Effort`].
-#[derive(Clone, Debug, Default)]
-pub struct Figures {
-    /// Requests sent upstream.
-    pub attempts: u32,
-    /// Time spent waiting for the upstream.
-    pub upstream: Duration,
-    /// Time spent waiting for admission.
-    pub queue: Duration,
-    /// The last account.
-    pub account: Option<AccountId>,
-    /// The resource it was booked under.
-    pub resource: Option<ResourceName>,
-    /// The last thing that went wrong, in the words of the log.
-    pub error: Option<String>,
-}
-
-impl Effort {
-    /// Whether something is, or has been, on its way upstream.
-    pub fn is_sent(&self) -> bool {
-        self.0.sent.load(Ordering::Acquire)
-    }
-
-    /// A copy of the figures.
-    pub fn figures(&self) -> Figures {
-        self.0.figures.lock().clone()
-    }
-
-    /// Adds time spent waiting for a turn.
-    pub fn queued(&self, waited: Duration) {
-        self.note(|figures| figures.queue += waited);
-    }
-
-    /// Notes that an attempt is about to be made.
-    pub(super) fn attempted(&self, account: AccountId, resource: &ResourceName) {
-        self.note(|figures| {
-            figures.attempts += 1;
-            figures.account = Some(account);
-            figures.resource = Some(resource.clone());
-        });
-    }
-
-    /// Notes that the first byte may leave now.
-    pub(super) fn sending(&self) {
-        self.0.sent.store(true, Ordering::Release);
-    }
-
-    /// Notes what went wrong, in the words of the log.
-    pub(super) fn failed(&self, error: &FetchError) {
-        self.note(|figures| figures.error = Some(error.to_string()));
-    }
-
-    fn note(&self, change: impl FnOnce(&mut Figures)) {
-        change(&mut self.0.figures.lock());
-    }
-}
-
 /// Why one attempt brought no answer.
 pub(super) enum Unanswered {
     Refused(Refusal),
@@ -211,69 +138,14 @@ pub(super) enum Unanswered {
 }
 
 impl Gateway {
-    /// Brings a job to an answer.
-    pub async fn perform(self: &Arc<Self>, job: &Job, effort: &Effort, conditions: &impl Conditions) -> Result<Answer, Refused> {
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            let failure = match self.attempt(job, effort, conditions).await {
-                Ok(answer) if !answer.status.is_server_error() => return Ok(answer),
-                Ok(answer) => match self.next(job, attempt, Failure::Upstream5xx) {
-                    Next::Retry { not_before } if not_before <= job.deadline => {
-                        self.wait_until(not_before).await;
-                        continue;
-                    }
-                    Next::Unknown => return Err(Refused::OutcomeUnknown),
-                    _ => return Ok(answer),
-                },
-                Err(Unanswered::Refused(refusal)) => return Err(self.limited(job, &refusal)),
-                Err(Unanswered::NoToken) => return Err(Refused::TokensRejected),
-                // Each rejection benches a token, so this ends.
-                Err(Unanswered::TokenRejected) => continue,
-                // Each refusal closes an account or a budget, so that the books themselves end it, by waiting or by refusing.
-                Err(Unanswered::Limited(_)) if job.is_read() => {
-                    attempt -= 1;
-                    continue;
-                }
-                Err(Unanswered::Limited(_)) => Failure::LimitRefusal { until: self.clock.now() },
-                Err(Unanswered::Failed(error)) => {
-                    effort.failed(&error);
-                    match self.after_failure(job, attempt, &error) {
-                        Ok(not_before) => self.wait_until(not_before).await,
-                        Err(refused) => return Err(refused),
-                    }
-                    continue;
-                }
-            };
-            match self.next(job, attempt, failure) {
-                Next::Retry { .. } | Next::RetryElsewhere => {}
-                _ => return Err(self.limited_now(job)),
-            }
-        }
-    }
-
-    /// When to try again after a failure, or what to tell the client.
-    fn after_failure(&self, job: &Job, attempt: u32, error: &FetchError) -> Result<Timestamp, Refused> {
-        let (failure, is_timeout) = match error {
-            FetchError::Connect(_) | FetchError::Unsendable(_) => (Failure::Connect, false),
-            FetchError::Lost(_) => (Failure::Ambiguous, false),
-            FetchError::Timeout => (Failure::Ambiguous, true),
-        };
-        match self.next(job, attempt, failure) {
-            Next::Retry { not_before } if not_before <= job.deadline => Ok(not_before),
-            _ if failure == Failure::Connect => Err(Refused::Unreachable),
-            _ if !job.is_read() => Err(Refused::OutcomeUnknown),
-            _ if is_timeout => Err(Refused::UpstreamTimeout),
-            _ => Err(Refused::UpstreamFailed),
-        }
-    }
-
-    fn next(&self, job: &Job, attempt: u32, failure: Failure) -> Next {
-        let policy = if job.is_read() { READS } else { self.retry };
-        policy.next(self.clock.now(), &job.method, attempt, failure, unit_random())
-    }
-
-    async fn attempt(self: &Arc<Self>, job: &Job, effort: &Effort, conditions: &impl Conditions) -> Result<Answer, Unanswered> {
+    /// Admission, sending, settling: once.
+    pub(super) async fn attempt(
+        self: &Arc<Self>,
+        job: &Job,
+        effort: &Effort,
+        conditions: &impl Conditions,
+        reuse: Reuse,
+    ) -> Result<Answer, Unanswered> {
         let (lease, credential, resource) = self.admit(job, effort, conditions.preferred()).await?;
         let account = lease.account();
         effort.attempted(account, &resource);
@@ -290,19 +162,19 @@ impl Gateway {
             body: job.body.clone(),
         };
         let requested_at = self.clock.now();
-        let sending = || {
+        let may_send = || {
             lease.sending();
-            effort.sending();
+            effort.may_send()
         };
         let answered = async {
-            let exchange = self.upstream.send(&request, sending).await?;
+            let exchange = self.upstream.send(&request, reuse, may_send).await?;
             let (status, headers) = (exchange.status(), exchange.headers().clone());
             let bytes_max = if status.is_success() { job.hold_max } else { job.hold_max.max(REFUSAL_BYTES_MAX) };
             Ok((status, headers, exchange.collect(bytes_max).await?))
         };
         let result = answered.instrument(span.clone()).await;
         let elapsed = self.clock.now().since(requested_at);
-        effort.note(|figures| figures.upstream += elapsed);
+        effort.ended(elapsed);
         let status = result.as_ref().ok().map(|(status, ..)| status.as_u16());
         spans::finish_upstream(&span, status);
         self.metrics.upstream(&UpstreamOutcome {
@@ -314,7 +186,7 @@ impl Gateway {
         });
         match result {
             Ok((status, headers, body)) => self.settle(job, lease, &credential, requested_at, status, headers, body),
-            Err(error @ FetchError::Connect(_)) => {
+            Err(error @ (FetchError::Connect(_) | FetchError::Deserted)) => {
                 lease.never_sent();
                 Err(Unanswered::Failed(error))
             }
@@ -330,7 +202,24 @@ impl Gateway {
         effort: &Effort,
         prefer: Option<TokenId>,
     ) -> Result<(Lease, Credential, ResourceName), Unanswered> {
-        let now = self.clock.now();
+        loop {
+            let now = self.clock.now();
+            let lease = self.admit_once(job, effort, prefer, now).await?;
+            // While it waited, the account's token may have been found to be revoked: then its place goes to another account.
+            if let Some(credential) = self.tokens.pick(lease.account(), job.endpoint.tokens, prefer, self.clock.now()) {
+                let resource = self.resource_of(job);
+                return Ok((lease, credential, resource));
+            }
+        }
+    }
+
+    async fn admit_once(
+        self: &Arc<Self>,
+        job: &Job,
+        effort: &Effort,
+        prefer: Option<TokenId>,
+        now: Timestamp,
+    ) -> Result<Lease, Unanswered> {
         let usable = |account: &AccountId| self.tokens.pick(*account, job.endpoint.tokens, None, now).is_some();
         let candidates: Arc<[AccountId]> = if job.candidates.iter().all(usable) {
             Arc::clone(&job.candidates)
@@ -340,11 +229,10 @@ impl Gateway {
         if candidates.is_empty() {
             return Err(Unanswered::NoToken);
         }
-        let resource = self.admissions.with_books(|books, _| books.resource_for(job.endpoint.id, &job.endpoint.resource));
         let demand = Demand {
             candidates,
             prefer: prefer.and_then(|token| self.tokens.account_of(token)),
-            resource: resource.clone(),
+            resource: self.resource_of(job),
             endpoint: job.endpoint.id,
             cost: job.endpoint.primary_cost,
             points: job.points,
@@ -354,11 +242,13 @@ impl Gateway {
         };
         let span = spans::admission_span(&job.span);
         let admitted = self.admissions.acquire(demand, job.deadline).instrument(span).await;
-        let waited = self.clock.now().since(now);
-        effort.note(|figures| figures.queue += waited);
-        let lease = admitted.map_err(Unanswered::Refused)?;
-        let credential = self.tokens.pick(lease.account(), job.endpoint.tokens, prefer, now).ok_or(Unanswered::NoToken)?;
-        Ok((lease, credential, resource))
+        effort.queued(self.clock.now().since(now));
+        admitted.map_err(Unanswered::Refused)
+    }
+
+    /// What the job counts against: the table's word, corrected by what answers said.
+    fn resource_of(&self, job: &Job) -> ResourceName {
+        self.admissions.with_books(|books, _| books.resource_for(job.endpoint.id, &job.endpoint.resource))
     }
 
     /// Books an answer and says whether it is one for the client.
@@ -382,14 +272,21 @@ impl Gateway {
             _ => None,
         };
         if let Some(refusal) = refusal {
-            lease.answered(status, rate.as_ref(), Some(&refusal));
             self.metrics.limited(self.account_name(account), limit_name(&refusal));
             tracing::warn!(account = self.account_name(account), limit = limit_name(&refusal), endpoint = %job.endpoint.template, "the upstream refused a request for a limit");
-            return Err(Unanswered::Limited(refusal));
+            lease.answered(status, rate.as_ref(), Some(&refusal));
+            return match body {
+                // Part of the mutation was executed: it is no refusal of the whole, and must not be sent again (CONTRACT §4, 3).
+                Collected::Whole(bytes) if !job.is_read() && holds_graphql_data(&bytes) => {
+                    Ok(Answer { status, headers, body: AnswerBody::Whole(bytes), token: credential.token, requested_at })
+                }
+                _ => Err(Unanswered::Limited(refusal)),
+            };
         }
         if status == StatusCode::UNAUTHORIZED {
-            lease.answered(status, rate.as_ref(), None);
+            // Before the lease ends: it goes to the next in line, who must not get this token.
             self.tokens.bench(credential.token, now);
+            lease.answered(status, rate.as_ref(), None);
             tracing::error!(
                 account = self.account_name(account),
                 token = credential.token.0,
@@ -409,31 +306,6 @@ impl Gateway {
         };
         Ok(Answer { status, headers, body, token: credential.token, requested_at })
     }
-
-    /// A refusal of the books, in the client's terms.
-    pub fn limited(&self, job: &Job, refusal: &Refusal) -> Refused {
-        let now = self.clock.now();
-        let until = match refusal.until {
-            Until::Time(at) => at,
-            // Something in flight decides it: soon, but no time is known.
-            Until::Event => now + Duration::from_secs(1),
-        };
-        let view = self.admissions.with_books(|books, now| books.view(now, &job.view, &refusal.resource));
-        Refused::Limited { limit: refusal.limit, until, resource: refusal.resource.clone(), view }
-    }
-
-    /// The upstream went on refusing until no attempt was left.
-    fn limited_now(&self, job: &Job) -> Refused {
-        let resource = job.endpoint.resource.clone();
-        let refusal =
-            Refusal { limit: LimitKind::Cooldown, account: None, resource, until: Until::Time(self.clock.now() + Duration::from_secs(60)) };
-        self.limited(job, &refusal)
-    }
-
-    /// Sleeps on the gateway's clock.
-    pub async fn wait_until(&self, at: Timestamp) {
-        self.clock.reach(at).await;
-    }
 }
 
 /// The word for a refusal by the upstream in metrics and logs.
@@ -441,6 +313,15 @@ fn limit_name(refusal: &LimitRefusal) -> &'static str {
     match refusal {
         LimitRefusal::Primary { .. } => "primary",
         LimitRefusal::Secondary { .. } => "secondary",
+    }
+}
+
+/// Whether a GraphQL answer carries data of some field, beside its errors.
+fn holds_graphql_data(body: &[u8]) -> bool {
+    let answer: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    match answer.as_ref().and_then(|answer| answer.get("data")) {
+        Some(serde_json::Value::Object(fields)) => fields.values().any(|value| !value.is_null()),
+        _ => false,
     }
 }
 

@@ -5,22 +5,30 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Counts the requests that are being answered.
+/// Counts the requests that are being answered, and the connections that may still be sending what was answered.
 #[derive(Default)]
 pub struct Active {
-    count: AtomicUsize,
+    requests: AtomicUsize,
+    connections: AtomicUsize,
     draining: AtomicBool,
     changed: Notify,
 }
 
-/// One request that is being answered.
-pub struct ActiveRequest(Arc<Active>);
+/// One more of what is counted, until it is dropped.
+pub struct Entered {
+    active: Arc<Active>,
+    counter: fn(&Active) -> &AtomicUsize,
+}
 
 impl Active {
-    /// Counts one more, until the value is dropped.
-    pub fn enter(self: &Arc<Self>) -> ActiveRequest {
-        self.count.fetch_add(1, Ordering::AcqRel);
-        ActiveRequest(Arc::clone(self))
+    /// Counts one more request, until the value is dropped.
+    pub fn enter(self: &Arc<Self>) -> Entered {
+        self.count_one(|active| &active.requests)
+    }
+
+    /// Counts one more connection whose answers are sent after their requests have ended: HTTP/2 queues them.
+    pub fn connect(self: &Arc<Self>) -> Entered {
+        self.count_one(|active| &active.connections)
     }
 
     /// From now on new requests are refused.
@@ -33,27 +41,32 @@ impl Active {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// How many there are.
+    /// How many requests there are.
     pub fn count(&self) -> usize {
-        self.count.load(Ordering::Acquire)
+        self.requests.load(Ordering::Acquire)
     }
 
-    /// Until there are none.
+    /// Until there are no requests, and no connections that have still something to send.
     pub async fn idle(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.count() == 0 {
+            if self.count() == 0 && self.connections.load(Ordering::Acquire) == 0 {
                 return;
             }
             changed.await;
         }
     }
+
+    fn count_one(self: &Arc<Self>, counter: fn(&Self) -> &AtomicUsize) -> Entered {
+        counter(self).fetch_add(1, Ordering::AcqRel);
+        Entered { active: Arc::clone(self), counter }
+    }
 }
 
-impl Drop for ActiveRequest {
+impl Drop for Entered {
     fn drop(&mut self) {
-        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.changed.notify_waiters();
+        if (self.counter)(&self.active).fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.active.changed.notify_waiters();
         }
     }
 }

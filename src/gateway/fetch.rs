@@ -23,8 +23,6 @@ use super::resolve::Resolver;
 
 /// Idle connections are kept in a pool of our own, so the connector keeps none.
 const CONNECTOR_POOL_SIZE: usize = 1;
-/// How many pooled connections may turn out to be dead before a fresh one is made.
-const STALE_CONNECTIONS_MAX: usize = 3;
 
 /// The upstream's three addresses and the connections to them.
 pub struct Upstream {
@@ -51,9 +49,18 @@ struct Connection {
 
 /// Whether a request may go over a connection that was used before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reuse {
+pub enum Reuse {
+    /// An idle one is taken when there is one.
     Idle,
+    /// It gets a connection of its own.
     Never,
+}
+
+impl Reuse {
+    /// Methods that RFC 9110 §9.2.2 calls idempotent may meet a connection that the upstream is closing: they can be sent again.
+    pub fn of(method: &Method) -> Self {
+        if method.is_idempotent() { Self::Idle } else { Self::Never }
+    }
 }
 
 /// A request as it goes upstream, credential included.
@@ -91,6 +98,12 @@ pub enum FetchError {
     /// The upstream may have executed the request.
     #[error("the upstream's answer was lost: {0}")]
     Lost(String),
+    /// A connection that had been used before died under the request, most likely closed by the upstream before it; what became of it is not known.
+    #[error("an idle connection to the upstream died: {0}")]
+    Stale(String),
+    /// The client left before anything was sent.
+    #[error("the client left before anything was sent")]
+    Deserted,
     /// No answer within `response_timeout`; the upstream may have executed the request.
     #[error("no answer from the upstream in time")]
     Timeout,
@@ -104,6 +117,8 @@ pub struct Exchange {
     session: HttpSession,
     address: Arc<Address>,
     body_timeout: Duration,
+    /// Whether the connection is at the start of another request once the answer has been read.
+    is_reusable: bool,
     status: StatusCode,
     headers: HeaderMap,
 }
@@ -146,29 +161,33 @@ impl Upstream {
         }
     }
 
-    /// Sends one request and reads the head of its answer. `on_sending` is called once, right before the first byte may leave.
+    /// Sends one request, once, and reads the head of its answer. `may_send` is asked right before the first byte leaves.
     ///
-    /// A request whose method is safe or idempotent uses a pooled connection, and moves to another one when that turns out to have been closed by the
-    /// upstream meanwhile. POST and PATCH always get a connection of their own: a pooled one that dies under them would leave their outcome unknown.
-    pub async fn send(self: &Arc<Self>, request: &UpstreamRequest, on_sending: impl FnOnce()) -> Result<Exchange, FetchError> {
-        let reuse = if may_be_repeated(&request.method) { Reuse::Idle } else { Reuse::Never };
+    /// POST and PATCH always get a connection of their own ([`Reuse::of`]): a pooled one that dies under them would leave their outcome unknown.
+    pub async fn send(
+        self: &Arc<Self>,
+        request: &UpstreamRequest,
+        reuse: Reuse,
+        may_send: impl FnOnce() -> bool,
+    ) -> Result<Exchange, FetchError> {
         let mut connection = self.connect(request, reuse).await?;
-        on_sending();
-        let mut stale = 0;
-        loop {
-            match self.exchange_head(&mut connection.session, request).await {
-                Ok((status, headers)) => {
-                    let address = Arc::clone(self.address(request.service));
-                    return Ok(Exchange { session: connection.session, address, body_timeout: self.response_timeout, status, headers });
-                }
-                Err(FetchError::Lost(_)) if connection.is_reused && may_be_repeated(&request.method) => {
-                    stale += 1;
-                    let reuse = if stale < STALE_CONNECTIONS_MAX { Reuse::Idle } else { Reuse::Never };
-                    // What went over the stale connection may have arrived: this is no "never sent" any more.
-                    connection = self.connect(request, reuse).await.map_err(|error| FetchError::Lost(error.to_string()))?;
-                }
-                Err(error) => return Err(error),
+        if !may_send() {
+            return Err(FetchError::Deserted);
+        }
+        match self.exchange_head(&mut connection.session, request).await {
+            Ok((status, headers)) => {
+                let address = Arc::clone(self.address(request.service));
+                Ok(Exchange {
+                    session: connection.session,
+                    address,
+                    body_timeout: self.response_timeout,
+                    is_reusable: true,
+                    status,
+                    headers,
+                })
             }
+            Err(FetchError::Lost(error)) if connection.is_reused => Err(FetchError::Stale(error)),
+            Err(error) => Err(error),
         }
     }
 
@@ -178,7 +197,11 @@ impl Upstream {
         if let Some(stream) = idle {
             return Ok(Connection { session: HttpSession::new(stream), is_reused: true });
         }
-        let addresses = self.resolver.lookup(to.url.host(), to.url.port()).await.map_err(|error| FetchError::Connect(error.to_string()))?;
+        let addresses = timeout(self.connect_timeout, self.resolver.lookup(to.url.host(), to.url.port())).await;
+        let addresses = match addresses {
+            Ok(addresses) => addresses.map_err(|error| FetchError::Connect(error.to_string()))?,
+            Err(_) => return Err(FetchError::Connect(format!("{} was not resolved in time", to.url.host()))),
+        };
         let mut last = FetchError::Connect(format!("{} has no address", to.url.host()));
         for address in addresses.iter() {
             let peer = self.peer(&to.url, *address);
@@ -254,11 +277,6 @@ impl Upstream {
     }
 }
 
-/// Methods that RFC 9110 §9.2.2 calls idempotent.
-fn may_be_repeated(method: &Method) -> bool {
-    method.is_idempotent()
-}
-
 /// Reads heads until a final one; informational answers (1xx) are dropped.
 async fn read_head(session: &mut HttpSession, limit: Duration) -> Result<(StatusCode, HeaderMap), FetchError> {
     let read = async {
@@ -298,6 +316,13 @@ impl Exchange {
     /// Ends a streamed body and reads the head of the answer.
     pub async fn finish_streamed(&mut self) -> Result<(), FetchError> {
         self.session.finish_body().await.map_err(|error| FetchError::Lost(error.etype().as_str().to_owned()))?;
+        (self.status, self.headers) = read_head(&mut self.session, self.body_timeout).await?;
+        Ok(())
+    }
+
+    /// The upstream has stopped reading: whatever it had to say it has said by now.
+    pub async fn early_answer(&mut self) -> Result<(), FetchError> {
+        self.is_reusable = false;
         (self.status, self.headers) = read_head(&mut self.session, self.body_timeout).await?;
         Ok(())
     }
@@ -344,6 +369,9 @@ impl Exchange {
 
     /// Puts the connection back, once the body has been read to its end.
     pub async fn release(self) {
+        if !self.is_reusable {
+            return;
+        }
         let mut session = self.session;
         session.respect_keepalive();
         if let Some(stream) = session.reuse().await {

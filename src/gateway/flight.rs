@@ -14,7 +14,8 @@ use tokio::sync::watch;
 use crate::clock::Timestamp;
 use crate::decision::cache_key::CacheKey;
 
-use super::attempt::{Answer, Effort};
+use super::attempt::Answer;
+use super::effort::Effort;
 use super::refuse::Refused;
 use super::store::Entry;
 use crate::telemetry::Fetch;
@@ -128,7 +129,7 @@ impl Departure {
             tokio::select! {
                 landed = &mut fetch => return self.land(landed),
                 () = self.underway.landed.closed() => {
-                    if self.underway.effort.is_sent()
+                    if self.underway.effort.is_on_wire()
                         && let Ok(landed) = tokio::time::timeout(ORPHAN_GRACE, &mut fetch).await
                     {
                         return self.land(landed);

@@ -111,11 +111,18 @@ pub fn to_client(from: &HeaderMap) -> HeaderMap {
         }
     }
     if let Some(exposed) = out.get(header::ACCESS_CONTROL_EXPOSE_HEADERS).and_then(|value| value.to_str().ok())
-        && let Ok(extended) = HeaderValue::from_str(&format!("{exposed}, {EXPOSED}"))
+        && let Ok(extended) = HeaderValue::from_str(&with_exposed(exposed))
     {
         out.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, extended);
     }
     out
+}
+
+/// The upstream's list of exposed headers and the gateway's, each name once.
+fn with_exposed(list: &str) -> String {
+    let known: Vec<&str> = list.split(',').map(str::trim).collect();
+    let added = EXPOSED.split(", ").filter(|name| !known.iter().any(|other| other.eq_ignore_ascii_case(name)));
+    known.iter().copied().chain(added).collect::<Vec<_>>().join(", ")
 }
 
 /// Headers that `Connection` declares to be for this hop only.
@@ -211,6 +218,13 @@ mod tests {
         ]));
         let names: Vec<_> = seen.keys().map(HeaderName::as_str).collect();
         assert_eq!(names, ["etag", "content-type"]);
+    }
+
+    #[test]
+    fn exposed_headers_are_the_upstreams_and_the_gateways_each_once() {
+        let seen = to_client(&map(&[("access-control-expose-headers", "ETag, retry-after")]));
+        let list = seen["access-control-expose-headers"].to_str().unwrap();
+        assert!(list.starts_with("ETag, retry-after, Cache-Status") && !list.contains("Retry-After"), "{list}");
     }
 
     #[test]

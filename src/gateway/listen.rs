@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::Gateway;
-use super::service::FrontDoor;
+use super::door::FrontDoor;
 
 /// One write for each ordinary answer (PINGORA.md, Speed on this path).
 const WRITE_BUFFER_BYTES: usize = 16 * 1024;

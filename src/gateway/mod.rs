@@ -4,13 +4,14 @@
 //!
 //! | module | stage |
 //! |---|---|
+//! | [`door`] | deadlines of the head, HTTP/1.1 or HTTP/2, keep-alive |
 //! | [`service`] | the stages in order, and the one place where a request ends |
 //! | [`intake`] | is it exactly one well-formed request |
 //! | [`auth`] | whose key is it |
 //! | [`route`] | endpoint, view, accounts |
 //! | [`read`], [`flight`], [`store`] | what is stored, one fetch for all askers |
 //! | [`write`], [`turns`], [`upload`], [`body`] | a write in its lane; a body too large to hold |
-//! | [`attempt`], [`admission`] | account, credential, budget; settling; the next attempt |
+//! | [`perform`], [`attempt`], [`admission`], [`effort`] | one attempt after another: account, credential, budget, settling |
 //! | [`fetch`], `idle`, [`resolve`] | the upstream's connections |
 //! | [`rewrite`], [`headers`], [`respond`], [`refuse`], [`own`] | the answer as this client sees it |
 
@@ -18,7 +19,9 @@ pub mod admission;
 pub mod attempt;
 pub mod auth;
 pub mod body;
+pub mod door;
 pub mod drain;
+pub mod effort;
 pub mod fetch;
 pub mod flight;
 pub mod headers;
@@ -26,6 +29,7 @@ mod idle;
 pub mod intake;
 pub mod listen;
 pub mod own;
+pub mod perform;
 pub mod random;
 pub mod read;
 pub mod refuse;
@@ -57,6 +61,7 @@ use crate::tokens::Tokens;
 
 use admission::Admissions;
 use auth::Clients;
+use body::BodyMemory;
 use drain::Active;
 use fetch::Upstream;
 use flight::Flights;
@@ -82,6 +87,8 @@ pub struct Gateway {
     pub admissions: Arc<Admissions>,
     /// Stored answers.
     pub store: Store,
+    /// Memory for the bodies of writes that wait.
+    pub bodies: BodyMemory,
     /// Writes in their lanes.
     pub turns: Arc<Turns>,
     /// Requests that are being answered.
@@ -121,6 +128,7 @@ impl Gateway {
             tokens: Tokens::new(&config),
             admissions,
             store: Store::new(config.cache.max_size, move || evictions.evicted(1)),
+            bodies: BodyMemory::new(),
             turns: Turns::new(config.writes.queue_max.get() as usize),
             active: Arc::new(Active::default()),
             table: Table::embedded(config.upstream.dialect),

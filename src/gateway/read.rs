@@ -17,7 +17,8 @@ use crate::telemetry::{CacheOutcome, Fetch, spans};
 use crate::tokens::TokenId;
 
 use super::Gateway;
-use super::attempt::{Answer, AnswerBody, Conditions, Effort, Job};
+use super::attempt::{Answer, AnswerBody, Conditions, Job};
+use super::effort::Effort;
 use super::flight::{Landed, Role, Seat};
 use super::headers;
 use super::refuse::Refused;
@@ -109,7 +110,7 @@ impl Gateway {
             landed = seat.landed() => return Some(landed),
             () = self.wait_until(deadline) => {}
         }
-        if effort.is_sent() || seat.role == Role::Leader { Some(seat.landed().await) } else { None }
+        if effort.is_on_wire() || seat.role == Role::Leader { Some(seat.landed().await) } else { None }
     }
 
     fn waited_too_long(&self, job: &Job) -> Refused {

@@ -62,6 +62,8 @@ pub enum Refused {
     UpstreamTimeout,
     /// A write may or may not have been executed (CONTRACT §4, 3).
     OutcomeUnknown,
+    /// The client left before anything was sent; nobody reads the answer.
+    ClientGone,
     /// The gateway is shutting down.
     Draining,
 }
@@ -87,6 +89,7 @@ impl Refused {
             Self::UpstreamFailed => "upstream_failed",
             Self::UpstreamTimeout => "upstream_timeout",
             Self::OutcomeUnknown => "outcome_unknown",
+            Self::ClientGone => "client_gone",
             Self::Draining => "draining",
         }
     }
@@ -150,6 +153,7 @@ impl Refused {
                 StatusCode::BAD_GATEWAY,
                 "The upstream's answer was lost: it is unknown whether this request was executed. It was not repeated.",
             ),
+            Self::ClientGone => (StatusCode::SERVICE_UNAVAILABLE, "The client left before anything was sent."),
             Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "The gateway is shutting down; nothing was executed."),
             Self::Limited { .. } => (StatusCode::FORBIDDEN, ""),
         };

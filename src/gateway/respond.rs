@@ -2,18 +2,23 @@
 //!
 //! What the answer is has been decided before; here is only its form (CONTRACT §3; CLIENTS.md).
 
+use std::future::Future;
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
+use tokio::time::timeout;
 
 use crate::clock::Timestamp;
 use crate::decision::freshness::conditional::{Outcome as Conditional, evaluate};
 use crate::telemetry::{CacheOutcome, Fetch};
 
 use super::Gateway;
-use super::attempt::{Answer, AnswerBody, Figures};
+use super::attempt::{Answer, AnswerBody};
+use super::effort::Figures;
 use super::fetch::declared_length;
 use super::headers::{own, to_client};
 use super::refuse::RateView;
@@ -29,6 +34,9 @@ pub struct Form<'r> {
     /// The gateway's address as this client knows it.
     pub origin: &'r Origin,
 }
+
+/// What is written at once; the time allowed for a pause is counted for each.
+const SLICE_BYTES: usize = 64 * 1024;
 
 /// The answer could not be written to its end: the connection is of no more use.
 pub struct Broken;
@@ -132,49 +140,83 @@ const fn spent_nothing(cache: CacheOutcome) -> bool {
     }
 }
 
-/// Writes an answer; returns the bytes of its body.
-pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply) -> Result<u64, Broken> {
+/// Writes an answer; returns the bytes of its body. A client that reads nothing for `pause_max` is given up.
+pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply, pause_max: Duration) -> Result<u64, Broken> {
     let has_no_body = matches!(reply.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) || reply.status.is_informational();
-    let is_head = *method == Method::HEAD;
-    let broken = |_: Box<pingora::Error>| Broken;
-    let mut head = ResponseHeader::build_no_case(reply.status, Some(reply.headers.len() + 4)).map_err(broken)?;
+    let sends_body = !has_no_body && *method != Method::HEAD;
+    let mut head = ResponseHeader::build_no_case(reply.status, Some(reply.headers.len() + 4)).map_err(|_| Broken)?;
     for (name, value) in &reply.headers {
-        head.append_header(name.clone(), value.clone()).map_err(broken)?;
+        head.append_header(name.clone(), value.clone()).map_err(|_| Broken)?;
     }
+    let mut writer = Writer { session, pause_max, written: 0 };
     match reply.body {
         ReplyBody::Whole(body) => {
             if !has_no_body {
-                head.insert_header(header::CONTENT_LENGTH, body.len()).map_err(broken)?;
+                head.insert_header(header::CONTENT_LENGTH, body.len()).map_err(|_| Broken)?;
             }
-            session.write_response_header(Box::new(head)).await.map_err(broken)?;
-            let body = if has_no_body || is_head { Bytes::new() } else { body };
-            let length = body.len() as u64;
-            session.write_response_body(body, true).await.map_err(broken)?;
-            Ok(length)
+            writer.head(head).await?;
+            if sends_body {
+                writer.slices(body).await?;
+            }
+            writer.end().await?;
         }
         ReplyBody::Streamed { first, mut rewriting, mut exchange, held } => {
-            if !session.is_http2() && !reply.headers.contains_key(header::CONTENT_LENGTH) {
-                head.insert_header(header::TRANSFER_ENCODING, "chunked").map_err(broken)?;
+            // HTTP/1.0 has no chunks: there the end of the connection is the end of the body.
+            let has_chunks = !writer.session.is_http2() && writer.session.req_header().version == Version::HTTP_11;
+            if has_chunks && !reply.headers.contains_key(header::CONTENT_LENGTH) {
+                head.insert_header(header::TRANSFER_ENCODING, "chunked").map_err(|_| Broken)?;
             }
-            session.write_response_header(Box::new(head)).await.map_err(broken)?;
-            if is_head {
-                session.write_response_body(Bytes::new(), true).await.map_err(broken)?;
-                return Ok(0);
-            }
-            let mut length = 0;
-            let mut next = Some(first);
+            writer.head(head).await?;
+            let mut next = Some(first).filter(|_| sends_body);
             // A body that breaks off upstream must break off here too: ended properly it would pass for a whole one.
             while let Some(piece) = next {
-                let piece = rewriting.as_mut().map_or_else(|| piece.clone(), |rewriting| rewriting.push(&piece));
-                length += piece.len() as u64;
-                session.write_response_body(piece, false).await.map_err(broken)?;
+                writer.slices(rewriting.as_mut().map_or_else(|| piece.clone(), |rewriting| rewriting.push(&piece))).await?;
                 next = exchange.read_body().await.map_err(|_| Broken)?;
             }
-            let rest = rewriting.map_or_else(Bytes::new, |rewriting| rewriting.finish());
-            session.write_response_body(rest, true).await.map_err(broken)?;
-            exchange.release().await;
+            if let Some(rewriting) = rewriting {
+                writer.slices(rewriting.finish()).await?;
+            }
+            writer.end().await?;
+            if sends_body {
+                exchange.release().await;
+            }
             drop(held);
-            Ok(length)
         }
+    }
+    Ok(writer.written)
+}
+
+/// The client's side of an answer.
+struct Writer<'s> {
+    session: &'s mut ServerSession,
+    pause_max: Duration,
+    written: u64,
+}
+
+impl Writer<'_> {
+    async fn head(&mut self, head: ResponseHeader) -> Result<(), Broken> {
+        in_time(self.pause_max, self.session.write_response_header(Box::new(head))).await
+    }
+
+    /// In slices, so that the time allowed is that of a pause and not of the whole body.
+    async fn slices(&mut self, mut body: Bytes) -> Result<(), Broken> {
+        while !body.is_empty() {
+            let slice = body.split_to(body.len().min(SLICE_BYTES));
+            self.written += slice.len() as u64;
+            in_time(self.pause_max, self.session.write_response_body(slice, false)).await?;
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self) -> Result<(), Broken> {
+        in_time(self.pause_max, self.session.write_response_body(Bytes::new(), true)).await
+    }
+}
+
+/// The framework bounds the writing of bodies, but neither heads nor flushes.
+async fn in_time(limit: Duration, write: impl Future<Output = pingora::Result<()>>) -> Result<(), Broken> {
+    match timeout(limit, write).await {
+        Ok(Ok(())) => Ok(()),
+        _ => Err(Broken),
     }
 }

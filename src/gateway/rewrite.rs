@@ -111,7 +111,7 @@ impl UrlMap {
         out
     }
 
-    /// Finds the API URLs of a JSON body: string values of `url` and of keys ending in `_url`, but for `html_url`.
+    /// Finds the API URLs of a JSON body: string values of `url`, of keys ending in `_url` but for `html_url`, and of the keys of `_links`.
     #[must_use]
     pub fn mark_json(&self, bytes: Bytes) -> Body {
         let mut marks = Vec::new();
@@ -199,7 +199,8 @@ pub fn blank_secrets(bytes: &Bytes) -> Bytes {
 }
 
 pub(super) fn is_url_key(key: &[u8]) -> bool {
-    key == b"url" || (key.ends_with(b"_url") && key != b"html_url")
+    // The last three stand in `_links` of contents and pull requests.
+    matches!(key, b"url" | b"href" | b"self" | b"git") || (key.ends_with(b"_url") && key != b"html_url")
 }
 
 fn find(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
@@ -244,6 +245,17 @@ mod tests {
             r#"{"url":"http://weir:8080/api/v3/repos/a/b","labels_url": "http://weir:8080/api/v3/repos/a/b/labels{/name}","upload_url":"http://weir:8080/api/uploads/repos/a/b/releases/1/assets{?name,label}"}"#
         );
         assert!(rendered(json, Root::Plain).starts_with(r#"{"url":"http://weir:8080/repos/a/b""#));
+    }
+
+    #[test]
+    fn links_inside_a_body_point_at_the_gateway() {
+        assert_eq!(
+            rendered(
+                r#"{"_links":{"self":"https://api.example.com/a","git":"https://api.example.com/g","html":"https://example.com/h","x":{"href":"https://api.example.com/c"}}}"#,
+                Root::Plain
+            ),
+            r#"{"_links":{"self":"http://weir:8080/a","git":"http://weir:8080/g","html":"https://example.com/h","x":{"href":"http://weir:8080/c"}}}"#
+        );
     }
 
     #[test]

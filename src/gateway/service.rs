@@ -1,21 +1,11 @@
-//! The path of a request, from the first byte of its head to the last of its answer, in the order of `lib.rs`.
+//! The path of a request, from its head to the last byte of its answer, stage by stage in the order of `lib.rs`.
 //!
-//! pingora's `ProxyHttp` is not used: its phases begin after the head was read without a total deadline, and every request here is answered by the
-//! gateway itself through the connector. This is an application on pingora's listener and sessions instead.
+//! Each stage is a module of its own; here is only the order, what ends a request early, and the one place where it is concluded.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use async_trait::async_trait;
-use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
-use pingora::ErrorType;
-use pingora::apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
-use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
-use pingora::protocols::http::v2::server::H2Options;
-use pingora::server::ShutdownWatch;
-use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::api::ResourceName;
@@ -23,12 +13,14 @@ use crate::decision::access::permitted;
 use crate::telemetry::{CacheOutcome, LogText, MethodName, Outcome, log, spans};
 
 use super::Gateway;
-use super::attempt::{Effort, Job};
+use super::attempt::Job;
 use super::auth::Client;
-use super::body::{BodyRead, read_body};
+use super::body::{BodyFault, BodyRead, HeldBody};
+use super::door::Door;
+use super::effort::{Effort, Fate};
 use super::fetch::OutgoingBody;
 use super::headers;
-use super::intake::{self, BodyFraming, HEAD_BYTES_MAX, Intake, Malformed, Root, Service, Wire};
+use super::intake::{self, BodyFraming, Intake, Root, Service, Wire};
 use super::random;
 use super::read::{Question, ReadAnswer};
 use super::refuse::{RateView, Refused};
@@ -37,114 +29,10 @@ use super::respond::{self, Broken, Form};
 use super::rewrite::Origin;
 use super::route::{GraphqlKind, Route, graphql_kind};
 
-/// How long an unread request body is drained so that its connection can be used again.
-const DRAIN_BODY: Duration = Duration::from_secs(5);
 /// The longest body of a request that has no use for one.
 const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;
-/// How HTTP/2's connection preface begins, and no request of HTTP/1.1 that is served here (RFC 9113 §3.4).
-const PREFACE_BEGINS: &[u8; 4] = b"PRI ";
-/// The length of the whole preface.
-const PREFACE_BYTES: usize = 24;
-
-/// A listener's application: bounds the time before the first bytes, tells HTTP/2 from HTTP/1.1, and hands the connection to a [`Door`].
-///
-/// The framework would look for the whole preface without a deadline, and so never answer a request shorter than that.
-pub struct FrontDoor {
-    http1: Arc<Door>,
-    http2: Arc<Door>,
-    header_timeout: Duration,
-}
-
-/// The HTTP side of a listener.
-pub struct Door {
-    gateway: Arc<Gateway>,
-    scheme: &'static str,
-    options: HttpServerOptions,
-}
-
-impl FrontDoor {
-    /// For a listener of this scheme, `http` or `https`.
-    pub fn new(gateway: &Arc<Gateway>, scheme: &'static str) -> Self {
-        let header_timeout = gateway.config.listen.header_timeout;
-        let door = |h2c| {
-            let mut options = HttpServerOptions::default();
-            options.h2c = h2c;
-            options.h2_idle_timeout = Some(gateway.config.listen.idle_timeout);
-            Arc::new(Door { gateway: Arc::clone(gateway), scheme, options })
-        };
-        Self { http1: door(false), http2: door(true), header_timeout }
-    }
-}
-
-#[async_trait]
-impl ServerApp for FrontDoor {
-    async fn process_new(self: &Arc<Self>, mut session: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let mut beginning = [0; PREFACE_BEGINS.len()];
-        timeout(self.header_timeout, session.try_peek(&mut beginning)).await.ok()?.ok()?;
-        if beginning != *PREFACE_BEGINS {
-            return self.http1.process_new(session, shutdown).await;
-        }
-        timeout(self.header_timeout, session.try_peek(&mut [0; PREFACE_BYTES])).await.ok()?.ok()?;
-        self.http2.process_new(session, shutdown).await
-    }
-}
-
-#[async_trait]
-impl HttpServerApp for Door {
-    async fn process_new_http(self: &Arc<Self>, mut session: ServerSession, shutdown: &ShutdownWatch) -> Option<ReusedHttpStream> {
-        let listen = &self.gateway.config.listen;
-        let is_reused = session.take_connection_user_context().is_some();
-        session.set_pipelining_enabled(true);
-        session.set_read_timeout(Some(listen.body_timeout));
-        session.set_write_timeout(Some(listen.body_timeout));
-        session.set_total_drain_timeout(Some(DRAIN_BODY));
-        session.set_keepalive(if *shutdown.borrow() { None } else { Some(listen.idle_timeout.as_secs().max(1)) });
-        // pingora counts the pause before a reused connection's next request into the same read.
-        let head_deadline = listen.header_timeout + if is_reused { listen.idle_timeout } else { Duration::ZERO };
-        let mut stopping = shutdown.clone();
-        let read = tokio::select! {
-            biased;
-            read = timeout(head_deadline, session.read_request()) => read,
-            _ = stopping.wait_for(|stopping| *stopping) => return None,
-        };
-        match read {
-            Ok(Ok(true)) => {}
-            Ok(Ok(false)) => return None,
-            Ok(Err(error)) => {
-                if *error.etype() == ErrorType::InvalidHTTPHeader {
-                    self.refuse_unread(&mut session, Refused::Malformed(Malformed::Bad("the head is not well-formed HTTP"))).await;
-                }
-                return None;
-            }
-            Err(_) => {
-                if !is_reused {
-                    self.refuse_unread(&mut session, Refused::HeadTimeout).await;
-                }
-                return None;
-            }
-        }
-        let _active = self.gateway.active.enter();
-        self.serve(&mut session).await.ok()?;
-        if *shutdown.borrow() {
-            session.set_keepalive(None);
-        }
-        let mut settings = HttpPersistentSettings::for_session(&session);
-        settings.set_user_context(Box::new(()));
-        let stream = session.finish().await.ok().flatten()?;
-        Some(ReusedHttpStream::from_reusable_stream(stream, settings))
-    }
-
-    fn server_options(&self) -> Option<&HttpServerOptions> {
-        Some(&self.options)
-    }
-
-    fn h2_options(&self) -> Option<H2Options> {
-        let mut options = H2Options::default();
-        options.max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX));
-        options.max_concurrent_streams(250);
-        Some(options)
-    }
-}
+/// Uploads up to this size are held like other writes, so that a client that leaves is noticed and a failure can be mended; larger ones are streamed.
+const UPLOAD_HELD_BYTES_MAX: usize = 256 * 1024;
 
 /// A request as its stages learn about it; becomes its outcome.
 struct Request {
@@ -174,7 +62,7 @@ impl From<Refused> for Stop {
 
 impl Door {
     /// One request, whose head has been read, to the end of its answer.
-    async fn serve(&self, session: &mut ServerSession) -> Result<(), Broken> {
+    pub(super) async fn serve(&self, session: &mut ServerSession) -> Result<(), Broken> {
         let mut request = self.begin(session);
         let span = request.span.clone();
         let answered = self.answer(session, &mut request).instrument(span).await;
@@ -218,6 +106,10 @@ impl Door {
             let wire = raw.as_deref().map_or(Wire::Http2, Wire::Http1);
             intake::check(&head.method, &head.uri, &head.headers, wire).map_err(Refused::Malformed)?
         };
+        if intake.body == BodyFraming::Chunked && !session.is_http2() {
+            // The parser forgives a bare line feed in a chunk's extension; what comes after such a body is in doubt (PINGORA.md, Pitfalls).
+            session.set_keepalive(None);
+        }
         request.origin = gateway.origin(self.scheme, &intake);
         if gateway.is_draining() {
             return Err(Refused::Draining.into());
@@ -290,10 +182,11 @@ impl Door {
     async fn graphql(&self, session: &mut ServerSession, request: &mut Request, client: &Client, intake: &Intake) -> Result<Reply, Stop> {
         let body = self.whole_body(session, request, intake, self.gateway.write_body_max()).await?;
         // What cannot be read is for the upstream to refuse.
-        let kind = graphql_kind(&body).unwrap_or(GraphqlKind::Query);
+        let kind = graphql_kind(&body.bytes).unwrap_or(GraphqlKind::Query);
         let route = self.gateway.graphql_route(client, kind)?;
         request.routed(&route);
-        let job = self.job(request, client, intake, &route, OutgoingBody::Whole(body));
+        let mut job = self.job(request, client, intake, &route, OutgoingBody::Whole(body.bytes));
+        job.memory = body.memory;
         self.perform_write(session, request, client, &route, job).await
     }
 
@@ -305,12 +198,12 @@ impl Door {
         intake: &Intake,
         route: Route,
     ) -> Result<Reply, Stop> {
-        let body_max = if intake.service == Service::Uploads { 0 } else { self.gateway.write_body_max() };
-        self.continue_if_expected(session, request).await;
-        match read_body(session, intake.body, body_max, self.gateway.config.listen.body_timeout).await.map_err(Refused::from)? {
+        let body_max =
+            self.gateway.write_body_max().min(if intake.service == Service::Uploads { UPLOAD_HELD_BYTES_MAX } else { usize::MAX });
+        match self.read_body(session, request, intake, body_max).await? {
             BodyRead::Whole(body) => {
-                request.outcome.bytes_in = body.len() as u64;
-                let job = self.job(request, client, intake, &route, OutgoingBody::Whole(body));
+                let mut job = self.job(request, client, intake, &route, OutgoingBody::Whole(body.bytes));
+                job.memory = body.memory;
                 self.perform_write(session, request, client, &route, job).await
             }
             BodyRead::TooLarge(first) => {
@@ -352,7 +245,7 @@ impl Door {
         let answer = tokio::select! {
             answer = &mut task => answer,
             () = gone(session) => {
-                if !request.effort.is_sent() {
+                if request.effort.desert() == Fate::CalledBack {
                     task.abort();
                 }
                 return Err(Stop::ClientGone);
@@ -381,6 +274,7 @@ impl Door {
             hold_max: self.gateway.hold_max(),
             view: Arc::clone(&route.view),
             span: request.span.clone(),
+            memory: None,
         }
     }
 
@@ -392,20 +286,44 @@ impl Door {
         }
     }
 
+    /// A body that has to be held; a longer one is refused.
     async fn whole_body(
         &self,
         session: &mut ServerSession,
         request: &mut Request,
         intake: &Intake,
         bytes_max: usize,
-    ) -> Result<Bytes, Stop> {
+    ) -> Result<HeldBody, Stop> {
+        match self.read_body(session, request, intake, bytes_max).await? {
+            BodyRead::Whole(body) => Ok(body),
+            BodyRead::TooLarge(_) => Err(Refused::BodyTooLarge.into()),
+        }
+    }
+
+    async fn read_body(
+        &self,
+        session: &mut ServerSession,
+        request: &mut Request,
+        intake: &Intake,
+        bytes_max: usize,
+    ) -> Result<BodyRead, Stop> {
         self.continue_if_expected(session, request).await;
-        match read_body(session, intake.body, bytes_max, self.gateway.config.listen.body_timeout).await.map_err(Refused::from)? {
-            BodyRead::Whole(body) => {
-                request.outcome.bytes_in = body.len() as u64;
+        let gateway = &self.gateway;
+        match gateway.bodies.read(session, intake.body, bytes_max, gateway.config.listen.body_timeout).await {
+            Ok(body) => {
+                if let BodyRead::Whole(held) = &body {
+                    request.outcome.bytes_in = held.bytes.len() as u64;
+                }
                 Ok(body)
             }
-            BodyRead::TooLarge(_) => Err(Refused::BodyTooLarge.into()),
+            Err(BodyFault::Broken) => Err(Refused::BrokenBody.into()),
+            Err(BodyFault::Timeout) => Err(Refused::BodyTimeout.into()),
+            Err(BodyFault::NoRoom) => {
+                // The rest of the body is still on its way.
+                session.set_keepalive(None);
+                let accounts = request.client.as_ref().map(|client| gateway.view_of(client, false)).unwrap_or_default();
+                Err(gateway.queue_full(&accounts, ResourceName::core()).into())
+            }
         }
     }
 
@@ -423,7 +341,7 @@ impl Door {
             reply.headers.insert(headers::own("x-request-id"), id);
         }
         request.outcome.status = reply.status.as_u16();
-        respond::write(session, &request.method, reply).await
+        respond::write(session, &request.method, reply, self.gateway.config.listen.body_timeout).await
     }
 
     /// The one place where a request ends: log, metrics, span (DESIGN D11).
@@ -442,18 +360,6 @@ impl Door {
         log::emit(outcome);
         spans::finish(&request.span, outcome);
     }
-
-    /// Refuses what has no readable head; the connection is closed afterwards.
-    async fn refuse_unread(&self, session: &mut ServerSession, refused: Refused) {
-        session.set_keepalive(None);
-        let origin = Origin { base: self.gateway.public_base.clone().unwrap_or_default(), root: Root::Plain };
-        let reply = refused.answer(&origin, self.gateway.clock.now());
-        self.gateway.metrics.refused(None, refused.reason());
-        tracing::info!(refusal = refused.reason(), "a connection without a readable request was closed");
-        // It is being closed in any case.
-        let _ = respond::write(session, &Method::GET, reply).await;
-        session.shutdown().await;
-    }
 }
 
 impl Request {
@@ -465,6 +371,8 @@ impl Request {
 
 /// Until the client goes away. Only after its whole body was read: on HTTP/1.1 this reads ahead.
 async fn gone(session: &mut ServerSession) {
+    // Makes the body's reader ready: what a pipelining client sends meanwhile is kept there.
+    session.is_body_done();
     // Ends only with an error: the connection was closed or reset.
     while session.read_body_or_idle(true).await.is_ok() {}
 }

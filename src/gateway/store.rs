@@ -42,21 +42,33 @@ pub struct Entry {
     pub stored: Stored,
     /// When the request left that brought or confirmed it: a later write makes it doubtful.
     pub requested_at: Timestamp,
-    /// The request headers it depends on beyond its key, with their values.
-    pub vary: Box<[(HeaderName, Option<HeaderValue>)]>,
+    /// What it depends on beyond its key.
+    pub vary: Vary,
+}
+
+/// What an answer depends on, for the request that brought it (RFC 9111 §4.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Vary {
+    /// These request headers, each with all its values.
+    Headers(Box<[(HeaderName, Vec<HeaderValue>)]>),
+    /// `Vary: *`: on something that cannot be known, so it answers nobody else.
+    Everything,
 }
 
 impl Entry {
-    /// Whether it answers a request with these headers (RFC 9111 §4.1).
+    /// Whether it answers another request with these headers.
     pub fn fits(&self, request: &HeaderMap) -> bool {
-        self.vary.iter().all(|(name, value)| request.get(name) == value.as_ref())
+        match &self.vary {
+            Vary::Headers(headers) => headers.iter().all(|(name, values)| request.get_all(name).iter().eq(values)),
+            Vary::Everything => false,
+        }
     }
 
-    /// What `Vary` makes an answer depend on, for the request that brought it.
-    pub fn vary_of(answer: &HeaderMap, request: &HeaderMap) -> Box<[(HeaderName, Option<HeaderValue>)]> {
-        let names = vary_names(answer).unwrap_or_default();
+    /// What `Vary` makes an answer depend on.
+    pub fn vary_of(answer: &HeaderMap, request: &HeaderMap) -> Vary {
+        let Some(names) = vary_names(answer) else { return Vary::Everything };
         let further = names.into_iter().filter(|name| !VARY_ANSWERED.contains(&name.as_str()) && !name.as_str().ends_with("-otp"));
-        further.map(|name| (name.clone(), request.get(&name).cloned())).collect()
+        Vary::Headers(further.map(|name| (name.clone(), request.get_all(&name).iter().cloned().collect())).collect())
     }
 
     fn memory_bytes(&self) -> usize {

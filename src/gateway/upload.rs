@@ -3,6 +3,7 @@
 //! There is no second attempt: the body is gone when the first one fails, and the client is told so. Everything else is as for other writes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use pingora::protocols::http::ServerSession;
@@ -12,11 +13,15 @@ use crate::api::LimitRefusal;
 use crate::decision::{LimitKind, Refusal, Until};
 
 use super::Gateway;
-use super::attempt::{Answer, Effort, Job, Unanswered};
-use super::fetch::{FetchError, UpstreamRequest};
+use super::attempt::{Answer, Job, Unanswered};
+use super::effort::Effort;
+use super::fetch::{Exchange, FetchError, Reuse, UpstreamRequest};
 use super::refuse::Refused;
 use super::turns::Turn;
 use super::write::Aftermath;
+
+/// An upload that is slower on average is ended: it holds its account's only place for a write. Ours: a tenth of a slow mobile line.
+const UPLOAD_BYTES_PER_SECOND_MIN: u64 = 8 * 1024;
 
 impl Gateway {
     /// Streams the rest of the session's body after `first`. The turn is left at the end.
@@ -65,38 +70,54 @@ impl Gateway {
             body: job.body.clone(),
         };
         let requested_at = self.clock.now();
-        let sending = || {
+        let may_send = || {
             lease.sending();
-            effort.sending();
+            effort.may_send()
         };
-        let mut exchange = match self.upstream.send(&request, sending).await {
+        let mut exchange = match self.upstream.send(&request, Reuse::Never, may_send).await {
             Ok(exchange) => exchange,
-            Err(error @ FetchError::Connect(_)) => {
+            Err(error @ (FetchError::Connect(_) | FetchError::Deserted)) => {
                 lease.never_sent();
                 return Err(Stopped::failed(error));
             }
             Err(error) => return Err(Stopped::failed(error)),
         };
+        match self.pass_on(session, &mut exchange, first).await? {
+            Passed::Whole => exchange.finish_streamed().await.map_err(Stopped::failed)?,
+            Passed::Part => exchange.early_answer().await.map_err(Stopped::failed)?,
+        }
+        let (status, headers) = (exchange.status(), exchange.headers().clone());
+        let body = exchange.collect(job.hold_max).await.map_err(Stopped::failed)?;
+        effort.ended(self.clock.now().since(requested_at));
+        self.settle(job, lease, &credential, requested_at, status, headers, body).map_err(Stopped::Upstream)
+    }
+
+    /// The body, piece by piece, as fast as the slower side goes.
+    async fn pass_on(&self, session: &mut ServerSession, exchange: &mut Exchange, first: Vec<Bytes>) -> Result<Passed, Stopped> {
+        let began = self.clock.now();
+        let pause_max = self.config.listen.body_timeout;
+        let mut received = 0;
         for piece in first {
-            exchange.send_body(&piece).await.map_err(Stopped::failed)?;
+            if exchange.send_body(&piece).await.is_err() {
+                return Ok(Passed::Part);
+            }
         }
         loop {
-            match timeout(self.config.listen.body_timeout, session.read_request_body()).await {
-                // An upstream that has made up its mind stops reading; its answer is what counts.
+            match timeout(pause_max, session.read_request_body()).await {
                 Ok(Ok(Some(piece))) => {
+                    received += piece.len() as u64;
                     if exchange.send_body(&piece).await.is_err() {
-                        break;
+                        return Ok(Passed::Part);
                     }
                 }
-                Ok(Ok(None)) => break,
+                Ok(Ok(None)) => return Ok(Passed::Whole),
                 Ok(Err(_)) => return Err(Stopped::Client(Refused::BrokenBody)),
                 Err(_) => return Err(Stopped::Client(Refused::BodyTimeout)),
             }
+            if self.clock.now().since(began) > pause_max + Duration::from_secs(received / UPLOAD_BYTES_PER_SECOND_MIN) {
+                return Err(Stopped::Client(Refused::BodyTimeout));
+            }
         }
-        exchange.finish_streamed().await.map_err(Stopped::failed)?;
-        let (status, headers) = (exchange.status(), exchange.headers().clone());
-        let body = exchange.collect(job.hold_max).await.map_err(Stopped::failed)?;
-        self.settle(job, lease, &credential, requested_at, status, headers, body).map_err(Stopped::Upstream)
     }
 
     fn not_repeated(&self, job: &Job, effort: &Effort, unanswered: Unanswered) -> Refused {
@@ -106,10 +127,17 @@ impl Gateway {
             Unanswered::NoToken | Unanswered::TokenRejected => Refused::TokensRejected,
             Unanswered::Failed(error) => {
                 effort.failed(&error);
-                if effort.is_sent() { Refused::OutcomeUnknown } else { Refused::Unreachable }
+                if effort.was_sent() { Refused::OutcomeUnknown } else { Refused::Unreachable }
             }
         }
     }
+}
+
+/// How much of a body was passed on.
+enum Passed {
+    Whole,
+    /// The upstream stopped reading.
+    Part,
 }
 
 /// Which side ended an upload.
@@ -125,6 +153,6 @@ impl Stopped {
 }
 
 fn refused_by_upstream(refusal: &LimitRefusal, job: &Job, now: crate::clock::Timestamp) -> Refusal {
-    let pause = refusal.retry_after().unwrap_or(std::time::Duration::from_secs(60));
+    let pause = refusal.retry_after().unwrap_or(Duration::from_secs(60));
     Refusal { limit: LimitKind::Cooldown, account: None, resource: job.endpoint.resource.clone(), until: Until::Time(now + pause) }
 }

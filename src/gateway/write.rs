@@ -4,22 +4,31 @@
 //! Queued writes that outlive the process are not here but in `writes/`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::decision::{LimitKind, Refusal, Until};
+use crate::api::ResourceName;
+use crate::decision::{AccountId, LimitKind, Refusal, Until};
 
 use super::Gateway;
-use super::attempt::{Answer, Effort, Job, Unconditional};
+use super::attempt::{Answer, Job, Unconditional};
+use super::effort::Effort;
 use super::refuse::Refused;
 use super::turns::Turn;
+
+/// When a client may try again that found the queue full. Ours: a queue of writes that are a second apart moves that fast.
+const QUEUE_FULL_PAUSE_MIN: Duration = Duration::from_secs(1);
 
 impl Gateway {
     /// Takes a place in the lane of the written resource; the caller has the whole body.
     pub fn take_turn(&self, client: u32, lane: &str, job: &Job) -> Result<Turn, Refused> {
-        self.turns.enter(client, lane).map_err(|_| {
-            let until = Until::Time(self.clock.now() + self.config.writes.spacing);
-            let refusal = Refusal { limit: LimitKind::QueueFull, account: None, resource: job.endpoint.resource.clone(), until };
-            self.limited(job, &refusal)
-        })
+        self.turns.enter(client, lane).map_err(|_| self.queue_full(&job.view, job.endpoint.resource.clone()))
+    }
+
+    /// As many writes wait as may, in number or in bytes.
+    pub fn queue_full(&self, view: &[AccountId], resource: ResourceName) -> Refused {
+        let view = self.admissions.with_books(|books, now| books.view(now, view, &resource));
+        let until = self.clock.now() + self.config.writes.spacing.max(QUEUE_FULL_PAUSE_MIN);
+        Refused::Limited { limit: LimitKind::QueueFull, until, resource, view }
     }
 
     /// Waits for the turn, then performs the write. To be run as a task of its own: dropping the future before anything was sent gives all back.
@@ -55,7 +64,7 @@ pub struct Aftermath<'w> {
 
 impl Drop for Aftermath<'_> {
     fn drop(&mut self) {
-        if self.effort.is_sent() {
+        if self.effort.was_sent() {
             self.gateway.invalidate(&self.job.target);
         }
     }

@@ -3,6 +3,8 @@
 use futures_util::future::join_all;
 use serde_json::json;
 
+use weir::decision::Books;
+
 use crate::support::all_have_status;
 use crate::support::{OTHER_KEY, Setup};
 
@@ -177,4 +179,20 @@ async fn a_short_lived_secret_in_a_body_is_not_shared() {
         let token = &world.get("/repos/acme/gadgets").await.json()["temp_clone_token"];
         assert!(token.is_null() || token == "", "{token}");
     }
+}
+
+#[tokio::test]
+async fn a_body_too_large_to_hold_is_passed_on_whole_with_its_addresses_rewritten() {
+    let world = Setup::new().config("[cache]\nmax_object = \"1KiB\"").start().await;
+    let path = format!("{REPOSITORY}/issues?state=all&per_page=100");
+    let streamed = world.get(&path).await;
+    streamed.assert_status(200);
+    assert_eq!(streamed.cache_status(), "weir; fwd=bypass");
+    assert!(streamed.body.len() > 100_000, "{}", streamed.body.len());
+    let upstream = world.emulator.addr().to_string();
+    assert!(!String::from_utf8_lossy(&streamed.body).contains(&upstream));
+    assert!(streamed.json().as_array().unwrap().len() > 60);
+    let snapshot = world.gateway.admissions.with_books(Books::snapshot);
+    assert!(snapshot[0].secondary.iter().filter(|limit| limit.limit.name() == "concurrency").all(|limit| limit.in_use == 0));
+    assert!(world.get(&path).await.json().is_array());
 }

@@ -75,3 +75,14 @@ async fn routes_for_an_apps_own_credential_are_refused_with_the_reason() {
     assert!(answer.json()["message"].as_str().unwrap().contains("JWT"));
     assert!(world.upstream_requests().is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_token_does_not_fail_those_who_wait_in_line() {
+    let world = Setup::new().accounts(2).broken_token(0).start().await;
+    let answers = futures_util::future::join_all((0..20).map(|n| {
+        let world = &world;
+        async move { world.get(&format!("/repos/acme/widgets/issues?page={n}&per_page=1")).await }
+    }))
+    .await;
+    crate::support::all_have_status(&answers, 200);
+}

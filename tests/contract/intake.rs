@@ -1,7 +1,7 @@
 //! What is not exactly one well-formed request is refused before anything is sent upstream (CONTRACT §3).
 
 use crate::support::raw::Connection;
-use crate::support::{KEY, Setup, World};
+use crate::support::{KEY, Setup, World, eventually};
 
 async fn answer_to(world: &World, request: &str) -> String {
     let mut connection = Connection::open(world.address).await;
@@ -113,4 +113,42 @@ async fn an_unknown_route_is_asked_of_the_upstream() {
     assert_eq!(world.upstream_requests().len(), 1);
     world.get("/_weir/nothing").await.assert_status(404);
     assert_eq!(world.upstream_requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_request_sent_while_another_is_answered_is_not_lost() {
+    let world = Setup::new().start().await;
+    let gate = world.close_gate("GET", "/repos/acme/widgets");
+    let mut connection = Connection::open(world.address).await;
+    let request = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n");
+    connection.send(request("/repos/acme/widgets").as_bytes()).await;
+    world.held(gate, 1).await;
+    connection.send(request("/rate_limit").as_bytes()).await;
+    // The gateway has read ahead once it has had a turn after the bytes came.
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    world.open_gate(gate);
+    for _ in 0..2 {
+        let answer = connection.read_answer().await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_ends_after_a_chunked_request() {
+    let world = Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
+    let request = "POST /repos/acme/widgets/issues HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer KEY\r\nTransfer-Encoding: chunked\r\n\r\nd\r\n{\"title\":\"x\"}\r\n0\r\n\r\n";
+    let answer = answer_to(&world, request).await;
+    assert!(answer.starts_with("HTTP/1.1 201") && answer.to_ascii_lowercase().contains("connection: close"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_is_given_up() {
+    let world = Setup::new().listen("body_timeout = \"300ms\"").start().await;
+    let mut connection = Connection::open(world.address).await;
+    // Until the answers fill every buffer between the two.
+    let request = "OPTIONS / HTTP/1.1\r\nHost: weir\r\n\r\n".repeat(1_000);
+    while connection.send_unless_full(request.as_bytes()).await {}
+    eventually(|| world.gateway.active.count() == 0).await;
 }

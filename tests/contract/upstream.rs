@@ -1,71 +1,20 @@
-//! An upstream that is down, breaks off or never answers: a clear answer, nothing done twice, nothing leaked (DESIGN D7).
+//! An upstream that is down, breaks off or never answers: a clear answer, nothing done twice, nothing leaked (DESIGN D6, D7).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
+use futures_util::future::join_all;
 use http::Method;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use serde_json::json;
 use tokio::net::TcpListener;
-
 use weir::decision::Books;
 
-use crate::support::{Setup, World};
-
-/// What a broken upstream does with each connection, after it has read the request.
-#[derive(Clone, Copy)]
-enum Behaviour {
-    Close,
-    Silence,
-    HalfBody,
-    Garbage,
-    ServerError,
-}
-
-struct Broken {
-    url: String,
-    requests: Arc<AtomicUsize>,
-}
-
-impl Broken {
-    async fn start(behaviour: Behaviour) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let requests = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&requests);
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let counter = Arc::clone(&counter);
-                tokio::spawn(async move {
-                    let mut buffer = [0; 16 * 1024];
-                    if stream.read(&mut buffer).await.unwrap_or(0) == 0 {
-                        return;
-                    }
-                    counter.fetch_add(1, Ordering::SeqCst);
-                    let answer: &[u8] = match behaviour {
-                        Behaviour::Close => b"",
-                        Behaviour::Silence => return std::future::pending().await,
-                        Behaviour::HalfBody => b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"half\":",
-                        Behaviour::Garbage => b"this is not HTTP\r\n\r\n",
-                        Behaviour::ServerError => b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 2\r\n\r\n{}",
-                    };
-                    let _ = stream.write_all(answer).await;
-                });
-            }
-        });
-        Self { url, requests }
-    }
-
-    async fn world(&self) -> World {
-        let quick = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_attempts = 2";
-        Setup::new().upstream(self.url.clone()).upstream_keys("response_timeout = \"300ms\"").config(quick).start().await
-    }
-
-    fn requests(&self) -> usize {
-        self.requests.load(Ordering::SeqCst)
-    }
-}
+use crate::support::broken::Behaviour::{Close, DiesIdle, Keeps, Says, Silence};
+use crate::support::broken::Broken;
+use crate::support::raw::Connection;
+use crate::support::{KEY, Setup, eventually};
 
 const ISSUES: &str = "/repos/acme/widgets/issues";
+const HALF_BODY: &str = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"half\":";
+const GARBAGE: &str = "this is not HTTP\r\n\r\n";
+const SERVER_ERROR: &str = "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 2\r\n\r\n{}";
 
 #[tokio::test]
 async fn an_upstream_that_is_down_is_a_502_that_says_that_nothing_was_executed() {
@@ -83,7 +32,7 @@ async fn an_upstream_that_is_down_is_a_502_that_says_that_nothing_was_executed()
 
 #[tokio::test]
 async fn a_post_whose_answer_was_lost_is_not_repeated_and_its_outcome_is_called_unknown() {
-    for behaviour in [Behaviour::Close, Behaviour::Silence, Behaviour::HalfBody, Behaviour::Garbage, Behaviour::ServerError] {
+    for behaviour in [Close, Silence, Says(HALF_BODY), Says(GARBAGE), Says(SERVER_ERROR)] {
         let upstream = Broken::start(behaviour).await;
         let world = upstream.world().await;
         let answer = world.send(Method::POST, ISSUES, &[], "{\"title\":\"once\"}").await;
@@ -94,33 +43,115 @@ async fn a_post_whose_answer_was_lost_is_not_repeated_and_its_outcome_is_called_
 }
 
 #[tokio::test]
-async fn a_put_or_delete_whose_answer_was_lost_may_be_repeated() {
+async fn a_put_or_delete_whose_answer_was_lost_is_repeated_as_often_as_the_config_says() {
     for method in [Method::PUT, Method::DELETE] {
-        let upstream = Broken::start(Behaviour::Close).await;
+        let upstream = Broken::start(Close).await;
         let world = upstream.world().await;
         world.send(method, "/repos/acme/widgets/issues/1/lock", &[], "").await.assert_status(502);
-        assert!(upstream.requests() >= 2);
+        assert_eq!(upstream.requests(), 2);
     }
 }
 
 #[tokio::test]
+async fn connections_that_die_idle_do_not_multiply_the_attempts() {
+    let upstream = Broken::start(DiesIdle("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")).await;
+    let world = upstream.world().await;
+    join_all((0..8).map(|n| {
+        let world = &world;
+        async move { world.get(&format!("{ISSUES}/{n}")).await }
+    }))
+    .await;
+    let before = upstream.requests();
+    // The idle connection dies under the first attempt; the second gets one of its own.
+    world.send(Method::PUT, "/repos/acme/widgets/issues/1/lock", &[], "").await.assert_status(200);
+    assert!(upstream.requests() - before <= 2);
+}
+
+#[tokio::test]
 async fn a_read_is_tried_again_and_then_answered_clearly() {
-    for (behaviour, status) in [(Behaviour::Close, 502), (Behaviour::HalfBody, 502), (Behaviour::Garbage, 502), (Behaviour::Silence, 504)] {
+    for (behaviour, status) in [(Close, 502), (Says(HALF_BODY), 502), (Says(GARBAGE), 502), (Silence, 504)] {
         let upstream = Broken::start(behaviour).await;
         let world = upstream.world().await;
         let answer = world.get(ISSUES).await;
         answer.assert_status(status);
         assert!(answer.json()["message"].is_string());
-        assert!(upstream.requests() >= 2);
+        assert_eq!(upstream.requests(), 3);
     }
 }
 
 #[tokio::test]
 async fn a_lost_answer_counts_as_spent_and_leaves_no_lease() {
-    let upstream = Broken::start(Behaviour::Close).await;
+    let upstream = Broken::start(Close).await;
     let world = upstream.world().await;
     world.get(ISSUES).await.assert_status(502);
     let snapshot = world.gateway.admissions.with_books(Books::snapshot);
     assert!(snapshot[0].books.iter().all(|book| book.reserved == 0), "{snapshot:?}");
     assert!(snapshot[0].secondary.iter().filter(|limit| limit.limit.name() == "concurrency").all(|limit| limit.in_use == 0));
+}
+
+#[tokio::test]
+async fn an_upstream_that_refuses_and_names_no_time_is_not_asked_in_a_loop() {
+    for refusal in [
+        "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 0\r\nContent-Length: 2\r\n\r\n{}",
+        "HTTP/1.1 403 Forbidden\r\nRetry-After: Tue, 01 Jul 2025 00:00:00 GMT\r\nContent-Length: 2\r\n\r\n{}",
+        "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 0\r\nx-ratelimit-resource: search\r\nContent-Type: application/json\r\nContent-Length: 38\r\n\r\n{\"message\":\"API rate limit exceeded.\"}\n",
+    ] {
+        let upstream = Broken::start(Keeps(refusal)).await;
+        let world = upstream.world().await;
+        world.get_with(ISSUES, &[("prefer", "wait=0")]).await.assert_status(403);
+        assert!(upstream.requests() <= 2, "{} requests for {refusal}", upstream.requests());
+    }
+}
+
+#[tokio::test]
+async fn a_mutation_that_was_executed_in_part_is_not_sent_again() {
+    let answer = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 73\r\n\r\n{\"data\":{\"a\":{\"id\":1},\"b\":null},\"errors\":[{\"type\":\"RATE_LIMITED\",\"x\":1}]}";
+    let upstream = Broken::start(Keeps(answer)).await;
+    let world = upstream.world().await;
+    let given = world.post("/graphql", json!({ "query": "mutation { a b }" })).await;
+    given.assert_status(200);
+    assert_eq!(given.json()["data"]["a"]["id"], 1);
+    assert_eq!(upstream.requests(), 1);
+}
+
+#[tokio::test]
+async fn a_write_that_was_refused_and_then_deserted_is_not_sent_any_more() {
+    let upstream = Broken::start(Keeps("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 5\r\nContent-Length: 2\r\n\r\n{}")).await;
+    let world = upstream.setup().manual_clock().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
+    let mut connection = Connection::open(world.address).await;
+    connection
+        .send(format!("POST {ISSUES} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nContent-Length: 2\r\n\r\n{{}}").as_bytes())
+        .await;
+    eventually(|| upstream.requests() == 1 && world.gateway.admissions.waiting() == 1).await;
+    drop(connection);
+    eventually(|| world.gateway.turns.writes() == 0).await;
+    world.clock.advance(std::time::Duration::from_secs(10));
+    assert_eq!((upstream.requests(), world.gateway.admissions.waiting()), (1, 0));
+}
+
+#[tokio::test]
+async fn an_upload_that_is_refused_at_its_head_delivers_the_refusal() {
+    let upstream = Broken::start(Says("HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")).await;
+    let world = upstream.setup().config("[writes]\nmax_body = \"1KiB\"\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
+    world.send(Method::POST, ISSUES, &[], &"x".repeat(8 * 1024 * 1024)).await.assert_status(413);
+}
+
+#[tokio::test]
+async fn an_answer_that_varies_with_everything_is_for_its_asker_alone() {
+    let upstream = Broken::start(Keeps("HTTP/1.1 200 OK\r\nVary: *\r\nContent-Length: 2\r\n\r\n{}")).await;
+    let world = upstream.world().await;
+    let answers = join_all((0..3).map(|_| world.get(ISSUES))).await;
+    assert!(answers.iter().all(|answer| answer.cache_status() == "weir; fwd=uri-miss"), "{answers:?}");
+    assert_eq!(upstream.requests(), 3);
+}
+
+#[tokio::test]
+async fn a_redirect_to_another_host_passes_unchanged() {
+    let upstream =
+        Broken::start(Keeps("HTTP/1.1 302 Found\r\nLocation: https://codeload.example.com/a.tar.gz?token=x\r\nContent-Length: 0\r\n\r\n"))
+            .await;
+    let world = upstream.world().await;
+    let answer = world.get("/repos/acme/widgets/tarball").await;
+    answer.assert_status(302);
+    assert_eq!(answer.header("location"), Some("https://codeload.example.com/a.tar.gz?token=x"));
 }

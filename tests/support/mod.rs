@@ -2,6 +2,7 @@
 //!
 //! Nothing here sleeps: concurrency is held by the emulator's gates, time moves only where a test says so.
 
+pub mod broken;
 pub mod raw;
 pub mod reply;
 

@@ -17,6 +17,11 @@ impl Connection {
         self.0.write_all(bytes).await.unwrap();
     }
 
+    /// Sends until the other side has not taken anything for a while; false then, or when it has closed.
+    pub async fn send_unless_full(&mut self, bytes: &[u8]) -> bool {
+        matches!(tokio::time::timeout(std::time::Duration::from_millis(200), self.0.write_all(bytes)).await, Ok(Ok(())))
+    }
+
     /// Everything until the other side closes.
     pub async fn read_to_close(&mut self) -> String {
         let mut text = Vec::new();

@@ -181,6 +181,19 @@ fn a_primary_refusal_closes_that_resource_of_that_account_only() {
 }
 
 #[test]
+fn a_primary_refusal_that_names_another_resource_without_numbers_closes_both() {
+    let mut books = books(1);
+    warm(&mut books, &[50]);
+    books.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
+    let refusal =
+        LimitRefusal::Primary { retry_after: Some(Duration::ZERO), reset: None, remaining: None, resource: Some(ResourceName::search()) };
+    let settlement = Settlement::Answered { status: StatusCode::FORBIDDEN, rate: None, refusal: Some(&refusal) };
+    books.settle(NOW, LeaseId(1), settlement, 0.0);
+    let refused = books.try_admit(NOW, LeaseId(2), &demand(1)).unwrap_err();
+    assert_eq!((refused.limit, refused.until), (LimitKind::Primary, Until::Time(NOW + Duration::from_secs(1))));
+}
+
+#[test]
 fn a_secondary_refusal_closes_the_account_for_everything_and_the_others_go_on() {
     let mut books = books(2);
     warm(&mut books, &[90, 80]);

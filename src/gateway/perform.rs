@@ -1,0 +1,112 @@
+//! A request brought to an answer: one attempt after another, as far as `decision/retry.rs` allows (DESIGN D6, D7).
+//!
+//! What is cached, coalesced or put in a lane is decided by the callers; nothing here knows the client's connection.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::decision::retry::{Failure, Next, Policy};
+use crate::decision::{LimitKind, Refusal, Until};
+
+use super::Gateway;
+use super::attempt::{Answer, Conditions, Job, Unanswered};
+use super::effort::Effort;
+use super::fetch::{FetchError, Reuse};
+use super::random::unit_random;
+use super::refuse::Refused;
+
+/// How often a read is tried. Ours: somebody waits for it, and a stored answer may stand in for it; what two more attempts do not mend is an outage.
+const READS: Policy = Policy { max_attempts: NonZeroU32::MIN.saturating_add(2) };
+
+impl Gateway {
+    /// Brings a job to an answer.
+    pub async fn perform(self: &Arc<Self>, job: &Job, effort: &Effort, conditions: &impl Conditions) -> Result<Answer, Refused> {
+        let mut attempt = 0;
+        let mut refusals = 0;
+        let mut reuse = Reuse::of(&job.method);
+        loop {
+            attempt += 1;
+            match self.attempt(job, effort, conditions, reuse).await {
+                Ok(answer) if !answer.status.is_server_error() => return Ok(answer),
+                Ok(answer) => match self.next(job, attempt, Failure::Upstream5xx) {
+                    Next::Retry { not_before } if not_before <= job.deadline => self.wait_until(not_before).await,
+                    Next::Unknown if !job.is_read() => return Err(Refused::OutcomeUnknown),
+                    _ => return Ok(answer),
+                },
+                Err(Unanswered::Refused(refusal)) => return Err(self.limited(job, &refusal)),
+                Err(Unanswered::NoToken) => return Err(Refused::TokensRejected),
+                // Each rejection benches a token, so this ends.
+                Err(Unanswered::TokenRejected) => attempt -= 1,
+                // Each refusal closes an account or a budget, so that a read goes to the next one. An upstream that goes on refusing all of them is
+                // not asked any more.
+                Err(Unanswered::Limited(_)) if job.is_read() => {
+                    attempt -= 1;
+                    refusals += 1;
+                    if refusals > job.candidates.len() {
+                        return Err(self.limited_now(job));
+                    }
+                }
+                Err(Unanswered::Limited(_)) => match self.next(job, attempt, Failure::LimitRefusal { until: self.clock.now() }) {
+                    Next::Retry { .. } | Next::RetryElsewhere => {}
+                    _ => return Err(self.limited_now(job)),
+                },
+                // The connection had been closed by the upstream, most likely before the request: at once, and on one of its own.
+                Err(Unanswered::Failed(FetchError::Stale(_))) if reuse == Reuse::Idle => reuse = Reuse::Never,
+                Err(Unanswered::Failed(error)) => {
+                    effort.failed(&error);
+                    let not_before = self.after_failure(job, attempt, &error)?;
+                    self.wait_until(not_before).await;
+                }
+            }
+        }
+    }
+
+    /// When to try again after a failure, or what to tell the client.
+    fn after_failure(&self, job: &Job, attempt: u32, error: &FetchError) -> Result<Timestamp, Refused> {
+        let (failure, is_timeout) = match error {
+            FetchError::Deserted => return Err(Refused::ClientGone),
+            FetchError::Connect(_) | FetchError::Unsendable(_) => (Failure::Connect, false),
+            FetchError::Lost(_) | FetchError::Stale(_) => (Failure::Ambiguous, false),
+            FetchError::Timeout => (Failure::Ambiguous, true),
+        };
+        match self.next(job, attempt, failure) {
+            Next::Retry { not_before } if not_before <= job.deadline => Ok(not_before),
+            _ if failure == Failure::Connect => Err(Refused::Unreachable),
+            _ if !job.is_read() => Err(Refused::OutcomeUnknown),
+            _ if is_timeout => Err(Refused::UpstreamTimeout),
+            _ => Err(Refused::UpstreamFailed),
+        }
+    }
+
+    fn next(&self, job: &Job, attempt: u32, failure: Failure) -> Next {
+        let policy = if job.is_read() { READS } else { self.retry };
+        policy.next(self.clock.now(), &job.method, attempt, failure, unit_random())
+    }
+
+    /// A refusal of the books, in the client's terms.
+    pub fn limited(&self, job: &Job, refusal: &Refusal) -> Refused {
+        let now = self.clock.now();
+        let until = match refusal.until {
+            Until::Time(at) => at,
+            // Something in flight decides it: soon, but no time is known.
+            Until::Event => now + Duration::from_secs(1),
+        };
+        let view = self.admissions.with_books(|books, now| books.view(now, &job.view, &refusal.resource));
+        Refused::Limited { limit: refusal.limit, until, resource: refusal.resource.clone(), view }
+    }
+
+    /// The upstream went on refusing until no attempt was left.
+    fn limited_now(&self, job: &Job) -> Refused {
+        let resource = job.endpoint.resource.clone();
+        let refusal =
+            Refusal { limit: LimitKind::Cooldown, account: None, resource, until: Until::Time(self.clock.now() + Duration::from_secs(60)) };
+        self.limited(job, &refusal)
+    }
+
+    /// Sleeps on the gateway's clock.
+    pub async fn wait_until(&self, at: Timestamp) {
+        self.clock.reach(at).await;
+    }
+}

@@ -1,0 +1,82 @@
+//! An upstream that does one thing wrong, byte by byte, and counts what reaches it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{Setup, World};
+
+/// What it does with a request, after it has read its head.
+#[derive(Clone, Copy)]
+pub enum Behaviour {
+    /// Closes without a word.
+    Close,
+    /// Never answers.
+    Silence,
+    /// Says this, and closes.
+    Says(&'static str),
+    /// Says this to every request of a connection.
+    Keeps(&'static str),
+    /// Says this to the first request of a connection, and closes on the second.
+    DiesIdle(&'static str),
+}
+
+/// The running upstream.
+pub struct Broken {
+    url: String,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Broken {
+    pub async fn start(behaviour: Behaviour) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&requests);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, behaviour, Arc::clone(&counter)));
+            }
+        });
+        Self { url, requests }
+    }
+
+    /// A gateway in front of it that is quick to write and gives up early.
+    pub async fn world(&self) -> World {
+        self.setup().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_attempts = 2").start().await
+    }
+
+    /// The same with a config of the test's own.
+    pub fn setup(&self) -> Setup {
+        Setup::new().upstream(self.url.clone()).upstream_keys("response_timeout = \"300ms\"")
+    }
+
+    /// Requests that reached it.
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+}
+
+async fn answer(mut stream: TcpStream, behaviour: Behaviour, counter: Arc<AtomicUsize>) {
+    let mut buffer = [0; 16 * 1024];
+    let mut seen = 0;
+    loop {
+        if stream.read(&mut buffer).await.unwrap_or(0) == 0 {
+            return;
+        }
+        counter.fetch_add(1, Ordering::SeqCst);
+        seen += 1;
+        let (text, keeps) = match behaviour {
+            Behaviour::Close => ("", false),
+            Behaviour::Silence => return std::future::pending().await,
+            Behaviour::Says(text) => (text, false),
+            Behaviour::Keeps(text) => (text, true),
+            Behaviour::DiesIdle(text) => (if seen == 1 { text } else { "" }, seen == 1),
+        };
+        if stream.write_all(text.as_bytes()).await.is_err() || !keeps {
+            return;
+        }
+    }
+}
