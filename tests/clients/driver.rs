@@ -1,0 +1,119 @@
+//! Runs a client library through a scenario, and what it reports.
+//!
+//! A scenario is a sequence of calls of the library's own functions, written once for each library under the same name and with the same
+//! arguments and results. What the results must be is said by the tests.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::install;
+
+/// A client library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Library {
+    /// The npm package `octokit`.
+    Octokit,
+    /// The Python package `PyGithub`.
+    PyGithub,
+}
+
+/// A client library and how it is set up: base address and key, nothing else.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub library: Library,
+    /// Ends without a slash.
+    pub base_url: String,
+    pub key: String,
+}
+
+/// What a scenario gave and what went over the wire meanwhile.
+#[derive(Debug, Deserialize)]
+pub struct Report {
+    values: Option<Value>,
+    error: Option<Value>,
+    /// `host:port` of every connection.
+    pub contacted: Vec<String>,
+    /// Every request, redirects followed and retries included.
+    pub exchanges: Vec<Exchange>,
+    /// `url` and `*_url` of all JSON answers, without `html_url`.
+    pub addresses: Vec<String>,
+}
+
+/// One request and the head of its answer.
+#[derive(Debug, Deserialize)]
+pub struct Exchange {
+    pub method: String,
+    /// Absolute.
+    pub url: String,
+    /// None when no answer came.
+    pub status: Option<u16>,
+    pub link: Option<String>,
+    pub location: Option<String>,
+}
+
+impl Client {
+    /// Plays a scenario to its end and returns its values, which are checked for what holds in every scenario.
+    pub fn plays(&self, scenario: &str, arguments: &Value) -> (Value, Report) {
+        let report = self.report(scenario, arguments);
+        assert!(report.error.is_none(), "{:?}, {scenario}: {}\n{report:#?}", self.library, report.error.clone().unwrap_or_default());
+        report.assert_nothing_leads_past(&self.base_url);
+        let values = report.values.clone().expect("a scenario without an error has values");
+        (values, report)
+    }
+
+    /// Plays a scenario that must end in an error of the library's, and returns that.
+    pub fn fails(&self, scenario: &str, arguments: &Value) -> Value {
+        let report = self.report(scenario, arguments);
+        report.assert_nothing_leads_past(&self.base_url);
+        report.error.unwrap_or_else(|| panic!("{:?}, {scenario}: no error but {:?}", self.library, report.values))
+    }
+
+    fn report(&self, scenario: &str, arguments: &Value) -> Report {
+        let directory = install::installed(self.library);
+        let plan = json!({ "base_url": self.base_url, "key": self.key, "scenario": scenario, "arguments": arguments });
+        let mut child = Command::new(install::interpreter(self.library, &directory))
+            .arg(install::script(self.library, &directory))
+            // A proxy of the machine's own would be a second party.
+            .env("NO_PROXY", "*")
+            .env("no_proxy", "*")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the driver starts");
+        child.stdin.take().expect("a pipe").write_all(plan.to_string().as_bytes()).expect("the driver reads its plan");
+        let output = child.wait_with_output().expect("the driver ends");
+        let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        serde_json::from_str(&said)
+            .unwrap_or_else(|fault| panic!("{:?}, {scenario}, {}: {fault}\n{said}\n{complained}", self.library, output.status))
+    }
+}
+
+impl Report {
+    /// Every request went to the gateway, and every address that an answer named leads back to it or never was the upstream's.
+    fn assert_nothing_leads_past(&self, base_url: &str) {
+        let gateway = base_url.strip_prefix("http://").and_then(|rest| rest.split('/').next()).expect("the gateway is reached by HTTP");
+        assert_eq!(self.contacted, [gateway], "the client contacted others than the gateway");
+        let root = format!("http://{gateway}");
+        for Exchange { url, link, .. } in &self.exchanges {
+            assert!(url.starts_with(&root), "{url} is not the gateway's");
+            for target in link.iter().flat_map(|link| link.split('<').skip(1)) {
+                assert!(target.starts_with(base_url), "Link leads past the gateway: {target}");
+            }
+        }
+        for address in &self.addresses {
+            let is_api =
+                ["http://127.0.0.1", "https://api.github.com", "https://uploads.github.com"].iter().any(|api| address.starts_with(api));
+            assert!(!is_api || address.starts_with(&root), "an answer leads past the gateway: {address}");
+        }
+    }
+
+    /// `METHOD path?query STATUS` of every exchange, in order.
+    pub fn wire(&self) -> Vec<String> {
+        let path = |url: &str| url.splitn(4, '/').nth(3).map_or("/".to_owned(), |rest| format!("/{rest}"));
+        self.exchanges.iter().map(|one| format!("{} {} {}", one.method, path(&one.url), one.status.unwrap_or(0))).collect()
+    }
+}

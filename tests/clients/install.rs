@@ -1,0 +1,114 @@
+//! Installs the client libraries, once for each set of versions, below the build directory.
+//!
+//! What is installed is what the lock file and the requirements name; another version of either goes into another directory. Which
+//! registry it comes from is the business of npm's and pip's own configuration.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::driver::Library;
+
+/// Where the sources of the drivers are.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
+/// Written last: without it the directory is what an interrupted installation left.
+const COMPLETE: &str = "complete";
+
+/// The directory with the library in it, installed first if it is not there yet.
+pub fn installed(library: Library) -> PathBuf {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
+    fs::create_dir_all(&root).expect("the build directory can be written to");
+    let (name, files): (_, &[&str]) = match library {
+        Library::Octokit => ("octokit", &["package.json", "package-lock.json", ".npmrc"]),
+        Library::PyGithub => ("pygithub", &["requirements.txt"]),
+    };
+    // Tests in other threads and in other processes may want the same.
+    let lock = File::create(root.join(format!("{name}.lock"))).expect("a lock file");
+    lock.lock().expect("the lock");
+    let sources = Path::new(SOURCES).join(name);
+    let directory = root.join(format!("{name}-{}", versions(&sources, files, library)));
+    if !directory.join(COMPLETE).exists() {
+        // A leftover is replaced; that there is none is the usual case.
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).expect("a directory for the client library");
+        for file in files {
+            copy(&sources, &directory, file);
+        }
+        match library {
+            Library::Octokit => install_octokit(&directory),
+            Library::PyGithub => install_pygithub(&directory),
+        }
+        File::create(directory.join(COMPLETE)).expect("the mark of a complete installation");
+    }
+    if library == Library::Octokit {
+        // Node looks for a script's imports from where the script is. Put there whole: another test's Node may be reading it, and half
+        // a script, or none, ends without a word.
+        let fresh = directory.join("driver.mjs.new");
+        fs::copy(sources.join("driver.mjs"), &fresh).expect("the driver is copied");
+        fs::rename(fresh, directory.join("driver.mjs")).expect("the driver takes its place");
+    }
+    directory
+}
+
+/// The driver's script.
+pub fn script(library: Library, directory: &Path) -> PathBuf {
+    match library {
+        Library::Octokit => directory.join("driver.mjs"),
+        Library::PyGithub => Path::new(SOURCES).join("pygithub/driver.py"),
+    }
+}
+
+/// The interpreter that runs the script.
+pub fn interpreter(library: Library, directory: &Path) -> PathBuf {
+    match library {
+        Library::Octokit => PathBuf::from("node"),
+        Library::PyGithub => directory.join("bin/python"),
+    }
+}
+
+fn install_octokit(directory: &Path) {
+    let need = "the client tests need Node.js 20 or newer with npm (Debian: apt-get install nodejs npm)";
+    run(Command::new("node").arg("--version"), need);
+    run(Command::new("npm").args(["ci", "--ignore-scripts"]).current_dir(directory), need);
+}
+
+fn install_pygithub(directory: &Path) {
+    let need = "the client tests need Python 3.11 or newer with venv and pip (Debian: apt-get install python3 python3-venv)";
+    run(Command::new("python3").args(["-m", "venv"]).arg(directory), need);
+    let mut pip = Command::new(directory.join("bin/python"));
+    run(
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", "requirements.txt"])
+            .current_dir(directory),
+        need,
+    );
+}
+
+/// Runs a command to its end; says `need` and what the command said when it fails.
+fn run(command: &mut Command, need: &str) {
+    let output = command.output().unwrap_or_else(|fault| panic!("{need}\ncannot run {}: {fault}", command.get_program().display()));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{need}, and to reach their package registries the first time\n{command:?} ended with {}\n{said}",
+        output.status
+    );
+}
+
+fn copy(sources: &Path, directory: &Path, file: &str) {
+    fs::copy(sources.join(file), directory.join(file)).unwrap_or_else(|fault| panic!("cannot copy {file}: {fault}"));
+}
+
+/// Stands for the versions that the files name; for Python also for the interpreter, which an environment is bound to.
+fn versions(sources: &Path, files: &[&str], library: Library) -> String {
+    let mut named = Vec::new();
+    for file in files {
+        named.extend(fs::read(sources.join(file)).unwrap_or_else(|fault| panic!("cannot read {file}: {fault}")));
+    }
+    if library == Library::PyGithub
+        && let Ok(output) = Command::new("python3").arg("--version").output()
+    {
+        named.extend(output.stdout);
+    }
+    let digest = ring::digest::digest(&ring::digest::SHA256, &named);
+    super::hex(&digest.as_ref()[..8])
+}

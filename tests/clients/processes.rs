@@ -1,0 +1,142 @@
+//! The emulator and the gateway as an operator runs them: the built binary, each a process of its own, on ports that the system chooses.
+
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::control::request;
+
+/// How long a process may take to say where it listens. A loaded machine needs seconds, never this long.
+const START_WAIT: Duration = Duration::from_mins(1);
+
+/// A process that ends with its value.
+struct Process {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Process {
+    /// Starts the binary; `output` picks the stream that its address is looked for on, the other one is the test's own.
+    fn start(arguments: &[&str], output: Output) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(arguments).stdin(Stdio::null());
+        match output {
+            Output::Stdout => command.stdout(Stdio::piped()),
+            Output::Stderr => command.stderr(Stdio::piped()).stdout(Stdio::null()),
+        };
+        let mut child = command.spawn().expect("the binary starts");
+        let stream: Box<dyn Read + Send> = match output {
+            Output::Stdout => Box::new(child.stdout.take().expect("a pipe")),
+            Output::Stderr => Box::new(child.stderr.take().expect("a pipe")),
+        };
+        let (tell, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                // Read to the end even when nobody listens any more: a full pipe would stop the process.
+                let _ = tell.send(line);
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// The first address that `find` finds in a line of the output.
+    fn address(&self, find: impl Fn(&str) -> Option<String>) -> String {
+        let mut said = String::new();
+        loop {
+            match self.lines.recv_timeout(START_WAIT) {
+                Ok(line) => match find(&line) {
+                    Some(address) => return address,
+                    None => said = said + &line + "\n",
+                },
+                Err(fault) => panic!("no address was printed ({fault}), only:\n{said}"),
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that has ended already is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Output {
+    Stdout,
+    Stderr,
+}
+
+/// A running `weir emulate`.
+pub struct Upstream {
+    pub address: String,
+    _process: Process,
+}
+
+impl Upstream {
+    /// With the seed world of the dialect that the client libraries speak.
+    pub fn emulated() -> Self {
+        Self::start(&["emulate", "--dialect", "github", "--listen", "127.0.0.1:0"])
+    }
+
+    /// That answers from the recorded exchanges below `directory`.
+    pub fn replaying(directory: &str) -> Self {
+        Self::start(&["emulate", "--dialect", "github", "--listen", "127.0.0.1:0", "--replay", directory])
+    }
+
+    fn start(arguments: &[&str]) -> Self {
+        let process = Process::start(arguments, Output::Stdout);
+        let address = process.address(|line| {
+            let address = line.split_once("http://")?.1;
+            Some(address.split(|c: char| !c.is_ascii_digit() && c != '.' && c != ':').next()?.to_owned())
+        });
+        Self { address, _process: process }
+    }
+
+    /// What the emulator says about itself at `/_emulator/{path}`.
+    pub fn control(&self, path: &str) -> Value {
+        request(&self.address, "GET", &format!("/_emulator/{path}"), None)
+    }
+
+    /// Sets limits of the emulator.
+    pub fn limit(&self, limits: &Value) {
+        request(&self.address, "PUT", "/_emulator/limits", Some(limits));
+    }
+
+    /// Every request that arrived, oldest first.
+    pub fn transcript(&self) -> Vec<Value> {
+        let transcript = self.control("transcript");
+        transcript["requests"].as_array().unwrap_or_else(|| panic!("no transcript: {transcript}")).clone()
+    }
+}
+
+/// A running `weir serve`.
+pub struct Gateway {
+    /// `http://HOST:PORT`.
+    pub base_url: String,
+    _process: Process,
+    _config: tempfile::NamedTempFile,
+}
+
+impl Gateway {
+    /// With this config.
+    pub fn serve(config: &str) -> Self {
+        let mut file = tempfile::NamedTempFile::new().expect("a file for the config");
+        file.write_all(config.as_bytes()).expect("the config is written");
+        let path = file.path().to_str().expect("a path in UTF-8").to_owned();
+        let process = Process::start(&["serve", "--config", &path], Output::Stderr);
+        let address = process.address(listening_address);
+        Self { base_url: format!("http://{address}"), _process: process, _config: file }
+    }
+}
+
+/// The address in the log line that says where the gateway listens.
+fn listening_address(line: &str) -> Option<String> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    let fields = line.get("fields").unwrap_or(&line);
+    (fields.get("message")? == "listening").then(|| fields.get("address")?.as_str().map(str::to_owned))?
+}

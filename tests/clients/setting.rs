@@ -1,0 +1,112 @@
+//! Upstream, gateway and client put together: what every test of this binary starts from.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::driver::{Client, Library, Report};
+use super::hex;
+use super::processes::{Gateway, Upstream};
+
+/// The client's key. It looks like those of `weir key`, and like no credential of the upstream.
+const KEY: &str = "weir_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+/// An account of the gateway and its one token, a classic one.
+#[derive(Clone, Debug)]
+pub struct Account {
+    pub name: String,
+    pub token: String,
+}
+
+/// How a client addresses the gateway.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape {
+    /// `http://HOST`.
+    Hosted,
+    /// `http://HOST/api/v3`.
+    SelfHosted,
+}
+
+/// A running gateway in front of a running upstream.
+pub struct Setting {
+    pub upstream: Upstream,
+    gateway: Gateway,
+    accounts: Vec<Account>,
+}
+
+impl Setting {
+    /// A gateway whose one client reads by all the accounts and writes as the first.
+    pub fn new(upstream: Upstream, accounts: Vec<Account>) -> Self {
+        let gateway = Gateway::serve(&config(&upstream.address, &accounts));
+        Self { upstream, gateway, accounts }
+    }
+
+    /// The library, set up for this gateway.
+    pub fn client(&self, library: Library, shape: Shape) -> Client {
+        Client { library, base_url: self.base_url(shape), key: KEY.to_owned() }
+    }
+
+    /// What the client takes for the API's address.
+    pub fn base_url(&self, shape: Shape) -> String {
+        match shape {
+            Shape::Hosted => self.gateway.base_url.clone(),
+            Shape::SelfHosted => format!("{}/api/v3", self.gateway.base_url),
+        }
+    }
+
+    /// Plays a scenario in the hosted shape; its values and what went over the wire.
+    pub fn plays(&self, library: Library, scenario: &str, arguments: &Value) -> (Value, Report) {
+        self.client(library, Shape::Hosted).plays(scenario, arguments)
+    }
+
+    /// The account that the client writes as.
+    pub fn writer(&self) -> &str {
+        &self.accounts[0].name
+    }
+
+    /// The requests that reached the upstream, each as `METHOD path?query`.
+    pub fn sent(&self) -> Vec<String> {
+        let text = |request: &Value, key: &str| request[key].as_str().unwrap_or_default().to_owned();
+        self.upstream.transcript().iter().map(|request| format!("{} {}", text(request, "method"), text(request, "path"))).collect()
+    }
+
+    /// The names of the accounts that the upstream saw, each once.
+    pub fn seen_accounts(&self) -> Vec<String> {
+        let mut accounts: Vec<String> =
+            self.upstream.transcript().iter().filter_map(|request| Some(request["account"].as_str()?.to_owned())).collect();
+        accounts.sort();
+        accounts.dedup();
+        accounts
+    }
+
+    /// Nobody but the gateway's accounts was seen upstream: neither the client's key nor a request without a credential arrived there.
+    pub fn assert_only_own_accounts_were_seen(&self) {
+        for seen in self.seen_accounts() {
+            assert!(self.accounts.iter().any(|account| account.name == seen), "the upstream saw {seen}");
+        }
+        for request in self.upstream.transcript() {
+            assert!(request["token"].is_u64(), "the upstream does not know the credential of {request}");
+        }
+    }
+}
+
+fn config(upstream: &str, accounts: &[Account]) -> String {
+    let names: Vec<&str> = accounts.iter().map(|account| account.name.as_str()).collect();
+    let key_sha256 = hex(ring::digest::digest(&ring::digest::SHA256, KEY.as_bytes()).as_ref());
+    let mut config = format!(
+        "[listen]\nhttp = [\"127.0.0.1:0\"]\n\n\
+         [upstream]\nurl = \"http://{upstream}\"\ndialect = \"github\"\n\n\
+         [[pools]]\nname = \"readers\"\naccounts = {}\n\n\
+         [[clients]]\nname = \"library\"\nreads = \"readers\"\nwrites = \"{}\"\nkey_sha256 = \"{key_sha256}\"\n\n\
+         [writes]\nspacing = \"10ms\"\nnotify_spacing = \"10ms\"\n",
+        json!(names),
+        names[0],
+    );
+    for Account { name, token } in accounts {
+        let account =
+            format!("\n[[accounts]]\nname = \"{name}\"\nkind = \"user\"\n\n[[tokens]]\naccount = \"{name}\"\nkind = \"classic\"\n");
+        // Writing to a string cannot fail.
+        let _ = writeln!(config, "{account}secret = {{ value = \"{token}\" }}");
+    }
+    config
+}
