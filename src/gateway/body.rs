@@ -47,12 +47,14 @@ pub enum BodyFault {
     NoRoom,
 }
 
-impl BodyMemory {
+impl Default for BodyMemory {
     /// All of it free.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self { units: Arc::new(Semaphore::new(HELD_BYTES_MAX / UNIT_BYTES)) }
     }
+}
 
+impl BodyMemory {
     /// Adds room for further bytes to what a body has.
     fn grow(&self, memory: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> Result<(), BodyFault> {
         let have = memory.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -112,7 +114,7 @@ mod tests {
 
     #[test]
     fn all_bodies_together_have_a_bound_and_give_their_room_back() {
-        let memory = BodyMemory::new();
+        let memory = BodyMemory::default();
         let mut held = Vec::new();
         loop {
             let mut permit = None;

@@ -128,7 +128,7 @@ impl Gateway {
             tokens: Tokens::new(&config),
             admissions,
             store: Store::new(config.cache.max_size, move || evictions.evicted(1)),
-            bodies: BodyMemory::new(),
+            bodies: BodyMemory::default(),
             turns: Turns::new(config.writes.queue_max.get() as usize),
             active: Arc::new(Active::default()),
             table: Table::embedded(config.upstream.dialect),
