@@ -16,7 +16,7 @@ use clap::Args;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::FAILED;
-use super::run::{Signals, runtime};
+use super::run::{Asked, Signals, runtime};
 use crate::config::parse_duration;
 use crate::gateway::listen::Listening;
 use crate::telemetry::{self, LogFormat, LogLevel, TelemetrySettings};
@@ -90,7 +90,8 @@ impl Demo {
             tokio::select! {
                 _ = ticks.tick() => report.line(),
                 () = &mut over => break,
-                _ = signals.next() => break,
+                // There is no config file to read again.
+                asked = signals.next() => if asked == Asked::End { break },
             }
         }
         // Bots finish the request they are at, so that every write has an outcome.

@@ -242,7 +242,11 @@ impl Gateway {
         };
         let span = spans::admission_span(&job.span);
         let admitted = self.admissions.acquire(demand, job.deadline).instrument(span).await;
-        effort.queued(self.clock.now().since(now));
+        let waited = self.clock.now().since(now);
+        effort.queued(waited);
+        if !waited.is_zero() {
+            self.metrics.wait("admission", waited);
+        }
         admitted.map_err(Unanswered::Refused)
     }
 

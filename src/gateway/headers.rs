@@ -21,7 +21,7 @@ const HOP_BY_HOP: [&str; 9] = [
 ];
 
 /// Request headers that end at the gateway: credentials, framing, conditions (the cache asks its own), and what the gateway says itself.
-const REQUEST_ENDS_HERE: [&str; 22] = [
+const REQUEST_ENDS_HERE: [&str; 20] = [
     "accept-encoding",
     "authorization",
     "cache-control",
@@ -39,8 +39,6 @@ const REQUEST_ENDS_HERE: [&str; 22] = [
     "pragma",
     "prefer",
     "range",
-    "traceparent",
-    "tracestate",
     "via",
     "x-request-id",
     "x-weir-key",
@@ -65,7 +63,7 @@ const ANSWER_ENDS_HERE: [&str; 12] = [
 /// What the gateway adds, for scripts in a browser (CLIENTS.md, 15).
 const EXPOSED: &str = "Cache-Status, Age, X-From-Cache, X-Weir-Account, X-Request-Id, Server-Timing, Retry-After";
 
-/// The headers of a client's request that go upstream.
+/// The headers of a client's request that go upstream. `traceparent` among them; where spans are made, each attempt writes its own over it.
 pub fn to_upstream(from: &HeaderMap) -> HeaderMap {
     let named = named_by_connection(from);
     let mut out = HeaderMap::with_capacity(from.len());

@@ -33,16 +33,7 @@ impl Gateway {
         effort: &Effort,
         first: Vec<Bytes>,
     ) -> Result<Answer, Refused> {
-        let queued_at = self.clock.now();
-        tokio::select! {
-            () = turn.come() => {}
-            () = self.wait_until(job.deadline) => {
-                let until = Until::Time(self.clock.now() + self.config.writes.spacing);
-                let refusal = Refusal { limit: LimitKind::Spacing, account: None, resource: job.endpoint.resource.clone(), until };
-                return Err(self.limited(job, &refusal));
-            }
-        }
-        effort.queued(self.clock.now().since(queued_at));
+        self.come_to_turn(&mut turn, job, effort).await?;
         let _aftermath = Aftermath { gateway: self, job, effort };
         match self.upload_once(session, job, effort, first).await {
             Ok(answer) => Ok(answer),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::ResourceName;
+use crate::clock::Timestamp;
 use crate::decision::{AccountId, LimitKind, Refusal, Until};
 
 use super::Gateway;
@@ -24,6 +25,25 @@ impl Gateway {
         self.turns.enter(client, lane).map_err(|_| self.queue_full(&job.view, job.endpoint.resource.clone()))
     }
 
+    /// Waits for the turn, at most until the job's deadline.
+    pub async fn come_to_turn(&self, turn: &mut Turn, job: &Job, effort: &Effort) -> Result<(), Refused> {
+        let queued_at = self.clock.now();
+        let came = tokio::select! {
+            () = turn.come() => true,
+            () = self.wait_until(job.deadline) => false,
+        };
+        let waited = self.clock.now().since(queued_at);
+        effort.queued(waited);
+        if !waited.is_zero() {
+            self.metrics.wait("turn", waited);
+        }
+        if came {
+            return Ok(());
+        }
+        let until = Until::Time(self.clock.now() + self.config.writes.spacing);
+        Err(self.limited(job, &Refusal { limit: LimitKind::Spacing, account: None, resource: job.endpoint.resource.clone(), until }))
+    }
+
     /// As many writes wait as may, in number or in bytes.
     pub fn queue_full(&self, view: &[AccountId], resource: ResourceName) -> Refused {
         let view = self.admissions.with_books(|books, now| books.view(now, view, &resource));
@@ -33,16 +53,7 @@ impl Gateway {
 
     /// Waits for the turn, then performs the write. To be run as a task of its own: dropping the future before anything was sent gives all back.
     pub async fn write(self: Arc<Self>, mut turn: Turn, job: Job, effort: Effort) -> Result<Answer, Refused> {
-        let queued_at = self.clock.now();
-        tokio::select! {
-            () = turn.come() => {}
-            () = self.wait_until(job.deadline) => {
-                let until = Until::Time(self.clock.now() + self.config.writes.spacing);
-                let refusal = Refusal { limit: LimitKind::Spacing, account: None, resource: job.endpoint.resource.clone(), until };
-                return Err(self.limited(&job, &refusal));
-            }
-        }
-        effort.queued(self.clock.now().since(queued_at));
+        self.come_to_turn(&mut turn, &job, &effort).await?;
         let aftermath = Aftermath { gateway: &self, job: &job, effort: &effort };
         let answer = self.perform(&job, &effort, &Unconditional).await;
         // In this order: the next write of the lane, and whoever hears of this one, must find the cache told.
