@@ -105,12 +105,13 @@ fn has_quality(range: &str) -> bool {
     range.split(';').skip(1).any(|parameter| parameter.trim().starts_with("q="))
 }
 
-/// `application/vnd.NAME+json` and `application/vnd.NAME.v3+json` for any one-word name, and the two generic types.
+/// `application/vnd.NAME+json` and `application/vnd.NAME.v3+json` for the names of the dialects, and the generic types. Another vendor's type is
+/// another representation (`vnd.diff+json` may well be one).
 fn is_plain_json(essence: &str) -> bool {
     if matches!(essence, "*/*" | "application/*" | "application/json") {
         return true;
     }
-    vendor_json(essence).is_some_and(|name| !name.strip_suffix(".v3").unwrap_or(name).contains('.'))
+    vendor_json(essence).is_some_and(|name| matches!(name.strip_suffix(".v3").unwrap_or(name), "service" | "github"))
 }
 
 /// `application/vnd.NAME.SOMETHING-preview+json`.

@@ -132,6 +132,8 @@ pub(super) enum Unanswered {
     Refused(Refusal),
     Limited(LimitRefusal),
     TokenRejected,
+    /// The upstream wants another kind of credential for this route.
+    CredentialUnfit,
     /// None of the candidates has a token that the upstream still accepts.
     NoToken,
     Failed(FetchError),
@@ -250,6 +252,25 @@ impl Gateway {
         admitted.map_err(Unanswered::Refused)
     }
 
+    /// A 401: the token is benched when it is the token's fault.
+    fn unauthorized(&self, job: &Job, lease: Lease, credential: &Credential, body: &Collected, rate: Option<&RateHeaders>) -> Unanswered {
+        let account = lease.account();
+        let is_revoked = names_bad_credentials(body);
+        if is_revoked {
+            // Before the lease ends: it goes to the next in line, who must not get this token.
+            self.tokens.bench(credential.token, self.clock.now());
+            tracing::error!(
+                account = self.account_name(account),
+                token = credential.token.0,
+                "the upstream does not accept this token any more"
+            );
+        } else {
+            tracing::warn!(account = self.account_name(account), token = credential.token.0, endpoint = %job.endpoint.template, "the upstream wants another credential for this route");
+        }
+        lease.answered(StatusCode::UNAUTHORIZED, rate, None);
+        if is_revoked { Unanswered::TokenRejected } else { Unanswered::CredentialUnfit }
+    }
+
     /// What the job counts against: the table's word, corrected by what answers said.
     fn resource_of(&self, job: &Job) -> ResourceName {
         self.admissions.with_books(|books, _| books.resource_for(job.endpoint.id, &job.endpoint.resource))
@@ -288,15 +309,7 @@ impl Gateway {
             };
         }
         if status == StatusCode::UNAUTHORIZED {
-            // Before the lease ends: it goes to the next in line, who must not get this token.
-            self.tokens.bench(credential.token, now);
-            lease.answered(status, rate.as_ref(), None);
-            tracing::error!(
-                account = self.account_name(account),
-                token = credential.token.0,
-                "the upstream does not accept this token any more"
-            );
-            return Err(Unanswered::TokenRejected);
+            return Err(self.unauthorized(job, lease, credential, &body, rate.as_ref()));
         }
         let body = match body {
             Collected::Whole(bytes) => {
@@ -310,6 +323,13 @@ impl Gateway {
         };
         Ok(Answer { status, headers, body, token: credential.token, requested_at })
     }
+}
+
+/// Whether a 401 is about the token, and not about the route: some routes answer it to every token but an app's own credential.
+fn names_bad_credentials(body: &Collected) -> bool {
+    let Collected::Whole(bytes) = body else { return false };
+    let message: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
+    message.as_ref().and_then(|body| body.get("message")?.as_str()).is_some_and(|message| message.eq_ignore_ascii_case("bad credentials"))
 }
 
 /// The word for a refusal by the upstream in metrics and logs.

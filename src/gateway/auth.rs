@@ -65,7 +65,11 @@ impl Clients {
 
     /// The client whose key the headers carry.
     pub fn identify(&self, headers: &HeaderMap) -> Result<&Arc<Client>, Unknown> {
-        if let Some(key) = headers.get(KEY_HEADER) {
+        let mut keys = headers.get_all(KEY_HEADER).iter();
+        if let Some(key) = keys.next() {
+            if keys.next().is_some() {
+                return Err(Unknown::WrongKey);
+            }
             return self.by_key(key.as_bytes()).ok_or(Unknown::WrongKey);
         }
         let mut values = headers.get_all(AUTHORIZATION).iter();

@@ -8,12 +8,16 @@ use pingora::protocols::http::ServerSession;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use super::chunks::{BadChunk, ChunkReader};
 use super::intake::BodyFraming;
 
 /// What all bodies that wait may take together. Ours: room for thousands of ordinary ones, and for twenty-five of the largest that are queued by default.
 const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// The unit in which that is counted.
 const UNIT_BYTES: usize = 1024;
+
+/// The length that a raw body is given: more than ever comes, for its end is where the last chunk says.
+const RAW_BYTES: usize = usize::MAX / 2;
 
 /// The memory for bodies, shared by all requests.
 pub struct BodyMemory {
@@ -24,8 +28,23 @@ pub struct BodyMemory {
 pub enum BodyRead {
     /// All of it.
     Whole(HeldBody),
-    /// It is, or says it is, longer than the bound: what was read so far.
-    TooLarge(Vec<Bytes>),
+    /// It is, or says it is, longer than the bound.
+    TooLarge(BegunBody),
+}
+
+/// A body of which only the beginning was read.
+pub struct BegunBody {
+    /// What was read.
+    pub first: Bytes,
+    /// For the rest.
+    pub reader: BodyReader,
+}
+
+/// Reads a body piece by piece. A chunked one of HTTP/1.1 is taken apart here ([`ChunkReader`]): the session is made to hand over its bytes as they are, and
+/// its connection can carry no further request.
+pub struct BodyReader {
+    chunks: Option<ChunkReader>,
+    pause_max: Duration,
 }
 
 /// A body in memory, with its part of [`BodyMemory`].
@@ -78,26 +97,22 @@ impl BodyMemory {
         pause_max: Duration,
     ) -> Result<BodyRead, BodyFault> {
         let mut memory = None;
+        let mut reader = BodyReader::new(session, framing, pause_max);
         match framing {
             BodyFraming::None => return Ok(BodyRead::Whole(HeldBody { bytes: Bytes::new(), memory })),
-            BodyFraming::Length(length) if length > bytes_max as u64 => return Ok(BodyRead::TooLarge(Vec::new())),
+            BodyFraming::Length(length) if length > bytes_max as u64 => {
+                return Ok(BodyRead::TooLarge(BegunBody { first: Bytes::new(), reader }));
+            }
             BodyFraming::Length(length) => self.grow(&mut memory, usize::try_from(length).unwrap_or(usize::MAX))?,
             BodyFraming::Chunked => {}
         }
         let mut body = BytesMut::new();
-        loop {
-            match timeout(pause_max, session.read_request_body()).await {
-                Ok(Ok(Some(piece))) => {
-                    body.extend_from_slice(&piece);
-                    if body.len() > bytes_max {
-                        return Ok(BodyRead::TooLarge(vec![body.freeze()]));
-                    }
-                    self.grow(&mut memory, body.len())?;
-                }
-                Ok(Ok(None)) => break,
-                Ok(Err(_)) => return Err(BodyFault::Broken),
-                Err(_) => return Err(BodyFault::Timeout),
+        while let Some(piece) = reader.next(session).await? {
+            body.extend_from_slice(&piece);
+            if body.len() > bytes_max {
+                return Ok(BodyRead::TooLarge(BegunBody { first: body.freeze(), reader }));
             }
+            self.grow(&mut memory, body.len())?;
         }
         if let BodyFraming::Length(length) = framing
             && body.len() as u64 != length
@@ -105,6 +120,39 @@ impl BodyMemory {
             return Err(BodyFault::Broken);
         }
         Ok(BodyRead::Whole(HeldBody { bytes: body.freeze(), memory }))
+    }
+}
+
+impl BodyReader {
+    /// To be made before anything of the body is read.
+    fn new(session: &mut ServerSession, framing: BodyFraming, pause_max: Duration) -> Self {
+        let is_raw = framing == BodyFraming::Chunked && !session.is_http2();
+        if is_raw {
+            let head = session.req_header_mut();
+            head.remove_header(&http::header::TRANSFER_ENCODING);
+            // A number always makes a header.
+            let _ = head.insert_header(http::header::CONTENT_LENGTH, RAW_BYTES);
+            session.set_keepalive(None);
+        }
+        Self { chunks: is_raw.then(ChunkReader::default), pause_max }
+    }
+
+    /// The next piece of the body's data, possibly empty; `None` at its end.
+    pub async fn next(&mut self, session: &mut ServerSession) -> Result<Option<Bytes>, BodyFault> {
+        if self.chunks.as_ref().is_some_and(ChunkReader::is_done) {
+            return Ok(None);
+        }
+        let piece = match timeout(self.pause_max, session.read_request_body()).await {
+            Ok(Ok(piece)) => piece,
+            Ok(Err(_)) => return Err(BodyFault::Broken),
+            Err(_) => return Err(BodyFault::Timeout),
+        };
+        match (&mut self.chunks, piece) {
+            (None, piece) => Ok(piece),
+            (Some(chunks), Some(piece)) => chunks.push(piece).map(Some).map_err(|BadChunk| BodyFault::Broken),
+            // The connection ended before the last chunk.
+            (Some(_), None) => Err(BodyFault::Broken),
+        }
     }
 }
 

@@ -96,7 +96,7 @@ impl HttpServerApp for Door {
             Ok(Ok(false)) => return None,
             Ok(Err(error)) => {
                 if *error.etype() == ErrorType::InvalidHTTPHeader {
-                    self.refuse_unread(&mut session, Refused::Malformed(Malformed::Bad("the head is not well-formed HTTP"))).await;
+                    self.refuse_unread(&mut session, Refused::Malformed(fault_of_head(&error.to_string()))).await;
                 }
                 return None;
             }
@@ -143,4 +143,12 @@ impl Door {
         let _ = respond::write(session, &Method::GET, reply, self.gateway.config.listen.body_timeout).await;
         session.shutdown().await;
     }
+}
+
+/// What the framework found wrong with a head; it has its own, higher limits, which are only told by their wording.
+fn fault_of_head(error: &str) -> Malformed {
+    if error.contains("too many headers") || error.contains("larger than") {
+        return Malformed::HeadTooLarge;
+    }
+    Malformed::Bad("the head is not well-formed HTTP")
 }

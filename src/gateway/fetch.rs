@@ -112,6 +112,13 @@ pub enum FetchError {
     Unsendable(String),
 }
 
+impl FetchError {
+    /// Whether the upstream may have executed the request.
+    pub fn may_have_run(&self) -> bool {
+        matches!(self, Self::Lost(_) | Self::Stale(_) | Self::Timeout)
+    }
+}
+
 /// An answer whose body has not been read yet, on the connection it comes from.
 pub struct Exchange {
     session: HttpSession,

@@ -21,7 +21,7 @@ const HOP_BY_HOP: [&str; 9] = [
 ];
 
 /// Request headers that end at the gateway: credentials, framing, conditions (the cache asks its own), and what the gateway says itself.
-const REQUEST_ENDS_HERE: [&str; 20] = [
+const REQUEST_ENDS_HERE: [&str; 23] = [
     "accept-encoding",
     "authorization",
     "cache-control",
@@ -40,12 +40,16 @@ const REQUEST_ENDS_HERE: [&str; 20] = [
     "prefer",
     "range",
     "via",
+    // An upstream that honours these would see another method than the one that was allowed.
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
     "x-request-id",
     "x-weir-key",
 ];
 
 /// Answer headers that describe a pool token, the connection, or that the gateway writes anew.
-const ANSWER_ENDS_HERE: [&str; 12] = [
+const ANSWER_ENDS_HERE: [&str; 15] = [
     "age",
     "alt-svc",
     "content-length",
@@ -57,7 +61,10 @@ const ANSWER_ENDS_HERE: [&str; 12] = [
     "strict-transport-security",
     "x-from-cache",
     "x-github-enterprise-version",
+    "x-github-sso",
+    "x-oauth-client-id",
     "x-request-id",
+    "x-service-sso",
 ];
 
 /// What the gateway adds, for scripts in a browser (CLIENTS.md, 15).

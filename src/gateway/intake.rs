@@ -5,6 +5,7 @@
 //! and stay as they came (UPSTREAM.md, Conditional requests).
 
 use std::borrow::Cow;
+use std::net::Ipv6Addr;
 
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Uri};
@@ -75,7 +76,7 @@ pub struct Intake {
 pub enum BodyFraming {
     /// No body.
     None,
-    /// `Content-Length`, above zero.
+    /// `Content-Length`; zero only on HTTP/2.
     Length(u64),
     /// `Transfer-Encoding: chunked`, or an HTTP/2 body without a length.
     Chunked,
@@ -110,6 +111,10 @@ pub fn check(method: &Method, uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) ->
     }
     let host = check_host(uri, headers, wire)?;
     let (root, service, path) = split_shape(&decode_unreserved(check_path(uri.path())?));
+    if is_prefixed(&path) {
+        return Err(Malformed::Bad("an address prefix twice"));
+    }
+    check_one_ascii(headers)?;
     let query = uri.query().map(check_query).transpose()?;
     Ok(Intake { method: method.clone(), root, service, path, query, host, body })
 }
@@ -149,7 +154,8 @@ fn check_framing(headers: &HeaderMap, wire: Wire<'_>) -> Result<BodyFraming, Mal
         (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(BodyFraming::Chunked),
         (Some(_), None) => Err(Malformed::Bad("a Transfer-Encoding other than chunked")),
         (None, Some(length)) => match plain_digits(length.as_bytes()) {
-            Some(0) => Ok(BodyFraming::None),
+            // HTTP/2 frames the body by itself, and can send one all the same.
+            Some(0) if matches!(wire, Wire::Http1(_)) => Ok(BodyFraming::None),
             Some(length) => Ok(BodyFraming::Length(length)),
             None => Err(Malformed::Bad("a Content-Length that is not plain digits")),
         },
@@ -170,6 +176,7 @@ fn check_raw_head(raw: &[u8]) -> Result<(), Malformed> {
             return Err(Malformed::Bad("control characters"));
         }
         if index == 0 {
+            check_request_line(line)?;
             continue;
         }
         if line.first().is_some_and(|byte| matches!(byte, b' ' | b'\t')) {
@@ -181,6 +188,23 @@ fn check_raw_head(raw: &[u8]) -> Result<(), Malformed> {
     }
     if length_seen && coding_seen {
         return Err(Malformed::Bad("both Transfer-Encoding and Content-Length"));
+    }
+    Ok(())
+}
+
+/// RFC 9112 §3: three parts with one space between them; the target a path, or an absolute address of this scheme, or `*`.
+fn check_request_line(line: &[u8]) -> Result<(), Malformed> {
+    let mut parts = line.split(|&byte| byte == b' ');
+    let (Some(_), Some(target), Some(version), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return Err(Malformed::Bad("a request line that is not three words"));
+    };
+    let is_known =
+        target.starts_with(b"/") || target == b"*" || target.get(..7).is_some_and(|start| start.eq_ignore_ascii_case(b"http://"));
+    if !is_known || target.iter().any(|&byte| byte <= 0x20 || byte >= 0x7f || byte == b'#') {
+        return Err(Malformed::Bad("a request target that is no path"));
+    }
+    if !version.starts_with(b"HTTP/1.") {
+        return Err(Malformed::Bad("an HTTP version that is not served"));
     }
     Ok(())
 }
@@ -207,12 +231,27 @@ fn check_host(uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) -> Result<String, 
         (_, None, _) => return Err(Malformed::Bad("no Host")),
     };
     // The host is echoed into Link, Location and body URLs: nothing but a host and a port may stand in it.
-    let plain = !host.is_empty()
-        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']'));
-    if !plain {
+    if !is_host(host) {
         return Err(Malformed::Bad("a Host that is not a host name with an optional port"));
     }
     Ok(host.to_owned())
+}
+
+/// RFC 9110 §7.2: a name or an address, an optional port.
+fn is_host(host: &str) -> bool {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((address, rest)) if address.parse::<Ipv6Addr>().is_ok() => ("v6", rest),
+            _ => return false,
+        },
+        None => host.find(':').map_or((host, ""), |at| host.split_at(at)),
+    };
+    let is_name = name
+        .split('.')
+        .all(|label| !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')));
+    let is_port = port.is_empty()
+        || port.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok());
+    is_name && is_port
 }
 
 /// The path with leading slashes collapsed (CLIENTS.md, 6).
@@ -247,7 +286,7 @@ fn check_path(path: &str) -> Result<&str, Malformed> {
 }
 
 /// RFC 3986 §6.2.2.2: an encoded letter is the letter. Left encoded, `/%75ser` would be another route here and the same one upstream.
-fn decode_unreserved(path: &str) -> Cow<'_, str> {
+pub(super) fn decode_unreserved(path: &str) -> Cow<'_, str> {
     if !path.contains('%') {
         return Cow::Borrowed(path);
     }
@@ -255,7 +294,7 @@ fn decode_unreserved(path: &str) -> Cow<'_, str> {
     let mut rest = path;
     while let Some(at) = rest.find('%') {
         out.push_str(&rest[..at]);
-        let (escape, after) = rest[at..].split_at(3);
+        let Some((escape, after)) = rest[at..].split_at_checked(3) else { break };
         let digits = escape.as_bytes();
         match hex_digit(digits[1]).zip(hex_digit(digits[2])).map(|(high, low)| high * 16 + low) {
             Some(byte) if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') => out.push(char::from(byte)),
@@ -264,6 +303,7 @@ fn decode_unreserved(path: &str) -> Cow<'_, str> {
         }
         rest = after;
     }
+    // Ends in half an escape only where it was never checked.
     out.push_str(rest);
     Cow::Owned(out)
 }
@@ -282,7 +322,36 @@ fn check_query(query: &str) -> Result<String, Malformed> {
     if query.bytes().any(|byte| byte <= 0x20 || byte >= 0x7f || byte == b'#') {
         return Err(Malformed::Bad("a query with characters that must be encoded"));
     }
+    // The parser below us encodes raw control characters; nobody searches for them, but for tabs and line ends.
+    let lower = query.to_ascii_lowercase();
+    let is_control = |escape: &str| {
+        let code = escape.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        code.is_some_and(|code| (code < 0x20 && !matches!(code, b'\t' | b'\n' | b'\r')) || code == 0x7f)
+    };
+    if lower.split('%').skip(1).any(is_control) {
+        return Err(Malformed::Bad("control characters in the query"));
+    }
     Ok(query.to_owned())
+}
+
+/// Whether a canonical path still has a prefix, which the upstream might take off in its turn: then it would be another route there than here.
+fn is_prefixed(path: &str) -> bool {
+    let lower = path.to_ascii_lowercase().replace("%2f", "/");
+    ["/api/v3", "/api/graphql", "/api/uploads"]
+        .iter()
+        .any(|prefix| lower.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+}
+
+/// The headers that choose between stored answers must mean one thing: said at most once where one value is meant, and in ASCII.
+fn check_one_ascii(headers: &HeaderMap) -> Result<(), Malformed> {
+    for name in ["x-service-api-version", "x-github-api-version"] {
+        if headers.get_all(name).iter().count() > 1 {
+            return Err(Malformed::Bad("more than one API version"));
+        }
+    }
+    let choosing = ["accept", "x-service-api-version", "x-github-api-version"];
+    let is_ascii = choosing.iter().flat_map(|name| headers.get_all(*name)).all(|value| value.to_str().is_ok());
+    if is_ascii { Ok(()) } else { Err(Malformed::Bad("a header value that is not ASCII")) }
 }
 
 /// CONTRACT §3, base URLs.
@@ -350,8 +419,57 @@ mod tests {
     #[test]
     fn an_encoded_letter_is_the_letter() {
         assert_eq!(get("/%75ser").unwrap().path, "/user");
-        assert_eq!(get("/api%2Fv3/x%7e%c3%a9").unwrap().path, "/api%2Fv3/x~%C3%A9");
+        assert_eq!(get("/a%2fb/x%7e%c3%a9").unwrap().path, "/a%2Fb/x~%C3%A9");
         assert_eq!(get("/%61pi/v3/user").unwrap().path, "/user");
+    }
+
+    #[test]
+    fn an_address_prefix_is_taken_off_once_and_stands_nowhere_else() {
+        for target in [
+            "/api/v3/api/v3/user",
+            "/api/v3/API/V3/user",
+            "/api/v3/api%2fv3/user",
+            "/API/v3/user",
+            "/api%2Fv3/user",
+            "/api/uploads/api/v3/x",
+        ] {
+            assert!(matches!(get(target), Err(Malformed::Bad(_))), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_request_line_is_not_repaired() {
+        for line in [
+            "GET  /x HTTP/1.1",
+            "GET x HTTP/1.1",
+            "GET w:443 HTTP/1.1",
+            "GET /a#b HTTP/1.1",
+            "GET https://a/x HTTP/1.1",
+            "GET ftp://a/x HTTP/1.1",
+            "GET /x HTTP/2.0",
+            "GET /x",
+        ] {
+            assert!(check_request_line(line.as_bytes()).is_err(), "{line}");
+        }
+        assert!(get("/x?q=%01").is_err() && get("/x?q=%7F").is_err() && get("/x?q=%0A%20").is_ok());
+    }
+
+    #[test]
+    fn headers_that_choose_an_answer_are_ascii_and_one() {
+        assert!(take("GET / HTTP/1.1\r\nHost: a\r\nX-GitHub-Api-Version: 1\r\nX-GitHub-Api-Version: 2\r\n\r\n").is_err());
+        let mut headers = HeaderMap::new();
+        headers.insert("accept", HeaderValue::from_bytes("a/b; x=\"é\"".as_bytes()).unwrap());
+        assert!(check_one_ascii(&headers).is_err());
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_with_a_port() {
+        for host in ["weir", "weir:8080", "api.example.com", "127.0.0.1:1", "[::1]", "[::1]:80", "a_b"] {
+            assert!(is_host(host), "{host}");
+        }
+        for host in ["", "]:[", "h:abc", ":80", "..", "a..b", "h:99999", "[::1", "[x]:1", "a/b", "a b", "u@h", "h:+1"] {
+            assert!(!is_host(host), "{host}");
+        }
     }
 
     #[test]

@@ -1,8 +1,12 @@
 //! Opening the listeners on the caller's runtime, and closing them: pingora's own server would take the whole process.
 
+use std::fs::Permissions;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +24,27 @@ use super::door::FrontDoor;
 
 /// One write for each ordinary answer (PINGORA.md, Speed on this path).
 const WRITE_BUFFER_BYTES: usize = 16 * 1024;
+
+/// Who may connect to a Unix socket: its owner and its group. A key is needed all the same.
+const SOCKET_MODE: u32 = 0o660;
+
+/// Opens a Unix socket, in the place of one that nobody listens on any more.
+fn bind_socket(path: &Path) -> io::Result<UnixListener> {
+    let said = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {}: {error}", path.display()));
+    if let Ok(there) = std::fs::symlink_metadata(path) {
+        if !there.file_type().is_socket() {
+            return Err(said(io::Error::new(io::ErrorKind::AlreadyExists, "it exists and is not a socket")));
+        }
+        if UnixStream::connect(path).is_ok() {
+            return Err(said(io::Error::new(io::ErrorKind::AddrInUse, "another process listens on it")));
+        }
+        std::fs::remove_file(path).map_err(said)?;
+    }
+    let listener = UnixListener::bind(path).map_err(said)?;
+    std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)).map_err(said)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
 
 /// The open listeners of a gateway.
 pub struct Listening {
@@ -57,7 +82,9 @@ impl Listening {
             addresses.push(bound);
         }
         if let Some(path) = &gateway.config.listen.unix {
-            service.add_uds(&path.display().to_string(), None);
+            // The framework would panic on a path that it cannot use, and take another process's socket away.
+            fds.add(path.display().to_string(), bind_socket(path)?.into_raw_fd());
+            service.add_uds(&path.display().to_string(), Some(Permissions::from_mode(SOCKET_MODE)));
         }
         let fds = Arc::new(Mutex::new(fds));
         let services = vec![tokio::spawn(async move { service.start_service(Some(fds), stopped, 1).await })];

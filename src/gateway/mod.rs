@@ -19,6 +19,7 @@ pub mod admission;
 pub mod attempt;
 pub mod auth;
 pub mod body;
+mod chunks;
 pub mod door;
 pub mod drain;
 pub mod effort;
@@ -45,7 +46,7 @@ pub mod turns;
 pub mod upload;
 pub mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -94,6 +95,7 @@ pub struct Gateway {
     /// Requests that are being answered.
     pub active: Arc<Active>,
     table: &'static Table,
+    roots_about_caller: BTreeSet<String>,
     clients: Clients,
     /// Fetches under way, by what they fetch.
     pub flights: Arc<Flights>,
@@ -132,6 +134,7 @@ impl Gateway {
             turns: Turns::new(config.writes.queue_max.get() as usize),
             active: Arc::new(Active::default()),
             table: Table::embedded(config.upstream.dialect),
+            roots_about_caller: route::roots_about_caller(Table::embedded(config.upstream.dialect)),
             clients: Clients::new(&config),
             flights: Arc::default(),
             upstream: Arc::new(Upstream::new(&config.upstream, &clock)),

@@ -28,7 +28,7 @@ const ALWAYS_LISTED: [&str; 12] = [
 ];
 
 const HELP: &str = "weir: what the gateway's own errors mean\n\n\
-#rate-limit\n  403, message \"API rate limit exceeded...\": the budget of your pool is used up. Nothing was sent upstream. Ask again at x-ratelimit-reset.\n\n\
+#rate-limit\n  403, message \"API rate limit exceeded...\": the budget of your pool is used up. Ask again at x-ratelimit-reset.\n\n\
 #secondary-rate-limits\n  403, message \"You have exceeded a secondary rate limit...\": too much at once, or too many requests wait already. Ask again after Retry-After seconds.\n\n\
 #no_key #wrong_key\n  401: send your key as Authorization: Bearer KEY, as the password of Basic, or as X-Weir-Key: KEY.\n\n\
 #not_allowed #no_account #no_token\n  403: your client's entry in the gateway's config does not cover this request, has no account of its own, or no token of the gateway may carry it.\n\n\
@@ -46,7 +46,7 @@ impl Gateway {
         let resources: Map<String, serde_json::Value> = self.admissions.with_books(|books, now| {
             let mut names: Vec<ResourceName> = ALWAYS_LISTED.iter().map(|name| ResourceName::new(name)).collect();
             names.extend(books.resources_seen(&accounts));
-            names.iter().map(|name| (name.as_str().to_owned(), RateView::served(&books.view(now, &accounts, name), now).json())).collect()
+            names.iter().map(|name| (name.as_str().to_owned(), RateView::plain(&books.view(now, &accounts, name), now).json())).collect()
         });
         let rate = resources.get("core").cloned();
         Reply::json(StatusCode::OK, &json!({ "resources": resources, "rate": rate }))

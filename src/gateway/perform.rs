@@ -20,9 +20,25 @@ use super::refuse::Refused;
 /// How often a read is tried. Ours: somebody waits for it, and a stored answer may stand in for it; what two more attempts do not mend is an outage.
 const READS: Policy = Policy { max_attempts: NonZeroU32::MIN.saturating_add(2) };
 
+/// Why no token may carry a request whose upstream answered 401 for another reason than the token.
+pub const UNFIT: &str = "the upstream wants another kind of credential for it";
+
 impl Gateway {
     /// Brings a job to an answer.
     pub async fn perform(self: &Arc<Self>, job: &Job, effort: &Effort, conditions: &impl Conditions) -> Result<Answer, Refused> {
+        let mut may_have_run = false;
+        let performed = self.attempts(job, effort, conditions, &mut may_have_run).await;
+        // Whatever stopped a later attempt, an earlier one may have been executed: that is what a writer has to know (CONTRACT §4, 3).
+        performed.map_err(|refused| if may_have_run && !job.is_read() { Refused::OutcomeUnknown } else { refused })
+    }
+
+    async fn attempts(
+        self: &Arc<Self>,
+        job: &Job,
+        effort: &Effort,
+        conditions: &impl Conditions,
+        may_have_run: &mut bool,
+    ) -> Result<Answer, Refused> {
         let mut attempt = 0;
         let mut refusals = 0;
         let mut reuse = Reuse::of(&job.method);
@@ -31,7 +47,10 @@ impl Gateway {
             match self.attempt(job, effort, conditions, reuse).await {
                 Ok(answer) if !answer.status.is_server_error() => return Ok(answer),
                 Ok(answer) => match self.next(job, attempt, Failure::Upstream5xx) {
-                    Next::Retry { not_before } if not_before <= job.deadline => self.wait_until(not_before).await,
+                    Next::Retry { not_before } if not_before <= job.deadline => {
+                        *may_have_run = true;
+                        self.wait_until(not_before).await;
+                    }
                     Next::Unknown if !job.is_read() => return Err(Refused::OutcomeUnknown),
                     _ => return Ok(answer),
                 },
@@ -53,9 +72,14 @@ impl Gateway {
                     _ => return Err(self.limited_now(job)),
                 },
                 // The connection had been closed by the upstream, most likely before the request: at once, and on one of its own.
-                Err(Unanswered::Failed(FetchError::Stale(_))) if reuse == Reuse::Idle => reuse = Reuse::Never,
+                Err(Unanswered::Failed(FetchError::Stale(_))) if reuse == Reuse::Idle => {
+                    *may_have_run = true;
+                    reuse = Reuse::Never;
+                }
+                Err(Unanswered::CredentialUnfit) => return Err(Refused::NoToken(UNFIT.into())),
                 Err(Unanswered::Failed(error)) => {
                     effort.failed(&error);
+                    *may_have_run |= error.may_have_run();
                     let not_before = self.after_failure(job, attempt, &error)?;
                     self.wait_until(not_before).await;
                 }

@@ -21,6 +21,7 @@ use super::attempt::{Answer, AnswerBody, Conditions, Job};
 use super::effort::Effort;
 use super::flight::{Landed, Role, Seat};
 use super::headers;
+use super::intake::Service;
 use super::refuse::Refused;
 use super::rewrite::{Body, blank_secrets};
 use super::store::{Entry, etag_of, is_json};
@@ -138,11 +139,17 @@ impl Gateway {
     }
 
     fn cache_key(&self, question: &Question) -> CacheKey {
+        // `intake` has seen to it that these are ASCII, and one version at most.
         let accept: Vec<&str> = question.asked.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
         let accept = Accept::normalise(Some(&accept.join(",")));
-        let version =
-            question.asked.get(self.config.upstream.dialect.version_header()).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        CacheKey::new(question.scope, &question.job.target, &accept, version)
+        let version = self.config.upstream.dialect.version_header();
+        let version = question.asked.get(version).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let target = &question.job.target;
+        match question.job.service {
+            // Another of the upstream's addresses: no path of the API begins so.
+            Service::Uploads => CacheKey::new(question.scope, &format!("/api/uploads{target}"), &accept, version),
+            _ => CacheKey::new(question.scope, target, &accept, version),
+        }
     }
 
     fn lookup(&self, key: &CacheKey, question: &Question) -> Option<Arc<Entry>> {
@@ -194,7 +201,8 @@ impl Gateway {
             self.store.remove(&key);
             return Landed::Large(Arc::new(Mutex::new(Some(answer))));
         };
-        let keep = storable(answer.status, &answer.headers);
+        // An encoding that was not asked for cannot be rewritten, and is not for others who did not ask for it either.
+        let keep = storable(answer.status, &answer.headers) && !answer.headers.contains_key(header::CONTENT_ENCODING);
         let body = if is_json(&answer.headers) { self.urls.mark_json(blank_secrets(bytes)) } else { Body::opaque(bytes.clone()) };
         let entry = Arc::new(Entry {
             status: answer.status,

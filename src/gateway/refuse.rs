@@ -172,7 +172,7 @@ fn limited(limit: LimitKind, until: Timestamp, resource: &ResourceName, view: &B
     let reset = until.as_secs_ceil().max(now.as_secs() + 1);
     let retry_after = reset - now.as_secs();
     let (reply, shown) = if limit == LimitKind::Primary {
-        let message = format!("API rate limit exceeded for this client's pool ({resource}). No request was sent upstream.");
+        let message = format!("API rate limit exceeded for this client's pool ({resource}).");
         let shown = RateView { limit: view.limit, remaining: 0, used: view.limit, reset };
         (error(StatusCode::FORBIDDEN, &message, origin, "rate-limit"), shown)
     } else {
@@ -204,6 +204,12 @@ impl RateView {
             used: view.limit.max(1).saturating_sub(remaining),
             reset: view.reset.as_secs_ceil().max(now.as_secs() + 1),
         }
+    }
+
+    /// As it is: an empty budget is shown as empty.
+    pub fn plain(view: &BudgetView, now: Timestamp) -> Self {
+        let used = view.limit.saturating_sub(view.remaining);
+        Self { limit: view.limit, remaining: view.remaining, used, reset: view.reset.as_secs_ceil().max(now.as_secs() + 1) }
     }
 
     /// As the value of a resource in `GET /rate_limit`.

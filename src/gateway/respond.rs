@@ -88,19 +88,18 @@ impl Gateway {
     }
 
     fn rewrite_addresses(&self, headers: &mut HeaderMap, origin: &Origin) {
-        let links: Vec<&str> = headers.get_all(header::LINK).iter().filter_map(|value| value.to_str().ok()).collect();
-        if !links.is_empty() {
-            // One line, whatever the upstream sent (CLIENTS.md, 1).
-            let link = self.urls.rewrite_link(&links.join(", "), origin);
-            match HeaderValue::from_str(&link) {
-                Ok(link) => headers.insert(header::LINK, link),
-                Err(_) => headers.remove(header::LINK),
-            };
+        let links: Result<Vec<&str>, _> = headers.get_all(header::LINK).iter().map(HeaderValue::to_str).collect();
+        // One line, whatever the upstream sent (CLIENTS.md, 1). What cannot be read could lead a client's key elsewhere.
+        let link = links.map(|links| (!links.is_empty()).then(|| self.urls.rewrite_link(&links.join(", "), origin)));
+        headers.remove(header::LINK);
+        if let Ok(Some(Ok(link))) = link.map(|link| link.map(HeaderValue::try_from)) {
+            headers.insert(header::LINK, link);
         }
-        let location =
-            headers.get(header::LOCATION).and_then(|value| value.to_str().ok()).and_then(|url| self.urls.rewrite_url(url, origin));
-        if let Some(Ok(location)) = location.map(HeaderValue::try_from) {
-            headers.insert(header::LOCATION, location);
+        for name in [header::LOCATION, header::CONTENT_LOCATION] {
+            let url = headers.get(&name).and_then(|value| value.to_str().ok());
+            if let Some(Ok(url)) = url.and_then(|url| self.urls.rewrite_reference(url, origin)).map(HeaderValue::try_from) {
+                headers.insert(name, url);
+            }
         }
     }
 

@@ -83,6 +83,29 @@ impl UrlMap {
         Some(format!("{}{}{}", origin.base, self.replacement(prefix, origin), &url[self.prefixes[prefix].upstream.len()..]))
     }
 
+    /// A URL or a path, as in `Location`, made absolute; `None` when it leads elsewhere than to the upstream.
+    #[must_use]
+    pub fn rewrite_reference(&self, reference: &str, origin: &Origin) -> Option<String> {
+        if let Some(rest) = reference.strip_prefix("//") {
+            // RFC 3986 §4.2: a network path takes the scheme of its base.
+            return ["https://", "http://"].iter().find_map(|scheme| self.rewrite_url(&format!("{scheme}{rest}"), origin));
+        }
+        if !reference.starts_with('/') {
+            return self.rewrite_url(reference, origin);
+        }
+        let own = self.api_path();
+        let path = reference.strip_prefix(own).filter(|rest| rest.is_empty() || rest.starts_with('/')).unwrap_or(reference);
+        let prefix = if origin.root == Root::V3 { "/api/v3" } else { "" };
+        Some(format!("{}{prefix}{path}", origin.base))
+    }
+
+    /// The path of the API's address, like `/api/v3` or nothing.
+    fn api_path(&self) -> &str {
+        let api = self.prefixes.iter().find(|prefix| prefix.v3 == "/api/v3").map_or("", |prefix| prefix.upstream.as_str());
+        let host = api.split_once("://").map_or("", |(_, rest)| rest);
+        host.find('/').map_or("", |at| &host[at..])
+    }
+
     /// The beginning of a URL, long enough to tell whose it is, or the whole of a shorter one with the quote that ends it.
     pub(super) fn rewrite_beginning(&self, beginning: &[u8], origin: &Origin) -> Option<Vec<u8>> {
         let prefix = self.prefix_of(beginning)?;
@@ -309,6 +332,20 @@ mod tests {
             map().rewrite_url("https://api.example.com/repositories/1", &origin(Root::Plain)).as_deref(),
             Some("http://weir:8080/repositories/1")
         );
+    }
+
+    #[test]
+    fn a_reference_without_a_host_becomes_the_gateways() {
+        let hosted = UrlMap::new("https://code.corp/api/v3", "https://code.corp/api/graphql", "https://code.corp/api/uploads");
+        for (map, reference, root, expected) in [
+            (map(), "/repositories/1", Root::V3, Some("http://weir:8080/api/v3/repositories/1")),
+            (map(), "//api.example.com/x", Root::Plain, Some("http://weir:8080/x")),
+            (hosted, "/api/v3/repositories/1", Root::Plain, Some("http://weir:8080/repositories/1")),
+            (map(), "//elsewhere.example/x", Root::Plain, None),
+            (map(), "https://elsewhere.example/x", Root::Plain, None),
+        ] {
+            assert_eq!(map.rewrite_reference(reference, &origin(root)).as_deref(), expected, "{reference}");
+        }
     }
 
     #[test]

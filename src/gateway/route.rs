@@ -2,11 +2,13 @@
 //!
 //! The facts come from the endpoint table and the config; the choice among the accounts is made by `decision/` when the request is admitted.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use http::Method;
+use percent_encoding::percent_decode_str;
 
-use crate::api::{Classified, Endpoint, GRAPHQL_MUTATION_POINTS, GRAPHQL_QUERY_POINTS, Params};
+use crate::api::{Classified, Endpoint, GRAPHQL_MUTATION_POINTS, GRAPHQL_QUERY_POINTS, Params, Table};
 use crate::config::Config;
 use crate::decision::cache_key::Scope;
 use crate::decision::{AccountId, WriteSpacing};
@@ -52,7 +54,8 @@ impl Gateway {
         let is_read = matches!(intake.method, Method::GET | Method::HEAD);
         let view = self.view_of(client, is_read);
         let own = client.account;
-        let (scope, accounts) = if is_read && !endpoint.about_caller {
+        let about_caller = endpoint.about_caller || self.may_be_about_caller(endpoint, intake);
+        let (scope, accounts) = if is_read && !about_caller {
             (Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX)), self.pool(client.pool))
         } else {
             // A pool of one account has only one identity to be "me".
@@ -67,6 +70,21 @@ impl Gateway {
             (false, true) => WriteSpacing::Notifies,
         };
         Ok(Route { endpoint, scope, candidates, view, lane: lane_path.to_owned(), points: endpoint.points, spacing })
+    }
+
+    /// Whether a request may be answered differently for each account although its endpoint is not: an unknown spelling of a route about "me" that the upstream
+    /// may know, or a search that names "me".
+    fn may_be_about_caller(&self, endpoint: &Endpoint, intake: &Intake) -> bool {
+        let query = intake.query.as_deref().unwrap_or_default();
+        if query.contains('@') || query.contains('%') {
+            let decoded = percent_decode_str(query).decode_utf8_lossy().to_ascii_lowercase();
+            if decoded.contains("@me") {
+                return true;
+            }
+        }
+        let first = intake.path.split('/').nth(1).unwrap_or_default();
+        let word: String = first.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect::<String>().to_ascii_lowercase();
+        endpoint.generic && self.roots_about_caller.contains(&word)
     }
 
     /// The route of a GraphQL request: a query is read for the pool and not kept, a mutation is a write of the client's own account.
@@ -118,6 +136,15 @@ impl Gateway {
     }
 }
 
+/// The first segments of all routes about "me": `user`, `notifications`, and whatever else the table says.
+pub fn roots_about_caller(table: &Table) -> BTreeSet<String> {
+    let own = table.iter().filter(|endpoint| endpoint.about_caller);
+    own.filter_map(|endpoint| endpoint.template.split('/').nth(1))
+        .filter(|segment| !segment.is_empty())
+        .map(str::to_ascii_lowercase)
+        .collect()
+}
+
 /// Whether an account's `reach` covers the owner or repository that a path names; what names neither is within everyone's.
 fn reaches(config: &Config, account: AccountId, params: &Params<'_, '_>, path: &str) -> bool {
     let Some(account) = config.accounts.get(account.0 as usize) else { return false };
@@ -154,7 +181,8 @@ fn names_a_mutation(document: &str) -> bool {
                 depth = depth.saturating_sub(1);
                 1
             }
-            Some(b'#') => rest.find('\n').unwrap_or(rest.len()),
+            // A line ends at either character (GraphQL, section 2.1.2).
+            Some(b'#') => rest.find(['\n', '\r']).unwrap_or(rest.len()),
             Some(b'"') => string_length(rest),
             _ => {
                 let word = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
@@ -196,9 +224,13 @@ mod tests {
 
     #[test]
     fn a_mutation_is_recognised_wherever_it_stands() {
-        for document in
-            ["mutation { a }", "query Q { a } mutation M { b }", "# query\nmutation($x: Int) { a }", "\"mutation\" mutation { a }"]
-        {
+        for document in [
+            "mutation { a }",
+            "query Q { a } mutation M { b }",
+            "# query\nmutation($x: Int) { a }",
+            "\"mutation\" mutation { a }",
+            "#x\rmutation{a}",
+        ] {
             assert_eq!(kind(document), Some(GraphqlKind::Mutation), "{document}");
         }
     }
@@ -221,6 +253,8 @@ mod tests {
     fn a_body_that_is_no_graphql_request_has_no_kind() {
         assert_eq!(graphql_kind(b"{"), None);
         assert_eq!(graphql_kind(b"{\"query\": 5}"), None);
-        assert_eq!(graphql_kind(b"[]"), None);
+        assert_eq!(graphql_kind(b"[{\"query\":\"mutation{b}\"}]"), None);
+        assert_eq!(graphql_kind(b"{\"query\":\"{a}\"} {\"query\":\"mutation{b}\"}"), None);
+        assert_eq!(graphql_kind(b"{\"id\":\"persisted\"}"), None);
     }
 }

@@ -20,7 +20,7 @@ use super::door::Door;
 use super::effort::{Effort, Fate};
 use super::fetch::OutgoingBody;
 use super::headers;
-use super::intake::{self, BodyFraming, Intake, Root, Service, Wire};
+use super::intake::{self, BodyFraming, Intake, Root, Service, Wire, decode_unreserved};
 use super::random;
 use super::read::{Question, ReadAnswer};
 use super::refuse::{RateView, Refused};
@@ -89,7 +89,8 @@ impl Door {
         let head = session.req_header();
         let (method, asked) = (head.method.clone(), head.headers.clone());
         let id = headers::request_id(&asked).map_or_else(random::request_id, str::to_owned);
-        let outcome = Outcome::new(&method, head.uri.path(), &id);
+        // Decoded first: an encoded key must look like one to what keeps keys out of the log.
+        let outcome = Outcome::new(&method, &decode_unreserved(head.uri.path()), &id);
         let span = spans::server_span(&asked, MethodName::from(&method), &self.gateway.server_address);
         let origin = Origin { base: self.gateway.public_base.clone().unwrap_or_default(), root: Root::Plain };
         let arrived = self.gateway.clock.now();
@@ -107,7 +108,7 @@ impl Door {
             intake::check(&head.method, &head.uri, &head.headers, wire).map_err(Refused::Malformed)?
         };
         if intake.body == BodyFraming::Chunked && !session.is_http2() {
-            // The parser forgives a bare line feed in a chunk's extension; what comes after such a body is in doubt (PINGORA.md, Pitfalls).
+            // Also when the body is never read: the framework would skip it by its own, more forgiving reading (PINGORA.md, Pitfalls).
             session.set_keepalive(None);
         }
         request.origin = gateway.origin(self.scheme, &intake);
@@ -181,8 +182,8 @@ impl Door {
 
     async fn graphql(&self, session: &mut ServerSession, request: &mut Request, client: &Client, intake: &Intake) -> Result<Reply, Stop> {
         let body = self.whole_body(session, request, intake, self.gateway.write_body_max()).await?;
-        // What cannot be read is for the upstream to refuse.
-        let kind = graphql_kind(&body.bytes).unwrap_or(GraphqlKind::Query);
+        // What is not plainly a query may be anything, whatever the upstream makes of it.
+        let kind = graphql_kind(&body.bytes).unwrap_or(GraphqlKind::Mutation);
         let route = self.gateway.graphql_route(client, kind)?;
         request.routed(&route);
         let mut job = self.job(request, client, intake, &route, OutgoingBody::Whole(body.bytes));
@@ -206,13 +207,13 @@ impl Door {
                 job.memory = body.memory;
                 self.perform_write(session, request, client, &route, job).await
             }
-            BodyRead::TooLarge(first) => {
+            BodyRead::TooLarge(body) => {
                 let length = if let BodyFraming::Length(length) = intake.body { Some(length) } else { None };
                 request.outcome.bytes_in = length.unwrap_or_default();
                 let job = self.job(request, client, intake, &route, OutgoingBody::Streamed(length));
                 let turn = self.gateway.take_turn(client.index, &route.lane, &job)?;
                 let effort = request.effort.clone();
-                let answer = self.gateway.upload(session, turn, &job, &effort, first).await;
+                let answer = self.gateway.upload(session, turn, &job, &effort, body).await;
                 if answer.is_err() {
                     // Part of the body may still be on its way to us.
                     session.set_keepalive(None);
@@ -279,7 +280,10 @@ impl Door {
     }
 
     async fn continue_if_expected(&self, session: &mut ServerSession, request: &Request) {
-        let expects = request.asked.get(http::header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+        // RFC 9110 §10.1.1: not to HTTP/1.0.
+        let is_known = session.req_header().version != http::Version::HTTP_10;
+        let expects =
+            is_known && request.asked.get(http::header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
         if expects {
             // A client that is gone is noticed by the next read.
             let _ = session.write_continue_response().await;
@@ -307,7 +311,9 @@ impl Door {
         intake: &Intake,
         bytes_max: usize,
     ) -> Result<BodyRead, Stop> {
-        self.continue_if_expected(session, request).await;
+        if intake.body != BodyFraming::None {
+            self.continue_if_expected(session, request).await;
+        }
         let gateway = &self.gateway;
         match gateway.bodies.read(session, intake.body, bytes_max, gateway.config.listen.body_timeout).await {
             Ok(body) => {
@@ -341,6 +347,9 @@ impl Door {
             reply.headers.insert(headers::own("x-request-id"), id);
         }
         request.outcome.status = reply.status.as_u16();
+        if self.gateway.is_draining() {
+            session.set_keepalive(None);
+        }
         respond::write(session, &request.method, reply, self.gateway.config.listen.body_timeout).await
     }
 

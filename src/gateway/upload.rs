@@ -5,17 +5,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use pingora::protocols::http::ServerSession;
-use tokio::time::timeout;
 
 use crate::api::LimitRefusal;
 use crate::decision::{LimitKind, Refusal, Until};
 
 use super::Gateway;
 use super::attempt::{Answer, Job, Unanswered};
+use super::body::{BegunBody, BodyFault};
 use super::effort::Effort;
 use super::fetch::{Exchange, FetchError, Reuse, UpstreamRequest};
+use super::perform::UNFIT;
 use super::refuse::Refused;
 use super::turns::Turn;
 use super::write::Aftermath;
@@ -24,18 +24,18 @@ use super::write::Aftermath;
 const UPLOAD_BYTES_PER_SECOND_MIN: u64 = 8 * 1024;
 
 impl Gateway {
-    /// Streams the rest of the session's body after `first`. The turn is left at the end.
+    /// Streams the session's body. The turn is left at the end.
     pub async fn upload(
         self: &Arc<Self>,
         session: &mut ServerSession,
         mut turn: Turn,
         job: &Job,
         effort: &Effort,
-        first: Vec<Bytes>,
+        body: BegunBody,
     ) -> Result<Answer, Refused> {
         self.come_to_turn(&mut turn, job, effort).await?;
         let _aftermath = Aftermath { gateway: self, job, effort };
-        match self.upload_once(session, job, effort, first).await {
+        match self.upload_once(session, job, effort, body).await {
             Ok(answer) => Ok(answer),
             Err(Stopped::Client(refused)) => Err(refused),
             Err(Stopped::Upstream(unanswered)) => Err(self.not_repeated(job, effort, unanswered)),
@@ -47,7 +47,7 @@ impl Gateway {
         session: &mut ServerSession,
         job: &Job,
         effort: &Effort,
-        first: Vec<Bytes>,
+        body: BegunBody,
     ) -> Result<Answer, Stopped> {
         let (lease, credential, resource) = self.admit(job, effort, None).await.map_err(Stopped::Upstream)?;
         effort.attempted(lease.account(), &resource);
@@ -73,7 +73,7 @@ impl Gateway {
             }
             Err(error) => return Err(Stopped::failed(error)),
         };
-        match self.pass_on(session, &mut exchange, first).await? {
+        match self.pass_on(session, &mut exchange, body).await? {
             Passed::Whole => exchange.finish_streamed().await.map_err(Stopped::failed)?,
             Passed::Part => exchange.early_answer().await.map_err(Stopped::failed)?,
         }
@@ -84,31 +84,26 @@ impl Gateway {
     }
 
     /// The body, piece by piece, as fast as the slower side goes.
-    async fn pass_on(&self, session: &mut ServerSession, exchange: &mut Exchange, first: Vec<Bytes>) -> Result<Passed, Stopped> {
+    async fn pass_on(&self, session: &mut ServerSession, exchange: &mut Exchange, body: BegunBody) -> Result<Passed, Stopped> {
         let began = self.clock.now();
         let pause_max = self.config.listen.body_timeout;
         let mut received = 0;
-        for piece in first {
+        let BegunBody { first, mut reader } = body;
+        let mut next = Some(first);
+        while let Some(piece) = next {
+            received += piece.len() as u64;
             if exchange.send_body(&piece).await.is_err() {
                 return Ok(Passed::Part);
-            }
-        }
-        loop {
-            match timeout(pause_max, session.read_request_body()).await {
-                Ok(Ok(Some(piece))) => {
-                    received += piece.len() as u64;
-                    if exchange.send_body(&piece).await.is_err() {
-                        return Ok(Passed::Part);
-                    }
-                }
-                Ok(Ok(None)) => return Ok(Passed::Whole),
-                Ok(Err(_)) => return Err(Stopped::Client(Refused::BrokenBody)),
-                Err(_) => return Err(Stopped::Client(Refused::BodyTimeout)),
             }
             if self.clock.now().since(began) > pause_max + Duration::from_secs(received / UPLOAD_BYTES_PER_SECOND_MIN) {
                 return Err(Stopped::Client(Refused::BodyTimeout));
             }
+            next = reader.next(session).await.map_err(|fault| match fault {
+                BodyFault::Timeout => Stopped::Client(Refused::BodyTimeout),
+                BodyFault::Broken | BodyFault::NoRoom => Stopped::Client(Refused::BrokenBody),
+            })?;
         }
+        Ok(Passed::Whole)
     }
 
     fn not_repeated(&self, job: &Job, effort: &Effort, unanswered: Unanswered) -> Refused {
@@ -116,6 +111,7 @@ impl Gateway {
             Unanswered::Refused(refusal) => self.limited(job, &refusal),
             Unanswered::Limited(refusal) => self.limited(job, &refused_by_upstream(&refusal, job, self.clock.now())),
             Unanswered::NoToken | Unanswered::TokenRejected => Refused::TokensRejected,
+            Unanswered::CredentialUnfit => Refused::NoToken(UNFIT.into()),
             Unanswered::Failed(error) => {
                 effort.failed(&error);
                 if effort.was_sent() { Refused::OutcomeUnknown } else { Refused::Unreachable }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::ResourceName;
-use crate::clock::Timestamp;
 use crate::decision::{AccountId, LimitKind, Refusal, Until};
 
 use super::Gateway;

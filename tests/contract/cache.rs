@@ -196,3 +196,17 @@ async fn a_body_too_large_to_hold_is_passed_on_whole_with_its_addresses_rewritte
     assert!(snapshot[0].secondary.iter().filter(|limit| limit.limit.name() == "concurrency").all(|limit| limit.in_use == 0));
     assert!(world.get(&path).await.json().is_array());
 }
+
+#[tokio::test]
+async fn routes_about_me_in_disguise_are_not_shared() {
+    let world = Setup::new().accounts(2).start().await;
+    let other = format!("Bearer {OTHER_KEY}");
+    world.get("/api/v3/api/v3/user").await.assert_status(400);
+    for path in ["/USER", "/Notifications", "/user%2f", "/user;a", "/search/issues?q=author:@me", "/search/issues?q=author%3A%40me"] {
+        world.get(path).await;
+        world.get_with(path, &[("authorization", &other)]).await;
+        let sent = world.upstream_requests();
+        let [mine, theirs] = &sent[sent.len() - 2..] else { panic!("two requests for {path}") };
+        assert_ne!(mine.account, theirs.account, "{path}");
+    }
+}

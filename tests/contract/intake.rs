@@ -25,6 +25,10 @@ async fn framing_in_doubt_is_a_400_and_the_end_of_the_connection() {
         "Transfer-Encoding: identity\r\n\r\n",
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n\r\nhello\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n5;a\nb\r\nhello\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n0\r\nGET /smuggled HTTP/1.1\r\n\r\n",
         "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
         "X: a\r\n folded\r\nContent-Length: 0\r\n\r\n",
         "X: a\nContent-Length: 0\r\n\r\n",
@@ -46,6 +50,10 @@ async fn hosts_paths_and_methods_in_doubt_are_refused() {
         ("GET /repos/%2e%2e/user HTTP/1.1\r\nHost: a\r\n\r\n", "400"),
         ("GET /repos//widgets HTTP/1.1\r\nHost: a\r\n\r\n", "400"),
         ("GET /repos/%00 HTTP/1.1\r\nHost: a\r\n\r\n", "400"),
+        ("GET  /x HTTP/1.1\r\nHost: a\r\n\r\n", "400"),
+        ("GET x HTTP/1.1\r\nHost: a\r\n\r\n", "400"),
+        ("GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n", "400"),
+        ("GET /a HTTP/1.1\r\nHost: ]:[\r\n\r\n", "400"),
         ("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", "405"),
         ("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "4"),
         ("BREW / HTTP/1.1\r\nHost: a\r\n\r\n", "405"),
@@ -63,6 +71,9 @@ async fn heads_and_targets_have_their_sizes() {
     assert!(long.starts_with("HTTP/1.1 414"), "{long}");
     let large = answer_to(&world, &format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(33_000))).await;
     assert!(large.starts_with("HTTP/1.1 431"), "{large}");
+    let crowd = (0..300).fold(String::new(), |text, n| text + &format!("X-{n}: 1\r\n"));
+    let crowd = answer_to(&world, &format!("GET / HTTP/1.1\r\nHost: a\r\n{crowd}\r\n")).await;
+    assert!(crowd.starts_with("HTTP/1.1 431"), "{crowd}");
     let many = (0..101).fold(String::new(), |text, n| text + &format!("X-{n}: 1\r\n"));
     let many = answer_to(&world, &format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n")).await;
     assert!(many.starts_with("HTTP/1.1 431"), "{many}");

@@ -86,3 +86,19 @@ async fn a_drain_ends_when_its_time_is_over() {
     let (_emulator, drain) = world.into_drain(Duration::from_millis(100));
     assert_eq!(drain.await, Drained::CutOff(1));
 }
+
+#[tokio::test]
+async fn a_unix_socket_that_cannot_be_opened_stops_the_start() {
+    use weir::gateway::listen::Listening;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("plain-file");
+    std::fs::write(&file, "kept").unwrap();
+    let taken = directory.path().join("taken.sock");
+    let _other = tokio::net::UnixListener::bind(&taken).unwrap();
+    for path in [directory.path().join("nowhere/x.sock"), file.clone(), taken] {
+        let gateway = Setup::new().listen(&format!("unix = \"{}\"", path.display())).gateway_alone();
+        let refused = Listening::open(&gateway).err().unwrap();
+        assert!(refused.to_string().contains("cannot listen on"), "{refused}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
+}

@@ -155,3 +155,31 @@ async fn a_redirect_to_another_host_passes_unchanged() {
     answer.assert_status(302);
     assert_eq!(answer.header("location"), Some("https://codeload.example.com/a.tar.gz?token=x"));
 }
+
+#[tokio::test]
+async fn a_401_that_is_about_the_route_benches_no_token() {
+    let upstream = Broken::start(Keeps("HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\nContent-Length: 52\r\n\r\n{\"message\":\"A JSON web token could not be decoded\"} ")).await;
+    let world = upstream.world().await;
+    let answer = world.get("/repos/acme/widgets/installation").await;
+    answer.assert_status(403);
+    assert!(answer.json()["message"].as_str().unwrap().contains("another kind of credential"));
+    assert!(world.gateway.has_usable_token());
+}
+
+#[tokio::test]
+async fn a_write_that_may_have_run_is_never_called_rate_limited() {
+    let upstream = Broken::start(Close).await;
+    let world = upstream.setup().client("max_wait = \"2s\"").config("[writes]\nspacing = \"5s\"\nnotify_spacing = \"5s\"").start().await;
+    let answer = world.send(Method::DELETE, "/repos/acme/widgets/issues/1/lock", &[], "").await;
+    answer.assert_status(502);
+    assert!(answer.json()["message"].as_str().unwrap().contains("unknown whether"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn an_encoding_that_was_not_asked_for_is_not_kept() {
+    let upstream = Broken::start(Keeps("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nETag: \"a\"\r\nContent-Length: 2\r\n\r\nzz")).await;
+    let world = upstream.world().await;
+    for _ in 0..2 {
+        assert_eq!(world.get(ISSUES).await.cache_status(), "weir; fwd=uri-miss");
+    }
+}

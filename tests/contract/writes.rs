@@ -166,6 +166,9 @@ async fn a_graphql_query_is_read_and_a_mutation_is_a_write() {
     let world = Setup::new().reader().start().await;
     let query = world.post("/graphql", json!({ "query": "{ viewer { login } }" })).await;
     query.assert_status(200);
+    for body in ["[{\"query\":\"mutation{b}\"}]", "{\"query\":\"#x\\rmutation{a}\"}", "query=mutation{b}", "{\"id\":\"persisted\"}"] {
+        world.send(Method::POST, "/graphql", &[], body).await.assert_status(403);
+    }
     for path in ["/graphql", "/api/graphql", "/api/v3/graphql"] {
         world.post(path, json!({ "query": "mutation { x }" })).await.assert_status(403);
     }

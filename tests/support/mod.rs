@@ -6,6 +6,7 @@ pub mod broken;
 pub mod raw;
 pub mod reply;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -157,6 +158,22 @@ impl Setup {
         let address = listening.addresses[0];
         let http = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(512).build_http();
         World { emulator, gateway, address, clock: self.clock, tokens, http, listening }
+    }
+
+    /// A gateway that does not listen yet, with nothing behind it.
+    pub fn gateway_alone(self) -> Arc<Gateway> {
+        let token = TokenView {
+            token: "emu_none".into(),
+            account: String::new(),
+            kind: "classic",
+            user: None,
+            scopes: Vec::new(),
+            permissions: BTreeMap::new(),
+            note: "",
+        };
+        let text = self.text(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)), &[token]);
+        let config = config::parse(&text, "test", &|_| None, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+        Gateway::new(Arc::new(config), self.clock, Arc::new(Metrics::new()))
     }
 
     fn text(&self, upstream: SocketAddr, tokens: &[TokenView]) -> String {
