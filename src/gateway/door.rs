@@ -78,7 +78,7 @@ impl HttpServerApp for Door {
     async fn process_new_http(self: &Arc<Self>, mut session: ServerSession, shutdown: &ShutdownWatch) -> Option<ReusedHttpStream> {
         let listen = &self.gateway.config.listen;
         let is_reused = session.take_connection_user_context().is_some();
-        session.set_pipelining_enabled(true);
+        session.set_pipelining_enabled(false);
         session.set_read_timeout(Some(listen.body_timeout));
         session.set_write_timeout(Some(listen.body_timeout));
         session.set_total_drain_timeout(Some(DRAIN_BODY));

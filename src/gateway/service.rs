@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, Method, StatusCode};
+use pingora::ErrorType;
 use pingora::protocols::http::ServerSession;
 use tracing::Instrument;
 
@@ -379,9 +380,19 @@ impl Request {
 }
 
 /// Until the client goes away. Only after its whole body was read: on HTTP/1.1 this reads ahead.
+///
+/// A client that sends its next request before it has this answer (pipelining) is not gone, but the byte that told so is lost to the framework, and what
+/// follows it would be read as another request than was sent. Its connection ends after this answer, as RFC 9112 §9.3.2 lets a server do: the client sends the
+/// rest again.
 async fn gone(session: &mut ServerSession) {
-    // Makes the body's reader ready: what a pipelining client sends meanwhile is kept there.
-    session.is_body_done();
-    // Ends only with an error: the connection was closed or reset.
-    while session.read_body_or_idle(true).await.is_ok() {}
+    loop {
+        match session.read_body_or_idle(true).await {
+            Ok(_) => {}
+            Err(error) if *error.etype() == ErrorType::ConnectError => {
+                session.set_keepalive(None);
+                std::future::pending::<()>().await;
+            }
+            Err(_) => return,
+        }
+    }
 }
