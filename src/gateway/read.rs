@@ -21,7 +21,7 @@ use super::attempt::{Answer, AnswerBody, Conditions, Job};
 use super::effort::Effort;
 use super::flight::{Landed, Role, Seat};
 use super::headers;
-use super::intake::Service;
+use super::intake::{Intake, Service};
 use super::refuse::Refused;
 use super::rewrite::{Body, blank_secrets};
 use super::store::{Entry, etag_of, is_json};
@@ -56,7 +56,7 @@ enum Miss {
 impl Gateway {
     /// Answers a GET or HEAD. The returned effort is that of the fetch it took part in.
     pub async fn read(self: &Arc<Self>, question: Arc<Question>) -> (Result<ReadAnswer, Refused>, Effort) {
-        let key = self.cache_key(&question);
+        let key = self.cache_key(question.scope, question.job.service, &question.job.target, &question.asked);
         let span = spans::cache_span(&question.job.span);
         for _ in 0..JOINS_MAX {
             let entry = span.in_scope(|| self.lookup(&key, &question));
@@ -138,17 +138,30 @@ impl Gateway {
         }
     }
 
-    fn cache_key(&self, question: &Question) -> CacheKey {
+    /// A stored answer that may be served without asking. Looked for before anything is made that only a fetch needs: most requests end here where
+    /// answers have a lifetime.
+    pub fn fresh(&self, scope: Scope, intake: &Intake, target: &str, asked: &HeaderMap, span: &tracing::Span) -> Option<Arc<Entry>> {
+        let _looking = spans::cache_span(span).entered();
+        let entry = self.store.get(&self.cache_key(scope, intake.service, target, asked))?;
+        let is_fresh = entry.fits(asked) && entry.stored.is_fresh(self.clock.now(), self.mode);
+        (is_fresh && !self.store.is_doubtful(&intake.path, entry.requested_at)).then_some(entry)
+    }
+
+    fn cache_key(&self, scope: Scope, service: Service, target: &str, asked: &HeaderMap) -> CacheKey {
         // `intake` has seen to it that these are ASCII, and one version at most.
-        let accept: Vec<&str> = question.asked.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
-        let accept = Accept::normalise(Some(&accept.join(",")));
-        let version = self.config.upstream.dialect.version_header();
-        let version = question.asked.get(version).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let target = &question.job.target;
-        match question.job.service {
+        let mut lines = asked.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let accept = match (lines.next(), lines.next()) {
+            (first, None) => Accept::normalise(first),
+            (Some(first), Some(second)) => {
+                Accept::normalise(Some(&lines.fold(format!("{first},{second}"), |list, line| list + "," + line)))
+            }
+            (None, Some(_)) => Accept::Json,
+        };
+        let version = asked.get(self.config.upstream.dialect.version_header()).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        match service {
             // Another of the upstream's addresses: no path of the API begins so.
-            Service::Uploads => CacheKey::new(question.scope, &format!("/api/uploads{target}"), &accept, version),
-            _ => CacheKey::new(question.scope, target, &accept, version),
+            Service::Uploads => CacheKey::new(scope, &format!("/api/uploads{target}"), &accept, version),
+            _ => CacheKey::new(scope, target, &accept, version),
         }
     }
 

@@ -160,6 +160,11 @@ impl Door {
     ) -> Result<Reply, Stop> {
         // Some libraries send a body with a GET; it means nothing and must be out of the way.
         self.whole_body(session, request, intake, IDLE_BODY_BYTES_MAX).await?;
+        if let Some(entry) = self.gateway.fresh(route.scope, intake, &intake.target(), &request.asked, &request.span) {
+            request.outcome.cache = CacheOutcome::Hit;
+            let form = Form { asked: &request.asked, origin: &request.origin };
+            return Ok(self.gateway.reply_from_entry(&entry, CacheOutcome::Hit, &form, self.gateway.clock.now()));
+        }
         let mut job = self.job(request, client, intake, &route, OutgoingBody::Absent);
         job.method = Method::GET;
         let question = Arc::new(Question { job, scope: route.scope, asked: request.asked.clone() });
