@@ -4,7 +4,7 @@ use super::limits::{BATCH_FLOOR, CPU_SECONDS, GRAPHQL_CPU_SECONDS, OAUTH_TOKENS_
 use super::printer::Printer;
 use super::state::REPLICAS_MAX;
 use super::writes::RETENTION;
-use super::{Config, Pace, WriteStore};
+use super::{Config, Pace, Priority, WriteStore};
 
 /// A key that is accepted although its feature is not active yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,12 @@ impl Config {
         let features = [
             ("listen.https", self.listen.https.is_some(), "the gateway does not listen for TLS"),
             ("apps", !self.apps.is_empty(), "no installation tokens are minted"),
+            ("clients.weight", self.clients.iter().any(|client| client.weight.get() != 1), "whoever has waited longest goes first"),
+            (
+                "clients.priority",
+                self.clients.iter().any(|client| client.priority != Priority::Normal),
+                "whoever has waited longest goes first",
+            ),
             ("passthrough.enabled", self.passthrough.enabled, "clients' own credentials are not used"),
             ("cache.predicted_etags", self.cache.predicted_etags, "only ETags that a token has received are used"),
             ("limits.cpu_seconds_per_minute", limits.cpu_seconds_per_minute != CPU_SECONDS, "CPU time is not counted"),

@@ -156,6 +156,8 @@ fn every_section_of_the_contract_is_accepted_and_what_is_not_active_is_said() {
     let expected = [
         "listen.https",
         "apps",
+        "clients.weight",
+        "clients.priority",
         "passthrough.enabled",
         "cache.predicted_etags",
         "limits.cpu_seconds_per_minute",

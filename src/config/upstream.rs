@@ -106,10 +106,4 @@ mod tests {
             ("https://api.code.corp:8443/api/graphql", "https://api.code.corp:8443/api/uploads")
         );
     }
-
-    #[test]
-    fn graphql_and_uploads_stay_on_a_host_that_is_not_called_api() {
-        let (graphql, uploads) = derived(Scheme::Http, "127.0.0.1", 8090, "");
-        assert_eq!((graphql.as_str(), uploads.as_str()), ("http://127.0.0.1:8090/graphql", "http://127.0.0.1:8090"));
-    }
 }
