@@ -1,5 +1,7 @@
 //! What the admin listener answers.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
@@ -33,7 +35,12 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
     let health = gateway.tokens.health(gateway.clock.now());
     let body = gateway.metrics.scrape(|metrics| {
         metrics.set_cache(entries, bytes);
-        metrics.set_writes("queued", gateway.turns.writes() as u64);
+        let on_wire = gateway.writes_on_wire.load(Ordering::Relaxed);
+        metrics.set_writes("sending", on_wire);
+        metrics.set_writes("queued", (gateway.turns.writes() as u64).saturating_sub(on_wire));
+        for (client, waiting) in gateway.config.clients.iter().zip(&gateway.waiting) {
+            metrics.set_waiting(&client.name, waiting.load(Ordering::Relaxed));
+        }
         for account in &snapshot {
             for book in account.books.iter().filter(|book| book.known) {
                 metrics.set_budget(

@@ -17,6 +17,7 @@ use crate::tokens::{Credential, TokenId};
 
 use super::Gateway;
 use super::admission::Lease;
+use super::counted::Counted;
 use super::effort::Effort;
 use super::fetch::{Collected, Exchange, FetchError, OutgoingBody, Reuse, UpstreamRequest};
 use super::intake::Service;
@@ -40,6 +41,8 @@ pub struct Job {
     pub body: OutgoingBody,
     /// Points of the secondary limit.
     pub points: u32,
+    /// Whose request it is: the client's place in the config.
+    pub client: u32,
     /// How it is spaced from other writes.
     pub spacing: WriteSpacing,
     /// The accounts that may carry it; never empty.
@@ -127,6 +130,21 @@ impl Drop for Held {
     }
 }
 
+/// An attempt that is admitted and not sent yet.
+pub(super) struct Prepared {
+    /// What to send.
+    pub request: UpstreamRequest,
+    /// To be told when it is sent.
+    pub lease: Lease,
+    /// Its span.
+    pub span: tracing::Span,
+    credential: Credential,
+    resource: ResourceName,
+    requested_at: Timestamp,
+    #[expect(dead_code, reason = "counts as long as it lives")]
+    on_wire: Option<Counted>,
+}
+
 /// Why one attempt brought no answer.
 pub(super) enum Unanswered {
     Refused(Refusal),
@@ -148,9 +166,30 @@ impl Gateway {
         conditions: &impl Conditions,
         reuse: Reuse,
     ) -> Result<Answer, Unanswered> {
+        let prepared = self.prepare(job, effort, conditions).await?;
+        let may_send = || {
+            prepared.lease.sending();
+            effort.may_send()
+        };
+        let answered = async {
+            let exchange = self.upstream.send(&prepared.request, reuse, may_send).await?;
+            let (status, headers) = (exchange.status(), exchange.headers().clone());
+            let bytes_max = if status.is_success() { job.hold_max } else { job.hold_max.max(REFUSAL_BYTES_MAX) };
+            Ok((status, headers, exchange.collect(bytes_max).await?))
+        };
+        let result = answered.instrument(prepared.span.clone()).await;
+        self.conclude(job, effort, prepared, result)
+    }
+
+    /// Admission, and the request complete with its credential.
+    pub(super) async fn prepare(
+        self: &Arc<Self>,
+        job: &Job,
+        effort: &Effort,
+        conditions: &impl Conditions,
+    ) -> Result<Prepared, Unanswered> {
         let (lease, credential, resource) = self.admit(job, effort, conditions.preferred()).await?;
-        let account = lease.account();
-        effort.attempted(account, &resource);
+        effort.attempted(lease.account(), &resource);
         let mut headers = job.headers.clone();
         headers.extend(conditions.with(credential.token));
         headers.insert(http::header::AUTHORIZATION, credential.authorization.clone());
@@ -163,24 +202,29 @@ impl Gateway {
             headers,
             body: job.body.clone(),
         };
-        let requested_at = self.clock.now();
-        let may_send = || {
-            lease.sending();
-            effort.may_send()
-        };
-        let answered = async {
-            let exchange = self.upstream.send(&request, reuse, may_send).await?;
-            let (status, headers) = (exchange.status(), exchange.headers().clone());
-            let bytes_max = if status.is_success() { job.hold_max } else { job.hold_max.max(REFUSAL_BYTES_MAX) };
-            Ok((status, headers, exchange.collect(bytes_max).await?))
-        };
-        let result = answered.instrument(span.clone()).await;
+        let on_wire = (!job.is_read()).then(|| Counted::new(&self.writes_on_wire));
+        Ok(Prepared { request, lease, credential, resource, span, requested_at: self.clock.now(), on_wire })
+    }
+
+    /// The end of an attempt, however it came: figures, span, books.
+    pub(super) fn conclude(
+        &self,
+        job: &Job,
+        effort: &Effort,
+        prepared: Prepared,
+        result: Result<(StatusCode, HeaderMap, Collected), FetchError>,
+    ) -> Result<Answer, Unanswered> {
+        let Prepared { lease, credential, resource, span, requested_at, .. } = prepared;
         let elapsed = self.clock.now().since(requested_at);
         effort.ended(elapsed);
         let status = result.as_ref().ok().map(|(status, ..)| status.as_u16());
         spans::finish_upstream(&span, status);
+        if let Err(error @ (FetchError::Connect(_) | FetchError::Deserted)) = result {
+            lease.never_sent();
+            return Err(Unanswered::Failed(error));
+        }
         self.metrics.upstream(&UpstreamOutcome {
-            account: self.account_name(account),
+            account: self.account_name(lease.account()),
             resource: resource.as_str(),
             endpoint: &job.endpoint.template,
             status,
@@ -188,17 +232,13 @@ impl Gateway {
         });
         match result {
             Ok((status, headers, body)) => self.settle(job, lease, &credential, requested_at, status, headers, body),
-            Err(error @ (FetchError::Connect(_) | FetchError::Deserted)) => {
-                lease.never_sent();
-                Err(Unanswered::Failed(error))
-            }
             // The lease's drop counts it as spent.
             Err(error) => Err(Unanswered::Failed(error)),
         }
     }
 
     /// Waits for an account, and takes one of its tokens.
-    pub(super) async fn admit(
+    async fn admit(
         self: &Arc<Self>,
         job: &Job,
         effort: &Effort,
@@ -243,7 +283,9 @@ impl Gateway {
             write: job.spacing,
         };
         let span = spans::admission_span(&job.span);
+        let waiting = self.waiting.get(job.client as usize).map(Counted::new);
         let admitted = self.admissions.acquire(demand, job.deadline).instrument(span).await;
+        drop(waiting);
         let waited = self.clock.now().since(now);
         effort.queued(waited);
         if !waited.is_zero() {
@@ -278,7 +320,7 @@ impl Gateway {
 
     /// Books an answer and says whether it is one for the client.
     #[expect(clippy::too_many_arguments, reason = "the parts of one answer, taken apart where it was read")]
-    pub(super) fn settle(
+    fn settle(
         &self,
         job: &Job,
         lease: Lease,

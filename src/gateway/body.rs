@@ -55,6 +55,15 @@ pub struct HeldBody {
     pub memory: Option<OwnedSemaphorePermit>,
 }
 
+/// What a client waits for before it sends its body (RFC 9110 §10.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expects {
+    /// Nothing.
+    Nothing,
+    /// `100 Continue`.
+    Continue,
+}
+
 /// Why a body could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFault {
@@ -88,16 +97,22 @@ impl BodyMemory {
         Ok(())
     }
 
-    /// Reads up to `bytes_max`.
+    /// Reads up to `bytes_max`. A client that expects it is told first to go on.
     pub async fn read(
         &self,
         session: &mut ServerSession,
         framing: BodyFraming,
+        expects: Expects,
         bytes_max: usize,
         pause_max: Duration,
     ) -> Result<BodyRead, BodyFault> {
         let mut memory = None;
+        // Before anything is written: the framework makes its own reader ready then.
         let mut reader = BodyReader::new(session, framing, pause_max);
+        if expects == Expects::Continue && framing != BodyFraming::None {
+            // A client that is gone is noticed by the next read.
+            let _ = session.write_continue_response().await;
+        }
         match framing {
             BodyFraming::None => return Ok(BodyRead::Whole(HeldBody { bytes: Bytes::new(), memory })),
             BodyFraming::Length(length) if length > bytes_max as u64 => {

@@ -20,6 +20,7 @@ pub mod attempt;
 pub mod auth;
 pub mod body;
 mod chunks;
+pub mod counted;
 pub mod door;
 pub mod drain;
 pub mod effort;
@@ -48,6 +49,7 @@ pub mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 
@@ -94,6 +96,10 @@ pub struct Gateway {
     pub turns: Arc<Turns>,
     /// Requests that are being answered.
     pub active: Arc<Active>,
+    /// Requests of each client that wait for a turn or for admission.
+    pub waiting: Vec<Arc<AtomicU64>>,
+    /// Writes that are on their way upstream.
+    pub writes_on_wire: Arc<AtomicU64>,
     table: &'static Table,
     roots_about_caller: BTreeSet<String>,
     clients: Clients,
@@ -133,6 +139,8 @@ impl Gateway {
             bodies: BodyMemory::default(),
             turns: Turns::new(config.writes.queue_max.get() as usize),
             active: Arc::new(Active::default()),
+            waiting: config.clients.iter().map(|_| Arc::default()).collect(),
+            writes_on_wire: Arc::default(),
             table: Table::embedded(config.upstream.dialect),
             roots_about_caller: route::roots_about_caller(Table::embedded(config.upstream.dialect)),
             clients: Clients::new(&config),

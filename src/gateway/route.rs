@@ -48,6 +48,11 @@ pub enum GraphqlKind {
 }
 
 impl Gateway {
+    /// The endpoint's name, also of a request that turns out to have no route.
+    pub fn template_of(&self, intake: &Intake) -> &'static str {
+        &self.table.classify(&intake.method, &intake.path).endpoint.template
+    }
+
     /// The route of a REST request or an upload.
     pub fn route(&self, intake: &Intake, client: &Client) -> Result<Route, Refused> {
         let Classified { endpoint, params, lane_path } = self.table.classify(&intake.method, &intake.path);

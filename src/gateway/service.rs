@@ -3,10 +3,12 @@
 //! Each stage is a module of its own; here is only the order, what ends a request early, and the one place where it is concluded.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode};
 use pingora::ErrorType;
 use pingora::protocols::http::ServerSession;
+use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::api::ResourceName;
@@ -16,7 +18,7 @@ use crate::telemetry::{CacheOutcome, LogText, MethodName, Outcome, log, spans};
 use super::Gateway;
 use super::attempt::Job;
 use super::auth::Client;
-use super::body::{BodyFault, BodyRead, HeldBody};
+use super::body::{BodyFault, BodyRead, Expects, HeldBody};
 use super::door::Door;
 use super::effort::{Effort, Fate};
 use super::fetch::OutgoingBody;
@@ -32,6 +34,8 @@ use super::route::{GraphqlKind, Route, graphql_kind};
 
 /// The longest body of a request that has no use for one.
 const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;
+/// How long a refused body is still taken in. Ours: long enough for tens of megabytes from nearby, short enough to cost nothing.
+const LINGER: Duration = Duration::from_secs(5);
 /// Uploads up to this size are held like other writes, so that a client that leaves is noticed and a failure can be mended; larger ones are streamed.
 const UPLOAD_HELD_BYTES_MAX: usize = 256 * 1024;
 
@@ -47,6 +51,16 @@ struct Request {
     client: Option<Arc<Client>>,
     route: Option<Route>,
     span: tracing::Span,
+    body: Body,
+}
+
+/// What has become of a request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    /// There is none, or it was read, or it broke off.
+    Settled,
+    /// A well-formed request was answered without it.
+    Unread,
 }
 
 /// Why a request ends without a reply.
@@ -82,7 +96,12 @@ impl Door {
             Some(reply) => self.write(session, &mut request, reply).await,
             None => Err(Broken),
         };
+        let body = request.body;
         self.conclude(request, written.as_ref().ok().copied());
+        if body == Body::Unread && written.is_ok() && !session.is_http2() {
+            session.set_keepalive(None);
+            linger(session).await;
+        }
         written.map(drop)
     }
 
@@ -95,7 +114,19 @@ impl Door {
         let span = spans::server_span(&asked, MethodName::from(&method), &self.gateway.server_address);
         let origin = Origin { base: self.gateway.public_base.clone().unwrap_or_default(), root: Root::Plain };
         let arrived = self.gateway.clock.now();
-        Request { method, asked, origin, id, arrived, outcome, effort: Effort::default(), client: None, route: None, span }
+        Request {
+            method,
+            asked,
+            origin,
+            id,
+            arrived,
+            outcome,
+            effort: Effort::default(),
+            client: None,
+            route: None,
+            span,
+            body: Body::Settled,
+        }
     }
 
     /// Every stage in order; each may end it.
@@ -111,6 +142,9 @@ impl Door {
         if intake.body == BodyFraming::Chunked && !session.is_http2() {
             // Also when the body is never read: the framework would skip it by its own, more forgiving reading (PINGORA.md, Pitfalls).
             session.set_keepalive(None);
+        }
+        if intake.body != BodyFraming::None {
+            request.body = Body::Unread;
         }
         request.origin = gateway.origin(self.scheme, &intake);
         if gateway.is_draining() {
@@ -141,6 +175,7 @@ impl Door {
         if intake.service == Service::Graphql && intake.method == Method::POST {
             return self.graphql(session, request, &client, &intake).await;
         }
+        request.outcome.endpoint = gateway.template_of(&intake);
         let route = gateway.route(&intake, &client)?;
         request.routed(&route);
         if is_read {
@@ -220,9 +255,8 @@ impl Door {
                 let turn = self.gateway.take_turn(client.index, &route.lane, &job)?;
                 let effort = request.effort.clone();
                 let answer = self.gateway.upload(session, turn, &job, &effort, body).await;
-                if answer.is_err() {
-                    // Part of the body may still be on its way to us.
-                    session.set_keepalive(None);
+                if matches!(answer, Ok(_) | Err(Refused::BrokenBody | Refused::BodyTimeout)) && session.is_body_done() {
+                    request.body = Body::Settled;
                 }
                 request.outcome.cache = CacheOutcome::Bypass;
                 Ok(self.gateway.reply_from_answer(answer?, &request.origin))
@@ -274,6 +308,7 @@ impl Door {
             target: intake.target(),
             headers,
             body,
+            client: client.index,
             points: route.points,
             spacing: route.spacing,
             candidates: Arc::clone(&route.candidates),
@@ -282,17 +317,6 @@ impl Door {
             view: Arc::clone(&route.view),
             span: request.span.clone(),
             memory: None,
-        }
-    }
-
-    async fn continue_if_expected(&self, session: &mut ServerSession, request: &Request) {
-        // RFC 9110 §10.1.1: not to HTTP/1.0.
-        let is_known = session.req_header().version != http::Version::HTTP_10;
-        let expects =
-            is_known && request.asked.get(http::header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-        if expects {
-            // A client that is gone is noticed by the next read.
-            let _ = session.write_continue_response().await;
         }
     }
 
@@ -317,19 +341,20 @@ impl Door {
         intake: &Intake,
         bytes_max: usize,
     ) -> Result<BodyRead, Stop> {
-        if intake.body != BodyFraming::None {
-            self.continue_if_expected(session, request).await;
-        }
         let gateway = &self.gateway;
-        match gateway.bodies.read(session, intake.body, bytes_max, gateway.config.listen.body_timeout).await {
+        let expects = expects(&request.asked, session.req_header().version);
+        match gateway.bodies.read(session, intake.body, expects, bytes_max, gateway.config.listen.body_timeout).await {
             Ok(body) => {
                 if let BodyRead::Whole(held) = &body {
+                    request.body = Body::Settled;
                     request.outcome.bytes_in = held.bytes.len() as u64;
                 }
                 Ok(body)
             }
-            Err(BodyFault::Broken) => Err(Refused::BrokenBody.into()),
-            Err(BodyFault::Timeout) => Err(Refused::BodyTimeout.into()),
+            Err(fault @ (BodyFault::Broken | BodyFault::Timeout)) => {
+                request.body = Body::Settled;
+                Err(if fault == BodyFault::Broken { Refused::BrokenBody.into() } else { Refused::BodyTimeout.into() })
+            }
             Err(BodyFault::NoRoom) => {
                 // The rest of the body is still on its way.
                 session.set_keepalive(None);
@@ -382,6 +407,19 @@ impl Request {
         self.outcome.endpoint = &route.endpoint.template;
         self.route = Some(route.clone());
     }
+}
+
+/// Not from HTTP/1.0, which knows no interim answers.
+fn expects(asked: &HeaderMap, version: http::Version) -> Expects {
+    let said = asked.get(http::header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+    if said && version != http::Version::HTTP_10 { Expects::Continue } else { Expects::Nothing }
+}
+
+/// Takes what is left of a refused body off the connection, for a while: closed with unread bytes on it, it would be reset, and the client might lose the answer.
+async fn linger(session: &mut ServerSession) {
+    let rest = async { while let Ok(Some(_)) = session.read_request_body().await {} };
+    // Then it is the client's loss.
+    let _ = timeout(LINGER, rest).await;
 }
 
 /// Until the client goes away. Only after its whole body was read: on HTTP/1.1 this reads ahead.

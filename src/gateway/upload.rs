@@ -5,16 +5,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{HeaderMap, StatusCode};
 use pingora::protocols::http::ServerSession;
+use tracing::Instrument;
 
 use crate::api::LimitRefusal;
 use crate::decision::{LimitKind, Refusal, Until};
 
 use super::Gateway;
-use super::attempt::{Answer, Job, Unanswered};
+use super::attempt::{Answer, Job, Prepared, Unanswered, Unconditional};
 use super::body::{BegunBody, BodyFault};
 use super::effort::Effort;
-use super::fetch::{Exchange, FetchError, Reuse, UpstreamRequest};
+use super::fetch::{Collected, Exchange, FetchError, Reuse};
 use super::perform::UNFIT;
 use super::refuse::Refused;
 use super::turns::Turn;
@@ -49,38 +51,41 @@ impl Gateway {
         effort: &Effort,
         body: BegunBody,
     ) -> Result<Answer, Stopped> {
-        let (lease, credential, resource) = self.admit(job, effort, None).await.map_err(Stopped::Upstream)?;
-        effort.attempted(lease.account(), &resource);
-        let mut headers = job.headers.clone();
-        headers.insert(http::header::AUTHORIZATION, credential.authorization.clone());
-        let request = UpstreamRequest {
-            service: job.service,
-            method: job.method.clone(),
-            target: job.target.clone(),
-            headers,
-            body: job.body.clone(),
-        };
-        let requested_at = self.clock.now();
+        let prepared = self.prepare(job, effort, &Unconditional).await.map_err(Stopped::Upstream)?;
+        let span = prepared.span.clone();
+        match self.exchange(session, job, effort, &prepared, body).instrument(span).await {
+            Ok(answered) => self.conclude(job, effort, prepared, Ok(answered)).map_err(Stopped::Upstream),
+            Err(Stopped::Upstream(Unanswered::Failed(error))) => {
+                self.conclude(job, effort, prepared, Err(error)).map_err(Stopped::Upstream)
+            }
+            Err(stopped) => {
+                // Upstream has part of a request, which it will not execute; the books count it as spent all the same.
+                let broken = FetchError::Lost("the client's body broke off".into());
+                let _ = self.conclude(job, effort, prepared, Err(broken));
+                Err(stopped)
+            }
+        }
+    }
+
+    async fn exchange(
+        self: &Arc<Self>,
+        session: &mut ServerSession,
+        job: &Job,
+        effort: &Effort,
+        prepared: &Prepared,
+        body: BegunBody,
+    ) -> Result<(StatusCode, HeaderMap, Collected), Stopped> {
         let may_send = || {
-            lease.sending();
+            prepared.lease.sending();
             effort.may_send()
         };
-        let mut exchange = match self.upstream.send(&request, Reuse::Never, may_send).await {
-            Ok(exchange) => exchange,
-            Err(error @ (FetchError::Connect(_) | FetchError::Deserted)) => {
-                lease.never_sent();
-                return Err(Stopped::failed(error));
-            }
-            Err(error) => return Err(Stopped::failed(error)),
-        };
+        let mut exchange = self.upstream.send(&prepared.request, Reuse::Never, may_send).await.map_err(Stopped::failed)?;
         match self.pass_on(session, &mut exchange, body).await? {
             Passed::Whole => exchange.finish_streamed().await.map_err(Stopped::failed)?,
             Passed::Part => exchange.early_answer().await.map_err(Stopped::failed)?,
         }
         let (status, headers) = (exchange.status(), exchange.headers().clone());
-        let body = exchange.collect(job.hold_max).await.map_err(Stopped::failed)?;
-        effort.ended(self.clock.now().since(requested_at));
-        self.settle(job, lease, &credential, requested_at, status, headers, body).map_err(Stopped::Upstream)
+        Ok((status, headers, exchange.collect(job.hold_max).await.map_err(Stopped::failed)?))
     }
 
     /// The body, piece by piece, as fast as the slower side goes.

@@ -11,6 +11,7 @@ use crate::decision::{AccountId, LimitKind, Refusal, Until};
 
 use super::Gateway;
 use super::attempt::{Answer, Job, Unconditional};
+use super::counted::Counted;
 use super::effort::Effort;
 use super::refuse::Refused;
 use super::turns::Turn;
@@ -27,10 +28,12 @@ impl Gateway {
     /// Waits for the turn, at most until the job's deadline.
     pub async fn come_to_turn(&self, turn: &mut Turn, job: &Job, effort: &Effort) -> Result<(), Refused> {
         let queued_at = self.clock.now();
+        let waiting = self.waiting.get(job.client as usize).map(Counted::new);
         let came = tokio::select! {
             () = turn.come() => true,
             () = self.wait_until(job.deadline) => false,
         };
+        drop(waiting);
         let waited = self.clock.now().since(queued_at);
         effort.queued(waited);
         if !waited.is_zero() {

@@ -107,16 +107,29 @@ async fn a_body_too_large_to_hold_is_streamed_whole() {
 #[tokio::test]
 async fn an_expected_continue_is_given() {
     let world = Setup::new().config(QUICK).start().await;
-    let mut connection = Connection::open(world.address).await;
     let body = json!({ "body": "patient" }).to_string();
-    let head = format!(
-        "POST {COMMENTS} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
+    let chunk = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    for (framing, body) in [(format!("Content-Length: {}", body.len()), body), ("Transfer-Encoding: chunked".to_owned(), chunk)] {
+        let mut connection = Connection::open(world.address).await;
+        let head =
+            format!("POST {COMMENTS} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nExpect: 100-continue\r\n{framing}\r\n\r\n");
+        connection.send(head.as_bytes()).await;
+        assert!(connection.read_answer().await.starts_with("HTTP/1.1 100"));
+        connection.send(body.as_bytes()).await;
+        let answer = connection.read_answer().await;
+        assert!(answer.starts_with("HTTP/1.1 201"), "{framing}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_reaches_a_client_that_is_still_sending() {
+    let world = Setup::new().reader().config(QUICK).start().await;
+    let mut connection = Connection::open(world.address).await;
+    let bytes = 20 * 1024 * 1024;
+    let head = format!("POST {COMMENTS} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {bytes}\r\n\r\n");
     connection.send(head.as_bytes()).await;
-    assert!(connection.read_answer().await.starts_with("HTTP/1.1 100"));
-    connection.send(body.as_bytes()).await;
-    assert!(connection.read_answer().await.starts_with("HTTP/1.1 201"));
+    connection.send(&vec![b'x'; bytes]).await;
+    assert!(connection.read_to_close().await.starts_with("HTTP/1.1 403"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
