@@ -94,9 +94,14 @@ impl Demo {
                 asked = signals.next() => if asked == Asked::End { break },
             }
         }
-        // Bots finish the request they are at, so that every write has an outcome.
+        // Bots finish the request they are at, so that every write has an outcome. A second Ctrl-C does not wait for that.
         bots.stop();
-        running.finished().await;
+        println!("\nending: the bots finish what they are at");
+        tokio::select! {
+            () = running.finished() => {}
+            _ = signals.next() => {}
+        }
+        report.close();
         let verdict = report.summary(&bots.truth(&stage));
         listening.drain(Duration::from_secs(5)).await;
         stage.close().await;
