@@ -143,10 +143,8 @@ const fn spent_nothing(cache: CacheOutcome) -> bool {
 pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply, pause_max: Duration) -> Result<u64, Broken> {
     let has_no_body = matches!(reply.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) || reply.status.is_informational();
     let sends_body = !has_no_body && *method != Method::HEAD;
-    let mut head = ResponseHeader::build_no_case(reply.status, Some(reply.headers.len() + 4)).map_err(|_| Broken)?;
-    for (name, value) in &reply.headers {
-        head.append_header(name.clone(), value.clone()).map_err(|_| Broken)?;
-    }
+    let has_length = reply.headers.contains_key(header::CONTENT_LENGTH);
+    let mut head = head_of(reply.status, reply.headers);
     let mut writer = Writer { session, pause_max, written: 0 };
     match reply.body {
         ReplyBody::Whole(body) => {
@@ -154,15 +152,12 @@ pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply, p
                 head.insert_header(header::CONTENT_LENGTH, body.len()).map_err(|_| Broken)?;
             }
             writer.head(head).await?;
-            if sends_body {
-                writer.slices(body).await?;
-            }
-            writer.end().await?;
+            writer.last(if sends_body { body } else { Bytes::new() }).await?;
         }
         ReplyBody::Streamed { first, mut rewriting, mut exchange, held } => {
             // HTTP/1.0 has no chunks: there the end of the connection is the end of the body.
             let has_chunks = !writer.session.is_http2() && writer.session.req_header().version == Version::HTTP_11;
-            if has_chunks && !reply.headers.contains_key(header::CONTENT_LENGTH) {
+            if has_chunks && !has_length {
                 head.insert_header(header::TRANSFER_ENCODING, "chunked").map_err(|_| Broken)?;
             }
             writer.head(head).await?;
@@ -172,10 +167,7 @@ pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply, p
                 writer.slices(rewriting.as_mut().map_or_else(|| piece.clone(), |rewriting| rewriting.push(&piece))).await?;
                 next = exchange.read_body().await.map_err(|_| Broken)?;
             }
-            if let Some(rewriting) = rewriting {
-                writer.slices(rewriting.finish()).await?;
-            }
-            writer.end().await?;
+            writer.last(rewriting.map_or_else(Bytes::new, |rewriting| rewriting.finish())).await?;
             if sends_body {
                 exchange.release().await;
             }
@@ -183,6 +175,14 @@ pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply, p
         }
     }
     Ok(writer.written)
+}
+
+/// A head made of these headers as they are, none of them copied.
+fn head_of(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
+    let (mut parts, ()) = http::Response::new(()).into_parts();
+    parts.status = status;
+    parts.headers = headers;
+    ResponseHeader::from(parts)
 }
 
 /// The client's side of an answer.
@@ -207,8 +207,12 @@ impl Writer<'_> {
         Ok(())
     }
 
-    async fn end(&mut self) -> Result<(), Broken> {
-        in_time(self.pause_max, self.session.write_response_body(Bytes::new(), true)).await
+    /// What is left, and the end of the body.
+    async fn last(&mut self, mut body: Bytes) -> Result<(), Broken> {
+        let slice = body.split_off(body.len() - body.len() % SLICE_BYTES);
+        self.slices(body).await?;
+        self.written += slice.len() as u64;
+        in_time(self.pause_max, self.session.write_response_body(slice, true)).await
     }
 }
 
