@@ -100,7 +100,7 @@ impl Door {
         self.conclude(request, written.as_ref().ok().copied());
         if body == Body::Unread && written.is_ok() && !session.is_http2() {
             session.set_keepalive(None);
-            linger(session).await;
+            Box::pin(linger(session)).await;
         }
         written.map(drop)
     }
@@ -129,7 +129,7 @@ impl Door {
         }
     }
 
-    /// Every stage in order; each may end it.
+    /// Every stage in order; each may end it. What asks the upstream is boxed: kept in line, its state would be moved about for every hit.
     async fn answer(&self, session: &mut ServerSession, request: &mut Request) -> Result<Reply, Stop> {
         let gateway = &self.gateway;
         // Is it one well-formed request, and what does it address?
@@ -173,7 +173,7 @@ impl Door {
             return Ok(gateway.rate_limit(&client));
         }
         if intake.service == Service::Graphql && intake.method == Method::POST {
-            return self.graphql(session, request, &client, &intake).await;
+            return Box::pin(self.graphql(session, request, &client, &intake)).await;
         }
         request.outcome.endpoint = gateway.template_of(&intake);
         let route = gateway.route(&intake, &client)?;
@@ -181,7 +181,7 @@ impl Door {
         if is_read {
             self.read(session, request, &client, &intake, route).await
         } else {
-            self.write_request(session, request, &client, &intake, route).await
+            Box::pin(self.write_request(session, request, &client, &intake, route)).await
         }
     }
 
@@ -200,6 +200,18 @@ impl Door {
             let form = Form { asked: &request.asked, origin: &request.origin };
             return Ok(self.gateway.reply_from_entry(&entry, CacheOutcome::Hit, &form, self.gateway.clock.now()));
         }
+        Box::pin(self.ask(session, request, client, intake, route)).await
+    }
+
+    /// A read that needs the upstream, or another request's fetch.
+    async fn ask(
+        &self,
+        session: &mut ServerSession,
+        request: &mut Request,
+        client: &Client,
+        intake: &Intake,
+        route: Route,
+    ) -> Result<Reply, Stop> {
         let mut job = self.job(request, client, intake, &route, OutgoingBody::Absent);
         job.method = Method::GET;
         let question = Arc::new(Question { job, scope: route.scope, asked: request.asked.clone() });
