@@ -194,11 +194,6 @@ impl LimitKind {
             Self::NoAccount => "no_account",
         }
     }
-
-    /// Whether the refusal is told to a client as an exhausted budget; the others are told as a secondary limit (CONTRACT §3).
-    pub const fn is_budget(self) -> bool {
-        matches!(self, Self::Primary | Self::Probe)
-    }
 }
 
 /// How a granted request ended, as far as limits care.

@@ -4,7 +4,6 @@
 //! `decision/access.rs`, not here.
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,8 +36,6 @@ pub struct Client {
     pub allow: Vec<Rule>,
     /// How long its requests may be held.
     pub max_wait: Duration,
-    /// Its share when requests wait.
-    pub weight: NonZeroU32,
 }
 
 /// All clients by the digest of their key.
@@ -117,7 +114,6 @@ impl Client {
             account: client.writes.and_then(|account| u32::try_from(account).ok()).map(AccountId),
             allow: client.allow.iter().filter_map(rule).collect(),
             max_wait: client.max_wait,
-            weight: client.weight,
         }
     }
 }
@@ -133,15 +129,7 @@ mod tests {
     use http::HeaderValue;
 
     fn clients() -> Clients {
-        let client = Client {
-            name: "ci".into(),
-            index: 0,
-            pool: 0,
-            account: None,
-            allow: Vec::new(),
-            max_wait: Duration::from_secs(30),
-            weight: NonZeroU32::MIN,
-        };
+        let client = Client { name: "ci".into(), index: 0, pool: 0, account: None, allow: Vec::new(), max_wait: Duration::from_secs(30) };
         Clients { by_digest: HashMap::from([(digest(b"weir_key"), Arc::new(client))]) }
     }
 

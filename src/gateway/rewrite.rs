@@ -185,12 +185,6 @@ impl Body {
         Self { bytes, marks: Box::default() }
     }
 
-    /// The bytes as the upstream sent them.
-    #[must_use]
-    pub fn upstream_bytes(&self) -> &Bytes {
-        &self.bytes
-    }
-
     /// Memory held: the bytes and the marks.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

@@ -6,13 +6,12 @@ use serde_json::json;
 use weir::decision::Books;
 
 use crate::support::all_have_status;
-use crate::support::{OTHER_KEY, Setup};
+use crate::support::{OTHER_KEY, Reply, Setup, World};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_identical_gets_at_once_make_one_request_and_a_second_round_one_that_is_free() {
-    let world = Setup::new().start().await;
+/// A hundred GETs of the repository, all of them waiting before the upstream answers the first.
+async fn a_hundred_at_once(world: &World) -> Vec<Reply> {
     let gate = world.close_gate("GET", REPOSITORY);
     let round = async { join_all((0..100).map(|_| world.get(REPOSITORY))).await };
     let opened = async {
@@ -21,19 +20,19 @@ async fn a_hundred_identical_gets_at_once_make_one_request_and_a_second_round_on
         world.open_gate(gate);
     };
     let (answers, ()) = tokio::join!(round, opened);
+    answers
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_identical_gets_at_once_make_one_request_and_a_second_round_one_that_is_free() {
+    let world = Setup::new().start().await;
+    let answers = a_hundred_at_once(&world).await;
     all_have_status(&answers, 200);
     assert_eq!(world.upstream_requests().len(), 1);
     assert_eq!(answers.iter().filter(|answer| answer.cache_status() == "weir; fwd=uri-miss; stored").count(), 1);
     assert_eq!(answers.iter().filter(|answer| answer.cache_status().ends_with("collapsed")).count(), 99);
 
-    let gate = world.close_gate("GET", REPOSITORY);
-    let round = async { join_all((0..100).map(|_| world.get(REPOSITORY))).await };
-    let opened = async {
-        world.held(gate, 1).await;
-        world.all_waiting_for_one_fetch(100).await;
-        world.open_gate(gate);
-    };
-    let (answers, ()) = tokio::join!(round, opened);
+    let answers = a_hundred_at_once(&world).await;
     all_have_status(&answers, 200);
     let sent = world.upstream_requests();
     assert_eq!(sent.len(), 2);
