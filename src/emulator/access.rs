@@ -18,12 +18,44 @@ pub enum Need {
     User,
     /// A classic personal access token with one of these scopes; every other kind is rejected.
     Classic(&'static [&'static str]),
-    /// An organisation's webhooks (Document 3): its owner, with the scope or the permission.
-    OrganizationHooks(Level),
+    /// An app itself, by its JWT; user, installation and fine-grained tokens are rejected.
+    App,
+    /// Something of the organisation that the path names by `{org}` or `{org_id}`.
+    Organization(OrganizationNeed),
     /// A repository named by `{owner}/{repo}`, with this permission for tokens that have permissions, and this role.
     Repository { permission: &'static str, level: Level, role: Role },
     /// A classic token's notifications of a repository that it sees.
     RepositoryNotifications,
+}
+
+/// What a route about an organisation asks. Without a token it is 401, for a stranger 404.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrganizationNeed {
+    /// For tokens that have permissions.
+    pub permission: &'static str,
+    pub level: Level,
+    /// For tokens that have scopes: one of these.
+    pub scopes: &'static [&'static str],
+    pub role: OrganizationRole,
+    pub unscoped: Unscoped,
+}
+
+/// What the caller must be in the organisation. An installation counts as an owner where it is installed: its permissions bound it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrganizationRole {
+    Member,
+    Owner,
+    /// An owner, or somebody with this fine-grained role.
+    OwnerOr(&'static str),
+}
+
+/// How a token without the scope, or a member without the role, is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unscoped {
+    /// 403.
+    Forbidden,
+    /// 404: the thing is not there for this caller.
+    NotFound,
 }
 
 /// What a caller may do in a repository; each includes the ones before it.
@@ -38,31 +70,30 @@ pub enum Role {
 
 /// The scopes of which Document 2 wants one for notifications.
 pub const NOTIFICATION_SCOPES: &[&str] = &["notifications", "repo"];
-const HOOK_SCOPE: &str = "admin:org_hook";
-const HOOK_PERMISSION: &str = "organization_hooks";
 const REJECTED_APP: &str = "Resource not accessible by integration";
 const REJECTED_PERSONAL: &str = "Resource not accessible by personal access token";
 
 impl Need {
     /// The value of the accepted-permissions header.
     pub fn accepted_permissions(self) -> String {
-        let written = |name: &str, level: Level| format!("{name}={}", if level == Level::Read { "read" } else { "write" });
+        let written = |name: &str, level: Level| format!("{name}={}", level.name());
         match self {
             Self::Nothing | Self::User => "allows_permissionless_access=true".to_owned(),
             // No permission opens these.
-            Self::Classic(_) | Self::RepositoryNotifications => String::new(),
-            Self::OrganizationHooks(level) => written(HOOK_PERMISSION, level),
+            Self::App | Self::Classic(_) | Self::RepositoryNotifications => String::new(),
+            Self::Organization(need) => written(need.permission, need.level),
             Self::Repository { permission, level, .. } => written(permission, level),
         }
     }
 
     /// The value of the accepted-scopes header.
-    pub fn accepted_scopes(self) -> &'static str {
+    pub fn accepted_scopes(self) -> String {
         match self {
-            Self::Nothing | Self::User => "",
-            Self::Classic(_) | Self::RepositoryNotifications => "notifications, repo",
-            Self::OrganizationHooks(_) => HOOK_SCOPE,
-            Self::Repository { .. } => "repo",
+            Self::Nothing | Self::User | Self::App => String::new(),
+            Self::Classic(scopes) => scopes.join(", "),
+            Self::RepositoryNotifications => NOTIFICATION_SCOPES.join(", "),
+            Self::Organization(need) => need.scopes.join(", "),
+            Self::Repository { .. } => "repo".to_owned(),
         }
     }
 }
@@ -73,7 +104,8 @@ pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), Fault> {
         Need::Nothing => Ok(()),
         Need::User => acts_as_user(call.caller).map(|_| ()),
         Need::Classic(scopes) => classic(call.caller, scopes),
-        Need::OrganizationHooks(level) => organization_hooks(call, level),
+        Need::App => app(call.caller),
+        Need::Organization(need) => organization(call, need),
         Need::Repository { permission, level, role } => repository(call, permission, level, role),
         Need::RepositoryNotifications => {
             classic(call.caller, NOTIFICATION_SCOPES)?;
@@ -103,29 +135,63 @@ fn rejection(token: &Token) -> &'static str {
     if token.kind == TokenKind::FineGrained { REJECTED_PERSONAL } else { REJECTED_APP }
 }
 
-fn organization_hooks(call: &mut Call<'_>, level: Level) -> Result<(), Fault> {
-    let organization = call.world.organization_by_login(call.params.get("org")).ok_or(Fault::NotFound)?;
-    let token = call.caller.token().ok_or(Fault::RequiresAuthentication)?;
-    may_rule_hooks(organization, token, level)?;
+/// Document 3: "JWT required; app user tokens, installation tokens and fine-grained tokens rejected". An OAuth app's id and secret are not a JWT.
+fn app(caller: &Caller) -> Result<(), Fault> {
+    match (caller.app(), caller.token()) {
+        (Some(_), _) => Ok(()),
+        (None, Some(token)) => Err(Fault::Forbidden(rejection(token))),
+        (None, None) => Err(Fault::RequiresAuthentication),
+    }
+}
+
+fn organization(call: &mut Call<'_>, need: OrganizationNeed) -> Result<(), Fault> {
+    let organization = organization_of_path(call)?;
+    let token = call.caller.token().ok_or(if call.caller.app().is_some() {
+        Fault::Forbidden(REJECTED_APP)
+    } else {
+        Fault::RequiresAuthentication
+    })?;
+    may_in_organization(organization, token, need)?;
     call.organization = organization.id;
     Ok(())
 }
 
-/// Document 3: "Caller must be an organization owner", with the scope or the permission; an installation rules where it is installed.
-fn may_rule_hooks(organization: &Organization, token: &Token, level: Level) -> Result<(), Fault> {
-    let rules = match (token.user, token.installed_on) {
-        (Some(user), _) => organization.owners.contains(&user),
-        (None, Some(installed_on)) => installed_on == organization.id,
+/// The organisation that the path names by login or by id.
+pub fn organization_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Organization, Fault> {
+    let named = match call.params.get("org") {
+        "" => call.world.organizations.get(&call.params.id("org_id")?),
+        login => call.world.organization_by_login(login),
+    };
+    named.ok_or(Fault::NotFound)
+}
+
+fn may_in_organization(organization: &Organization, token: &Token, need: OrganizationNeed) -> Result<(), Fault> {
+    let has_role = match (token.user, token.installed_on) {
+        (Some(user), _) if organization.members.contains(&user) => organization.has_role(user, need.role),
+        (None, Some(installed_on)) if installed_on == organization.id => true,
+        (Some(_), _) | (None, Some(_)) => return Err(Fault::NotFound),
         (None, None) => return Err(Fault::Forbidden(rejection(token))),
     };
-    if !rules {
-        return Err(Fault::NotFound);
+    let refused = |fault| if need.unscoped == Unscoped::NotFound { Fault::NotFound } else { fault };
+    if token.is_scoped() {
+        if !need.scopes.iter().any(|scope| token.has_scope(scope)) {
+            return Err(refused(Fault::Forbidden("The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.")));
+        }
+    } else if !token.permissions.allow(need.permission, need.level) {
+        return Err(Fault::Forbidden(rejection(token)));
     }
-    match token.is_scoped() {
-        true if token.has_scope(HOOK_SCOPE) => Ok(()),
-        true => Err(Fault::NotFound),
-        false if token.permissions.allow(HOOK_PERMISSION, level) => Ok(()),
-        false => Err(Fault::Forbidden(rejection(token))),
+    if has_role { Ok(()) } else { Err(refused(Fault::Forbidden("Must be an organization owner, or have a role that allows it."))) }
+}
+
+impl Organization {
+    /// Whether a member may do what takes this role.
+    pub fn has_role(&self, user: u64, role: OrganizationRole) -> bool {
+        let is_owner = self.owners.contains(&user);
+        match role {
+            OrganizationRole::Member => self.members.contains(&user),
+            OrganizationRole::Owner => is_owner,
+            OrganizationRole::OwnerOr(name) => is_owner || self.roles.get(name).is_some_and(|users| users.contains(&user)),
+        }
     }
 }
 

@@ -15,6 +15,8 @@ pub enum AccountId {
     User(u64),
     /// One installation of an app.
     Installation(u64),
+    /// An app acting as itself, by its JWT.
+    App(u64),
     /// An OAuth app with its client id and secret.
     OauthApp(u64),
     /// A workflow's budget in one repository.
@@ -30,6 +32,19 @@ pub enum AccountId {
 pub enum Level {
     Read,
     Write,
+    /// Rules themselves (Document 2, Custom properties).
+    Admin,
+}
+
+impl Level {
+    /// As the wire writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Admin => "admin",
+        }
+    }
 }
 
 /// The fine-grained permissions of a token, by their name on the wire (`organization_hooks`, `issues`).
@@ -85,8 +100,14 @@ pub struct Token {
 }
 
 impl Token {
+    /// Whether it has this scope, or one that includes it.
     pub fn has_scope(&self, scope: &str) -> bool {
-        self.scopes.contains(&scope)
+        let wider = match scope {
+            "read:org" => "admin:org",
+            "read:enterprise" => "admin:enterprise",
+            other => other,
+        };
+        self.scopes.iter().any(|has| *has == scope || *has == wider)
     }
 
     /// Classic and OAuth tokens are limited by scopes, all others by permissions.
@@ -110,6 +131,11 @@ impl Caller {
 
     pub fn token(&self) -> Option<&Token> {
         self.token.as_ref().map(|(_, token)| &**token)
+    }
+
+    /// The app that acts as itself, by its JWT.
+    pub fn app(&self) -> Option<u64> {
+        if let AccountId::App(id) = self.account { Some(id) } else { None }
     }
 
     pub fn is_anonymous(&self) -> bool {
@@ -141,6 +167,7 @@ impl fmt::Display for AccountId {
         match self {
             Self::User(id) => write!(f, "user ID {id}"),
             Self::Installation(id) => write!(f, "installation ID {id}"),
+            Self::App(id) => write!(f, "app ID {id}"),
             Self::OauthApp(id) => write!(f, "OAuth app ID {id}"),
             Self::Workflow(id) => write!(f, "repository ID {id}"),
             Self::Anonymous(address) => write!(f, "{address}"),

@@ -27,7 +27,7 @@ pub struct Context<'a> {
     pub dialect: Dialect,
     pub version: Option<&'static str>,
     pub accepted_permissions: String,
-    pub accepted_scopes: &'static str,
+    pub accepted_scopes: String,
 }
 
 impl Context<'_> {
@@ -63,7 +63,7 @@ pub struct Call<'a> {
     pub params: Params,
     /// The repository that the path names, once admitted.
     pub repository: u64,
-    /// The organisation that the path names, once admitted to its hooks.
+    /// The organisation that the path names, once admitted.
     pub organization: u64,
 }
 

@@ -89,7 +89,7 @@ fn world(state: &State) -> Value {
                 .iter()
                 .map(|(id, organization)| json!({ "id": id, "organization": world.owner_login(Owner::Organization(*organization)) }))
                 .collect();
-            json!({ "app_id": app.id, "slug": app.slug, "installations": installations })
+            json!({ "app_id": app.id, "slug": app.slug, "private_key": app.private_key, "installations": installations })
         })
         .collect();
     json!({

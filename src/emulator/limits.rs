@@ -167,6 +167,8 @@ impl Limits {
                 AccountId::OauthApp(_) => "core.oauth-app",
                 AccountId::Workflow(_) => "core.workflow",
                 AccountId::Anonymous(_) => "core.anonymous",
+                // What an app does as itself is not in the table; the least of an installation is taken.
+                AccountId::App(_) => "core.installation",
                 AccountId::User(_) | AccountId::Replayed(_) | AccountId::Installation(_) => "core.user",
             }),
             (Resource::SEARCH, AccountId::Anonymous(_)) => self.get("search.anonymous"),

@@ -168,7 +168,7 @@ fn every_answer(headers: &mut HeaderMap, context: &Context<'_>) {
     }
     if let Some(token) = context.caller.token().filter(|token| token.is_scoped()) {
         set_named(headers, "x-oauth-scopes", &token.scopes.join(", "));
-        set_named(headers, "x-accepted-oauth-scopes", context.accepted_scopes);
+        set_named(headers, "x-accepted-oauth-scopes", &context.accepted_scopes);
     }
 }
 

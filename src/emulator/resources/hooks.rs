@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::deliveries::Delivery;
 use crate::clock::Timestamp;
-use crate::emulator::access::Need;
+use crate::emulator::access::{Need, OrganizationNeed, OrganizationRole, Unscoped};
 use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
@@ -19,8 +19,20 @@ use crate::emulator::timestamps::iso;
 use crate::emulator::urls::segment;
 use crate::emulator::world::Organization;
 
-pub const READ: Need = Need::OrganizationHooks(Level::Read);
-pub const WRITE: Need = Need::OrganizationHooks(Level::Write);
+pub const READ: Need = need(Level::Read);
+pub const WRITE: Need = need(Level::Write);
+
+/// "Caller must be an organization owner. Classic tokens need `admin:org_hook`"; 404 is the only refusal that the routes list.
+const fn need(level: Level) -> Need {
+    Need::Organization(OrganizationNeed {
+        permission: "organization_hooks",
+        level,
+        scopes: &["admin:org_hook"],
+        role: OrganizationRole::Owner,
+        unscoped: Unscoped::NotFound,
+    })
+}
+
 /// A secret is write-only; "responses show it masked" (Document 3, Webhook configuration).
 const MASK: &str = "********";
 /// "`json` is used; other supported values beyond json: not shown". `form` is the other one that published clients send.

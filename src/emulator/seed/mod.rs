@@ -7,6 +7,9 @@ use super::Options;
 use super::world::World;
 use crate::clock::Timestamp;
 
+/// The private key of the seed's app. It was made for this file and opens nothing but an emulator.
+pub const APP_KEY: &str = include_str!("app_key.pem");
+
 /// The world at the beginning. Everything in it happened before `now`.
 pub fn world(options: &Options, now: Timestamp) -> World {
     let mut world = World::default();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Level, Permissions, Standing, Token};
+use crate::emulator::credentials::jwt;
 use crate::emulator::world::{App, OauthApp, Organization, Team, User, World};
 
 pub const ADA: u64 = 101;
@@ -57,6 +58,8 @@ pub fn add(world: &mut World, now: Timestamp) {
     world.apps.push(App {
         id: APP,
         slug: "acme-app".to_owned(),
+        private_key: super::APP_KEY,
+        public_key: jwt::public_key(super::APP_KEY),
         installations: vec![(ACME_INSTALLATION, ACME), (GLOBEX_INSTALLATION, GLOBEX)],
     });
     world.oauth_apps.push(OauthApp { id: OAUTH_APP, client_id: "emu_client_id".to_owned(), client_secret: "emu_client_secret".to_owned() });
@@ -90,6 +93,7 @@ fn acme(created_at: Timestamp) -> Organization {
             team(402, "platform-core", Some(401), &[CLEO]),
             team(403, "bots", None, &[BUILD_BOT, SCAN_BOT]),
         ],
+        roles: BTreeMap::new(),
         hooks: BTreeMap::new(),
     }
 }
@@ -113,6 +117,7 @@ fn globex(created_at: Timestamp) -> Organization {
         owners: BTreeSet::from([DAN]),
         members: BTreeSet::from([DAN]),
         teams: vec![staff],
+        roles: BTreeMap::new(),
         hooks: BTreeMap::new(),
     }
 }

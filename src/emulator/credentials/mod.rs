@@ -1,5 +1,7 @@
 //! From the `Authorization` header to the caller (Document 1, Credentials).
 
+pub mod jwt;
+
 use std::net::IpAddr;
 
 use base64::Engine;
@@ -23,6 +25,7 @@ pub fn caller(world: &World, headers: &HeaderMap, peer: IpAddr, now: Timestamp) 
         return Err(BadCredentials);
     }
     match read(value.to_str().map_err(|_| BadCredentials)?)? {
+        Credential::Token(secret) if jwt::looks_like_one(&secret) => app(world, &secret, now),
         Credential::Token(secret) => token(world, &secret, now),
         Credential::Basic { user, password } => basic(world, &user, &password, now),
     }
@@ -39,7 +42,7 @@ fn read(value: &str) -> Result<Credential, BadCredentials> {
     match scheme.to_ascii_lowercase().as_str() {
         "bearer" => Ok(Credential::Token(rest.to_owned())),
         // "The scheme word `token` is also accepted, except that a JSON web token must use `Bearer`."
-        "token" if !looks_like_jwt(rest) => Ok(Credential::Token(rest.to_owned())),
+        "token" if !jwt::looks_like_one(rest) => Ok(Credential::Token(rest.to_owned())),
         "basic" => {
             let decoded = STANDARD.decode(rest).map_err(|_| BadCredentials)?;
             let text = String::from_utf8(decoded).map_err(|_| BadCredentials)?;
@@ -50,8 +53,11 @@ fn read(value: &str) -> Result<Credential, BadCredentials> {
     }
 }
 
-fn looks_like_jwt(secret: &str) -> bool {
-    secret.split('.').count() == 3
+/// An app as itself, by its JWT.
+fn app(world: &World, jwt: &str, now: Timestamp) -> Result<Caller, BadCredentials> {
+    let key_of = |id: u64| world.apps.iter().find(|app| app.id == id).map(|app| app.public_key.as_slice());
+    let app = jwt::app_of(jwt, now, key_of)?;
+    Ok(Caller { account: AccountId::App(app), token: None })
 }
 
 fn token(world: &World, secret: &str, now: Timestamp) -> Result<Caller, BadCredentials> {

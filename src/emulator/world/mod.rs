@@ -1,0 +1,186 @@
+//! What exists upstream: users, organisations, repositories and what is in them. Data and look-ups; rules are in `resources`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::accounts::{AccountId, Token};
+use super::limits::InstallationReach;
+use super::resources::notifications::Thread;
+use crate::clock::Timestamp;
+
+mod content;
+mod people;
+mod tokens;
+
+pub use content::{Asset, Comment, FEATURES, Issue, IssueState, Label, Milestone, Release, Repository, Visibility};
+pub use people::{App, OauthApp, Organization, Team, User};
+pub use tokens::TokenView;
+
+/// Everything that exists, and the next free id.
+#[derive(Debug, Default)]
+pub struct World {
+    next_id: u64,
+    pub tokens: Vec<Arc<Token>>,
+    /// By the secret itself, for the look-up of every request.
+    pub token_positions: HashMap<String, usize>,
+    pub oauth_apps: Vec<OauthApp>,
+    pub apps: Vec<App>,
+    pub users: BTreeMap<u64, User>,
+    pub organizations: BTreeMap<u64, Organization>,
+    pub repositories: BTreeMap<u64, Repository>,
+    /// Lower-case login of a user or organisation.
+    logins: HashMap<String, Owner>,
+    /// Lower-case `owner/name`, also names that a repository had before (those answer with a redirect).
+    repository_names: HashMap<String, u64>,
+    /// Named as the author of what installations and workflows make.
+    pub machine_user: u64,
+    /// How many repositories an owner has.
+    owned: HashMap<Owner, u64>,
+    /// Names that repositories had before.
+    former: Vec<(String, u64)>,
+    /// Notification threads by id.
+    pub threads: BTreeMap<u64, Thread>,
+    /// The thread of a user about an issue or pull of a repository.
+    pub thread_of: BTreeMap<(u64, u64, u64), u64>,
+    /// When a user's list of notifications last changed in any way.
+    pub inbox_changed: BTreeMap<u64, Timestamp>,
+    /// Marks that are still being made in the background: when, whose, up to which time.
+    pub background_reads: Vec<(Timestamp, u64, Timestamp)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    User(u64),
+    Organization(u64),
+}
+
+impl World {
+    /// An id that nothing else has.
+    pub fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Ids handed out from now on are above `floor`.
+    pub fn raise_ids_above(&mut self, floor: u64) {
+        self.next_id = self.next_id.max(floor);
+    }
+
+    pub fn add_user(&mut self, user: User) -> u64 {
+        let id = user.id;
+        self.logins.insert(user.login.to_lowercase(), Owner::User(id));
+        self.users.insert(id, user);
+        id
+    }
+
+    pub fn add_organization(&mut self, organization: Organization) -> u64 {
+        let id = organization.id;
+        self.logins.insert(organization.login.to_lowercase(), Owner::Organization(id));
+        self.organizations.insert(id, organization);
+        id
+    }
+
+    pub fn add_token(&mut self, token: Token) {
+        self.token_positions.insert(token.value.clone(), self.tokens.len());
+        self.tokens.push(Arc::new(token));
+    }
+
+    pub fn add_repository(&mut self, repository: Repository) {
+        *self.owned.entry(repository.owner).or_default() += 1;
+        let full_name = self.full_name(&repository).to_lowercase();
+        self.repository_names.insert(full_name, repository.id);
+        self.repositories.insert(repository.id, repository);
+    }
+
+    /// Gives a repository another name; the old one stays known and leads to it. False when the name is taken.
+    pub fn rename_repository(&mut self, id: u64, name: &str) -> bool {
+        let Some(repository) = self.repositories.get(&id) else { return false };
+        let full_name = format!("{}/{name}", self.owner_login(repository.owner)).to_lowercase();
+        if self.repository_names.get(&full_name).is_some_and(|taken| *taken != id) {
+            return false;
+        }
+        let before = self.repositories.get(&id).map(|repository| self.full_name(repository).to_lowercase());
+        self.former.extend(before.map(|name| (name, id)));
+        self.repository_names.insert(full_name, id);
+        if let Some(repository) = self.repositories.get_mut(&id) {
+            name.clone_into(&mut repository.name);
+        }
+        true
+    }
+
+    /// Who has this login, in any case of letters.
+    pub fn owner(&self, login: &str) -> Option<Owner> {
+        self.logins.get(&login.to_lowercase()).copied()
+    }
+
+    pub fn user_by_login(&self, login: &str) -> Option<&User> {
+        match self.owner(login)? {
+            Owner::User(id) => self.users.get(&id),
+            Owner::Organization(_) => None,
+        }
+    }
+
+    pub fn organization_by_login(&self, login: &str) -> Option<&Organization> {
+        match self.owner(login)? {
+            Owner::Organization(id) => self.organizations.get(&id),
+            Owner::User(_) => None,
+        }
+    }
+
+    /// The repository that has or had this name, in any case of letters.
+    pub fn repository_named(&self, owner: &str, name: &str) -> Option<&Repository> {
+        let id = self.repository_names.get(&format!("{owner}/{name}").to_lowercase())?;
+        self.repositories.get(id)
+    }
+
+    /// The names a repository had before, lower-case.
+    pub fn former_names(&self, repository: &Repository) -> Vec<&str> {
+        let now = self.full_name(repository).to_lowercase();
+        let mut names: Vec<&str> =
+            self.former.iter().filter(|(name, id)| *id == repository.id && *name != now).map(|(name, _)| name.as_str()).collect();
+        names.dedup();
+        names
+    }
+
+    pub fn login(&self, user: u64) -> &str {
+        self.users.get(&user).map_or("ghost", |user| &user.login)
+    }
+
+    pub fn owner_login(&self, owner: Owner) -> &str {
+        match owner {
+            Owner::User(id) => self.login(id),
+            Owner::Organization(id) => self.organizations.get(&id).map_or("ghost", |organization| &organization.login),
+        }
+    }
+
+    pub fn full_name(&self, repository: &Repository) -> String {
+        format!("{}/{}", self.owner_login(repository.owner), repository.name)
+    }
+
+    /// How the control plane names an account.
+    pub fn account_name(&self, account: AccountId) -> String {
+        match account {
+            AccountId::User(id) => self.login(id).to_owned(),
+            AccountId::Installation(id) => format!("installation-{id}"),
+            AccountId::App(id) => format!("app-{id}"),
+            AccountId::OauthApp(id) => format!("oauth-app-{id}"),
+            AccountId::Workflow(id) => format!("workflow-{id}"),
+            AccountId::Anonymous(address) => format!("anonymous-{address}"),
+            AccountId::Replayed(digest) => format!("recorded-{digest}"),
+        }
+    }
+
+    /// What an installation's limit is scaled by (Document 1: repositories and organization users).
+    pub fn installation_reach(&self, account: AccountId) -> InstallationReach {
+        let AccountId::Installation(id) = account else { return InstallationReach::default() };
+        let organization = self
+            .apps
+            .iter()
+            .flat_map(|app| &app.installations)
+            .find(|(installation, _)| *installation == id)
+            .map(|(_, organization)| *organization);
+        let Some(organization) = organization.and_then(|id| self.organizations.get(&id)) else { return InstallationReach::default() };
+        let repositories = self.owned.get(&Owner::Organization(organization.id)).copied().unwrap_or(0);
+        InstallationReach { repositories, users: organization.members.len() as u64 }
+    }
+}

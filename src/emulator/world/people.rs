@@ -1,0 +1,67 @@
+//! Who exists: users, organisations with their teams, apps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::clock::Timestamp;
+use crate::emulator::resources::hooks::Hook;
+
+#[derive(Debug)]
+pub struct User {
+    pub id: u64,
+    pub login: String,
+    pub name: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// Repositories whose every thread it is told about.
+    pub watching: BTreeSet<u64>,
+}
+
+#[derive(Debug)]
+pub struct Organization {
+    pub id: u64,
+    pub login: String,
+    pub description: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub owners: BTreeSet<u64>,
+    /// All members, owners included.
+    pub members: BTreeSet<u64>,
+    pub teams: Vec<Team>,
+    /// Fine-grained roles of the organisation and who has them.
+    pub roles: BTreeMap<&'static str, BTreeSet<u64>>,
+    pub hooks: BTreeMap<u64, Hook>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Team {
+    pub id: u64,
+    pub slug: String,
+    pub name: String,
+    /// The id of the team it is nested in.
+    pub parent: Option<u64>,
+    pub maintainers: BTreeSet<u64>,
+    pub members: BTreeSet<u64>,
+    /// Whether an identity provider rules its membership.
+    pub synchronised: bool,
+}
+
+#[derive(Debug)]
+pub struct OauthApp {
+    pub id: u64,
+    pub client_id: String,
+    pub client_secret: String,
+}
+
+#[derive(Debug)]
+pub struct App {
+    pub id: u64,
+    pub slug: String,
+    /// With which its JWTs are signed, PEM (PKCS#1). Made up, so that a test may have it.
+    pub private_key: &'static str,
+    /// The public half, DER.
+    pub public_key: Vec<u8>,
+    /// Installation id and the organisation it is installed on.
+    pub installations: Vec<(u64, u64)>,
+}
