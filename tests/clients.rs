@@ -1,11 +1,13 @@
 //! Two client libraries as their users have them, Octokit and `PyGithub`, set up with the gateway's address and a key and nothing else,
 //! against `weir serve` in front of the emulator: with its seed world (`emulated`), and with recorded traffic of the real service
-//! (`recorded`, from npm `@octokit/fixtures`).
+//! (`recorded`, from npm `@octokit/fixtures`); and against the emulator alone (`alone`).
 //!
 //! The libraries are installed by the tests themselves (`install`), at the versions of `octokit/package-lock.json` and
 //! `pygithub/requirements.txt`. Every scenario also proves that the client spoke to the gateway and to nobody else (`driver`).
 //! What the gateway does with requests that no library sends is left to the other tests.
 
+#[path = "clients/alone.rs"]
+mod alone;
 #[path = "clients/control.rs"]
 mod control;
 #[path = "clients/driver.rs"]

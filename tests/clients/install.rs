@@ -43,9 +43,11 @@ pub fn installed(library: Library) -> PathBuf {
     if library == Library::Octokit {
         // Node looks for a script's imports from where the script is. Put there whole: another test's Node may be reading it, and half
         // a script, or none, ends without a word.
-        let fresh = directory.join("driver.mjs.new");
-        fs::copy(sources.join("driver.mjs"), &fresh).expect("the driver is copied");
-        fs::rename(fresh, directory.join("driver.mjs")).expect("the driver takes its place");
+        for script in ["scenarios.mjs", "driver.mjs"] {
+            let fresh = directory.join("script.new");
+            fs::copy(sources.join(script), &fresh).expect("the driver is copied");
+            fs::rename(fresh, directory.join(script)).expect("the driver takes its place");
+        }
     }
     directory
 }

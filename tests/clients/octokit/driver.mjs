@@ -7,6 +7,7 @@ import diagnostics from "node:diagnostics_channel";
 import net from "node:net";
 import { text } from "node:stream/consumers";
 import { Octokit } from "octokit";
+import { scenarios as furtherScenarios } from "./scenarios.mjs";
 
 // Longer than any scenario takes with the pauses that the throttling plugin makes between writes.
 const DEADLINE_MS = 60_000;
@@ -173,9 +174,9 @@ const scenarios = {
 
 const overdue = setTimeout(() => report({ error: { kind: "Overdue", status: null, message: `no end after ${DEADLINE_MS} ms` } }), DEADLINE_MS);
 try {
-  const scenario = scenarios[plan.scenario];
-  if (!scenario) throw new Error(`no scenario is called ${plan.scenario}`);
-  report({ values: await scenario(plan.arguments) });
+  const [scenario, further] = [scenarios[plan.scenario], furtherScenarios[plan.scenario]];
+  if (!scenario && !further) throw new Error(`no scenario is called ${plan.scenario}`);
+  report({ values: scenario ? await scenario(plan.arguments) : await further(octokit, plan.arguments) });
 } catch (error) {
   report({ error: failure(error) });
 }

@@ -14,6 +14,8 @@ import github
 import requests
 import urllib3
 
+import scenarios as further
+
 # Longer than any scenario takes with the pauses that PyGithub makes between requests and between writes.
 DEADLINE_SECONDS = 60
 
@@ -165,7 +167,7 @@ def exhaust(plan, given):
             rate = {
                 "remaining": int(error.headers["x-ratelimit-remaining"]),
                 "seconds_to_reset": int(error.headers["x-ratelimit-reset"]) - time.time(),
-                "retry_after": int(error.headers["retry-after"]),
+                "retry_after": int(error.headers.get("retry-after", 0)),
             }
             return {"served": served, "refused": {**failure(error), **rate}, "handled": []}
     return {"served": served, "refused": None, "handled": []}
@@ -278,7 +280,11 @@ def main():
     signal.alarm(DEADLINE_SECONDS)
     outcome = {"values": None, "error": None}
     try:
-        outcome["values"] = SCENARIOS[plan["scenario"]](plan, plan["arguments"])
+        name, given = plan["scenario"], plan["arguments"]
+        if name in SCENARIOS:
+            outcome["values"] = SCENARIOS[name](plan, given)
+        else:
+            outcome["values"] = further.SCENARIOS[name](connect(plan), given)
     except Exception as error:  # Whatever it is, the caller is told.
         outcome["error"] = failure(error)
     seen = {"contacted": sorted(watch.contacted), "exchanges": watch.exchanges, "addresses": sorted(watch.addresses)}
