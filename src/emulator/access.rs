@@ -2,12 +2,17 @@
 //!
 //! What a caller may not see is not there: 404. What it sees but may not do is 403.
 
+mod enterprise;
+mod members;
+
 use super::accounts::{Caller, Level, Token};
 use super::call::Call;
 use super::fault::Fault;
 use super::urls::segment;
 use super::world::{Organization, Owner, Repository, Visibility, World};
 use crate::api::TokenKind;
+
+pub use members::{ADMIN_SCOPES, MembersNeed, READ_SCOPES};
 
 /// What a route asks of its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +25,12 @@ pub enum Need {
     Classic(&'static [&'static str]),
     /// An app itself, by its JWT; user, installation and fine-grained tokens are rejected.
     App,
-    /// Something of the organisation that the path names by `{org}` or `{org_id}`.
+    /// Something of the organisation that the path names by `{org}` or `{org_id}`, or by a team of it, `{team_id}`.
     Organization(OrganizationNeed),
+    /// Something of an organisation, or of the caller's place in it, that more than its members reach.
+    Members(MembersNeed),
+    /// Something of the enterprise that the path names by `{enterprise}`: a classic token with the scope of this level.
+    Enterprise(Level),
     /// A repository named by `{owner}/{repo}`, with this permission for tokens that have permissions, and this role.
     Repository { permission: &'static str, level: Level, role: Role },
     /// A classic token's notifications of a repository that it sees.
@@ -82,6 +91,9 @@ impl Need {
             // No permission opens these.
             Self::App | Self::Classic(_) | Self::RepositoryNotifications => String::new(),
             Self::Organization(need) => written(need.permission, need.level),
+            Self::Members(need) => need.accepted_permissions(),
+            // "The permission 'Enterprise teams' enterprise is named" (Document 2), although no token that has permissions is accepted.
+            Self::Enterprise(level) => written("enterprise_teams", level),
             Self::Repository { permission, level, .. } => written(permission, level),
         }
     }
@@ -93,6 +105,8 @@ impl Need {
             Self::Classic(scopes) => scopes.join(", "),
             Self::RepositoryNotifications => NOTIFICATION_SCOPES.join(", "),
             Self::Organization(need) => need.scopes.join(", "),
+            Self::Members(need) => need.accepted_scopes(),
+            Self::Enterprise(level) => enterprise::scope(level).to_owned(),
             Self::Repository { .. } => "repo".to_owned(),
         }
     }
@@ -106,6 +120,8 @@ pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), Fault> {
         Need::Classic(scopes) => classic(call.caller, scopes),
         Need::App => app(call.caller),
         Need::Organization(need) => organization(call, need),
+        Need::Members(need) => need.admit(call),
+        Need::Enterprise(level) => enterprise::admit(call, level),
         Need::Repository { permission, level, role } => repository(call, permission, level, role),
         Need::RepositoryNotifications => {
             classic(call.caller, NOTIFICATION_SCOPES)?;
@@ -156,11 +172,15 @@ fn organization(call: &mut Call<'_>, need: OrganizationNeed) -> Result<(), Fault
     Ok(())
 }
 
-/// The organisation that the path names by login or by id.
+/// The organisation that the path names by login or by id, or by the id of one of its teams (`/teams/{team_id}/…`, closing down).
 pub fn organization_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Organization, Fault> {
-    let named = match call.params.get("org") {
-        "" => call.world.organizations.get(&call.params.id("org_id")?),
-        login => call.world.organization_by_login(login),
+    let named = match (call.params.get("org"), call.params.get("org_id")) {
+        ("", "") => {
+            let team = call.params.id("team_id")?;
+            call.world.organizations.values().find(|organization| organization.teams.contains_key(&team))
+        }
+        ("", _) => call.world.organizations.get(&call.params.id("org_id")?),
+        (login, _) => call.world.organization_by_login(login),
     };
     named.ok_or(Fault::NotFound)
 }
@@ -190,7 +210,10 @@ impl Organization {
         match role {
             OrganizationRole::Member => self.members.contains(&user),
             OrganizationRole::Owner => is_owner,
-            OrganizationRole::OwnerOr(name) => is_owner || self.roles.get(name).is_some_and(|users| users.contains(&user)),
+            OrganizationRole::OwnerOr(name) => {
+                let has_itself = self.roles.get(name).is_some_and(|users| users.contains(&user));
+                is_owner || has_itself || self.has_role_by_team(user, name)
+            }
         }
     }
 }
@@ -268,7 +291,7 @@ fn role_of(world: &World, user: u64, repository: &Repository) -> Option<Role> {
         Owner::User(owner) if owner == user => return Some(Role::Admin),
         Owner::Organization(id) => {
             let organization = world.organizations.get(&id)?;
-            if organization.owners.contains(&user) {
+            if organization.owners.contains(&user) || organization.administers_by_team(user, repository.id) {
                 return Some(Role::Admin);
             }
             if organization.members.contains(&user) {

@@ -11,9 +11,10 @@ use super::fields::Fields;
 use super::gates::GateId;
 use super::intake::Query;
 use super::limits::Resource;
+use super::resources::organizations::joining;
 use super::timestamps::{http_date, iso};
 use super::urls::Urls;
-use super::world::{Owner, Repository, Visibility};
+use super::world::{Owner, Repository, Visibility, World, role_views};
 use crate::clock::Timestamp;
 
 type Answer = (StatusCode, Value);
@@ -61,12 +62,7 @@ fn world(state: &State) -> Value {
         .values()
         .map(|organization| {
             let logins = |ids: &std::collections::BTreeSet<u64>| ids.iter().map(|id| world.login(*id)).collect::<Vec<_>>();
-            let teams: Vec<Value> = organization
-                .teams
-                .iter()
-                .map(|team| json!({ "id": team.id, "slug": team.slug, "name": team.name, "parent": team.parent, "maintainers": logins(&team.maintainers), "members": logins(&team.members), "synchronised": team.synchronised }))
-                .collect();
-            json!({ "id": organization.id, "login": organization.login, "owners": logins(&organization.owners), "members": logins(&organization.members), "teams": teams })
+            json!({ "id": organization.id, "login": organization.login, "owners": logins(&organization.owners), "members": logins(&organization.members), "teams": world.team_views(organization), "invitations": world.invitation_views(organization) })
         })
         .collect();
     let hooks: Vec<Value> = world
@@ -100,7 +96,8 @@ fn world(state: &State) -> Value {
         "oauth_apps": world.oauth_apps.iter().map(|app| json!({ "id": app.id, "client_id": app.client_id, "client_secret": app.client_secret })).collect::<Vec<_>>(),
         "users": world.users.values().map(|user| json!({ "id": user.id, "login": user.login })).collect::<Vec<_>>(),
         "organizations": organizations,
-        "enterprises": [],
+        "organization_roles": role_views(),
+        "enterprises": world.enterprise_views(),
         "repositories": world.repositories.values().map(|repository| repository_line(state, repository)).collect::<Vec<_>>(),
         "threads": threads,
         "hooks": hooks,
@@ -232,6 +229,9 @@ fn open_gate(state: &mut State, id: &str) -> Answer {
 /// `{"type": "issue_opened" | "comment" | "mention", "repository": "acme/widgets", "actor": "ben", "number": 1, "text": "…", "user": "ada"}`.
 fn event(state: &mut State, now: Timestamp, body: &[u8]) -> Answer {
     let Ok(mut fields) = Fields::parse("Event", body) else { return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON") };
+    if let Some(answer) = invitation_event(state, now, &mut fields) {
+        return answer;
+    }
     let kind = fields.required_string("type");
     let full_name = fields.required_string("repository");
     let number = fields.nullable_integer("number").value();
@@ -252,10 +252,36 @@ fn event(state: &mut State, now: Timestamp, body: &[u8]) -> Answer {
         "issue_opened" => events::open_issue(&mut state.world, &urls, now, repository, actor, text),
         "comment" => events::comment(&mut state.world, &urls, now, repository, number.unwrap_or(1), actor, &text),
         "mention" => events::comment(&mut state.world, &urls, now, repository, number.unwrap_or(1), actor, &format!("@{mentioned} {text}")),
-        _ => return refuse(StatusCode::UNPROCESSABLE_ENTITY, "type must be issue_opened, comment or mention"),
+        _ => {
+            return refuse(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "type must be issue_opened, comment, mention, invitation_accepted or invitation_failed",
+            );
+        }
     };
     match happened {
         Some(id) => (StatusCode::CREATED, json!({ "id": id })),
         None => refuse(StatusCode::UNPROCESSABLE_ENTITY, "there is no such issue"),
     }
+}
+
+/// `{"type": "invitation_accepted" | "invitation_failed", "organization": "acme", "user": "hugo", "text": "…"}`; none for other types.
+fn invitation_event(state: &mut State, now: Timestamp, fields: &mut Fields) -> Option<Answer> {
+    let happens: fn(&mut World, Timestamp, u64, u64, String) -> Option<u64> = match fields.value("type").and_then(Value::as_str) {
+        Some("invitation_accepted") => |world, now, organization, user, _| joining::accept(world, now, organization, user),
+        Some("invitation_failed") => joining::fail,
+        _ => return None,
+    };
+    let (organization, user) = (fields.required_string("organization"), fields.required_string("user"));
+    let text = fields.string("text").unwrap_or_else(|| "The invitation expired".to_owned());
+    if fields.check().is_err() || text.chars().count() > 1_000 {
+        return Some(refuse(StatusCode::UNPROCESSABLE_ENTITY, "organization and user are required strings, text is a short one"));
+    }
+    let organization = state.world.organization_by_login(&organization).map(|organization| organization.id);
+    let user = state.world.user_by_login(&user).map(|user| user.id);
+    let invitation = organization.zip(user).and_then(|(organization, user)| happens(&mut state.world, now, organization, user, text));
+    Some(match invitation {
+        Some(id) => (StatusCode::CREATED, json!({ "id": id })),
+        None => refuse(StatusCode::UNPROCESSABLE_ENTITY, "there is no pending invitation of that user to that organization"),
+    })
 }

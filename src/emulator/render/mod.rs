@@ -2,6 +2,7 @@
 
 mod issue;
 mod repository;
+pub mod team;
 
 use serde_json::{Map, Value, json};
 
@@ -76,7 +77,7 @@ impl<'a> Renderer<'a> {
                 "company": null,
                 "blog": "",
                 "location": null,
-                "email": format!("{}@example.com", user.login),
+                "email": address_of(&user.login),
                 "hireable": null,
                 "bio": null,
                 "public_repos": owned.filter(|repository| is_public(repository)).count(),
@@ -145,6 +146,11 @@ impl<'a> Renderer<'a> {
 
 fn is_public(repository: &Repository) -> bool {
     repository.visibility == super::world::Visibility::Public
+}
+
+/// A user's e-mail address.
+pub fn address_of(login: &str) -> String {
+    format!("{login}@example.com")
 }
 
 /// The opaque second name of a thing.

@@ -3,16 +3,19 @@
 pub mod comments;
 pub mod contents;
 pub mod deliveries;
+pub mod enterprises;
 pub mod hooks;
 pub mod issues;
 pub mod labels;
 pub mod notifications;
+pub mod organizations;
 pub mod pulls;
 pub mod releases;
 pub mod repositories;
 pub mod search;
 pub mod service;
 pub mod subscriptions;
+pub mod teams;
 pub mod users;
 
 use super::route::Route;
@@ -34,6 +37,19 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         subscriptions::ROUTES,
         hooks::ROUTES,
         deliveries::ROUTES,
+        teams::catalogue::ROUTES,
+        teams::roster::ROUTES,
+        teams::memberships::ROUTES,
+        teams::legacy_members::ROUTES,
+        teams::repositories::ROUTES,
+        organizations::members::ROUTES,
+        organizations::memberships::ROUTES,
+        organizations::invitations::ROUTES,
+        organizations::collaborators::ROUTES,
+        organizations::roles::ROUTES,
+        enterprises::teams::ROUTES,
+        enterprises::organizations::ROUTES,
+        enterprises::memberships::ROUTES,
     ]
     .into_iter()
     .flatten()

@@ -7,7 +7,7 @@ use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Level, Permissions, Standing, Token};
 use crate::emulator::credentials::jwt;
-use crate::emulator::world::{App, OauthApp, Organization, Team, User, World};
+use crate::emulator::world::{App, OauthApp, Organization, People, User, World};
 
 pub const ADA: u64 = 101;
 pub const BEN: u64 = 102;
@@ -71,15 +71,6 @@ pub fn add(world: &mut World, now: Timestamp) {
 
 fn acme(created_at: Timestamp) -> Organization {
     let members = BTreeSet::from([ADA, BEN, CLEO, BUILD_BOT, SCAN_BOT, TRIAGE_BOT]);
-    let team = |id, slug: &str, parent, members: &[u64]| Team {
-        id,
-        slug: slug.to_owned(),
-        name: slug.to_owned(),
-        parent,
-        maintainers: BTreeSet::from([BEN]),
-        members: members.iter().copied().collect(),
-        synchronised: false,
-    };
     Organization {
         id: ACME,
         login: "acme".to_owned(),
@@ -88,26 +79,14 @@ fn acme(created_at: Timestamp) -> Organization {
         updated_at: created_at,
         owners: BTreeSet::from([ADA]),
         members,
-        teams: vec![
-            team(401, "platform", None, &[BEN, CLEO]),
-            team(402, "platform-core", Some(401), &[CLEO]),
-            team(403, "bots", None, &[BUILD_BOT, SCAN_BOT]),
-        ],
+        teams: BTreeMap::new(),
+        people: People::default(),
         roles: BTreeMap::new(),
         hooks: BTreeMap::new(),
     }
 }
 
 fn globex(created_at: Timestamp) -> Organization {
-    let staff = Team {
-        id: 411,
-        slug: "staff".to_owned(),
-        name: "staff".to_owned(),
-        parent: None,
-        maintainers: BTreeSet::from([DAN]),
-        members: BTreeSet::from([DAN]),
-        synchronised: true,
-    };
     Organization {
         id: GLOBEX,
         login: "globex".to_owned(),
@@ -116,14 +95,15 @@ fn globex(created_at: Timestamp) -> Organization {
         updated_at: created_at,
         owners: BTreeSet::from([DAN]),
         members: BTreeSet::from([DAN]),
-        teams: vec![staff],
+        teams: BTreeMap::new(),
+        people: People::default(),
         roles: BTreeMap::new(),
         hooks: BTreeMap::new(),
     }
 }
 
 /// A token that acts as a user.
-fn personal(value: &str, kind: TokenKind, user: u64, scopes: &[&'static str], permissions: Permissions, note: &'static str) -> Token {
+pub fn personal(value: &str, kind: TokenKind, user: u64, scopes: &[&'static str], permissions: Permissions, note: &'static str) -> Token {
     Token {
         value: value.to_owned(),
         kind,

@@ -94,12 +94,42 @@ const FIELDS: &[&str] = &[
     "type",
     "repository",
     "match",
+    "role",
+    "invitee_id",
+    "email",
+    "team_ids",
+    "privacy",
+    "parent_team_id",
+    "maintainers",
+    "permission",
+    "organization_slugs",
+    "usernames",
+    "organization",
+    "user",
 ];
 const TOKENS: &[&str] =
     &[ADA, BEN, DAN, ADA_FINE, ADA_NO_PERMISSIONS, ADA_NO_SCOPES, INSTALLATION, WORKFLOW, OAUTH, "emu_app_user_ben", NOBODY, "wrong"];
 
 fn pick<'a>(dice: &mut Dice, from: &[&'a str]) -> &'a str {
     dice.pick(from).copied().unwrap_or("")
+}
+
+/// A value for a parameter of a template: mostly one that exists, so that requests get beyond the first look-up.
+fn parameter<'a>(dice: &mut Dice, name: &str) -> &'a str {
+    let known: &[&str] = match name {
+        "{owner}" | "{org}" => &["acme", "globex"],
+        "{org_id}" => &["201", "202"],
+        "{repo}" => &["widgets", "gadgets", "cogs"],
+        "{team_slug}" => &["platform", "bots", "staff", "ent:architects"],
+        "{team_id}" => &["401", "402", "403", "411", "511"],
+        "{username}" => &["ada", "ben", "cleo", "hugo", "finn", "globex"],
+        "{role_id}" => &["601", "602"],
+        "{enterprise}" => &["initech"],
+        "{enterprise-team}" => &["ent:architects", "512"],
+        _ => PIECES,
+    };
+    let from = if dice.below(3) == 0 { PIECES } else { known };
+    pick(dice, from)
 }
 
 fn path(dice: &mut Dice, templates: &[&str]) -> String {
@@ -109,7 +139,7 @@ fn path(dice: &mut Dice, templates: &[&str]) -> String {
         2 => "/_emulator/".to_owned() + pick(dice, &["events", "gates", "limits", "transcript", "books", "gates/1"]),
         _ => pick(dice, templates)
             .split('/')
-            .map(|piece| if piece.starts_with('{') { pick(dice, PIECES) } else { piece })
+            .map(|piece| if piece.starts_with('{') { parameter(dice, piece) } else { piece })
             .collect::<Vec<_>>()
             .join("/"),
     };

@@ -9,12 +9,20 @@ use super::resources::notifications::Thread;
 use crate::clock::Timestamp;
 
 mod content;
+mod enterprises;
+mod membership;
 mod people;
+mod teams;
 mod tokens;
+mod views;
 
 pub use content::{Asset, Comment, FEATURES, Issue, IssueState, Label, Milestone, Release, Repository, Visibility};
-pub use people::{App, OauthApp, Organization, Team, User};
+pub use enterprises::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
+pub use membership::{Failure, Invitation, InvitationRole, Invitee, ORGANIZATION_ROLES, People, Purpose};
+pub use people::{App, OauthApp, Organization, User};
+pub use teams::{Privacy, RepositoryRole, Team, TeamRole};
 pub use tokens::TokenView;
+pub use views::role_views;
 
 /// Everything that exists, and the next free id.
 #[derive(Debug, Default)]
@@ -27,6 +35,7 @@ pub struct World {
     pub apps: Vec<App>,
     pub users: BTreeMap<u64, User>,
     pub organizations: BTreeMap<u64, Organization>,
+    pub enterprises: BTreeMap<u64, Enterprise>,
     pub repositories: BTreeMap<u64, Repository>,
     /// Lower-case login of a user or organisation.
     logins: HashMap<String, Owner>,

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
-
+use super::{People, Team};
 use crate::clock::Timestamp;
 use crate::emulator::resources::hooks::Hook;
 
@@ -28,23 +27,12 @@ pub struct Organization {
     pub owners: BTreeSet<u64>,
     /// All members, owners included.
     pub members: BTreeSet<u64>,
-    pub teams: Vec<Team>,
+    /// By id.
+    pub teams: BTreeMap<u64, Team>,
+    pub people: People,
     /// Fine-grained roles of the organisation and who has them.
     pub roles: BTreeMap<&'static str, BTreeSet<u64>>,
     pub hooks: BTreeMap<u64, Hook>,
-}
-
-#[derive(Debug, Serialize)]
-pub struct Team {
-    pub id: u64,
-    pub slug: String,
-    pub name: String,
-    /// The id of the team it is nested in.
-    pub parent: Option<u64>,
-    pub maintainers: BTreeSet<u64>,
-    pub members: BTreeSet<u64>,
-    /// Whether an identity provider rules its membership.
-    pub synchronised: bool,
 }
 
 #[derive(Debug)]

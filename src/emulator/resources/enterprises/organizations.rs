@@ -1,0 +1,88 @@
+//! Which organisations an enterprise team is assigned to (Document 2, Enterprise team organization assignments).
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::{READ, WRITE, enterprise, ids_of_names, team, team_mut};
+use crate::emulator::call::Call;
+use crate::emulator::fault::Fault;
+use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::render::Renderer;
+use crate::emulator::reply::Reply;
+use crate::emulator::route::{Outcome, Route, Verb};
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/enterprises/{enterprise}/teams/{enterprise-team}/organizations", READ, list),
+    Route::new(Verb::Post, "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/add", WRITE, add),
+    Route::new(Verb::Post, "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/remove", WRITE, remove),
+    Route::new(Verb::Get, "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/{org}", READ, get),
+    Route::new(Verb::Put, "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/{org}", WRITE, put),
+    Route::new(Verb::Delete, "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/{org}", WRITE, delete),
+];
+
+fn summaries(call: &Call<'_>, ids: &[u64]) -> Value {
+    let renderer = Renderer::of(call);
+    ids.iter().filter_map(|id| call.world.organizations.get(id)).map(|organization| renderer.organization_summary(organization)).collect()
+}
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    let organizations = team(call)?.organizations.iter().filter_map(|id| call.world.organizations.get(id)).collect();
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, organizations, |organization| renderer.organization_summary(organization)))
+}
+
+/// An organisation of the enterprise by its login; only those can be assigned.
+fn named_organization(call: &Call<'_>, login: &str) -> Option<u64> {
+    let id = call.world.organization_by_login(login)?.id;
+    enterprise(call).ok()?.organizations.contains(&id).then_some(id)
+}
+
+/// Answers with the organisations that were named. Whether it should be all that are assigned is not shown.
+fn add(call: &mut Call<'_>) -> Outcome {
+    team(call)?;
+    let ids = ids_of_names(call, "organization_slugs", |login| named_organization(call, login))?;
+    team_mut(call)?.organizations.extend(&ids);
+    Ok(Reply::ok(summaries(call, &ids)))
+}
+
+/// An organisation that is not assigned stays so.
+fn remove(call: &mut Call<'_>) -> Outcome {
+    team(call)?;
+    let ids = ids_of_names(call, "organization_slugs", |login| named_organization(call, login))?;
+    team_mut(call)?.organizations.retain(|id| !ids.contains(id));
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// The organisation that the path names; 404 when the enterprise does not have it.
+fn of_path(call: &Call<'_>) -> Result<u64, Fault> {
+    team(call)?;
+    named_organization(call, call.params.get("org")).ok_or(Fault::NotFound)
+}
+
+fn summary(call: &Call<'_>, id: u64) -> Result<Value, Fault> {
+    let organization = call.world.organizations.get(&id).ok_or(Fault::NotFound)?;
+    Ok(Renderer::of(call).organization_summary(organization))
+}
+
+/// "200 organization summary when assigned; 404 when not assigned."
+fn get(call: &mut Call<'_>) -> Outcome {
+    let id = of_path(call)?;
+    if team(call)?.organizations.contains(&id) { Ok(Reply::ok(summary(call, id)?)) } else { Err(Fault::NotFound) }
+}
+
+/// "201 organization summary", also when it was assigned before: no other answer is listed.
+fn put(call: &mut Call<'_>) -> Outcome {
+    let id = of_path(call)?;
+    team_mut(call)?.organizations.insert(id);
+    Ok(Reply::json(StatusCode::CREATED, summary(call, id)?))
+}
+
+/// Document 1, 404: "also used when a membership or assignment does not exist".
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let id = of_path(call)?;
+    if !team(call)?.organizations.contains(&id) {
+        return Err(Fault::NotFound);
+    }
+    team_mut(call)?.organizations.remove(&id);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}

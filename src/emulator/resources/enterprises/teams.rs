@@ -1,0 +1,95 @@
+//! The teams of an enterprise: list, create, look at, change, delete (Document 1, Route inventory, enterprise-teams; shapes are not shown).
+
+use std::collections::BTreeSet;
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::{READ, WRITE, enterprise, enterprise_mut, team, team_mut};
+use crate::emulator::call::Call;
+use crate::emulator::fault::{Code, Fault};
+use crate::emulator::fields::Fields;
+use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::render::Renderer;
+use crate::emulator::reply::Reply;
+use crate::emulator::resources::teams::description;
+use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::world::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/enterprises/{enterprise}/teams", READ, list),
+    Route::new(Verb::Post, "/enterprises/{enterprise}/teams", WRITE, create),
+    Route::new(Verb::Get, "/enterprises/{enterprise}/teams/{enterprise-team}", READ, get),
+    Route::new(Verb::Patch, "/enterprises/{enterprise}/teams/{enterprise-team}", WRITE, patch),
+    Route::new(Verb::Delete, "/enterprises/{enterprise}/teams/{enterprise-team}", WRITE, delete),
+];
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    let enterprise = enterprise(call)?;
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, enterprise.teams.values().collect(), |team| renderer.enterprise_team(enterprise, team)))
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let (enterprise, team) = (enterprise(call)?, team(call)?);
+    let body = Renderer::of(call).enterprise_team(enterprise, team);
+    Ok(Reply::ok(body).changed_at(team.updated_at))
+}
+
+/// "Generated from the name with the prefix `ent:`" (Document 2). It must say something and be free.
+fn free_slug(fields: &mut Fields, enterprise: &Enterprise, name: &str, except: Option<u64>) -> String {
+    let plain = description::slug(name);
+    let slug = format!("{SLUG_PREFIX}{plain}");
+    if plain.is_empty() || name.chars().count() > description::NAME_CHARS_MAX {
+        let message = format!("name must have a letter or digit and at most {} characters", description::NAME_CHARS_MAX);
+        fields.reject("name", Code::Invalid, message);
+    } else if enterprise.teams.values().any(|team| team.slug == slug && Some(team.id) != except) {
+        fields.reject("name", Code::AlreadyExists, "name must be unique in the enterprise");
+    }
+    slug
+}
+
+fn create(call: &mut Call<'_>) -> Outcome {
+    let enterprise = enterprise(call)?;
+    Fault::unless_spammed("EnterpriseTeam", enterprise.teams.len())?;
+    let mut fields = Fields::parse("EnterpriseTeam", call.body)?;
+    let name = fields.required_string("name");
+    let slug = if name.is_empty() { String::new() } else { free_slug(&mut fields, enterprise, &name, None) };
+    let description = description::description(&mut fields).value();
+    fields.check()?;
+    let (now, id) = (call.now, call.world.next_id());
+    let (members, organizations) = (BTreeSet::new(), BTreeSet::new());
+    let team = EnterpriseTeam { id, slug, name, description, members, organizations, created_at: now, updated_at: now };
+    let value = Renderer::of(call).enterprise_team(self::enterprise(call)?, &team);
+    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
+    enterprise_mut(call)?.teams.insert(id, team);
+    Ok(Reply::created(value, &location))
+}
+
+fn patch(call: &mut Call<'_>) -> Outcome {
+    let id = team(call)?.id;
+    let mut fields = Fields::parse("EnterpriseTeam", call.body)?;
+    let name = fields.has("name").then(|| fields.required_string("name")).filter(|name| !name.is_empty());
+    let enterprise = enterprise(call)?;
+    let named = name.map(|name| {
+        let slug = free_slug(&mut fields, enterprise, &name, Some(id));
+        (name, slug)
+    });
+    let description = description::description(&mut fields);
+    fields.check()?;
+    let team = team_mut(call)?;
+    if let Some((name, slug)) = named {
+        team.name = name;
+        team.slug = slug;
+    }
+    team.description = description.of(team.description.take());
+    let enterprise = self::enterprise(call)?;
+    let team = enterprise.teams.get(&id).ok_or(Fault::NotFound)?;
+    Ok(Reply::ok(Renderer::of(call).enterprise_team(enterprise, team)))
+}
+
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let id = team(call)?.id;
+    enterprise_mut(call)?.teams.remove(&id);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}

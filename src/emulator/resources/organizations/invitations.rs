@@ -1,0 +1,157 @@
+//! Invitations to an organisation, pending and failed (Document 1, Permission matrix; the object is Document 2's team invitation).
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::joining::{self, Request};
+use super::{READ_AS_OWNER, WRITE_AS_OWNER};
+use crate::emulator::call::Call;
+use crate::emulator::fault::{Code, Fault};
+use crate::emulator::fields::Fields;
+use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::render::{Renderer, address_of};
+use crate::emulator::reply::Reply;
+use crate::emulator::resources::teams::{organization, organization_mut};
+use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::world::{Invitation, InvitationRole, Invitee, Organization, Purpose, TeamRole, World};
+
+/// The longest address that mail can carry (RFC 5321, section 4.5.3.1.3, without its brackets).
+const ADDRESS_CHARS_MAX: usize = 254;
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/orgs/{org}/invitations", READ_AS_OWNER, list_pending),
+    Route::new(Verb::Post, "/orgs/{org}/invitations", WRITE_AS_OWNER, create).content(),
+    Route::new(Verb::Delete, "/orgs/{org}/invitations/{invitation_id}", WRITE_AS_OWNER, cancel),
+    Route::new(Verb::Get, "/orgs/{org}/invitations/{invitation_id}/teams", READ_AS_OWNER, teams),
+    Route::new(Verb::Get, "/orgs/{org}/failed_invitations", READ_AS_OWNER, list_failed),
+];
+
+fn list_pending(call: &mut Call<'_>) -> Outcome {
+    let wanted = role(call.query.get("role"))?;
+    list(call, |invitation| invitation.failure.is_none() && wanted.is_none_or(|wanted| wanted == invitation.role))
+}
+
+/// `role` of the list: one of the documented roles, or `all`.
+fn role(given: Option<&str>) -> Result<Option<InvitationRole>, Fault> {
+    match given {
+        None | Some("" | "all") => Ok(None),
+        Some(name) => InvitationRole::named(name)
+            .map(Some)
+            .ok_or_else(|| Fault::field("OrganizationInvitation", "role", Code::Invalid, "role must be a role of invitations or all")),
+    }
+}
+
+fn list_failed(call: &mut Call<'_>) -> Outcome {
+    list(call, |invitation| invitation.failure.is_some())
+}
+
+fn list(call: &Call<'_>, is_wanted: impl Fn(&Invitation) -> bool) -> Outcome {
+    let organization = organization(call)?;
+    let shown = organization.people.invitations.values().filter(|invitation| is_wanted(invitation)).collect();
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, shown, |invitation| renderer.invitation(organization, invitation)))
+}
+
+fn named<'a>(call: &'a Call<'_>) -> Result<&'a Invitation, Fault> {
+    let id = call.params.id("invitation_id")?;
+    organization(call)?.people.invitations.get(&id).ok_or(Fault::NotFound)
+}
+
+fn cancel(call: &mut Call<'_>) -> Outcome {
+    let id = named(call)?.id;
+    organization_mut(call)?.people.invitations.remove(&id);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+fn teams(call: &mut Call<'_>) -> Outcome {
+    let organization = organization(call)?;
+    let teams = named(call)?.teams.keys().filter_map(|id| organization.teams.get(id)).collect();
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, teams, |team| renderer.team(organization, team)))
+}
+
+/// By `invitee_id` or by `email`, with `role` and `team_ids`.
+fn create(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("OrganizationInvitation", call.body)?;
+    let organization = organization(call)?;
+    let invitee = invitee(&mut fields, call.world, organization);
+    let given = fields.string("role");
+    let role = given.as_deref().and_then(InvitationRole::named);
+    if given.is_some() && role.is_none() {
+        fields.reject("role", Code::Invalid, "role must be direct_member, admin, billing_manager, hiring_manager or reinstate");
+    }
+    let teams = team_ids(&mut fields, organization);
+    fields.check()?;
+    let request = Request {
+        organization: call.organization,
+        invitee: invitee.ok_or(Fault::NotFound)?,
+        role: role.unwrap_or(InvitationRole::DirectMember),
+        teams,
+        purpose: Purpose::Organization,
+        actor: call.actor(),
+    };
+    let id = joining::invite(call.world, call.now, request)?;
+    let organization = self::organization(call)?;
+    let invitation = organization.people.invitations.get(&id).ok_or(Fault::NotFound)?;
+    Ok(Reply::json(StatusCode::CREATED, Renderer::of(call).invitation(organization, invitation)))
+}
+
+/// Somebody who is neither a member nor invited yet. An address of an account is that account.
+fn invitee(fields: &mut Fields, world: &World, organization: &Organization) -> Option<Invitee> {
+    let id = fields.nullable_integer("invitee_id").value();
+    let address = fields.nullable_string("email").value();
+    let (field, invitee) = match (id, address) {
+        (Some(id), _) if world.users.contains_key(&id) => ("invitee_id", Invitee::User(id)),
+        (Some(_), _) => {
+            fields.reject("invitee_id", Code::Invalid, "invitee_id is not the id of a user");
+            return None;
+        }
+        (None, Some(address)) if is_address(&address) => {
+            let account = world.users.values().find(|user| address_of(&user.login).eq_ignore_ascii_case(&address));
+            ("email", account.map_or(Invitee::Address(address), |user| Invitee::User(user.id)))
+        }
+        (None, Some(_)) => {
+            fields.reject("email", Code::Invalid, "email is not an e-mail address");
+            return None;
+        }
+        (None, None) => {
+            // A wrong type is named by its own fault; naming this one too harms nobody.
+            fields.reject("invitee_id", Code::MissingField, "invitee_id or email is required");
+            return None;
+        }
+    };
+    if matches!(&invitee, Invitee::User(user) if organization.members.contains(user)) {
+        fields.reject(field, Code::Invalid, "the user is already a member of the organization");
+    }
+    let is_same = |other: &Invitation| other.failure.is_none() && other.invitee == invitee;
+    if organization.people.invitations.values().any(is_same) {
+        fields.reject(field, Code::AlreadyExists, "the user is already invited to the organization");
+    }
+    Some(invitee)
+}
+
+fn is_address(text: &str) -> bool {
+    let has_parts = text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !host.contains('@'));
+    has_parts && text.chars().count() <= ADDRESS_CHARS_MAX && !text.chars().any(|c| c.is_whitespace() || c.is_control())
+}
+
+/// Ids of the organisation's own teams that the API may change.
+fn team_ids(fields: &mut Fields, organization: &Organization) -> BTreeMap<u64, TeamRole> {
+    let mut teams = BTreeMap::new();
+    let items = match fields.value("team_ids") {
+        None | Some(Value::Null) => return teams,
+        Some(Value::Array(items)) => items.clone(),
+        Some(_) => Vec::from([Value::Null]),
+    };
+    for item in items {
+        let team = item.as_u64().and_then(|id| organization.teams.get(&id)).filter(|team| !team.synchronised);
+        let Some(team) = team else {
+            fields.reject("team_ids", Code::Invalid, "team_ids must be ids of teams of the organization that are not synchronized");
+            break;
+        };
+        teams.insert(team.id, TeamRole::Member);
+    }
+    teams
+}

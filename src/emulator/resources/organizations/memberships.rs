@@ -1,0 +1,161 @@
+//! Memberships of an organisation, as its owners and as the person see them (Document 1, Permission matrix; shapes are not shown).
+
+use http::StatusCode;
+
+use super::joining::{self, Left, Request};
+use super::{READ, WRITE_AS_OWNER, named_user};
+use crate::emulator::access::{MembersNeed, Need, organization_of_path};
+use crate::emulator::accounts::Level;
+use crate::emulator::call::Call;
+use crate::emulator::fault::{Code, Fault};
+use crate::emulator::fields::Fields;
+use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::render::Renderer;
+use crate::emulator::render::team::Standing;
+use crate::emulator::reply::Reply;
+use crate::emulator::resources::teams::{organization, organization_mut};
+use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::world::{InvitationRole, Invitee, Organization, Purpose};
+
+const OWN_READ: Need = Need::Members(MembersNeed::Own(Level::Read));
+const OWN_WRITE: Need = Need::Members(MembersNeed::Own(Level::Write));
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/orgs/{org}/memberships/{username}", READ, get),
+    Route::new(Verb::Put, "/orgs/{org}/memberships/{username}", WRITE_AS_OWNER, put),
+    Route::new(Verb::Delete, "/orgs/{org}/memberships/{username}", WRITE_AS_OWNER, delete),
+    Route::new(Verb::Get, "/user/memberships/orgs", OWN_READ, list_own),
+    Route::new(Verb::Get, "/user/memberships/orgs/{org}", OWN_READ, get_own),
+    Route::new(Verb::Patch, "/user/memberships/orgs/{org}", OWN_WRITE, accept),
+];
+
+/// Role and standing; none without a membership.
+fn place(organization: &Organization, user: u64) -> Option<(&'static str, Standing)> {
+    if organization.owners.contains(&user) {
+        return Some(("admin", Standing::Active));
+    }
+    if organization.members.contains(&user) {
+        return Some(("member", Standing::Active));
+    }
+    let invitation = organization.pending_invitation(user)?;
+    Some((if invitation.role == InvitationRole::Admin { "admin" } else { "member" }, Standing::Pending))
+}
+
+fn shown(call: &Call<'_>, organization: &Organization, user: u64) -> Outcome {
+    let (role, standing) = place(organization, user).ok_or(Fault::NotFound)?;
+    Ok(Reply::ok(Renderer::of(call).organization_membership(organization, user, role, standing)))
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    shown(call, organization(call)?, named_user(call)?)
+}
+
+/// A member gets the role at once, anybody else an invitation with it.
+fn put(call: &mut Call<'_>) -> Outcome {
+    let user = named_user(call)?;
+    let mut fields = Fields::parse("Membership", call.body)?;
+    let given = fields.string("role");
+    let role = match given.as_deref() {
+        None => None,
+        Some("member") => Some(InvitationRole::DirectMember),
+        Some("admin") => Some(InvitationRole::Admin),
+        Some(_) => {
+            fields.reject("role", Code::Invalid, "role must be member or admin");
+            None
+        }
+    };
+    fields.check()?;
+    let organization = organization_mut(call)?;
+    if organization.members.contains(&user) {
+        set_role(organization, user, role)?;
+    } else if let Some(id) = organization.pending_invitation(user).map(|invitation| invitation.id) {
+        if let Some(invitation) = organization.people.invitations.get_mut(&id) {
+            invitation.role = role.unwrap_or(invitation.role);
+            invitation.purpose = Purpose::Organization;
+        }
+    } else {
+        let request = Request {
+            organization: organization.id,
+            invitee: Invitee::User(user),
+            role: role.unwrap_or(InvitationRole::DirectMember),
+            teams: std::collections::BTreeMap::new(),
+            purpose: Purpose::Organization,
+            actor: call.actor(),
+        };
+        joining::invite(call.world, call.now, request)?;
+    }
+    shown(call, self::organization(call)?, user)
+}
+
+fn set_role(organization: &mut Organization, user: u64, role: Option<InvitationRole>) -> Result<(), Fault> {
+    match role {
+        Some(InvitationRole::Admin) => {
+            organization.owners.insert(user);
+        }
+        Some(_) if organization.is_last_owner(user) => {
+            return Err(Fault::field("Membership", "role", Code::Invalid, "the last owner must stay one"));
+        }
+        Some(_) => {
+            organization.owners.remove(&user);
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+/// Ends a membership, or takes back the invitation to it.
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let user = named_user(call)?;
+    let now = call.now;
+    let organization = organization_mut(call)?;
+    if let Some(id) = organization.pending_invitation(user).map(|invitation| invitation.id) {
+        organization.people.invitations.remove(&id);
+        return Ok(Reply::empty(StatusCode::NO_CONTENT));
+    }
+    match joining::leave_organization(organization, now, user)? {
+        Left::Yes => Ok(Reply::empty(StatusCode::NO_CONTENT)),
+        Left::No => Err(Fault::NotFound),
+    }
+}
+
+fn me(call: &Call<'_>) -> Result<u64, Fault> {
+    call.caller.user().ok_or(Fault::RequiresAuthentication)
+}
+
+fn list_own(call: &mut Call<'_>) -> Outcome {
+    let me = me(call)?;
+    let wanted = match call.query.get("state") {
+        None | Some("") => None,
+        Some("active") => Some(Standing::Active),
+        Some("pending") => Some(Standing::Pending),
+        Some(_) => return Err(Fault::field("Membership", "state", Code::Invalid, "state must be active or pending")),
+    };
+    let all = call.world.organizations.values().filter_map(|organization| {
+        let (role, standing) = place(organization, me)?;
+        Some((organization, role, standing))
+    });
+    let mine = all.filter(|(.., standing)| wanted.is_none_or(|wanted| wanted == *standing)).collect();
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, mine, |(organization, role, standing)| {
+        renderer.organization_membership(organization, me, role, standing)
+    }))
+}
+
+fn get_own(call: &mut Call<'_>) -> Outcome {
+    shown(call, organization_of_path(call)?, me(call)?)
+}
+
+/// "Invitation accepted by the person" (Document 2, Team membership): `{"state": "active"}`, the only change that there is.
+fn accept(call: &mut Call<'_>) -> Outcome {
+    let me = me(call)?;
+    let id = organization_of_path(call)?.id;
+    place(organization_of_path(call)?, me).ok_or(Fault::NotFound)?;
+    let mut fields = Fields::parse("Membership", call.body)?;
+    if fields.required_string("state") != "active" && fields.value("state").is_some_and(serde_json::Value::is_string) {
+        fields.reject("state", Code::Invalid, "state must be active");
+    }
+    fields.check()?;
+    // Whoever has accepted before is active already.
+    joining::accept(call.world, call.now, id, me);
+    shown(call, organization_of_path(call)?, me)
+}

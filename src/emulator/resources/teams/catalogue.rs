@@ -1,0 +1,148 @@
+//! The teams of an organisation: list, create, look at, change, delete, nest (Document 1, Permission matrix; shapes are not shown).
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::description::{self, Described};
+use super::{MANAGE, Named, READ, must_administer, organization, organization_mut, own, sees, team_mut, visible};
+use crate::emulator::access::{MembersNeed, Need};
+use crate::emulator::accounts::Level;
+use crate::emulator::call::Call;
+use crate::emulator::fault::Fault;
+use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::render::Renderer;
+use crate::emulator::reply::Reply;
+use crate::emulator::resources::organizations::joining;
+use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::world::{Organization, Team};
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/orgs/{org}/teams", READ, list),
+    Route::new(Verb::Post, "/orgs/{org}/teams", MANAGE, create),
+    Route::new(Verb::Get, "/orgs/{org}/teams/{team_slug}", READ, get),
+    Route::new(Verb::Get, "/organizations/{org_id}/team/{team_id}", READ, get),
+    Route::new(Verb::Get, "/teams/{team_id}", READ, get),
+    Route::new(Verb::Patch, "/orgs/{org}/teams/{team_slug}", MANAGE, patch),
+    Route::new(Verb::Patch, "/organizations/{org_id}/team/{team_id}", MANAGE, patch),
+    Route::new(Verb::Patch, "/teams/{team_id}", MANAGE, patch),
+    Route::new(Verb::Delete, "/orgs/{org}/teams/{team_slug}", MANAGE, delete),
+    Route::new(Verb::Delete, "/organizations/{org_id}/team/{team_id}", MANAGE, delete),
+    Route::new(Verb::Delete, "/teams/{team_id}", MANAGE, delete),
+    Route::new(Verb::Get, "/orgs/{org}/teams/{team_slug}/teams", READ, children),
+    Route::new(Verb::Get, "/organizations/{org_id}/team/{team_id}/teams", READ, children),
+    Route::new(Verb::Get, "/teams/{team_id}/teams", READ, children),
+    Route::new(Verb::Get, "/user/teams", Need::Members(MembersNeed::Own(Level::Read)), of_caller),
+];
+
+/// The organisation's own teams that the caller sees, then the enterprise's that are assigned to it.
+fn list(call: &mut Call<'_>) -> Outcome {
+    let organization = organization(call)?;
+    let own = organization.teams.values().filter(|team| sees(call, organization, team)).map(Named::Own);
+    let all = own.chain(call.world.enterprise_teams_of(organization.id).map(Named::OfEnterprise)).collect();
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, all, |team| match team {
+        Named::Own(team) => renderer.team(organization, team),
+        Named::OfEnterprise(team) => renderer.assigned_team(organization, team),
+    }))
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let organization = organization(call)?;
+    let renderer = Renderer::of(call);
+    Ok(Reply::ok(match visible(call)? {
+        Named::Own(team) => renderer.whole_team(organization, team),
+        Named::OfEnterprise(team) => renderer.assigned_team(organization, team),
+    }))
+}
+
+/// Teams right below this one.
+fn children(call: &mut Call<'_>) -> Outcome {
+    let organization = organization(call)?;
+    let parent = match visible(call)? {
+        Named::Own(team) => Some(team.id),
+        // They are not nested.
+        Named::OfEnterprise(_) => None,
+    };
+    let teams = organization.teams.values().filter(|team| parent.is_some() && team.parent == parent).collect();
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, teams, |team| renderer.team(organization, team)))
+}
+
+fn of_caller(call: &mut Call<'_>) -> Outcome {
+    let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
+    let teams =
+        call.world.organizations.values().flat_map(|organization| organization.teams.values().map(move |team| (organization, team)));
+    let mine = teams.filter(|(_, team)| team.people.contains_key(&me)).collect();
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, mine, |(organization, team)| renderer.whole_team(organization, team)))
+}
+
+/// Any member may; who does becomes its maintainer. Neither is shown.
+fn create(call: &mut Call<'_>) -> Outcome {
+    let Described { name, slug, description, privacy, permission, parent, people, repositories } = description::of_new_team(call)?;
+    Fault::unless_spammed("Team", organization(call)?.teams.len())?;
+    let (now, id) = (call.now, call.world.next_id());
+    let synchronised = false;
+    let team = Team { id, slug, name, description, privacy, parent, people, permission, synchronised, created_at: now, updated_at: now };
+    let organization = organization_mut(call)?;
+    for repository in repositories {
+        organization.people.grants.entry(repository).or_default().insert(id, permission);
+    }
+    organization.teams.insert(id, team);
+    let value = whole(call, id)?;
+    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
+    Ok(Reply::created(value, &location))
+}
+
+fn whole(call: &Call<'_>, id: u64) -> Result<Value, Fault> {
+    let organization = organization(call)?;
+    let team = organization.teams.get(&id).ok_or(Fault::NotFound)?;
+    Ok(Renderer::of(call).whole_team(organization, team))
+}
+
+fn patch(call: &mut Call<'_>) -> Outcome {
+    let team = own(call)?;
+    must_administer(call, team)?;
+    let id = team.id;
+    let change = description::of_changed_team(call, id)?;
+    let now = call.now;
+    let team = team_mut(call, id)?;
+    if let Some((name, slug)) = change.name {
+        team.name = name;
+        team.slug = slug;
+    }
+    team.description = change.description.of(team.description.take());
+    team.privacy = change.privacy;
+    team.permission = change.permission.unwrap_or(team.permission);
+    team.parent = change.parent;
+    team.updated_at = now;
+    Ok(Reply::ok(whole(call, id)?))
+}
+
+/// The teams nested in it go with it. That is the running service's way; it is not shown.
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let team = own(call)?;
+    must_administer(call, team)?;
+    let id = team.id;
+    let organization = organization_mut(call)?;
+    for gone in organization.teams_below(id).into_iter().chain([id]) {
+        forget(organization, gone);
+    }
+    joining::withdraw_empty(organization);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+fn forget(organization: &mut Organization, team: u64) {
+    organization.teams.remove(&team);
+    let people = &mut organization.people;
+    people.invitations.values_mut().for_each(|invitation| {
+        invitation.teams.remove(&team);
+    });
+    people.team_roles.values_mut().for_each(|teams| {
+        teams.remove(&team);
+    });
+    people.grants.retain(|_, teams| {
+        teams.remove(&team);
+        !teams.is_empty()
+    });
+}

@@ -1,0 +1,69 @@
+//! `/teams/{team_id}/members/{username}`, closing down: membership without roles or invitations (Document 2, Closing-down legacy routes).
+
+use http::StatusCode;
+
+use super::{READ, WRITE, must_administer, organization, organization_mut, own};
+use crate::emulator::call::Call;
+use crate::emulator::fault::{Code, Fault};
+use crate::emulator::reply::Reply;
+use crate::emulator::resources::organizations::joining::{self, Left, Placement};
+use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::world::{Organization, Team};
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/teams/{team_id}/members/{username}", READ, get),
+    Route::new(Verb::Put, "/teams/{team_id}/members/{username}", WRITE, put),
+    Route::new(Verb::Delete, "/teams/{team_id}/members/{username}", WRITE, delete),
+];
+
+/// "204 member; 404 not a member."
+fn get(call: &mut Call<'_>) -> Outcome {
+    let user = call.world.user_by_login(call.params.get("username")).ok_or(Fault::NotFound)?.id;
+    let is_member = own(call)?.people.contains_key(&user);
+    if is_member { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
+}
+
+/// "404 when synchronization is set up": unlike the newer routes, these act as if there were nothing to change.
+fn changeable<'a>(call: &'a Call<'_>) -> Result<&'a Team, Fault> {
+    own(call).and_then(|team| if team.synchronised { Err(Fault::NotFound) } else { Ok(team) })
+}
+
+fn put(call: &mut Call<'_>) -> Outcome {
+    let team = changeable(call)?;
+    let (team, authority) = (team.id, must_administer(call, team)?);
+    // "Content-Length 0". Without the header there is no body either (RFC 9110, section 8.6), and that is taken.
+    if !call.body.is_empty() {
+        return Err(Fault::BadRequest("This route takes no body; set Content-Length to zero".to_owned()));
+    }
+    let user = joining::addable_user(call.world, call.params.get("username"))?;
+    if !is_in_another_team(organization(call)?, team, user) {
+        let message = "the user must belong to the organization and to at least one other team of it";
+        return Err(Fault::field("TeamMember", "username", Code::Invalid, message));
+    }
+    let placement = Placement { organization: call.organization, team, user, role: None, actor: call.actor(), authority };
+    joining::put_in_team(call.world, call.now, &placement)?;
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// "The person must already belong to the organization", and 422 "when the user is not a member of at least one other team in the same
+/// organization".
+fn is_in_another_team(organization: &Organization, team: u64, user: u64) -> bool {
+    let mut others = organization.teams.values().filter(|other| other.id != team);
+    organization.members.contains(&user) && others.any(|other| other.people.contains_key(&user))
+}
+
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let team = changeable(call)?;
+    must_administer(call, team)?;
+    let team = team.id;
+    let user = call.world.user_by_login(call.params.get("username")).ok_or(Fault::NotFound)?.id;
+    // An invitation is no membership to these routes.
+    if !own(call)?.people.contains_key(&user) {
+        return Err(Fault::NotFound);
+    }
+    let now = call.now;
+    match joining::leave_team(organization_mut(call)?, now, team, user) {
+        Left::Yes => Ok(Reply::empty(StatusCode::NO_CONTENT)),
+        Left::No => Err(Fault::NotFound),
+    }
+}

@@ -1,0 +1,91 @@
+//! One person's membership of a team: looking, putting, taking out (Document 2, Team membership).
+
+use http::StatusCode;
+
+use super::{Named, READ, WRITE, must_administer, organization, organization_mut, own, visible};
+use crate::emulator::call::Call;
+use crate::emulator::fault::{Code, Fault};
+use crate::emulator::fields::Fields;
+use crate::emulator::render::Renderer;
+use crate::emulator::render::team::Standing;
+use crate::emulator::reply::Reply;
+use crate::emulator::resources::organizations::joining::{self, Left, Placement};
+use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::world::{Team, TeamRole};
+
+/// Of the closing-down ones "request and response details: not shown": they are answered as their replacements are.
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/orgs/{org}/teams/{team_slug}/memberships/{username}", READ, get),
+    Route::new(Verb::Put, "/orgs/{org}/teams/{team_slug}/memberships/{username}", WRITE, put),
+    Route::new(Verb::Delete, "/orgs/{org}/teams/{team_slug}/memberships/{username}", WRITE, delete),
+    Route::new(Verb::Get, "/organizations/{org_id}/team/{team_id}/memberships/{username}", READ, get),
+    Route::new(Verb::Put, "/organizations/{org_id}/team/{team_id}/memberships/{username}", WRITE, put),
+    Route::new(Verb::Delete, "/organizations/{org_id}/team/{team_id}/memberships/{username}", WRITE, delete),
+    Route::new(Verb::Get, "/teams/{team_id}/memberships/{username}", READ, get),
+    Route::new(Verb::Put, "/teams/{team_id}/memberships/{username}", WRITE, put),
+    Route::new(Verb::Delete, "/teams/{team_id}/memberships/{username}", WRITE, delete),
+];
+
+/// "404 when the user has no membership". Being in a child team is none: that one ends and begins in the child.
+fn get(call: &mut Call<'_>) -> Outcome {
+    let user = call.world.user_by_login(call.params.get("username")).ok_or(Fault::NotFound)?.id;
+    shown(call, user)
+}
+
+fn shown(call: &Call<'_>, user: u64) -> Outcome {
+    let organization = organization(call)?;
+    let (team, place) = match visible(call)? {
+        Named::Own(team) => (team.id, joining::place_in_team(organization, team.id, user)),
+        Named::OfEnterprise(team) => {
+            let role = organization.shown_role(user, TeamRole::Member);
+            (team.id, team.members.contains(&user).then_some((role, Standing::Active)))
+        }
+    };
+    let (role, standing) = place.ok_or(Fault::NotFound)?;
+    Ok(Reply::ok(Renderer::of(call).team_membership(organization, team, user, role, standing)))
+}
+
+/// "403 when team synchronization is set up."
+fn must_not_be_synchronised(team: &Team) -> Result<(), Fault> {
+    if team.synchronised {
+        return Err(Fault::Forbidden("The membership of this team is synchronized with an identity provider."));
+    }
+    Ok(())
+}
+
+fn put(call: &mut Call<'_>) -> Outcome {
+    let team = own(call)?;
+    must_not_be_synchronised(team)?;
+    let (team, authority) = (team.id, must_administer(call, team)?);
+    let role = role(&mut Fields::parse("TeamMember", call.body)?)?;
+    let user = joining::addable_user(call.world, call.params.get("username"))?;
+    let placement = Placement { organization: call.organization, team, user, role, actor: call.actor(), authority };
+    joining::put_in_team(call.world, call.now, &placement)?;
+    shown(call, user)
+}
+
+/// "Allowed values of `role`: not shown; the values member and maintainer occur."
+fn role(fields: &mut Fields) -> Result<Option<TeamRole>, Fault> {
+    let given = fields.string("role");
+    let role = given.as_deref().and_then(TeamRole::named);
+    if given.is_some() && role.is_none() {
+        fields.reject("role", Code::Invalid, "role must be member or maintainer");
+    }
+    fields.check()?;
+    Ok(role)
+}
+
+/// "Caller has admin rights on the team or owns the organization."
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let team = own(call)?;
+    must_not_be_synchronised(team)?;
+    must_administer(call, team)?;
+    let team = team.id;
+    let user = call.world.user_by_login(call.params.get("username")).ok_or(Fault::NotFound)?.id;
+    let now = call.now;
+    match joining::leave_team(organization_mut(call)?, now, team, user) {
+        Left::Yes => Ok(Reply::empty(StatusCode::NO_CONTENT)),
+        // Document 1, 404: "also used when a membership or assignment does not exist".
+        Left::No => Err(Fault::NotFound),
+    }
+}

@@ -1,0 +1,98 @@
+//! The repositories of a team, and what it may do there (Document 1, Permission matrix: `teams/{team_slug}/repos`; shapes are not shown).
+
+use http::{StatusCode, header};
+use serde_json::{Value, json};
+
+use super::{Named, READ, organization, organization_mut, own, visible};
+use crate::emulator::access::{self, MembersNeed, Need};
+use crate::emulator::accounts::Level;
+use crate::emulator::call::Call;
+use crate::emulator::fault::{Code, Fault};
+use crate::emulator::fields::Fields;
+use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::render::{Renderer, extend};
+use crate::emulator::reply::Reply;
+use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::world::{Owner, Repository, RepositoryRole};
+
+const LOOK: Need = Need::Members(MembersNeed::TeamRepository(Level::Read));
+const CHANGE: Need = Need::Members(MembersNeed::TeamRepository(Level::Write));
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/orgs/{org}/teams/{team_slug}/repos", READ, list),
+    Route::new(Verb::Get, "/organizations/{org_id}/team/{team_id}/repos", READ, list),
+    Route::new(Verb::Get, "/teams/{team_id}/repos", READ, list),
+    Route::new(Verb::Get, "/orgs/{org}/teams/{team_slug}/repos/{owner}/{repo}", LOOK, get),
+    Route::new(Verb::Get, "/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}", LOOK, get),
+    Route::new(Verb::Get, "/teams/{team_id}/repos/{owner}/{repo}", LOOK, get),
+    Route::new(Verb::Put, "/orgs/{org}/teams/{team_slug}/repos/{owner}/{repo}", CHANGE, put),
+    Route::new(Verb::Put, "/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}", CHANGE, put),
+    Route::new(Verb::Put, "/teams/{team_id}/repos/{owner}/{repo}", CHANGE, put),
+    Route::new(Verb::Delete, "/orgs/{org}/teams/{team_slug}/repos/{owner}/{repo}", CHANGE, delete),
+    Route::new(Verb::Delete, "/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}", CHANGE, delete),
+    Route::new(Verb::Delete, "/teams/{team_id}/repos/{owner}/{repo}", CHANGE, delete),
+];
+
+/// Those that the caller sees; enterprise teams have none.
+fn list(call: &mut Call<'_>) -> Outcome {
+    let held = match visible(call)? {
+        Named::Own(team) => organization(call)?.team_repositories(team.id),
+        Named::OfEnterprise(_) => std::collections::BTreeMap::new(),
+    };
+    let known = held.into_iter().filter_map(|(id, role)| Some((call.world.repositories.get(&id)?, role)));
+    let shown = known.filter(|(repository, _)| access::sees(call.world, call.caller, repository)).collect();
+    Ok(pagination::page(call, USUAL, shown, |(repository, role)| render(call, repository, role)))
+}
+
+/// The repository with what the team may do in it, in place of what the caller may.
+fn render(call: &Call<'_>, repository: &Repository, role: RepositoryRole) -> Value {
+    let mut value = Renderer::of(call).repository(repository);
+    let may: serde_json::Map<String, Value> =
+        RepositoryRole::ALL.iter().map(|lesser| (lesser.name().to_owned(), json!(*lesser <= role))).collect();
+    extend(&mut value, json!({ "permissions": may, "role_name": role.role_name() }));
+    value
+}
+
+/// 204 when the team has it, or the repository itself for whoever accepts its media type; 404 otherwise.
+fn get(call: &mut Call<'_>) -> Outcome {
+    let held = match visible(call)? {
+        Named::Own(team) => organization(call)?.team_repositories(team.id),
+        Named::OfEnterprise(_) => return Err(Fault::NotFound),
+    };
+    let role = *held.get(&call.repository).ok_or(Fault::NotFound)?;
+    let accepts = call.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    if accepts.into_iter().any(|accepted| accepted.contains("repository+json")) {
+        return Ok(Reply::ok(render(call, call.repository()?, role)));
+    }
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+fn put(call: &mut Call<'_>) -> Outcome {
+    let team = own(call)?;
+    let (team, usual) = (team.id, team.permission);
+    let mut fields = Fields::parse("Team", call.body)?;
+    let given = fields.string("permission");
+    let role = given.as_deref().and_then(RepositoryRole::named);
+    if given.is_some() && role.is_none() {
+        fields.reject("permission", Code::Invalid, "permission must be pull, triage, push, maintain or admin");
+    }
+    fields.check()?;
+    if call.repository()?.owner != Owner::Organization(call.organization) {
+        return Err(Fault::field("Team", "repo", Code::Invalid, "the repository must belong to the organization"));
+    }
+    let repository = call.repository;
+    let teams = organization_mut(call)?.people.grants.entry(repository).or_default();
+    let held = teams.get(&team).copied();
+    teams.insert(team, role.or(held).unwrap_or(usual));
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let team = own(call)?.id;
+    let repository = call.repository;
+    let grants = &mut organization_mut(call)?.people.grants;
+    let removed = grants.get_mut(&repository).and_then(|teams| teams.remove(&team));
+    grants.retain(|_, teams| !teams.is_empty());
+    // What a team has through one that it is nested in is not its own to lose.
+    if removed.is_some() { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
+}

@@ -1,0 +1,53 @@
+//! Who is in a team and who is asked to be (Document 2, Team membership: `members` and `invitations`).
+
+use std::collections::BTreeMap;
+
+use super::{Named, READ, organization, own, visible};
+use crate::emulator::call::Call;
+use crate::emulator::fault::{Code, Fault};
+use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::render::Renderer;
+use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::world::TeamRole;
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/orgs/{org}/teams/{team_slug}/members", READ, members),
+    Route::new(Verb::Get, "/organizations/{org_id}/team/{team_id}/members", READ, members),
+    Route::new(Verb::Get, "/teams/{team_id}/members", READ, members),
+    Route::new(Verb::Get, "/orgs/{org}/teams/{team_slug}/invitations", READ, invitations),
+    Route::new(Verb::Get, "/organizations/{org_id}/team/{team_id}/invitations", READ, invitations),
+    Route::new(Verb::Get, "/teams/{team_id}/invitations", READ, invitations),
+];
+
+/// "Includes members of child teams; team must be visible to the caller."
+fn members(call: &mut Call<'_>) -> Outcome {
+    let wanted = role_filter(call)?;
+    let organization = organization(call)?;
+    let everyone: BTreeMap<u64, TeamRole> = match visible(call)? {
+        Named::Own(team) => organization.everyone_in_team(team),
+        Named::OfEnterprise(team) => team.members.iter().map(|user| (*user, organization.shown_role(*user, TeamRole::Member))).collect(),
+    };
+    let shown = everyone.into_iter().filter(|(_, role)| wanted.is_none_or(|wanted| wanted == *role)).map(|(user, _)| user).collect();
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, shown, |user| renderer.user_summary(user)))
+}
+
+/// "String filter on role in the team"; beside the two roles `all`, which filters nothing. Its values are not shown.
+fn role_filter(call: &Call<'_>) -> Result<Option<TeamRole>, Fault> {
+    match call.query.get("role") {
+        None | Some("" | "all") => Ok(None),
+        Some(name) => TeamRole::named(name)
+            .map(Some)
+            .ok_or_else(|| Fault::field("TeamMember", "role", Code::Invalid, "role must be member, maintainer or all")),
+    }
+}
+
+/// Those that can still be accepted; the failed ones are in the organisation's list of them.
+fn invitations(call: &mut Call<'_>) -> Outcome {
+    let team = own(call)?.id;
+    let organization = organization(call)?;
+    let all = organization.people.invitations.values();
+    let pending = all.filter(|invitation| invitation.failure.is_none() && invitation.teams.contains_key(&team)).collect();
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, pending, |invitation| renderer.invitation(organization, invitation)))
+}
