@@ -1,12 +1,16 @@
 //! What can be asked: one file for each kind of resource, each with its routes and the functions that answer them.
 
+pub mod apps;
 pub mod comments;
 pub mod contents;
 pub mod deliveries;
 pub mod hooks;
+pub mod installation_tokens;
 pub mod issues;
 pub mod labels;
+pub mod lfs;
 pub mod notifications;
+pub mod oauth_tokens;
 pub mod pulls;
 pub mod releases;
 pub mod repositories;
@@ -34,6 +38,10 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         subscriptions::ROUTES,
         hooks::ROUTES,
         deliveries::ROUTES,
+        apps::ROUTES,
+        installation_tokens::ROUTES,
+        oauth_tokens::ROUTES,
+        lfs::ROUTES,
     ]
     .into_iter()
     .flatten()

@@ -7,7 +7,7 @@ use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Level, Permissions, Standing, Token};
 use crate::emulator::credentials::jwt;
-use crate::emulator::world::{App, OauthApp, Organization, Team, User, World};
+use crate::emulator::world::{App, OauthApp, Organization, Owner, Team, User, World};
 
 pub const ADA: u64 = 101;
 pub const BEN: u64 = 102;
@@ -19,15 +19,16 @@ pub const TRIAGE_BOT: u64 = 113;
 const MACHINE: u64 = 120;
 pub const ACME: u64 = 201;
 pub const GLOBEX: u64 = 202;
-const APP: u64 = 301;
-const ACME_INSTALLATION: u64 = 311;
+pub const APP: u64 = 301;
+pub const ACME_INSTALLATION: u64 = 311;
 const GLOBEX_INSTALLATION: u64 = 312;
 pub const OAUTH_APP: u64 = 321;
 /// The id of acme/widgets, whose workflow has a token.
 pub const WIDGETS: u64 = 1_001;
 
 /// Document 1: "Scopes named in the interface".
-const ALL_SCOPES: &[&str] = &["repo", "notifications", "admin:org", "read:org", "admin:org_hook", "admin:enterprise", "read:enterprise"];
+pub const ALL_SCOPES: &[&str] =
+    &["repo", "notifications", "admin:org", "read:org", "admin:org_hook", "admin:enterprise", "read:enterprise"];
 const DAY: Duration = Duration::from_hours(24);
 
 pub fn add(world: &mut World, now: Timestamp) {
@@ -58,11 +59,17 @@ pub fn add(world: &mut World, now: Timestamp) {
     world.apps.push(App {
         id: APP,
         slug: "acme-app".to_owned(),
+        owner: Owner::Organization(ACME),
         private_key: super::APP_KEY,
         public_key: jwt::public_key(super::APP_KEY),
         installations: vec![(ACME_INSTALLATION, ACME), (GLOBEX_INSTALLATION, GLOBEX)],
     });
-    world.oauth_apps.push(OauthApp { id: OAUTH_APP, client_id: "emu_client_id".to_owned(), client_secret: "emu_client_secret".to_owned() });
+    world.oauth_apps.push(OauthApp {
+        id: OAUTH_APP,
+        client_id: "emu_client_id".to_owned(),
+        client_secret: "emu_client_secret".to_owned(),
+        owner: Owner::User(DAN),
+    });
     for token in user_tokens(now).into_iter().chain(app_tokens()) {
         world.add_token(token);
     }
@@ -123,7 +130,7 @@ fn globex(created_at: Timestamp) -> Organization {
 }
 
 /// A token that acts as a user.
-fn personal(value: &str, kind: TokenKind, user: u64, scopes: &[&'static str], permissions: Permissions, note: &'static str) -> Token {
+pub fn personal(value: &str, kind: TokenKind, user: u64, scopes: &[&'static str], permissions: Permissions, note: &'static str) -> Token {
     Token {
         value: value.to_owned(),
         kind,
@@ -134,6 +141,8 @@ fn personal(value: &str, kind: TokenKind, user: u64, scopes: &[&'static str], pe
         installed_on: None,
         workflow_of: None,
         oauth_app: None,
+        app: None,
+        repositories: None,
         standing: Standing::Valid,
         note,
     }
@@ -174,7 +183,7 @@ fn user_tokens(now: Timestamp) -> Vec<Token> {
                 "owner of acme through the OAuth app",
             )
         },
-        personal("emu_app_user_ben", TokenKind::AppUser, BEN, &[], some(), "member of acme through the app"),
+        Token { app: Some(APP), ..personal("emu_app_user_ben", TokenKind::AppUser, BEN, &[], some(), "member of acme through the app") },
     ]
 }
 
@@ -183,6 +192,7 @@ fn app_tokens() -> Vec<Token> {
         account: AccountId::Installation(id),
         user: None,
         installed_on: Some(organization),
+        app: Some(APP),
         ..personal(value, TokenKind::Installation, MACHINE, &[], Permissions::All, "the app where it is installed")
     };
     let workflow =

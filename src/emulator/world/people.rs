@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::Owner;
 use crate::clock::Timestamp;
 use crate::emulator::resources::hooks::Hook;
 
@@ -52,12 +53,14 @@ pub struct OauthApp {
     pub id: u64,
     pub client_id: String,
     pub client_secret: String,
+    pub owner: Owner,
 }
 
 #[derive(Debug)]
 pub struct App {
     pub id: u64,
     pub slug: String,
+    pub owner: Owner,
     /// With which its JWTs are signed, PEM (PKCS#1). Made up, so that a test may have it.
     pub private_key: &'static str,
     /// The public half, DER.
