@@ -5,9 +5,10 @@
 mod enterprise;
 mod members;
 
-use super::accounts::{Caller, Level, Token};
+use super::accounts::{AccountId, Caller, Level, Token};
 use super::call::Call;
 use super::fault::Fault;
+use super::reach::{reaches_organization, reaches_repository};
 use super::urls::segment;
 use super::world::{Organization, Owner, Repository, Visibility, World};
 use crate::api::TokenKind;
@@ -25,6 +26,10 @@ pub enum Need {
     Classic(&'static [&'static str]),
     /// An app itself, by its JWT; user, installation and fine-grained tokens are rejected.
     App,
+    /// A token of this kind; every other one is rejected.
+    Kind(TokenKind),
+    /// An OAuth app itself, by its client id and secret.
+    OauthApp,
     /// Something of the organisation that the path names by `{org}` or `{org_id}`, or by a team of it, `{team_id}`.
     Organization(OrganizationNeed),
     /// Something of an organisation, or of the caller's place in it, that more than its members reach.
@@ -35,6 +40,8 @@ pub enum Need {
     Repository { permission: &'static str, level: Level, role: Role },
     /// A classic token's notifications of a repository that it sees.
     RepositoryNotifications,
+    /// A repository by its Git address; what it takes depends on the body, so that the route itself looks.
+    Git,
 }
 
 /// What a route about an organisation asks. Without a token it is 401, for a stranger 404.
@@ -83,42 +90,58 @@ const REJECTED_APP: &str = "Resource not accessible by integration";
 const REJECTED_PERSONAL: &str = "Resource not accessible by personal access token";
 
 impl Need {
+    /// The permission that a token needs which has permissions.
+    pub fn permission(self) -> Option<(&'static str, Level)> {
+        match self {
+            Self::Organization(need) => Some((need.permission, need.level)),
+            Self::Repository { permission, level, .. } => Some((permission, level)),
+            _ => None,
+        }
+    }
+
     /// The value of the accepted-permissions header.
     pub fn accepted_permissions(self) -> String {
         let written = |name: &str, level: Level| format!("{name}={}", level.name());
         match self {
             Self::Nothing | Self::User => "allows_permissionless_access=true".to_owned(),
             // No permission opens these.
-            Self::App | Self::Classic(_) | Self::RepositoryNotifications => String::new(),
+            Self::App | Self::Classic(_) | Self::Kind(_) | Self::OauthApp | Self::RepositoryNotifications => String::new(),
             Self::Organization(need) => written(need.permission, need.level),
             Self::Members(need) => need.accepted_permissions(),
             // "The permission 'Enterprise teams' enterprise is named" (Document 2), although no token that has permissions is accepted.
             Self::Enterprise(level) => written("enterprise_teams", level),
             Self::Repository { permission, level, .. } => written(permission, level),
+            Self::Git => written("contents", Level::Read),
         }
     }
 
     /// The value of the accepted-scopes header.
     pub fn accepted_scopes(self) -> String {
         match self {
-            Self::Nothing | Self::User | Self::App => String::new(),
+            Self::Nothing | Self::User | Self::App | Self::Kind(_) | Self::OauthApp => String::new(),
             Self::Classic(scopes) => scopes.join(", "),
             Self::RepositoryNotifications => NOTIFICATION_SCOPES.join(", "),
             Self::Organization(need) => need.scopes.join(", "),
             Self::Members(need) => need.accepted_scopes(),
             Self::Enterprise(level) => enterprise::scope(level).to_owned(),
-            Self::Repository { .. } => "repo".to_owned(),
+            Self::Repository { .. } | Self::Git => "repo".to_owned(),
         }
     }
 }
 
 /// Admits the caller to the route, and finds the repository or organisation that the path names.
 pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), Fault> {
+    // "Required by the app-level endpoints" (Document 1, App JWT). What it gets anywhere else is not shown: what needs no credential, and 403.
+    if call.caller.app().is_some() && !matches!(need, Need::Nothing | Need::App) {
+        return Err(Fault::Forbidden(REJECTED_APP));
+    }
     match need {
-        Need::Nothing => Ok(()),
+        Need::Nothing | Need::Git => Ok(()),
         Need::User => acts_as_user(call.caller).map(|_| ()),
         Need::Classic(scopes) => classic(call.caller, scopes),
         Need::App => app(call.caller),
+        Need::Kind(kind) => of_kind(call.caller, kind),
+        Need::OauthApp => oauth_app(call.caller),
         Need::Organization(need) => organization(call, need),
         Need::Members(need) => need.admit(call),
         Need::Enterprise(level) => enterprise::admit(call, level),
@@ -160,14 +183,29 @@ fn app(caller: &Caller) -> Result<(), Fault> {
     }
 }
 
+fn of_kind(caller: &Caller, kind: TokenKind) -> Result<(), Fault> {
+    match caller.token() {
+        None => Err(Fault::RequiresAuthentication),
+        Some(token) if token.kind != kind => Err(Fault::Forbidden(rejection(token))),
+        Some(_) => Ok(()),
+    }
+}
+
+fn oauth_app(caller: &Caller) -> Result<(), Fault> {
+    match (caller.account, caller.token()) {
+        (AccountId::OauthApp(_), _) => Ok(()),
+        (_, Some(token)) => Err(Fault::Forbidden(rejection(token))),
+        (_, None) => Err(Fault::RequiresAuthentication),
+    }
+}
+
 fn organization(call: &mut Call<'_>, need: OrganizationNeed) -> Result<(), Fault> {
     let organization = organization_of_path(call)?;
-    let token = call.caller.token().ok_or(if call.caller.app().is_some() {
-        Fault::Forbidden(REJECTED_APP)
-    } else {
-        Fault::RequiresAuthentication
-    })?;
+    let token = call.caller.token().ok_or(Fault::RequiresAuthentication)?;
     may_in_organization(organization, token, need)?;
+    if !reaches_organization(call.world, token, organization.id) {
+        return Err(Fault::Forbidden(rejection(token)));
+    }
     call.organization = organization.id;
     Ok(())
 }
@@ -255,20 +293,22 @@ pub fn sees(world: &World, caller: &Caller, repository: &Repository) -> bool {
         (None, Some(organization), _) => repository.owner == Owner::Organization(organization),
         (None, None, workflow_of) => workflow_of == Some(repository.id),
     };
-    within_reach && token.permissions.allow("metadata", Level::Read)
+    within_reach && reaches_repository(world, token, repository) && token.permissions.allow("metadata", Level::Read)
 }
 
-fn may(world: &World, caller: &Caller, repository: &Repository, permission: &str, level: Level, role: Role) -> Result<(), Fault> {
+/// Whether the caller, who sees the repository, may do this there.
+pub fn may(world: &World, caller: &Caller, repository: &Repository, permission: &str, level: Level, role: Role) -> Result<(), Fault> {
     let Some(token) = caller.token() else {
         // Whoever has no token reads public data (Document 1: "Allowed only for public data").
         return if role == Role::Read { Ok(()) } else { Err(Fault::RequiresAuthentication) };
     };
     let is_public_read = role == Role::Read && repository.visibility == Visibility::Public;
+    let is_granted = token.permissions.allow(permission, level) && reaches_repository(world, token, repository);
     if token.is_scoped() {
         if !is_public_read && !token.has_scope("repo") {
             return Err(Fault::NotFound);
         }
-    } else if !is_public_read && !token.permissions.allow(permission, level) {
+    } else if !is_public_read && !is_granted {
         return Err(Fault::Forbidden(rejection(token)));
     }
     let has = role_of_token(world, token, repository);

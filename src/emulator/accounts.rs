@@ -1,6 +1,6 @@
 //! Who a request belongs to: the account that owns the budget, the token that was sent, and what that token may do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,6 +13,9 @@ use crate::clock::Timestamp;
 pub enum AccountId {
     /// A person or bot; shared by all tokens that act for it.
     User(u64),
+    /// A member of an enterprise-cloud organisation, acted for by an app or OAuth app that the organisation owns. What it spends, the user
+    /// spends too.
+    AppUser { app: u64, user: u64 },
     /// One installation of an app.
     Installation(u64),
     /// An app acting as itself, by its JWT.
@@ -25,6 +28,13 @@ pub enum AccountId {
     Anonymous(IpAddr),
     /// A credential seen while replaying; only a digest of it is known.
     Replayed(u64),
+}
+
+impl AccountId {
+    /// Whose lower budget is spent too: "Requests made by a higher-limit app also consume the lower-limit budget of the user" (Document 1).
+    pub fn also_spends(self) -> Option<Self> {
+        if let Self::AppUser { user, .. } = self { Some(Self::User(user)) } else { None }
+    }
 }
 
 /// How much a fine-grained permission allows; each level includes the ones before it.
@@ -73,6 +83,18 @@ impl Permissions {
 pub enum Standing {
     Valid,
     ValidUntil(Timestamp),
+    /// Somebody took it back.
+    Revoked,
+}
+
+impl Standing {
+    pub fn is_good_at(self, now: Timestamp) -> bool {
+        match self {
+            Self::Valid => true,
+            Self::ValidUntil(end) => end > now,
+            Self::Revoked => false,
+        }
+    }
 }
 
 /// A token of the world.
@@ -94,6 +116,10 @@ pub struct Token {
     pub workflow_of: Option<u64>,
     /// The OAuth app that an OAuth token was issued to.
     pub oauth_app: Option<u64>,
+    /// The app that a user or installation token was made for.
+    pub app: Option<u64>,
+    /// The only repositories it reaches beyond public reading; none for all that its bearer reaches.
+    pub repositories: Option<BTreeSet<u64>>,
     pub standing: Standing,
     /// For people: what the token is there for.
     pub note: &'static str,
@@ -165,7 +191,7 @@ pub fn kind_name(kind: TokenKind) -> &'static str {
 impl fmt::Display for AccountId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::User(id) => write!(f, "user ID {id}"),
+            Self::User(id) | Self::AppUser { user: id, .. } => write!(f, "user ID {id}"),
             Self::Installation(id) => write!(f, "installation ID {id}"),
             Self::App(id) => write!(f, "app ID {id}"),
             Self::OauthApp(id) => write!(f, "OAuth app ID {id}"),

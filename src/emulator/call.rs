@@ -96,6 +96,6 @@ impl Call<'_> {
 
 /// How an account's budget for a resource stands.
 pub fn view(world: &World, limits: &Limits, primary: &Primary, now: Timestamp, account: AccountId, resource: Resource) -> View {
-    let limit = limits.primary(account, &world.account_name(account), resource, world.installation_reach(account));
+    let limit = limits.primary(account, &world.account_name(account), resource, world.scale(account));
     primary.view(now, account, resource, limit, limits.primary_window(resource))
 }

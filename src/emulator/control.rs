@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 
+use super::accounts::AccountId;
 use super::events;
 use super::exchange::State;
 use super::fields::Fields;
@@ -62,7 +63,7 @@ fn world(state: &State) -> Value {
         .values()
         .map(|organization| {
             let logins = |ids: &std::collections::BTreeSet<u64>| ids.iter().map(|id| world.login(*id)).collect::<Vec<_>>();
-            json!({ "id": organization.id, "login": organization.login, "owners": logins(&organization.owners), "members": logins(&organization.members), "teams": world.team_views(organization), "invitations": world.invitation_views(organization) })
+            json!({ "id": organization.id, "login": organization.login, "enterprise_cloud": world.enterprise_cloud.contains(&organization.id), "owners": logins(&organization.owners), "members": logins(&organization.members), "teams": world.team_views(organization), "invitations": world.invitation_views(organization) })
         })
         .collect();
     let hooks: Vec<Value> = world
@@ -85,7 +86,7 @@ fn world(state: &State) -> Value {
                 .iter()
                 .map(|(id, organization)| json!({ "id": id, "organization": world.owner_login(Owner::Organization(*organization)) }))
                 .collect();
-            json!({ "app_id": app.id, "slug": app.slug, "private_key": app.private_key, "installations": installations })
+            json!({ "app_id": app.id, "slug": app.slug, "owner": world.owner_login(app.owner), "private_key": app.private_key, "installations": installations })
         })
         .collect();
     json!({
@@ -93,7 +94,7 @@ fn world(state: &State) -> Value {
         "seed": state.options.seed,
         "tokens": world.token_views(),
         "apps": apps,
-        "oauth_apps": world.oauth_apps.iter().map(|app| json!({ "id": app.id, "client_id": app.client_id, "client_secret": app.client_secret })).collect::<Vec<_>>(),
+        "oauth_apps": world.oauth_apps.iter().map(|app| json!({ "id": app.id, "client_id": app.client_id, "client_secret": app.client_secret, "owner": world.owner_login(app.owner) })).collect::<Vec<_>>(),
         "users": world.users.values().map(|user| json!({ "id": user.id, "login": user.login })).collect::<Vec<_>>(),
         "organizations": organizations,
         "organization_roles": role_views(),
@@ -143,6 +144,8 @@ fn books(state: &State, now: Timestamp) -> Value {
                 "account": state.world.account_name(one.account), "in_flight": one.in_flight,
                 "points": one.points.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(), "graphql_points": one.graphql_points,
                 "content_minute": one.content_minute, "content_hour": one.content_hour,
+                "cpu_millis": one.meters.cpu_millis, "graphql_cpu_millis": one.meters.graphql_cpu_millis,
+                "oauth_tokens_hour": one.meters.token_requests,
                 "closed_until": one.closed_until.map(iso), "sent_while_limited": one.sent_while_limited, "banned": one.banned,
             })
         })
@@ -259,6 +262,9 @@ fn event(state: &mut State, now: Timestamp, body: &[u8]) -> Answer {
             );
         }
     };
+    if happened.is_some() {
+        state.secondary.note_web_action(now, AccountId::User(actor), &state.limits);
+    }
     match happened {
         Some(id) => (StatusCode::CREATED, json!({ "id": id })),
         None => refuse(StatusCode::UNPROCESSABLE_ENTITY, "there is no such issue"),

@@ -18,13 +18,13 @@ use super::primary::{Primary, View};
 use super::replay::{Recording, Replayer};
 use super::reply::{self, Reply};
 use super::route::{self, Charge, Outcome, Params, Route, Verb};
-use super::secondary::{Content, Exceeded, Secondary, Style, Weight};
+use super::secondary::{Content, Exceeded, Refusal, Secondary, Style, TokenRequest, Weight};
 use super::timestamps::iso;
 use super::transcript::{Entry, Transcript};
 use super::urls::Urls;
 use super::validators::is_conditional;
 use super::world::World;
-use super::{Options, control, credentials, graphql, resources, seed};
+use super::{Options, compute, control, credentials, graphql, resources, seed};
 use crate::api::Dialect;
 use crate::clock::Timestamp;
 
@@ -149,7 +149,7 @@ impl State {
         };
         let caller = credential.clone().unwrap_or_else(|_| Caller::anonymous(peer));
         let path = self.routed_path(canonical);
-        let demand = self.demand(request, canonical, &path);
+        let mut demand = self.demand(request, canonical, &path);
         let need = if let Target::Route(route, _) = &demand.target { route.need } else { Need::Nothing };
         let concurrency = self.secondary.concurrency(caller.account);
         let stopped = self.judge(now, &caller, &demand).err();
@@ -177,9 +177,11 @@ impl State {
                 (Ok(_), Ok(_)) if request.body().len() > intake::BODY_BYTES_MAX => Err(Fault::TooLarge),
                 (Ok(_), Ok(_)) => self.execute(now, &caller, request, canonical, demand.target),
             };
-            let response = outcome.unwrap_or_else(Fault::into_reply).into_response(&context);
+            demand.weight.cpu_micros = compute::micros(&self.limits, demand.weight.style, Verb::of(request.method()), &outcome);
+            let response = resources::lfs::dress(demand.resource, outcome.unwrap_or_else(Fault::into_reply)).into_response(&context);
             entry.executed = true;
             entry.points = demand.weight.points;
+            entry.cpu_micros = demand.weight.cpu_micros;
             entry.cost = cost(demand.charge, &response, &caller);
             self.spend(now, caller.account, demand.resource, entry.cost);
             self.secondary.begin(id, caller.account, demand.weight);
@@ -205,8 +207,13 @@ impl State {
     fn demand(&self, request: &Request<Bytes>, canonical: Canonical<'_>, path: &str) -> Demand {
         let verb = Verb::of(request.method());
         let points = if verb == Some(Verb::Get) || request.method() == Method::OPTIONS { 1 } else { 5 };
+        let weight = |endpoint: String, points, style, content| {
+            // "Some endpoints have point costs that are undisclosed" (Document 1).
+            let points = self.limits.of_endpoint("points", &endpoint).map_or(points, |own| u32::try_from(own).unwrap_or(u32::MAX));
+            Weight { endpoint, points, style, content, tokens: TokenRequest::No, cpu_micros: 0 }
+        };
         let rest = |target, endpoint: String, resource, charge, content| Demand {
-            weight: Weight { endpoint: endpoint.clone(), points, style: Style::Rest, content },
+            weight: weight(endpoint.clone(), points, Style::Rest, content),
             target,
             endpoint,
             resource,
@@ -217,7 +224,7 @@ impl State {
         }
         if canonical.door == Door::Graphql && self.replayer.is_none() {
             let points = graphql::points(request.body());
-            let weight = Weight { endpoint: "POST /graphql".to_owned(), points, style: Style::Graphql, content: Content::None };
+            let weight = weight("POST /graphql".to_owned(), points, Style::Graphql, Content::None);
             return Demand {
                 target: Target::Graphql,
                 endpoint: weight.endpoint.clone(),
@@ -234,7 +241,12 @@ impl State {
         match verb.and_then(|verb| route::find(verb, path)) {
             Some((route, params)) => {
                 let endpoint = format!("{} {}", route.verb.name(), route.template);
-                rest(Target::Route(route, params), endpoint, route.resource, route.charge, route.content)
+                let mut demand = rest(Target::Route(route, params), endpoint, route.resource, route.charge, route.content);
+                demand.weight.tokens = route.tokens;
+                if route.resource == Resource::LFS {
+                    demand.weight.style = Style::Transfer;
+                }
+                demand
             }
             None => rest(Target::Unknown, format!("{} (unknown)", request.method()), Resource::CORE, Charge::One, Content::None),
         }
@@ -247,13 +259,7 @@ impl State {
         }
         let status = StatusCode::from_u16(u16::try_from(self.limits.get("refusal.status")).unwrap_or(403)).unwrap_or(StatusCode::FORBIDDEN);
         if let Err(refusal) = self.secondary.judge(now, caller.account, &demand.weight, &self.limits) {
-            // "retry-after" is sometimes there (Document 1, Client behavior, rules 2 to 4); without it the rule is a minute at least.
-            let told = self.tally.refused_secondary.is_multiple_of(2) || refusal.exceeded == Exceeded::Waiting;
-            let wait = refusal.until.since(now).as_millis().div_ceil(1_000);
-            let retry_after_secs = told.then(|| u64::try_from(wait).unwrap_or(u64::MAX).max(1));
-            let until = if told { refusal.until } else { refusal.until.max(now + self.limits.duration("penalty")) };
-            let fault = Fault::SecondaryLimit { exceeded: refusal.exceeded, status, retry_after_secs };
-            return Err(Stopped { fault, by: refusal.exceeded.name(), until });
+            return Err(self.stop(now, refusal, status, self.view(now, caller.account, demand.resource)));
         }
         let view = self.view(now, caller.account, demand.resource);
         // Without a token GraphQL has no budget to exhaust; it is answered 401.
@@ -263,6 +269,26 @@ impl State {
             return Err(Stopped { fault, by: "primary", until: view.reset });
         }
         Ok(())
+    }
+
+    /// How long a secondary refusal asks the caller to wait (Document 1, Client behavior): "retry-after" is sometimes there (rule 2); without
+    /// it until the reset when nothing remains (rule 3), else a minute at least (rule 4).
+    fn stop(&self, now: Timestamp, refusal: Refusal, status: StatusCode, view: View) -> Stopped {
+        let told = match self.limits.get("refusal.retry-after") {
+            _ if refusal.exceeded == Exceeded::Waiting => true,
+            0 => false,
+            1 => true,
+            _ => self.tally.refused_secondary.is_multiple_of(2),
+        };
+        let wait = refusal.until.since(now).as_millis().div_ceil(1_000);
+        let retry_after_secs = told.then(|| u64::try_from(wait).unwrap_or(u64::MAX).max(1));
+        let until = match (told, view.remaining()) {
+            (true, _) => refusal.until,
+            (false, 0) => refusal.until.max(view.reset),
+            (false, _) => refusal.until.max(now + self.limits.duration("penalty")),
+        };
+        let fault = Fault::SecondaryLimit { exceeded: refusal.exceeded, status, retry_after_secs };
+        Stopped { fault, by: refusal.exceeded.name(), until }
     }
 
     fn note_refusal(&mut self, id: RequestId, caller: &Caller, demand: &Demand, stopped: &Stopped) {
@@ -344,8 +370,14 @@ impl State {
         view(&self.world, &self.limits, &self.primary, now, account, resource)
     }
 
+    /// Takes the cost from the account's budget, and from the one below it as far as that goes.
     fn spend(&mut self, now: Timestamp, account: AccountId, resource: Resource, cost: u32) {
-        self.primary.spend(now, account, resource, cost, self.limits.primary_window(resource));
+        let window = self.limits.primary_window(resource);
+        self.primary.spend(now, account, resource, cost, window);
+        if let Some(user) = account.also_spends() {
+            let left = self.view(now, user, resource).remaining();
+            self.primary.spend(now, user, resource, cost.min(left), window);
+        }
     }
 
     /// Document 1, Rate limit response headers.
@@ -374,7 +406,7 @@ fn refusal(stopped: Stopped, demand: &Demand, context: &Context<'_>) -> Response
     // UPSTREAM.md, Limits: "GraphQL primary exhaustion is 200 with `errors[].type` = `RATE_LIMITED`".
     let reply = match (&demand.target, &stopped.fault) {
         (Target::Graphql, Fault::PrimaryLimit { whose, .. }) => graphql::exhausted(whose),
-        _ => stopped.fault.into_reply(),
+        _ => resources::lfs::dress(demand.resource, stopped.fault.into_reply()),
     };
     reply.into_response(context)
 }
@@ -421,6 +453,7 @@ fn entry(world: &World, context: &Context<'_>, request: &Request<Bytes>, demand:
         resource: demand.resource.name(),
         cost: 0,
         points: 0,
+        cpu_micros: 0,
         status: 0,
         conditional,
         executed: false,

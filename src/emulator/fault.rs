@@ -119,7 +119,7 @@ fn secondary(exceeded: Exceeded, status: StatusCode, retry_after_secs: Option<u6
         Exceeded::Content => {
             "You have exceeded a secondary rate limit and have been temporarily blocked from content creation. Please retry your request again later."
         }
-        Exceeded::Concurrency | Exceeded::Points | Exceeded::Waiting => {
+        Exceeded::Concurrency | Exceeded::Points | Exceeded::Cpu | Exceeded::OauthTokens | Exceeded::Waiting => {
             "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
         }
     };

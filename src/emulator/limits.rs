@@ -14,9 +14,10 @@ impl Resource {
     pub const SEARCH: Self = Self("search");
     pub const CODE_SEARCH: Self = Self("code_search");
     pub const GRAPHQL: Self = Self("graphql");
+    pub const LFS: Self = Self("lfs");
 
-    /// All of them, in the order of `GET /rate_limit` (the names are those of UPSTREAM.md, Limits).
-    pub const ALL: [Self; 10] = [
+    /// All of them, in the order of `GET /rate_limit` (the names are those of UPSTREAM.md, Limits; Git LFS has none there).
+    pub const ALL: [Self; 15] = [
         Self::CORE,
         Self::SEARCH,
         Self::CODE_SEARCH,
@@ -24,9 +25,14 @@ impl Resource {
         Self("integration_manifest"),
         Self("source_import"),
         Self("code_scanning_upload"),
+        Self("code_scanning_autofix"),
         Self("actions_runner_registration"),
         Self("scim"),
         Self("dependency_snapshots"),
+        Self("dependency_sbom"),
+        Self("audit_log"),
+        Self("audit_log_streaming"),
+        Self::LFS,
     ];
 
     pub fn named(name: &str) -> Option<Self> {
@@ -49,11 +55,14 @@ const DEFAULTS: &[(&str, u64)] = &[
     ("core.installation-step", 50),
     ("core.installation-free", 20),
     ("core.oauth-app", 5_000),
+    ("core.oauth-app-enterprise", 15_000),
     ("core.workflow", 1_000),
     ("core.workflow-enterprise", 15_000),
     ("core.anonymous", 60),
     ("lfs.anonymous", 300),
     ("lfs.authenticated", 3_000),
+    // "A Git LFS batch request processes 100 objects by default."
+    ("lfs.batch", 100),
     // UPSTREAM.md, Limits: observed resources. Their limits for anonymous callers are the real service's published ones.
     ("search", 30),
     ("search.anonymous", 10),
@@ -64,34 +73,59 @@ const DEFAULTS: &[(&str, u64)] = &[
     ("integration_manifest", 5_000),
     ("source_import", 100),
     ("code_scanning_upload", 500),
+    ("code_scanning_autofix", 10),
     ("actions_runner_registration", 10_000),
     ("scim", 15_000),
     ("dependency_snapshots", 100),
-    // Seconds. Document 1: "per hour unless stated"; UPSTREAM.md gives searches a minute.
+    // Only their names were observed; the limits are the ones that the real service publishes.
+    ("dependency_sbom", 100),
+    ("audit_log", 1_750),
+    ("audit_log_streaming", 15),
+    // Seconds. Document 1: "per hour unless stated", Git LFS per minute; UPSTREAM.md gives searches a minute.
     ("window.primary", 3_600),
     ("window.search", 60),
     ("window.code_search", 60),
+    ("window.lfs", 60),
     // Document 1, Secondary rate limits.
     ("concurrency", 100),
     ("points.rest", 900),
     ("points.graphql", 2_000),
     ("content.minute", 80),
     ("content.hour", 500),
-    // Seconds of the two sliding windows.
+    // "Some endpoints are lower"; which and how much is not shown. Any endpoint can be given one in this form.
+    ("content.minute@POST /repos/{owner}/{repo}/releases", 20),
+    ("oauth-tokens.hour", 2_000),
+    // Seconds of CPU time in a minute, all together and GraphQL alone.
+    ("cpu", 90),
+    ("cpu.graphql", 60),
+    // "Requests that consume excessive compute in a short time may be limited": seconds of CPU time in `window.burst`. Both not shown.
+    ("cpu.burst", 30),
+    // What requests are taken to cost, in microseconds (`compute`). Not shown; so little that every other limit is met before.
+    ("cpu-micros.read", 1_000),
+    ("cpu-micros.write", 2_000),
+    ("cpu-micros.graphql", 2_000),
+    ("cpu-micros.item", 10),
+    // Seconds of the sliding windows.
     ("window.minute", 60),
     ("window.hour", 3_600),
+    ("window.burst", 10),
     // Document 1, Client behavior after a limit, rule 4: "at least one minute".
     ("penalty", 60),
     // Rule 5: "continued requests while limited may lead to the integration being banned". How many is not shown.
     ("ban.after", 1_000),
     // Document 1, Errors: 403 or 429.
     ("refusal.status", 403),
+    // Whether a secondary refusal says `retry-after`: 0 never, 1 always, 2 every other time (Document 1, Client behavior, rules 2 to 4).
+    ("refusal.retry-after", 2),
     // Seconds; Document 1, Poll interval.
     ("poll.interval", 60),
     // Document 2, PUT /notifications: above how many unread threads it answers 202, and how many seconds the rest then takes. Not shown.
     ("notifications.background-above", 500),
     ("notifications.background", 5),
 ];
+
+/// Limits that one account or endpoint has for itself, so that nobody can fill the memory with names.
+const OWN_MAX: usize = 1_000;
 
 /// The limits in force.
 #[derive(Clone, Debug)]
@@ -116,13 +150,24 @@ impl Limits {
         Duration::from_secs(self.get(name).max(1))
     }
 
+    /// The value that an endpoint (`POST /repos/{owner}/{repo}/issues`) has for itself, under `NAME@ENDPOINT`.
+    pub fn of_endpoint(&self, name: &str, endpoint: &str) -> Option<u64> {
+        self.values.get(&format!("{name}@{endpoint}")).copied()
+    }
+
     /// Sets one value. `core`, without a kind, sets it for every kind of account; `core@NAME` for the account of that name alone.
+    /// `points@ENDPOINT` is what a request to that endpoint costs, `content.minute@ENDPOINT` and `content.hour@ENDPOINT` are lower limits of
+    /// its own; an endpoint is named as the transcript names it.
     ///
     /// # Errors
-    /// When nothing has that name.
+    /// When nothing has that name, or when there are too many of the forms with `@` already.
     pub fn set(&mut self, name: &str, value: u64) -> Result<(), UnknownLimit> {
-        let resource_part = name.split_once('@').map_or(name, |(resource, _)| resource);
-        if name.contains('@') && Resource::named(resource_part).is_some() {
+        let (limit, of) = name.split_once('@').unwrap_or((name, ""));
+        let is_endpoints = ["points", "content.minute", "content.hour"].contains(&limit) && of.contains(" /");
+        if !of.is_empty() && (Resource::named(limit).is_some() || is_endpoints) {
+            if self.values.len() >= DEFAULTS.len() + OWN_MAX && !self.values.contains_key(name) {
+                return Err(UnknownLimit);
+            }
             self.values.insert(name.to_owned(), value);
         } else if name == Resource::CORE.name() {
             for kind in [
@@ -132,7 +177,9 @@ impl Limits {
                 "installation-enterprise",
                 "installation-max",
                 "oauth-app",
+                "oauth-app-enterprise",
                 "workflow",
+                "workflow-enterprise",
                 "anonymous",
             ] {
                 self.values.insert(format!("core.{kind}"), value);
@@ -154,45 +201,63 @@ impl Limits {
         match resource {
             Resource::SEARCH => self.duration("window.search"),
             Resource::CODE_SEARCH => self.duration("window.code_search"),
+            Resource::LFS => self.duration("window.lfs"),
             _ => self.duration("window.primary"),
         }
     }
 
-    /// The primary limit of an account that is named `name` in the world and, for installations, reaches this much.
-    pub fn primary(&self, account: AccountId, name: &str, resource: Resource, reach: InstallationReach) -> u32 {
+    /// The primary limit of an account that is named `name` in the world and is of this scale.
+    pub fn primary(&self, account: AccountId, name: &str, resource: Resource, scale: Scale) -> u32 {
         let own = self.values.get(&format!("{}@{name}", resource.name())).copied();
         let value = own.unwrap_or_else(|| match (resource, account) {
-            (Resource::CORE, AccountId::Installation(_)) => self.installation(reach),
-            (Resource::CORE, _) => self.get(match account {
-                AccountId::OauthApp(_) => "core.oauth-app",
-                AccountId::Workflow(_) => "core.workflow",
-                AccountId::Anonymous(_) => "core.anonymous",
+            (Resource::CORE, AccountId::Installation(_)) if scale.plan == Plan::Usual => self.installation(scale),
+            (Resource::CORE, _) => self.get(match (account, scale.plan) {
+                (AccountId::Installation(_), _) => "core.installation-enterprise",
+                (AccountId::AppUser { .. }, _) => "core.enterprise-app-user",
+                (AccountId::OauthApp(_), Plan::Usual) => "core.oauth-app",
+                (AccountId::OauthApp(_), Plan::EnterpriseCloud) => "core.oauth-app-enterprise",
+                (AccountId::Workflow(_), Plan::Usual) => "core.workflow",
+                (AccountId::Workflow(_), Plan::EnterpriseCloud) => "core.workflow-enterprise",
+                (AccountId::Anonymous(_), _) => "core.anonymous",
                 // What an app does as itself is not in the table; the least of an installation is taken.
-                AccountId::App(_) => "core.installation",
-                AccountId::User(_) | AccountId::Replayed(_) | AccountId::Installation(_) => "core.user",
+                (AccountId::App(_), _) => "core.installation",
+                (AccountId::User(_) | AccountId::Replayed(_), _) => "core.user",
             }),
             (Resource::SEARCH, AccountId::Anonymous(_)) => self.get("search.anonymous"),
             (Resource::CODE_SEARCH, AccountId::Anonymous(_)) => self.get("code_search.anonymous"),
             (Resource::GRAPHQL, AccountId::Anonymous(_)) => self.get("graphql.anonymous"),
+            (Resource::LFS, AccountId::Anonymous(_)) => self.get("lfs.anonymous"),
+            (Resource::LFS, _) => self.get("lfs.authenticated"),
             (other, _) => self.get(other.name()),
         });
         u32::try_from(value).unwrap_or(u32::MAX)
     }
 
     /// Document 1: +50 for each repository beyond 20 and +50 for each organization user beyond 20; never above 12,500.
-    fn installation(&self, reach: InstallationReach) -> u64 {
+    fn installation(&self, scale: Scale) -> u64 {
         let beyond = |count: u64| count.saturating_sub(self.get("core.installation-free"));
-        let extra = beyond(reach.repositories).saturating_add(beyond(reach.users)).saturating_mul(self.get("core.installation-step"));
+        let extra = beyond(scale.repositories).saturating_add(beyond(scale.users)).saturating_mul(self.get("core.installation-step"));
         let scaled = self.get("core.installation").saturating_add(extra);
         scaled.min(self.get("core.installation-max").max(self.get("core.installation")))
     }
 }
 
-/// What an installation's limit is scaled by.
+/// What an account's limit depends on beside its kind.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct InstallationReach {
+pub struct Scale {
+    /// That an installation reaches.
     pub repositories: u64,
+    /// Of the organisation that it is installed on.
     pub users: u64,
+    pub plan: Plan,
+}
+
+/// What the owning organisation pays for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plan {
+    #[default]
+    Usual,
+    EnterpriseCloud,
 }
 
 /// There is no limit of that name.
@@ -204,7 +269,7 @@ mod tests {
     use super::*;
 
     fn installation(repositories: u64, users: u64) -> u32 {
-        Limits::default().primary(AccountId::Installation(1), "app", Resource::CORE, InstallationReach { repositories, users })
+        Limits::default().primary(AccountId::Installation(1), "app", Resource::CORE, Scale { repositories, users, plan: Plan::Usual })
     }
 
     #[test]
@@ -220,10 +285,10 @@ mod tests {
         let mut limits = Limits::default();
         limits.set("core", 50).expect("core is a limit");
         limits.set("core@ada", 7).expect("an account may have its own");
-        let reach = InstallationReach { repositories: 900, users: 3 };
-        assert_eq!(limits.primary(AccountId::User(1), "ben", Resource::CORE, reach), 50);
-        assert_eq!(limits.primary(AccountId::User(2), "ada", Resource::CORE, reach), 7);
-        assert_eq!(limits.primary(AccountId::Installation(2), "app", Resource::CORE, reach), 50);
+        let scale = Scale { repositories: 900, users: 3, plan: Plan::Usual };
+        assert_eq!(limits.primary(AccountId::User(1), "ben", Resource::CORE, scale), 50);
+        assert_eq!(limits.primary(AccountId::User(2), "ada", Resource::CORE, scale), 7);
+        assert_eq!(limits.primary(AccountId::Installation(2), "app", Resource::CORE, scale), 50);
         assert_eq!(limits.set("cores", 1), Err(UnknownLimit));
         assert_eq!(limits.set("cores@ada", 1), Err(UnknownLimit));
     }
@@ -231,11 +296,45 @@ mod tests {
     #[test]
     fn each_caller_has_the_limit_of_document_1() {
         let limits = Limits::default();
-        let of = |account| limits.primary(account, "x", Resource::CORE, InstallationReach::default());
+        let of = |account| limits.primary(account, "x", Resource::CORE, Scale::default());
         assert_eq!(of(AccountId::User(1)), 5_000);
         assert_eq!(of(AccountId::OauthApp(1)), 5_000);
         assert_eq!(of(AccountId::Workflow(1)), 1_000);
         assert_eq!(of(AccountId::Anonymous(std::net::Ipv4Addr::LOCALHOST.into())), 60);
-        assert_eq!(limits.primary(AccountId::User(1), "x", Resource::SEARCH, InstallationReach::default()), 30);
+        assert_eq!(limits.primary(AccountId::User(1), "x", Resource::SEARCH, Scale::default()), 30);
+    }
+
+    #[test]
+    fn what_an_enterprise_cloud_organisation_owns_has_15000() {
+        let limits = Limits::default();
+        let of = |account| limits.primary(account, "x", Resource::CORE, Scale { plan: Plan::EnterpriseCloud, ..Scale::default() });
+        assert_eq!(of(AccountId::AppUser { app: 1, user: 2 }), 15_000);
+        assert_eq!(of(AccountId::Installation(1)), 15_000);
+        assert_eq!(of(AccountId::OauthApp(1)), 15_000);
+        assert_eq!(of(AccountId::Workflow(1)), 15_000);
+        assert_eq!(of(AccountId::User(1)), 5_000, "a member's own tokens have what every user has");
+    }
+
+    #[test]
+    fn every_resource_of_the_endpoint_table_has_a_budget() {
+        let table = crate::api::Table::embedded(crate::api::Dialect::Service);
+        for endpoint in table {
+            let name = endpoint.resource.as_str();
+            let resource = Resource::named(name).unwrap_or_else(|| panic!("{name} of {}", endpoint.template));
+            assert!(Limits::default().primary(AccountId::User(1), "x", resource, Scale::default()) > 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn limits_of_one_endpoint_are_bounded_in_number_and_form() {
+        let mut limits = Limits::default();
+        limits.set("points@GET /user", 17).expect("an endpoint may cost something else");
+        assert_eq!(limits.of_endpoint("points", "GET /user"), Some(17));
+        for name in ["points@", "points@user", "ban.after@GET /user", "content.day@GET /user", "@"] {
+            assert_eq!(limits.set(name, 1), Err(UnknownLimit), "{name}");
+        }
+        let taken = (0..5_000).filter(|number| limits.set(&format!("points@GET /{number}"), 1).is_ok()).count();
+        assert!(taken <= OWN_MAX);
+        assert_eq!(limits.set("points@GET /user", 18), Ok(()), "what is there can still be changed");
     }
 }

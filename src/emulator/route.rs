@@ -12,7 +12,7 @@ use super::intake::decode_segment;
 use super::limits::Resource;
 use super::reply::Reply;
 use super::resources;
-use super::secondary::Content;
+use super::secondary::{Content, TokenRequest};
 
 /// What a route's function makes of a call.
 pub type Outcome = Result<Reply, Fault>;
@@ -67,17 +67,32 @@ pub struct Route {
     pub resource: Resource,
     pub charge: Charge,
     pub content: Content,
+    pub tokens: TokenRequest,
     pub answer: fn(&mut Call<'_>) -> Outcome,
 }
 
 impl Route {
     pub const fn new(verb: Verb, template: &'static str, need: Need, answer: fn(&mut Call<'_>) -> Outcome) -> Self {
-        Self { verb, template, need, resource: Resource::CORE, charge: Charge::One, content: Content::None, answer }
+        Self {
+            verb,
+            template,
+            need,
+            resource: Resource::CORE,
+            charge: Charge::One,
+            content: Content::None,
+            tokens: TokenRequest::No,
+            answer,
+        }
     }
 
     /// It makes something that people see. No list is published; this one takes every POST that makes a thing with an author.
     pub const fn content(self) -> Self {
         Self { content: Content::Generating, ..self }
+    }
+
+    /// It is about an access token of an app or OAuth app, of which there is a limit an hour.
+    pub const fn about_tokens(self) -> Self {
+        Self { tokens: TokenRequest::Counted, ..self }
     }
 
     pub const fn resource(self, resource: Resource) -> Self {

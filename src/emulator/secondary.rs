@@ -3,12 +3,15 @@
 //! The specification does not say how its minutes are measured. This is the strictest reading for a caller: a request counts from its
 //! arrival until a whole window after its completion, in a sliding window, so that whoever passes here passes any fixed or sliding window.
 //! Refused requests do not count, or a caller that tries again could never come back. Once a refusal has been answered, the account is
-//! closed for every route until the time that the refusal named, and what it sends meanwhile is counted against it. CPU time and OAuth
-//! token requests are left out.
+//! closed for every route until the time that the refusal named, and what it sends meanwhile is counted against it.
+//! CPU time, OAuth token requests and what single endpoints have for themselves are in [`meters`].
+
+mod meters;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use self::meters::{Meters, Readings};
 use super::accounts::AccountId;
 use super::arrival::RequestId;
 use super::limits::Limits;
@@ -25,6 +28,9 @@ pub struct Weight {
     pub points: u32,
     pub style: Style,
     pub content: Content,
+    pub tokens: TokenRequest,
+    /// Known once it has been executed.
+    pub cpu_micros: u64,
 }
 
 /// Which of the two books of points it belongs to.
@@ -32,6 +38,15 @@ pub struct Weight {
 pub enum Style {
     Rest,
     Graphql,
+    /// Git LFS: neither of the two that the secondary limits name, so that none of them counts it.
+    Transfer,
+}
+
+/// Whether it is one of the "OAuth access token requests" of apps and OAuth apps (Document 1, Secondary rate limits).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenRequest {
+    No,
+    Counted,
 }
 
 /// Whether it makes something that people see.
@@ -47,6 +62,9 @@ pub enum Exceeded {
     Concurrency,
     Points,
     Content,
+    /// CPU time, in a minute or a short while.
+    Cpu,
+    OauthTokens,
     /// It came before the wait of an earlier refusal was over.
     Waiting,
 }
@@ -57,6 +75,8 @@ impl Exceeded {
             Self::Concurrency => "concurrency",
             Self::Points => "points",
             Self::Content => "content",
+            Self::Cpu => "cpu",
+            Self::OauthTokens => "oauth-tokens",
             Self::Waiting => "waiting",
         }
     }
@@ -94,6 +114,10 @@ impl Counter {
         now + window
     }
 
+    fn begin(&mut self, points: u32) {
+        self.in_flight = self.in_flight.saturating_add(points);
+    }
+
     fn complete(&mut self, now: Timestamp, points: u32, keep: Duration) {
         self.in_flight = self.in_flight.saturating_sub(points);
         self.completed.push_back((now, points));
@@ -113,6 +137,7 @@ struct Ledger {
     rest: BTreeMap<String, Counter>,
     graphql: Counter,
     content: Counter,
+    meters: Meters,
     /// No request is served before this.
     closed_until: Option<Timestamp>,
     sent_while_limited: u64,
@@ -147,6 +172,9 @@ impl Secondary {
         if let Some(until) = ledger.closed_until.filter(|until| *until > now) {
             return refuse(Exceeded::Waiting, until);
         }
+        if weight.style == Style::Transfer {
+            return Ok(());
+        }
         if excess(ledger.in_flight, 1, limits.get("concurrency")).is_some() {
             return refuse(Exceeded::Concurrency, now + limits.duration("penalty"));
         }
@@ -154,7 +182,7 @@ impl Secondary {
         let unused = Counter::default();
         let (counter, max) = match weight.style {
             Style::Graphql => (&ledger.graphql, limits.get("points.graphql")),
-            Style::Rest => (ledger.rest.get(&weight.endpoint).unwrap_or(&unused), limits.get("points.rest")),
+            Style::Rest | Style::Transfer => (ledger.rest.get(&weight.endpoint).unwrap_or(&unused), limits.get("points.rest")),
         };
         if let Some(excess) = excess(counter.count(now, minute), weight.points, max) {
             return refuse(Exceeded::Points, counter.frees_at(now, minute, excess));
@@ -167,19 +195,23 @@ impl Secondary {
                 }
             }
         }
-        Ok(())
+        ledger.meters.judge(now, weight, limits)
     }
 
     /// The request is served and in flight.
     pub fn begin(&mut self, id: RequestId, account: AccountId, weight: Weight) {
+        if weight.style == Style::Transfer {
+            return;
+        }
         let ledger = self.ledgers.entry(account).or_default();
         ledger.in_flight += 1;
         match weight.style {
-            Style::Graphql => ledger.graphql.in_flight += weight.points,
-            Style::Rest => ledger.rest.entry(weight.endpoint.clone()).or_default().in_flight += weight.points,
+            Style::Graphql => ledger.graphql.begin(weight.points),
+            Style::Rest | Style::Transfer => ledger.rest.entry(weight.endpoint.clone()).or_default().begin(weight.points),
         }
+        ledger.meters.begin(&weight);
         if weight.content == Content::Generating {
-            ledger.content.in_flight += 1;
+            ledger.content.begin(1);
         }
         self.open.insert(id, Open { account, effect: Effect::Served(weight) });
     }
@@ -201,16 +233,24 @@ impl Secondary {
             Effect::Closes(until) => ledger.closed_until = ledger.closed_until.max(Some(until)),
             Effect::Served(weight) => {
                 ledger.in_flight = ledger.in_flight.saturating_sub(1);
+                ledger.meters.finish(now, &weight, limits);
                 let minute = limits.duration("window.minute");
                 match weight.style {
                     Style::Graphql => ledger.graphql.complete(now, weight.points, minute),
-                    Style::Rest => ledger.rest.entry(weight.endpoint).or_default().complete(now, weight.points, minute),
+                    Style::Rest | Style::Transfer => ledger.rest.entry(weight.endpoint).or_default().complete(now, weight.points, minute),
                 }
                 if weight.content == Content::Generating {
                     ledger.content.complete(now, 1, hour);
                 }
             }
         }
+    }
+
+    /// The user made something on the website: "web actions count too" (Document 1). It is counted, not refused.
+    pub fn note_web_action(&mut self, now: Timestamp, account: AccountId, limits: &Limits) {
+        let content = &mut self.ledgers.entry(account).or_default().content;
+        content.begin(1);
+        content.complete(now, 1, limits.duration("window.hour"));
     }
 
     /// The account sent a request although it had been told to wait. Enough of them, and it is banned.
@@ -244,6 +284,7 @@ impl Secondary {
             graphql_points: ledger.graphql.count(now, minute),
             content_minute: ledger.content.count(now, minute),
             content_hour: ledger.content.count(now, hour),
+            meters: ledger.meters.readings(now, limits),
             closed_until: ledger.closed_until.filter(|until| *until > now),
             sent_while_limited: ledger.sent_while_limited,
             banned: ledger.banned,
@@ -260,6 +301,7 @@ impl Ledger {
             && self.closed_until.is_none_or(|until| until <= now)
             && self.graphql.is_idle(now, keep)
             && self.content.is_idle(now, keep)
+            && self.meters.is_idle(now, keep)
             && self.rest.values().all(|counter| counter.is_idle(now, keep))
     }
 }
@@ -274,6 +316,7 @@ pub struct Statement {
     pub graphql_points: u32,
     pub content_minute: u32,
     pub content_hour: u32,
+    pub meters: Readings,
     pub closed_until: Option<Timestamp>,
     pub sent_while_limited: u64,
     pub banned: bool,
@@ -297,11 +340,18 @@ mod tests {
     const START: Timestamp = Timestamp::from_secs(1_000_000);
 
     fn read() -> Weight {
-        Weight { endpoint: "GET /user".to_owned(), points: 1, style: Style::Rest, content: Content::None }
+        Weight {
+            endpoint: "GET /user".to_owned(),
+            points: 1,
+            style: Style::Rest,
+            content: Content::None,
+            tokens: TokenRequest::No,
+            cpu_micros: 0,
+        }
     }
 
     fn create() -> Weight {
-        Weight { endpoint: "POST /issues".to_owned(), points: 5, style: Style::Rest, content: Content::Generating }
+        Weight { endpoint: "POST /issues".to_owned(), points: 5, content: Content::Generating, ..read() }
     }
 
     struct Books {

@@ -32,6 +32,8 @@ pub struct Entry {
     pub cost: u32,
     /// Points taken from the secondary limit.
     pub points: u32,
+    /// CPU time it is taken to have cost.
+    pub cpu_micros: u64,
     /// Status of the answer.
     pub status: u16,
     /// The validators sent: `none`, `etag`, `last-modified` or `both`.
@@ -40,7 +42,8 @@ pub struct Entry {
     pub executed: bool,
     /// Requests of this account in flight at arrival, this one not counted.
     pub concurrency: u32,
-    /// Which limit refused it: `primary`, `concurrency`, `points`, `content`, `waiting` or `banned`.
+    /// Which limit refused it: `primary`, `concurrency`, `points`, `content`, `cpu`, `oauth-tokens`,
+    /// `waiting` or `banned`.
     pub refused: Option<&'static str>,
 }
 

@@ -40,11 +40,13 @@ pub fn app_of<'k>(jwt: &str, now: Timestamp, key_of: impl Fn(u64) -> Option<&'k 
     let key = key_of(issuer).ok_or(BadCredentials)?;
     let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| BadCredentials)?;
     UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key).verify(signed.as_bytes(), &signature).map_err(|_| BadCredentials)?;
-    let seconds = |name: &str| claims.get(name).and_then(|value| value.as_u64().or_else(|| Some(value.as_f64()? as u64)));
-    let (issued, expires) = (seconds("iat").ok_or(BadCredentials)?, seconds("exp").ok_or(BadCredentials)?);
+    // RFC 7519, section 2, NumericDate: seconds, possibly with a fraction.
+    let whole = |value: &Value| value.as_u64().or_else(|| Some(Duration::try_from_secs_f64(value.as_f64()?).ok()?.as_secs()));
+    let seconds = |name: &str| claims.get(name).and_then(whole);
+    let (begins, expires) = (seconds("iat").ok_or(BadCredentials)?, seconds("exp").ok_or(BadCredentials)?);
     let now = now.as_secs();
     let in_time =
-        issued <= now + CLOCK_SKEW.as_secs() && expires > now && expires <= now + EXPIRY_AHEAD_MAX.as_secs() + CLOCK_SKEW.as_secs();
+        begins <= now + CLOCK_SKEW.as_secs() && expires > now && expires <= now + EXPIRY_AHEAD_MAX.as_secs() + CLOCK_SKEW.as_secs();
     if in_time { Ok(issuer) } else { Err(BadCredentials) }
 }
 
@@ -66,7 +68,12 @@ pub mod tests {
 
     /// A JWT signed with the seed app's key.
     pub fn signed(header: &Value, claims: &Value) -> String {
-        let base64: String = APP_KEY.lines().filter(|line| !line.starts_with("-----")).collect();
+        signed_with(APP_KEY, header, claims)
+    }
+
+    /// A JWT signed with this key.
+    pub fn signed_with(pem: &str, header: &Value, claims: &Value) -> String {
+        let base64: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
         let pair = RsaKeyPair::from_der(&STANDARD.decode(base64).expect("base64")).expect("a key");
         let text = format!("{}.{}", URL_SAFE_NO_PAD.encode(header.to_string()), URL_SAFE_NO_PAD.encode(claims.to_string()));
         let mut signature = vec![0; pair.public().modulus_len()];

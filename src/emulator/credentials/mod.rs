@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-use super::accounts::{AccountId, Caller, Standing};
+use super::accounts::{AccountId, Caller};
 use super::world::World;
 use crate::clock::Timestamp;
 
@@ -55,18 +55,15 @@ fn read(value: &str) -> Result<Credential, BadCredentials> {
 
 /// An app as itself, by its JWT.
 fn app(world: &World, jwt: &str, now: Timestamp) -> Result<Caller, BadCredentials> {
-    let key_of = |id: u64| world.apps.iter().find(|app| app.id == id).map(|app| app.public_key.as_slice());
+    let key_of = |id: u64| world.app(id).map(|app| app.public_key.as_slice());
     let app = jwt::app_of(jwt, now, key_of)?;
     Ok(Caller { account: AccountId::App(app), token: None })
 }
 
 fn token(world: &World, secret: &str, now: Timestamp) -> Result<Caller, BadCredentials> {
-    let position = *world.token_positions.get(secret).ok_or(BadCredentials)?;
+    let position = world.good_token(secret, now).ok_or(BadCredentials)?;
     let token = world.tokens.get(position).ok_or(BadCredentials)?;
-    match token.standing {
-        Standing::ValidUntil(end) if end <= now => Err(BadCredentials),
-        Standing::Valid | Standing::ValidUntil(_) => Ok(Caller { account: token.account, token: Some((position, token.clone())) }),
-    }
+    Ok(Caller { account: world.payer(token), token: Some((position, token.clone())) })
 }
 
 /// An OAuth app's client id and secret; else a token as password or as user, as many clients send it.
@@ -132,7 +129,15 @@ mod tests {
 
     #[test]
     fn unknown_expired_and_malformed_credentials_are_bad() {
-        for value in ["Bearer nobody", "Bearer emu_classic_expired", "Negotiate x", "Bearer", "Basic !!!", &basic("a", "b")] {
+        for value in [
+            "Bearer nobody",
+            "Bearer emu_classic_expired",
+            "Bearer emu_classic_revoked",
+            "Negotiate x",
+            "Bearer",
+            "Basic !!!",
+            &basic("a", "b"),
+        ] {
             assert_eq!(ask(value).unwrap_err(), BadCredentials, "{value}");
         }
     }

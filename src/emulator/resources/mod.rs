@@ -1,14 +1,18 @@
 //! What can be asked: one file for each kind of resource, each with its routes and the functions that answer them.
 
+pub mod apps;
 pub mod comments;
 pub mod contents;
 pub mod deliveries;
 pub mod enterprises;
 pub mod hooks;
+pub mod installation_tokens;
 pub mod issues;
 pub mod labels;
+pub mod lfs;
 pub mod notifications;
 pub mod organizations;
+pub mod oauth_tokens;
 pub mod pulls;
 pub mod releases;
 pub mod repositories;
@@ -50,6 +54,10 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         enterprises::teams::ROUTES,
         enterprises::organizations::ROUTES,
         enterprises::memberships::ROUTES,
+        apps::ROUTES,
+        installation_tokens::ROUTES,
+        oauth_tokens::ROUTES,
+        lfs::ROUTES,
     ]
     .into_iter()
     .flatten()

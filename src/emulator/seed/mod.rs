@@ -1,6 +1,7 @@
 //! The seed world: always the same for the same options and time, and never without the cases that tests look for.
 
 mod content;
+mod enterprise_cloud;
 mod people;
 mod teams;
 
@@ -11,6 +12,9 @@ use crate::clock::Timestamp;
 /// The private key of the seed's app. It was made for this file and opens nothing but an emulator.
 pub const APP_KEY: &str = include_str!("app_key.pem");
 
+#[cfg(test)]
+pub use enterprise_cloud::INITECH_APP_KEY;
+
 /// The world at the beginning. Everything in it happened before `now`.
 pub fn world(options: &Options, now: Timestamp) -> World {
     let mut world = World::default();
@@ -18,6 +22,7 @@ pub fn world(options: &Options, now: Timestamp) -> World {
     people::add(&mut world, now);
     content::add(&mut world, options, &mut dice, now);
     teams::add(&mut world, now);
+    enterprise_cloud::add(&mut world, now);
     world
 }
 

@@ -7,7 +7,7 @@ use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Level, Permissions, Standing, Token};
 use crate::emulator::credentials::jwt;
-use crate::emulator::world::{App, OauthApp, Organization, People, User, World};
+use crate::emulator::world::{App, OauthApp, Organization, Owner, People, User, World};
 
 pub const ADA: u64 = 101;
 pub const BEN: u64 = 102;
@@ -19,15 +19,16 @@ pub const TRIAGE_BOT: u64 = 113;
 const MACHINE: u64 = 120;
 pub const ACME: u64 = 201;
 pub const GLOBEX: u64 = 202;
-const APP: u64 = 301;
-const ACME_INSTALLATION: u64 = 311;
+pub const APP: u64 = 301;
+pub const ACME_INSTALLATION: u64 = 311;
 const GLOBEX_INSTALLATION: u64 = 312;
 pub const OAUTH_APP: u64 = 321;
 /// The id of acme/widgets, whose workflow has a token.
 pub const WIDGETS: u64 = 1_001;
 
 /// Document 1: "Scopes named in the interface".
-const ALL_SCOPES: &[&str] = &["repo", "notifications", "admin:org", "read:org", "admin:org_hook", "admin:enterprise", "read:enterprise"];
+pub const ALL_SCOPES: &[&str] =
+    &["repo", "notifications", "admin:org", "read:org", "admin:org_hook", "admin:enterprise", "read:enterprise"];
 const DAY: Duration = Duration::from_hours(24);
 
 pub fn add(world: &mut World, now: Timestamp) {
@@ -58,11 +59,17 @@ pub fn add(world: &mut World, now: Timestamp) {
     world.apps.push(App {
         id: APP,
         slug: "acme-app".to_owned(),
+        owner: Owner::Organization(ACME),
         private_key: super::APP_KEY,
         public_key: jwt::public_key(super::APP_KEY),
         installations: vec![(ACME_INSTALLATION, ACME), (GLOBEX_INSTALLATION, GLOBEX)],
     });
-    world.oauth_apps.push(OauthApp { id: OAUTH_APP, client_id: "emu_client_id".to_owned(), client_secret: "emu_client_secret".to_owned() });
+    world.oauth_apps.push(OauthApp {
+        id: OAUTH_APP,
+        client_id: "emu_client_id".to_owned(),
+        client_secret: "emu_client_secret".to_owned(),
+        owner: Owner::User(DAN),
+    });
     for token in user_tokens(now).into_iter().chain(app_tokens()) {
         world.add_token(token);
     }
@@ -114,6 +121,8 @@ pub fn personal(value: &str, kind: TokenKind, user: u64, scopes: &[&'static str]
         installed_on: None,
         workflow_of: None,
         oauth_app: None,
+        app: None,
+        repositories: None,
         standing: Standing::Valid,
         note,
     }
@@ -154,7 +163,7 @@ fn user_tokens(now: Timestamp) -> Vec<Token> {
                 "owner of acme through the OAuth app",
             )
         },
-        personal("emu_app_user_ben", TokenKind::AppUser, BEN, &[], some(), "member of acme through the app"),
+        Token { app: Some(APP), ..personal("emu_app_user_ben", TokenKind::AppUser, BEN, &[], some(), "member of acme through the app") },
     ]
 }
 
@@ -163,6 +172,7 @@ fn app_tokens() -> Vec<Token> {
         account: AccountId::Installation(id),
         user: None,
         installed_on: Some(organization),
+        app: Some(APP),
         ..personal(value, TokenKind::Installation, MACHINE, &[], Permissions::All, "the app where it is installed")
     };
     let workflow =

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::people::{ACME, ADA, BEN, BUILD_BOT, CLEO, DAN, GLOBEX, OAUTH_APP, SCAN_BOT, WIDGETS, personal};
+use super::people::{ACME, ADA, APP, BEN, BUILD_BOT, CLEO, DAN, GLOBEX, OAUTH_APP, SCAN_BOT, WIDGETS, personal};
 use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{Level, Permissions, Token};
@@ -64,7 +64,8 @@ fn tokens() -> Vec<Token> {
     let classic =
         |value, user, scopes: &[&'static str], note| personal(value, TokenKind::Classic, user, scopes, Permissions::NotApplicable, note);
     let members = |level| Permissions::Only(BTreeMap::from([("metadata", Level::Read), ("members", level)]));
-    let through_app = |value, user, level, note| personal(value, TokenKind::AppUser, user, &[], members(level), note);
+    let through_app =
+        |value, user, level, note| Token { app: Some(APP), ..personal(value, TokenKind::AppUser, user, &[], members(level), note) };
     let of_organizations = ["admin:org", "admin:enterprise"];
     let all = Permissions::All;
     vec![

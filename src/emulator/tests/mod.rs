@@ -1,19 +1,25 @@
 //! The emulator as a caller sees it, sentence by sentence of the documents.
 
+mod apps;
 mod conditional;
 mod contents;
 mod control;
+mod credential_rows;
 mod credentials;
 mod deliveries;
 mod enterprises;
 mod fuzz;
 mod hooks;
 mod invitations;
+mod lfs;
 mod limits;
 mod notifications;
 mod organization_people;
+mod oauth_apps;
+mod primary_limits;
 mod replay;
 mod repositories;
+mod secondary_limits;
 mod socket;
 mod subscriptions;
 mod team_legacy_members;

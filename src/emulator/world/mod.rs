@@ -1,21 +1,24 @@
 //! What exists upstream: users, organisations, repositories and what is in them. Data and look-ups; rules are in `resources`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::accounts::{AccountId, Token};
-use super::limits::InstallationReach;
+use super::resources::lfs::Storage;
 use super::resources::notifications::Thread;
 use crate::clock::Timestamp;
 
+mod apps;
 mod content;
 mod enterprises;
 mod membership;
+mod minting;
 mod people;
 mod teams;
 mod tokens;
 mod views;
 
+pub use apps::Terms;
 pub use content::{Asset, Comment, FEATURES, Issue, IssueState, Label, Milestone, Release, Repository, Visibility};
 pub use enterprises::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
 pub use membership::{Failure, Invitation, InvitationRole, Invitee, ORGANIZATION_ROLES, People, Purpose};
@@ -55,6 +58,13 @@ pub struct World {
     pub inbox_changed: BTreeMap<u64, Timestamp>,
     /// Marks that are still being made in the background: when, whose, up to which time.
     pub background_reads: Vec<(Timestamp, u64, Timestamp)>,
+    /// Organisations that are on the enterprise cloud (Document 1, Primary rate limits).
+    pub enterprise_cloud: BTreeSet<u64>,
+    /// What installations were granted; one that is not here was granted everything.
+    pub installation_terms: BTreeMap<u64, Terms>,
+    /// Positions of the tokens made at run time that expire, in that order.
+    minted: VecDeque<usize>,
+    pub lfs: Storage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -170,6 +180,7 @@ impl World {
     pub fn account_name(&self, account: AccountId) -> String {
         match account {
             AccountId::User(id) => self.login(id).to_owned(),
+            AccountId::AppUser { app, user } => format!("{}-by-app-{app}", self.login(user)),
             AccountId::Installation(id) => format!("installation-{id}"),
             AccountId::App(id) => format!("app-{id}"),
             AccountId::OauthApp(id) => format!("oauth-app-{id}"),
@@ -177,19 +188,5 @@ impl World {
             AccountId::Anonymous(address) => format!("anonymous-{address}"),
             AccountId::Replayed(digest) => format!("recorded-{digest}"),
         }
-    }
-
-    /// What an installation's limit is scaled by (Document 1: repositories and organization users).
-    pub fn installation_reach(&self, account: AccountId) -> InstallationReach {
-        let AccountId::Installation(id) = account else { return InstallationReach::default() };
-        let organization = self
-            .apps
-            .iter()
-            .flat_map(|app| &app.installations)
-            .find(|(installation, _)| *installation == id)
-            .map(|(_, organization)| *organization);
-        let Some(organization) = organization.and_then(|id| self.organizations.get(&id)) else { return InstallationReach::default() };
-        let repositories = self.owned.get(&Owner::Organization(organization.id)).copied().unwrap_or(0);
-        InstallationReach { repositories, users: organization.members.len() as u64 }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{People, Team};
+use super::{Owner, People, Team};
 use crate::clock::Timestamp;
 use crate::emulator::resources::hooks::Hook;
 
@@ -40,12 +40,14 @@ pub struct OauthApp {
     pub id: u64,
     pub client_id: String,
     pub client_secret: String,
+    pub owner: Owner,
 }
 
 #[derive(Debug)]
 pub struct App {
     pub id: u64,
     pub slug: String,
+    pub owner: Owner,
     /// With which its JWTs are signed, PEM (PKCS#1). Made up, so that a test may have it.
     pub private_key: &'static str,
     /// The public half, DER.

@@ -31,7 +31,7 @@ impl World {
         };
         TokenView {
             token: token.value.clone(),
-            account: self.account_name(token.account),
+            account: self.account_name(self.payer(token)),
             kind: kind_name(token.kind),
             user: token.user.map(|user| self.login(user).to_owned()),
             scopes: token.scopes.clone(),
