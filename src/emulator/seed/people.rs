@@ -19,8 +19,8 @@ pub const TRIAGE_BOT: u64 = 113;
 const MACHINE: u64 = 120;
 pub const ACME: u64 = 201;
 pub const GLOBEX: u64 = 202;
-const APP: u64 = 301;
-const ACME_INSTALLATION: u64 = 311;
+pub const APP: u64 = 301;
+pub const ACME_INSTALLATION: u64 = 311;
 const GLOBEX_INSTALLATION: u64 = 312;
 pub const OAUTH_APP: u64 = 321;
 /// The id of acme/widgets, whose workflow has a token.

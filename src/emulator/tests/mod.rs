@@ -1,14 +1,20 @@
 //! The emulator as a caller sees it, sentence by sentence of the documents.
 
+mod app_hook;
 mod conditional;
 mod contents;
 mod control;
+mod courier;
 mod credentials;
 mod deliveries;
 mod fuzz;
+mod happenings;
 mod hooks;
 mod limits;
 mod notifications;
+mod outbox;
+mod pushes;
+mod receiver;
 mod replay;
 mod repositories;
 mod socket;

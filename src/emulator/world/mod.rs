@@ -5,14 +5,21 @@ use std::sync::Arc;
 
 use super::accounts::{AccountId, Token};
 use super::limits::InstallationReach;
+use super::outbox::Outbox;
 use super::resources::notifications::Thread;
 use crate::clock::Timestamp;
 
 mod content;
+mod deliveries;
+mod history;
+mod hooks;
 mod people;
 mod tokens;
 
 pub use content::{Asset, Comment, FEATURES, Issue, IssueState, Label, Milestone, Release, Repository, Visibility};
+pub use deliveries::{ANSWER_BYTES_MAX, Attempt, DELIVERIES_MAX, Delivery, Failure, Log, Posted, Receipt, Signatures, Standing, guid};
+pub use history::{Commit, Edit, Full, History, README, Tree};
+pub use hooks::{Certificate, Config, ContentType, Hook, Mailbox, Target};
 pub use people::{App, OauthApp, Organization, Team, User};
 pub use tokens::TokenView;
 
@@ -46,6 +53,12 @@ pub struct World {
     pub inbox_changed: BTreeMap<u64, Timestamp>,
     /// Marks that are still being made in the background: when, whose, up to which time.
     pub background_reads: Vec<(Timestamp, u64, Timestamp)>,
+    /// The webhook of each app.
+    pub app_hooks: BTreeMap<u64, Hook>,
+    /// The commits of repositories to which something was pushed.
+    histories: BTreeMap<u64, Arc<history::History>>,
+    /// Deliveries that are to be sent.
+    pub outbox: Outbox,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

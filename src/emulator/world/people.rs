@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::hooks::Hook;
 use crate::clock::Timestamp;
-use crate::emulator::resources::hooks::Hook;
 
 #[derive(Debug)]
 pub struct User {
