@@ -10,6 +10,7 @@ use super::events;
 use super::exchange::State;
 use super::fields::Fields;
 use super::gates::GateId;
+use super::happenings::prompts;
 use super::intake::Query;
 use super::limits::Resource;
 use super::resources::organizations::joining;
@@ -35,7 +36,10 @@ pub fn respond(state: &mut State, now: Timestamp, request: &Request<Bytes>, path
         ("POST", ["gates"]) => shut_gate(state, body),
         ("GET", ["gates", id]) => gate(state, id),
         ("DELETE", ["gates", id]) => open_gate(state, id),
-        ("POST", ["events"]) => event(state, now, body),
+        ("POST", ["events"]) => {
+            let urls = Urls::new(&state.origin(request), "");
+            prompts::respond(&mut state.world, &urls, now, body).unwrap_or_else(|| event(state, &urls, now, body))
+        }
         ("POST", ["reset"]) => {
             state.reset(now);
             (StatusCode::OK, json!({ "reset": true }))
@@ -86,7 +90,8 @@ fn world(state: &State) -> Value {
                 .iter()
                 .map(|(id, organization)| json!({ "id": id, "organization": world.owner_login(Owner::Organization(*organization)) }))
                 .collect();
-            json!({ "app_id": app.id, "slug": app.slug, "owner": world.owner_login(app.owner), "private_key": app.private_key, "installations": installations })
+            let webhook = world.app_hooks.get(&app.id).map(|hook| json!({ "id": hook.id, "url": hook.config.url, "events": hook.events, "deliveries": hook.deliveries.len() }));
+            json!({ "app_id": app.id, "slug": app.slug, "owner": world.owner_login(app.owner), "private_key": app.private_key, "installations": installations, "webhook": webhook })
         })
         .collect();
     json!({
@@ -230,7 +235,7 @@ fn open_gate(state: &mut State, id: &str) -> Answer {
 }
 
 /// `{"type": "issue_opened" | "comment" | "mention", "repository": "acme/widgets", "actor": "ben", "number": 1, "text": "…", "user": "ada"}`.
-fn event(state: &mut State, now: Timestamp, body: &[u8]) -> Answer {
+fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> Answer {
     let Ok(mut fields) = Fields::parse("Event", body) else { return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON") };
     if let Some(answer) = invitation_event(state, now, &mut fields) {
         return answer;
@@ -250,15 +255,14 @@ fn event(state: &mut State, now: Timestamp, body: &[u8]) -> Answer {
     let (Some(repository), Some(actor)) = (repository, actor) else {
         return refuse(StatusCode::UNPROCESSABLE_ENTITY, "there is no such repository or actor");
     };
-    let urls = Urls::new(&state.options.base_url, "");
     let happened = match kind.as_str() {
-        "issue_opened" => events::open_issue(&mut state.world, &urls, now, repository, actor, text),
-        "comment" => events::comment(&mut state.world, &urls, now, repository, number.unwrap_or(1), actor, &text),
-        "mention" => events::comment(&mut state.world, &urls, now, repository, number.unwrap_or(1), actor, &format!("@{mentioned} {text}")),
+        "issue_opened" => events::open_issue(&mut state.world, urls, now, repository, actor, text),
+        "comment" => events::comment(&mut state.world, urls, now, repository, number.unwrap_or(1), actor, &text),
+        "mention" => events::comment(&mut state.world, urls, now, repository, number.unwrap_or(1), actor, &format!("@{mentioned} {text}")),
         _ => {
             return refuse(
                 StatusCode::UNPROCESSABLE_ENTITY,
-                "type must be issue_opened, comment, mention, invitation_accepted or invitation_failed",
+                "type must be issue_opened, comment, mention, push, pull_request_opened, custom, invitation_accepted or invitation_failed",
             );
         }
     };

@@ -1,26 +1,32 @@
-//! What happens in the world when somebody does something: threads change, webhooks have something to deliver.
-//!
-//! Deliveries are recorded as not sent; sending them is left out so far.
+//! What happens in the world when somebody does something: threads change, webhooks have something to deliver (see `happenings`).
 
 use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::accounts::{AccountId, Caller};
+use super::happenings::issues;
 use super::render::Renderer;
-use super::resources::deliveries;
+use super::resources::comments;
 use super::resources::notifications::{Reason, Thread, ThreadState};
 use super::resources::subscriptions::Subscription;
 use super::urls::Urls;
 use super::world::{Comment, Issue, Owner, Visibility, World};
 use crate::clock::Timestamp;
 
-/// An issue was opened or changed: its watchers and those it names are told, and the organisation's webhooks.
+pub use super::happenings::{Happening, Place, Scene, raise};
+
+/// An issue was opened or changed in one way: its watchers and those it names are told, and the webhooks.
 pub fn issue_changed(world: &mut World, urls: &Urls, now: Timestamp, repository: u64, number: u64, actor: u64, action: &'static str) {
+    tell_of_issue(world, now, repository, number, actor);
+    let scene = Scene { urls, now, place: Place::Repository(repository), actor };
+    issues::raise(world, scene, repository, number, action, |_| json!({}));
+}
+
+/// An issue was changed: its watchers and those it names are told. The webhooks are told of each thing that changed (`happenings::issues`).
+pub fn tell_of_issue(world: &mut World, now: Timestamp, repository: u64, number: u64, actor: u64) {
     let Some(issue) = world.repositories.get(&repository).and_then(|repository| repository.issues.get(&number)) else { return };
     let text = format!("{} {}", issue.title, issue.body.as_deref().unwrap_or(""));
     tell(world, now, repository, number, actor, &text, None);
-    deliver(world, urls, now, repository, number, actor, "issues", action);
 }
 
 /// Opens an issue; its number, or `None` when there is no such repository.
@@ -43,7 +49,9 @@ pub fn comment(world: &mut World, urls: &Urls, now: Timestamp, repository: u64, 
     issue.updated_at = now;
     found.comments.insert(id, Comment { id, issue: number, author, body: body.to_owned(), created_at: now, updated_at: now });
     tell(world, now, repository, number, author, body, Some(id));
-    deliver(world, urls, now, repository, number, author, "issue_comment", "created");
+    let scene = Scene { urls, now, place: Place::Repository(repository), actor: author };
+    let shown = |renderer: &Renderer<'_>| comments::subject(renderer, repository, id);
+    raise(world, scene, Happening::new("issue_comment", "created"), shown);
     Some(id)
 }
 
@@ -182,47 +190,4 @@ pub fn tell_one(world: &mut World, now: Timestamp, notice: &Notice) -> u64 {
     thread.latest_comment = comment.or(thread.latest_comment);
     world.inbox_changed.insert(user, now);
     id
-}
-
-#[expect(clippy::too_many_arguments, reason = "an event is all of these, and they are of different types where it matters")]
-fn deliver(
-    world: &mut World,
-    urls: &Urls,
-    now: Timestamp,
-    repository: u64,
-    number: u64,
-    actor: u64,
-    event: &'static str,
-    action: &'static str,
-) {
-    let Some(found) = world.repositories.get(&repository) else { return };
-    let Owner::Organization(organization) = found.owner else { return };
-    let wanted = |hook: &&super::resources::hooks::Hook| hook.wants(event);
-    let hooks: Vec<u64> = world
-        .organizations
-        .get(&organization)
-        .into_iter()
-        .flat_map(|organization| organization.hooks.values())
-        .filter(wanted)
-        .map(|hook| hook.id)
-        .collect();
-    let Some(issue) = found.issues.get(&number).filter(|_| !hooks.is_empty()) else { return };
-    // Deliveries are made for the receiver, who has no token of ours.
-    let nobody = Caller { account: AccountId::User(actor), token: None };
-    let renderer = Renderer { world, urls, caller: &nobody };
-    let payload = json!({
-        "action": action,
-        "issue": renderer.issue(found, issue),
-        "repository": renderer.repository(found),
-        "sender": renderer.user_summary(actor),
-    });
-    for hook in hooks {
-        deliveries::record(
-            world,
-            now,
-            organization,
-            hook,
-            deliveries::Occasion { event, action: Some(action), repository: Some(repository), payload: payload.clone() },
-        );
-    }
 }

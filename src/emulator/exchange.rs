@@ -109,7 +109,9 @@ impl State {
     /// Back to the seed: world, budgets, limits, gates and transcript.
     pub fn reset(&mut self, now: Timestamp) {
         let recording = self.replayer.take().map(Replayer::into_recording);
+        let outbox = self.world.outbox.succeeding();
         *self = Self::new(self.options.clone(), recording, now);
+        self.world.outbox = outbox;
     }
 
     pub fn arrive(&mut self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Arrival {
@@ -357,7 +359,7 @@ impl State {
     }
 
     /// Scheme and authority that answers name.
-    fn origin(&self, request: &Request<Bytes>) -> String {
+    pub fn origin(&self, request: &Request<Bytes>) -> String {
         if !self.options.base_url.is_empty() {
             return self.options.base_url.clone();
         }

@@ -6,9 +6,12 @@
 //! `intake` (which shape of path) → `control` (requests about the emulator itself) → `credentials` (who asks) → `route` (what is asked) →
 //! `limits`, `primary`, `secondary` (may it be asked now) → `resources` (the answer) → `validators` (304?) → `reply` (headers) → `transcript`.
 //!
+//! What a request changes is told to people (`events`) and to webhooks (`happenings`); their deliveries wait in the `outbox` until the shell's
+//! `courier` takes them to their receivers.
+//!
 //! It is written from the specification alone and shares only names with the gateway (`crate::api`), never rules: a misreading
-//! shared by both would pass every test. What it leaves out so far: team membership, custom properties, issue fields, migrations, the
-//! app webhook, real webhook deliveries and faults.
+//! shared by both would pass every test. What it leaves out so far: team membership, custom properties, issue fields, migrations and
+//! faults.
 
 mod access;
 mod accounts;
@@ -16,15 +19,19 @@ mod arrival;
 mod call;
 mod compute;
 mod control;
+mod courier;
 mod credentials;
+mod envelope;
 mod events;
 mod exchange;
 mod fault;
 mod fields;
 mod gates;
 mod graphql;
+mod happenings;
 mod intake;
 mod limits;
+mod outbox;
 mod pagination;
 mod permissions;
 mod primary;
@@ -55,12 +62,14 @@ use crate::api::Dialect;
 use crate::clock::Timestamp;
 
 pub use arrival::{Arrival, RequestId};
+pub use courier::Courier;
 pub use exchange::UploadBytes;
 pub use gates::GateId;
+pub use outbox::{Outgoing, OutgoingId};
 pub use replay::{LoadError, Recording};
 pub use server::{Handle, Server};
 pub use transcript::Entry;
-pub use world::TokenView;
+pub use world::{Certificate, Failure, Receipt, TokenView};
 
 /// What an emulator is made from; the same options and the same first `now` make the same world.
 #[derive(Clone, Debug)]
@@ -117,6 +126,29 @@ impl Emulator {
     /// sliding windows ends a window's length from `now`. Unknown ids are ignored.
     pub fn finish(&mut self, now: Timestamp, id: RequestId) {
         self.state.finish(now, id);
+    }
+
+    /// The webhook deliveries that are to be sent now, by whoever puts the emulator on a network. Each is to be answered with
+    /// [`Emulator::delivered`]; only then its webhook's next one is handed out. They wait, within bounds, when nobody takes them.
+    pub fn take_outgoing(&mut self, now: Timestamp) -> Vec<Outgoing> {
+        outbox::take(&mut self.state.world, self.state.options.dialect, now)
+    }
+
+    /// What became of a delivery. Unknown ids are ignored: the webhook was deleted or the emulator reset meanwhile.
+    pub fn delivered(&mut self, id: OutgoingId, receipt: Receipt) {
+        outbox::settle(&mut self.state.world, id, receipt);
+    }
+
+    /// Whether [`Emulator::take_outgoing`] would have something.
+    #[must_use]
+    pub fn has_outgoing(&self) -> bool {
+        self.state.world.outbox.has_outgoing()
+    }
+
+    /// Whether every delivery has been sent and answered for.
+    #[must_use]
+    pub fn is_all_delivered(&self) -> bool {
+        self.state.world.outbox.is_empty()
     }
 
     /// Whether requests held by `gate` may go on: it was deleted, or never existed.

@@ -23,7 +23,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::arrival::RequestId;
 use super::exchange::UploadBytes;
-use super::{Emulator, GateId, intake};
+use super::{Courier, Emulator, GateId, courier, intake};
 use crate::clock::Clock;
 
 /// Connections at once; further ones wait in the listener's queue.
@@ -44,6 +44,7 @@ pub struct Handle {
     shared: Arc<Shared>,
     stop: watch::Sender<Phase>,
     task: JoinHandle<()>,
+    deliveries: JoinHandle<()>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,18 +60,28 @@ struct Shared {
     latency: Duration,
     /// Told whenever a request arrived or left, or a gate may have been opened.
     changed: Notify,
+    /// Told when there is something to deliver.
+    post: Arc<Notify>,
 }
 
 impl Server {
     /// Serves `emulator` on `listener`, each answer `latency` after its request. Must be called inside a tokio runtime.
     #[must_use]
     pub fn start(listener: TcpListener, emulator: Emulator, clock: Clock, latency: Duration) -> Handle {
+        Self::start_with(listener, emulator, clock, latency, Courier::default())
+    }
+
+    /// As [`Server::start`], with a courier of one's own for webhook deliveries.
+    #[must_use]
+    pub fn start_with(listener: TcpListener, emulator: Emulator, clock: Clock, latency: Duration, courier: Courier) -> Handle {
         // A bound listener knows its address; the fallback only saves every caller an error that does not happen.
         let addr = listener.local_addr().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
-        let shared = Arc::new(Shared { emulator: Mutex::new(emulator), clock, latency, changed: Notify::new() });
+        let (changed, post) = (Notify::new(), Arc::new(Notify::new()));
+        let shared = Arc::new(Shared { emulator: Mutex::new(emulator), clock, latency, changed, post });
         let (stop, phase) = watch::channel(Phase::Serving);
+        let deliveries = tokio::spawn(deliver(courier, Arc::clone(&shared), phase.clone()));
         let task = tokio::spawn(accept(listener, Arc::clone(&shared), phase));
-        Handle { addr, shared, stop, task }
+        Handle { addr, shared, stop, task, deliveries }
     }
 }
 
@@ -85,7 +96,13 @@ impl Handle {
     pub fn with_emulator<T>(&self, look: impl FnOnce(&mut Emulator) -> T) -> T {
         let seen = look(&mut self.shared.emulator.lock());
         self.shared.changed.notify_waiters();
+        self.shared.post.notify_one();
         seen
+    }
+
+    /// Waits until every webhook delivery has been sent and answered for.
+    pub async fn wait_until_delivered(&self) {
+        self.shared.wait_for(Emulator::is_all_delivered).await;
     }
 
     /// Waits until `gate` holds at least `count` requests.
@@ -98,7 +115,17 @@ impl Handle {
         // A failed send means that the task has already ended, which is what is wanted.
         let _ = self.stop.send(Phase::Stopping);
         let _ = self.task.await;
+        let _ = self.deliveries.await;
     }
+}
+
+async fn deliver(courier: Courier, shared: Arc<Shared>, phase: watch::Receiver<Phase>) {
+    let take = || shared.emulator.lock().take_outgoing(shared.clock.now());
+    let settle = |id, receipt| {
+        shared.emulator.lock().delivered(id, receipt);
+        shared.changed.notify_waiters();
+    };
+    courier::run(courier, take, settle, Arc::clone(&shared.post), phase).await;
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: watch::Receiver<Phase>) {
@@ -150,7 +177,13 @@ async fn answer(request: Request<Incoming>, peer: IpAddr, shared: Arc<Shared>) -
         let _ =
             tokio::time::timeout(HELD_WAIT, shared.wait_for(|emulator| emulator.gate_is_open(gate) || emulator.held(gate) >= count)).await;
     }
-    let arrival = shared.emulator.lock().arrive(shared.clock.now(), &request, peer);
+    let (arrival, has_outgoing) = {
+        let mut emulator = shared.emulator.lock();
+        (emulator.arrive(shared.clock.now(), &request, peer), emulator.has_outgoing())
+    };
+    if has_outgoing {
+        shared.post.notify_one();
+    }
     let in_flight = InFlight { id: arrival.id, shared: Arc::clone(&shared) };
     shared.changed.notify_waiters();
     if let Some(gate) = arrival.gate {

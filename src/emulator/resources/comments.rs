@@ -1,13 +1,15 @@
 //! Comments on issues and pulls: list, get, create, change, delete.
 
 use http::StatusCode;
+use serde_json::{Value, json};
 
 use crate::emulator::call::Call;
 use crate::emulator::events;
 use crate::emulator::fault::Fault;
 use crate::emulator::fields::Fields;
+use crate::emulator::happenings::{self, Happening};
 use crate::emulator::pagination::{self, USUAL};
-use crate::emulator::render::Renderer;
+use crate::emulator::render::{Renderer, extend};
 use crate::emulator::reply::Reply;
 use crate::emulator::resources::issues::{self, READ, TAKE_PART};
 use crate::emulator::route::{Outcome, Route, Verb};
@@ -71,8 +73,14 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let now = call.now;
     let repository = call.repository_mut()?;
     let comment = repository.comments.get_mut(&id).ok_or(Fault::NotFound)?;
-    comment.body = body;
+    let changes = json!({ "changes": { "body": { "from": std::mem::replace(&mut comment.body, body) } } });
     comment.updated_at = now;
+    let place = call.repository;
+    happenings::tell(call, Happening::new("issue_comment", "edited"), |renderer| {
+        let mut objects = subject(renderer, place, id);
+        extend(&mut objects, changes);
+        objects
+    });
     let repository = call.repository()?;
     let comment = named(call, repository)?;
     Ok(Reply::ok(Renderer::of(call).comment(repository, comment)))
@@ -81,13 +89,23 @@ fn patch(call: &mut Call<'_>) -> Outcome {
 fn delete(call: &mut Call<'_>) -> Outcome {
     let id = may_change(call)?;
     let now = call.now;
+    let gone = subject(&Renderer::of(call), call.repository, id);
     let repository = call.repository_mut()?;
     let comment = repository.comments.remove(&id).ok_or(Fault::NotFound)?;
     if let Some(issue) = repository.issues.get_mut(&comment.issue) {
         issue.comments.retain(|kept| *kept != id);
         issue.updated_at = now;
     }
+    happenings::tell(call, Happening::new("issue_comment", "deleted"), |_| gone);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// A comment with its issue, as payloads have them.
+pub fn subject(renderer: &Renderer<'_>, repository: u64, id: u64) -> Value {
+    let Some(repository) = renderer.world.repositories.get(&repository) else { return json!({}) };
+    let Some(comment) = repository.comments.get(&id) else { return json!({}) };
+    let issue = repository.issues.get(&comment.issue).map(|issue| renderer.issue(repository, issue));
+    json!({ "issue": issue, "comment": renderer.comment(repository, comment) })
 }
 
 /// The comment's author, and whoever may push.

@@ -1,185 +1,152 @@
 //! What webhooks delivered (Document 3): summaries by cursor, details, redelivery, pings.
-//!
-//! Nothing is sent over a network so far: a new delivery is recorded as not sent.
 
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::hooks::{self, Hook, READ, WRITE};
-use crate::clock::Timestamp;
+use super::hooks::{self, READ, WRITE};
 use crate::emulator::call::Call;
+use crate::emulator::envelope;
 use crate::emulator::fault::{Code, Fault};
+use crate::emulator::happenings::{self, Happening, Letter};
+use crate::emulator::outbox;
 use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::render::{Renderer, extend};
 use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::timestamps::iso;
-use crate::emulator::validators::hex;
-use crate::emulator::world::World;
+use crate::emulator::world::{Attempt, DELIVERIES_MAX, Delivery, Hook, Mailbox, Receipt};
 
-/// The oldest deliveries of a hook are forgotten when there are more.
-const DELIVERIES_MAX: usize = 1_000;
 /// Begins every cursor, so that a made-up one is told from a real one.
 const CURSOR_PREFIX: &str = "v1_";
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/orgs/{org}/hooks/{hook_id}/deliveries", READ, list),
     Route::new(Verb::Get, "/orgs/{org}/hooks/{hook_id}/deliveries/{delivery_id}", READ, get),
-    Route::new(Verb::Post, "/orgs/{org}/hooks/{hook_id}/deliveries/{delivery_id}/attempts", WRITE, redeliver),
+    Route::new(Verb::Post, "/orgs/{org}/hooks/{hook_id}/deliveries/{delivery_id}/attempts", WRITE, attempt),
     Route::new(Verb::Post, "/orgs/{org}/hooks/{hook_id}/pings", WRITE, ping),
 ];
 
-/// One delivery, or the record that there should be one.
-#[derive(Clone, Debug)]
-pub struct Delivery {
-    pub id: u64,
-    pub guid: String,
-    pub at: Timestamp,
-    pub attempt: Attempt,
-    pub event: &'static str,
-    pub action: Option<&'static str>,
-    pub repository: Option<u64>,
-    pub payload: Value,
-    pub receipt: Receipt,
-}
-
-/// Whether the same delivery was made before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attempt {
-    First,
-    Redelivery,
-}
-
-/// What the receiver said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Receipt {
-    Answered { status: u16, duration_millis: u64 },
-    NotSent,
-}
-
-impl Receipt {
-    fn status_code(self) -> u16 {
-        match self {
-            Self::Answered { status, .. } => status,
-            Self::NotSent => 0,
-        }
-    }
-
-    /// "text outcome; OK occurs; other values: not shown".
-    fn text(self) -> &'static str {
-        match self {
-            Self::Answered { status, .. } => {
-                StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Unknown")
-            }
-            Self::NotSent => "Not sent",
-        }
-    }
-
-    fn duration_secs(self) -> f64 {
-        match self {
-            Self::Answered { duration_millis, .. } => std::time::Duration::from_millis(duration_millis).as_secs_f64(),
-            Self::NotSent => 0.0,
-        }
-    }
-
-    fn is_success(self) -> bool {
-        (200..400).contains(&self.status_code())
-    }
-}
-
-/// What a delivery is made of.
-#[derive(Clone, Debug)]
-pub struct Occasion {
-    pub event: &'static str,
-    pub action: Option<&'static str>,
-    pub repository: Option<u64>,
-    pub payload: Value,
-}
-
-/// Records a new delivery of a hook; its id.
-pub fn record(world: &mut World, now: Timestamp, organization: u64, hook: u64, occasion: Occasion) -> u64 {
-    let id = world.next_id();
-    let Occasion { event, action, repository, payload } = occasion;
-    let delivery =
-        Delivery { id, guid: guid(id), at: now, attempt: Attempt::First, event, action, repository, payload, receipt: Receipt::NotSent };
-    append(world, organization, hook, delivery);
-    id
-}
-
-/// Adds a delivery to its hook, forgetting the oldest when there are many.
-pub fn append(world: &mut World, organization: u64, hook: u64, delivery: Delivery) {
-    let Some(hook) = world.organizations.get_mut(&organization).and_then(|organization| organization.hooks.get_mut(&hook)) else { return };
-    if hook.deliveries.len() >= DELIVERIES_MAX {
-        hook.deliveries.pop_front();
-    }
-    hook.deliveries.push_back(delivery);
-}
-
-/// "unique delivery identifier (UUID form)"; the same id always gets the same one.
-pub fn guid(id: u64) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, &id.to_be_bytes());
-    let text = hex(&digest.as_ref()[..16]);
-    format!("{}-{}-{}-{}-{}", &text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..])
-}
-
-/// Newest first, from the cursor on.
 fn list(call: &mut Call<'_>) -> Outcome {
     let hook = hooks::named(call)?;
-    let from = call.query.get("cursor").filter(|cursor| !cursor.is_empty()).map(cursor_id).transpose()?;
-    let wanted = status_filter(call)?;
-    let is_asked = |delivery: &&Delivery| {
-        from.is_none_or(|from| delivery.id <= from) && wanted.is_none_or(|wanted| wanted == delivery.receipt.is_success())
-    };
-    let asked: Vec<&Delivery> = hook.deliveries.iter().rev().filter(is_asked).collect();
-    let per_page = pagination::per_page(call, USUAL);
-    let next =
-        asked.get(per_page).map(|delivery| ("next", pagination::address(call, "cursor", &format!("{CURSOR_PREFIX}{}", delivery.id))));
-    let mut reply = Reply::ok(asked.iter().take(per_page).map(|delivery| summary(delivery)).collect());
-    reply.headers.extend(next.and_then(|next| pagination::header(&[next])));
-    Ok(reply)
-}
-
-fn cursor_id(cursor: &str) -> Result<u64, Fault> {
-    let id = cursor.strip_prefix(CURSOR_PREFIX).and_then(|id| id.parse().ok());
-    id.ok_or_else(|| Fault::BadRequest("Invalid cursor".to_owned()))
-}
-
-/// "string filter on delivery outcome classification"; its values are not shown.
-fn status_filter(call: &Call<'_>) -> Result<Option<bool>, Fault> {
-    match call.query.get("status") {
-        None => Ok(None),
-        Some("success") => Ok(Some(true)),
-        Some("failure") => Ok(Some(false)),
-        Some(_) => Err(Fault::field("HookDelivery", "status", Code::Invalid, "status must be success or failure")),
-    }
-}
-
-fn named<'a>(call: &Call<'_>, hook: &'a Hook) -> Result<&'a Delivery, Fault> {
-    // Document 1, 400: "malformed delivery".
-    let id: u64 = call.params.get("delivery_id").parse().map_err(|_| Fault::BadRequest("Invalid delivery id".to_owned()))?;
-    hook.deliveries.iter().find(|delivery| delivery.id == id).ok_or(Fault::NotFound)
+    page(call, hook, status_filter(call)?)
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let hook = hooks::named(call)?;
-    let delivery = named(call, hook)?;
-    Ok(Reply::ok(detail(call, hook, delivery)))
+    detail(call, hook)
+}
+
+fn attempt(call: &mut Call<'_>) -> Outcome {
+    let again = again(call, hooks::named(call)?)?;
+    redeliver(call, again)
+}
+
+/// Newest first, from the cursor on: "the starting delivery for the page, taken from the paging link of the previous response".
+pub fn page(call: &Call<'_>, hook: &Hook, wanted: Option<Wanted>) -> Outcome {
+    if call.query.get("per_page").is_some_and(|given| !given.is_empty() && given.parse::<u64>().is_err()) {
+        return Err(Fault::field("HookDelivery", "per_page", Code::Invalid, "per_page is not an integer"));
+    }
+    let from = call.query.get("cursor").filter(|cursor| !cursor.is_empty()).map(cursor_id).transpose()?;
+    let asked: Vec<&Delivery> =
+        hook.deliveries.iter().rev().filter(|delivery| wanted.is_none_or(|wanted| wanted.takes(&delivery.receipt))).collect();
+    let per_page = pagination::per_page(call, USUAL);
+    let first = asked.iter().take_while(|delivery| from.is_some_and(|from| delivery.id > from)).count();
+    let starting_at =
+        |at: usize| asked.get(at).map(|delivery| pagination::address(call, "cursor", &format!("{CURSOR_PREFIX}{}", delivery.id)));
+    let previous = (first > 0).then(|| starting_at(first.saturating_sub(per_page))).flatten();
+    let next = starting_at(first.saturating_add(per_page));
+    let links: Vec<(&str, String)> =
+        previous.map(|address| ("prev", address)).into_iter().chain(next.map(|address| ("next", address))).collect();
+    let mut reply = Reply::ok(asked.iter().skip(first).take(per_page).map(|delivery| summary(delivery)).collect());
+    reply.headers.extend(pagination::header(&links));
+    Ok(reply)
+}
+
+/// Document 1, 400: "malformed delivery or cursor query".
+fn cursor_id(cursor: &str) -> Result<u64, Fault> {
+    let id = cursor.strip_prefix(CURSOR_PREFIX).filter(|id| is_number(id)).and_then(|id| id.parse().ok());
+    id.ok_or_else(|| Fault::BadRequest("Invalid cursor".to_owned()))
+}
+
+/// Which outcomes a list is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Successes,
+    Failures,
+}
+
+impl Wanted {
+    /// What is not known yet is neither.
+    fn takes(self, receipt: &Receipt) -> bool {
+        receipt.is_success() == Some(self == Self::Successes)
+    }
+}
+
+/// "String filter on delivery outcome classification"; its values are not shown.
+fn status_filter(call: &Call<'_>) -> Result<Option<Wanted>, Fault> {
+    match call.query.get("status") {
+        None | Some("") => Ok(None),
+        Some("success") => Ok(Some(Wanted::Successes)),
+        Some("failure") => Ok(Some(Wanted::Failures)),
+        Some(_) => Err(Fault::field("HookDelivery", "status", Code::Invalid, "status must be success or failure")),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The delivery that the path names: 400 for what is no number, 404 for a number that none has, however large.
+fn named<'a>(call: &Call<'_>, hook: &'a Hook) -> Result<&'a Delivery, Fault> {
+    let given = call.params.get("delivery_id");
+    if !is_number(given) {
+        return Err(Fault::BadRequest("Invalid delivery id".to_owned()));
+    }
+    given.parse().ok().and_then(|id| hook.deliveries.get(id)).ok_or(Fault::NotFound)
+}
+
+/// A delivery of `hook` that is to be made once more.
+#[derive(Debug)]
+pub struct Again {
+    mailbox: Mailbox,
+    delivery: Delivery,
+}
+
+/// The delivery that the path names, to be made once more; 422 when as many wait already as the record holds ("the endpoint has been
+/// spammed", Document 1).
+pub fn again(call: &Call<'_>, hook: &Hook) -> Result<Again, Fault> {
+    let delivery = named(call, hook)?.clone();
+    if hook.deliveries.waiting() >= DELIVERIES_MAX {
+        return Err(Fault::field("HookDelivery", "base", Code::Invalid, "too many deliveries are waiting already"));
+    }
+    Ok(Again { mailbox: hook.mailbox(), delivery })
 }
 
 /// "Resends that delivery with `redelivery` true"; it keeps its guid (UPSTREAM.md, Webhooks).
-fn redeliver(call: &mut Call<'_>) -> Outcome {
-    let hook = hooks::named(call)?;
-    let hook_id = hook.id;
-    let again = Delivery { at: call.now, attempt: Attempt::Redelivery, receipt: Receipt::NotSent, ..named(call, hook)?.clone() };
-    let id = call.world.next_id();
-    append(call.world, call.organization, hook_id, Delivery { id, ..again });
+pub fn redeliver(call: &mut Call<'_>, again: Again) -> Outcome {
+    let (id, at) = (call.world.next_id(), call.now);
+    let delivery = Delivery { id, at, attempt: Attempt::Redelivery, posted: None, receipt: Receipt::Pending, ..again.delivery };
+    call.world.hook_mut(again.mailbox).ok_or(Fault::NotFound)?.deliveries.append(delivery);
+    outbox::queue(call.world, again.mailbox);
     Ok(Reply::json(StatusCode::ACCEPTED, json!({})))
 }
 
+/// "Triggers a ping event", also of a hook that is not active: it is asked for.
 fn ping(call: &mut Call<'_>) -> Outcome {
     let hook = hooks::named(call)?;
-    let hook_id = hook.id;
-    let payload = json!({ "zen": "Keep it logically awesome.", "hook_id": hook_id, "hook": { "type": "Organization", "id": hook_id, "name": "web", "active": hook.active, "events": hook.events } });
-    record(call.world, call.now, call.organization, hook_id, Occasion { event: "ping", action: None, repository: None, payload });
+    let mailbox = hook.mailbox();
+    let organization = call.world.organizations.get(&call.organization).ok_or(Fault::NotFound)?;
+    let renderer = Renderer::of(call);
+    // Its payload is not shown; the running service's.
+    let payload = json!({
+        "zen": "Say what you do, do what you say.",
+        "hook_id": hook.id,
+        "hook": hooks::render(call, hook),
+        "organization": renderer.organization_summary(organization),
+        "sender": renderer.user_summary(call.actor()),
+    });
+    let letter = Letter { repository: None, installation: None, payload: payload.to_string().into() };
+    happenings::deliver(call.world, call.now, mailbox, Happening { event: "ping", action: None }, letter);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -193,36 +160,37 @@ fn summary(delivery: &Delivery) -> Value {
         "duration": delivery.receipt.duration_secs(),
         "status": delivery.receipt.text(),
         "status_code": delivery.receipt.status_code(),
-        "event": delivery.event,
-        "action": delivery.action,
-        "installation_id": null,
+        "event": &*delivery.event,
+        "action": delivery.action.as_deref(),
+        "installation_id": delivery.installation,
         "repository_id": delivery.repository,
+        // Its meaning is not shown; nothing here is throttled.
         "throttled_at": null,
     })
 }
 
-/// Document 3: detail adds `url`, `request` and `response`.
-fn detail(call: &Call<'_>, hook: &Hook, delivery: &Delivery) -> Value {
+/// The delivery that the path names. Document 3: detail adds `url`, `request` and `response`.
+pub fn detail(call: &Call<'_>, hook: &Hook) -> Outcome {
+    let delivery = named(call, hook)?;
+    // One that waits shows how it would be sent now.
+    let posted = delivery.posted.clone().unwrap_or_else(|| envelope::posted(&hook.config, delivery));
+    let (headers, payload) = match &delivery.receipt {
+        Receipt::Answered { headers, payload, .. } => (object(headers), payload.as_str()),
+        Receipt::Pending | Receipt::Failed { .. } => (json!({}), ""),
+    };
+    let sent: Value = serde_json::from_str(&delivery.payload).unwrap_or_default();
     let mut value = summary(delivery);
-    let named = |name: &str| call.dialect.delivery_header(name);
-    let request_headers = json!({
-        named("delivery"): delivery.guid,
-        named("event"): delivery.event,
-        named("hook-id"): hook.id.to_string(),
-        named("hook-installation-target-id"): call.organization.to_string(),
-        named("hook-installation-target-type"): "organization",
-        "content-type": "application/json",
-        "accept": "*/*",
-    });
-    let answered = matches!(delivery.receipt, Receipt::Answered { .. });
-    let response_headers = if answered { json!({ "content-type": "text/plain" }) } else { json!({}) };
-    crate::emulator::render::extend(
+    extend(
         &mut value,
         json!({
-            "url": hook.config.url,
-            "request": { "headers": request_headers, "payload": delivery.payload },
-            "response": { "headers": response_headers, "payload": if answered { "ok" } else { "" } },
+            "url": posted.url,
+            "request": { "headers": object(&envelope::headers(call.dialect, hook.mailbox(), delivery, &posted)), "payload": sent },
+            "response": { "headers": headers, "payload": payload },
         }),
     );
-    value
+    Ok(Reply::ok(value))
+}
+
+fn object(headers: &[(String, String)]) -> Value {
+    Value::Object(headers.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<_, _>>())
 }

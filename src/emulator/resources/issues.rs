@@ -7,6 +7,7 @@ use crate::emulator::call::Call;
 use crate::emulator::events;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::{Change, Fields};
+use crate::emulator::happenings::issues::{self as happened, Before};
 use crate::emulator::pagination::{self, USUAL};
 use crate::emulator::render::Renderer;
 use crate::emulator::reply::Reply;
@@ -131,7 +132,8 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let now = call.now;
     let repository = call.repository_mut()?;
     let issue = repository.issues.get_mut(&number).ok_or(Fault::NotFound)?;
-    let action = change_state(issue, state, now);
+    let before = Before::of(issue);
+    change_state(issue, state, now);
     issue.title = title.unwrap_or_else(|| std::mem::take(&mut issue.title));
     issue.body = body.of(issue.body.take());
     issue.labels = labels.unwrap_or_else(|| std::mem::take(&mut issue.labels));
@@ -140,7 +142,8 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     issue.updated_at = now;
     repository.updated_at = now;
     let actor = call.actor();
-    events::issue_changed(call.world, call.urls, now, call.repository, number, actor, action);
+    events::tell_of_issue(call.world, now, call.repository, number, actor);
+    happened::tell(call, &before)?;
     let repository = call.repository()?;
     let issue = named(call, repository)?;
     Ok(Reply::ok(Renderer::of(call).issue(repository, issue)))
@@ -157,12 +160,11 @@ fn state(fields: &mut Fields) -> Option<IssueState> {
     }
 }
 
-/// Applies a new state; the action that tells of it.
-fn change_state(issue: &mut Issue, state: Option<IssueState>, now: Timestamp) -> &'static str {
-    let Some(state) = state.filter(|state| *state != issue.state) else { return "edited" };
+/// Applies a new state.
+fn change_state(issue: &mut Issue, state: Option<IssueState>, now: Timestamp) {
+    let Some(state) = state.filter(|state| *state != issue.state) else { return };
     issue.state = state;
     issue.closed_at = (state == IssueState::Closed).then_some(now);
-    if state == IssueState::Closed { "closed" } else { "reopened" }
 }
 
 /// The ids of the logins given; unknown ones are named as wrong.

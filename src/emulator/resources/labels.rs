@@ -1,15 +1,17 @@
 //! Labels and milestones of a repository, and the labels of an issue.
 
 use http::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::emulator::access::{Need, Role};
 use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
+use crate::emulator::happenings::issues::{self as happened, Before};
+use crate::emulator::happenings::{self, Happening};
 use crate::emulator::pagination::{self, USUAL};
-use crate::emulator::render::Renderer;
+use crate::emulator::render::{Renderer, extend};
 use crate::emulator::reply::Reply;
 use crate::emulator::resources::issues::{self, READ};
 use crate::emulator::route::{Outcome, Route, Verb};
@@ -62,7 +64,15 @@ fn add(call: &mut Call<'_>, name: String, color: String, description: Option<Str
     Fault::unless_spammed("Label", call.repository()?.labels.len())?;
     let id = call.world.next_id();
     call.repository_mut()?.labels.insert(id, Label { id, name, color, description });
+    let place = call.repository;
+    happenings::tell(call, Happening::new("label", "created"), |renderer| subject(renderer, place, id));
     Ok(id)
+}
+
+/// A label as payloads have it.
+fn subject(renderer: &Renderer<'_>, repository: u64, id: u64) -> Value {
+    let repository = renderer.world.repositories.get(&repository);
+    json!({ "label": repository.and_then(|repository| Some(renderer.label(repository, repository.labels.get(&id)?))) })
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
@@ -107,10 +117,20 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     let label = call.repository_mut()?.labels.get_mut(&id).ok_or(Fault::NotFound)?;
+    let mut changes = json!({});
+    if let Some(name) = name.as_ref().filter(|name| **name != label.name) {
+        extend(&mut changes, json!({ "name": { "from": label.name, "to": name } }));
+    }
     label.name = name.unwrap_or_else(|| std::mem::take(&mut label.name));
     label.color = color.unwrap_or_else(|| std::mem::take(&mut label.color));
     label.description = description.of(label.description.take());
     touch_issues_with(call, id)?;
+    let place = call.repository;
+    happenings::tell(call, Happening::new("label", "edited"), |renderer| {
+        let mut objects = subject(renderer, place, id);
+        extend(&mut objects, json!({ "changes": changes }));
+        objects
+    });
     let repository = call.repository()?;
     let label = repository.labels.get(&id).ok_or(Fault::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).label(repository, label)))
@@ -119,9 +139,11 @@ fn patch(call: &mut Call<'_>) -> Outcome {
 fn delete(call: &mut Call<'_>) -> Outcome {
     let id = named(call, call.repository()?)?.id;
     touch_issues_with(call, id)?;
+    let gone = subject(&Renderer::of(call), call.repository, id);
     let repository = call.repository_mut()?;
     repository.labels.remove(&id);
     repository.issues.values_mut().for_each(|issue| issue.labels.retain(|label| *label != id));
+    happenings::tell(call, Happening::new("label", "deleted"), |_| gone);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -188,8 +210,10 @@ fn given_labels(call: &mut Call<'_>) -> Result<Vec<u64>, Fault> {
 fn change_labels_of_issue(call: &mut Call<'_>, change: impl FnOnce(&mut Vec<u64>)) -> Outcome {
     let (now, number) = (call.now, call.params.id("number")?);
     let issue = call.repository_mut()?.issues.get_mut(&number).ok_or(Fault::NotFound)?;
+    let before = Before::of(issue);
     change(&mut issue.labels);
     issue.updated_at = now;
+    happened::tell(call, &before)?;
     let repository = call.repository()?;
     let renderer = Renderer::of(call);
     let shown = issues::named(call, repository)?.labels.iter().filter_map(|id| repository.labels.get(id));
@@ -223,6 +247,8 @@ fn create_milestone(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let milestone = repository.milestones.get(&number).ok_or(Fault::NotFound)?;
     let value = Renderer::of(call).milestone(repository, milestone);
+    let shown = json!({ "milestone": value });
     let location = format!("{}/milestones/{number}", Renderer::of(call).repository_url(repository));
+    happenings::tell(call, Happening::new("milestone", "created"), |_| shown);
     Ok(Reply::created(value, &location))
 }

@@ -1,10 +1,13 @@
 //! What can be asked: one file for each kind of resource, each with its routes and the functions that answer them.
 
 pub mod apps;
+pub mod app_hook;
 pub mod comments;
+pub mod commits;
 pub mod contents;
 pub mod deliveries;
 pub mod enterprises;
+pub mod hook_config;
 pub mod hooks;
 pub mod installation_tokens;
 pub mod issues;
@@ -14,6 +17,7 @@ pub mod notifications;
 pub mod organizations;
 pub mod oauth_tokens;
 pub mod pulls;
+pub mod refs;
 pub mod releases;
 pub mod repositories;
 pub mod search;
@@ -31,6 +35,8 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         users::ROUTES,
         repositories::ROUTES,
         contents::ROUTES,
+        commits::ROUTES,
+        refs::ROUTES,
         issues::ROUTES,
         comments::ROUTES,
         labels::ROUTES,
@@ -58,6 +64,7 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         installation_tokens::ROUTES,
         oauth_tokens::ROUTES,
         lfs::ROUTES,
+        app_hook::ROUTES,
     ]
     .into_iter()
     .flatten()

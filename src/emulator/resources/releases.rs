@@ -1,12 +1,14 @@
 //! Releases and their assets. Of an asset only the size is kept.
 
 use http::{StatusCode, header};
+use serde_json::{Value, json};
 
 use crate::emulator::access::{Need, Role};
 use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
+use crate::emulator::happenings::{self, Happening};
 use crate::emulator::pagination::{self, USUAL};
 use crate::emulator::render::Renderer;
 use crate::emulator::reply::Reply;
@@ -63,10 +65,18 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let (now, author, id) = (call.now, call.actor(), call.world.next_id());
     let release = Release { id, tag, name, body, author, created_at: now, assets: std::collections::BTreeMap::new() };
     call.repository_mut()?.releases.insert(id, release);
+    let place = call.repository;
+    happenings::tell(call, Happening::new("release", "published"), |renderer| subject(renderer, place, id));
     let repository = call.repository()?;
     let release = repository.releases.get(&id).ok_or(Fault::NotFound)?;
     let location = format!("{}/releases/{id}", Renderer::of(call).repository_url(repository));
     Ok(Reply::created(Renderer::of(call).release(repository, release), &location))
+}
+
+/// A release as payloads have it.
+fn subject(renderer: &Renderer<'_>, repository: u64, id: u64) -> Value {
+    let repository = renderer.world.repositories.get(&repository);
+    json!({ "release": repository.and_then(|repository| Some(renderer.release(repository, repository.releases.get(&id)?))) })
 }
 
 fn list_assets(call: &mut Call<'_>) -> Outcome {

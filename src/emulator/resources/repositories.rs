@@ -5,6 +5,7 @@ use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
+use crate::emulator::happenings::repositories::{self as happened, Before};
 use crate::emulator::render::Renderer;
 use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
@@ -36,6 +37,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
 
     let id = call.repository;
+    let before = Before::of(call.repository()?);
     if let Some(name) = name
         && !call.world.rename_repository(id, &name)
     {
@@ -49,6 +51,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     repository.homepage = homepage.of(repository.homepage.take());
     repository.default_branch = default_branch.unwrap_or_else(|| std::mem::take(&mut repository.default_branch));
     repository.updated_at = now;
+    happened::tell(call, &before)?;
     let repository = call.repository()?;
     Ok(Reply::ok(Renderer::of(call).repository(repository)))
 }

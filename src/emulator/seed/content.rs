@@ -1,17 +1,13 @@
-//! Repositories, issues, threads and webhooks of the seed world.
+//! Repositories, issues and threads of the seed world.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde_json::json;
-
 use super::Dice;
-use super::people::{ACME, ADA, BEN, BUILD_BOT, CLEO, DAN, GLOBEX, OAUTH_APP, SCAN_BOT, TRIAGE_BOT, WIDGETS};
+use super::people::{ACME, ADA, BEN, BUILD_BOT, CLEO, DAN, GLOBEX, SCAN_BOT, TRIAGE_BOT, WIDGETS};
 use crate::clock::Timestamp;
 use crate::emulator::Options;
 use crate::emulator::events::{self, Cause, Notice};
-use crate::emulator::resources::deliveries::{self, Attempt, Delivery, Receipt};
-use crate::emulator::resources::hooks::{Config, Hook};
 use crate::emulator::resources::notifications::{Reason, ThreadState};
 use crate::emulator::world::{Comment, FEATURES, Issue, IssueState, Label, Milestone, Owner, Release, Repository, Visibility, World};
 
@@ -55,7 +51,6 @@ pub fn add(world: &mut World, options: &Options, dice: &mut Dice, now: Timestamp
     world.rename_repository(WIDGETS + 2, "sprockets");
     fill_first(world, dice, now);
     watch_and_notify(world, dice, now);
-    add_hooks(world, now);
 }
 
 fn plan(index: u64, dice: &mut Dice) -> Plan {
@@ -192,53 +187,5 @@ fn watch_and_notify(world: &mut World, dice: &mut Dice, now: Timestamp) {
             }
         }
         world.inbox_changed.insert(user, base + DAY);
-    }
-}
-
-fn add_hooks(world: &mut World, now: Timestamp) {
-    let created_at = now - DAY * 50;
-    for (created_by_app, host) in [(None, "receiver.example.com"), (Some(OAUTH_APP), "oauth.example.com")] {
-        let id = world.next_id();
-        let hook = Hook {
-            id,
-            created_by_app,
-            config: Config {
-                url: format!("https://{host}/hook"),
-                content_type: "json".to_owned(),
-                secret: Some("emu_hook_secret".to_owned()),
-                insecure_ssl: "0".to_owned(),
-            },
-            events: vec!["push".to_owned(), "pull_request".to_owned(), "issues".to_owned()],
-            active: true,
-            created_at,
-            updated_at: created_at,
-            deliveries: VecDeque::new(),
-        };
-        if let Some(acme) = world.organizations.get_mut(&ACME) {
-            acme.hooks.insert(id, hook);
-        }
-        if created_by_app.is_none() {
-            add_deliveries(world, id, created_at);
-        }
-    }
-}
-
-/// Over more than one page, one of them failed.
-fn add_deliveries(world: &mut World, hook: u64, from: Timestamp) {
-    for index in 0..40_u32 {
-        let id = world.next_id();
-        let receipt = Receipt::Answered { status: if index == 20 { 502 } else { 200 }, duration_millis: 120 };
-        let delivery = Delivery {
-            id,
-            guid: deliveries::guid(id),
-            at: from + HOUR * index,
-            attempt: Attempt::First,
-            event: "issues",
-            action: Some("opened"),
-            repository: Some(WIDGETS),
-            payload: json!({ "action": "opened", "issue": { "number": index + 1 }, "repository": { "id": WIDGETS } }),
-            receipt,
-        };
-        deliveries::append(world, ACME, hook, delivery);
     }
 }

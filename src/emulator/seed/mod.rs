@@ -2,6 +2,7 @@
 
 mod content;
 mod enterprise_cloud;
+mod hooks;
 mod people;
 mod teams;
 
@@ -23,6 +24,7 @@ pub fn world(options: &Options, now: Timestamp) -> World {
     content::add(&mut world, options, &mut dice, now);
     teams::add(&mut world, now);
     enterprise_cloud::add(&mut world, now);
+    hooks::add(&mut world, now);
     world
 }
 

@@ -8,7 +8,7 @@ use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{Level, Permissions, Token};
 use crate::emulator::world::{
-    Enterprise, EnterpriseTeam, Failure, Invitation, InvitationRole, Invitee, Organization, People, Privacy, Purpose, RepositoryRole, Team,
+    Enterprise, EnterpriseTeam, InvitationFailure, Invitation, InvitationRole, Invitee, Organization, People, Privacy, Purpose, RepositoryRole, Team,
     TeamRole, User, World,
 };
 
@@ -156,7 +156,7 @@ fn acme_people(now: Timestamp) -> People {
         purpose: Purpose::Organization,
         inviter: ADA,
         created_at: now - DAY * 30,
-        failure: Some(Failure { at: now - DAY * 23, reason: "The invitation expired".to_owned() }),
+        failure: Some(InvitationFailure { at: now - DAY * 23, reason: "The invitation expired".to_owned() }),
     };
     People {
         invitations: [pending, failed].into_iter().map(|invitation| (invitation.id, invitation)).collect(),

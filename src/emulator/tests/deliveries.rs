@@ -43,10 +43,92 @@ fn a_cursor_stays_valid_while_deliveries_are_added() {
 fn a_malformed_cursor_or_delivery_id_is_a_bad_request_and_a_wrong_status_422() {
     let mut upstream = Upstream::new();
     let path = hook(&mut upstream);
-    upstream.get(ADA, &format!("{path}/deliveries?cursor=zzz")).assert_status(400);
-    upstream.get(ADA, &format!("{path}/deliveries/abc")).assert_status(400);
-    upstream.get(ADA, &format!("{path}/deliveries/1")).assert_status(404);
+    for cursor in ["zzz", "v1_", "v1_-1", "v1_x", "v1_99999999999999999999999", "%F0%9F%A6%80"] {
+        upstream.get(ADA, &format!("{path}/deliveries?cursor={cursor}")).assert_status(400);
+    }
+    for id in ["abc", "-1", "+1", "1.0", "0x1", "%20", "%F0%9F%A6%80"] {
+        upstream.get(ADA, &format!("{path}/deliveries/{id}")).assert_status(400);
+        upstream.post(ADA, &format!("{path}/deliveries/{id}/attempts"), &Value::Null).assert_status(400);
+    }
+    for id in ["1", "0", "18446744073709551615", "99999999999999999999999999"] {
+        upstream.get(ADA, &format!("{path}/deliveries/{id}")).assert_status(404);
+        upstream.post(ADA, &format!("{path}/deliveries/{id}/attempts"), &Value::Null).assert_status(404);
+    }
     upstream.get(ADA, &format!("{path}/deliveries?status=odd")).assert_names_field("status");
+    upstream.get(ADA, &format!("{path}/deliveries?per_page=many")).assert_names_field("per_page");
+}
+
+#[test]
+fn a_page_leads_to_the_one_before_it_too() {
+    let mut upstream = Upstream::new();
+    let path = hook(&mut upstream);
+    let follow = |upstream: &mut Upstream, address: Option<String>| {
+        upstream.get(ADA, address.expect("a link").strip_prefix("http://upstream.test").expect("our address"))
+    };
+    let first = upstream.get(ADA, &format!("{path}/deliveries?per_page=15"));
+    assert_eq!(first.link("prev"), None);
+    let second = follow(&mut upstream, first.link("next"));
+    let third = follow(&mut upstream, second.link("next"));
+    assert_eq!((third.items().len(), third.link("next")), (10, None));
+    let back = follow(&mut upstream, third.link("prev"));
+    assert_eq!(ids(&back), ids(&second));
+    let back = follow(&mut upstream, back.link("prev"));
+    assert_eq!((ids(&back), back.link("prev")), (ids(&first), None));
+}
+
+#[test]
+fn a_page_has_at_most_100_deliveries_and_30_if_not_said() {
+    let mut upstream = Upstream::new();
+    upstream.set_limit("points.rest", 10_000);
+    let path = hook(&mut upstream);
+    for _ in 0..70 {
+        upstream.post(ADA, &format!("{path}/pings"), &Value::Null).assert_status(204);
+    }
+    for (asked, shown) in
+        [("", 30), ("?per_page=100", 100), ("?per_page=1000", 100), ("?per_page=0", 30), ("?per_page=1", 1), ("?cursor=", 30)]
+    {
+        assert_eq!(upstream.get(ADA, &format!("{path}/deliveries{asked}")).items().len(), shown, "{asked}");
+    }
+}
+
+#[test]
+fn attempts_are_refused_when_as_many_wait_as_the_record_holds() {
+    let mut upstream = Upstream::new();
+    upstream.set_limit("points.rest", 1_000_000);
+    upstream.set_limit("core", 1_000_000);
+    let path = hook(&mut upstream);
+    for _ in 0..1_000 {
+        upstream.post(ADA, &format!("{path}/pings"), &Value::Null).assert_status(204);
+    }
+    let newest = upstream.get(ADA, &format!("{path}/deliveries?per_page=1"));
+    upstream.post(ADA, &format!("{path}/deliveries/{}/attempts", ids(&newest)[0]), &Value::Null).assert_names_field("base");
+}
+
+#[test]
+fn a_ping_is_delivered_also_by_a_webhook_that_is_not_active() {
+    let mut upstream = Upstream::new();
+    let path = hook(&mut upstream);
+    upstream.patch(ADA, &path, &json!({ "active": false })).assert_status(200);
+    upstream.post(ADA, &format!("{path}/pings"), &Value::Null).assert_status(204);
+    let newest = upstream.get(ADA, &format!("{path}/deliveries?per_page=1"));
+    assert_eq!((&newest.items()[0]["event"], &newest.items()[0]["action"]), (&json!("ping"), &Value::Null));
+    let payload = upstream.get(ADA, &format!("{path}/deliveries/{}", ids(&newest)[0])).body["request"]["payload"].clone();
+    assert!(
+        payload["zen"].is_string() && payload["hook"]["config"]["url"].is_string() && payload["hook"]["config"].get("secret").is_none()
+    );
+    upstream.post(ADA, "/orgs/acme/hooks/99999999/pings", &Value::Null).assert_status(404);
+    upstream.post(OAUTH, &format!("{path}/pings"), &Value::Null).assert_status(404);
+}
+
+#[test]
+fn a_delivery_shows_what_was_sent_then_whatever_the_webhook_became() {
+    let mut upstream = Upstream::new();
+    let path = hook(&mut upstream);
+    let id = ids(&upstream.get(ADA, &format!("{path}/deliveries")))[0];
+    let before = upstream.get(ADA, &format!("{path}/deliveries/{id}")).body;
+    upstream.patch(ADA, &path, &json!({ "config": { "url": "https://example.com/other", "content_type": "form" } })).assert_status(200);
+    assert_eq!(upstream.get(ADA, &format!("{path}/deliveries/{id}")).body, before);
+    assert!(before["request"]["headers"]["x-hub-signature-256"].as_str().is_some_and(|signature| signature.starts_with("sha256=")));
 }
 
 #[test]
@@ -96,7 +178,8 @@ fn an_attempt_redelivers_with_the_same_guid() {
     let after = upstream.get(ADA, &format!("{path}/deliveries"));
     assert_eq!(after.items()[0]["redelivery"], true);
     assert_eq!(after.items()[0]["guid"], before.items()[3]["guid"]);
-    assert_eq!(after.items()[0]["status"], "Not sent");
+    assert_eq!((&after.items()[0]["status"], &after.items()[0]["status_code"]), (&json!("Pending"), &json!(0)), "nobody sends it here");
+    assert_ne!(after.items()[0]["id"], before.items()[3]["id"]);
 }
 
 #[test]

@@ -262,5 +262,5 @@ fn no_request_makes_it_panic_and_every_answer_is_well_formed() {
             assert!(answer.body["message"].is_string(), "{} {}", what(), answer.body);
         }
     }
-    assert!(by_class[2] > 1_000 && by_class[3] > 5 && by_class[4] > 1_000, "it reaches all kinds of answers: {by_class:?}");
+    assert!(by_class[2] > 1_000 && by_class[3] > 1 && by_class[4] > 1_000, "it reaches all kinds of answers: {by_class:?}");
 }

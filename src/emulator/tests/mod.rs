@@ -1,14 +1,17 @@
 //! The emulator as a caller sees it, sentence by sentence of the documents.
 
 mod apps;
+mod app_hook;
 mod conditional;
 mod contents;
 mod control;
 mod credential_rows;
+mod courier;
 mod credentials;
 mod deliveries;
 mod enterprises;
 mod fuzz;
+mod happenings;
 mod hooks;
 mod invitations;
 mod lfs;
@@ -17,6 +20,9 @@ mod notifications;
 mod organization_people;
 mod oauth_apps;
 mod primary_limits;
+mod outbox;
+mod pushes;
+mod receiver;
 mod replay;
 mod repositories;
 mod secondary_limits;

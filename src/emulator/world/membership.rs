@@ -34,7 +34,7 @@ pub struct Invitation {
     pub purpose: Purpose,
     pub inviter: u64,
     pub created_at: Timestamp,
-    pub failure: Option<Failure>,
+    pub failure: Option<InvitationFailure>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub enum Purpose {
 
 /// Why an invitation cannot be accepted any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct InvitationFailure {
     pub at: Timestamp,
     pub reason: String,
 }

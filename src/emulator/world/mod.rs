@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::accounts::{AccountId, Token};
 use super::resources::lfs::Storage;
+use super::outbox::Outbox;
 use super::resources::notifications::Thread;
 use crate::clock::Timestamp;
 
@@ -13,6 +14,9 @@ mod content;
 mod enterprises;
 mod membership;
 mod minting;
+mod deliveries;
+mod history;
+mod hooks;
 mod people;
 mod teams;
 mod tokens;
@@ -21,9 +25,12 @@ mod views;
 pub use apps::Terms;
 pub use content::{Asset, Comment, FEATURES, Issue, IssueState, Label, Milestone, Release, Repository, Visibility};
 pub use enterprises::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
-pub use membership::{Failure, Invitation, InvitationRole, Invitee, ORGANIZATION_ROLES, People, Purpose};
+pub use membership::{Invitation, InvitationFailure, InvitationRole, Invitee, ORGANIZATION_ROLES, People, Purpose};
 pub use people::{App, OauthApp, Organization, User};
 pub use teams::{Privacy, RepositoryRole, Team, TeamRole};
+pub use deliveries::{ANSWER_BYTES_MAX, Attempt, DELIVERIES_MAX, Delivery, Failure, Log, Posted, Receipt, Signatures, Standing, guid};
+pub use history::{Commit, Edit, Full, History, README, Tree};
+pub use hooks::{Certificate, Config, ContentType, Hook, Mailbox, Target};
 pub use tokens::TokenView;
 pub use views::role_views;
 
@@ -65,6 +72,12 @@ pub struct World {
     /// Positions of the tokens made at run time that expire, in that order.
     minted: VecDeque<usize>,
     pub lfs: Storage,
+    /// The webhook of each app.
+    pub app_hooks: BTreeMap<u64, Hook>,
+    /// The commits of repositories to which something was pushed.
+    histories: BTreeMap<u64, Arc<history::History>>,
+    /// Deliveries that are to be sent.
+    pub outbox: Outbox,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

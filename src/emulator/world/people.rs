@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Owner, People, Team};
+use super::{Hook, Owner, People, Team};
 use crate::clock::Timestamp;
-use crate::emulator::resources::hooks::Hook;
 
 #[derive(Debug)]
 pub struct User {

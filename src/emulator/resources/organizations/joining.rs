@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::render::team::Standing;
 use crate::emulator::resources::teams::Authority;
-use crate::emulator::world::{Failure, Invitation, InvitationRole, Invitee, Organization, Owner, Purpose, TeamRole, World};
+use crate::emulator::world::{InvitationFailure, Invitation, InvitationRole, Invitee, Organization, Owner, Purpose, TeamRole, World};
 
 /// Who is put where, and by whom.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +117,7 @@ pub fn accept(world: &mut World, now: Timestamp, organization: u64, user: u64) -
 /// The invitation cannot be accepted any more; its id, or none when there is none.
 pub fn fail(world: &mut World, now: Timestamp, organization: u64, user: u64, reason: String) -> Option<u64> {
     let invitation = pending_mut(world.organizations.get_mut(&organization)?, user)?;
-    invitation.failure = Some(Failure { at: now, reason });
+    invitation.failure = Some(InvitationFailure { at: now, reason });
     Some(invitation.id)
 }
 
