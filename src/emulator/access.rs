@@ -124,7 +124,9 @@ fn acts_as_user(caller: &Caller) -> Result<u64, Fault> {
 
 fn classic(caller: &Caller, scopes: &[&str]) -> Result<(), Fault> {
     match caller.token() {
-        None => Err(Fault::RequiresAuthentication),
+        None if caller.is_anonymous() => Err(Fault::RequiresAuthentication),
+        // An app by its JWT, or an OAuth app by its id and secret.
+        None => Err(Fault::Forbidden(REJECTED_APP)),
         Some(token) if token.kind != TokenKind::Classic => Err(Fault::Forbidden(rejection(token))),
         Some(token) if scopes.iter().any(|scope| token.has_scope(scope)) => Ok(()),
         Some(_) => Err(Fault::Forbidden("Missing the 'notifications' scope.")),

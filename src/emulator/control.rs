@@ -11,6 +11,7 @@ use super::fields::Fields;
 use super::gates::GateId;
 use super::intake::Query;
 use super::limits::Resource;
+use super::occasions;
 use super::timestamps::{http_date, iso};
 use super::urls::Urls;
 use super::world::{Owner, Repository, Visibility};
@@ -78,7 +79,7 @@ fn world(state: &State) -> Value {
     let threads: Vec<Value> = world
         .threads
         .values()
-        .map(|thread| json!({ "id": thread.id, "user": world.login(thread.user), "repository": thread.repository, "number": thread.number, "reason": thread.reason.name() }))
+        .map(|thread| json!({ "id": thread.id, "user": world.login(thread.user), "repository": thread.repository, "number": thread.topic.number(), "reason": thread.reason.name() }))
         .collect();
     let apps: Vec<Value> = world
         .apps
@@ -92,6 +93,7 @@ fn world(state: &State) -> Value {
             json!({ "app_id": app.id, "slug": app.slug, "private_key": app.private_key, "installations": installations })
         })
         .collect();
+    let organizations: Vec<Value> = organizations.into_iter().map(|line| occasions::with_schemas(world, line)).collect();
     json!({
         "dialect": state.options.dialect,
         "seed": state.options.seed,
@@ -229,8 +231,11 @@ fn open_gate(state: &mut State, id: &str) -> Answer {
     }
 }
 
-/// `{"type": "issue_opened" | "comment" | "mention", "repository": "acme/widgets", "actor": "ben", "number": 1, "text": "…", "user": "ada"}`.
+/// What `occasions` knows, or `{"type": "issue_opened" | "comment" | "mention", "repository": "acme/widgets", "actor": "ben", "number": 1, "text": "…", "user": "ada"}`.
 fn event(state: &mut State, now: Timestamp, body: &[u8]) -> Answer {
+    if let Some(answer) = occasions::answer(state, now, body) {
+        return answer;
+    }
     let Ok(mut fields) = Fields::parse("Event", body) else { return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON") };
     let kind = fields.required_string("type");
     let full_name = fields.required_string("repository");
@@ -252,7 +257,10 @@ fn event(state: &mut State, now: Timestamp, body: &[u8]) -> Answer {
         "issue_opened" => events::open_issue(&mut state.world, &urls, now, repository, actor, text),
         "comment" => events::comment(&mut state.world, &urls, now, repository, number.unwrap_or(1), actor, &text),
         "mention" => events::comment(&mut state.world, &urls, now, repository, number.unwrap_or(1), actor, &format!("@{mentioned} {text}")),
-        _ => return refuse(StatusCode::UNPROCESSABLE_ENTITY, "type must be issue_opened, comment or mention"),
+        _ => {
+            let known = occasions::KINDS.join(", ");
+            return refuse(StatusCode::UNPROCESSABLE_ENTITY, &format!("type must be issue_opened, comment, mention or one of {known}"));
+        }
     };
     match happened {
         Some(id) => (StatusCode::CREATED, json!({ "id": id })),

@@ -4,15 +4,18 @@ pub mod comments;
 pub mod contents;
 pub mod deliveries;
 pub mod hooks;
+pub mod issue_fields;
 pub mod issues;
 pub mod labels;
 pub mod notifications;
+pub mod properties;
 pub mod pulls;
 pub mod releases;
 pub mod repositories;
 pub mod search;
 pub mod service;
 pub mod subscriptions;
+pub mod threads;
 pub mod users;
 
 use super::route::Route;
@@ -32,6 +35,9 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         search::ROUTES,
         notifications::ROUTES,
         subscriptions::ROUTES,
+        properties::ROUTES,
+        properties::VALUES,
+        issue_fields::ROUTES,
         hooks::ROUTES,
         deliveries::ROUTES,
     ]

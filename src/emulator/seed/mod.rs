@@ -2,6 +2,7 @@
 
 mod content;
 mod people;
+mod properties;
 
 use super::Options;
 use super::world::World;
@@ -16,6 +17,7 @@ pub fn world(options: &Options, now: Timestamp) -> World {
     let mut dice = Dice::new(options.seed);
     people::add(&mut world, now);
     content::add(&mut world, options, &mut dice, now);
+    properties::add(&mut world, now);
     world
 }
 

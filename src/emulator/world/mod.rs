@@ -4,8 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::accounts::{AccountId, Token};
+use super::clone_secrets::CloneSecrets;
 use super::limits::InstallationReach;
-use super::resources::notifications::Thread;
+use super::notices::{self, Notices};
+use super::polling::Polls;
+use super::resources::issue_fields::IssueField;
+use super::resources::notifications::{BackgroundRead, Thread};
+use super::resources::properties::Properties;
 use crate::clock::Timestamp;
 
 mod content;
@@ -40,12 +45,20 @@ pub struct World {
     former: Vec<(String, u64)>,
     /// Notification threads by id.
     pub threads: BTreeMap<u64, Thread>,
-    /// The thread of a user about an issue or pull of a repository.
-    pub thread_of: BTreeMap<(u64, u64, u64), u64>,
+    /// The thread of a user about something in a repository.
+    pub thread_of: BTreeMap<notices::Key, u64>,
     /// When a user's list of notifications last changed in any way.
     pub inbox_changed: BTreeMap<u64, Timestamp>,
-    /// Marks that are still being made in the background: when, whose, up to which time.
-    pub background_reads: Vec<(Timestamp, u64, Timestamp)>,
+    /// Marks that are still being made in the background.
+    pub background_reads: Vec<BackgroundRead>,
+    pub notices: Notices,
+    pub polls: Polls,
+    pub clone_secrets: CloneSecrets,
+    pub properties: Properties,
+    /// By organisation, then by id.
+    pub issue_fields: BTreeMap<u64, BTreeMap<u64, IssueField>>,
+    /// The repository that a repository was generated from.
+    pub template_of: BTreeMap<u64, u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
