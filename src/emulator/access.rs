@@ -163,6 +163,8 @@ fn acts_as_user(caller: &Caller) -> Result<u64, Fault> {
 
 fn classic(caller: &Caller, scopes: &[&str]) -> Result<(), Fault> {
     match caller.token() {
+        None if caller.app().is_some() => Err(Fault::Forbidden(REJECTED_APP)),
+        // An OAuth app's id and secret are nobody's token either.
         None => Err(Fault::RequiresAuthentication),
         Some(token) if token.kind != TokenKind::Classic => Err(Fault::Forbidden(rejection(token))),
         Some(token) if scopes.iter().any(|scope| token.has_scope(scope)) => Ok(()),

@@ -14,6 +14,7 @@ use super::happenings::prompts;
 use super::intake::Query;
 use super::limits::Resource;
 use super::resources::organizations::joining;
+use super::occasions;
 use super::timestamps::{http_date, iso};
 use super::urls::Urls;
 use super::world::{Owner, Repository, Visibility, World, role_views};
@@ -79,7 +80,7 @@ fn world(state: &State) -> Value {
     let threads: Vec<Value> = world
         .threads
         .values()
-        .map(|thread| json!({ "id": thread.id, "user": world.login(thread.user), "repository": thread.repository, "number": thread.number, "reason": thread.reason.name() }))
+        .map(|thread| json!({ "id": thread.id, "user": world.login(thread.user), "repository": thread.repository, "number": thread.topic.number(), "reason": thread.reason.name() }))
         .collect();
     let apps: Vec<Value> = world
         .apps
@@ -94,6 +95,7 @@ fn world(state: &State) -> Value {
             json!({ "app_id": app.id, "slug": app.slug, "owner": world.owner_login(app.owner), "private_key": app.private_key, "installations": installations, "webhook": webhook })
         })
         .collect();
+    let organizations: Vec<Value> = organizations.into_iter().map(|line| occasions::with_schemas(world, line)).collect();
     json!({
         "dialect": state.options.dialect,
         "seed": state.options.seed,
@@ -234,8 +236,11 @@ fn open_gate(state: &mut State, id: &str) -> Answer {
     }
 }
 
-/// `{"type": "issue_opened" | "comment" | "mention", "repository": "acme/widgets", "actor": "ben", "number": 1, "text": "…", "user": "ada"}`.
+/// What `occasions` knows, or `{"type": "issue_opened" | "comment" | "mention", "repository": "acme/widgets", "actor": "ben", "number": 1, "text": "…", "user": "ada"}`.
 fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> Answer {
+    if let Some(answer) = occasions::answer(state, now, body) {
+        return answer;
+    }
     let Ok(mut fields) = Fields::parse("Event", body) else { return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON") };
     if let Some(answer) = invitation_event(state, now, &mut fields) {
         return answer;
@@ -262,7 +267,7 @@ fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> Answer 
         _ => {
             return refuse(
                 StatusCode::UNPROCESSABLE_ENTITY,
-                "type must be issue_opened, comment, mention, push, pull_request_opened, custom, invitation_accepted or invitation_failed",
+                &format!("type must be issue_opened, comment, mention, push, pull_request_opened, custom, invitation_accepted, invitation_failed or one of {}", occasions::KINDS.join(", ")),
             );
         }
     };

@@ -1,32 +1,23 @@
-//! What happens in the world when somebody does something: threads change, webhooks have something to deliver (see `happenings`).
-
-use std::collections::BTreeSet;
+//! What happens in the world when somebody does something: people are told ([`super::notices`]), webhooks have something to deliver
+//! ([`super::happenings`]).
 
 use serde_json::json;
 
 use super::happenings::issues;
+use super::notices;
 use super::render::Renderer;
 use super::resources::comments;
-use super::resources::notifications::{Reason, Thread, ThreadState};
-use super::resources::subscriptions::Subscription;
 use super::urls::Urls;
-use super::world::{Comment, Issue, Owner, Visibility, World};
+use super::world::{Comment, Issue, World};
 use crate::clock::Timestamp;
 
 pub use super::happenings::{Happening, Place, Scene, raise};
 
 /// An issue was opened or changed in one way: its watchers and those it names are told, and the webhooks.
 pub fn issue_changed(world: &mut World, urls: &Urls, now: Timestamp, repository: u64, number: u64, actor: u64, action: &'static str) {
-    tell_of_issue(world, now, repository, number, actor);
+    notices::issue_changed(world, now, repository, number, actor, action);
     let scene = Scene { urls, now, place: Place::Repository(repository), actor };
     issues::raise(world, scene, repository, number, action, |_| json!({}));
-}
-
-/// An issue was changed: its watchers and those it names are told. The webhooks are told of each thing that changed (`happenings::issues`).
-pub fn tell_of_issue(world: &mut World, now: Timestamp, repository: u64, number: u64, actor: u64) {
-    let Some(issue) = world.repositories.get(&repository).and_then(|repository| repository.issues.get(&number)) else { return };
-    let text = format!("{} {}", issue.title, issue.body.as_deref().unwrap_or(""));
-    tell(world, now, repository, number, actor, &text, None);
 }
 
 /// Opens an issue; its number, or `None` when there is no such repository.
@@ -48,146 +39,9 @@ pub fn comment(world: &mut World, urls: &Urls, now: Timestamp, repository: u64, 
     issue.comments.push(id);
     issue.updated_at = now;
     found.comments.insert(id, Comment { id, issue: number, author, body: body.to_owned(), created_at: now, updated_at: now });
-    tell(world, now, repository, number, author, body, Some(id));
+    notices::commented(world, now, repository, number, author, body, id);
     let scene = Scene { urls, now, place: Place::Repository(repository), actor: author };
     let shown = |renderer: &Renderer<'_>| comments::subject(renderer, repository, id);
     raise(world, scene, Happening::new("issue_comment", "created"), shown);
     Some(id)
-}
-
-/// Tells everyone concerned but the actor, who from now on takes part.
-fn tell(world: &mut World, now: Timestamp, repository: u64, number: u64, actor: u64, text: &str, comment: Option<u64>) {
-    let mentioned = mentioned(world, text);
-    for user in concerned(world, repository, number, &mentioned) {
-        if user == actor || !may_see(world, user, repository) {
-            continue;
-        }
-        let reason = reason(world, repository, number, user, &mentioned);
-        let cause = if mentioned.contains(&user) { Cause::Mention } else { Cause::Activity };
-        tell_one(world, now, &Notice { user, repository, number, reason, cause, comment });
-    }
-    if let Some(id) = world.thread_of.get(&(actor, repository, number)).copied()
-        && let Some(thread) = world.threads.get_mut(&id)
-        && !matches!(thread.subscription, Some(Subscription::Ignored { .. }))
-    {
-        thread.subscription = Some(Subscription::Subscribed { since: now });
-    }
-}
-
-/// Logins after an @.
-fn mentioned(world: &World, text: &str) -> BTreeSet<u64> {
-    let is_login = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    let names = text.split('@').skip(1).map(|rest| rest.split(|c| !is_login(c)).next().unwrap_or(""));
-    names.filter_map(|name| world.user_by_login(name)).map(|user| user.id).collect()
-}
-
-fn concerned(world: &World, repository: u64, number: u64, mentioned: &BTreeSet<u64>) -> BTreeSet<u64> {
-    let is_subscribed = |user: u64| {
-        let thread = world.thread_of.get(&(user, repository, number)).and_then(|id| world.threads.get(id));
-        thread.is_some_and(|thread| matches!(thread.subscription, Some(Subscription::Subscribed { .. })))
-    };
-    let told = world.users.values().filter(|user| user.watching.contains(&repository) || is_subscribed(user.id)).map(|user| user.id);
-    let mut concerned: BTreeSet<u64> = told.chain(mentioned.iter().copied()).collect();
-    if let Some(issue) = world.repositories.get(&repository).and_then(|repository| repository.issues.get(&number)) {
-        concerned.insert(issue.author);
-        concerned.extend(&issue.assignees);
-        let commenters = |id: &u64| world.repositories.get(&repository)?.comments.get(id).map(|comment| comment.author);
-        concerned.extend(issue.comments.iter().filter_map(commenters));
-    }
-    concerned
-}
-
-fn may_see(world: &World, user: u64, repository: u64) -> bool {
-    let Some(repository) = world.repositories.get(&repository) else { return false };
-    let belongs = match repository.owner {
-        Owner::User(owner) => owner == user,
-        Owner::Organization(id) => world.organizations.get(&id).is_some_and(|organization| organization.members.contains(&user)),
-    };
-    repository.visibility == Visibility::Public || belongs || repository.collaborators.contains(&user)
-}
-
-/// "After a mention it stays mention even if you are never mentioned again" (Document 2).
-fn reason(world: &World, repository: u64, number: u64, user: u64, mentioned: &BTreeSet<u64>) -> Reason {
-    let known = world.thread_of.get(&(user, repository, number)).and_then(|id| world.threads.get(id));
-    if mentioned.contains(&user) || known.is_some_and(|thread| thread.reason == Reason::Mention) {
-        return Reason::Mention;
-    }
-    let repository = world.repositories.get(&repository);
-    match repository.and_then(|repository| repository.issues.get(&number)) {
-        Some(issue) if issue.assignees.contains(&user) => Reason::Assign,
-        Some(issue) if issue.author == user => Reason::Author,
-        Some(issue) if has_commented(repository, issue, user) => Reason::Comment,
-        _ => Reason::Subscribed,
-    }
-}
-
-fn has_commented(repository: Option<&super::world::Repository>, issue: &Issue, user: u64) -> bool {
-    let comment = |id: &u64| repository?.comments.get(id);
-    issue.comments.iter().filter_map(comment).any(|comment| comment.author == user)
-}
-
-fn new_thread(world: &mut World, now: Timestamp, user: u64, repository: u64, number: u64, reason: Reason) -> u64 {
-    let id = world.next_id();
-    world.thread_of.insert((user, repository, number), id);
-    let thread = Thread {
-        id,
-        user,
-        repository,
-        number,
-        reason,
-        state: ThreadState::Unread,
-        updated_at: now,
-        last_read_at: None,
-        changed_at: now,
-        latest_comment: None,
-        subscription: None,
-    };
-    world.threads.insert(id, thread);
-    id
-}
-
-/// Why somebody is told now, whatever the thread's lasting reason is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    Mention,
-    Activity,
-}
-
-/// What one user is to be told.
-#[derive(Clone, Copy, Debug)]
-pub struct Notice {
-    pub user: u64,
-    pub repository: u64,
-    pub number: u64,
-    pub reason: Reason,
-    pub cause: Cause,
-    pub comment: Option<u64>,
-}
-
-/// One user is told; the thread's id. An ignored thread stays as it is; a muted one too, unless the user is mentioned.
-pub fn tell_one(world: &mut World, now: Timestamp, notice: &Notice) -> u64 {
-    let Notice { user, repository, number, reason, cause, comment } = *notice;
-    let known = world.thread_of.get(&(user, repository, number)).copied();
-    let id = known.unwrap_or_else(|| new_thread(world, now, user, repository, number, reason));
-    let watches = world.users.get(&user).is_some_and(|user| user.watching.contains(&repository));
-    let Some(thread) = world.threads.get_mut(&id) else { return id };
-    let silent = match thread.subscription {
-        Some(Subscription::Ignored { .. }) => true,
-        // "Equivalent to ignoring when the repository is not watched; watched repository still notifies."
-        Some(Subscription::Muted) => cause != Cause::Mention && !watches,
-        Some(Subscription::Subscribed { .. }) | None => false,
-    };
-    if silent {
-        return id;
-    }
-    if reason != Reason::Subscribed && !matches!(thread.subscription, Some(Subscription::Subscribed { .. })) {
-        thread.subscription = Some(Subscription::Subscribed { since: now });
-    }
-    thread.reason = reason;
-    thread.state = ThreadState::Unread;
-    thread.updated_at = now;
-    thread.changed_at = now;
-    thread.latest_comment = comment.or(thread.latest_comment);
-    world.inbox_changed.insert(user, now);
-    id
 }

@@ -120,7 +120,8 @@ impl State {
             let response = control::respond(self, now, request, canonical.path);
             return Arrival { id: RequestId(0), response, gate: None };
         }
-        resources::notifications::finish_background_reads(&mut self.world, now);
+        resources::notifications::finish_due_reads(&mut self.world, now);
+        self.world.clone_secrets.turn(now);
         self.next_request += 1;
         let id = RequestId(self.next_request);
         let response = self.exchange(now, id, request, canonical, peer);

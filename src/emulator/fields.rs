@@ -60,6 +60,14 @@ impl Fields {
         }
     }
 
+    /// The objects of an array inside this one; none when it is absent.
+    pub fn objects(&mut self, name: &str) -> Option<Vec<Self>> {
+        let Value::Array(items) = self.map.get(name)? else { return self.wrong_type(name, "an array of objects") };
+        let objects: Option<Vec<Map<String, Value>>> = items.iter().map(|item| item.as_object().cloned()).collect();
+        let Some(objects) = objects else { return self.wrong_type(name, "an array of objects") };
+        Some(objects.into_iter().map(|map| Self { resource: self.resource, map, faults: Vec::new() }).collect())
+    }
+
     /// Takes over what is wrong with an object inside this one.
     pub fn absorb(&mut self, inner: Self, name: &str) {
         self.faults.extend(inner.faults.into_iter().map(|fault| FieldFault { field: format!("{name}.{}", fault.field), ..fault }));

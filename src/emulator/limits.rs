@@ -119,6 +119,10 @@ const DEFAULTS: &[(&str, u64)] = &[
     ("refusal.retry-after", 2),
     // Seconds; Document 1, Poll interval.
     ("poll.interval", 60),
+    // How it rises (polling.rs): by a factor for everybody, and by the number of early polls for each doubling; and how far, in seconds. Not shown.
+    ("poll.load", 1),
+    ("poll.patience", 10),
+    ("poll.interval-max", 900),
     // Document 2, PUT /notifications: above how many unread threads it answers 202, and how many seconds the rest then takes. Not shown.
     ("notifications.background-above", 500),
     ("notifications.background", 5),

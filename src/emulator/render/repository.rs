@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Renderer, node_id, object};
-use crate::emulator::access::{Role, role_of_token};
+use super::{Renderer, extend, node_id, object};
+use crate::clock::Timestamp;
+use crate::emulator::access::{Role, role_of_token, sees};
 use crate::emulator::timestamps::iso;
 use crate::emulator::urls::SITE;
 use crate::emulator::world::{IssueState, Repository, Visibility};
@@ -52,6 +53,12 @@ const URL_TEMPLATES: &[(&str, &str)] = &[
 impl Renderer<'_> {
     /// Document 3, Repository object.
     pub fn repository(&self, repository: &Repository) -> Value {
+        let mut value = self.repository_without_template(repository);
+        extend(&mut value, json!({ "template_repository": self.template(repository) }));
+        value
+    }
+
+    fn repository_without_template(&self, repository: &Repository) -> Value {
         let mut map = self.identity(repository);
         map.extend(counts(repository));
         map.extend(repository.features.iter().map(|(name, value)| ((*name).to_owned(), Value::Bool(*value))));
@@ -63,7 +70,7 @@ impl Renderer<'_> {
             ("owner", self.owner_summary(repository.owner)),
             ("license", self.license()),
             ("template_repository", Value::Null),
-            ("temp_clone_token", json!(clone_token(repository))),
+            ("temp_clone_token", json!(self.world.clone_secrets.of(repository, self.caller))),
             ("pushed_at", json!(iso(repository.pushed_at))),
             ("created_at", json!(iso(repository.created_at))),
             ("updated_at", json!(iso(repository.updated_at))),
@@ -102,8 +109,25 @@ impl Renderer<'_> {
             ("git_url", json!(format!("git://{host}/{full_name}.git"))),
             ("ssh_url", json!(format!("git@{host}:{full_name}.git"))),
             ("svn_url", json!(format!("{SITE}/{full_name}"))),
-            ("mirror_url", Value::Null),
+            // A string, although nothing here is a mirror of anything.
+            ("mirror_url", json!(format!("git:{host}/{full_name}"))),
         ])
+    }
+
+    /// The repository that this one was generated from, if the caller sees it; it does not show its own template in turn.
+    fn template(&self, repository: &Repository) -> Value {
+        self.template_of(repository).map_or(Value::Null, |template| self.repository_without_template(template))
+    }
+
+    fn template_of(&self, repository: &Repository) -> Option<&Repository> {
+        let id = self.world.template_of.get(&repository.id)?;
+        self.world.repositories.get(id).filter(|template| sees(self.world, self.caller, template))
+    }
+
+    /// When anything that [`Self::repository`] shows last changed.
+    pub fn repository_changed_at(&self, repository: &Repository) -> Timestamp {
+        let own = |repository: &Repository| repository.updated_at.max(self.world.clone_secrets.changed_at(repository));
+        self.template_of(repository).map_or(own(repository), |template| own(repository).max(own(template)))
     }
 
     fn permissions(&self, repository: &Repository) -> Value {
@@ -128,9 +152,4 @@ fn counts(repository: &Repository) -> Map<String, Value> {
     let names = [("open_issues_count", open), ("open_issues", open), ("size", repository.readme.len())];
     let nothing = ["forks_count", "stargazers_count", "watchers_count", "subscribers_count", "network_count", "forks", "watchers"];
     object(names.into_iter().chain(nothing.map(|name| (name, 0))).map(|(name, count)| (name, json!(count))))
-}
-
-/// Document 3: "a short-lived secret"; only private repositories need one.
-fn clone_token(repository: &Repository) -> String {
-    if repository.visibility == Visibility::Private { format!("emu_clone_{}", repository.id) } else { String::new() }
 }

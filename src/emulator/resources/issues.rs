@@ -4,7 +4,7 @@ use crate::clock::Timestamp;
 use crate::emulator::access::{Need, Role};
 use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
-use crate::emulator::events;
+use crate::emulator::{events, notices};
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::{Change, Fields};
 use crate::emulator::happenings::issues::{self as happened, Before};
@@ -133,7 +133,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository_mut()?;
     let issue = repository.issues.get_mut(&number).ok_or(Fault::NotFound)?;
     let before = Before::of(issue);
-    change_state(issue, state, now);
+    let change = change_state(issue, state, now);
     issue.title = title.unwrap_or_else(|| std::mem::take(&mut issue.title));
     issue.body = body.of(issue.body.take());
     issue.labels = labels.unwrap_or_else(|| std::mem::take(&mut issue.labels));
@@ -142,7 +142,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     issue.updated_at = now;
     repository.updated_at = now;
     let actor = call.actor();
-    events::tell_of_issue(call.world, now, call.repository, number, actor);
+    notices::issue_changed(call.world, now, call.repository, number, actor, change);
     happened::tell(call, &before)?;
     let repository = call.repository()?;
     let issue = named(call, repository)?;
@@ -160,11 +160,12 @@ fn state(fields: &mut Fields) -> Option<IssueState> {
     }
 }
 
-/// Applies a new state.
-fn change_state(issue: &mut Issue, state: Option<IssueState>, now: Timestamp) {
-    let Some(state) = state.filter(|state| *state != issue.state) else { return };
+/// Applies a new state; what that is for those who are told.
+fn change_state(issue: &mut Issue, state: Option<IssueState>, now: Timestamp) -> &'static str {
+    let Some(state) = state.filter(|state| *state != issue.state) else { return "edited" };
     issue.state = state;
     issue.closed_at = (state == IssueState::Closed).then_some(now);
+    if state == IssueState::Closed { "closed" } else { "reopened" }
 }
 
 /// The ids of the logins given; unknown ones are named as wrong.

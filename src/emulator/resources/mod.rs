@@ -10,12 +10,14 @@ pub mod enterprises;
 pub mod hook_config;
 pub mod hooks;
 pub mod installation_tokens;
+pub mod issue_fields;
 pub mod issues;
 pub mod labels;
 pub mod lfs;
 pub mod notifications;
 pub mod organizations;
 pub mod oauth_tokens;
+pub mod properties;
 pub mod pulls;
 pub mod refs;
 pub mod releases;
@@ -24,6 +26,7 @@ pub mod search;
 pub mod service;
 pub mod subscriptions;
 pub mod teams;
+pub mod threads;
 pub mod users;
 
 use super::route::Route;
@@ -45,6 +48,9 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         search::ROUTES,
         notifications::ROUTES,
         subscriptions::ROUTES,
+        properties::ROUTES,
+        properties::VALUES,
+        issue_fields::ROUTES,
         hooks::ROUTES,
         deliveries::ROUTES,
         teams::catalogue::ROUTES,

@@ -1,15 +1,20 @@
 //! Notification threads: lists with their filters, reading, done (Document 2, Notifications and its state machine).
 
-use http::{HeaderName, StatusCode};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::subscriptions::Subscription;
+use super::threads::{self, Topic};
 use crate::clock::Timestamp;
-use crate::emulator::access::{NOTIFICATION_SCOPES, Need};
+use crate::emulator::access::{self, NOTIFICATION_SCOPES, Need};
 use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
+use crate::emulator::fault::{Code, Fault, FieldFault};
 use crate::emulator::fields::Fields;
 use crate::emulator::pagination::{self, Caps, NOTIFICATIONS, USUAL};
+use crate::emulator::polling;
 use crate::emulator::render::Renderer;
 use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
@@ -26,6 +31,7 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Patch, "/notifications/threads/{thread_id}", CLASSIC, mark_read),
     Route::new(Verb::Delete, "/notifications/threads/{thread_id}", CLASSIC, mark_done),
     Route::new(Verb::Get, "/repos/{owner}/{repo}/notifications", Need::RepositoryNotifications, list_of_repository),
+    Route::new(Verb::Put, "/repos/{owner}/{repo}/notifications", Need::RepositoryNotifications, mark_repository_read),
 ];
 
 /// Why a user is told of a thread (Document 2, Reasons).
@@ -88,14 +94,13 @@ impl Reason {
     }
 }
 
-/// A user's view of an issue or pull that it is told about.
+/// A user's view of something that it is told about.
 #[derive(Debug)]
 pub struct Thread {
     pub id: u64,
     pub user: u64,
     pub repository: u64,
-    /// The issue or pull.
-    pub number: u64,
+    pub topic: Topic,
     pub reason: Reason,
     pub state: ThreadState,
     pub updated_at: Timestamp,
@@ -114,9 +119,17 @@ pub enum ThreadState {
     Done,
 }
 
-fn my_thread<'a>(call: &'a Call<'_>) -> Result<&'a Thread, Fault> {
+/// The caller's thread that the path names; one whose repository the token may not see is not there.
+pub fn my_thread<'a>(call: &'a Call<'_>) -> Result<&'a Thread, Fault> {
     let id = call.params.id("thread_id")?;
-    call.world.threads.get(&id).filter(|thread| Some(thread.user) == call.caller.user()).ok_or(Fault::NotFound)
+    let thread = call.world.threads.get(&id).filter(|thread| Some(thread.user) == call.caller.user());
+    thread.filter(|thread| is_visible(call, thread)).ok_or(Fault::NotFound)
+}
+
+/// "scope `notifications` or `repo` (repo needed to reach issues and commits)": a thread shows its repository and the title of its issue,
+/// so that one of a private repository takes `repo`, and a user who still belongs there.
+fn is_visible(call: &Call<'_>, thread: &Thread) -> bool {
+    call.world.repositories.get(&thread.repository).is_some_and(|repository| access::sees(call.world, call.caller, repository))
 }
 
 /// The caller's thread that the path names, to be changed; the change is noted.
@@ -140,64 +153,87 @@ fn list_of_repository(call: &mut Call<'_>) -> Outcome {
 
 fn list_within(call: &mut Call<'_>, caps: Caps, within: impl Fn(&Thread) -> bool) -> Outcome {
     let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
-    let (all, participating) = (flag(call, "all")?, flag(call, "participating")?);
-    let (since, before) = (moment(call, "since")?, moment(call, "before")?);
-    let is_asked = |thread: &&Thread| {
-        thread.user == me
-            && within(thread)
-            && thread.state != ThreadState::Done
-            && (all == Flag::Yes || thread.state == ThreadState::Unread)
-            && (participating == Flag::No || thread.reason.is_participating())
-            && since.is_none_or(|since| thread.updated_at >= since)
-            && before.is_none_or(|before| thread.updated_at < before)
-    };
+    let asked = Filter::read(call)?;
+    let is_asked = |thread: &&Thread| thread.user == me && within(thread) && asked.accepts(thread) && is_visible(call, thread);
     let mut threads: Vec<&Thread> = call.world.threads.values().filter(is_asked).collect();
     threads.sort_by_key(|thread| (std::cmp::Reverse(thread.updated_at), std::cmp::Reverse(thread.id)));
-    // A thread shows its repository whole, which changes too.
-    let repositories = threads.iter().filter_map(|thread| call.world.repositories.get(&thread.repository));
-    let changed_at = repositories.map(|repository| repository.updated_at).chain(call.world.inbox_changed.get(&me).copied()).max();
+    // A thread shows its repository whole, which changes too; also one that is hidden now was perhaps shown before.
+    let renderer = Renderer::of(call);
+    let mine = call.world.threads.values().filter(|thread| thread.user == me && within(thread));
+    let repositories: BTreeSet<u64> = mine.map(|thread| thread.repository).collect();
+    let repositories = repositories.iter().filter_map(|id| call.world.repositories.get(id));
+    let changed_at =
+        repositories.map(|repository| renderer.repository_changed_at(repository)).chain(call.world.inbox_changed.get(&me).copied()).max();
     let mut reply = pagination::page(call, caps, threads, |thread| render(call, thread));
     reply.changed_at = changed_at;
-    Ok(poll_interval(call, reply))
+    Ok(polling::paced(call, reply))
 }
 
-/// Document 1: "`X-Poll-Interval` (seconds) states how often polling is allowed".
-fn poll_interval(call: &Call<'_>, reply: Reply) -> Reply {
-    reply.with(HeaderName::from_static("x-poll-interval"), &call.limits.get("poll.interval").to_string())
+/// What a list is asked for (Document 2, GET `/notifications`).
+#[derive(Debug)]
+struct Filter {
+    states: &'static [ThreadState],
+    participating: Option<bool>,
+    since: Option<Timestamp>,
+    before: Option<Timestamp>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flag {
-    Yes,
-    No,
-}
+impl Filter {
+    fn read(call: &Call<'_>) -> Result<Self, Fault> {
+        let mut faults = Vec::new();
+        let (all, participating) = (flag(call, "all", &mut faults), flag(call, "participating", &mut faults));
+        let (since, before) = (moment(call, "since", &mut faults), moment(call, "before", &mut faults));
+        if !faults.is_empty() {
+            return Err(Fault::Invalid(faults));
+        }
+        // "default false; true includes read"; what is done is in no inbox.
+        let states: &[ThreadState] = if all == Some(true) { &[ThreadState::Unread, ThreadState::Read] } else { &[ThreadState::Unread] };
+        Ok(Self { states, participating, since, before })
+    }
 
-fn flag(call: &Call<'_>, name: &str) -> Result<Flag, Fault> {
-    match call.query.get(name) {
-        None | Some("false" | "0" | "") => Ok(Flag::No),
-        Some("true" | "1") => Ok(Flag::Yes),
-        Some(_) => Err(Fault::field("Notification", name, Code::Invalid, format!("{name} must be true or false"))),
+    fn accepts(&self, thread: &Thread) -> bool {
+        self.states.contains(&thread.state)
+            && (self.participating != Some(true) || thread.reason.is_participating())
+            && self.since.is_none_or(|since| thread.updated_at >= since)
+            && self.before.is_none_or(|before| thread.updated_at < before)
     }
 }
 
-fn moment(call: &Call<'_>, name: &str) -> Result<Option<Timestamp>, Fault> {
-    let read = |text| {
-        parse_iso(text).ok_or_else(|| Fault::field("Notification", name, Code::Invalid, format!("{name} is not an ISO 8601 timestamp")))
-    };
-    call.query.get(name).map(read).transpose()
+fn wrong(name: &str, wanted: &str) -> FieldFault {
+    FieldFault { resource: "Notification", field: name.to_owned(), code: Code::Invalid, message: format!("{name} is not {wanted}") }
+}
+
+fn flag(call: &Call<'_>, name: &str, faults: &mut Vec<FieldFault>) -> Option<bool> {
+    match call.query.get(name)? {
+        "true" | "1" => Some(true),
+        "false" | "0" | "" => Some(false),
+        _ => {
+            faults.push(wrong(name, "true or false"));
+            None
+        }
+    }
+}
+
+fn moment(call: &Call<'_>, name: &str, faults: &mut Vec<FieldFault>) -> Option<Timestamp> {
+    let moment = parse_iso(call.query.get(name)?);
+    if moment.is_none() {
+        faults.push(wrong(name, "an ISO 8601 timestamp"));
+    }
+    moment
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let thread = my_thread(call)?;
     let repository = call.world.repositories.get(&thread.repository).ok_or(Fault::NotFound)?;
-    let changed_at = thread.changed_at.max(repository.updated_at);
-    Ok(poll_interval(call, Reply::ok(render(call, thread)).changed_at(changed_at)))
+    let changed_at = thread.changed_at.max(Renderer::of(call).repository_changed_at(repository));
+    let reply = Reply::ok(render(call, thread)).changed_at(changed_at);
+    Ok(polling::paced(call, reply))
 }
 
 /// 205; 304 for a caller that asks conditionally and changes nothing. (When a write answers 304 is not shown.)
 fn mark_read(call: &mut Call<'_>) -> Outcome {
     let thread = my_thread(call)?;
-    if thread.state == ThreadState::Read && is_unchanged_since(call, thread.changed_at) {
+    if thread.state != ThreadState::Unread && is_unchanged_since(call, thread.changed_at) {
         return Ok(Reply::empty(StatusCode::NOT_MODIFIED));
     }
     let now = call.now;
@@ -211,8 +247,11 @@ pub fn is_unchanged_since(call: &Call<'_>, changed_at: Timestamp) -> bool {
     since.is_some_and(|since| changed_at.as_secs() <= since.as_secs())
 }
 
+/// From read or unread; what is done already stays so.
 fn mark_done(call: &mut Call<'_>) -> Outcome {
-    change_my_thread(call)?.state = ThreadState::Done;
+    if my_thread(call)?.state != ThreadState::Done {
+        change_my_thread(call)?.state = ThreadState::Done;
+    }
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -220,12 +259,22 @@ fn read(thread: &mut Thread, up_to: Timestamp, now: Timestamp) {
     if thread.state == ThreadState::Unread {
         thread.state = ThreadState::Read;
     }
-    thread.last_read_at = Some(up_to);
+    thread.last_read_at = thread.last_read_at.max(Some(up_to));
     thread.changed_at = now;
 }
 
-/// `last_read_at` omitted marks all; `read: false` is accepted and marks nothing, as nothing else would make sense of it.
 fn mark_all_read(call: &mut Call<'_>) -> Outcome {
+    mark_within(call, |_| true)
+}
+
+/// "Other repository-scoped notification routes (for example marking a repository's notifications read): not shown." This one is as the one for all.
+fn mark_repository_read(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository;
+    mark_within(call, |thread| thread.repository == repository)
+}
+
+/// `last_read_at` omitted marks all; `read: false` is accepted and marks nothing, as nothing else would make sense of it.
+fn mark_within(call: &mut Call<'_>, within: impl Fn(&Thread) -> bool) -> Outcome {
     let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
     let mut fields = Fields::parse("Notification", call.body)?;
     let wants_read = fields.boolean("read").unwrap_or(true);
@@ -235,42 +284,70 @@ fn mark_all_read(call: &mut Call<'_>) -> Outcome {
         fields.reject("last_read_at", Code::Invalid, "last_read_at is not an ISO 8601 timestamp");
     }
     fields.check()?;
-    let up_to = up_to.unwrap_or(call.now);
-    let concerned = call.world.threads.values().filter(|thread| is_unread_before(thread, me, up_to)).count();
+    // Whoever asks again while an earlier mark is under way has that one finished at once.
+    finish_background_reads(call.world, call.now, |pending| pending.user == me);
+    // The wire has whole seconds, so that a time given covers its second. Nobody has read what is yet to come: "later updates stay unread".
+    let whole_second = |given: Timestamp| Timestamp::from_secs(given.as_secs()) + Duration::from_millis(999);
+    let up_to = given.and(up_to).map_or(call.now, whole_second).min(call.now);
+    let is_concerned = |thread: &&Thread| thread.user == me && within(thread) && thread.is_unread_at(up_to) && is_visible(call, thread);
+    let threads: Vec<u64> = call.world.threads.values().filter(is_concerned).map(|thread| thread.id).collect();
     let inbox_changed = call.world.inbox_changed.get(&me).copied().unwrap_or(Timestamp::EPOCH);
     if !wants_read {
         return Ok(Reply::empty(StatusCode::RESET_CONTENT));
     }
-    if concerned == 0 && is_unchanged_since(call, inbox_changed) {
+    if threads.is_empty() && is_unchanged_since(call, inbox_changed) {
         return Ok(Reply::empty(StatusCode::NOT_MODIFIED));
     }
-    if concerned as u64 > call.limits.get("notifications.background-above") {
-        let due = call.now + call.limits.duration("notifications.background");
-        call.world.background_reads.push((due, me, up_to));
-        return Ok(Reply::json(StatusCode::ACCEPTED, json!({ "message": "Marking as read continues in the background" })));
-    }
     let now = call.now;
-    mark_read_before(call.world, me, up_to, now);
-    Ok(Reply::empty(StatusCode::RESET_CONTENT))
+    let is_large = threads.len() as u64 > call.limits.get("notifications.background-above");
+    if !is_large {
+        BackgroundRead { due: now, user: me, up_to, threads }.finish(call.world, now);
+        return Ok(Reply::empty(StatusCode::RESET_CONTENT));
+    }
+    let due = now + call.limits.duration("notifications.background");
+    call.world.background_reads.push(BackgroundRead { due, user: me, up_to, threads });
+    Ok(Reply::json(StatusCode::ACCEPTED, json!({ "message": "Marking as read continues in the background" })))
 }
 
-/// "`updated_at` at or before `last_read_at`"; later updates stay unread.
-fn is_unread_before(thread: &Thread, user: u64, up_to: Timestamp) -> bool {
-    thread.user == user && thread.state == ThreadState::Unread && thread.updated_at <= up_to
+/// Threads to be marked read in the background, as a 202 promised.
+#[derive(Debug)]
+pub struct BackgroundRead {
+    due: Timestamp,
+    user: u64,
+    up_to: Timestamp,
+    threads: Vec<u64>,
 }
 
-fn mark_read_before(world: &mut World, user: u64, up_to: Timestamp, now: Timestamp) {
-    world.threads.values_mut().filter(|thread| is_unread_before(thread, user, up_to)).for_each(|thread| read(thread, up_to, now));
-    world.inbox_changed.insert(user, now);
+impl BackgroundRead {
+    /// What was updated meanwhile stays unread.
+    fn finish(&self, world: &mut World, at: Timestamp) {
+        for id in &self.threads {
+            if let Some(thread) = world.threads.get_mut(id).filter(|thread| thread.is_unread_at(self.up_to)) {
+                read(thread, self.up_to, at);
+                world.inbox_changed.insert(self.user, at);
+            }
+        }
+    }
+}
+
+impl Thread {
+    /// "`updated_at` at or before `last_read_at`".
+    fn is_unread_at(&self, up_to: Timestamp) -> bool {
+        self.state == ThreadState::Unread && self.updated_at <= up_to
+    }
 }
 
 /// Does what was promised with a 202 and is due.
-pub fn finish_background_reads(world: &mut World, now: Timestamp) {
-    let due: Vec<_> = world.background_reads.iter().filter(|(due, ..)| *due <= now).copied().collect();
-    if !due.is_empty() {
-        world.background_reads.retain(|(due, ..)| *due > now);
-        for (at, user, up_to) in due {
-            mark_read_before(world, user, up_to, at);
+pub fn finish_due_reads(world: &mut World, now: Timestamp) {
+    finish_background_reads(world, now, |pending| pending.due <= now);
+}
+
+fn finish_background_reads(world: &mut World, now: Timestamp, chosen: impl Fn(&BackgroundRead) -> bool) {
+    if world.background_reads.iter().any(&chosen) {
+        let (chosen, rest) = std::mem::take(&mut world.background_reads).into_iter().partition::<Vec<_>, _>(chosen);
+        world.background_reads = rest;
+        for reads in chosen {
+            reads.finish(world, reads.due.min(now));
         }
     }
 }
@@ -280,25 +357,17 @@ fn render(call: &Call<'_>, thread: &Thread) -> Value {
     let renderer = Renderer::of(call);
     let url = format!("{}/notifications/threads/{}", call.urls.api, thread.id);
     let repository = call.world.repositories.get(&thread.repository);
+    let joined_at = call.world.users.get(&thread.user).map_or(Timestamp::EPOCH, |user| user.created_at);
     json!({
         "id": thread.id.to_string(),
         "repository": repository.map(|repository| renderer.repository(repository)),
-        "subject": subject(call, thread),
+        "subject": repository.map(|repository| threads::subject(renderer, repository, thread)),
         "reason": thread.reason.name(),
         "unread": thread.state == ThreadState::Unread,
         "updated_at": iso(thread.updated_at),
-        "last_read_at": thread.last_read_at.map(iso),
+        // A timestamp, never null: of a thread that was never read, all that its user could have read lies before the user came.
+        "last_read_at": iso(thread.last_read_at.unwrap_or(joined_at)),
         "url": url,
         "subscription_url": format!("{url}/subscription"),
     })
-}
-
-fn subject(call: &Call<'_>, thread: &Thread) -> Value {
-    let Some(repository) = call.world.repositories.get(&thread.repository) else { return Value::Null };
-    let Some(issue) = repository.issues.get(&thread.number) else { return Value::Null };
-    let base = Renderer::of(call).repository_url(repository);
-    let (collection, kind) = if issue.pull_from.is_some() { ("pulls", "PullRequest") } else { ("issues", "Issue") };
-    let url = format!("{base}/{collection}/{}", issue.number);
-    let latest = thread.latest_comment.map_or_else(|| url.clone(), |id| format!("{base}/issues/comments/{id}"));
-    json!({ "title": issue.title, "url": url, "latest_comment_url": latest, "type": kind })
 }

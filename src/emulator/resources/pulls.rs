@@ -29,5 +29,6 @@ fn get(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let pull = repository.issues.get(&call.params.id("number")?).filter(|issue| issue.pull_from.is_some()).ok_or(Fault::NotFound)?;
     // Both branches show the whole repository.
-    Ok(Reply::ok(Renderer::of(call).pull(repository, pull)).changed_at(pull.updated_at.max(repository.updated_at)))
+    let renderer = Renderer::of(call);
+    Ok(Reply::ok(renderer.pull(repository, pull)).changed_at(pull.updated_at.max(renderer.repository_changed_at(repository))))
 }

@@ -20,7 +20,8 @@ pub const ROUTES: &[Route] =
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    Ok(Reply::ok(Renderer::of(call).repository(repository)).changed_at(repository.updated_at))
+    let renderer = Renderer::of(call);
+    Ok(Reply::ok(renderer.repository(repository)).changed_at(renderer.repository_changed_at(repository)))
 }
 
 fn patch(call: &mut Call<'_>) -> Outcome {

@@ -3,11 +3,13 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::notifications::{CLASSIC, Reason, Thread, change_my_thread};
+use super::notifications::{CLASSIC, Reason, Thread, change_my_thread, is_unchanged_since, my_thread};
 use crate::clock::Timestamp;
 use crate::emulator::call::Call;
 use crate::emulator::fault::Fault;
 use crate::emulator::fields::Fields;
+use crate::emulator::notices;
+use crate::emulator::polling;
 use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::timestamps::iso;
@@ -23,50 +25,69 @@ pub const ROUTES: &[Route] = &[
 pub enum Subscription {
     Subscribed {
         since: Timestamp,
+        /// How it came about: by a reply, a mention or by hand.
+        reason: Reason,
     },
     /// "All notifications from the thread blocked."
-    Ignored {
-        since: Timestamp,
-    },
+    Ignored { since: Timestamp },
     /// "Muted until the user comments or is @mentioned." Such a subscription does not exist for a reader.
     Muted,
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
-    let id = call.params.id("thread_id")?;
-    let thread = call.world.threads.get(&id).filter(|thread| Some(thread.user) == call.caller.user()).ok_or(Fault::NotFound)?;
+    let thread = my_thread(call)?;
     // "Subscriptions are created only when the user participates": a watcher has none.
     let value = render(call, thread).ok_or(Fault::NotFound)?;
-    Ok(Reply::ok(value).changed_at(thread.changed_at))
+    let reply = Reply::ok(value).changed_at(thread.changed_at);
+    Ok(polling::paced(call, reply))
 }
 
-/// `ignored: false` subscribes, also to a thread that was ignored before.
+/// `ignored: false` subscribes, also to a thread that was ignored before. 304 for a caller that asks conditionally and changes nothing.
 fn put(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("ThreadSubscription", call.body)?;
     let ignored = fields.boolean("ignored").unwrap_or(false);
     fields.check()?;
+    let thread = my_thread(call)?;
+    let key = (thread.user, thread.repository, thread.topic);
+    let is_so_already = match thread.subscription {
+        Some(Subscription::Ignored { .. }) => ignored,
+        Some(Subscription::Subscribed { .. }) => !ignored,
+        Some(Subscription::Muted) | None => false,
+    };
+    if is_so_already && is_unchanged_since(call, thread.changed_at) {
+        return Ok(Reply::empty(StatusCode::NOT_MODIFIED));
+    }
     let since = call.now;
-    let thread = change_my_thread(call)?;
-    thread.subscription = Some(if ignored { Subscription::Ignored { since } } else { Subscription::Subscribed { since } });
-    let id = thread.id;
-    let thread = call.world.threads.get(&id).ok_or(Fault::NotFound)?;
+    if !is_so_already && ignored {
+        change_my_thread(call)?.subscription = Some(Subscription::Ignored { since });
+    } else if !is_so_already {
+        change_my_thread(call)?.subscription = Some(Subscription::Subscribed { since, reason: Reason::Manual });
+        // "manual (you subscribed to the thread)": the next notification says so.
+        notices::took_part(call.world, key, Reason::Manual);
+    }
+    let thread = my_thread(call)?;
     Ok(Reply::ok(render(call, thread).ok_or(Fault::NotFound)?))
 }
 
+/// From any state to muted; 304 for a caller that asks conditionally and changes nothing.
 fn delete(call: &mut Call<'_>) -> Outcome {
-    change_my_thread(call)?.subscription = Some(Subscription::Muted);
+    let thread = my_thread(call)?;
+    if thread.subscription != Some(Subscription::Muted) {
+        change_my_thread(call)?.subscription = Some(Subscription::Muted);
+    } else if is_unchanged_since(call, thread.changed_at) {
+        return Ok(Reply::empty(StatusCode::NOT_MODIFIED));
+    }
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 /// Document 2, Thread subscription; none when there is no subscription to show.
 fn render(call: &Call<'_>, thread: &Thread) -> Option<Value> {
-    let (ignored, since) = match thread.subscription? {
-        Subscription::Subscribed { since } => (false, since),
-        Subscription::Ignored { since } => (true, since),
+    let (ignored, since, reason) = match thread.subscription? {
+        Subscription::Subscribed { since, reason } => (false, since, Some(reason.name())),
+        Subscription::Ignored { since } => (true, since, None),
         Subscription::Muted => return None,
     };
     let thread_url = format!("{}/notifications/threads/{}", call.urls.api, thread.id);
-    let reason = (thread.reason != Reason::Subscribed).then(|| thread.reason.name());
     Some(json!({
         "subscribed": !ignored,
         "ignored": ignored,

@@ -7,6 +7,7 @@ use crate::emulator::access::{self, Need};
 use crate::emulator::call::Call;
 use crate::emulator::fault::Fault;
 use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::polling;
 use crate::emulator::render::Renderer;
 use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
@@ -86,6 +87,5 @@ fn list(call: &Call<'_>, chosen: impl Fn(&Repository) -> bool) -> Reply {
 /// Public events. Their shapes are not shown; an empty feed still says how often it may be polled.
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn events(call: &mut Call<'_>) -> Outcome {
-    let interval = call.limits.get("poll.interval").to_string();
-    Ok(Reply::json(StatusCode::OK, Value::Array(Vec::new())).with(http::HeaderName::from_static("x-poll-interval"), &interval))
+    Ok(polling::paced(call, Reply::json(StatusCode::OK, Value::Array(Vec::new()))))
 }

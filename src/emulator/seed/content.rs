@@ -7,8 +7,9 @@ use super::Dice;
 use super::people::{ACME, ADA, BEN, BUILD_BOT, CLEO, DAN, GLOBEX, SCAN_BOT, TRIAGE_BOT, WIDGETS};
 use crate::clock::Timestamp;
 use crate::emulator::Options;
-use crate::emulator::events::{self, Cause, Notice};
+use crate::emulator::notices::{self, Cause, Notice};
 use crate::emulator::resources::notifications::{Reason, ThreadState};
+use crate::emulator::resources::threads::Topic;
 use crate::emulator::world::{Comment, FEATURES, Issue, IssueState, Label, Milestone, Owner, Release, Repository, Visibility, World};
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -178,8 +179,10 @@ fn watch_and_notify(world: &mut World, dice: &mut Dice, now: Timestamp) {
         for index in 0..count {
             let reason = Reason::ALL[usize::try_from(index).unwrap_or(0) % Reason::ALL.len()];
             let at = base + Duration::from_secs(u64::from(index) * 600 + dice.below(500));
-            let notice = Notice { user, repository: WIDGETS, number: u64::from(index) + 1, reason, cause: Cause::Activity, comment: None };
-            let id = events::tell_one(world, at, &notice);
+            let number = u64::from(index) + 1;
+            let topic = Topic::of_reason(reason, world.next_id()).unwrap_or(Topic::Numbered(number));
+            let notice = Notice { user, repository: WIDGETS, topic, reason, cause: Cause::Activity, comment: None };
+            let id = notices::tell_one(world, at, &notice);
             if let Some(thread) = world.threads.get_mut(&id).filter(|_| index % 10 == 9) {
                 thread.state = ThreadState::Read;
                 thread.last_read_at = Some(at + HOUR);

@@ -5,6 +5,7 @@ mod enterprise_cloud;
 mod hooks;
 mod people;
 mod teams;
+mod properties;
 
 use super::Options;
 use super::world::World;
@@ -25,6 +26,7 @@ pub fn world(options: &Options, now: Timestamp) -> World {
     teams::add(&mut world, now);
     enterprise_cloud::add(&mut world, now);
     hooks::add(&mut world, now);
+    properties::add(&mut world, now);
     world
 }
 

@@ -32,6 +32,7 @@ const PIECES: &[&str] = &[
     "é",
     "v1.0.0",
     "🦀",
+    "environment",
 ];
 const NAMES: &[&str] = &[
     "page",
@@ -49,6 +50,7 @@ const NAMES: &[&str] = &[
     "status",
     "name",
     "creator",
+    "repository_query",
 ];
 const VALUES: &[&str] = &[
     "1",
@@ -66,6 +68,9 @@ const VALUES: &[&str] = &[
     "repo:acme/widgets",
     "",
     "9223372036854775808",
+    "props.teams:bots+-is:private",
+    "state_change",
+    "invitation",
 ];
 const FIELDS: &[&str] = &[
     "title",
@@ -112,6 +117,19 @@ const FIELDS: &[&str] = &[
     "permissions",
     "operation",
     "objects",
+    "properties",
+    "property_name",
+    "value_type",
+    "allowed_values",
+    "default_value",
+    "repository_names",
+    "value",
+    "options",
+    "data_type",
+    "priority",
+    "actor",
+    "team",
+    "number",
 ];
 const TOKENS: &[&str] = &[
     ADA,

@@ -6,7 +6,12 @@ use std::sync::Arc;
 use super::accounts::{AccountId, Token};
 use super::resources::lfs::Storage;
 use super::outbox::Outbox;
-use super::resources::notifications::Thread;
+use super::clone_secrets::CloneSecrets;
+use super::notices::{self, Notices};
+use super::polling::Polls;
+use super::resources::issue_fields::IssueField;
+use super::resources::notifications::{BackgroundRead, Thread};
+use super::resources::properties::Properties;
 use crate::clock::Timestamp;
 
 mod apps;
@@ -59,12 +64,10 @@ pub struct World {
     former: Vec<(String, u64)>,
     /// Notification threads by id.
     pub threads: BTreeMap<u64, Thread>,
-    /// The thread of a user about an issue or pull of a repository.
-    pub thread_of: BTreeMap<(u64, u64, u64), u64>,
+    /// The thread of a user about something in a repository.
+    pub thread_of: BTreeMap<notices::Key, u64>,
     /// When a user's list of notifications last changed in any way.
     pub inbox_changed: BTreeMap<u64, Timestamp>,
-    /// Marks that are still being made in the background: when, whose, up to which time.
-    pub background_reads: Vec<(Timestamp, u64, Timestamp)>,
     /// Organisations that are on the enterprise cloud (Document 1, Primary rate limits).
     pub enterprise_cloud: BTreeSet<u64>,
     /// What installations were granted; one that is not here was granted everything.
@@ -78,6 +81,16 @@ pub struct World {
     histories: BTreeMap<u64, Arc<history::History>>,
     /// Deliveries that are to be sent.
     pub outbox: Outbox,
+    /// Marks that are still being made in the background.
+    pub background_reads: Vec<BackgroundRead>,
+    pub notices: Notices,
+    pub polls: Polls,
+    pub clone_secrets: CloneSecrets,
+    pub properties: Properties,
+    /// By organisation, then by id.
+    pub issue_fields: BTreeMap<u64, BTreeMap<u64, IssueField>>,
+    /// The repository that a repository was generated from.
+    pub template_of: BTreeMap<u64, u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

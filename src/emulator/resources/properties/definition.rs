@@ -1,0 +1,240 @@
+//! What a custom property is: its definition, how a body states one, and which values it takes (Document 2, Custom property definition).
+//!
+//! "Full enumerations of `source_type`, `value_type` and `values_editable_by`: not shown." Of value types the two examples are taken and the
+//! running service's `multi_select` and `true_false`; of editors the two that are named.
+
+use serde_json::{Value, json};
+
+use crate::emulator::fault::Code;
+use crate::emulator::fields::Fields;
+use crate::emulator::urls::{Urls, segment};
+
+/// "ordered, at most 200 entries".
+const ALLOWED_VALUES_MAX: usize = 200;
+/// How long texts may be, in bytes. Not shown; names and values as the running service has them or longer.
+const NAME_BYTES_MAX: usize = 75;
+const VALUE_BYTES_MAX: usize = 255;
+const DESCRIPTION_BYTES_MAX: usize = 1_024;
+
+/// A custom property of an organisation's repositories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    pub name: String,
+    pub value_type: ValueType,
+    /// Whether every repository has a value: its own or the default one.
+    pub required: bool,
+    pub default_value: Option<PropertyValue>,
+    pub description: Option<String>,
+    pub allowed_values: Option<Vec<String>>,
+    pub editors: Editors,
+    /// "whether setting values is mandatory": what follows from it is not shown, nothing does here.
+    pub require_explicit_values: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueType {
+    Text,
+    SingleSelect,
+    MultiSelect,
+    TrueFalse,
+}
+
+impl ValueType {
+    const ALL: [Self; 4] = [Self::Text, Self::SingleSelect, Self::MultiSelect, Self::TrueFalse];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "string",
+            Self::SingleSelect => "single_select",
+            Self::MultiSelect => "multi_select",
+            Self::TrueFalse => "true_false",
+        }
+    }
+}
+
+/// Who may set the values of a property (`values_editable_by`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Editors {
+    /// The organisation's administrators and values editors.
+    OrgActors,
+    /// Whoever may push to the repository, too.
+    OrgAndRepoActors,
+}
+
+impl Editors {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OrgActors => "org_actors",
+            Self::OrgAndRepoActors => "org_and_repo_actors",
+        }
+    }
+}
+
+/// "string or array".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PropertyValue {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl PropertyValue {
+    /// As the wire has it.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::One(text) => json!(text),
+            Self::Many(texts) => json!(texts),
+        }
+    }
+
+    /// Whether it is this text, or has it among its own. Letters of any case are the same.
+    pub fn has(&self, wanted: &str) -> bool {
+        let texts = match self {
+            Self::One(text) => std::slice::from_ref(text),
+            Self::Many(texts) => texts,
+        };
+        texts.iter().any(|text| text.to_lowercase() == wanted.to_lowercase())
+    }
+}
+
+/// Whether a property can have this name. Not shown; the running service's letters, and no more than its 75 characters.
+pub fn is_name(name: &str) -> bool {
+    let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '$' | '#');
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(is_usual)
+}
+
+impl Definition {
+    /// Reads a definition; what is wrong with it is noted in `fields`. "Omitted optional fields revert to defaults", so that nothing of an
+    /// earlier definition matters.
+    pub fn read(fields: &mut Fields, name: String) -> Self {
+        let mut definition = Self {
+            name,
+            value_type: value_type(fields),
+            required: fields.boolean("required").unwrap_or(false),
+            default_value: None,
+            description: fields.nullable_string("description").value(),
+            allowed_values: None,
+            editors: editors(fields),
+            require_explicit_values: fields.boolean("require_explicit_values").unwrap_or(false),
+        };
+        if definition.description.as_ref().is_some_and(|text| text.len() > DESCRIPTION_BYTES_MAX) {
+            fields.reject("description", Code::Invalid, format!("description is longer than {DESCRIPTION_BYTES_MAX} bytes"));
+        }
+        definition.allowed_values = allowed_values(fields, definition.value_type);
+        definition.default_value = match fields.value("default_value").cloned() {
+            None | Some(Value::Null) => None,
+            Some(given) => match definition.accept(&given) {
+                Ok(value) => Some(value),
+                Err(why) => {
+                    fields.reject("default_value", Code::Invalid, format!("default_value {why}"));
+                    None
+                }
+            },
+        };
+        definition
+    }
+
+    /// A value as this property takes it, or what is wrong with it. Where there is a list of allowed values, each text must be on it; a
+    /// selection without a list has nothing to select.
+    pub fn accept(&self, given: &Value) -> Result<PropertyValue, String> {
+        let text = |given: &Value| given.as_str().map(str::to_owned);
+        let value = match self.value_type {
+            ValueType::MultiSelect => given.as_array().and_then(|items| items.iter().map(text).collect()).map(PropertyValue::Many),
+            _ => text(given).map(PropertyValue::One),
+        };
+        let wanted = if self.value_type == ValueType::MultiSelect { "an array of strings" } else { "a string" };
+        let value = value.ok_or_else(|| format!("is not {wanted}"))?;
+        match &value {
+            PropertyValue::One(text) => self.allow(text)?,
+            PropertyValue::Many(texts) => {
+                texts.iter().try_for_each(|text| self.allow(text))?;
+                if has_twice(texts) {
+                    return Err("names a value twice".to_owned());
+                }
+            }
+        }
+        Ok(value)
+    }
+
+    fn allow(&self, text: &str) -> Result<(), String> {
+        let is_allowed = match (self.value_type, &self.allowed_values) {
+            (ValueType::TrueFalse, _) => matches!(text, "true" | "false"),
+            (_, Some(allowed)) => allowed.iter().any(|allowed| allowed == text),
+            (ValueType::Text, None) => true,
+            (ValueType::SingleSelect | ValueType::MultiSelect, None) => false,
+        };
+        if text.len() > VALUE_BYTES_MAX {
+            return Err(format!("is longer than {VALUE_BYTES_MAX} bytes"));
+        }
+        if is_allowed { Ok(()) } else { Err("is not one of the allowed values".to_owned()) }
+    }
+
+    /// Whether a value that a repository has can stay when this definition takes the place of another.
+    pub fn keeps(&self, value: &PropertyValue) -> bool {
+        self.accept(&value.to_json()).is_ok()
+    }
+
+    /// Document 2, Custom property definition.
+    pub fn render(&self, urls: &Urls, organization: &str) -> Value {
+        json!({
+            "property_name": self.name,
+            "url": format!("{}/orgs/{}/properties/schema/{}", urls.api, segment(organization), segment(&self.name)),
+            "source_type": "organization",
+            "value_type": self.value_type.name(),
+            "required": self.required,
+            "default_value": self.default_value.as_ref().map(PropertyValue::to_json),
+            "description": self.description,
+            "allowed_values": self.allowed_values,
+            "values_editable_by": self.editors.name(),
+            "require_explicit_values": self.require_explicit_values,
+        })
+    }
+}
+
+fn value_type(fields: &mut Fields) -> ValueType {
+    let given = fields.required_string("value_type");
+    ValueType::ALL.into_iter().find(|known| known.name() == given).unwrap_or_else(|| {
+        if !given.is_empty() {
+            fields.reject("value_type", Code::Invalid, "value_type must be string, single_select, multi_select or true_false");
+        }
+        ValueType::Text
+    })
+}
+
+/// Null is taken as absent: there is always an answer to who may edit.
+fn editors(fields: &mut Fields) -> Editors {
+    match fields.nullable_string("values_editable_by").value().as_deref() {
+        None | Some("org_actors") => Editors::OrgActors,
+        Some("org_and_repo_actors") => Editors::OrgAndRepoActors,
+        Some(_) => {
+            fields.reject("values_editable_by", Code::Invalid, "values_editable_by must be org_actors or org_and_repo_actors");
+            Editors::OrgActors
+        }
+    }
+}
+
+fn allowed_values(fields: &mut Fields, value_type: ValueType) -> Option<Vec<String>> {
+    if fields.value("allowed_values").is_none_or(Value::is_null) {
+        return None;
+    }
+    let values = fields.strings("allowed_values")?;
+    let fault = if value_type == ValueType::TrueFalse {
+        Some("allowed_values of true_false are true and false; leave them out".to_owned())
+    } else if values.len() > ALLOWED_VALUES_MAX {
+        Some(format!("allowed_values has more than {ALLOWED_VALUES_MAX} entries"))
+    } else if has_twice(&values) {
+        Some("allowed_values has an entry twice".to_owned())
+    } else if values.iter().any(|value| value.is_empty() || value.len() > VALUE_BYTES_MAX) {
+        Some(format!("allowed_values has an entry that is empty or longer than {VALUE_BYTES_MAX} bytes"))
+    } else {
+        None
+    };
+    if let Some(fault) = fault {
+        fields.reject("allowed_values", Code::Invalid, fault);
+    }
+    Some(values)
+}
+
+fn has_twice(texts: &[String]) -> bool {
+    let distinct: std::collections::BTreeSet<&String> = texts.iter().collect();
+    distinct.len() < texts.len()
+}

@@ -1,0 +1,197 @@
+//! Custom properties of an organisation's repositories (Document 2, Custom properties): the schema. Values are in `values`.
+//!
+//! The routes of the schema list 200, 204, 403 and 404. What is wrong in a body is answered 422 all the same, as everywhere (Document 1,
+//! Errors: "Validation failed").
+
+pub mod definition;
+mod selection;
+mod values;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+pub use self::definition::{Definition, PropertyValue};
+pub use self::values::ROUTES as VALUES;
+use crate::emulator::access::{Need, OrganizationNeed, OrganizationRole, Unscoped};
+use crate::emulator::accounts::Level;
+use crate::emulator::call::Call;
+use crate::emulator::fault::{Code, Fault};
+use crate::emulator::fields::Fields;
+use crate::emulator::reply::Reply;
+use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::world::{Owner, World};
+
+/// The fine-grained roles that allow what only administrators may otherwise.
+pub const DEFINITIONS_MANAGER: &str = "custom_properties_org_definitions_manager";
+pub const VALUES_EDITOR: &str = "custom_properties_org_values_editor";
+
+/// "Organization members may read."
+const READ: Need = need(Level::Read, &["read:org"], OrganizationRole::Member);
+/// "definition writes and deletes need organization administrator or the fine-grained role".
+const ADMIN: Need = need(Level::Admin, &["admin:org"], OrganizationRole::OwnerOr(DEFINITIONS_MANAGER));
+
+/// The routes list 403 and 404; the scopes of classic tokens are not shown, these are the running service's.
+const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationRole) -> Need {
+    let permission = "organization_custom_properties";
+    Need::Organization(OrganizationNeed { permission, level, scopes, role, unscoped: Unscoped::Forbidden })
+}
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/orgs/{org}/properties/schema", READ, list),
+    Route::new(Verb::Patch, "/orgs/{org}/properties/schema", ADMIN, patch),
+    Route::new(Verb::Get, "/orgs/{org}/properties/schema/{custom_property_name}", READ, get),
+    Route::new(Verb::Put, "/orgs/{org}/properties/schema/{custom_property_name}", ADMIN, put),
+    Route::new(Verb::Delete, "/orgs/{org}/properties/schema/{custom_property_name}", ADMIN, delete),
+];
+
+/// How many properties an organisation may have. Not shown; the running service's number.
+const DEFINITIONS_MAX: usize = 100;
+
+/// All definitions and values.
+#[derive(Debug, Default)]
+pub struct Properties {
+    /// By organisation, then by name.
+    definitions: BTreeMap<u64, BTreeMap<String, Definition>>,
+    /// By repository, then by name; only what was set.
+    values: BTreeMap<u64, BTreeMap<String, PropertyValue>>,
+}
+
+impl Properties {
+    /// The definitions of an organisation, by name.
+    pub fn definitions(&self, organization: u64) -> impl Iterator<Item = &Definition> {
+        self.definitions.get(&organization).into_iter().flat_map(BTreeMap::values)
+    }
+
+    fn definition(&self, organization: u64, name: &str) -> Option<&Definition> {
+        self.definitions.get(&organization)?.get(name)
+    }
+
+    /// What a repository has for a property: its own value, else the default where one is required.
+    fn value_of<'a>(&'a self, repository: u64, definition: &'a Definition) -> Option<&'a PropertyValue> {
+        let own = self.values.get(&repository).and_then(|values| values.get(&definition.name));
+        own.or(definition.default_value.as_ref().filter(|_| definition.required))
+    }
+
+    /// Sets a value, or takes it away.
+    pub fn set(&mut self, repository: u64, name: &str, value: Option<PropertyValue>) {
+        let values = self.values.entry(repository).or_default();
+        match value {
+            Some(value) => drop(values.insert(name.to_owned(), value)),
+            None => drop(values.remove(name)),
+        }
+    }
+}
+
+impl World {
+    /// Creates or replaces a property; values that the new definition does not take are gone. (What becomes of them is not shown.)
+    pub fn define_property(&mut self, organization: u64, definition: Definition) {
+        for repository in self.repositories.values().filter(|repository| repository.owner == Owner::Organization(organization)) {
+            let Some(values) = self.properties.values.get_mut(&repository.id) else { continue };
+            values.retain(|name, value| *name != definition.name || definition.keeps(value));
+        }
+        self.properties.definitions.entry(organization).or_default().insert(definition.name.clone(), definition);
+    }
+
+    /// Deletes a property with all its values; whether there was one.
+    fn undefine_property(&mut self, organization: u64, name: &str) -> bool {
+        for repository in self.repositories.values().filter(|repository| repository.owner == Owner::Organization(organization)) {
+            if let Some(values) = self.properties.values.get_mut(&repository.id) {
+                values.remove(name);
+            }
+        }
+        self.properties.definitions.get_mut(&organization).is_some_and(|definitions| definitions.remove(name).is_some())
+    }
+}
+
+/// Not in pages: the route takes no parameters.
+fn list(call: &mut Call<'_>) -> Outcome {
+    let organization = login(call)?;
+    let definitions = call.world.properties.definitions(call.organization);
+    Ok(Reply::ok(definitions.map(|definition| definition.render(call.urls, organization)).collect()))
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let name = call.params.get("custom_property_name");
+    let definition = call.world.properties.definition(call.organization, name).ok_or(Fault::NotFound)?;
+    Ok(Reply::ok(definition.render(call.urls, login(call)?)))
+}
+
+/// "Creates or replaces each listed property", all or none of them; answers with those listed, in their order.
+fn patch(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("CustomProperty", call.body)?;
+    if !fields.has("properties") {
+        fields.reject("properties", Code::MissingField, "properties is required");
+    }
+    let items = fields.objects("properties").unwrap_or_default();
+    if fields.value("properties").and_then(Value::as_array).is_some_and(|given| given.is_empty() || given.len() > DEFINITIONS_MAX) {
+        fields.reject("properties", Code::Invalid, format!("properties must have 1 to {DEFINITIONS_MAX} items"));
+        fields.check()?;
+    }
+    let mut listed: Vec<Definition> = Vec::new();
+    for (index, mut item) in items.into_iter().enumerate() {
+        let name = item.required_string("property_name");
+        if !name.is_empty() && !definition::is_name(&name) {
+            item.reject("property_name", Code::Invalid, "property_name has up to 75 letters, digits, `_`, `-`, `$` and `#`");
+        }
+        if listed.iter().any(|other| !name.is_empty() && other.name == name) {
+            item.reject("property_name", Code::AlreadyExists, "property_name is listed twice");
+        }
+        listed.push(Definition::read(&mut item, name));
+        fields.absorb(item, &format!("properties[{index}]"));
+    }
+    if !leaves_room(call, listed.iter().map(|definition| definition.name.as_str())) {
+        fields.reject("properties", Code::Invalid, format!("an organization has at most {DEFINITIONS_MAX} properties"));
+    }
+    fields.check()?;
+    let organization = login(call)?;
+    let shown: Vec<Value> = listed.iter().map(|definition| definition.render(call.urls, organization)).collect();
+    for definition in listed {
+        call.world.define_property(call.organization, definition);
+    }
+    Ok(Reply::ok(Value::Array(shown)))
+}
+
+fn put(call: &mut Call<'_>) -> Outcome {
+    let name = call.params.get("custom_property_name").to_owned();
+    // A place that no property can have is not there.
+    if !definition::is_name(&name) {
+        return Err(Fault::NotFound);
+    }
+    let mut fields = Fields::parse("CustomProperty", call.body)?;
+    let definition = Definition::read(&mut fields, name);
+    if !leaves_room(call, [definition.name.as_str()]) {
+        fields.reject("base", Code::Invalid, format!("an organization has at most {DEFINITIONS_MAX} properties"));
+    }
+    fields.check()?;
+    let value = definition.render(call.urls, login(call)?);
+    call.world.define_property(call.organization, definition);
+    Ok(Reply::ok(value))
+}
+
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let name = call.params.get("custom_property_name").to_owned();
+    let organization = call.organization;
+    if call.world.undefine_property(organization, &name) { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
+}
+
+/// Whether the organisation may have these properties beside the ones that it has.
+fn leaves_room<'n>(call: &Call<'_>, more: impl IntoIterator<Item = &'n str>) -> bool {
+    let mut names: BTreeSet<&str> =
+        call.world.properties.definitions(call.organization).map(|definition| definition.name.as_str()).collect();
+    let before = names.len();
+    let more: Vec<&str> = more.into_iter().collect();
+    names.extend(more);
+    names.len() <= DEFINITIONS_MAX || names.len() == before
+}
+
+fn login<'a>(call: &'a Call<'_>) -> Result<&'a str, Fault> {
+    call.world.organizations.get(&call.organization).map(|organization| organization.login.as_str()).ok_or(Fault::NotFound)
+}
+
+/// What the control plane shows of an organisation's properties.
+pub fn overview(world: &World, organization: u64) -> Value {
+    let definitions = world.properties.definitions(organization);
+    definitions.map(|definition| json!({ "property_name": definition.name, "value_type": definition.value_type.name() })).collect()
+}

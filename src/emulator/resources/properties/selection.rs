@@ -1,0 +1,119 @@
+//! `repository_query`: "search keywords and qualifiers limiting the repositories" (Document 2, GET values).
+//!
+//! Which qualifiers there are is not shown; these are the ones of the running service's repository search that make sense here, and
+//! `props.NAME:VALUE`. All terms must hold; `-` before a qualifier turns it round. An unknown qualifier is a keyword like any other: the route lists
+//! no status for a wrong query.
+
+use super::Properties;
+use crate::emulator::world::{Repository, Visibility, World};
+
+/// More terms than this are not looked at.
+const TERMS_MAX: usize = 50;
+
+/// The terms of one query.
+#[derive(Debug)]
+pub struct Selection {
+    terms: Vec<Term>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Term {
+    /// Whether it must not hold.
+    negated: bool,
+    /// Lower case, as everything in a query; empty for a keyword.
+    qualifier: String,
+    wanted: String,
+}
+
+impl Selection {
+    pub fn parse(query: &str) -> Self {
+        Self { terms: words(&query.to_lowercase()).into_iter().take(TERMS_MAX).map(|word| term(&word)).collect() }
+    }
+
+    /// Whether a repository is asked for.
+    pub fn takes(&self, world: &World, organization: u64, repository: &Repository) -> bool {
+        self.terms.iter().all(|term| holds(world, organization, repository, term) != term.negated)
+    }
+}
+
+/// Words divided by blanks; quotation marks keep what is between them together.
+fn words(query: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let (mut word, mut quoted) = (String::new(), false);
+    for c in query.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            c if c.is_whitespace() && !quoted => words.push(std::mem::take(&mut word)),
+            c => word.push(c),
+        }
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn term(word: &str) -> Term {
+    let (negated, rest) = word.strip_prefix('-').map_or((false, word), |rest| (true, rest));
+    match rest.split_once(':') {
+        Some((qualifier, wanted)) if is_known(qualifier) => Term { negated, qualifier: qualifier.to_owned(), wanted: wanted.to_owned() },
+        _ => Term { negated: false, qualifier: String::new(), wanted: word.to_owned() },
+    }
+}
+
+fn is_known(qualifier: &str) -> bool {
+    const QUALIFIERS: &[&str] = &["repo", "org", "user", "visibility", "is", "archived", "template", "language", "topic"];
+    QUALIFIERS.contains(&qualifier) || qualifier.starts_with("props.")
+}
+
+fn holds(world: &World, organization: u64, repository: &Repository, term: &Term) -> bool {
+    let wanted = term.wanted.as_str();
+    let is_on = |feature: &str| repository.features.get(feature) == Some(&true);
+    match term.qualifier.as_str() {
+        "repo" => world.full_name(repository).to_lowercase() == wanted || repository.name.to_lowercase() == wanted,
+        "org" | "user" => world.owner_login(repository.owner).to_lowercase() == wanted,
+        "visibility" | "is" if matches!(wanted, "public" | "private") => {
+            (repository.visibility == Visibility::Private) == (wanted == "private")
+        }
+        "is" => is_on(wanted),
+        "archived" => is_on("archived").to_string() == wanted,
+        "template" => is_on("is_template").to_string() == wanted,
+        "language" => repository.language.is_some_and(|language| language.to_lowercase() == wanted),
+        "topic" => repository.topics.iter().any(|topic| topic.to_lowercase() == wanted),
+        "" => is_named(world, repository, wanted),
+        qualifier => {
+            qualifier.strip_prefix("props.").is_some_and(|name| has_value(&world.properties, organization, repository.id, name, wanted))
+        }
+    }
+}
+
+/// A keyword is looked for in names and descriptions.
+fn is_named(world: &World, repository: &Repository, wanted: &str) -> bool {
+    world.full_name(repository).to_lowercase().contains(wanted) || repository.description.to_lowercase().contains(wanted)
+}
+
+/// Whether the repository shows this value, be it its own or the default.
+fn has_value(properties: &Properties, organization: u64, repository: u64, name: &str, wanted: &str) -> bool {
+    let named = properties.definitions(organization).filter(|definition| definition.name.to_lowercase() == name);
+    let mut shown = named.filter_map(|definition| properties.value_of(repository, definition));
+    shown.any(|value| value.has(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_words_and_quoted_words() {
+        assert_eq!(words("a  b"), ["a", "b"]);
+        assert_eq!(words("props.team:\"the core\" x"), ["props.team:the core", "x"]);
+        assert_eq!(words("\" \"\""), [" "]);
+        assert!(words("  \"\" ").is_empty());
+    }
+
+    #[test]
+    fn an_unknown_qualifier_is_a_keyword() {
+        assert_eq!(term("size:3"), Term { negated: false, qualifier: String::new(), wanted: "size:3".to_owned() });
+        assert_eq!(term("-x"), Term { negated: false, qualifier: String::new(), wanted: "-x".to_owned() });
+        assert!(term("-is:private").negated);
+    }
+}

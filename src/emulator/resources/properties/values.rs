@@ -1,0 +1,192 @@
+//! The values that repositories have for custom properties (Document 2, Custom properties), of an organisation's repositories at once and of
+//! one repository. The routes of one repository are the running service's; the documents do not show them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::definition::{Definition, Editors, PropertyValue};
+use super::selection::Selection;
+use super::{READ, VALUES_EDITOR, need};
+use crate::emulator::access::{self, Need, OrganizationRole, Role};
+use crate::emulator::accounts::Level;
+use crate::emulator::call::Call;
+use crate::emulator::fault::{Code, Fault};
+use crate::emulator::fields::Fields;
+use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::reply::Reply;
+use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::world::{Owner, Repository};
+
+/// "value writes need administrator or `custom_properties_org_values_editor`".
+const WRITE: Need = need(Level::Write, &["admin:org"], OrganizationRole::OwnerOr(VALUES_EDITOR));
+const READ_ONE: Need = Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
+const WRITE_ONE: Need = Need::Repository { permission: "repository_custom_properties", level: Level::Write, role: Role::Push };
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/orgs/{org}/properties/values", READ, list),
+    Route::new(Verb::Patch, "/orgs/{org}/properties/values", WRITE, patch),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/properties/values", READ_ONE, list_of_repository),
+    Route::new(Verb::Patch, "/repos/{owner}/{repo}/properties/values", WRITE_ONE, patch_repository),
+];
+
+/// Document 1, Other limits: "Repositories per custom-property-values batch: 30".
+const REPOSITORIES_MAX: usize = 30;
+/// No organisation has more properties that could be named at once.
+const PROPERTIES_MAX: usize = 100;
+
+/// What a body wants: a new value, or none, for each property.
+type Wishes = BTreeMap<String, Option<PropertyValue>>;
+
+/// The organisation's repositories that the caller sees, by id.
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn list(call: &mut Call<'_>) -> Outcome {
+    let selection = Selection::parse(call.query.get("repository_query").unwrap_or(""));
+    let organization = call.organization;
+    let is_asked = |repository: &&Repository| {
+        repository.owner == Owner::Organization(organization)
+            && access::sees(call.world, call.caller, repository)
+            && selection.takes(call.world, organization, repository)
+    };
+    let repositories = call.world.repositories.values().filter(is_asked).collect();
+    Ok(pagination::page(call, USUAL, repositories, |repository| render(call, organization, repository)))
+}
+
+/// Document 2, Repository custom property values.
+fn render(call: &Call<'_>, organization: u64, repository: &Repository) -> Value {
+    json!({
+        "repository_id": repository.id,
+        "repository_name": repository.name,
+        "repository_full_name": call.world.full_name(repository),
+        "properties": shown(call, organization, repository.id),
+    })
+}
+
+/// Every property of the organisation; null where there is neither a value nor a required default.
+fn shown(call: &Call<'_>, organization: u64, repository: u64) -> Value {
+    let properties = &call.world.properties;
+    let member = |definition: &Definition| json!({ "property_name": definition.name, "value": properties.value_of(repository, definition).map(PropertyValue::to_json) });
+    properties.definitions(organization).map(member).collect()
+}
+
+/// "A value of null unsets the property on each listed repository." All or nothing.
+fn patch(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("CustomPropertyValue", call.body)?;
+    let repositories = repositories(call, &mut fields);
+    let wishes = wishes(call, &mut fields, call.organization);
+    fields.check()?;
+    for repository in repositories {
+        set(call, repository, &wishes);
+    }
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// The repositories that a body lists by name; a name with its owner is taken too. What the caller does not see is unknown.
+fn repositories(call: &Call<'_>, fields: &mut Fields) -> BTreeSet<u64> {
+    if !fields.has("repository_names") {
+        fields.reject("repository_names", Code::MissingField, "repository_names is required");
+    }
+    let names = fields.strings("repository_names").unwrap_or_default();
+    let count = fields.value("repository_names").and_then(Value::as_array).map_or(1, Vec::len);
+    if count == 0 || count > REPOSITORIES_MAX {
+        fields.reject("repository_names", Code::Invalid, format!("repository_names must have 1 to {REPOSITORIES_MAX} items"));
+        return BTreeSet::new();
+    }
+    let login = call.world.owner_login(Owner::Organization(call.organization));
+    let mut found = BTreeSet::new();
+    for given in names {
+        let (owner, name) = given.split_once('/').unwrap_or((login, &given));
+        let repository = call.world.repository_named(owner, name).filter(|repository| {
+            repository.owner == Owner::Organization(call.organization)
+                && repository.name.eq_ignore_ascii_case(name)
+                && access::sees(call.world, call.caller, repository)
+        });
+        match repository {
+            Some(repository) => drop(found.insert(repository.id)),
+            None => fields.reject("repository_names", Code::Invalid, "repository_names has one that the organization does not have"),
+        }
+    }
+    found
+}
+
+/// What a body wants of the organisation's properties; each fault is named by its place.
+fn wishes(call: &Call<'_>, fields: &mut Fields, organization: u64) -> Wishes {
+    if !fields.has("properties") {
+        fields.reject("properties", Code::MissingField, "properties is required");
+    }
+    let items = fields.objects("properties").unwrap_or_default();
+    let count = fields.value("properties").and_then(Value::as_array).map_or(1, Vec::len);
+    if count == 0 || count > PROPERTIES_MAX {
+        fields.reject("properties", Code::Invalid, format!("properties must have 1 to {PROPERTIES_MAX} items"));
+        return Wishes::new();
+    }
+    let mut wishes = Wishes::new();
+    for (index, mut item) in items.into_iter().enumerate() {
+        let name = item.required_string("property_name");
+        let definition = call.world.properties.definition(organization, &name);
+        if definition.is_none() && !name.is_empty() {
+            item.reject("property_name", Code::Invalid, "the organization has no such property");
+        }
+        let wish = match (item.value("value").cloned(), definition) {
+            (None, _) => {
+                item.reject("value", Code::MissingField, "value is required; null unsets the property");
+                None
+            }
+            (Some(Value::Null), _) | (Some(_), None) => None,
+            (Some(value), Some(definition)) => {
+                definition.accept(&value).map_err(|why| item.reject("value", Code::Invalid, format!("value {why}"))).ok()
+            }
+        };
+        let is_named = !name.is_empty();
+        if wishes.insert(name, wish).is_some() && is_named {
+            item.reject("property_name", Code::AlreadyExists, "property_name is listed twice");
+        }
+        fields.absorb(item, &format!("properties[{index}]"));
+    }
+    wishes
+}
+
+fn set(call: &mut Call<'_>, repository: u64, wishes: &Wishes) {
+    for (name, value) in wishes {
+        call.world.properties.set(repository, name, value.clone());
+    }
+}
+
+/// The organisation that has the repository; a user has no properties.
+fn organization_of(call: &Call<'_>) -> Result<Option<u64>, Fault> {
+    match call.repository()?.owner {
+        Owner::Organization(id) => Ok(Some(id)),
+        Owner::User(_) => Ok(None),
+    }
+}
+
+fn list_of_repository(call: &mut Call<'_>) -> Outcome {
+    let organization = organization_of(call)?;
+    Ok(Reply::ok(organization.map_or_else(|| json!([]), |organization| shown(call, organization, call.repository))))
+}
+
+/// Whoever may push sets what `org_and_repo_actors` may edit, the organisation's own editors set everything.
+fn patch_repository(call: &mut Call<'_>) -> Outcome {
+    let organization = organization_of(call)?.ok_or(Fault::NotFound)?;
+    let mut fields = Fields::parse("CustomPropertyValue", call.body)?;
+    let wishes = wishes(call, &mut fields, organization);
+    fields.check()?;
+    let is_open = |name: &String| {
+        let definition = call.world.properties.definition(organization, name);
+        definition.is_some_and(|definition| definition.editors == Editors::OrgAndRepoActors)
+    };
+    if !edits_for_organization(call, organization) && !wishes.keys().all(is_open) {
+        return Err(Fault::Forbidden("Only the organization's actors may edit a value of this property."));
+    }
+    set(call, call.repository, &wishes);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+fn edits_for_organization(call: &Call<'_>, organization: u64) -> bool {
+    let (Some(token), Some(organization)) = (call.caller.token(), call.world.organizations.get(&organization)) else { return false };
+    match token.user {
+        Some(user) => organization.has_role(user, OrganizationRole::OwnerOr(VALUES_EDITOR)),
+        None => token.installed_on == Some(organization.id),
+    }
+}

@@ -1,0 +1,66 @@
+//! What a notification thread is about, and how its `subject` says so (Document 2, Notification thread).
+//!
+//! Document 2 gives `Issue` as an example of a subject's type; the other types and their titles are not shown. They are those of the
+//! running service where it has one.
+
+use serde_json::{Value, json};
+
+use crate::emulator::render::Renderer;
+use crate::emulator::resources::notifications::{Reason, Thread};
+use crate::emulator::world::Repository;
+
+/// What a thread is about; each thing in a repository is one thread of a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Topic {
+    /// The issue or pull of that number.
+    Numbered(u64),
+    /// A workflow run, by its id. Every run is a thread of its own.
+    Run(u64),
+    /// An invitation to the repository.
+    Invitation(u64),
+    /// A wish of the organisation's members for a feature.
+    FeatureRequest(u64),
+}
+
+impl Topic {
+    /// The number of an issue or pull.
+    pub fn number(self) -> Option<u64> {
+        if let Self::Numbered(number) = self { Some(number) } else { None }
+    }
+
+    /// What a thread with this reason is about that is not about an issue or pull; `id` names it.
+    pub fn of_reason(reason: Reason, id: u64) -> Option<Self> {
+        match reason {
+            Reason::ApprovalRequested | Reason::CiActivity => Some(Self::Run(id)),
+            Reason::Invitation => Some(Self::Invitation(id)),
+            Reason::MemberFeatureRequested => Some(Self::FeatureRequest(id)),
+            _ => None,
+        }
+    }
+}
+
+/// `{title, url, latest_comment_url, type}`, all of them strings.
+pub fn subject(renderer: Renderer<'_>, repository: &Repository, thread: &Thread) -> Value {
+    let base = renderer.repository_url(repository);
+    let full_name = renderer.world.full_name(repository);
+    let (title, url, kind) = match thread.topic {
+        Topic::Numbered(number) => return numbered(&base, repository, thread, number),
+        Topic::Run(id) => {
+            let what = if thread.reason == Reason::ApprovalRequested { "is waiting for approval" } else { "completed" };
+            (format!("CI workflow run {what}"), format!("{base}/actions/runs/{id}"), "CheckSuite")
+        }
+        Topic::Invitation(_) => (format!("Invitation to {full_name}"), base, "RepositoryInvitation"),
+        Topic::FeatureRequest(_) => ("Members ask to enable a feature".to_owned(), base, "MemberFeatureRequest"),
+    };
+    json!({ "title": title, "url": url, "latest_comment_url": url, "type": kind })
+}
+
+/// Without a comment the latest words are those of the issue itself. What is gone still has an address.
+fn numbered(base: &str, repository: &Repository, thread: &Thread, number: u64) -> Value {
+    let issue = repository.issues.get(&number);
+    let is_pull = issue.is_some_and(|issue| issue.pull_from.is_some());
+    let (collection, kind) = if is_pull { ("pulls", "PullRequest") } else { ("issues", "Issue") };
+    let url = format!("{base}/{collection}/{number}");
+    let latest = thread.latest_comment.map_or_else(|| url.clone(), |id| format!("{base}/issues/comments/{id}"));
+    json!({ "title": issue.map_or("", |issue| issue.title.as_str()), "url": url, "latest_comment_url": latest, "type": kind })
+}
