@@ -18,6 +18,9 @@ pub enum Need {
     User,
     /// A classic personal access token with one of these scopes; every other kind is rejected.
     Classic(&'static [&'static str]),
+    /// A user by a classic credential, which is one with scopes: a classic or an OAuth token. App, installation and fine-grained tokens
+    /// are rejected.
+    ClassicCredential,
     /// An app itself, by its JWT; user, installation and fine-grained tokens are rejected.
     App,
     /// Something of the organisation that the path names by `{org}` or `{org_id}`.
@@ -80,7 +83,7 @@ impl Need {
         match self {
             Self::Nothing | Self::User => "allows_permissionless_access=true".to_owned(),
             // No permission opens these.
-            Self::App | Self::Classic(_) | Self::RepositoryNotifications => String::new(),
+            Self::App | Self::Classic(_) | Self::ClassicCredential | Self::RepositoryNotifications => String::new(),
             Self::Organization(need) => written(need.permission, need.level),
             Self::Repository { permission, level, .. } => written(permission, level),
         }
@@ -89,7 +92,7 @@ impl Need {
     /// The value of the accepted-scopes header.
     pub fn accepted_scopes(self) -> String {
         match self {
-            Self::Nothing | Self::User | Self::App => String::new(),
+            Self::Nothing | Self::User | Self::ClassicCredential | Self::App => String::new(),
             Self::Classic(scopes) => scopes.join(", "),
             Self::RepositoryNotifications => NOTIFICATION_SCOPES.join(", "),
             Self::Organization(need) => need.scopes.join(", "),
@@ -104,6 +107,7 @@ pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), Fault> {
         Need::Nothing => Ok(()),
         Need::User => acts_as_user(call.caller).map(|_| ()),
         Need::Classic(scopes) => classic(call.caller, scopes),
+        Need::ClassicCredential => classic_credential(call.caller),
         Need::App => app(call.caller),
         Need::Organization(need) => organization(call, need),
         Need::Repository { permission, level, role } => repository(call, permission, level, role),
@@ -128,6 +132,16 @@ fn classic(caller: &Caller, scopes: &[&str]) -> Result<(), Fault> {
         Some(token) if token.kind != TokenKind::Classic => Err(Fault::Forbidden(rejection(token))),
         Some(token) if scopes.iter().any(|scope| token.has_scope(scope)) => Ok(()),
         Some(_) => Err(Fault::Forbidden("Missing the 'notifications' scope.")),
+    }
+}
+
+/// Document 3, User migrations: "account owner with a classic credential". No scope is named.
+fn classic_credential(caller: &Caller) -> Result<(), Fault> {
+    match caller.token() {
+        Some(token) if token.is_scoped() => Ok(()),
+        Some(token) => Err(Fault::Forbidden(rejection(token))),
+        None if caller.app().is_some() => Err(Fault::Forbidden(REJECTED_APP)),
+        None => Err(Fault::RequiresAuthentication),
     }
 }
 
@@ -205,7 +219,18 @@ fn repository(call: &mut Call<'_>, permission: &str, level: Level, role: Role) -
         return Err(moved(call, repository.id));
     }
     may(call.world, call.caller, repository, permission, level, role)?;
+    if !call.is_read {
+        unless_locked(call.world, repository)?;
+    }
     call.repository = repository.id;
+    Ok(())
+}
+
+/// A migration may hold a repository locked (Document 3). What that refuses is not shown; here it is every change.
+pub fn unless_locked(world: &World, repository: &Repository) -> Result<(), Fault> {
+    if world.migrations.is_locked(repository.id) {
+        return Err(Fault::Forbidden("Repository has been locked for migration."));
+    }
     Ok(())
 }
 
@@ -235,7 +260,8 @@ pub fn sees(world: &World, caller: &Caller, repository: &Repository) -> bool {
     within_reach && token.permissions.allow("metadata", Level::Read)
 }
 
-fn may(world: &World, caller: &Caller, repository: &Repository, permission: &str, level: Level, role: Role) -> Result<(), Fault> {
+/// Whether the caller may do what takes this permission and role in a repository that it sees.
+pub fn may(world: &World, caller: &Caller, repository: &Repository, permission: &str, level: Level, role: Role) -> Result<(), Fault> {
     let Some(token) = caller.token() else {
         // Whoever has no token reads public data (Document 1: "Allowed only for public data").
         return if role == Role::Read { Ok(()) } else { Err(Fault::RequiresAuthentication) };

@@ -11,6 +11,7 @@ use super::fields::Fields;
 use super::gates::GateId;
 use super::intake::Query;
 use super::limits::Resource;
+use super::migrations;
 use super::timestamps::{http_date, iso};
 use super::urls::Urls;
 use super::world::{Owner, Repository, Visibility};
@@ -33,6 +34,7 @@ pub fn respond(state: &mut State, now: Timestamp, request: &Request<Bytes>, path
         ("POST", ["gates"]) => shut_gate(state, body),
         ("GET", ["gates", id]) => gate(state, id),
         ("DELETE", ["gates", id]) => open_gate(state, id),
+        ("POST", ["migrations", id]) => put_migration(state, now, id, body),
         ("POST", ["events"]) => event(state, now, body),
         ("POST", ["reset"]) => {
             state.reset(now);
@@ -104,6 +106,7 @@ fn world(state: &State) -> Value {
         "repositories": world.repositories.values().map(|repository| repository_line(state, repository)).collect::<Vec<_>>(),
         "threads": threads,
         "hooks": hooks,
+        "migrations": migrations::views(world),
     })
 }
 
@@ -258,4 +261,15 @@ fn event(state: &mut State, now: Timestamp, body: &[u8]) -> Answer {
         Some(id) => (StatusCode::CREATED, json!({ "id": id })),
         None => refuse(StatusCode::UNPROCESSABLE_ENTITY, "there is no such issue"),
     }
+}
+
+/// `{"state": "pending" | "exporting" | "exported" | "failed"}`; the migration stays there.
+fn put_migration(state: &mut State, now: Timestamp, id: &str, body: &[u8]) -> Answer {
+    let Ok(mut fields) = Fields::parse("Migration", body) else { return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON") };
+    let name = fields.string("state").unwrap_or_default();
+    let Some(wanted) = migrations::State::ALL.into_iter().find(|wanted| wanted.name() == name) else {
+        return refuse(StatusCode::UNPROCESSABLE_ENTITY, "state must be pending, exporting, exported or failed");
+    };
+    let put = id.parse().is_ok_and(|id| migrations::put(&mut state.world, &state.limits, now, id, wanted));
+    if put { (StatusCode::NO_CONTENT, Value::Null) } else { refuse(StatusCode::NOT_FOUND, "there is no such migration") }
 }

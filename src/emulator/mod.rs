@@ -24,6 +24,7 @@ mod gates;
 mod graphql;
 mod intake;
 mod limits;
+mod migrations;
 mod pagination;
 mod primary;
 mod render;

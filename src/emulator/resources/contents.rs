@@ -10,11 +10,11 @@ use crate::emulator::access::{Need, Role};
 use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
 use crate::emulator::fault::Fault;
+use crate::emulator::migrations::git::blob_id;
 use crate::emulator::render::Renderer;
 use crate::emulator::reply::{Body, Reply};
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::urls::SITE;
-use crate::emulator::validators::hex;
 use crate::emulator::world::Repository;
 
 const READ: Need = Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
@@ -63,8 +63,7 @@ fn wants_raw(accept: &str) -> bool {
 fn entry(call: &Call<'_>, repository: &Repository) -> Value {
     let url = format!("{}/contents/{README}", Renderer::of(call).repository_url(repository));
     let page = format!("{SITE}/{}", call.world.full_name(repository));
-    let digest = ring::digest::digest(&ring::digest::SHA256, repository.readme.as_bytes());
-    let sha = hex(&digest.as_ref()[..20]);
+    let sha = blob_id(repository.readme.as_bytes()).hex();
     let git_url = format!("{}/git/blobs/{sha}", Renderer::of(call).repository_url(repository));
     let html_url = format!("{page}/blob/{}/{README}", repository.default_branch);
     json!({

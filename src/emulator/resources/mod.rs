@@ -6,6 +6,7 @@ pub mod deliveries;
 pub mod hooks;
 pub mod issues;
 pub mod labels;
+pub mod migrations;
 pub mod notifications;
 pub mod pulls;
 pub mod releases;
@@ -34,6 +35,7 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         subscriptions::ROUTES,
         hooks::ROUTES,
         deliveries::ROUTES,
+        migrations::ROUTES,
     ]
     .into_iter()
     .flatten()

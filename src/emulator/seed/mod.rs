@@ -1,6 +1,7 @@
 //! The seed world: always the same for the same options and time, and never without the cases that tests look for.
 
 mod content;
+mod migrations;
 mod people;
 
 use super::Options;
@@ -16,6 +17,7 @@ pub fn world(options: &Options, now: Timestamp) -> World {
     let mut dice = Dice::new(options.seed);
     people::add(&mut world, now);
     content::add(&mut world, options, &mut dice, now);
+    migrations::add(&mut world, now);
     world
 }
 

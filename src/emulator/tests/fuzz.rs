@@ -42,6 +42,7 @@ const NAMES: &[&str] = &[
     "all",
     "participating",
     "cursor",
+    "exclude",
     "q",
     "sort",
     "direction",
@@ -94,6 +95,12 @@ const FIELDS: &[&str] = &[
     "type",
     "repository",
     "match",
+    "repositories",
+    "lock_repositories",
+    "org_metadata_only",
+    "exclude",
+    "variables",
+    "operationName",
 ];
 const TOKENS: &[&str] =
     &[ADA, BEN, DAN, ADA_FINE, ADA_NO_PERMISSIONS, ADA_NO_SCOPES, INSTALLATION, WORKFLOW, OAUTH, "emu_app_user_ben", NOBODY, "wrong"];
@@ -129,7 +136,20 @@ fn value(dice: &mut Dice, depth: u32) -> Value {
         1 => json!(dice.below(2) == 0),
         2 => json!(dice.next()),
         3 => json!(-1.5),
-        4 => json!(pick(dice, &["open", "web", "https://example.com/x", "acme/widgets", "comment", "@ada {viewer{login}}", "ff0000", ""])),
+        4 => json!(pick(
+            dice,
+            &[
+                "open",
+                "web",
+                "https://example.com/x",
+                "acme/widgets",
+                "comment",
+                "@ada {viewer{login}}",
+                "{viewer{repositories(first:3){nodes{id}}}}",
+                "ff0000",
+                ""
+            ]
+        )),
         5 => json!(pick(dice, VALUES)),
         6 => (0..dice.below(3)).map(|_| value(dice, depth - 1)).collect(),
         _ => object(dice, depth - 1),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::accounts::{AccountId, Token};
 use super::limits::InstallationReach;
+use super::migrations::Migrations;
 use super::resources::notifications::Thread;
 use crate::clock::Timestamp;
 
@@ -46,6 +47,7 @@ pub struct World {
     pub inbox_changed: BTreeMap<u64, Timestamp>,
     /// Marks that are still being made in the background: when, whose, up to which time.
     pub background_reads: Vec<(Timestamp, u64, Timestamp)>,
+    pub migrations: Migrations,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
