@@ -24,6 +24,9 @@ pub enum Need {
     User,
     /// A classic personal access token with one of these scopes; every other kind is rejected.
     Classic(&'static [&'static str]),
+    /// A user by a classic credential, which is one with scopes: a classic or an OAuth token. App, installation and fine-grained tokens
+    /// are rejected.
+    ClassicCredential,
     /// An app itself, by its JWT; user, installation and fine-grained tokens are rejected.
     App,
     /// A token of this kind; every other one is rejected.
@@ -105,7 +108,7 @@ impl Need {
         match self {
             Self::Nothing | Self::User => "allows_permissionless_access=true".to_owned(),
             // No permission opens these.
-            Self::App | Self::Classic(_) | Self::Kind(_) | Self::OauthApp | Self::RepositoryNotifications => String::new(),
+            Self::App | Self::Classic(_) | Self::ClassicCredential | Self::Kind(_) | Self::OauthApp | Self::RepositoryNotifications => String::new(),
             Self::Organization(need) => written(need.permission, need.level),
             Self::Members(need) => need.accepted_permissions(),
             // "The permission 'Enterprise teams' enterprise is named" (Document 2), although no token that has permissions is accepted.
@@ -118,7 +121,7 @@ impl Need {
     /// The value of the accepted-scopes header.
     pub fn accepted_scopes(self) -> String {
         match self {
-            Self::Nothing | Self::User | Self::App | Self::Kind(_) | Self::OauthApp => String::new(),
+            Self::Nothing | Self::User | Self::ClassicCredential | Self::App | Self::Kind(_) | Self::OauthApp => String::new(),
             Self::Classic(scopes) => scopes.join(", "),
             Self::RepositoryNotifications => NOTIFICATION_SCOPES.join(", "),
             Self::Organization(need) => need.scopes.join(", "),
@@ -139,6 +142,7 @@ pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), Fault> {
         Need::Nothing | Need::Git => Ok(()),
         Need::User => acts_as_user(call.caller).map(|_| ()),
         Need::Classic(scopes) => classic(call.caller, scopes),
+        Need::ClassicCredential => classic_credential(call.caller),
         Need::App => app(call.caller),
         Need::Kind(kind) => of_kind(call.caller, kind),
         Need::OauthApp => oauth_app(call.caller),
@@ -169,6 +173,16 @@ fn classic(caller: &Caller, scopes: &[&str]) -> Result<(), Fault> {
         Some(token) if token.kind != TokenKind::Classic => Err(Fault::Forbidden(rejection(token))),
         Some(token) if scopes.iter().any(|scope| token.has_scope(scope)) => Ok(()),
         Some(_) => Err(Fault::Forbidden("Missing the 'notifications' scope.")),
+    }
+}
+
+/// Document 3, User migrations: "account owner with a classic credential". No scope is named.
+fn classic_credential(caller: &Caller) -> Result<(), Fault> {
+    match caller.token() {
+        Some(token) if token.is_scoped() => Ok(()),
+        Some(token) => Err(Fault::Forbidden(rejection(token))),
+        None if caller.app().is_some() => Err(Fault::Forbidden(REJECTED_APP)),
+        None => Err(Fault::RequiresAuthentication),
     }
 }
 
@@ -268,7 +282,18 @@ fn repository(call: &mut Call<'_>, permission: &str, level: Level, role: Role) -
         return Err(moved(call, repository.id));
     }
     may(call.world, call.caller, repository, permission, level, role)?;
+    if !call.is_read {
+        unless_locked(call.world, repository)?;
+    }
     call.repository = repository.id;
+    Ok(())
+}
+
+/// A migration may hold a repository locked (Document 3). What that refuses is not shown; here it is every change.
+pub fn unless_locked(world: &World, repository: &Repository) -> Result<(), Fault> {
+    if world.migrations.is_locked(repository.id) {
+        return Err(Fault::Forbidden("Repository has been locked for migration."));
+    }
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use super::intake::Query;
 use super::limits::Resource;
 use super::resources::organizations::joining;
 use super::occasions;
+use super::migrations;
 use super::timestamps::{http_date, iso};
 use super::urls::Urls;
 use super::world::{Owner, Repository, Visibility, World, role_views};
@@ -41,6 +42,7 @@ pub fn respond(state: &mut State, now: Timestamp, request: &Request<Bytes>, path
             let urls = Urls::new(&state.origin(request), "");
             prompts::respond(&mut state.world, &urls, now, body).unwrap_or_else(|| event(state, &urls, now, body))
         }
+        ("POST", ["migrations", id]) => put_migration(state, now, id, body),
         ("POST", ["reset"]) => {
             state.reset(now);
             (StatusCode::OK, json!({ "reset": true }))
@@ -109,6 +111,7 @@ fn world(state: &State) -> Value {
         "repositories": world.repositories.values().map(|repository| repository_line(state, repository)).collect::<Vec<_>>(),
         "threads": threads,
         "hooks": hooks,
+        "migrations": migrations::views(world),
     })
 }
 
@@ -299,4 +302,15 @@ fn invitation_event(state: &mut State, now: Timestamp, fields: &mut Fields) -> O
         Some(id) => (StatusCode::CREATED, json!({ "id": id })),
         None => refuse(StatusCode::UNPROCESSABLE_ENTITY, "there is no pending invitation of that user to that organization"),
     })
+}
+
+/// `{"state": "pending" | "exporting" | "exported" | "failed"}`; the migration stays there.
+fn put_migration(state: &mut State, now: Timestamp, id: &str, body: &[u8]) -> Answer {
+    let Ok(mut fields) = Fields::parse("Migration", body) else { return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON") };
+    let name = fields.string("state").unwrap_or_default();
+    let Some(wanted) = migrations::State::ALL.into_iter().find(|wanted| wanted.name() == name) else {
+        return refuse(StatusCode::UNPROCESSABLE_ENTITY, "state must be pending, exporting, exported or failed");
+    };
+    let put = id.parse().is_ok_and(|id| migrations::put(&mut state.world, &state.limits, now, id, wanted));
+    if put { (StatusCode::NO_CONTENT, Value::Null) } else { refuse(StatusCode::NOT_FOUND, "there is no such migration") }
 }

@@ -24,7 +24,7 @@ use super::transcript::{Entry, Transcript};
 use super::urls::Urls;
 use super::validators::is_conditional;
 use super::world::World;
-use super::{Options, compute, control, credentials, graphql, resources, seed};
+use super::{Options, compute, control, credentials, graphql, migrations, resources, seed};
 use crate::api::Dialect;
 use crate::clock::Timestamp;
 
@@ -73,7 +73,7 @@ struct Demand {
 
 enum Target {
     Route(&'static Route, Params),
-    Graphql,
+    Graphql(Box<graphql::Plan>),
     /// A CORS preflight, which has no credential by nature.
     Options,
     Unknown,
@@ -116,6 +116,7 @@ impl State {
 
     pub fn arrive(&mut self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Arrival {
         let canonical = intake::canonical(request.uri().path());
+        migrations::advance(&mut self.world, &self.limits, now);
         if canonical.door == Door::Control {
             let response = control::respond(self, now, request, canonical.path);
             return Arrival { id: RequestId(0), response, gate: None };
@@ -226,13 +227,13 @@ impl State {
             return rest(Target::Options, "OPTIONS *".to_owned(), Resource::CORE, Charge::Free, Content::None);
         }
         if canonical.door == Door::Graphql && self.replayer.is_none() {
-            let points = graphql::points(request.body());
-            let weight = weight("POST /graphql".to_owned(), points, Style::Graphql, Content::None);
+            let plan = graphql::Plan::of(request.body());
+            let weight = weight("POST /graphql".to_owned(), plan.points, Style::Graphql, plan.content);
             return Demand {
-                target: Target::Graphql,
                 endpoint: weight.endpoint.clone(),
                 resource: Resource::GRAPHQL,
-                charge: Charge::One,
+                charge: Charge::Cost(plan.cost),
+                target: Target::Graphql(Box::new(plan)),
                 weight,
             };
         }
@@ -267,7 +268,7 @@ impl State {
         let view = self.view(now, caller.account, demand.resource);
         // Without a token GraphQL has no budget to exhaust; it is answered 401.
         let has_budget = !(caller.is_anonymous() && demand.resource == Resource::GRAPHQL);
-        if demand.charge == Charge::One && has_budget && view.remaining() == 0 {
+        if demand.charge != Charge::Free && has_budget && view.remaining() == 0 {
             let fault = Fault::PrimaryLimit { whose: caller.account.to_string(), status };
             return Err(Stopped { fault, by: "primary", until: view.reset });
         }
@@ -315,12 +316,12 @@ impl State {
 
     fn execute(&mut self, now: Timestamp, caller: &Caller, request: &Request<Bytes>, canonical: Canonical<'_>, target: Target) -> Outcome {
         let urls = Urls::new(&self.origin(request), canonical.prefix);
-        let (route, params) = match target {
+        let (route, params, plan) = match target {
             Target::Recorded => return self.replay(now, caller, request, canonical, &urls),
             Target::Unknown => return Err(Fault::NotFound),
             Target::Options => return Ok(preflight()),
-            Target::Graphql => (None, Params::default()),
-            Target::Route(route, params) => (Some(route), params),
+            Target::Graphql(plan) => (None, Params::default(), Some(plan)),
+            Target::Route(route, params) => (Some(route), params, None),
         };
         let upload_bytes = request.extensions().get::<UploadBytes>().map_or(request.body().len() as u64, |upload| upload.0);
         let mut call = Call {
@@ -342,12 +343,13 @@ impl State {
             repository: 0,
             organization: 0,
         };
-        match route {
-            Some(route) => {
+        match (route, plan) {
+            (Some(route), _) => {
                 access::admit(&mut call, route.need)?;
                 (route.answer)(&mut call)
             }
-            None => graphql::answer(&mut call, request.method()),
+            (None, Some(plan)) => graphql::answer(&mut call, request.method(), *plan),
+            (None, None) => Err(Fault::NotFound),
         }
     }
 
@@ -399,16 +401,26 @@ impl State {
     }
 }
 
-/// A 304 is free "if the request was authorised" (UPSTREAM.md, Limits); everything else that is served costs one.
+/// A 304 is free "if the request was authorised" (UPSTREAM.md, Limits); everything else that is served costs one, and a query that was
+/// executed what its size is.
 fn cost(charge: Charge, response: &Response<Bytes>, caller: &Caller) -> u32 {
-    let is_free = charge == Charge::Free || (response.status() == StatusCode::NOT_MODIFIED && !caller.is_anonymous());
-    u32::from(!is_free)
+    match charge {
+        Charge::Free => 0,
+        Charge::One => u32::from(response.status() != StatusCode::NOT_MODIFIED || caller.is_anonymous()),
+        Charge::Cost(units) => {
+            if response.status() == StatusCode::OK {
+                units
+            } else {
+                1
+            }
+        }
+    }
 }
 
 fn refusal(stopped: Stopped, demand: &Demand, context: &Context<'_>) -> Response<Bytes> {
     // UPSTREAM.md, Limits: "GraphQL primary exhaustion is 200 with `errors[].type` = `RATE_LIMITED`".
     let reply = match (&demand.target, &stopped.fault) {
-        (Target::Graphql, Fault::PrimaryLimit { whose, .. }) => graphql::exhausted(whose),
+        (Target::Graphql(_), Fault::PrimaryLimit { whose, .. }) => graphql::exhausted(whose),
         _ => resources::lfs::dress(demand.resource, stopped.fault.into_reply()),
     };
     reply.into_response(context)

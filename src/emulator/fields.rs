@@ -13,9 +13,10 @@ pub struct Fields {
 }
 
 /// What a field that may be null asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Change<T> {
     /// It is absent.
+    #[default]
     Keep,
     /// It is null.
     Clear,

@@ -126,6 +126,17 @@ const DEFAULTS: &[(&str, u64)] = &[
     // Document 2, PUT /notifications: above how many unread threads it answers 202, and how many seconds the rest then takes. Not shown.
     ("notifications.background-above", 500),
     ("notifications.background", 5),
+    // Seconds. Document 3, User migrations: how long one is pending and how long exporting is not shown; "archive age reaches 7 days" is.
+    // How long the address of a download is good is not shown.
+    ("migrations.pending", 2),
+    ("migrations.exporting", 5),
+    ("migrations.archive", 604_800),
+    ("migrations.download", 300),
+    // Bytes: an archive that would unpack to more fails; when all that are kept are more, the oldest go early. Not shown.
+    ("migrations.archive-bytes", 268_435_456),
+    ("migrations.kept-bytes", 268_435_456),
+    // Bytes, about: a query whose answer would be larger is refused. Not shown.
+    ("graphql.answer-bytes", 16_777_216),
 ];
 
 /// Limits that one account or endpoint has for itself, so that nobody can fill the memory with names.

@@ -35,6 +35,7 @@ mod limits;
 mod outbox;
 mod notices;
 mod occasions;
+mod migrations;
 mod pagination;
 mod permissions;
 mod polling;

@@ -54,6 +54,8 @@ impl Verb {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
     One,
+    /// A GraphQL query, by its size.
+    Cost(u32),
     /// `GET /rate_limit` "does not count against the primary limit" (Document 1).
     Free,
 }

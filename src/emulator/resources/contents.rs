@@ -17,7 +17,7 @@ use crate::emulator::render::{Renderer, extend};
 use crate::emulator::reply::{Body, Reply};
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::urls::{SITE, segment};
-use crate::emulator::validators::hex;
+use crate::emulator::migrations::git::blob_id;
 use crate::emulator::world::{Commit, Edit, Full, README, Repository};
 
 pub const READ: Need = Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
@@ -100,8 +100,7 @@ fn wants_raw(accept: &str) -> bool {
 }
 
 fn sha_of(content: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, content);
-    hex(&digest.as_ref()[..20])
+    blob_id(content).hex()
 }
 
 /// A file; without content, a folder.

@@ -92,19 +92,9 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let milestone = milestone(call, &mut fields)?.value();
     fields.check()?;
 
-    let may_push = call.may_push()?;
     Fault::unless_spammed("Issue", call.repository()?.issues.len())?;
-    let labels = if may_push { labels::ids_of(call, &labels)? } else { Vec::new() };
-    let (now, author, id) = (call.now, call.actor(), call.world.next_id());
-    let repository = call.repository_mut()?;
-    let number = repository.issues.keys().next_back().copied().unwrap_or(0) + 1;
-    // Only who may push can choose these; others' wishes are dropped silently, as the real service does.
-    let assignees = if may_push { assignees.unwrap_or_default() } else { Vec::new() };
-    let milestone = milestone.filter(|_| may_push);
-    let issue = Issue { body, labels, assignees, milestone, ..Issue::new(id, number, title, author, now) };
-    repository.issues.insert(number, issue);
-    repository.updated_at = now;
-    events::issue_changed(call.world, call.urls, now, call.repository, number, author, "opened");
+    let labels = if call.may_push()? { labels::ids_of(call, &labels)? } else { Vec::new() };
+    let number = open(call, Wish { title, body, labels, assignees: assignees.unwrap_or_default(), milestone })?;
     let repository = call.repository()?;
     let issue = repository.issues.get(&number).ok_or(Fault::NotFound)?;
     let value = Renderer::of(call).issue(repository, issue);
@@ -112,13 +102,37 @@ fn create(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::created(value, &location))
 }
 
-fn patch(call: &mut Call<'_>) -> Outcome {
-    let repository = call.repository()?;
-    let issue = named(call, repository)?;
-    if !call.may_push()? && issue.author != call.actor() {
-        return Err(Fault::Forbidden("Must have admin rights to Repository."));
+/// What a new issue is to be.
+#[derive(Debug)]
+pub struct Wish {
+    pub title: String,
+    pub body: Option<String>,
+    pub labels: Vec<u64>,
+    pub assignees: Vec<u64>,
+    pub milestone: Option<u64>,
+}
+
+/// Opens an issue in the repository that the call was admitted to; its number.
+pub fn open(call: &mut Call<'_>, wish: Wish) -> Result<u64, Fault> {
+    Fault::unless_spammed("Issue", call.repository()?.issues.len())?;
+    let may_push = call.may_push()?;
+    let (now, author, id) = (call.now, call.actor(), call.world.next_id());
+    let repository = call.repository_mut()?;
+    let number = repository.issues.keys().next_back().copied().unwrap_or(0) + 1;
+    let Wish { title, body, labels, assignees, milestone } = wish;
+    let mut issue = Issue { body, ..Issue::new(id, number, title, author, now) };
+    // Only who may push can choose these; others' wishes are dropped silently, as the real service does.
+    if may_push {
+        issue = Issue { labels, assignees, milestone, ..issue };
     }
-    let number = issue.number;
+    repository.issues.insert(number, issue);
+    repository.updated_at = now;
+    events::issue_changed(call.world, call.urls, now, call.repository, number, author, "opened");
+    Ok(number)
+}
+
+fn patch(call: &mut Call<'_>) -> Outcome {
+    let number = may_edit(call, named(call, call.repository()?)?.number)?;
     let mut fields = Fields::parse("Issue", call.body)?;
     let title = fields.has("title").then(|| fields.required_string("title"));
     let body = fields.nullable_string("body");
@@ -129,11 +143,41 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
 
     let labels = labels.map(|names| labels::ids_of(call, &names)).transpose()?;
+    edit(call, number, Edit { title, body, state, labels, assignees, milestone })?;
+    let repository = call.repository()?;
+    let issue = named(call, repository)?;
+    Ok(Reply::ok(Renderer::of(call).issue(repository, issue)))
+}
+
+/// What is to change of an issue.
+#[derive(Debug, Default)]
+pub struct Edit {
+    pub title: Option<String>,
+    pub body: Change<String>,
+    pub state: Option<IssueState>,
+    pub labels: Option<Vec<u64>>,
+    pub assignees: Option<Vec<u64>>,
+    pub milestone: Change<u64>,
+}
+
+/// Whoever opened an issue, and whoever may push; its number again.
+fn may_edit(call: &Call<'_>, number: u64) -> Result<u64, Fault> {
+    let issue = call.repository()?.issues.get(&number).ok_or(Fault::NotFound)?;
+    if call.may_push()? || issue.author == call.actor() {
+        return Ok(number);
+    }
+    Err(Fault::Forbidden("Must have admin rights to Repository."))
+}
+
+/// Changes an issue of the repository that the call was admitted to.
+pub fn edit(call: &mut Call<'_>, number: u64, edit: Edit) -> Result<(), Fault> {
+    may_edit(call, number)?;
     let now = call.now;
     let repository = call.repository_mut()?;
     let issue = repository.issues.get_mut(&number).ok_or(Fault::NotFound)?;
+    let Edit { title, body, state, labels, assignees, milestone } = edit;
     let before = Before::of(issue);
-    let change = change_state(issue, state, now);
+    let action = change_state(issue, state, now);
     issue.title = title.unwrap_or_else(|| std::mem::take(&mut issue.title));
     issue.body = body.of(issue.body.take());
     issue.labels = labels.unwrap_or_else(|| std::mem::take(&mut issue.labels));
@@ -142,11 +186,8 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     issue.updated_at = now;
     repository.updated_at = now;
     let actor = call.actor();
-    notices::issue_changed(call.world, now, call.repository, number, actor, change);
-    happened::tell(call, &before)?;
-    let repository = call.repository()?;
-    let issue = named(call, repository)?;
-    Ok(Reply::ok(Renderer::of(call).issue(repository, issue)))
+    notices::issue_changed(call.world, now, call.repository, number, actor, action);
+    happened::tell(call, &before)
 }
 
 fn state(fields: &mut Fields) -> Option<IssueState> {

@@ -14,6 +14,7 @@ pub mod issue_fields;
 pub mod issues;
 pub mod labels;
 pub mod lfs;
+pub mod migrations;
 pub mod notifications;
 pub mod organizations;
 pub mod oauth_tokens;
@@ -71,6 +72,7 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         oauth_tokens::ROUTES,
         lfs::ROUTES,
         app_hook::ROUTES,
+        migrations::ROUTES,
     ]
     .into_iter()
     .flatten()

@@ -3,6 +3,7 @@
 mod content;
 mod enterprise_cloud;
 mod hooks;
+mod migrations;
 mod people;
 mod teams;
 mod properties;
@@ -27,6 +28,7 @@ pub fn world(options: &Options, now: Timestamp) -> World {
     enterprise_cloud::add(&mut world, now);
     hooks::add(&mut world, now);
     properties::add(&mut world, now);
+    migrations::add(&mut world, now);
     world
 }
 

@@ -12,6 +12,7 @@ use super::polling::Polls;
 use super::resources::issue_fields::IssueField;
 use super::resources::notifications::{BackgroundRead, Thread};
 use super::resources::properties::Properties;
+use super::migrations::Migrations;
 use crate::clock::Timestamp;
 
 mod apps;
@@ -91,6 +92,7 @@ pub struct World {
     pub issue_fields: BTreeMap<u64, BTreeMap<u64, IssueField>>,
     /// The repository that a repository was generated from.
     pub template_of: BTreeMap<u64, u64>,
+    pub migrations: Migrations,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,0 +1,82 @@
+//! Node ids, the opaque second names of things that REST answers with too; and cursors.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::object::Thing;
+use super::problem::{Kind, Problem};
+use crate::emulator::access;
+use crate::emulator::call::Call;
+use crate::emulator::world::{Repository, World};
+
+/// The kind and number that a node id names.
+fn decode(node_id: &str) -> Option<(String, u64)> {
+    let text = String::from_utf8(STANDARD.decode(node_id).ok()?).ok()?;
+    let (length, rest) = text.strip_prefix('0')?.split_once(':')?;
+    let (kind, number) = rest.split_at_checked(length.parse().ok()?)?;
+    Some((kind.to_owned(), number.parse().ok()?))
+}
+
+/// What a node id names, if it exists for the caller.
+pub fn node(call: &Call<'_>, node_id: &str) -> Result<Thing, Problem> {
+    let shown: String = node_id.chars().take(100).collect();
+    let unknown = || Problem::new(Kind::NotFound, format!("Could not resolve to a node with the global id of '{shown}'"));
+    let (kind, id) = decode(node_id).ok_or_else(unknown)?;
+    thing(call.world, &kind, id).filter(|thing| is_visible(call, thing)).ok_or_else(unknown)
+}
+
+/// One of these things that is hidden is not there; reading issues and pulls may need a permission besides.
+fn is_visible(call: &Call<'_>, thing: &Thing) -> bool {
+    thing
+        .repository()
+        .and_then(|id| call.world.repositories.get(&id))
+        .is_none_or(|repository| access::sees(call.world, call.caller, repository))
+}
+
+fn thing(world: &World, kind: &str, id: u64) -> Option<Thing> {
+    match kind {
+        "User" => world.users.contains_key(&id).then_some(Thing::User(id)),
+        "Bot" => world.users.contains_key(&id).then_some(Thing::Bot(id)),
+        "Organization" => world.organizations.contains_key(&id).then_some(Thing::Organization(id)),
+        "Repository" => world.repositories.contains_key(&id).then_some(Thing::Repository(id)),
+        // REST names a pull by two ids, one for each of its faces; both lead to the pull.
+        "Issue" | "PullRequest" => world.repositories.values().find_map(|repository| issue(repository, id)),
+        "IssueComment" => {
+            let has = |repository: &&Repository| repository.comments.contains_key(&id);
+            world.repositories.values().find(has).map(|repository| Thing::Comment(repository.id, id))
+        }
+        "Label" => {
+            let has = |repository: &&Repository| repository.labels.contains_key(&id);
+            world.repositories.values().find(has).map(|repository| Thing::Label(repository.id, id))
+        }
+        _ => None,
+    }
+}
+
+fn issue(repository: &Repository, id: u64) -> Option<Thing> {
+    let issue = repository.issues.values().find(|issue| issue.id == id)?;
+    Some(Thing::issue(repository.id, issue))
+}
+
+/// The place of an item in a list, as a cursor.
+pub fn cursor(key: u64) -> String {
+    STANDARD.encode(format!("cursor:{key}"))
+}
+
+pub fn decode_cursor(cursor: &str) -> Option<u64> {
+    String::from_utf8(STANDARD.decode(cursor).ok()?).ok()?.strip_prefix("cursor:")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emulator::render::node_id;
+
+    #[test]
+    fn a_node_id_of_rest_is_read_and_nonsense_is_not() {
+        assert_eq!(decode(&node_id("PullRequest", 17)), Some(("PullRequest".to_owned(), 17)));
+        for text in ["", "x", "MDU6", "🦀", &STANDARD.encode("05:Issue"), &STANDARD.encode("099:Issue1"), &STANDARD.encode("03:é1")] {
+            assert_eq!(decode(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Issues, pulls and the comments on them.
+
+use super::object::{Arguments, Found, Graph, Result, Thing};
+use super::problem::{Kind, Problem};
+use super::repository::{may_read, named, permission};
+use super::{connection, people};
+use crate::emulator::access::{Role, role_of_token};
+use crate::emulator::call::Call;
+use crate::emulator::render::node_id;
+use crate::emulator::timestamps::iso;
+use crate::emulator::urls::SITE;
+use crate::emulator::world::{Comment, Issue, IssueState, Repository};
+
+fn gone() -> Problem {
+    Problem::new(Kind::NotFound, "It does not exist any more.")
+}
+
+/// The issue or pull, if the caller may read it, however the query came to it.
+fn readable<'a>(call: &'a Call<'_>, repository: &'a Repository, number: u64) -> Result<&'a Issue> {
+    let issue = repository.issues.get(&number).ok_or_else(gone)?;
+    may_read(call, repository, permission(issue))?;
+    Ok(issue)
+}
+
+pub fn field(call: &Call<'_>, graph: &Graph<'_, '_>, repository: u64, number: u64, name: &str, arguments: Arguments<'_>) -> Result {
+    let repository = named(call, repository)?;
+    let issue = readable(call, repository, number)?;
+    if let Some(found) = plain(call, repository, issue, name) {
+        return Ok(found);
+    }
+    let (kind, items) = match name {
+        "assignees" => (connection::USERS, issue.assignees.iter().map(|user| Thing::User(*user)).collect()),
+        "labels" => (connection::LABELS, issue.labels.iter().map(|label| Thing::Label(repository.id, *label)).collect()),
+        _ => (connection::COMMENTS, issue.comments.iter().map(|comment| Thing::Comment(repository.id, *comment)).collect()),
+    };
+    connection::of(graph, kind, items, arguments)
+}
+
+fn plain(call: &Call<'_>, repository: &Repository, issue: &Issue, name: &str) -> Option<Found> {
+    let is_closed = issue.state == IssueState::Closed;
+    Some(match name {
+        "id" => Found::text(&node_id(if issue.pull_from.is_some() { "PullRequest" } else { "Issue" }, issue.id)),
+        "databaseId" => Found::number(issue.id),
+        "number" => Found::number(issue.number),
+        "title" => Found::text(&issue.title),
+        "body" => Found::text(issue.body.as_deref().unwrap_or("")),
+        "state" => Found::text(if is_closed { "CLOSED" } else { "OPEN" }),
+        "closed" => Found::value(is_closed),
+        // Nothing is merged here yet, and nothing is a draft.
+        "merged" | "isDraft" => Found::value(false),
+        "baseRefName" => Found::text(&repository.default_branch),
+        "headRefName" => Found::text(issue.pull_from.as_deref().unwrap_or("")),
+        "url" => Found::text(&address(call, repository, issue)),
+        "author" => Found::maybe(people::actor(call.world, issue.author)),
+        "repository" => Found::One(Thing::Repository(repository.id)),
+        "viewerCanUpdate" => Found::value(may_update(call, repository, issue)),
+        "createdAt" => Found::text(&iso(issue.created_at)),
+        "updatedAt" => Found::text(&iso(issue.updated_at)),
+        "closedAt" => Found::maybe_text(issue.closed_at.map(iso).as_deref()),
+        _ => return None,
+    })
+}
+
+fn address(call: &Call<'_>, repository: &Repository, issue: &Issue) -> String {
+    let collection = if issue.pull_from.is_some() { "pull" } else { "issues" };
+    format!("{SITE}/{}/{collection}/{}", call.world.full_name(repository), issue.number)
+}
+
+/// Whoever opened it, and whoever may push.
+fn may_update(call: &Call<'_>, repository: &Repository, issue: &Issue) -> bool {
+    let may_push = call.caller.token().is_some_and(|token| role_of_token(call.world, token, repository) >= Role::Push);
+    may_push || issue.author == call.actor()
+}
+
+pub fn comment(call: &Call<'_>, repository: u64, id: u64, name: &str) -> Result {
+    let repository = named(call, repository)?;
+    let comment: &Comment = repository.comments.get(&id).ok_or_else(gone)?;
+    let issue = readable(call, repository, comment.issue)?;
+    let on = Thing::issue(repository.id, issue);
+    Ok(match name {
+        "id" => Found::text(&node_id("IssueComment", id)),
+        "databaseId" => Found::number(id),
+        "body" => Found::text(&comment.body),
+        "url" => Found::text(&format!("{}#issuecomment-{id}", address(call, repository, issue))),
+        "author" => Found::maybe(people::actor(call.world, comment.author)),
+        "issue" => Found::maybe(Some(on).filter(|on| matches!(on, Thing::Issue(..)))),
+        "pullRequest" => Found::maybe(Some(on).filter(|on| matches!(on, Thing::Pull(..)))),
+        "createdAt" => Found::text(&iso(comment.created_at)),
+        "updatedAt" => Found::text(&iso(comment.updated_at)),
+        _ => Found::One(Thing::Repository(repository.id)),
+    })
+}

@@ -1,0 +1,186 @@
+//! Mutations: the same changes as REST's, by the same functions, so with the same notifications and webhook deliveries.
+
+use std::rc::Rc;
+
+use super::connection::{self, Edge};
+use super::ids;
+use super::object::{Arguments, Found, Result, Thing};
+use super::people;
+use super::problem::{Kind, Problem};
+use crate::emulator::access::{self, Role};
+use crate::emulator::accounts::Level;
+use crate::emulator::call::Call;
+use crate::emulator::events;
+use crate::emulator::fault::Fault;
+use crate::emulator::fields::Change;
+use crate::emulator::resources::issues::{self, Edit, Wish};
+use crate::emulator::world::IssueState;
+
+/// What a mutation answers with.
+#[derive(Debug)]
+pub struct Payload {
+    /// Its type.
+    pub kind: &'static str,
+    client_mutation_id: Option<String>,
+    actor: Option<Thing>,
+    issue: Option<Thing>,
+    comment: Option<Thing>,
+}
+
+/// Does one mutation.
+pub fn field(call: &mut Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {
+    let input = arguments.object("input").ok_or_else(|| Problem::new(Kind::Unprocessable, "input is required"))?;
+    let mut payload = Payload {
+        kind: "",
+        client_mutation_id: input.text("clientMutationId").map(str::to_owned),
+        actor: people::actor(call.world, call.actor()),
+        issue: None,
+        comment: None,
+    };
+    match name {
+        "addComment" => {
+            payload.kind = "AddCommentPayload";
+            let subject = subject(call, input.text("subjectId").unwrap_or(""))?;
+            payload.comment = Some(add_comment(call, &subject, input.text("body").unwrap_or(""))?);
+            payload.issue = Some(subject);
+        }
+        "createIssue" => {
+            payload.kind = "CreateIssuePayload";
+            payload.issue = Some(create_issue(call, input)?);
+        }
+        "closeIssue" => {
+            payload.kind = "CloseIssuePayload";
+            payload.issue = Some(edit(call, input.text("issueId"), Edit { state: Some(IssueState::Closed), ..Edit::default() })?);
+        }
+        "reopenIssue" => {
+            payload.kind = "ReopenIssuePayload";
+            payload.issue = Some(edit(call, input.text("issueId"), Edit { state: Some(IssueState::Open), ..Edit::default() })?);
+        }
+        _ => {
+            payload.kind = "UpdateIssuePayload";
+            payload.issue = Some(update_issue(call, input)?);
+        }
+    }
+    Ok(Found::One(Thing::Payload(Rc::new(payload))))
+}
+
+pub fn payload(payload: &Payload, name: &str) -> Found {
+    match name {
+        "clientMutationId" => Found::maybe_text(payload.client_mutation_id.as_deref()),
+        "actor" => Found::maybe(payload.actor.clone()),
+        "commentEdge" => Found::maybe(payload.comment.clone().map(|node| Thing::Edge(Rc::new(Edge { kind: connection::COMMENTS, node })))),
+        _ => Found::maybe(payload.issue.clone()),
+    }
+}
+
+/// Admits the caller to a repository as REST does for taking part in issues.
+fn enter(call: &mut Call<'_>, id: u64) -> Result<()> {
+    let repository = call.world.repositories.get(&id).ok_or(Fault::NotFound)?;
+    access::may(call.world, call.caller, repository, "issues", Level::Write, Role::Take)?;
+    access::unless_locked(call.world, repository)?;
+    call.repository = id;
+    Ok(())
+}
+
+/// The issue or pull that is to be commented on. REST does that by the routes of issues, so it takes their permission.
+fn subject(call: &mut Call<'_>, node_id: &str) -> Result<Thing> {
+    let thing = ids::node(call, node_id)?;
+    let (Thing::Issue(repository, _) | Thing::Pull(repository, _)) = thing else {
+        return Err(Problem::new(Kind::Unprocessable, "subjectId does not name something that can be commented on."));
+    };
+    enter(call, repository)?;
+    Ok(thing)
+}
+
+/// The issue that an id names; pulls have mutations of their own in the real service.
+fn issue(call: &mut Call<'_>, node_id: &str) -> Result<Thing> {
+    let thing = ids::node(call, node_id)?;
+    let Thing::Issue(repository, _) = thing else {
+        return Err(Problem::new(Kind::Unprocessable, "The id does not name an issue."));
+    };
+    enter(call, repository)?;
+    Ok(thing)
+}
+
+fn add_comment(call: &mut Call<'_>, subject: &Thing, body: &str) -> Result<Thing> {
+    if body.trim().is_empty() {
+        return Err(Problem::new(Kind::Unprocessable, "body is required"));
+    }
+    Fault::unless_spammed("IssueComment", call.repository()?.comments.len())?;
+    let (repository, author) = (call.repository, call.actor());
+    let id = events::comment(call.world, call.urls, call.now, repository, subject.key(), author, body).ok_or(Fault::NotFound)?;
+    Ok(Thing::Comment(repository, id))
+}
+
+fn create_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Thing> {
+    let Thing::Repository(repository) = ids::node(call, input.text("repositoryId").unwrap_or(""))? else {
+        return Err(Problem::new(Kind::Unprocessable, "repositoryId does not name a repository."));
+    };
+    enter(call, repository)?;
+    let wish = Wish {
+        title: title(input)?,
+        body: input.text("body").map(str::to_owned),
+        labels: labels(call, input)?.unwrap_or_default(),
+        assignees: assignees(call, input)?.unwrap_or_default(),
+        milestone: None,
+    };
+    let number = issues::open(call, wish)?;
+    Ok(Thing::Issue(repository, number))
+}
+
+fn update_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Thing> {
+    let state = input.text("state").map(|state| if state == "OPEN" { IssueState::Open } else { IssueState::Closed });
+    // Labels are of the issue's repository, which has to be known first.
+    issue(call, input.text("id").unwrap_or(""))?;
+    let change = Edit {
+        title: input.has("title").then(|| title(input)).transpose()?,
+        body: input.text("body").map_or(Change::Keep, |body| Change::Set(body.to_owned())),
+        state,
+        labels: labels(call, input)?,
+        assignees: assignees(call, input)?,
+        ..Edit::default()
+    };
+    edit(call, input.text("id"), change)
+}
+
+fn edit(call: &mut Call<'_>, node_id: Option<&str>, change: Edit) -> Result<Thing> {
+    let issue = issue(call, node_id.unwrap_or(""))?;
+    issues::edit(call, issue.key(), change)?;
+    Ok(issue)
+}
+
+fn title(input: Arguments<'_>) -> Result<String> {
+    let title = input.text("title").unwrap_or("");
+    if title.trim().is_empty() { Err(Problem::new(Kind::Unprocessable, "title is required")) } else { Ok(title.to_owned()) }
+}
+
+/// The users that ids name.
+fn assignees(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> {
+    let Some(given) = input.texts("assigneeIds") else { return Ok(None) };
+    let mut users = Vec::new();
+    for id in given {
+        match ids::node(call, id)? {
+            Thing::User(user) if users.contains(&user) => {}
+            Thing::User(user) => users.push(user),
+            _ => return Err(Problem::new(Kind::Unprocessable, "assigneeIds may only name users.")),
+        }
+    }
+    Ok(Some(users))
+}
+
+/// The labels of the repository that ids name.
+fn labels(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> {
+    let Some(given) = input.texts("labelIds") else { return Ok(None) };
+    let mut labels = Vec::new();
+    for id in given {
+        match ids::node(call, id)? {
+            Thing::Label(repository, label) if repository == call.repository => {
+                if !labels.contains(&label) {
+                    labels.push(label);
+                }
+            }
+            _ => return Err(Problem::new(Kind::Unprocessable, "labelIds may only name labels of the repository.")),
+        }
+    }
+    Ok(Some(labels))
+}

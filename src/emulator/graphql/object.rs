@@ -1,0 +1,261 @@
+//! The things a query walks over, and how the fields of each are found.
+//!
+//! What is found is plain data; [`Object`] alone knows the library. It also keeps the answer within bounds: every value is charged against a
+//! budget of bytes, and when that is spent nothing more is looked up.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use apollo_compiler::executable::{Selection, SelectionSet};
+use apollo_compiler::resolvers::{FieldError, ObjectValue, ResolveInfo, ResolvedValue};
+use apollo_compiler::response::{JsonMap, JsonValue};
+
+use super::connection::{Edge, Page};
+use super::mutation::Payload;
+use super::problem::Problem;
+use super::{connection, issue, mutation, people, query, repository};
+use crate::emulator::call::Call;
+use crate::emulator::world::Issue;
+
+/// What a value takes beside its text: its name, quotes and separators.
+const VALUE_BYTES: usize = 24;
+
+/// One thing. Repository, number or id say which.
+#[derive(Clone, Debug)]
+pub enum Thing {
+    Query,
+    Mutation,
+    RateLimit,
+    User(u64),
+    Bot(u64),
+    Organization(u64),
+    Repository(u64),
+    /// An object with nothing but a name: a branch or a language, by its type.
+    Named(&'static str, String),
+    Issue(u64, u64),
+    Pull(u64, u64),
+    Comment(u64, u64),
+    Label(u64, u64),
+    Page(Rc<Page>),
+    PageInfo(Rc<Page>),
+    Edge(Rc<Edge>),
+    Payload(Rc<Payload>),
+}
+
+impl Thing {
+    /// An issue or a pull, whichever it is.
+    pub fn issue(repository: u64, issue: &Issue) -> Self {
+        if issue.pull_from.is_some() { Self::Pull(repository, issue.number) } else { Self::Issue(repository, issue.number) }
+    }
+
+    /// The repository that it is, or is in.
+    pub fn repository(&self) -> Option<u64> {
+        match self {
+            Self::Repository(id) | Self::Issue(id, _) | Self::Pull(id, _) | Self::Comment(id, _) | Self::Label(id, _) => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// What tells it from its siblings in a list.
+    pub fn key(&self) -> u64 {
+        match self {
+            Self::User(id) | Self::Bot(id) | Self::Organization(id) | Self::Repository(id) => *id,
+            Self::Issue(_, key) | Self::Pull(_, key) | Self::Comment(_, key) | Self::Label(_, key) => *key,
+            _ => 0,
+        }
+    }
+}
+
+/// The value of a field.
+#[derive(Clone, Debug)]
+pub enum Found {
+    Value(JsonValue),
+    One(Thing),
+    Many(Vec<Option<Thing>>),
+}
+
+impl Found {
+    pub fn null() -> Self {
+        Self::Value(JsonValue::Null)
+    }
+
+    pub fn value(value: impl Into<JsonValue>) -> Self {
+        Self::Value(value.into())
+    }
+
+    pub fn maybe(thing: Option<Thing>) -> Self {
+        thing.map_or_else(Self::null, Self::One)
+    }
+
+    /// A number; the schema's are all small.
+    pub fn number(value: u64) -> Self {
+        Self::value(i64::try_from(value).unwrap_or(i64::MAX))
+    }
+
+    pub fn count(value: usize) -> Self {
+        Self::number(value as u64)
+    }
+
+    pub fn text(value: &str) -> Self {
+        Self::value(value.to_owned())
+    }
+
+    pub fn maybe_text(value: Option<&str>) -> Self {
+        value.map_or_else(Self::null, Self::text)
+    }
+}
+
+/// What a field's function makes of it.
+pub type Result<T = Found> = std::result::Result<T, Problem>;
+
+/// The arguments of a field, already of their types.
+#[derive(Clone, Copy, Debug)]
+pub struct Arguments<'a>(pub &'a JsonMap);
+
+impl<'a> Arguments<'a> {
+    pub fn text(self, name: &str) -> Option<&'a str> {
+        self.0.get(name).and_then(JsonValue::as_str)
+    }
+
+    pub fn integer(self, name: &str) -> Option<u64> {
+        self.0.get(name).and_then(JsonValue::as_i64).and_then(|value| u64::try_from(value).ok())
+    }
+
+    /// Strings, ids or names of an enumeration.
+    pub fn texts(self, name: &str) -> Option<Vec<&'a str>> {
+        Some(self.0.get(name)?.as_array()?.iter().filter_map(JsonValue::as_str).collect())
+    }
+
+    pub fn flag(self, name: &str) -> Option<bool> {
+        self.0.get(name).and_then(JsonValue::as_bool)
+    }
+
+    pub fn object(self, name: &str) -> Option<Self> {
+        self.0.get(name).and_then(JsonValue::as_object).map(Self)
+    }
+
+    pub fn has(self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|value| !value.is_null())
+    }
+}
+
+/// One request while it is executed.
+pub struct Graph<'g, 'c> {
+    /// Mutations change the world that the fields after them read.
+    pub call: RefCell<&'g mut Call<'c>>,
+    /// What this request is charged, and the nodes it asks for.
+    pub cost: u32,
+    pub nodes: u64,
+    left_bytes: Cell<Option<usize>>,
+}
+
+impl<'g, 'c> Graph<'g, 'c> {
+    pub fn new(call: &'g mut Call<'c>, cost: u32, nodes: u64) -> Self {
+        let answer_bytes_max = usize::try_from(call.limits.get("graphql.answer-bytes")).unwrap_or(usize::MAX);
+        Self { call: RefCell::new(call), cost, nodes, left_bytes: Cell::new(Some(answer_bytes_max)) }
+    }
+
+    /// Takes from what the answer may still have; nothing is left once it was too much.
+    pub fn charge(&self, bytes: usize) {
+        self.left_bytes.set(self.left_bytes.get().and_then(|left| left.checked_sub(bytes)));
+    }
+
+    pub fn is_exhausted(&self) -> bool {
+        self.left_bytes.get().is_none()
+    }
+}
+
+/// A thing as the library asks for its fields.
+pub struct Object<'x, 'g, 'c> {
+    pub graph: &'x Graph<'g, 'c>,
+    pub thing: Thing,
+}
+
+impl Object<'_, '_, '_> {
+    fn find(&self, info: &ResolveInfo<'_>) -> Result {
+        let (name, arguments) = (info.field_name(), Arguments(info.arguments()));
+        if let Thing::Mutation = self.thing {
+            return mutation::field(&mut self.graph.call.borrow_mut(), name, arguments);
+        }
+        let call = &**self.graph.call.borrow();
+        match &self.thing {
+            Thing::Query | Thing::Mutation => query::field(call, name, arguments),
+            Thing::RateLimit => Ok(query::rate_limit(call, self.graph, name)),
+            Thing::User(id) | Thing::Bot(id) => people::user(call, self.graph, *id, name, arguments),
+            Thing::Organization(id) => people::organization(call, self.graph, *id, name, arguments),
+            Thing::Repository(id) => repository::field(call, self.graph, *id, name, arguments),
+            Thing::Named(_, text) => Ok(Found::text(text)),
+            Thing::Issue(repository, number) | Thing::Pull(repository, number) => {
+                issue::field(call, self.graph, *repository, *number, name, arguments)
+            }
+            Thing::Comment(repository, id) => issue::comment(call, *repository, *id, name),
+            Thing::Label(repository, id) => repository::label(call, *repository, *id, name),
+            Thing::Page(page) => Ok(connection::page(page, name)),
+            Thing::PageInfo(page) => Ok(connection::page_info(page, name)),
+            Thing::Edge(edge) => Ok(connection::edge(edge, name)),
+            Thing::Payload(payload) => Ok(mutation::payload(payload, name)),
+        }
+    }
+}
+
+impl ObjectValue for Object<'_, '_, '_> {
+    fn type_name(&self) -> &str {
+        match &self.thing {
+            Thing::Query => "Query",
+            Thing::Mutation => "Mutation",
+            Thing::RateLimit => "RateLimit",
+            Thing::User(_) => "User",
+            Thing::Bot(_) => "Bot",
+            Thing::Organization(_) => "Organization",
+            Thing::Repository(_) => "Repository",
+            Thing::Named(kind, _) => kind,
+            Thing::Issue(..) => "Issue",
+            Thing::Pull(..) => "PullRequest",
+            Thing::Comment(..) => "IssueComment",
+            Thing::Label(..) => "Label",
+            Thing::Page(page) => page.kind.connection,
+            Thing::PageInfo(_) => "PageInfo",
+            Thing::Edge(edge) => edge.kind.edge,
+            Thing::Payload(payload) => payload.kind,
+        }
+    }
+
+    fn resolve_field<'a>(&'a self, info: &'a ResolveInfo<'a>) -> std::result::Result<ResolvedValue<'a>, FieldError> {
+        if self.graph.is_exhausted() {
+            // The whole answer will be an error; this only comes to an end.
+            return Ok(ResolvedValue::SkipForPartialExecution);
+        }
+        let object = |thing| ResolvedValue::object(Object { graph: self.graph, thing });
+        match self.find(info)? {
+            Found::Value(value) => {
+                self.graph.charge(VALUE_BYTES + value.as_str().map_or(0, str::len));
+                Ok(ResolvedValue::Leaf(value))
+            }
+            Found::One(thing) => {
+                self.graph.charge(VALUE_BYTES);
+                Ok(object(thing))
+            }
+            Found::Many(things) => {
+                // Charged at once, so that what takes no look-up (`__typename`) is counted too.
+                let each: usize = info.field_selections().iter().map(|field| selections(info, &field.selection_set)).sum();
+                self.graph.charge(things.len().saturating_mul(each + 1).saturating_mul(VALUE_BYTES));
+                if self.graph.is_exhausted() {
+                    return Ok(ResolvedValue::SkipForPartialExecution);
+                }
+                Ok(ResolvedValue::list(things.into_iter().map(move |thing| thing.map_or_else(ResolvedValue::null, object))))
+            }
+        }
+    }
+}
+
+/// How many values are selected, fragments in their places. The size of the whole query was judged before, so this ends.
+fn selections(info: &ResolveInfo<'_>, set: &SelectionSet) -> usize {
+    let inside = |selection: &Selection| match selection {
+        Selection::Field(field) => 1 + selections(info, &field.selection_set),
+        Selection::InlineFragment(inline) => selections(info, &inline.selection_set),
+        Selection::FragmentSpread(spread) => {
+            info.document().fragments.get(&spread.fragment_name).map_or(0, |fragment| selections(info, &fragment.selection_set))
+        }
+    };
+    set.selections.iter().map(inside).sum()
+}

@@ -1,0 +1,101 @@
+//! Users, the machine user, and organisations.
+
+use super::connection;
+use super::object::{Arguments, Found, Graph, Result, Thing};
+use super::problem::{Kind, Problem};
+use super::repository;
+use crate::emulator::access;
+use crate::emulator::call::Call;
+use crate::emulator::render::node_id;
+use crate::emulator::timestamps::iso;
+use crate::emulator::urls::{SITE, segment};
+use crate::emulator::world::{Owner, World};
+
+/// What a machine's login ends in.
+const BOT_SUFFIX: &str = "[bot]";
+
+/// Who did something: a person, or a machine.
+pub fn actor(world: &World, user: u64) -> Option<Thing> {
+    let login = &world.users.get(&user)?.login;
+    Some(if login.ends_with(BOT_SUFFIX) { Thing::Bot(user) } else { Thing::User(user) })
+}
+
+pub fn of_owner(owner: Owner) -> Thing {
+    match owner {
+        Owner::User(id) => Thing::User(id),
+        Owner::Organization(id) => Thing::Organization(id),
+    }
+}
+
+/// Who has this login and is of the kind that is asked for.
+pub fn by_login(call: &Call<'_>, login: &str, is_asked: impl Fn(Owner) -> bool, kind: &str) -> Result {
+    let is_machine = login.ends_with(BOT_SUFFIX);
+    match call.world.owner(login).filter(|owner| is_asked(*owner) && !is_machine) {
+        Some(owner) => Ok(Found::One(of_owner(owner))),
+        None => Err(Problem::new(Kind::NotFound, format!("Could not resolve to a {kind} with the login of '{login}'."))),
+    }
+}
+
+fn gone() -> Problem {
+    Problem::new(Kind::NotFound, "The account does not exist any more.")
+}
+
+pub fn user(call: &Call<'_>, graph: &Graph<'_, '_>, id: u64, name: &str, arguments: Arguments<'_>) -> Result {
+    let user = call.world.users.get(&id).ok_or_else(gone)?;
+    let kind = if user.login.ends_with(BOT_SUFFIX) { "Bot" } else { "User" };
+    Ok(match name {
+        "id" => Found::text(&node_id(kind, id)),
+        "databaseId" => Found::number(id),
+        "login" => Found::text(&user.login),
+        "name" => Found::text(&user.name),
+        "email" => Found::text(&format!("{}@example.com", user.login)),
+        "url" => Found::text(&format!("{SITE}/{}", segment(&user.login))),
+        "avatarUrl" => Found::text(&format!("{SITE}/avatars/{id}")),
+        "isViewer" => Found::value(call.caller.user() == Some(id)),
+        "createdAt" => Found::text(&iso(user.created_at)),
+        "updatedAt" => Found::text(&iso(user.updated_at)),
+        "organizations" => return organizations(call, graph, id, arguments),
+        _ => return owned(call, graph, Owner::User(id), name, arguments),
+    })
+}
+
+/// All of one's own; of others those that one is in too.
+fn organizations(call: &Call<'_>, graph: &Graph<'_, '_>, user: u64, arguments: Arguments<'_>) -> Result {
+    let viewer = call.caller.user();
+    let shared =
+        call.world.organizations.values().filter(|organization| {
+            organization.members.contains(&user) && viewer.is_some_and(|viewer| organization.members.contains(&viewer))
+        });
+    let items = shared.map(|organization| Thing::Organization(organization.id)).collect();
+    connection::of(graph, connection::ORGANIZATIONS, items, arguments)
+}
+
+pub fn organization(call: &Call<'_>, graph: &Graph<'_, '_>, id: u64, name: &str, arguments: Arguments<'_>) -> Result {
+    let organization = call.world.organizations.get(&id).ok_or_else(gone)?;
+    let viewer = call.caller.user();
+    Ok(match name {
+        "id" => Found::text(&node_id("Organization", id)),
+        "databaseId" => Found::number(id),
+        "login" | "name" => Found::text(&organization.login),
+        "description" => Found::text(&organization.description),
+        "url" => Found::text(&format!("{SITE}/{}", segment(&organization.login))),
+        "avatarUrl" => Found::text(&format!("{SITE}/avatars/{id}")),
+        "viewerIsAMember" => Found::value(viewer.is_some_and(|viewer| organization.members.contains(&viewer))),
+        "viewerCanAdminister" => Found::value(viewer.is_some_and(|viewer| organization.owners.contains(&viewer))),
+        "createdAt" => Found::text(&iso(organization.created_at)),
+        "updatedAt" => Found::text(&iso(organization.updated_at)),
+        _ => return owned(call, graph, Owner::Organization(id), name, arguments),
+    })
+}
+
+/// The repositories of an owner, one of them by its name.
+fn owned(call: &Call<'_>, graph: &Graph<'_, '_>, owner: Owner, name: &str, arguments: Arguments<'_>) -> Result {
+    if name == "repository" {
+        let named = arguments.text("name").unwrap_or("");
+        return Ok(Found::maybe(repository::visible(call, call.world.owner_login(owner), named).map(Thing::Repository)));
+    }
+    graph.charge(call.world.repositories.len());
+    let theirs = call.world.repositories.values().filter(|repository| repository.owner == owner);
+    let visible = theirs.filter(|repository| access::sees(call.world, call.caller, repository));
+    connection::of(graph, connection::REPOSITORIES, visible.map(|repository| Thing::Repository(repository.id)).collect(), arguments)
+}

@@ -1,0 +1,53 @@
+//! Where a query begins: the viewer, things by name or id, and the budget.
+
+use super::ids;
+use super::object::{Arguments, Found, Graph, Result, Thing};
+use super::people;
+use super::problem::{Kind, Problem};
+use super::repository;
+use crate::emulator::call::Call;
+use crate::emulator::limits::Resource;
+use crate::emulator::timestamps::iso;
+use crate::emulator::world::Owner;
+
+/// A field of the root.
+pub fn field(call: &Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {
+    let text = |name: &str| arguments.text(name).unwrap_or("");
+    match name {
+        // What acts for nobody acts as the machine user, as in everything it makes.
+        "viewer" => Ok(Found::One(Thing::User(call.actor()))),
+        "user" => people::by_login(call, text("login"), |owner| matches!(owner, Owner::User(_)), "User"),
+        "organization" => people::by_login(call, text("login"), |owner| matches!(owner, Owner::Organization(_)), "Organization"),
+        "repositoryOwner" => people::by_login(call, text("login"), |_| true, "User or Organization"),
+        "repository" => {
+            let (owner, name) = (text("owner"), text("name"));
+            let found = repository::visible(call, owner, name);
+            // A name from before leads to the repository unless the caller says otherwise.
+            let wanted = |id: &u64| arguments.flag("followRenames") != Some(false) || repository::has_name(call, *id, name);
+            match found.filter(wanted) {
+                Some(id) => Ok(Found::One(Thing::Repository(id))),
+                None => Err(Problem::new(Kind::NotFound, format!("Could not resolve to a Repository with the name '{owner}/{name}'."))),
+            }
+        }
+        "node" => ids::node(call, text("id")).map(Found::One),
+        "nodes" => {
+            let ids = arguments.texts("ids").unwrap_or_default();
+            Ok(Found::Many(ids.into_iter().map(|id| ids::node(call, id).ok()).collect()))
+        }
+        _ => Ok(Found::One(Thing::RateLimit)),
+    }
+}
+
+/// The budget as it will be once this request is charged.
+pub fn rate_limit(call: &Call<'_>, graph: &Graph<'_, '_>, name: &str) -> Found {
+    let view = call.budget(Resource::GRAPHQL);
+    let number = |value: u32| Found::number(u64::from(value));
+    match name {
+        "limit" => number(view.limit),
+        "cost" => number(graph.cost),
+        "remaining" => number(view.remaining().saturating_sub(graph.cost)),
+        "used" => number(view.used.saturating_add(graph.cost).min(view.limit)),
+        "resetAt" => Found::text(&iso(view.reset)),
+        _ => Found::number(graph.nodes),
+    }
+}

@@ -1,0 +1,158 @@
+//! Repositories and their labels. Issues and pulls need the permission that REST asks for; the rest is for all who see the repository.
+
+use super::object::{Arguments, Found, Graph, Result, Thing};
+use super::problem::{Kind, Problem};
+use super::{connection, people};
+use crate::clock::Timestamp;
+use crate::emulator::access::{self, Role};
+use crate::emulator::accounts::Level;
+use crate::emulator::call::Call;
+use crate::emulator::render::node_id;
+use crate::emulator::timestamps::iso;
+use crate::emulator::urls::{SITE, segment};
+use crate::emulator::world::{Issue, IssueState, Repository, Visibility};
+
+/// The repository of this name, or that had it, if the caller sees it.
+pub fn visible(call: &Call<'_>, owner: &str, name: &str) -> Option<u64> {
+    let repository = call.world.repository_named(owner, name)?;
+    access::sees(call.world, call.caller, repository).then_some(repository.id)
+}
+
+/// Whether a repository has this name now.
+pub fn has_name(call: &Call<'_>, id: u64, name: &str) -> bool {
+    call.world.repositories.get(&id).is_some_and(|repository| repository.name.eq_ignore_ascii_case(name))
+}
+
+/// A repository that a query has come to; it may have been hidden or deleted since, by the same request.
+pub fn named<'a>(call: &'a Call<'_>, id: u64) -> Result<&'a Repository> {
+    let repository = call.world.repositories.get(&id).filter(|repository| access::sees(call.world, call.caller, repository));
+    repository.ok_or_else(|| Problem::new(Kind::NotFound, "The repository does not exist any more."))
+}
+
+pub fn field(call: &Call<'_>, graph: &Graph<'_, '_>, id: u64, name: &str, arguments: Arguments<'_>) -> Result {
+    let repository = named(call, id)?;
+    if let Some(found) = plain(call, repository, name) {
+        return Ok(found);
+    }
+    match name {
+        "issue" | "pullRequest" | "issueOrPullRequest" => one(call, repository, name, arguments),
+        "issues" | "pullRequests" => many(call, graph, repository, name, arguments),
+        "label" => {
+            let wanted = arguments.text("name").unwrap_or("");
+            let label = repository.labels.values().find(|label| label.name.eq_ignore_ascii_case(wanted));
+            Ok(Found::maybe(label.map(|label| Thing::Label(id, label.id))))
+        }
+        _ => {
+            let items = repository.labels.keys().map(|label| Thing::Label(id, *label)).collect();
+            connection::of(graph, connection::LABELS, items, arguments)
+        }
+    }
+}
+
+/// The fields that are there for the taking.
+fn plain(call: &Call<'_>, repository: &Repository, name: &str) -> Option<Found> {
+    let full_name = || call.world.full_name(repository);
+    let feature = |name: &str| Found::value(repository.features.get(name).copied().unwrap_or(false));
+    let role = call.caller.token().map_or(Role::Read, |token| access::role_of_token(call.world, token, repository));
+    let is_private = repository.visibility == Visibility::Private;
+    Some(match name {
+        "id" => Found::text(&node_id("Repository", repository.id)),
+        "databaseId" => Found::number(repository.id),
+        "name" => Found::text(&repository.name),
+        "nameWithOwner" => Found::text(&full_name()),
+        "description" => Found::text(&repository.description),
+        "homepageUrl" => Found::maybe_text(repository.homepage.as_deref()),
+        "url" => Found::text(&format!("{SITE}/{}", full_name())),
+        "owner" => Found::One(people::of_owner(repository.owner)),
+        "isPrivate" => Found::value(is_private),
+        "visibility" => Found::text(if is_private { "PRIVATE" } else { "PUBLIC" }),
+        "isFork" => Found::value(false),
+        "isArchived" => feature("archived"),
+        "isTemplate" => feature("is_template"),
+        "isLocked" => Found::value(call.world.migrations.is_locked(repository.id)),
+        "hasIssuesEnabled" => feature("has_issues"),
+        "hasWikiEnabled" => feature("has_wiki"),
+        "defaultBranchRef" => Found::One(Thing::Named("Ref", repository.default_branch.clone())),
+        "primaryLanguage" => Found::maybe(repository.language.map(|language| Thing::Named("Language", language.to_owned()))),
+        "stargazerCount" | "forkCount" => Found::count(0),
+        "viewerPermission" => Found::text(match role {
+            Role::Admin => "ADMIN",
+            Role::Push => "WRITE",
+            Role::Take | Role::Read => "READ",
+        }),
+        "viewerCanAdminister" => Found::value(role >= Role::Admin),
+        "createdAt" => Found::text(&iso(repository.created_at)),
+        "updatedAt" => Found::text(&iso(repository.updated_at)),
+        "pushedAt" => Found::text(&iso(repository.pushed_at)),
+        _ => return None,
+    })
+}
+
+/// Reading issues or pulls takes what it takes in REST.
+pub fn may_read(call: &Call<'_>, repository: &Repository, permission: &str) -> Result<()> {
+    Ok(access::may(call.world, call.caller, repository, permission, Level::Read, Role::Read)?)
+}
+
+/// The permission for one of the two.
+pub fn permission(issue: &Issue) -> &'static str {
+    if issue.pull_from.is_some() { "pull_requests" } else { "issues" }
+}
+
+fn one(call: &Call<'_>, repository: &Repository, name: &str, arguments: Arguments<'_>) -> Result {
+    let number = arguments.integer("number").unwrap_or(0);
+    let (kind, is_wanted): (_, fn(&Issue) -> bool) = match name {
+        "issue" => ("an Issue", |issue| issue.pull_from.is_none()),
+        "pullRequest" => ("a PullRequest", |issue| issue.pull_from.is_some()),
+        _ => ("an issue or pull request", |_| true),
+    };
+    let found = repository.issues.get(&number).filter(|issue| is_wanted(issue));
+    let issue = found.ok_or_else(|| Problem::new(Kind::NotFound, format!("Could not resolve to {kind} with the number of {number}.")))?;
+    may_read(call, repository, permission(issue))?;
+    Ok(Found::One(Thing::issue(repository.id, issue)))
+}
+
+fn many(call: &Call<'_>, graph: &Graph<'_, '_>, repository: &Repository, name: &str, arguments: Arguments<'_>) -> Result {
+    let wants_pulls = name == "pullRequests";
+    let (kind, permission) = if wants_pulls { (connection::PULLS, "pull_requests") } else { (connection::ISSUES, "issues") };
+    may_read(call, repository, permission)?;
+    graph.charge(repository.issues.len());
+    let states = arguments.texts("states");
+    let labels = arguments.texts("labels");
+    let is_asked = |issue: &&Issue| {
+        let state = if issue.state == IssueState::Open { "OPEN" } else { "CLOSED" };
+        issue.pull_from.is_some() == wants_pulls
+            && states.as_ref().is_none_or(|states| states.contains(&state))
+            && labels.as_ref().is_none_or(|names| has_one(repository, issue, names))
+    };
+    let mut issues: Vec<&Issue> = repository.issues.values().filter(is_asked).collect();
+    if let Some(order) = arguments.object("orderBy") {
+        let key: fn(&Issue) -> (Timestamp, usize) = match order.text("field") {
+            Some("UPDATED_AT") => |issue| (issue.updated_at, 0),
+            Some("COMMENTS") => |issue| (Timestamp::EPOCH, issue.comments.len()),
+            _ => |issue| (issue.created_at, 0),
+        };
+        issues.sort_by_key(|issue| (key(issue), issue.number));
+        if order.text("direction") == Some("DESC") {
+            issues.reverse();
+        }
+    }
+    connection::of(graph, kind, issues.into_iter().map(|issue| Thing::issue(repository.id, issue)).collect(), arguments)
+}
+
+fn has_one(repository: &Repository, issue: &Issue, names: &[&str]) -> bool {
+    let mut labels = issue.labels.iter().filter_map(|id| repository.labels.get(id));
+    labels.any(|label| names.iter().any(|name| label.name.eq_ignore_ascii_case(name)))
+}
+
+pub fn label(call: &Call<'_>, repository: u64, id: u64, name: &str) -> Result {
+    let repository = named(call, repository)?;
+    let label = repository.labels.get(&id).ok_or_else(|| Problem::new(Kind::NotFound, "The label does not exist any more."))?;
+    Ok(match name {
+        "id" => Found::text(&node_id("Label", id)),
+        "name" => Found::text(&label.name),
+        "color" => Found::text(&label.color),
+        "description" => Found::maybe_text(label.description.as_deref()),
+        "url" => Found::text(&format!("{SITE}/{}/labels/{}", call.world.full_name(repository), segment(&label.name))),
+        _ => Found::One(Thing::Repository(repository.id)),
+    })
+}

@@ -1,0 +1,170 @@
+//! How large a query is before it is executed: what it costs, and whether it is executed at all.
+//!
+//! The specification does not show the cost of a query (UPSTREAM.md: "by query cost"); this is the real service's published rule. Each
+//! connection is a request for each of the nodes it hangs from, as if every page were full; a hundredth of all requests, rounded, is the
+//! cost, and it is never less than 1.
+
+use apollo_compiler::ExecutableDocument;
+use apollo_compiler::ast;
+use apollo_compiler::executable::{Directive, Field, Operation, Selection, SelectionSet};
+use apollo_compiler::response::JsonMap;
+use apollo_compiler::validation::Valid;
+
+use super::problem::{Kind, Problem};
+
+/// The real service's published limits of one query: nodes, and items of one page.
+const NODES_MAX: u64 = 500_000;
+const PAGE_MAX: i64 = 100;
+/// Selections after fragments are put in place, aliases included, and how deep they are nested. Not shown.
+const SELECTIONS_MAX: u64 = 10_000;
+const DEPTH_MAX: usize = 30;
+/// Values that a look at the schema itself may have, and the entries that its lists are taken to have.
+const SCHEMA_VALUES_MAX: u64 = 1_000_000;
+const SCHEMA_LIST: u64 = 20;
+
+/// What a query asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Nodes, if every page were full.
+    pub nodes: u64,
+    requests: u64,
+}
+
+impl Size {
+    /// What it takes from the primary budget.
+    pub fn cost(self) -> u32 {
+        u32::try_from((self.requests + 50) / 100).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// The size of a valid operation, unless it is too large.
+    pub fn of(document: &Valid<ExecutableDocument>, operation: &Operation, variables: &JsonMap) -> Result<Self, Problem> {
+        let mut walk = Walk { document, variables, size: Self::default(), selections: 0, schema_values: 0 };
+        walk.set(&operation.selection_set, Place { parents: 1, schema_parents: 0, depth: 0 })?;
+        Ok(walk.size)
+    }
+}
+
+struct Walk<'d> {
+    document: &'d Valid<ExecutableDocument>,
+    variables: &'d JsonMap,
+    size: Size,
+    selections: u64,
+    schema_values: u64,
+}
+
+/// Where a selection is.
+#[derive(Clone, Copy)]
+struct Place {
+    /// How many nodes it is selected on.
+    parents: u64,
+    /// On how many entries of the schema; none outside of it.
+    schema_parents: u64,
+    depth: usize,
+}
+
+impl Walk<'_> {
+    fn set(&mut self, set: &SelectionSet, place: Place) -> Result<(), Problem> {
+        if place.depth > DEPTH_MAX {
+            return Err(Problem::new(Kind::ResourceLimitsExceeded, format!("The query is nested deeper than {DEPTH_MAX}.")));
+        }
+        for selection in &set.selections {
+            if !self.is_included(selection) {
+                continue;
+            }
+            self.selections += 1;
+            self.schema_values = self.schema_values.saturating_add(place.schema_parents);
+            if self.selections > SELECTIONS_MAX || self.schema_values > SCHEMA_VALUES_MAX {
+                return Err(Problem::new(Kind::ResourceLimitsExceeded, format!("The query has more than {SELECTIONS_MAX} selections.")));
+            }
+            let below = Place { depth: place.depth + 1, ..place };
+            match selection {
+                Selection::Field(field) => self.field(field, below)?,
+                Selection::InlineFragment(inline) => self.set(&inline.selection_set, below)?,
+                Selection::FragmentSpread(spread) => {
+                    if let Some(fragment) = self.document.fragments.get(&spread.fragment_name) {
+                        self.set(&fragment.selection_set, below)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn field(&mut self, field: &Field, place: Place) -> Result<(), Problem> {
+        let kind = field.definition.ty.inner_named_type().as_str();
+        let inside = if kind.ends_with("Connection") {
+            let page = self.page(field)?;
+            self.size.requests = self.size.requests.saturating_add(place.parents);
+            Place { parents: self.counted(place.parents.saturating_mul(page))?, ..place }
+        } else if let Some(ids) = field.specified_argument_by_name("ids") {
+            let length = self.length(ids);
+            if length > PAGE_MAX.unsigned_abs() {
+                return Err(Problem::new(Kind::ExcessivePagination, format!("You may not provide more than {PAGE_MAX} node ids.")));
+            }
+            Place { parents: self.counted(length)?, ..place }
+        } else if kind.starts_with("__") {
+            let entries = if field.definition.ty.is_list() { SCHEMA_LIST } else { 1 };
+            Place { schema_parents: place.schema_parents.max(1).saturating_mul(entries), ..place }
+        } else {
+            place
+        };
+        self.set(&field.selection_set, inside)
+    }
+
+    fn counted(&mut self, nodes: u64) -> Result<u64, Problem> {
+        self.size.nodes = self.size.nodes.saturating_add(nodes);
+        if self.size.nodes > NODES_MAX {
+            let message =
+                format!("This query requests up to {} possible nodes which exceeds the maximum limit of {NODES_MAX}.", self.size.nodes);
+            return Err(Problem::new(Kind::MaxNodeLimitExceeded, message));
+        }
+        Ok(nodes)
+    }
+
+    /// How many items a page of a connection may have: one of `first` and `last` has to be given.
+    fn page(&self, field: &Field) -> Result<u64, Problem> {
+        let mut smallest: Option<i64> = None;
+        for name in ["first", "last"] {
+            let Some(size) = self.integer(field, name) else { continue };
+            if !(0..=PAGE_MAX).contains(&size) {
+                let message = format!(
+                    "Requesting {size} records on the `{}` connection exceeds the `{name}` limit of {PAGE_MAX} records.",
+                    field.name
+                );
+                return Err(Problem::new(Kind::ExcessivePagination, message));
+            }
+            smallest = Some(smallest.map_or(size, |smallest| smallest.min(size)));
+        }
+        smallest.and_then(|size| u64::try_from(size).ok()).ok_or_else(|| {
+            let message = format!("You must provide a `first` or `last` value to properly paginate the `{}` connection.", field.name);
+            Problem::new(Kind::MissingPaginationBoundaries, message)
+        })
+    }
+
+    fn integer(&self, field: &Field, name: &str) -> Option<i64> {
+        match field.specified_argument_by_name(name)?.as_ref() {
+            ast::Value::Int(value) => value.try_to_i32().ok().map(i64::from),
+            ast::Value::Variable(name) => self.variables.get(name.as_str())?.as_i64(),
+            _ => None,
+        }
+    }
+
+    fn length(&self, list: &ast::Value) -> u64 {
+        let length = match list {
+            ast::Value::List(items) => items.len(),
+            ast::Value::Variable(name) => self.variables.get(name.as_str()).and_then(|value| value.as_array()).map_or(1, Vec::len),
+            _ => 1,
+        };
+        length as u64
+    }
+
+    fn is_included(&self, selection: &Selection) -> bool {
+        let condition = |directive: Option<&apollo_compiler::Node<Directive>>| match directive?.specified_argument_by_name("if")?.as_ref() {
+            ast::Value::Boolean(value) => Some(*value),
+            ast::Value::Variable(name) => self.variables.get(name.as_str())?.as_bool(),
+            _ => None,
+        };
+        let directives = selection.directives();
+        condition(directives.get("include")) != Some(false) && condition(directives.get("skip")) != Some(true)
+    }
+}

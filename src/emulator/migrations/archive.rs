@@ -1,0 +1,154 @@
+//! The archive of a migration: a tar.gz of JSON files, an `attachments` directory and a `repositories` directory with Git data (Document 3,
+//! User migrations). The same migration of the same world is the same archive, to the byte.
+//!
+//! "As the resources exist": files are there for what the emulator has something of. It has no bases, commit comments, issue events,
+//! projects, protected branches, reviews or review comments, and no uploaded files.
+
+use std::io::{self, Write};
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::{Value, json};
+use tar::{Builder, EntryType, Header};
+
+use super::git::Bare;
+use super::records::Subject;
+use super::{Flag, Migration};
+use crate::clock::Timestamp;
+use crate::emulator::world::{Organization, Owner, World};
+
+/// The version of the records' form, as the real service's archives have it.
+const SCHEMA_VERSION: &str = "1.2.0";
+/// How many records one file holds, as in the real service's archives; the next ones are in a file with the next number.
+const RECORDS_PER_FILE: usize = 100;
+
+/// Why there is no archive.
+#[derive(Debug)]
+pub enum Failed {
+    /// A repository does not exist any more.
+    RepositoryGone,
+    /// It would be larger than it may be, or hold a name that tar cannot.
+    CannotBeWritten,
+}
+
+impl From<io::Error> for Failed {
+    fn from(_: io::Error) -> Self {
+        Self::CannotBeWritten
+    }
+}
+
+/// Makes the archive of what there is now, the end of the export, `at`. `unpacked_bytes_max` bounds the work.
+pub fn make(world: &World, migration: &Migration, at: Timestamp, unpacked_bytes_max: usize) -> Result<Bytes, Failed> {
+    let repositories: Option<Vec<_>> = migration.repositories.iter().map(|id| world.repositories.get(id)).collect();
+    let repositories = repositories.ok_or(Failed::RepositoryGone)?;
+    let concerned = |organization: &&Organization| {
+        // Without repositories, the organisations that the account may see everything of.
+        let is_own = migration.wants(Flag::OrgMetadataOnly) && organization.owners.contains(&migration.owner);
+        is_own || repositories.iter().any(|repository| repository.owner == Owner::Organization(organization.id))
+    };
+    let organizations = world.organizations.values().filter(concerned).collect();
+    let subject = Subject { world, repositories, organizations };
+
+    let gzip = GzEncoder::new(Vec::new(), Compression::default());
+    let mut pack = Pack { tar: Builder::new(Bounded { inner: gzip, left: unpacked_bytes_max }), at };
+    // "Only git source included when true."
+    if !migration.wants(Flag::ExcludeMetadata) {
+        metadata(&mut pack, &subject, migration)?;
+    }
+    if !migration.wants(Flag::ExcludeGitData) {
+        git(&mut pack, &subject)?;
+    }
+    Ok(pack.tar.into_inner()?.inner.finish()?.into())
+}
+
+fn metadata<W: Write>(pack: &mut Pack<W>, subject: &Subject<'_>, migration: &Migration) -> io::Result<()> {
+    pack.file("schema.json", json!({ "version": SCHEMA_VERSION }).to_string().as_bytes())?;
+    pack.records("users", subject.users())?;
+    pack.records("organizations", subject.organizations())?;
+    pack.records("repositories", subject.repositories())?;
+    pack.records("milestones", subject.milestones())?;
+    pack.records("issues", subject.only_issues())?;
+    pack.records("pull_requests", subject.pulls())?;
+    pack.records("issue_comments", subject.issue_comments())?;
+    if !migration.wants(Flag::ExcludeReleases) {
+        pack.records("releases", subject.all_releases())?;
+    }
+    if !migration.wants(Flag::ExcludeAttachments) {
+        pack.directory("attachments")?;
+    }
+    Ok(())
+}
+
+fn git<W: Write>(pack: &mut Pack<W>, subject: &Subject<'_>) -> io::Result<()> {
+    pack.directory("repositories")?;
+    for repository in &subject.repositories {
+        let path = subject.git_path(repository);
+        for directory in Bare::DIRECTORIES {
+            pack.directory(&format!("{path}/{directory}"))?;
+        }
+        for file in Bare::of(subject.world, repository).files() {
+            let (name, content) = file?;
+            pack.file(&format!("{path}/{name}"), &content)?;
+        }
+    }
+    Ok(())
+}
+
+/// A tar whose every entry is of the same moment.
+struct Pack<W: Write> {
+    tar: Builder<W>,
+    at: Timestamp,
+}
+
+impl<W: Write> Pack<W> {
+    fn header(&self, kind: EntryType, mode: u32, size_bytes: usize) -> Header {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_mode(mode);
+        header.set_mtime(self.at.as_secs());
+        header.set_size(size_bytes as u64);
+        header
+    }
+
+    fn file(&mut self, path: &str, content: &[u8]) -> io::Result<()> {
+        let mut header = self.header(EntryType::Regular, 0o644, content.len());
+        self.tar.append_data(&mut header, path, content)
+    }
+
+    fn directory(&mut self, path: &str) -> io::Result<()> {
+        let mut header = self.header(EntryType::Directory, 0o755, 0);
+        self.tar.append_data(&mut header, format!("{path}/"), io::empty())
+    }
+
+    /// Numbered files of so many records each; none when there are no records.
+    fn records(&mut self, name: &str, records: impl Iterator<Item = Value>) -> io::Result<()> {
+        let mut records = records.peekable();
+        for number in 1.. {
+            if records.peek().is_none() {
+                break;
+            }
+            let batch: Vec<Value> = records.by_ref().take(RECORDS_PER_FILE).collect();
+            self.file(&format!("{name}_{number:06}.json"), Value::Array(batch).to_string().as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// A writer that takes so many bytes and no more.
+struct Bounded<W> {
+    inner: W,
+    left: usize,
+}
+
+impl<W: Write> Write for Bounded<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.left = self.left.checked_sub(bytes.len()).ok_or_else(|| io::Error::other("the archive is too large"))?;
+        self.inner.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}

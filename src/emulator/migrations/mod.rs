@@ -1,0 +1,314 @@
+//! User migrations (Document 3): what one is, how time moves it from state to state, and what it holds locked meanwhile.
+//!
+//! "Transitions between the four states other than creation into pending: not shown." Here time makes them, as the limits
+//! `migrations.…` say: pending for a while, exporting for a while, then exported with an archive made at that moment; or failed, when a
+//! repository is gone by then or the archive would be too large. The routes are in `resources::migrations`.
+
+pub mod archive;
+pub mod download;
+pub mod git;
+mod records;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::limits::Limits;
+use super::timestamps::iso;
+use super::world::World;
+use crate::clock::Timestamp;
+
+/// The most migrations of one account, so that no caller can fill the memory. Not shown.
+pub const PER_ACCOUNT_MAX: usize = 1_000;
+
+/// Document 3, User migration states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not started.
+    Pending,
+    /// In progress.
+    Exporting,
+    /// Finished successfully; the archive can be downloaded until it is deleted.
+    Exported,
+    Failed,
+}
+
+impl State {
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Exporting, Self::Exported, Self::Failed];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Exporting => "exporting",
+            Self::Exported => "exported",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Whether time moves a migration on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    Moving,
+    /// It stays where it is: the seed's, and those that a test has put somewhere.
+    Held,
+}
+
+/// A wish that a migration was started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flag {
+    LockRepositories,
+    ExcludeMetadata,
+    ExcludeGitData,
+    ExcludeAttachments,
+    ExcludeReleases,
+    ExcludeOwnerProjects,
+    OrgMetadataOnly,
+}
+
+impl Flag {
+    pub const ALL: [Self; 7] = [
+        Self::LockRepositories,
+        Self::ExcludeMetadata,
+        Self::ExcludeGitData,
+        Self::ExcludeAttachments,
+        Self::ExcludeReleases,
+        Self::ExcludeOwnerProjects,
+        Self::OrgMetadataOnly,
+    ];
+
+    /// As the wire writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LockRepositories => "lock_repositories",
+            Self::ExcludeMetadata => "exclude_metadata",
+            Self::ExcludeGitData => "exclude_git_data",
+            Self::ExcludeAttachments => "exclude_attachments",
+            Self::ExcludeReleases => "exclude_releases",
+            Self::ExcludeOwnerProjects => "exclude_owner_projects",
+            Self::OrgMetadataOnly => "org_metadata_only",
+        }
+    }
+}
+
+/// One migration of a user's data.
+#[derive(Debug)]
+pub struct Migration {
+    pub id: u64,
+    /// The user whose it is.
+    pub owner: u64,
+    pub guid: String,
+    pub state: State,
+    /// When it came into its state.
+    pub since: Timestamp,
+    pub pace: Pace,
+    pub flags: BTreeSet<Flag>,
+    pub repositories: Vec<u64>,
+    /// Those of its repositories that it still holds locked.
+    pub locked: BTreeSet<u64>,
+    /// The whole tar.gz, from the export until it is deleted.
+    pub archive: Option<Bytes>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+impl Migration {
+    /// A pending one. Its repositories are locked "at start" when that is among the wishes.
+    pub fn new(id: u64, guid: String, owner: u64, repositories: Vec<u64>, flags: BTreeSet<Flag>, at: Timestamp) -> Self {
+        let locked = if flags.contains(&Flag::LockRepositories) { repositories.iter().copied().collect() } else { BTreeSet::new() };
+        Self {
+            id,
+            owner,
+            guid,
+            state: State::Pending,
+            since: at,
+            pace: Pace::Moving,
+            flags,
+            repositories,
+            locked,
+            archive: None,
+            created_at: at,
+            updated_at: at,
+        }
+    }
+
+    pub fn wants(&self, flag: Flag) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    fn enter(&mut self, state: State, at: Timestamp) {
+        self.state = state;
+        self.since = at;
+        self.updated_at = at;
+    }
+}
+
+/// All migrations.
+#[derive(Debug, Default)]
+pub struct Migrations {
+    all: BTreeMap<u64, Migration>,
+    /// Those that time will still do something to.
+    moving: BTreeSet<u64>,
+    /// How many migrations hold a repository locked; the look-up of every write.
+    locks: BTreeMap<u64, usize>,
+    /// The size of all archives together.
+    kept_bytes: usize,
+}
+
+impl Migrations {
+    pub fn add(&mut self, migration: Migration) {
+        for repository in &migration.locked {
+            *self.locks.entry(*repository).or_default() += 1;
+        }
+        if migration.pace == Pace::Moving {
+            self.moving.insert(migration.id);
+        }
+        self.all.insert(migration.id, migration);
+    }
+
+    pub fn get(&self, id: u64) -> Option<&Migration> {
+        self.all.get(&id)
+    }
+
+    pub fn by_guid(&self, guid: &str) -> Option<&Migration> {
+        self.all.values().find(|migration| migration.guid == guid)
+    }
+
+    /// Those of one user, newest first.
+    pub fn of(&self, owner: u64) -> impl Iterator<Item = &Migration> {
+        self.all.values().rev().filter(move |migration| migration.owner == owner)
+    }
+
+    /// Whether some migration holds the repository locked.
+    pub fn is_locked(&self, repository: u64) -> bool {
+        self.locks.contains_key(&repository)
+    }
+
+    /// Takes back one migration's lock of a repository; false when it holds none.
+    pub fn unlock(&mut self, id: u64, repository: u64, at: Timestamp) -> bool {
+        let Some(migration) = self.all.get_mut(&id).filter(|migration| migration.locked.contains(&repository)) else { return false };
+        migration.locked.remove(&repository);
+        migration.updated_at = at;
+        if let Some(count) = self.locks.get_mut(&repository) {
+            *count -= 1;
+            if *count == 0 {
+                self.locks.remove(&repository);
+            }
+        }
+        true
+    }
+
+    /// "Removes the archive"; "migration metadata stays available". False when there is none.
+    pub fn delete_archive(&mut self, id: u64) -> bool {
+        let Some(archive) = self.all.get_mut(&id).and_then(|migration| migration.archive.take()) else { return false };
+        self.kept_bytes = self.kept_bytes.saturating_sub(archive.len());
+        self.moving.remove(&id);
+        true
+    }
+
+    /// Keeps an archive, at the expense of the oldest ones when they would become too many bytes together.
+    fn keep(&mut self, id: u64, archive: Bytes, kept_bytes_max: usize) {
+        while self.kept_bytes.saturating_add(archive.len()) > kept_bytes_max {
+            let kept = self.all.values().filter(|migration| migration.archive.is_some());
+            let Some(oldest) = kept.min_by_key(|migration| (migration.since, migration.id)).map(|migration| migration.id) else { break };
+            self.delete_archive(oldest);
+        }
+        if let Some(migration) = self.all.get_mut(&id) {
+            self.kept_bytes = self.kept_bytes.saturating_add(archive.len());
+            migration.archive = Some(archive);
+        }
+    }
+}
+
+/// Does what has become due by `now`.
+pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
+    if world.migrations.moving.is_empty() {
+        return;
+    }
+    let moving: Vec<u64> = world.migrations.moving.iter().copied().collect();
+    for id in moving {
+        while step(world, limits, now, id) == Step::Made {}
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Made,
+    NotDue,
+}
+
+/// The next transition of one migration, if it is due.
+fn step(world: &mut World, limits: &Limits, now: Timestamp, id: u64) -> Step {
+    let Some(migration) = world.migrations.all.get_mut(&id).filter(|migration| migration.pace == Pace::Moving) else { return Step::NotDue };
+    let due = match (migration.state, &migration.archive) {
+        (State::Pending, _) => migration.since + limits.duration("migrations.pending"),
+        (State::Exporting, _) => migration.since + limits.duration("migrations.exporting"),
+        // "Archive age reaches 7 days."
+        (State::Exported, Some(_)) => migration.since + limits.duration("migrations.archive"),
+        (State::Exported, None) | (State::Failed, _) => return Step::NotDue,
+    };
+    if due > now {
+        return Step::NotDue;
+    }
+    match migration.state {
+        State::Pending => migration.enter(State::Exporting, due),
+        State::Exporting => export(world, limits, id, due),
+        State::Exported | State::Failed => {
+            world.migrations.delete_archive(id);
+        }
+    }
+    Step::Made
+}
+
+/// Ends the export of a migration, well or badly.
+pub fn export(world: &mut World, limits: &Limits, id: u64, at: Timestamp) {
+    let bytes = |name| usize::try_from(limits.get(name)).unwrap_or(usize::MAX);
+    let kept_bytes_max = bytes("migrations.kept-bytes");
+    let made = world.migrations.get(id).map(|migration| archive::make(world, migration, at, bytes("migrations.archive-bytes")));
+    let archive = made.and_then(Result::ok).filter(|archive| archive.len() <= kept_bytes_max);
+    let Some(migration) = world.migrations.all.get_mut(&id) else { return };
+    migration.enter(if archive.is_some() { State::Exported } else { State::Failed }, at);
+    match archive {
+        Some(archive) => world.migrations.keep(id, archive, kept_bytes_max),
+        None => {
+            world.migrations.moving.remove(&id);
+        }
+    }
+}
+
+/// Puts a migration into a state for a test, where it stays; an exported one keeps its archive for as long as any. False when there is
+/// no such migration.
+pub fn put(world: &mut World, limits: &Limits, now: Timestamp, id: u64, state: State) -> bool {
+    world.migrations.delete_archive(id);
+    world.migrations.moving.remove(&id);
+    let Some(migration) = world.migrations.all.get_mut(&id) else { return false };
+    if state == State::Exported {
+        migration.pace = Pace::Moving;
+        world.migrations.moving.insert(id);
+        export(world, limits, id, now);
+    } else {
+        migration.pace = Pace::Held;
+        migration.enter(state, now);
+    }
+    true
+}
+
+/// What `GET /_emulator/world` tells of all migrations.
+pub fn views(world: &World) -> Vec<Value> {
+    let name = |id: &u64| world.repositories.get(id).map(|repository| world.full_name(repository));
+    let view = |migration: &Migration| {
+        json!({
+            "id": migration.id,
+            "guid": migration.guid,
+            "user": world.login(migration.owner),
+            "state": migration.state.name(),
+            "since": iso(migration.since),
+            "held": migration.pace == Pace::Held,
+            "archive_bytes": migration.archive.as_ref().map(Bytes::len),
+            "repositories": migration.repositories.iter().filter_map(name).collect::<Vec<_>>(),
+            "locked": migration.locked.iter().filter_map(name).collect::<Vec<_>>(),
+        })
+    };
+    world.migrations.all.values().map(view).collect()
+}

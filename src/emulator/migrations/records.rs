@@ -1,0 +1,280 @@
+//! The JSON records of an archive, in the form that the real service's archives have as far as it is known: each names its `type` and
+//! its `url`, and points at others by theirs. The shapes are not shown in the specification.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::git::Bare;
+use crate::emulator::timestamps::iso;
+use crate::emulator::urls::{SITE, segment};
+use crate::emulator::world::{Asset, Comment, Issue, Label, Milestone, Organization, Owner, Release, Repository, Visibility, World};
+
+/// How a record names a place inside its own archive.
+const ARCHIVE_ROOT: &str = "tarball://root";
+
+/// What one archive is about.
+#[derive(Clone, Debug)]
+pub struct Subject<'a> {
+    pub world: &'a World,
+    pub repositories: Vec<&'a Repository>,
+    pub organizations: Vec<&'a Organization>,
+}
+
+impl Subject<'_> {
+    fn user_url(&self, user: u64) -> String {
+        format!("{SITE}/{}", segment(self.world.login(user)))
+    }
+
+    fn url(&self, repository: &Repository) -> String {
+        format!("{SITE}/{}", self.world.full_name(repository))
+    }
+
+    /// The path of a repository's Git data inside the archive.
+    pub fn git_path(&self, repository: &Repository) -> String {
+        format!("repositories/{}/{}.git", segment(self.world.owner_login(repository.owner)), segment(&repository.name))
+    }
+
+    /// Everyone that a record points at.
+    pub fn users(&self) -> impl Iterator<Item = Value> {
+        let mut users = BTreeSet::new();
+        for organization in &self.organizations {
+            users.extend(&organization.members);
+        }
+        for repository in &self.repositories {
+            if let Owner::User(owner) = repository.owner {
+                users.insert(owner);
+            }
+            users.extend(&repository.collaborators);
+            users.extend(repository.milestones.values().map(|milestone| milestone.creator));
+            users.extend(repository.comments.values().map(|comment| comment.author));
+            for issue in repository.issues.values() {
+                users.insert(issue.author);
+                users.extend(&issue.assignees);
+            }
+            for release in repository.releases.values() {
+                users.insert(release.author);
+                users.extend(release.assets.values().map(|asset| asset.uploader));
+            }
+        }
+        users.into_iter().filter_map(|id| self.world.users.get(&id)).map(|user| {
+            json!({
+                "type": "user",
+                "url": self.user_url(user.id),
+                "login": user.login,
+                "name": user.name,
+                "company": null,
+                "website": null,
+                "location": null,
+                "emails": [{ "address": format!("{}@example.com", user.login), "primary": true }],
+                "created_at": iso(user.created_at),
+            })
+        })
+    }
+
+    pub fn organizations(&self) -> impl Iterator<Item = Value> {
+        self.organizations.iter().map(|organization| {
+            let role = |user: &u64| if organization.owners.contains(user) { "admin" } else { "direct_member" };
+            let members: Vec<Value> = organization
+                .members
+                .iter()
+                .map(|user| json!({ "user": self.user_url(*user), "role": role(user), "state": "active" }))
+                .collect();
+            json!({
+                "type": "organization",
+                "url": format!("{SITE}/{}", segment(&organization.login)),
+                "login": organization.login,
+                "name": organization.login,
+                "description": organization.description,
+                "website": null,
+                "location": null,
+                "email": null,
+                "members": members,
+                "webhooks": [],
+                "created_at": iso(organization.created_at),
+            })
+        })
+    }
+
+    pub fn repositories(&self) -> impl Iterator<Item = Value> {
+        self.repositories.iter().map(|repository| {
+            let url = self.url(repository);
+            let collaborators: Vec<Value> =
+                repository.collaborators.iter().map(|user| json!({ "user": self.user_url(*user), "permission": "write" })).collect();
+            let labels: Vec<Value> = repository
+                .labels
+                .values()
+                .map(|label| {
+                    json!({ "url": label_url(&url, label), "name": label.name, "color": label.color, "description": label.description, "created_at": iso(repository.created_at) })
+                })
+                .collect();
+            let feature = |name: &str| repository.features.get(name).copied().unwrap_or(false);
+            json!({
+                "type": "repository",
+                "url": url,
+                "owner": format!("{SITE}/{}", segment(self.world.owner_login(repository.owner))),
+                "name": repository.name,
+                "slug": repository.name,
+                "description": repository.description,
+                "website": repository.homepage,
+                "private": repository.visibility == Visibility::Private,
+                "has_issues": feature("has_issues"),
+                "has_wiki": feature("has_wiki"),
+                "has_downloads": true,
+                "is_archived": feature("archived"),
+                "default_branch": repository.default_branch,
+                "git_url": format!("{ARCHIVE_ROOT}/{}", self.git_path(repository)),
+                "wiki_url": null,
+                "public_keys": [],
+                "webhooks": [],
+                "collaborators": collaborators,
+                "labels": labels,
+                "created_at": iso(repository.created_at),
+            })
+        })
+    }
+
+    pub fn milestones(&self) -> impl Iterator<Item = Value> {
+        self.repositories
+            .iter()
+            .flat_map(move |repository| repository.milestones.values().map(move |milestone| self.milestone(repository, milestone)))
+    }
+
+    fn milestone(&self, repository: &Repository, milestone: &Milestone) -> Value {
+        json!({
+            "type": "milestone",
+            "url": format!("{}/milestones/{}", self.url(repository), milestone.number),
+            "repository": self.url(repository),
+            "user": self.user_url(milestone.creator),
+            "title": milestone.title,
+            "description": milestone.description,
+            "state": milestone.state.name(),
+            "due_on": null,
+            "created_at": iso(milestone.created_at),
+            "updated_at": iso(milestone.updated_at),
+            "closed_at": null,
+        })
+    }
+
+    pub fn only_issues(&self) -> impl Iterator<Item = Value> {
+        self.repositories.iter().flat_map(move |repository| {
+            repository.issues.values().filter(|issue| issue.pull_from.is_none()).map(move |issue| self.issue(repository, issue))
+        })
+    }
+
+    /// The pulls; their commits are those of the archive's Git data.
+    pub fn pulls(&self) -> impl Iterator<Item = Value> {
+        self.repositories.iter().flat_map(move |repository| {
+            let bare = Bare::of(self.world, repository);
+            repository.issues.values().filter(|issue| issue.pull_from.is_some()).map(move |pull| self.pull(repository, &bare, pull))
+        })
+    }
+
+    fn issue(&self, repository: &Repository, issue: &Issue) -> Value {
+        let url = self.url(repository);
+        let assignees: Vec<String> = issue.assignees.iter().map(|user| self.user_url(*user)).collect();
+        let labels: Vec<String> =
+            issue.labels.iter().filter_map(|id| repository.labels.get(id)).map(|label| label_url(&url, label)).collect();
+        json!({
+            "type": "issue",
+            "url": issue_url(&url, issue),
+            "repository": url,
+            "user": self.user_url(issue.author),
+            "title": issue.title,
+            "body": issue.body,
+            "assignee": assignees.first(),
+            "assignees": assignees,
+            "milestone": issue.milestone.map(|number| format!("{url}/milestones/{number}")),
+            "labels": labels,
+            "reactions": [],
+            "closed_at": issue.closed_at.map(iso),
+            "created_at": iso(issue.created_at),
+            "updated_at": iso(issue.updated_at),
+        })
+    }
+
+    fn pull(&self, repository: &Repository, bare: &Bare, pull: &Issue) -> Value {
+        let owner = format!("{SITE}/{}", segment(self.world.owner_login(repository.owner)));
+        let branch = |name: &str, sha: String| json!({ "ref": name, "sha": sha, "user": owner, "repo": self.url(repository) });
+        let mut value = self.issue(repository, pull);
+        crate::emulator::render::extend(
+            &mut value,
+            json!({
+                "type": "pull_request",
+                "base": branch(&repository.default_branch, bare.base().hex()),
+                "head": branch(pull.pull_from.as_deref().unwrap_or(""), bare.pull(pull.number).unwrap_or(bare.base()).hex()),
+                "merged_at": null,
+                "work_in_progress": false,
+            }),
+        );
+        value
+    }
+
+    pub fn issue_comments(&self) -> impl Iterator<Item = Value> {
+        self.repositories
+            .iter()
+            .flat_map(move |repository| repository.comments.values().filter_map(move |comment| self.issue_comment(repository, comment)))
+    }
+
+    fn issue_comment(&self, repository: &Repository, comment: &Comment) -> Option<Value> {
+        let issue = repository.issues.get(&comment.issue)?;
+        let on = issue_url(&self.url(repository), issue);
+        let kind = if issue.pull_from.is_some() { "pull_request" } else { "issue" };
+        Some(json!({
+            "type": "issue_comment",
+            "url": format!("{on}#issuecomment-{}", comment.id),
+            kind: on,
+            "user": self.user_url(comment.author),
+            "body": comment.body,
+            "formatter": "markdown",
+            "reactions": [],
+            "created_at": iso(comment.created_at),
+            "updated_at": iso(comment.updated_at),
+        }))
+    }
+
+    pub fn all_releases(&self) -> impl Iterator<Item = Value> {
+        self.repositories
+            .iter()
+            .flat_map(move |repository| repository.releases.values().map(move |release| self.release(repository, release)))
+    }
+
+    fn release(&self, repository: &Repository, release: &Release) -> Value {
+        let assets: Vec<Value> = release.assets.values().map(|asset| self.asset(asset)).collect();
+        json!({
+            "type": "release",
+            "url": format!("{}/releases/tag/{}", self.url(repository), segment(&release.tag)),
+            "repository": self.url(repository),
+            "user": self.user_url(release.author),
+            "name": release.name,
+            "tag_name": release.tag,
+            "body": release.body,
+            "state": "published",
+            "prerelease": false,
+            "target_commitish": repository.default_branch,
+            "release_assets": assets,
+            "published_at": iso(release.created_at),
+            "created_at": iso(release.created_at),
+        })
+    }
+
+    /// Only the size of an asset is known here; its bytes are not in the archive.
+    fn asset(&self, asset: &Asset) -> Value {
+        json!({
+            "user": self.user_url(asset.uploader),
+            "asset_name": asset.name,
+            "asset_content_type": asset.content_type,
+            "asset_size": asset.size_bytes,
+            "created_at": iso(asset.created_at),
+        })
+    }
+}
+
+fn issue_url(repository_url: &str, issue: &Issue) -> String {
+    let collection = if issue.pull_from.is_some() { "pull" } else { "issues" };
+    format!("{repository_url}/{collection}/{}", issue.number)
+}
+
+fn label_url(repository_url: &str, label: &Label) -> String {
+    format!("{repository_url}/labels/{}", segment(&label.name))
+}

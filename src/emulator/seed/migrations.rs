@@ -1,0 +1,41 @@
+//! Ada's migrations, one in each state, with ids that do not depend on the seed. The pending and the exporting one stay as they are, so that
+//! they are found at any time.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::people::{ADA, WIDGETS};
+use crate::clock::Timestamp;
+use crate::emulator::limits::Limits;
+use crate::emulator::migrations::{self, Flag, Migration, Pace, State};
+use crate::emulator::world::{World, guid};
+
+const HOUR: Duration = Duration::from_hours(1);
+const PENDING: u64 = 701;
+const EXPORTING: u64 = 702;
+const EXPORTED: u64 = 703;
+const FAILED: u64 = 704;
+/// Exported so long ago that its archive is deleted.
+const EXPIRED: u64 = 705;
+/// ada/dotfiles and ada/diary.
+const REPOSITORIES: [u64; 2] = [WIDGETS + 3, WIDGETS + 4];
+
+pub fn add(world: &mut World, now: Timestamp) {
+    let cases = [
+        (PENDING, State::Pending, now - HOUR),
+        (EXPORTING, State::Exporting, now - HOUR),
+        (FAILED, State::Failed, now - HOUR * 48),
+        (EXPIRED, State::Exported, now - HOUR * 240),
+    ];
+    for (id, state, since) in cases {
+        let migration = migration(id, since);
+        world.migrations.add(Migration { state, pace: Pace::Held, since, updated_at: since, ..migration });
+    }
+    world.migrations.add(migration(EXPORTED, now - HOUR));
+    migrations::export(world, &Limits::default(), EXPORTED, now - HOUR);
+}
+
+fn migration(id: u64, ended: Timestamp) -> Migration {
+    let flags = BTreeSet::from([Flag::ExcludeOwnerProjects]);
+    Migration::new(id, guid(id), ADA, REPOSITORIES.to_vec(), flags, ended - HOUR)
+}
