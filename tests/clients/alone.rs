@@ -146,7 +146,8 @@ struct Delivery {
 impl Receiving {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let url = format!("http://{}/hook", listener.local_addr().expect("it is bound"));
+        // By name, so that the address is not taken for one of the API's.
+        let url = format!("http://localhost:{}/hook", listener.local_addr().expect("it is bound").port());
         let (tell, deliveries) = mpsc::channel();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {

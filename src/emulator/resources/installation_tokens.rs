@@ -122,11 +122,9 @@ fn choose(call: &Call<'_>, fields: &mut Fields, name: &str, installation: u64, c
 /// The permissions that the body asks for; none when it asks for none. They may not be wider than the installation's.
 fn narrowed(call: &Call<'_>, fields: &mut Fields, installation: u64) -> Option<BTreeMap<&'static str, Level>> {
     let given = match fields.value("permissions")?.as_object() {
-        Some(given) if !given.is_empty() => given.clone(),
-        Some(_) => {
-            fields.reject("permissions", Code::Invalid, "permissions must name at least one permission");
-            return None;
-        }
+        // Published clients send an empty object when nothing is to be narrowed.
+        Some(given) if given.is_empty() => return None,
+        Some(given) => given.clone(),
         None => {
             fields.reject("permissions", Code::Invalid, "permissions is not an object");
             return None;

@@ -177,7 +177,9 @@ fn redirect_to_archive(call: &mut Call<'_>) -> Outcome {
     } else {
         let expires = call.now + call.limits.duration("migrations.download");
         let address = format!("{}{}", call.urls.api, download::path(&migration.guid, expires));
-        Reply::empty(StatusCode::FOUND).with(header::LOCATION, &address)
+        // A client that does not follow the redirect reads the address from the body.
+        let body = Body::Raw(Some("text/plain; charset=utf-8".to_owned()), address.clone().into());
+        Reply::new(StatusCode::FOUND, body).with(header::LOCATION, &address)
     };
     Ok(reply.with(header::ETAG, &tag).with(header::LAST_MODIFIED, &http_date(migration.since)))
 }
