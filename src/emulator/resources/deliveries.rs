@@ -96,13 +96,14 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The delivery that the path names: 400 for what is no number, 404 for a number that none has, however large.
+/// The delivery that the path names: 400 for what is no number, 422 for a number that no delivery can have, 404 for one that none has.
 fn named<'a>(call: &Call<'_>, hook: &'a Hook) -> Result<&'a Delivery, Fault> {
     let given = call.params.get("delivery_id");
     if !is_number(given) {
         return Err(Fault::BadRequest("Invalid delivery id".to_owned()));
     }
-    given.parse().ok().and_then(|id| hook.deliveries.get(id)).ok_or(Fault::NotFound)
+    let id: i64 = given.parse().map_err(|_| Fault::field("HookDelivery", "delivery_id", Code::Invalid, "delivery_id is too large"))?;
+    u64::try_from(id).ok().and_then(|id| hook.deliveries.get(id)).ok_or(Fault::NotFound)
 }
 
 /// A delivery of `hook` that is to be made once more.

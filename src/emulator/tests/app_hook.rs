@@ -105,9 +105,9 @@ fn a_delivery_is_of_the_target_type_integration() {
         upstream.get(&jwt, &format!("{DELIVERIES}/{id}")).assert_status(400);
         upstream.post(&jwt, &format!("{DELIVERIES}/{id}/attempts"), &Value::Null).assert_status(400);
     }
-    for id in ["1", "99999999999999999999"] {
-        upstream.get(&jwt, &format!("{DELIVERIES}/{id}")).assert_status(404);
-        upstream.post(&jwt, &format!("{DELIVERIES}/{id}/attempts"), &Value::Null).assert_status(404);
+    for (id, status) in [("1", 404), ("99999999999999999999", 422)] {
+        upstream.get(&jwt, &format!("{DELIVERIES}/{id}")).assert_status(status);
+        upstream.post(&jwt, &format!("{DELIVERIES}/{id}/attempts"), &Value::Null).assert_status(status);
     }
 }
 

@@ -50,9 +50,9 @@ fn a_malformed_cursor_or_delivery_id_is_a_bad_request_and_a_wrong_status_422() {
         upstream.get(ADA, &format!("{path}/deliveries/{id}")).assert_status(400);
         upstream.post(ADA, &format!("{path}/deliveries/{id}/attempts"), &Value::Null).assert_status(400);
     }
-    for id in ["1", "0", "18446744073709551615", "99999999999999999999999999"] {
-        upstream.get(ADA, &format!("{path}/deliveries/{id}")).assert_status(404);
-        upstream.post(ADA, &format!("{path}/deliveries/{id}/attempts"), &Value::Null).assert_status(404);
+    for (id, status) in [("1", 404), ("0", 404), ("18446744073709551615", 422), ("99999999999999999999999999", 422)] {
+        upstream.get(ADA, &format!("{path}/deliveries/{id}")).assert_status(status);
+        upstream.post(ADA, &format!("{path}/deliveries/{id}/attempts"), &Value::Null).assert_status(status);
     }
     upstream.get(ADA, &format!("{path}/deliveries?status=odd")).assert_names_field("status");
     upstream.get(ADA, &format!("{path}/deliveries?per_page=many")).assert_names_field("per_page");
