@@ -108,7 +108,9 @@ impl Need {
         match self {
             Self::Nothing | Self::User => "allows_permissionless_access=true".to_owned(),
             // No permission opens these.
-            Self::App | Self::Classic(_) | Self::ClassicCredential | Self::Kind(_) | Self::OauthApp | Self::RepositoryNotifications => String::new(),
+            Self::App | Self::Classic(_) | Self::ClassicCredential | Self::Kind(_) | Self::OauthApp | Self::RepositoryNotifications => {
+                String::new()
+            }
             Self::Organization(need) => written(need.permission, need.level),
             Self::Members(need) => need.accepted_permissions(),
             // "The permission 'Enterprise teams' enterprise is named" (Document 2), although no token that has permissions is accepted.

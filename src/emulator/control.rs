@@ -13,9 +13,9 @@ use super::gates::GateId;
 use super::happenings::prompts;
 use super::intake::Query;
 use super::limits::Resource;
-use super::resources::organizations::joining;
-use super::occasions;
 use super::migrations;
+use super::occasions;
+use super::resources::organizations::joining;
 use super::timestamps::{http_date, iso};
 use super::urls::Urls;
 use super::world::{Owner, Repository, Visibility, World, role_views};
@@ -270,7 +270,10 @@ fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> Answer 
         _ => {
             return refuse(
                 StatusCode::UNPROCESSABLE_ENTITY,
-                &format!("type must be issue_opened, comment, mention, push, pull_request_opened, custom, invitation_accepted, invitation_failed or one of {}", occasions::KINDS.join(", ")),
+                &format!(
+                    "type must be issue_opened, comment, mention, push, pull_request_opened, custom, invitation_accepted, invitation_failed or one of {}",
+                    occasions::KINDS.join(", ")
+                ),
             );
         }
     };

@@ -67,7 +67,8 @@ fn notifications_are_read_and_marked(library: Library) {
     let values = plays(library, "notifications", &json!({}));
     let before = values["before"].as_u64().expect("a number");
     assert!(before > 50, "more than a page");
-    let expected = json!({ "before": before, "marked": 205, "unread": false, "ignored": true, "one_less": before - 1, "marked_all": 205, "after": 0 });
+    let expected =
+        json!({ "before": before, "marked": 205, "unread": false, "ignored": true, "one_less": before - 1, "marked_all": 205, "after": 0 });
     assert_eq!(values, expected);
 }
 

@@ -38,7 +38,8 @@ pub fn team_members(world: &World, organization: &str, slug: &str) -> BTreeSet<u
     let teams = &organization.teams;
     let mut within: BTreeSet<u64> = teams.values().filter(|team| team.slug.eq_ignore_ascii_case(slug)).map(|team| team.id).collect();
     loop {
-        let nested: Vec<u64> = teams.values().filter(|team| team.parent.is_some_and(|id| within.contains(&id))).map(|team| team.id).collect();
+        let nested: Vec<u64> =
+            teams.values().filter(|team| team.parent.is_some_and(|id| within.contains(&id))).map(|team| team.id).collect();
         let before = within.len();
         within.extend(nested);
         if within.len() == before {

@@ -13,11 +13,11 @@ use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
 use crate::emulator::happenings::{Scene, pushes};
+use crate::emulator::migrations::git::blob_id;
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::reply::{Body, Reply};
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::urls::{SITE, segment};
-use crate::emulator::migrations::git::blob_id;
 use crate::emulator::world::{Commit, Edit, Full, README, Repository};
 
 pub const READ: Need = Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };

@@ -4,7 +4,6 @@ use crate::clock::Timestamp;
 use crate::emulator::access::{Need, Role};
 use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
-use crate::emulator::{events, notices};
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::{Change, Fields};
 use crate::emulator::happenings::issues::{self as happened, Before};
@@ -15,6 +14,7 @@ use crate::emulator::resources::labels;
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::timestamps::parse_iso;
 use crate::emulator::world::{Issue, IssueState, Repository};
+use crate::emulator::{events, notices};
 
 pub const READ: Need = Need::Repository { permission: "issues", level: Level::Read, role: Role::Read };
 pub const TAKE_PART: Need = Need::Repository { permission: "issues", level: Level::Write, role: Role::Take };

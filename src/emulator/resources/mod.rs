@@ -1,7 +1,7 @@
 //! What can be asked: one file for each kind of resource, each with its routes and the functions that answer them.
 
-pub mod apps;
 pub mod app_hook;
+pub mod apps;
 pub mod comments;
 pub mod commits;
 pub mod contents;
@@ -16,8 +16,8 @@ pub mod labels;
 pub mod lfs;
 pub mod migrations;
 pub mod notifications;
-pub mod organizations;
 pub mod oauth_tokens;
+pub mod organizations;
 pub mod properties;
 pub mod pulls;
 pub mod refs;

@@ -5,8 +5,8 @@ mod enterprise_cloud;
 mod hooks;
 mod migrations;
 mod people;
-mod teams;
 mod properties;
+mod teams;
 
 use super::Options;
 use super::world::World;

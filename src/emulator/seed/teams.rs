@@ -8,8 +8,8 @@ use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{Level, Permissions, Token};
 use crate::emulator::world::{
-    Enterprise, EnterpriseTeam, InvitationFailure, Invitation, InvitationRole, Invitee, Organization, People, Privacy, Purpose, RepositoryRole, Team,
-    TeamRole, User, World,
+    Enterprise, EnterpriseTeam, Invitation, InvitationFailure, InvitationRole, Invitee, Organization, People, Privacy, Purpose,
+    RepositoryRole, Team, TeamRole, User, World,
 };
 
 /// A stranger to acme, globex and initech; owner of vandelay.

@@ -160,6 +160,7 @@ impl Receipt {
         }
     }
 
+    /// How long it took, in seconds.
     pub fn duration_secs(&self) -> f64 {
         match self {
             Self::Answered { duration, .. } | Self::Failed { duration, .. } => duration.as_secs_f64(),

@@ -4,25 +4,25 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::accounts::{AccountId, Token};
-use super::resources::lfs::Storage;
-use super::outbox::Outbox;
 use super::clone_secrets::CloneSecrets;
+use super::migrations::Migrations;
 use super::notices::{self, Notices};
+use super::outbox::Outbox;
 use super::polling::Polls;
 use super::resources::issue_fields::IssueField;
+use super::resources::lfs::Storage;
 use super::resources::notifications::{BackgroundRead, Thread};
 use super::resources::properties::Properties;
-use super::migrations::Migrations;
 use crate::clock::Timestamp;
 
 mod apps;
 mod content;
-mod enterprises;
-mod membership;
-mod minting;
 mod deliveries;
+mod enterprises;
 mod history;
 mod hooks;
+mod membership;
+mod minting;
 mod people;
 mod teams;
 mod tokens;
@@ -30,13 +30,13 @@ mod views;
 
 pub use apps::Terms;
 pub use content::{Asset, Comment, FEATURES, Issue, IssueState, Label, Milestone, Release, Repository, Visibility};
+pub use deliveries::{ANSWER_BYTES_MAX, Attempt, DELIVERIES_MAX, Delivery, Failure, Log, Posted, Receipt, Signatures, Standing, guid};
 pub use enterprises::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
+pub use history::{Commit, Edit, Full, History, README, Tree};
+pub use hooks::{Certificate, Config, ContentType, Hook, Mailbox, Target};
 pub use membership::{Invitation, InvitationFailure, InvitationRole, Invitee, ORGANIZATION_ROLES, People, Purpose};
 pub use people::{App, OauthApp, Organization, User};
 pub use teams::{Privacy, RepositoryRole, Team, TeamRole};
-pub use deliveries::{ANSWER_BYTES_MAX, Attempt, DELIVERIES_MAX, Delivery, Failure, Log, Posted, Receipt, Signatures, Standing, guid};
-pub use history::{Commit, Edit, Full, History, README, Tree};
-pub use hooks::{Certificate, Config, ContentType, Hook, Mailbox, Target};
 pub use tokens::TokenView;
 pub use views::role_views;
 

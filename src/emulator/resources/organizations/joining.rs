@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::render::team::Standing;
 use crate::emulator::resources::teams::Authority;
-use crate::emulator::world::{InvitationFailure, Invitation, InvitationRole, Invitee, Organization, Owner, Purpose, TeamRole, World};
+use crate::emulator::world::{Invitation, InvitationFailure, InvitationRole, Invitee, Organization, Owner, Purpose, TeamRole, World};
 
 /// Who is put where, and by whom.
 #[derive(Clone, Copy, Debug)]
