@@ -50,11 +50,12 @@ pub fn comment(world: &mut World, urls: &Urls, now: Timestamp, repository: u64, 
 /// Tells everyone concerned but the actor, who from now on takes part.
 fn tell(world: &mut World, now: Timestamp, repository: u64, number: u64, actor: u64, text: &str, comment: Option<u64>) {
     let mentioned = mentioned(world, text);
-    for user in concerned(world, repository, number, &mentioned) {
+    let commenters = commenters(world, repository, number);
+    for user in concerned(world, repository, number, &mentioned, &commenters) {
         if user == actor || !may_see(world, user, repository) {
             continue;
         }
-        let reason = reason(world, repository, number, user, &mentioned);
+        let reason = reason(world, repository, number, user, &mentioned, &commenters);
         let cause = if mentioned.contains(&user) { Cause::Mention } else { Cause::Activity };
         tell_one(world, now, &Notice { user, repository, number, reason, cause, comment });
     }
@@ -73,7 +74,14 @@ fn mentioned(world: &World, text: &str) -> BTreeSet<u64> {
     names.filter_map(|name| world.user_by_login(name)).map(|user| user.id).collect()
 }
 
-fn concerned(world: &World, repository: u64, number: u64, mentioned: &BTreeSet<u64>) -> BTreeSet<u64> {
+/// Who has commented. Gathered once for each event: an issue may have thousands of comments.
+fn commenters(world: &World, repository: u64, number: u64) -> BTreeSet<u64> {
+    let Some(repository) = world.repositories.get(&repository) else { return BTreeSet::new() };
+    let comments = repository.issues.get(&number).map_or(&[][..], |issue| &issue.comments);
+    comments.iter().filter_map(|id| repository.comments.get(id)).map(|comment| comment.author).collect()
+}
+
+fn concerned(world: &World, repository: u64, number: u64, mentioned: &BTreeSet<u64>, commenters: &BTreeSet<u64>) -> BTreeSet<u64> {
     let is_subscribed = |user: u64| {
         let thread = world.thread_of.get(&(user, repository, number)).and_then(|id| world.threads.get(id));
         thread.is_some_and(|thread| matches!(thread.subscription, Some(Subscription::Subscribed { .. })))
@@ -83,8 +91,7 @@ fn concerned(world: &World, repository: u64, number: u64, mentioned: &BTreeSet<u
     if let Some(issue) = world.repositories.get(&repository).and_then(|repository| repository.issues.get(&number)) {
         concerned.insert(issue.author);
         concerned.extend(&issue.assignees);
-        let commenters = |id: &u64| world.repositories.get(&repository)?.comments.get(id).map(|comment| comment.author);
-        concerned.extend(issue.comments.iter().filter_map(commenters));
+        concerned.extend(commenters);
     }
     concerned
 }
@@ -99,7 +106,7 @@ fn may_see(world: &World, user: u64, repository: u64) -> bool {
 }
 
 /// "After a mention it stays mention even if you are never mentioned again" (Document 2).
-fn reason(world: &World, repository: u64, number: u64, user: u64, mentioned: &BTreeSet<u64>) -> Reason {
+fn reason(world: &World, repository: u64, number: u64, user: u64, mentioned: &BTreeSet<u64>, commenters: &BTreeSet<u64>) -> Reason {
     let known = world.thread_of.get(&(user, repository, number)).and_then(|id| world.threads.get(id));
     if mentioned.contains(&user) || known.is_some_and(|thread| thread.reason == Reason::Mention) {
         return Reason::Mention;
@@ -108,14 +115,9 @@ fn reason(world: &World, repository: u64, number: u64, user: u64, mentioned: &BT
     match repository.and_then(|repository| repository.issues.get(&number)) {
         Some(issue) if issue.assignees.contains(&user) => Reason::Assign,
         Some(issue) if issue.author == user => Reason::Author,
-        Some(issue) if has_commented(repository, issue, user) => Reason::Comment,
+        Some(_) if commenters.contains(&user) => Reason::Comment,
         _ => Reason::Subscribed,
     }
-}
-
-fn has_commented(repository: Option<&super::world::Repository>, issue: &Issue, user: u64) -> bool {
-    let comment = |id: &u64| repository?.comments.get(id);
-    issue.comments.iter().filter_map(comment).any(|comment| comment.author == user)
 }
 
 fn new_thread(world: &mut World, now: Timestamp, user: u64, repository: u64, number: u64, reason: Reason) -> u64 {

@@ -1,5 +1,8 @@
 //! One request from arrival to completion: who asks, may it be asked now, what is the answer, what did it cost.
 
+mod beginning;
+mod faulty;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -10,7 +13,9 @@ use super::access::{self, Need};
 use super::accounts::{AccountId, Caller};
 use super::arrival::{Arrival, RequestId};
 use super::call::{Call, Context, view};
+use super::credentials::BadCredentials;
 use super::fault::Fault;
+use super::faults::Faults;
 use super::gates::Gates;
 use super::intake::{self, Canonical, Door, Query};
 use super::limits::{Limits, Resource};
@@ -23,10 +28,13 @@ use super::timestamps::iso;
 use super::transcript::{Entry, Transcript};
 use super::urls::Urls;
 use super::validators::is_conditional;
+use super::wire::{Departure, Wire};
 use super::world::World;
 use super::{Options, control, credentials, graphql, resources, seed};
 use crate::api::Dialect;
 use crate::clock::Timestamp;
+
+pub use beginning::Conditions;
 
 /// The versions that Document 1 names, oldest first. The behaviour without the header is not shown; the oldest is taken.
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
@@ -45,8 +53,11 @@ pub struct State {
     pub primary: Primary,
     pub secondary: Secondary,
     pub gates: Gates,
+    pub faults: Faults,
     pub transcript: Transcript,
     pub tally: Tally,
+    /// What a reset goes back to beside the seed.
+    conditions: Conditions,
     next_request: u64,
     /// Refusals of a primary budget under way, and those that callers know of: nothing may be sent before then.
     telling: BTreeMap<RequestId, (AccountId, Resource, Timestamp)>,
@@ -80,6 +91,12 @@ enum Target {
     Recorded,
 }
 
+impl Demand {
+    fn need(&self) -> Need {
+        if let Target::Route(route, _) = &self.target { route.need } else { Need::Nothing }
+    }
+}
+
 /// A refusal before anything was executed.
 struct Stopped {
     fault: Fault,
@@ -93,6 +110,7 @@ impl State {
         Self {
             world,
             replayer: recording.map(Replayer::new),
+            faults: Faults::new(options.seed, 0),
             options,
             limits: Limits::default(),
             primary: Primary::default(),
@@ -100,34 +118,31 @@ impl State {
             gates: Gates::default(),
             transcript: Transcript::default(),
             tally: Tally::default(),
+            conditions: Conditions::default(),
             next_request: 0,
             telling: BTreeMap::new(),
             told: BTreeMap::new(),
         }
     }
 
-    /// Back to the seed: world, budgets, limits, gates and transcript.
-    pub fn reset(&mut self, now: Timestamp) {
-        let recording = self.replayer.take().map(Replayer::into_recording);
-        *self = Self::new(self.options.clone(), recording, now);
-    }
-
     pub fn arrive(&mut self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Arrival {
         let canonical = intake::canonical(request.uri().path());
         if canonical.door == Door::Control {
             let response = control::respond(self, now, request, canonical.path);
-            return Arrival { id: RequestId(0), response, gate: None };
+            return Arrival { id: RequestId(0), response, gate: None, wire: Wire::Whole, departure: Departure::Unwatched };
         }
         resources::notifications::finish_background_reads(&mut self.world, now);
         self.next_request += 1;
         let id = RequestId(self.next_request);
-        let response = self.exchange(now, id, request, canonical, peer);
+        let (response, departure) = self.exchange_under_faults(now, id, request, canonical, peer);
         let gate = self.gates.hold(id, request.method(), canonical.path);
-        Arrival { id, response, gate }
+        let wire = response.extensions().get().copied().unwrap_or_default();
+        Arrival { id, response, gate, wire, departure }
     }
 
     pub fn finish(&mut self, now: Timestamp, id: RequestId) {
         self.gates.release(id);
+        self.faults.holds.release(id);
         self.secondary.finish(now, id, &self.limits);
         if let Some((account, resource, until)) = self.telling.remove(&id) {
             self.told.retain(|_, until| *until > now);
@@ -143,14 +158,11 @@ impl State {
         canonical: Canonical<'_>,
         peer: IpAddr,
     ) -> Response<Bytes> {
-        let credential = match &self.replayer {
-            Some(_) => Ok(Replayer::caller(request.headers(), peer)),
-            None => credentials::caller(&self.world, request.headers(), peer, now),
-        };
+        let credential = self.credential(now, request, peer);
         let caller = credential.clone().unwrap_or_else(|_| Caller::anonymous(peer));
         let path = self.routed_path(canonical);
         let demand = self.demand(request, canonical, &path);
-        let need = if let Target::Route(route, _) = &demand.target { route.need } else { Need::Nothing };
+        let need = demand.need();
         let concurrency = self.secondary.concurrency(caller.account);
         let stopped = self.judge(now, &caller, &demand).err();
         let version = version(self.options.dialect, request.headers());
@@ -177,7 +189,8 @@ impl State {
                 (Ok(_), Ok(_)) if request.body().len() > intake::BODY_BYTES_MAX => Err(Fault::TooLarge),
                 (Ok(_), Ok(_)) => self.execute(now, &caller, request, canonical, demand.target),
             };
-            let response = outcome.unwrap_or_else(Fault::into_reply).into_response(&context);
+            let reply = outcome.unwrap_or_else(Fault::into_reply);
+            let response = self.faults.replicated(now, request, reply).into_response(&context);
             entry.executed = true;
             entry.points = demand.weight.points;
             entry.cost = cost(demand.charge, &response, &caller);
@@ -189,6 +202,14 @@ impl State {
         entry.status = response.status().as_u16();
         self.transcript.push(entry);
         response
+    }
+
+    fn credential(&self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Result<Caller, BadCredentials> {
+        let caller = match &self.replayer {
+            Some(_) => Ok(Replayer::caller(request.headers(), peer)),
+            None => credentials::caller(&self.world, request.headers(), peer, now),
+        };
+        self.faults.unless_revoked(caller)
     }
 
     /// `/repositories/{id}/…` is `/repos/{owner}/{repo}/…` of the repository with that id.
@@ -266,21 +287,24 @@ impl State {
     }
 
     fn note_refusal(&mut self, id: RequestId, caller: &Caller, demand: &Demand, stopped: &Stopped) {
-        let knew = match stopped.by {
-            "primary" => {
-                self.tally.refused_primary += 1;
-                self.telling.insert(id, (caller.account, demand.resource, stopped.until));
-                self.told.get(&(caller.account, demand.resource)) == Some(&stopped.until)
-            }
-            by => {
-                self.tally.refused_secondary += 1;
-                self.secondary.begin_refused(id, caller.account, stopped.until);
-                by == Exceeded::Waiting.name() || by == "banned"
-            }
-        };
-        if knew {
+        if stopped.by == "primary" {
+            self.tally.refused_primary += 1;
+            self.telling.insert(id, (caller.account, demand.resource, stopped.until));
+        } else {
+            self.tally.refused_secondary += 1;
+            self.secondary.begin_refused(id, caller.account, stopped.until);
+        }
+        if self.knew(caller, demand, stopped) {
             self.tally.sent_while_limited += 1;
             self.secondary.note_sent_while_limited(caller.account, &self.limits);
+        }
+    }
+
+    /// Whether an earlier answer had told the caller that this request would be refused.
+    fn knew(&self, caller: &Caller, demand: &Demand, stopped: &Stopped) -> bool {
+        match stopped.by {
+            "primary" => self.told.get(&(caller.account, demand.resource)) == Some(&stopped.until),
+            by => by == Exceeded::Waiting.name() || by == "banned",
         }
     }
 
@@ -297,7 +321,7 @@ impl State {
         let mut call = Call {
             world: &mut self.world,
             limits: &self.limits,
-            primary: &self.primary,
+            primary: self.faults.budgets(&self.primary),
             now,
             dialect: self.options.dialect,
             caller,
@@ -324,7 +348,8 @@ impl State {
 
     fn replay(&mut self, now: Timestamp, caller: &Caller, request: &Request<Bytes>, canonical: Canonical<'_>, urls: &Urls) -> Outcome {
         if canonical.path == "/rate_limit" {
-            let view = |resource| view(&self.world, &self.limits, &self.primary, now, caller.account, resource);
+            let primary = self.faults.budgets(&self.primary);
+            let view = |resource| view(&self.world, &self.limits, primary, now, caller.account, resource);
             return Ok(resources::service::rate_limit_of(view));
         }
         self.replayer.as_mut().map(|replayer| replayer.answer(request, canonical, urls)).ok_or(Fault::NotFound)
@@ -344,13 +369,18 @@ impl State {
         view(&self.world, &self.limits, &self.primary, now, account, resource)
     }
 
+    /// Whom an answer has told that a primary budget is exhausted, and until when.
+    pub fn told(&self, now: Timestamp) -> impl Iterator<Item = (AccountId, Resource, Timestamp)> {
+        self.told.iter().filter(move |(_, until)| **until > now).map(|((account, resource), until)| (*account, *resource, *until))
+    }
+
     fn spend(&mut self, now: Timestamp, account: AccountId, resource: Resource, cost: u32) {
         self.primary.spend(now, account, resource, cost, self.limits.primary_window(resource));
     }
 
     /// Document 1, Rate limit response headers.
     fn write_rate_headers(&self, now: Timestamp, account: AccountId, resource: Resource, headers: &mut HeaderMap) {
-        let view = self.view(now, account, resource);
+        let view = view(&self.world, &self.limits, self.faults.budgets(&self.primary), now, account, resource);
         let values = [
             ("x-ratelimit-limit", view.limit.to_string()),
             ("x-ratelimit-remaining", view.remaining().to_string()),
@@ -426,5 +456,6 @@ fn entry(world: &World, context: &Context<'_>, request: &Request<Bytes>, demand:
         executed: false,
         concurrency,
         refused: None,
+        fault: None,
     }
 }

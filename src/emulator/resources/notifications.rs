@@ -143,15 +143,14 @@ fn list_within(call: &mut Call<'_>, caps: Caps, within: impl Fn(&Thread) -> bool
     let (all, participating) = (flag(call, "all")?, flag(call, "participating")?);
     let (since, before) = (moment(call, "since")?, moment(call, "before")?);
     let is_asked = |thread: &&Thread| {
-        thread.user == me
-            && within(thread)
+        within(thread)
             && thread.state != ThreadState::Done
             && (all == Flag::Yes || thread.state == ThreadState::Unread)
             && (participating == Flag::No || thread.reason.is_participating())
             && since.is_none_or(|since| thread.updated_at >= since)
             && before.is_none_or(|before| thread.updated_at < before)
     };
-    let mut threads: Vec<&Thread> = call.world.threads.values().filter(is_asked).collect();
+    let mut threads: Vec<&Thread> = call.world.threads_of(me).filter(is_asked).collect();
     threads.sort_by_key(|thread| (std::cmp::Reverse(thread.updated_at), std::cmp::Reverse(thread.id)));
     // A thread shows its repository whole, which changes too.
     let repositories = threads.iter().filter_map(|thread| call.world.repositories.get(&thread.repository));
@@ -236,7 +235,7 @@ fn mark_all_read(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     let up_to = up_to.unwrap_or(call.now);
-    let concerned = call.world.threads.values().filter(|thread| is_unread_before(thread, me, up_to)).count();
+    let concerned = call.world.threads_of(me).filter(|thread| is_unread_before(thread, me, up_to)).count();
     let inbox_changed = call.world.inbox_changed.get(&me).copied().unwrap_or(Timestamp::EPOCH);
     if !wants_read {
         return Ok(Reply::empty(StatusCode::RESET_CONTENT));

@@ -3,8 +3,11 @@
 mod conditional;
 mod contents;
 mod control;
+mod control_input;
 mod credentials;
 mod deliveries;
+mod fault_sockets;
+mod faults;
 mod fuzz;
 mod hooks;
 mod limits;

@@ -9,6 +9,7 @@ use super::resources::notifications::Thread;
 use crate::clock::Timestamp;
 
 mod content;
+mod ownership;
 mod people;
 mod tokens;
 
@@ -34,8 +35,8 @@ pub struct World {
     repository_names: HashMap<String, u64>,
     /// Named as the author of what installations and workflows make.
     pub machine_user: u64,
-    /// How many repositories an owner has.
-    owned: HashMap<Owner, u64>,
+    /// Which repositories an owner has.
+    ownership: ownership::Ownership,
     /// Names that repositories had before.
     former: Vec<(String, u64)>,
     /// Notification threads by id.
@@ -86,7 +87,7 @@ impl World {
     }
 
     pub fn add_repository(&mut self, repository: Repository) {
-        *self.owned.entry(repository.owner).or_default() += 1;
+        self.ownership.add(&repository);
         let full_name = self.full_name(&repository).to_lowercase();
         self.repository_names.insert(full_name, repository.id);
         self.repositories.insert(repository.id, repository);
@@ -180,7 +181,7 @@ impl World {
             .find(|(installation, _)| *installation == id)
             .map(|(_, organization)| *organization);
         let Some(organization) = organization.and_then(|id| self.organizations.get(&id)) else { return InstallationReach::default() };
-        let repositories = self.owned.get(&Owner::Organization(organization.id)).copied().unwrap_or(0);
+        let repositories = self.ownership.count(Owner::Organization(organization.id));
         InstallationReach { repositories, users: organization.members.len() as u64 }
     }
 }
