@@ -10,25 +10,25 @@ use toml::de::DeTable;
 use super::{Fault, Faults};
 
 /// The largest config that is read. A thousand clients take about 200 KiB; more than this is some other file.
-pub(super) const FILE_BYTES_MAX: usize = 1024 * 1024;
+pub(crate) const FILE_BYTES_MAX: usize = 1024 * 1024;
 /// The most faults that are kept: beyond it the file is something else, and the list would be of no use.
 const FAULTS_MAX: usize = 1_000;
 /// The most syntax errors that are listed; after the first few they are mostly echoes of one another.
 const SYNTAX_FAULTS_MAX: usize = 20;
 
 /// The file being read. Shared by all its readers, which add their faults to it.
-pub(super) struct Document<'a> {
+pub(crate) struct Document<'a> {
     file_name: &'a str,
     /// Looks up an environment variable.
-    pub(super) env: &'a dyn Fn(&str) -> Option<String>,
+    pub(crate) env: &'a dyn Fn(&str) -> Option<String>,
     /// Where relative paths begin.
-    pub(super) base_dir: &'a Path,
+    pub(crate) base_dir: &'a Path,
     line_starts: Vec<usize>,
     faults: RefCell<Vec<Fault>>,
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn new(text: &str, file_name: &'a str, env: &'a dyn Fn(&str) -> Option<String>, base_dir: &'a Path) -> Self {
+    pub(crate) fn new(text: &str, file_name: &'a str, env: &'a dyn Fn(&str) -> Option<String>, base_dir: &'a Path) -> Self {
         let after_newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
         let line_starts = std::iter::once(0).chain(after_newlines).collect();
         Self { file_name, env, base_dir, line_starts, faults: RefCell::default() }
@@ -42,7 +42,7 @@ impl<'a> Document<'a> {
     }
 
     /// Adds a fault about the key at the byte offset `at`; `None` when it stands nowhere in the file.
-    pub(super) fn fault(&self, at: Option<usize>, key: &str, problem: String, accepted: Option<String>) {
+    pub(crate) fn fault(&self, at: Option<usize>, key: &str, problem: String, accepted: Option<String>) {
         let mut faults = self.faults.borrow_mut();
         if faults.len() < FAULTS_MAX {
             let line = at.map(|at| self.position(at).0);
@@ -51,7 +51,7 @@ impl<'a> Document<'a> {
     }
 
     /// The file as a table; `None` when it is not TOML, with a fault for each line that is not.
-    pub(super) fn parse<'t>(&self, text: &'t str) -> Option<DeTable<'t>> {
+    pub(crate) fn parse<'t>(&self, text: &'t str) -> Option<DeTable<'t>> {
         let (table, errors) = DeTable::parse_recoverable(text);
         if errors.is_empty() {
             return Some(table.into_inner());
@@ -72,7 +72,7 @@ impl<'a> Document<'a> {
     }
 
     /// The outcome: the config, or everything that is wrong with it in the order of its lines.
-    pub(super) fn finish<T>(self, config: Option<T>) -> Result<T, Faults> {
+    pub(crate) fn finish<T>(self, config: Option<T>) -> Result<T, Faults> {
         let mut faults = self.faults.into_inner();
         match config {
             Some(config) if faults.is_empty() => Ok(config),
@@ -103,7 +103,7 @@ fn other_format(text: &str) -> Option<&'static str> {
 }
 
 /// A text from the file for use in a message: in backquotes, on one line, and not too long.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     const SHOWN: usize = 60;
     let shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
     let rest = if text.chars().nth(SHOWN).is_some() { "…" } else { "" };
@@ -111,7 +111,7 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// Names for use in a message: the first few, and how many there are when that is not all.
-pub(super) fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+pub(crate) fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 24;
     let count = names.len();
     let mut list = names.take(SHOWN).collect::<Vec<_>>().join(", ");

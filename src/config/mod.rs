@@ -37,7 +37,6 @@ use std::path::Path;
 use apps::Apps;
 use declared::Declared;
 use document::{Document, FILE_BYTES_MAX};
-use reader::Reader;
 use tokens::Tokens;
 
 use crate::api::AccountKind;
@@ -62,6 +61,10 @@ pub use tokens::Token;
 pub use upstream::Upstream;
 pub use webhooks::Webhooks;
 pub use writes::{WriteStore, Writes};
+
+/// For other files of the program that are read as strictly as this one.
+pub(crate) use document::quoted;
+pub(crate) use reader::{Entry, Read, Reader};
 
 /// A config that has been checked as a whole: every reference resolves, every secret is there, every number is within its bounds.
 #[derive(Clone, Debug)]
@@ -98,11 +101,16 @@ pub struct Config {
 
 /// Reads and validates the file at `path`; secrets come from the environment of the process and from files, relative paths begin beside it.
 pub fn load(path: &Path) -> Result<Config, Faults> {
+    load_as(path, read)
+}
+
+/// The same for a file of another kind, whose keys `read` knows.
+pub(crate) fn load_as<T>(path: &Path, read: impl FnOnce(&mut Reader<'_>) -> Option<T>) -> Result<T, Faults> {
     let file_name = path.display().to_string();
     let text = read_file(path)
         .map_err(|(line, problem)| Faults(vec![Fault { file: file_name.clone(), line, key: String::new(), problem, accepted: None }]))?;
     let env = |name: &str| std::env::var(name).ok();
-    parse(&text, &file_name, &env, path.parent().unwrap_or(Path::new("")))
+    parse_as(&text, &file_name, &env, path.parent().unwrap_or(Path::new("")), read)
 }
 
 /// The text of a file; or what is wrong with it, with the line where that is.
@@ -125,6 +133,17 @@ fn check_size(bytes: usize) -> Result<(), String> {
 
 /// Validates the text of a config. `file_name` is only for messages; relative paths begin at `base_dir`.
 pub fn parse(text: &str, file_name: &str, env: &dyn Fn(&str) -> Option<String>, base_dir: &Path) -> Result<Config, Faults> {
+    parse_as(text, file_name, env, base_dir, read)
+}
+
+/// The same for a file of another kind, whose keys `read` knows.
+pub(crate) fn parse_as<T>(
+    text: &str,
+    file_name: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    base_dir: &Path,
+    read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
+) -> Result<T, Faults> {
     let document = Document::new(text, file_name, env, base_dir);
     if let Err(problem) = check_size(text.len()) {
         document.fault(None, "", problem, None);

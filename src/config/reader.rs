@@ -5,12 +5,12 @@
 //! each type looks like is said by its [`Read`].
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::document::{Document, listed, quoted};
 
 /// A type that a value of the file can be read as.
-pub(super) trait Read: Sized {
+pub(crate) trait Read: Sized {
     /// What is accepted, for messages: `a duration such as "30s"`.
     fn accepted() -> String;
     /// The value; `None` after a fault has been added.
@@ -18,7 +18,7 @@ pub(super) trait Read: Sized {
 }
 
 /// An enum whose values have names in the file.
-pub(super) trait Choice: Copy + PartialEq + 'static {
+pub(crate) trait Choice: Copy + PartialEq + 'static {
     /// Each value with its name.
     const ALL: &'static [(&'static str, Self)];
 
@@ -53,24 +53,24 @@ impl<T: Read> Read for Vec<T> {
 }
 
 /// One value of the file with its place.
-pub(super) struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     /// The file it is in.
-    pub(super) document: &'a Document<'a>,
+    pub(crate) document: &'a Document<'a>,
     /// Its full key.
-    pub(super) path: String,
+    pub(crate) path: String,
     at: usize,
     value: &'a DeValue<'a>,
 }
 
 impl<'a> Entry<'a> {
     /// Adds a fault about this value; always `None`, to end a [`Read`] with.
-    pub(super) fn refuse<T>(&self, problem: impl Into<String>, accepted: impl Into<String>) -> Option<T> {
+    pub(crate) fn refuse<T>(&self, problem: impl Into<String>, accepted: impl Into<String>) -> Option<T> {
         self.document.fault(Some(self.at), &self.path, problem.into(), Some(accepted.into()));
         None
     }
 
     /// Adds a fault that the value has the wrong type for a `T`. The value itself is not quoted: it might be a secret.
-    pub(super) fn refuse_type<T: Read>(&self) -> Option<T> {
+    pub(crate) fn refuse_type<T: Read>(&self) -> Option<T> {
         self.refuse(self.wrong_type(), T::accepted())
     }
 
@@ -81,17 +81,17 @@ impl<'a> Entry<'a> {
     }
 
     /// The raw value.
-    pub(super) fn value(&self) -> &'a DeValue<'a> {
+    pub(crate) fn value(&self) -> &'a DeValue<'a> {
         self.value
     }
 
     /// The text of a `T` that is written as a string.
-    pub(super) fn text<T: Read>(&self) -> Option<&'a str> {
+    pub(crate) fn text<T: Read>(&self) -> Option<&'a str> {
         self.value.as_str().or_else(|| self.refuse_type::<T>().and(None))
     }
 
     /// The items of a `T` that is written as a list.
-    pub(super) fn items<T: Read>(&self) -> Option<Vec<Entry<'a>>> {
+    pub(crate) fn items<T: Read>(&self) -> Option<Vec<Entry<'a>>> {
         let Some(array) = self.value.as_array() else { return self.refuse_type::<T>().and(None) };
         Some(array.iter().enumerate().map(|(index, item)| self.item(index, item)).collect())
     }
@@ -100,8 +100,31 @@ impl<'a> Entry<'a> {
         Entry { document: self.document, path: format!("{}[{index}]", self.path), at: item.span().start, value: item.get_ref() }
     }
 
+    /// The keys and values of a `T` that is written as a table whose keys are data.
+    pub(crate) fn members<T: Read>(&self) -> Option<Vec<(&'a str, Entry<'a>)>> {
+        let Some(table) = self.value.as_table() else { return self.refuse_type::<T>().and(None) };
+        let member = |(key, value): (&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>)| {
+            let name: &'a str = key.get_ref();
+            let path = format!("{}.{}", self.path, written(name));
+            (name, Entry { document: self.document, path, at: key.span().start, value: value.get_ref() })
+        };
+        Some(table.iter().map(member).collect())
+    }
+
+    /// Adds a fault about something inside this value, named like `match.nth`, at its line or that of the nearest thing around it.
+    pub(crate) fn refuse_inside(&self, inside: &str, problem: impl Into<String>, accepted: impl Into<String>) {
+        let (mut at, mut value) = (self.at, Some(self.value));
+        for name in inside.split('.') {
+            let found = value.and_then(DeValue::as_table).and_then(|table| table.get_key_value(name));
+            value = found.map(|(_, value)| value.get_ref());
+            at = found.map_or(at, |(key, _)| key.span().start);
+        }
+        let names: Vec<String> = inside.split('.').map(printable).collect();
+        self.document.fault(Some(at), &format!("{}.{}", self.path, names.join(".")), problem.into(), Some(accepted.into()));
+    }
+
     /// Reads the value as a table; keys that `read` does not ask for become faults.
-    pub(super) fn table<T>(&self, read: impl FnOnce(&mut Reader<'a>) -> Option<T>) -> Option<T> {
+    pub(crate) fn table<T>(&self, read: impl FnOnce(&mut Reader<'a>) -> Option<T>) -> Option<T> {
         let accepted = || format!("a table, written [{}] or {{ … }}", self.path);
         let table = self.value.as_table().or_else(|| self.refuse(self.wrong_type(), accepted()))?;
         Reader::new(self.document, self.path.clone(), Some(self.at), Some(table)).finish(read)
@@ -109,7 +132,7 @@ impl<'a> Entry<'a> {
 }
 
 /// Reads one table of the file, or one that is not there and therefore all defaults.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     document: &'a Document<'a>,
     path: String,
     at: Option<usize>,
@@ -119,7 +142,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Reads the whole file.
-    pub(super) fn document<T>(
+    pub(crate) fn document<T>(
         document: &'a Document<'a>,
         table: &'a DeTable<'a>,
         read: impl FnOnce(&mut Reader<'a>) -> Option<T>,
@@ -155,7 +178,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Adds a fault about `name`, at its line when it is set, else at the table's.
-    pub(super) fn refuse<T>(&self, name: &str, problem: impl Into<String>, accepted: impl Into<String>) -> Option<T> {
+    pub(crate) fn refuse<T>(&self, name: &str, problem: impl Into<String>, accepted: impl Into<String>) -> Option<T> {
         let set = self.table.and_then(|table| table.get_key_value(name));
         let at = set.map(|(key, _)| key.span().start).or(self.at);
         self.document.fault(at, &self.key(name), problem.into(), Some(accepted.into()));
@@ -163,19 +186,19 @@ impl<'a> Reader<'a> {
     }
 
     /// Adds a fault about the entry at `index` of `[[name]]` as a whole.
-    pub(super) fn refuse_item(&self, name: &str, index: usize, problem: impl Into<String>, accepted: impl Into<String>) {
+    pub(crate) fn refuse_item(&self, name: &str, index: usize, problem: impl Into<String>, accepted: impl Into<String>) {
         let array = self.table.and_then(|table| table.get(name)).and_then(|value| value.get_ref().as_array());
         let at = array.and_then(|array| array.get(index)).map(|item| item.span().start);
         self.document.fault(at, &format!("{}[{index}]", self.key(name)), problem.into(), Some(accepted.into()));
     }
 
     /// Whether `name` is set.
-    pub(super) fn is_set(&self, name: &str) -> bool {
+    pub(crate) fn is_set(&self, name: &str) -> bool {
         self.table.is_some_and(|table| table.contains_key(name))
     }
 
     /// The value of `name` when it is set, to be read by the caller.
-    pub(super) fn entry(&mut self, name: &'static str) -> Option<Entry<'a>> {
+    pub(crate) fn entry(&mut self, name: &'static str) -> Option<Entry<'a>> {
         if !self.known.contains(&name) {
             self.known.push(name);
         }
@@ -184,12 +207,12 @@ impl<'a> Reader<'a> {
     }
 
     /// The value of `name`; `None` when it is not set, or bad.
-    pub(super) fn optional<T: Read>(&mut self, name: &'static str) -> Option<T> {
+    pub(crate) fn optional<T: Read>(&mut self, name: &'static str) -> Option<T> {
         T::read(&self.entry(name)?)
     }
 
     /// The value of `name`, without which the table is of no use.
-    pub(super) fn required<T: Read>(&mut self, name: &'static str) -> Option<T> {
+    pub(crate) fn required<T: Read>(&mut self, name: &'static str) -> Option<T> {
         match self.entry(name) {
             Some(entry) => T::read(&entry),
             None => self.refuse(name, "missing", T::accepted()),
@@ -197,12 +220,12 @@ impl<'a> Reader<'a> {
     }
 
     /// The value of `name`, or its default.
-    pub(super) fn or<T: Read>(&mut self, name: &'static str, default: T) -> T {
+    pub(crate) fn or<T: Read>(&mut self, name: &'static str, default: T) -> T {
         self.optional(name).unwrap_or(default)
     }
 
     /// The value of `name`, or its default; zero is refused.
-    pub(super) fn positive<T: Read + Default + PartialEq + Copy>(&mut self, name: &'static str, default: T) -> T {
+    pub(crate) fn positive<T: Read + Default + PartialEq + Copy>(&mut self, name: &'static str, default: T) -> T {
         let value = self.or(name, default);
         if value == T::default() {
             self.refuse::<T>(name, "zero", format!("more than zero: {}", T::accepted()));
@@ -212,7 +235,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the table `name`; one that is not in the file is read as an empty one.
-    pub(super) fn section<T>(&mut self, name: &'static str, read: impl FnOnce(&mut Reader<'a>) -> Option<T>) -> Option<T> {
+    pub(crate) fn section<T>(&mut self, name: &'static str, read: impl FnOnce(&mut Reader<'a>) -> Option<T>) -> Option<T> {
         match self.entry(name) {
             Some(entry) => entry.table(read),
             None => Reader::new(self.document, self.key(name), None, None).finish(read),
@@ -220,7 +243,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the tables `[[name]]`, each by `read`. An item is `None` when it has a fault; the whole is `None` when it is no list of tables.
-    pub(super) fn entries<T>(&mut self, name: &'static str, mut read: impl FnMut(&mut Reader<'a>) -> Option<T>) -> Option<Vec<Option<T>>> {
+    pub(crate) fn entries<T>(&mut self, name: &'static str, mut read: impl FnMut(&mut Reader<'a>) -> Option<T>) -> Option<Vec<Option<T>>> {
         let Some(entry) = self.entry(name) else { return Some(Vec::new()) };
         let Some(array) = entry.value.as_array() else {
             return entry.refuse(entry.wrong_type(), format!("entries, each written [[{}]]", entry.path));
@@ -233,6 +256,16 @@ impl<'a> Reader<'a> {
 fn printable(name: &str) -> String {
     let looks_like_a_key = name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     if looks_like_a_key { name.to_owned() } else { "…".to_owned() }
+}
+
+/// A key that is data, as the file writes it: `"core.user"`.
+fn written(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'@');
+    match printable(name) {
+        plain if plain == name => plain,
+        _ if name.len() <= 64 && name.bytes().all(is_plain) => format!("\"{name}\""),
+        left_out => left_out,
+    }
 }
 
 /// The known key that an unknown one was probably meant to be.

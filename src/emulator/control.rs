@@ -1,25 +1,40 @@
 //! The control plane under `/_emulator` (CONTRACT, Emulator): looking at the truth and setting it up. It is not counted and asks for no
-//! credential; faults come later.
+//! credential: who can reach the emulator may use it, which is why it listens on loopback unless told otherwise. Pages of other sites may
+//! not (`offer`).
+
+mod faults;
+mod gates;
+mod offer;
+mod seed;
+mod windows;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 
 use super::accounts::AccountId;
 use super::events;
 use super::exchange::State;
+use super::fault::{Code, Fault, FieldFault};
+use super::faults::WrongMember;
 use super::fields::Fields;
-use super::gates::GateId;
 use super::happenings::prompts;
 use super::intake::Query;
 use super::limits::Resource;
 use super::migrations;
 use super::occasions;
 use super::resources::organizations::joining;
+use super::reply::Body;
 use super::timestamps::{http_date, iso};
+use super::transcript::Entry;
 use super::urls::Urls;
 use super::world::{Owner, Repository, Visibility, World, role_views};
 use crate::clock::Timestamp;
+
+/// More accounts than this cannot have limits of their own (`core@NAME`).
+const OWN_LIMITS_MAX: usize = 1_000;
+/// The largest body that any control has a use for.
+const BODY_BYTES_MAX: usize = 1024 * 1024;
 
 type Answer = (StatusCode, Value);
 
@@ -28,30 +43,39 @@ pub fn respond(state: &mut State, now: Timestamp, request: &Request<Bytes>, path
     let query = Query::parse(request.uri().query());
     let body = request.body();
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    let mut allowed = None;
     let (status, value) = match (request.method().as_str(), segments.as_slice()) {
+        _ if offer::is_cross_site(request) => refuse(StatusCode::FORBIDDEN, "pages of other sites may not use the control plane"),
+        _ if body.len() > BODY_BYTES_MAX => refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large for any control"),
         ("GET", ["world"]) => (StatusCode::OK, world(state)),
         ("GET", ["transcript"]) => transcript(state, &query),
         ("GET", ["books"]) => (StatusCode::OK, books(state, now)),
         ("GET", ["limits"]) => (StatusCode::OK, limits(state)),
         ("PUT", ["limits"]) => set_limits(state, body),
-        ("GET", ["gates"]) => (StatusCode::OK, gates(state)),
-        ("POST", ["gates"]) => shut_gate(state, body),
-        ("GET", ["gates", id]) => gate(state, id),
-        ("DELETE", ["gates", id]) => open_gate(state, id),
         ("POST", ["events"]) => {
             let urls = Urls::new(&state.origin(request), "");
             prompts::respond(&mut state.world, &urls, now, body).unwrap_or_else(|| event(state, &urls, now, body))
         }
         ("POST", ["migrations", id]) => put_migration(state, now, id, body),
+        (method, ["gates", rest @ ..]) if offer::has(method, &segments) => gates::respond(state, method, rest, &query, body),
+        (method, ["faults", rest @ ..]) if offer::has(method, &segments) => faults::respond(state, method, rest, &query, body),
+        ("GET", ["seed"]) => seed::show(state),
+        ("POST", ["seed"]) => seed::plant(state, now, body),
         ("POST", ["reset"]) => {
             state.reset(now);
             (StatusCode::OK, json!({ "reset": true }))
         }
-        _ => refuse(StatusCode::NOT_FOUND, "there is no such control; see world, transcript, books, limits, gates, events and reset"),
+        _ => {
+            allowed = offer::methods(&segments);
+            offer::refuse(allowed)
+        }
     };
     let mut response = Response::new(if status == StatusCode::NO_CONTENT { Bytes::new() } else { value.to_string().into() });
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+    if let Some(allowed) = allowed.and_then(|methods| HeaderValue::from_str(&methods.join(", ")).ok()) {
+        response.headers_mut().insert(header::ALLOW, allowed);
+    }
     if let Ok(date) = HeaderValue::from_str(&http_date(now)) {
         response.headers_mut().insert(header::DATE, date);
     }
@@ -60,6 +84,40 @@ pub fn respond(state: &mut State, now: Timestamp, request: &Request<Bytes>, path
 
 fn refuse(status: StatusCode, message: &str) -> Answer {
     (status, json!({ "message": message }))
+}
+
+/// Refuses in the form that the API itself has.
+fn refuse_as(fault: Fault) -> Answer {
+    let reply = fault.into_reply();
+    (reply.status, if let Body::Json(value) = reply.body { value } else { Value::Null })
+}
+
+/// Refuses one field of a body or query.
+fn refuse_field(field: &str, message: impl Into<String>) -> Answer {
+    refuse_as(Fault::field("Control", field, Code::Invalid, message))
+}
+
+/// Refuses what could not be taken, all at once.
+fn refuse_members(wrong: Vec<WrongMember>) -> Answer {
+    let of = |one: WrongMember| FieldFault {
+        resource: "Control",
+        message: format!("{}: {}; accepted: {}", one.member, one.problem, one.accepted),
+        code: if one.problem == "missing" { Code::MissingField } else { Code::Invalid },
+        field: one.member,
+    };
+    refuse_as(Fault::Invalid(wrong.into_iter().map(of).collect()))
+}
+
+/// The members of a body; an empty one has none.
+fn members(body: &[u8]) -> Result<Map<String, Value>, Answer> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Map::new());
+    }
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(members)) => Ok(members),
+        Ok(_) => Err(refuse(StatusCode::BAD_REQUEST, "the body should be a JSON object")),
+        Err(_) => Err(refuse(StatusCode::BAD_REQUEST, "problems parsing JSON")),
+    }
 }
 
 /// Everything a test needs to pick a case.
@@ -128,11 +186,23 @@ fn repository_line(state: &State, repository: &Repository) -> Value {
     })
 }
 
+/// `?since=N&limit=N`: the first `limit` requests after number N, and what is kept at all.
 fn transcript(state: &State, query: &Query) -> Answer {
-    match query.get("since").unwrap_or("0").parse() {
-        Ok(since) => (StatusCode::OK, json!({ "requests": state.transcript.since(since).collect::<Vec<_>>() })),
-        Err(_) => refuse(StatusCode::UNPROCESSABLE_ENTITY, "since is a sequence number"),
+    let number = |name: &str, default: u64| match query.get(name).map(str::parse) {
+        None => Ok(default),
+        Some(Ok(number)) => Ok(number),
+        Some(Err(_)) => Err(refuse_field(name, format!("{name} must be a whole number"))),
+    };
+    if let Some(name) = query.names().find(|name| !["since", "limit"].contains(name)) {
+        return refuse_field(name, "unknown; since and limit are accepted");
     }
+    let (since, limit) = match (number("since", 0), number("limit", u64::MAX)) {
+        (Ok(since), Ok(limit)) => (since, usize::try_from(limit).unwrap_or(usize::MAX)),
+        (Err(refusal), _) | (_, Err(refusal)) => return refusal,
+    };
+    let (first, last) = state.transcript.bounds().unzip();
+    let requests: Vec<&Entry> = state.transcript.since(since).take(limit).collect();
+    (StatusCode::OK, json!({ "requests": requests, "first": first, "last": last, "dropped": state.transcript.dropped() }))
 }
 
 /// The truth about every window.
@@ -152,6 +222,7 @@ fn books(state: &State, now: Timestamp) -> Value {
         .map(|one| {
             json!({
                 "account": state.world.account_name(one.account), "in_flight": one.in_flight,
+                "windows": windows::secondary(&state.limits, one),
                 "points": one.points.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(), "graphql_points": one.graphql_points,
                 "content_minute": one.content_minute, "content_hour": one.content_hour,
                 "cpu_millis": one.meters.cpu_millis, "graphql_cpu_millis": one.meters.graphql_cpu_millis,
@@ -163,6 +234,7 @@ fn books(state: &State, now: Timestamp) -> Value {
     json!({
         "now": iso(now),
         "windows": primary,
+        "told": windows::told(state, now),
         "secondary": secondary,
         "refused_primary": state.tally.refused_primary,
         "refused_secondary": state.tally.refused_secondary,
@@ -178,65 +250,35 @@ fn limits(state: &State) -> Value {
 
 /// `{"core": 50, "window.primary": 10}`, also inside `{"limits": …}`. All or nothing.
 fn set_limits(state: &mut State, body: &[u8]) -> Answer {
-    let Ok(Value::Object(given)) = serde_json::from_slice(body) else {
-        return refuse(StatusCode::BAD_REQUEST, "an object of names and numbers is needed");
+    let given = match serde_json::from_slice(body) {
+        Ok(Value::Object(given)) => given,
+        Ok(_) => return refuse(StatusCode::BAD_REQUEST, "an object of names and numbers is needed"),
+        Err(_) => return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON"),
     };
     let given = match given.get("limits") {
         Some(Value::Object(inner)) => inner.clone(),
         _ => given,
     };
     let mut changed = state.limits.clone();
+    let mut wrong = Vec::new();
+    let mut refuse_limit = |name: &str, problem: &str, accepted: &str| {
+        wrong.push(WrongMember { member: name.to_owned(), problem: problem.to_owned(), accepted: accepted.to_owned() });
+    };
     for (name, value) in &given {
-        let Some(value) = value.as_u64() else { return refuse(StatusCode::UNPROCESSABLE_ENTITY, &format!("{name} is not a whole number")) };
-        if changed.set(name, value).is_err() {
-            return refuse(StatusCode::UNPROCESSABLE_ENTITY, &format!("there is no limit {name}; GET shows all names"));
+        match value.as_u64() {
+            None => refuse_limit(name, "wrong type", "a whole number"),
+            Some(value) if changed.set(name, value).is_err() => refuse_limit(name, "there is no such limit", "a name that GET shows"),
+            Some(_) => {}
         }
+    }
+    if !wrong.is_empty() {
+        return refuse_members(wrong);
+    }
+    if changed.iter().filter(|(name, _)| name.contains('@')).count() > OWN_LIMITS_MAX {
+        return refuse(StatusCode::UNPROCESSABLE_ENTITY, "too many accounts have limits of their own; a reset forgets them");
     }
     state.limits = changed;
     (StatusCode::OK, limits(state))
-}
-
-fn gates(state: &State) -> Value {
-    let list: Vec<Value> = state
-        .gates
-        .list()
-        .map(|(id, method, path, held)| json!({ "id": id.0, "method": method.map(Method::as_str), "path": path, "held": held }))
-        .collect();
-    json!({ "gates": list })
-}
-
-/// `{"match": {"method": "GET", "path": "/repos/*"}}`; without a method any, without a path every.
-fn shut_gate(state: &mut State, body: &[u8]) -> Answer {
-    let Ok(given) = serde_json::from_slice::<Value>(body) else { return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON") };
-    let wanted = given.get("match").unwrap_or(&Value::Null);
-    let method = match wanted.get("method").and_then(Value::as_str).map(|name| Method::from_bytes(name.to_ascii_uppercase().as_bytes())) {
-        Some(Err(_)) => return refuse(StatusCode::UNPROCESSABLE_ENTITY, "match.method is not a method"),
-        Some(Ok(method)) => Some(method),
-        None => None,
-    };
-    let path = wanted.get("path").and_then(Value::as_str).unwrap_or("*").to_owned();
-    match state.gates.shut(method, path) {
-        Some(GateId(id)) => (StatusCode::CREATED, json!({ "id": id })),
-        None => refuse(StatusCode::UNPROCESSABLE_ENTITY, "there are too many gates; delete some"),
-    }
-}
-
-fn gate_id(id: &str) -> Option<GateId> {
-    id.parse().ok().map(GateId)
-}
-
-fn gate(state: &State, id: &str) -> Answer {
-    match gate_id(id).filter(|gate| !state.gates.is_open(*gate)) {
-        Some(gate) => (StatusCode::OK, json!({ "id": gate.0, "held": state.gates.held(gate) })),
-        None => refuse(StatusCode::NOT_FOUND, "there is no such gate"),
-    }
-}
-
-fn open_gate(state: &mut State, id: &str) -> Answer {
-    match gate_id(id).and_then(|gate| state.gates.open(gate)) {
-        Some(released) => (StatusCode::OK, json!({ "released": released })),
-        None => refuse(StatusCode::NOT_FOUND, "there is no such gate"),
-    }
 }
 
 /// What `occasions` knows, or `{"type": "issue_opened" | "comment" | "mention", "repository": "acme/widgets", "actor": "ben", "number": 1, "text": "…", "user": "ada"}`.
@@ -244,7 +286,10 @@ fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> Answer 
     if let Some(answer) = occasions::answer(state, now, body) {
         return answer;
     }
-    let Ok(mut fields) = Fields::parse("Event", body) else { return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON") };
+    let mut fields = match Fields::parse("Event", body) {
+        Ok(fields) => fields,
+        Err(fault) => return refuse_as(fault),
+    };
     if let Some(answer) = invitation_event(state, now, &mut fields) {
         return answer;
     }
@@ -254,8 +299,8 @@ fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> Answer 
     let actor = fields.string("actor").unwrap_or_else(|| "ben".to_owned());
     let text = fields.string("text").unwrap_or_else(|| "Something happened".to_owned());
     let mentioned = fields.string("user").unwrap_or_else(|| "ada".to_owned());
-    if fields.check().is_err() {
-        return refuse(StatusCode::UNPROCESSABLE_ENTITY, "type and repository are required strings, number is an integer");
+    if let Err(fault) = fields.check() {
+        return refuse_as(fault);
     }
     let repository =
         full_name.split_once('/').and_then(|(owner, name)| state.world.repository_named(owner, name)).map(|repository| repository.id);

@@ -1,5 +1,8 @@
 //! One request from arrival to completion: who asks, may it be asked now, what is the answer, what did it cost.
 
+mod beginning;
+mod faulty;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -10,7 +13,9 @@ use super::access::{self, Need};
 use super::accounts::{AccountId, Caller};
 use super::arrival::{Arrival, RequestId};
 use super::call::{Call, Context, view};
+use super::credentials::BadCredentials;
 use super::fault::Fault;
+use super::faults::Faults;
 use super::gates::Gates;
 use super::intake::{self, Canonical, Door, Query};
 use super::limits::{Limits, Resource};
@@ -23,10 +28,13 @@ use super::timestamps::iso;
 use super::transcript::{Entry, Transcript};
 use super::urls::Urls;
 use super::validators::is_conditional;
+use super::wire::{Departure, Wire};
 use super::world::World;
 use super::{Options, compute, control, credentials, graphql, migrations, resources, seed};
 use crate::api::Dialect;
 use crate::clock::Timestamp;
+
+pub use beginning::Conditions;
 
 /// The versions that Document 1 names, oldest first. The behaviour without the header is not shown; the oldest is taken.
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
@@ -45,8 +53,11 @@ pub struct State {
     pub primary: Primary,
     pub secondary: Secondary,
     pub gates: Gates,
+    pub faults: Faults,
     pub transcript: Transcript,
     pub tally: Tally,
+    /// What a reset goes back to beside the seed.
+    conditions: Conditions,
     next_request: u64,
     /// Refusals of a primary budget under way, and those that callers know of: nothing may be sent before then.
     telling: BTreeMap<RequestId, (AccountId, Resource, Timestamp)>,
@@ -80,6 +91,12 @@ enum Target {
     Recorded,
 }
 
+impl Demand {
+    fn need(&self) -> Need {
+        if let Target::Route(route, _) = &self.target { route.need } else { Need::Nothing }
+    }
+}
+
 /// A refusal before anything was executed.
 struct Stopped {
     fault: Fault,
@@ -93,6 +110,7 @@ impl State {
         Self {
             world,
             replayer: recording.map(Replayer::new),
+            faults: Faults::new(options.seed, 0),
             options,
             limits: Limits::default(),
             primary: Primary::default(),
@@ -100,18 +118,11 @@ impl State {
             gates: Gates::default(),
             transcript: Transcript::default(),
             tally: Tally::default(),
+            conditions: Conditions::default(),
             next_request: 0,
             telling: BTreeMap::new(),
             told: BTreeMap::new(),
         }
-    }
-
-    /// Back to the seed: world, budgets, limits, gates and transcript.
-    pub fn reset(&mut self, now: Timestamp) {
-        let recording = self.replayer.take().map(Replayer::into_recording);
-        let outbox = self.world.outbox.succeeding();
-        *self = Self::new(self.options.clone(), recording, now);
-        self.world.outbox = outbox;
     }
 
     pub fn arrive(&mut self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Arrival {
@@ -119,19 +130,21 @@ impl State {
         migrations::advance(&mut self.world, &self.limits, now);
         if canonical.door == Door::Control {
             let response = control::respond(self, now, request, canonical.path);
-            return Arrival { id: RequestId(0), response, gate: None };
+            return Arrival { id: RequestId(0), response, gate: None, wire: Wire::Whole, departure: Departure::Unwatched };
         }
         resources::notifications::finish_due_reads(&mut self.world, now);
         self.world.clone_secrets.turn(now);
         self.next_request += 1;
         let id = RequestId(self.next_request);
-        let response = self.exchange(now, id, request, canonical, peer);
+        let (response, departure) = self.exchange_under_faults(now, id, request, canonical, peer);
         let gate = self.gates.hold(id, request.method(), canonical.path);
-        Arrival { id, response, gate }
+        let wire = response.extensions().get().copied().unwrap_or_default();
+        Arrival { id, response, gate, wire, departure }
     }
 
     pub fn finish(&mut self, now: Timestamp, id: RequestId) {
         self.gates.release(id);
+        self.faults.holds.release(id);
         self.secondary.finish(now, id, &self.limits);
         if let Some((account, resource, until)) = self.telling.remove(&id) {
             self.told.retain(|_, until| *until > now);
@@ -147,14 +160,11 @@ impl State {
         canonical: Canonical<'_>,
         peer: IpAddr,
     ) -> Response<Bytes> {
-        let credential = match &self.replayer {
-            Some(_) => Ok(Replayer::caller(request.headers(), peer)),
-            None => credentials::caller(&self.world, request.headers(), peer, now),
-        };
+        let credential = self.credential(now, request, peer);
         let caller = credential.clone().unwrap_or_else(|_| Caller::anonymous(peer));
         let path = self.routed_path(canonical);
         let mut demand = self.demand(request, canonical, &path);
-        let need = if let Target::Route(route, _) = &demand.target { route.need } else { Need::Nothing };
+        let need = demand.need();
         let concurrency = self.secondary.concurrency(caller.account);
         let stopped = self.judge(now, &caller, &demand).err();
         let version = version(self.options.dialect, request.headers());
@@ -182,7 +192,8 @@ impl State {
                 (Ok(_), Ok(_)) => self.execute(now, &caller, request, canonical, demand.target),
             };
             demand.weight.cpu_micros = compute::micros(&self.limits, demand.weight.style, Verb::of(request.method()), &outcome);
-            let response = resources::lfs::dress(demand.resource, outcome.unwrap_or_else(Fault::into_reply)).into_response(&context);
+            let reply = resources::lfs::dress(demand.resource, outcome.unwrap_or_else(Fault::into_reply));
+            let response = self.faults.replicated(now, request, reply).into_response(&context);
             entry.executed = true;
             entry.points = demand.weight.points;
             entry.cpu_micros = demand.weight.cpu_micros;
@@ -195,6 +206,14 @@ impl State {
         entry.status = response.status().as_u16();
         self.transcript.push(entry);
         response
+    }
+
+    fn credential(&self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Result<Caller, BadCredentials> {
+        let caller = match &self.replayer {
+            Some(_) => Ok(Replayer::caller(request.headers(), peer)),
+            None => credentials::caller(&self.world, request.headers(), peer, now),
+        };
+        self.faults.unless_revoked(caller)
     }
 
     /// `/repositories/{id}/…` is `/repos/{owner}/{repo}/…` of the repository with that id.
@@ -296,21 +315,24 @@ impl State {
     }
 
     fn note_refusal(&mut self, id: RequestId, caller: &Caller, demand: &Demand, stopped: &Stopped) {
-        let knew = match stopped.by {
-            "primary" => {
-                self.tally.refused_primary += 1;
-                self.telling.insert(id, (caller.account, demand.resource, stopped.until));
-                self.told.get(&(caller.account, demand.resource)) == Some(&stopped.until)
-            }
-            by => {
-                self.tally.refused_secondary += 1;
-                self.secondary.begin_refused(id, caller.account, stopped.until);
-                by == Exceeded::Waiting.name() || by == "banned"
-            }
-        };
-        if knew {
+        if stopped.by == "primary" {
+            self.tally.refused_primary += 1;
+            self.telling.insert(id, (caller.account, demand.resource, stopped.until));
+        } else {
+            self.tally.refused_secondary += 1;
+            self.secondary.begin_refused(id, caller.account, stopped.until);
+        }
+        if self.knew(caller, demand, stopped) {
             self.tally.sent_while_limited += 1;
             self.secondary.note_sent_while_limited(caller.account, &self.limits);
+        }
+    }
+
+    /// Whether an earlier answer had told the caller that this request would be refused.
+    fn knew(&self, caller: &Caller, demand: &Demand, stopped: &Stopped) -> bool {
+        match stopped.by {
+            "primary" => self.told.get(&(caller.account, demand.resource)) == Some(&stopped.until),
+            by => by == Exceeded::Waiting.name() || by == "banned",
         }
     }
 
@@ -327,7 +349,7 @@ impl State {
         let mut call = Call {
             world: &mut self.world,
             limits: &self.limits,
-            primary: &self.primary,
+            primary: self.faults.budgets(&self.primary),
             now,
             dialect: self.options.dialect,
             caller,
@@ -355,7 +377,8 @@ impl State {
 
     fn replay(&mut self, now: Timestamp, caller: &Caller, request: &Request<Bytes>, canonical: Canonical<'_>, urls: &Urls) -> Outcome {
         if canonical.path == "/rate_limit" {
-            let view = |resource| view(&self.world, &self.limits, &self.primary, now, caller.account, resource);
+            let primary = self.faults.budgets(&self.primary);
+            let view = |resource| view(&self.world, &self.limits, primary, now, caller.account, resource);
             return Ok(resources::service::rate_limit_of(view));
         }
         self.replayer.as_mut().map(|replayer| replayer.answer(request, canonical, urls)).ok_or(Fault::NotFound)
@@ -375,6 +398,11 @@ impl State {
         view(&self.world, &self.limits, &self.primary, now, account, resource)
     }
 
+    /// Whom an answer has told that a primary budget is exhausted, and until when.
+    pub fn told(&self, now: Timestamp) -> impl Iterator<Item = (AccountId, Resource, Timestamp)> {
+        self.told.iter().filter(move |(_, until)| **until > now).map(|((account, resource), until)| (*account, *resource, *until))
+    }
+
     /// Takes the cost from the account's budget, and from the one below it as far as that goes.
     fn spend(&mut self, now: Timestamp, account: AccountId, resource: Resource, cost: u32) {
         let window = self.limits.primary_window(resource);
@@ -387,7 +415,7 @@ impl State {
 
     /// Document 1, Rate limit response headers.
     fn write_rate_headers(&self, now: Timestamp, account: AccountId, resource: Resource, headers: &mut HeaderMap) {
-        let view = self.view(now, account, resource);
+        let view = view(&self.world, &self.limits, self.faults.budgets(&self.primary), now, account, resource);
         let values = [
             ("x-ratelimit-limit", view.limit.to_string()),
             ("x-ratelimit-remaining", view.remaining().to_string()),
@@ -474,5 +502,6 @@ fn entry(world: &World, context: &Context<'_>, request: &Request<Bytes>, demand:
         executed: false,
         concurrency,
         refused: None,
+        fault: None,
     }
 }

@@ -27,9 +27,16 @@ struct Gate {
 pub struct Gates {
     next: u64,
     shut: BTreeMap<GateId, Gate>,
+    /// Which gate holds a request.
+    holder: BTreeMap<RequestId, GateId>,
 }
 
 impl Gates {
+    /// No gates, and none that will be taken for one of `before`: what those held goes on.
+    pub fn after(before: &Self) -> Self {
+        Self { next: before.next, ..Self::default() }
+    }
+
     /// Shuts a new gate for requests with this method (any, when absent) and this path: as sent without the query, with `*` for any run of
     /// characters. `None` when there are too many gates.
     pub fn shut(&mut self, method: Option<Method>, path: String) -> Option<GateId> {
@@ -44,7 +51,16 @@ impl Gates {
 
     /// Opens a gate and lets go what it holds; how many that were, or `None` when there is no such gate.
     pub fn open(&mut self, id: GateId) -> Option<usize> {
-        self.shut.remove(&id).map(|gate| gate.held.len())
+        let gate = self.shut.remove(&id)?;
+        self.holder.retain(|_, holder| *holder != id);
+        Some(gate.held.len())
+    }
+
+    /// Opens every gate; how many requests that lets go.
+    pub fn open_all(&mut self) -> usize {
+        let held = self.holder.len();
+        *self = Self::after(self);
+        held
     }
 
     pub fn is_open(&self, id: GateId) -> bool {
@@ -59,12 +75,13 @@ impl Gates {
     pub fn hold(&mut self, request: RequestId, method: &Method, path: &str) -> Option<GateId> {
         let (id, gate) = self.shut.iter_mut().find(|(_, gate)| gate.matches(method, path))?;
         gate.held.insert(request);
+        self.holder.insert(request, *id);
         Some(*id)
     }
 
     /// The request was answered or its client went away.
     pub fn release(&mut self, request: RequestId) {
-        for gate in self.shut.values_mut() {
+        if let Some(gate) = self.holder.remove(&request).and_then(|id| self.shut.get_mut(&id)) {
             gate.held.remove(&request);
         }
     }
@@ -111,6 +128,41 @@ mod tests {
         assert!(!matches_pattern("/user", "/user/repos"));
         assert!(matches_pattern("/a*b*c", "/axxbyyc"));
         assert!(!matches_pattern("/aa*aa", "/aaa"));
+    }
+
+    #[test]
+    fn a_gate_shut_after_a_reset_is_none_that_was_shut_before() {
+        let mut before = Gates::default();
+        let old = before.shut(None, "*".to_owned()).expect("there is room");
+        before.hold(RequestId(1), &Method::GET, "/user");
+        let mut gates = Gates::after(&before);
+        assert!(gates.is_open(old));
+        assert_ne!(gates.shut(None, "*".to_owned()), Some(old));
+        assert!(gates.is_open(old), "what the old one held may go on");
+    }
+
+    #[test]
+    fn a_request_is_held_by_one_gate_and_goes_on_when_that_one_opens() {
+        let mut gates = Gates::default();
+        let first = gates.shut(None, "/user".to_owned()).expect("there is room");
+        let second = gates.shut(None, "*".to_owned()).expect("there is room");
+        assert_eq!(gates.hold(RequestId(1), &Method::GET, "/user"), Some(first));
+        assert_eq!(gates.hold(RequestId(2), &Method::GET, "/meta"), Some(second));
+        assert_eq!((gates.held(first), gates.held(second)), (1, 1));
+        gates.release(RequestId(2));
+        assert_eq!(gates.open(first), Some(1));
+        gates.hold(RequestId(3), &Method::GET, "/user");
+        assert_eq!(gates.open_all(), 1, "what went on before is not let go again");
+        assert!(gates.is_open(first) && gates.is_open(second));
+    }
+
+    #[test]
+    fn more_than_a_thousand_gates_are_refused() {
+        let mut gates = Gates::default();
+        for _ in 0..GATES_MAX {
+            assert!(gates.shut(None, "/".to_owned()).is_some());
+        }
+        assert_eq!(gates.shut(None, "/".to_owned()), None);
     }
 
     #[test]

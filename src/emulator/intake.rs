@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
 
-use super::GateId;
+use super::{FaultId, GateId};
 
 /// The largest request body; uploads are exempt. Not shown in the specification; CONTRACT, Config: `writes.max_body`.
 pub const BODY_BYTES_MAX: usize = 10 * 1024 * 1024;
@@ -87,6 +87,17 @@ pub fn awaited_gate(method: &Method, uri: &Uri) -> Option<(GateId, usize)> {
     Some((GateId(id), count))
 }
 
+/// The fault whose strikes `GET /_emulator/faults/{id}?struck=N` waits for, and how many.
+pub fn awaited_fault(method: &Method, uri: &Uri) -> Option<(FaultId, u64)> {
+    let canonical = canonical(uri.path());
+    if method != Method::GET || canonical.door != Door::Control {
+        return None;
+    }
+    let id = canonical.path.strip_prefix("/faults/")?.parse().ok()?;
+    let count = Query::parse(uri.query()).get("struck")?.parse().ok()?;
+    Some((FaultId(id), count))
+}
+
 /// A decoded query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
@@ -107,6 +118,11 @@ impl Query {
     /// The first value of that name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The names given, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
     }
 
     /// In an order that does not depend on the sender's.

@@ -5,13 +5,13 @@
 //!
 //! `intake` (which shape of path) → `control` (requests about the emulator itself) → `credentials` (who asks) → `route` (what is asked) →
 //! `limits`, `primary`, `secondary` (may it be asked now) → `resources` (the answer) → `validators` (304?) → `reply` (headers) → `transcript`.
+//! Beside it stand `faults` and `gates`: what a test wants to go wrong, or to wait.
 //!
 //! What a request changes is told to people (`events`) and to webhooks (`happenings`); their deliveries wait in the `outbox` until the shell's
 //! `courier` takes them to their receivers.
 //!
 //! It is written from the specification alone and shares only names with the gateway (`crate::api`), never rules: a misreading
-//! shared by both would pass every test. What it leaves out so far: team membership, custom properties, issue fields, migrations and
-//! faults.
+//! shared by both would pass every test.
 
 mod access;
 mod accounts;
@@ -26,6 +26,7 @@ mod envelope;
 mod events;
 mod exchange;
 mod fault;
+mod faults;
 mod fields;
 mod gates;
 mod graphql;
@@ -53,12 +54,14 @@ mod timestamps;
 mod transcript;
 mod urls;
 mod validators;
+mod wire;
 mod world;
 
 #[cfg(test)]
 mod tests;
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -68,13 +71,16 @@ use crate::clock::Timestamp;
 
 pub use arrival::{Arrival, RequestId};
 pub use courier::Courier;
-pub use exchange::UploadBytes;
+pub use exchange::{Conditions, UploadBytes};
+pub use faults::{FaultId, FaultSpec, WrongMember};
 pub use gates::GateId;
 pub use outbox::{Outgoing, OutgoingId};
+pub use limits::UnknownLimit;
 pub use replay::{LoadError, Recording};
 pub use server::{Handle, Server};
 pub use transcript::Entry;
 pub use world::{Certificate, Failure, Receipt, TokenView};
+pub use wire::{Departure, Framing, Wire};
 
 /// What an emulator is made from; the same options and the same first `now` make the same world.
 #[derive(Clone, Debug)]
@@ -83,10 +89,15 @@ pub struct Options {
     pub dialect: Dialect,
     /// Chooses the details of the seed world.
     pub seed: u64,
-    /// How many repositories the seed world has; the first six always exist.
+    /// How many repositories the seed world has, beside the few on the enterprise cloud; the first six always exist.
     pub repositories: u32,
     /// The address that `url` fields and `Link` name, such as `http://127.0.0.1:8090`; when empty, the request's own Host.
     pub base_url: String,
+}
+
+impl Options {
+    /// How many repositories a seed world can have: those that always exist, and no more than a machine can hold.
+    pub const REPOSITORIES: RangeInclusive<u32> = 6..=1_000_000;
 }
 
 impl Default for Options {
@@ -115,10 +126,16 @@ impl Emulator {
         Self { state: exchange::State::new(options, Some(recording), now) }
     }
 
-    /// Answers one request that arrives and completes at `now`.
+    /// From now on these conditions are in force, and again after every reset. Faults armed and limits set so far are forgotten.
+    pub fn impose(&mut self, conditions: Conditions) {
+        self.state.impose(conditions);
+    }
+
+    /// Answers one request that arrives and completes at `now`. A [`Wire`] among the answer's extensions tells how a fault lets it leave.
     pub fn respond(&mut self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Response<Bytes> {
         let arrival = self.arrive(now, request, peer);
         self.finish(now, arrival.id);
+        self.departed(arrival.id);
         arrival.response
     }
 
@@ -156,6 +173,12 @@ impl Emulator {
         self.state.world.outbox.is_empty()
     }
 
+    /// The client of request `id` is gone before its answer left: its place is free, and it has learnt nothing from the answer.
+    pub fn abandon(&mut self, now: Timestamp, id: RequestId) {
+        self.state.withhold(id);
+        self.state.finish(now, id);
+    }
+
     /// Whether requests held by `gate` may go on: it was deleted, or never existed.
     #[must_use]
     pub fn gate_is_open(&self, gate: GateId) -> bool {
@@ -168,10 +191,38 @@ impl Emulator {
         self.state.gates.held(gate)
     }
 
+    /// Whether a fault still holds back the answer of request `id`.
+    #[must_use]
+    pub fn is_held_back(&self, now: Timestamp, id: RequestId) -> bool {
+        self.state.faults.holds.is_held(id, now)
+    }
+
+    /// The last of the answer of request `id` is on its way; to be called after [`Emulator::finish`] when the arrival asked for it.
+    pub fn departed(&mut self, id: RequestId) {
+        self.state.faults.holds.departed(id);
+    }
+
+    /// Arms a fault, as `POST /_emulator/faults` does; `None` when there are too many.
+    pub fn arm(&mut self, fault: FaultSpec) -> Option<FaultId> {
+        self.state.faults.arm(fault)
+    }
+
+    /// How often a fault has struck; `None` when it was deleted.
+    #[must_use]
+    pub fn struck(&self, fault: FaultId) -> Option<u64> {
+        self.state.faults.struck(fault)
+    }
+
     /// The tokens of the seed world, in the order of their positions in the transcript.
     #[must_use]
     pub fn tokens(&self) -> Vec<TokenView> {
         self.state.world.token_views()
+    }
+
+    /// The ids of the seed world's apps, in the order of `/_emulator/world`.
+    #[must_use]
+    pub fn app_ids(&self) -> Vec<u64> {
+        self.state.world.apps.iter().map(|app| app.id).collect()
     }
 
     /// How many recorded exchanges it answers from; none when it has a world instead.

@@ -221,6 +221,13 @@ impl Secondary {
         self.open.insert(id, Open { account, effect: Effect::Closes(until) });
     }
 
+    /// The refusal of `id` does not reach its caller, who therefore does not know of it.
+    pub fn withhold_refusal(&mut self, id: RequestId) {
+        if self.open.get(&id).is_some_and(|open| matches!(open.effect, Effect::Closes(_))) {
+            self.open.remove(&id);
+        }
+    }
+
     /// The answer of `id` leaves.
     pub fn finish(&mut self, now: Timestamp, id: RequestId, limits: &Limits) {
         let Some(Open { account, effect }) = self.open.remove(&id) else { return };

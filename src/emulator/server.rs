@@ -1,9 +1,11 @@
 //! The emulator behind a socket: HTTP/1.1 and h2c, a latency, and the waiting that gates ask for.
 //!
-//! It decides nothing: every answer comes from [`Emulator::arrive`]. A request leaves the emulator's books just before its answer is
-//! written, so that a client can never see an answer whose place is still taken.
+//! It decides nothing: every answer comes from [`Emulator::arrive`], and so does the way it leaves. A request leaves the emulator's books
+//! just before its answer is written, so that a client can never see an answer whose place is still taken.
 
-use std::convert::Infallible;
+mod depart;
+mod line;
+
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -23,14 +25,18 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::arrival::RequestId;
 use super::exchange::UploadBytes;
-use super::{Courier, Emulator, GateId, courier, intake};
-use crate::clock::Clock;
+use super::wire::{Departure, Wire};
+use super::{Courier, Emulator, FaultId, GateId, courier, intake};
+use crate::clock::{Clock, Timestamp};
+use depart::{Broken, Sent, depart};
+use line::{Ends, Line};
 
 /// Connections at once; further ones wait in the listener's queue.
 const CONNECTIONS_MAX: usize = 4_096;
 /// How long a shutdown waits for answers under way before it drops their connections.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
-/// How long `GET /_emulator/gates/{id}?held=N` waits for N requests before it answers with the number that there is.
+/// How long `GET /_emulator/gates/{id}?held=N` waits for N requests before it answers with the number that there is, and
+/// `GET /_emulator/faults/{id}?struck=N` until it has struck N.
 const HELD_WAIT: Duration = Duration::from_secs(10);
 
 /// Starts emulators on sockets.
@@ -110,6 +116,11 @@ impl Handle {
         self.shared.wait_for(|emulator| emulator.held(gate) >= count).await;
     }
 
+    /// Waits until `fault` has struck at least `count` requests, or is deleted.
+    pub async fn wait_until_struck(&self, fault: FaultId, count: u64) {
+        self.shared.wait_for(|emulator| emulator.struck(fault).is_none_or(|struck| struck >= count)).await;
+    }
+
     /// Stops accepting, gives answers under way a moment, and ends.
     pub async fn shutdown(self) {
         // A failed send means that the task has already ended, which is what is wanted.
@@ -154,21 +165,30 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: watch::Re
 async fn serve(stream: TcpStream, peer: IpAddr, shared: Arc<Shared>, mut phase: watch::Receiver<Phase>) {
     // An answer is one small write; waiting for more would only add latency. A socket that cannot be set still works.
     let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| answer(request, peer, Arc::clone(&shared)));
+    let ends = Arc::new(Ends::default());
+    let line = Line::new(stream, Arc::clone(&ends), Arc::clone(&shared));
+    let ends_of_answers = Arc::clone(&ends);
+    let service = service_fn(move |request| answer(request, peer, Arc::clone(&shared), Arc::clone(&ends_of_answers)));
     let builder = auto::Builder::new(TokioExecutor::new());
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(line), service));
     tokio::select! {
         // What goes wrong on a client's connection is the client's business.
         _ = connection.as_mut() => return,
+        () = ends.wait_for_cut() => return,
         _ = phase.changed() => {}
     }
     connection.as_mut().graceful_shutdown();
-    let _ = connection.await;
+    tokio::select! {
+        _ = connection => {}
+        () = ends.wait_for_cut() => {}
+    }
 }
 
-async fn answer(request: Request<Incoming>, peer: IpAddr, shared: Arc<Shared>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(request: Request<Incoming>, peer: IpAddr, shared: Arc<Shared>, ends: Arc<Ends>) -> Result<Response<Sent>, Broken> {
+    let version = request.version();
     let Ok(request) = read(request).await else {
-        let mut refusal = Response::new(Full::new(Bytes::from_static(br#"{"message":"Problems reading the request body"}"#)));
+        let body = Full::new(Bytes::from_static(br#"{"message":"Problems reading the request body"}"#));
+        let mut refusal = Response::new(Either::Left(body));
         *refusal.status_mut() = StatusCode::BAD_REQUEST;
         return Ok(refusal);
     };
@@ -177,6 +197,10 @@ async fn answer(request: Request<Incoming>, peer: IpAddr, shared: Arc<Shared>) -
         let _ =
             tokio::time::timeout(HELD_WAIT, shared.wait_for(|emulator| emulator.gate_is_open(gate) || emulator.held(gate) >= count)).await;
     }
+    if let Some((fault, count)) = intake::awaited_fault(request.method(), request.uri()) {
+        let struck = shared.wait_for(|emulator| emulator.struck(fault).is_none_or(|struck| struck >= count));
+        let _ = tokio::time::timeout(HELD_WAIT, struck).await;
+    }
     let (arrival, has_outgoing) = {
         let mut emulator = shared.emulator.lock();
         (emulator.arrive(shared.clock.now(), &request, peer), emulator.has_outgoing())
@@ -184,16 +208,23 @@ async fn answer(request: Request<Incoming>, peer: IpAddr, shared: Arc<Shared>) -
     if has_outgoing {
         shared.post.notify_one();
     }
-    let in_flight = InFlight { id: arrival.id, shared: Arc::clone(&shared) };
+    let mut in_flight = InFlight { id: arrival.id, shared: Arc::clone(&shared), end: End::ClientGone };
     shared.changed.notify_waiters();
     if let Some(gate) = arrival.gate {
         shared.wait_for(|emulator| emulator.gate_is_open(gate)).await;
     }
+    if let Wire::HeldBack { until } = arrival.wire {
+        shared.wait_until_let_go(arrival.id, until).await;
+    }
     if !shared.latency.is_zero() {
         tokio::time::sleep(shared.latency).await;
     }
+    in_flight.end = End::Answered;
     drop(in_flight);
-    Ok(arrival.response.map(Full::new))
+    if arrival.departure == Departure::Watched {
+        ends.departs(arrival.id, arrival.response.body().len() as u64);
+    }
+    depart(arrival.response, arrival.wire, version, &ends).await
 }
 
 /// Reads the whole request. An upload is only counted; other bodies are read to one byte beyond what the emulator accepts.
@@ -220,6 +251,14 @@ async fn read(request: Request<Incoming>) -> Result<Request<Bytes>, hyper::Error
 }
 
 impl Shared {
+    /// Until the fault that holds an answer back lets it go, or its time has come.
+    async fn wait_until_let_go(&self, id: RequestId, until: Timestamp) {
+        tokio::select! {
+            () = self.wait_for(|emulator| !emulator.is_held_back(self.clock.now(), id)) => {}
+            () = self.clock.reach(until) => {}
+        }
+    }
+
     async fn wait_for(&self, reached: impl Fn(&Emulator) -> bool) {
         loop {
             let changed = self.changed.notified();
@@ -238,11 +277,22 @@ impl Shared {
 struct InFlight {
     id: RequestId,
     shared: Arc<Shared>,
+    end: End,
+}
+
+/// Why a request is no longer in flight.
+enum End {
+    Answered,
+    ClientGone,
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.shared.emulator.lock().finish(self.shared.clock.now(), self.id);
+        let now = self.shared.clock.now();
+        match self.end {
+            End::Answered => self.shared.emulator.lock().finish(now, self.id),
+            End::ClientGone => self.shared.emulator.lock().abandon(now, self.id),
+        }
         self.shared.changed.notify_waiters();
     }
 }

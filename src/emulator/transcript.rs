@@ -6,6 +6,8 @@ use serde::Serialize;
 
 /// The oldest entries go when there are more.
 const ENTRIES_MAX: usize = 200_000;
+/// Of a longer path only the beginning is kept.
+const PATH_BYTES_MAX: usize = 2_048;
 
 /// One request. Times and costs are the emulator's truth, whatever the answer's headers said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -18,7 +20,7 @@ pub struct Entry {
     pub time: String,
     /// As sent.
     pub method: String,
-    /// Path and query as sent.
+    /// Path and query as sent; of very long ones the beginning.
     pub path: String,
     /// The route's template, or what stood in for one.
     pub endpoint: String,
@@ -34,36 +36,105 @@ pub struct Entry {
     pub points: u32,
     /// CPU time it is taken to have cost.
     pub cpu_micros: u64,
-    /// Status of the answer.
+    /// Status of the answer, also of one that was made and never reached its caller; 0 when none was made.
     pub status: u16,
     /// The validators sent: `none`, `etag`, `last-modified` or `both`.
     pub conditional: &'static str,
-    /// Whether it was carried out: false when a limit refused it.
+    /// Whether it was carried out: false when a limit refused it or a fault came before.
     pub executed: bool,
     /// Requests of this account in flight at arrival, this one not counted.
     pub concurrency: u32,
     /// Which limit refused it: `primary`, `concurrency`, `points`, `content`, `cpu`, `oauth-tokens`,
-    /// `waiting` or `banned`.
+    /// `waiting` or `banned`; `fault` when it only seemed so.
     pub refused: Option<&'static str>,
+    /// The kinds of faults that struck it, joined by `+`.
+    pub fault: Option<String>,
 }
 
 /// The entries, oldest first.
 #[derive(Debug, Default)]
 pub struct Transcript {
     entries: VecDeque<Entry>,
+    dropped: u64,
 }
 
 impl Transcript {
-    pub fn push(&mut self, entry: Entry) {
+    pub fn push(&mut self, mut entry: Entry) {
         if self.entries.len() >= ENTRIES_MAX {
             self.entries.pop_front();
+            self.dropped += 1;
+        }
+        if entry.path.len() > PATH_BYTES_MAX {
+            let end = (0..=PATH_BYTES_MAX).rev().find(|end| entry.path.is_char_boundary(*end)).unwrap_or(0);
+            entry.path.truncate(end);
         }
         self.entries.push_back(entry);
+    }
+
+    /// The request that arrived last.
+    pub fn last_mut(&mut self) -> Option<&mut Entry> {
+        self.entries.back_mut()
+    }
+
+    /// The sequence numbers of the oldest and the newest entry.
+    pub fn bounds(&self) -> Option<(u64, u64)> {
+        Some((self.entries.front()?.sequence, self.entries.back()?.sequence))
+    }
+
+    /// How many entries went because there were too many.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// Those with a higher sequence number.
     pub fn since(&self, sequence: u64) -> impl Iterator<Item = &Entry> {
         let from = self.entries.partition_point(|entry| entry.sequence <= sequence);
         self.entries.range(from..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(sequence: u64, path: &str) -> Entry {
+        Entry {
+            sequence,
+            at_millis: 0,
+            time: String::new(),
+            method: String::new(),
+            path: path.to_owned(),
+            endpoint: String::new(),
+            account: String::new(),
+            token: None,
+            resource: "core",
+            cost: 0,
+            points: 0,
+            cpu_micros: 0,
+            status: 200,
+            conditional: "none",
+            executed: true,
+            concurrency: 0,
+            refused: None,
+            fault: None,
+        }
+    }
+
+    #[test]
+    fn the_oldest_entries_go_and_it_is_said_how_many() {
+        let mut transcript = Transcript::default();
+        for sequence in 1..=ENTRIES_MAX as u64 + 3 {
+            transcript.push(entry(sequence, "/"));
+        }
+        assert_eq!(transcript.dropped(), 3);
+        assert_eq!(transcript.bounds(), Some((4, ENTRIES_MAX as u64 + 3)));
+        assert_eq!(transcript.since(0).count(), ENTRIES_MAX);
+    }
+
+    #[test]
+    fn a_very_long_path_is_cut_between_two_characters() {
+        let mut transcript = Transcript::default();
+        transcript.push(entry(1, &"é".repeat(2_000)));
+        assert_eq!(transcript.since(0).next().map(|entry| entry.path.len()), Some(PATH_BYTES_MAX));
     }
 }

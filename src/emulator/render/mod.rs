@@ -68,7 +68,6 @@ impl<'a> Renderer<'a> {
 
     /// `/user` and `/users/{username}`. Shape not shown; the summary with what clients read lazily.
     pub fn user(&self, user: &User) -> Value {
-        let owned = self.world.repositories.values().filter(|repository| repository.owner == Owner::User(user.id));
         let mut value = self.user_summary(user.id);
         extend(
             &mut value,
@@ -80,7 +79,7 @@ impl<'a> Renderer<'a> {
                 "email": address_of(&user.login),
                 "hireable": null,
                 "bio": null,
-                "public_repos": owned.filter(|repository| is_public(repository)).count(),
+                "public_repos": self.world.public_repositories(Owner::User(user.id)),
                 "public_gists": 0,
                 "followers": 0,
                 "following": 0,
@@ -112,7 +111,6 @@ impl<'a> Renderer<'a> {
 
     /// `/orgs/{org}`. Shape not shown; the summary with what clients read lazily.
     pub fn organization(&self, organization: &Organization) -> Value {
-        let owned = self.world.repositories.values().filter(|repository| repository.owner == Owner::Organization(organization.id));
         let mut value = self.organization_summary(organization);
         extend(
             &mut value,
@@ -125,7 +123,7 @@ impl<'a> Renderer<'a> {
                 "is_verified": false,
                 "has_organization_projects": true,
                 "has_repository_projects": true,
-                "public_repos": owned.filter(|repository| is_public(repository)).count(),
+                "public_repos": self.world.public_repositories(Owner::Organization(organization.id)),
                 "public_gists": 0,
                 "followers": 0,
                 "following": 0,
@@ -142,10 +140,6 @@ impl<'a> Renderer<'a> {
     pub fn repository_url(&self, repository: &Repository) -> String {
         format!("{}{}", self.urls.api, super::access::path_of(self.world, repository))
     }
-}
-
-fn is_public(repository: &Repository) -> bool {
-    repository.visibility == super::world::Visibility::Public
 }
 
 /// A user's e-mail address.

@@ -154,8 +154,8 @@ fn list_of_repository(call: &mut Call<'_>) -> Outcome {
 fn list_within(call: &mut Call<'_>, caps: Caps, within: impl Fn(&Thread) -> bool) -> Outcome {
     let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
     let asked = Filter::read(call)?;
-    let is_asked = |thread: &&Thread| thread.user == me && within(thread) && asked.accepts(thread) && is_visible(call, thread);
-    let mut threads: Vec<&Thread> = call.world.threads.values().filter(is_asked).collect();
+    let is_asked = |thread: &&Thread| within(thread) && asked.accepts(thread) && is_visible(call, thread);
+    let mut threads: Vec<&Thread> = call.world.threads_of(me).filter(is_asked).collect();
     threads.sort_by_key(|thread| (std::cmp::Reverse(thread.updated_at), std::cmp::Reverse(thread.id)));
     // A thread shows its repository whole, which changes too; also one that is hidden now was perhaps shown before.
     let renderer = Renderer::of(call);
@@ -289,8 +289,8 @@ fn mark_within(call: &mut Call<'_>, within: impl Fn(&Thread) -> bool) -> Outcome
     // The wire has whole seconds, so that a time given covers its second. Nobody has read what is yet to come: "later updates stay unread".
     let whole_second = |given: Timestamp| Timestamp::from_secs(given.as_secs()) + Duration::from_millis(999);
     let up_to = given.and(up_to).map_or(call.now, whole_second).min(call.now);
-    let is_concerned = |thread: &&Thread| thread.user == me && within(thread) && thread.is_unread_at(up_to) && is_visible(call, thread);
-    let threads: Vec<u64> = call.world.threads.values().filter(is_concerned).map(|thread| thread.id).collect();
+    let is_concerned = |thread: &&Thread| within(thread) && thread.is_unread_at(up_to) && is_visible(call, thread);
+    let threads: Vec<u64> = call.world.threads_of(me).filter(is_concerned).map(|thread| thread.id).collect();
     let inbox_changed = call.world.inbox_changed.get(&me).copied().unwrap_or(Timestamp::EPOCH);
     if !wants_read {
         return Ok(Reply::empty(StatusCode::RESET_CONTENT));

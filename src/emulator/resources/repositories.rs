@@ -45,9 +45,11 @@ fn patch(call: &mut Call<'_>) -> Outcome {
         return Err(Fault::field("Repository", "name", Code::AlreadyExists, "name already exists on this account"));
     }
     let now = call.now;
+    if let Some(visibility) = visibility {
+        call.world.set_visibility(id, visibility);
+    }
     let repository = call.repository_mut()?;
     repository.features.extend(features);
-    repository.visibility = visibility.unwrap_or(repository.visibility);
     repository.description = description.of(Some(std::mem::take(&mut repository.description))).unwrap_or_default();
     repository.homepage = homepage.of(repository.homepage.take());
     repository.default_branch = default_branch.unwrap_or_else(|| std::mem::take(&mut repository.default_branch));

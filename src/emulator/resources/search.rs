@@ -23,7 +23,7 @@ fn issues(call: &mut Call<'_>) -> Outcome {
     let terms: Vec<&str> = wanted.split_whitespace().collect();
     let mut hits: Vec<(&Repository, &Issue)> = Vec::new();
     let mut total = 0_usize;
-    for repository in call.world.repositories.values().filter(|repository| access::sees(call.world, call.caller, repository)) {
+    for repository in searched(call, &terms).filter(|repository| access::sees(call.world, call.caller, repository)) {
         let full_name = call.world.full_name(repository).to_lowercase();
         for issue in repository.issues.values().filter(|issue| terms.iter().all(|term| matches(call, &full_name, repository, issue, term)))
         {
@@ -46,6 +46,15 @@ fn issues(call: &mut Call<'_>) -> Outcome {
     let mut reply = Reply::ok(json!({ "total_count": total, "incomplete_results": false, "items": items }));
     reply.headers.extend(link);
     Ok(reply)
+}
+
+/// The repositories that can have hits: the one that a term names, or all.
+fn searched<'a>(call: &'a Call<'_>, terms: &[&str]) -> Box<dyn Iterator<Item = &'a Repository> + 'a> {
+    let named = terms.iter().find_map(|term| term.strip_prefix("repo:")?.split_once('/'));
+    match named {
+        Some((owner, name)) => Box::new(call.world.repository_named(owner, name).into_iter()),
+        None => Box::new(call.world.repositories.values()),
+    }
 }
 
 /// Whether one lower-case term of a query holds for an issue. Unknown qualifiers are words like any other.

@@ -63,23 +63,23 @@ fn my_repositories(call: &mut Call<'_>) -> Outcome {
         Owner::User(id) => id == me,
         Owner::Organization(id) => world.organizations.get(&id).is_some_and(|organization| organization.members.contains(&me)),
     };
-    Ok(list(call, |repository| is_mine(repository.owner) || repository.collaborators.contains(&me)))
+    let chosen = |repository: &&Repository| is_mine(repository.owner) || repository.collaborators.contains(&me);
+    Ok(list(call, world.repositories.values().filter(chosen)))
 }
 
 fn repositories_of_user(call: &mut Call<'_>) -> Outcome {
     let owner = call.world.owner(call.params.get("username")).ok_or(Fault::NotFound)?;
-    Ok(list(call, |repository| repository.owner == owner))
+    Ok(list(call, call.world.repositories_of(owner)))
 }
 
 fn repositories_of_organization(call: &mut Call<'_>) -> Outcome {
     let id = call.world.organization_by_login(call.params.get("org")).ok_or(Fault::NotFound)?.id;
-    Ok(list(call, |repository| repository.owner == Owner::Organization(id)))
+    Ok(list(call, call.world.repositories_of(Owner::Organization(id))))
 }
 
 /// Those of the chosen repositories that the caller sees, by id. Such lists have no `Last-Modified`.
-fn list(call: &Call<'_>, chosen: impl Fn(&Repository) -> bool) -> Reply {
-    let visible = |repository: &&Repository| chosen(repository) && access::sees(call.world, call.caller, repository);
-    let shown = call.world.repositories.values().filter(visible).collect();
+fn list<'a>(call: &'a Call<'_>, chosen: impl Iterator<Item = &'a Repository>) -> Reply {
+    let shown = chosen.filter(|repository| access::sees(call.world, call.caller, repository)).collect();
     let renderer = Renderer::of(call);
     pagination::page(call, USUAL, shown, |repository| renderer.repository(repository))
 }

@@ -94,7 +94,7 @@ impl World {
         let repositories = match &self.terms(id).repositories {
             Some(chosen) => chosen.iter().filter(|id| self.repositories.contains_key(id)).count() as u64,
             // Counted when they come and go: this is asked several times for every request.
-            None => self.owned.get(&owner).copied().unwrap_or(0),
+            None => self.ownership.count(owner),
         };
         Scale { repositories, users: organization.members.len() as u64, plan: self.plan(Some(owner)) }
     }

@@ -23,6 +23,7 @@ mod history;
 mod hooks;
 mod membership;
 mod minting;
+mod ownership;
 mod people;
 mod teams;
 mod tokens;
@@ -59,8 +60,8 @@ pub struct World {
     repository_names: HashMap<String, u64>,
     /// Named as the author of what installations and workflows make.
     pub machine_user: u64,
-    /// How many repositories an owner has.
-    owned: HashMap<Owner, u64>,
+    /// Which repositories an owner has.
+    ownership: ownership::Ownership,
     /// Names that repositories had before.
     former: Vec<(String, u64)>,
     /// Notification threads by id.
@@ -133,7 +134,7 @@ impl World {
     }
 
     pub fn add_repository(&mut self, repository: Repository) {
-        *self.owned.entry(repository.owner).or_default() += 1;
+        self.ownership.add(&repository);
         let full_name = self.full_name(&repository).to_lowercase();
         self.repository_names.insert(full_name, repository.id);
         self.repositories.insert(repository.id, repository);

@@ -1,0 +1,71 @@
+//! `/_emulator/gates`: `{"match": {"method": "GET", "path": "/repos/*"}}` shuts one; without a method any, without a path every.
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::{Answer, members, refuse, refuse_field, refuse_members};
+use crate::emulator::exchange::State;
+use crate::emulator::faults::Members;
+use crate::emulator::gates::GateId;
+use crate::emulator::intake::Query;
+
+/// Answers what `offer` has let through.
+pub fn respond(state: &mut State, method: &str, rest: &[&str], query: &Query, body: &[u8]) -> Answer {
+    match (method, rest) {
+        ("POST", []) => shut(state, body),
+        ("GET", [id]) => show(state, id, query),
+        ("DELETE", [id]) => open(state, id),
+        ("DELETE", _) => (StatusCode::OK, json!({ "released": state.gates.open_all() })),
+        _ => (StatusCode::OK, list(state)),
+    }
+}
+
+fn list(state: &State) -> Value {
+    let list: Vec<Value> = state
+        .gates
+        .list()
+        .map(|(id, method, path, held)| json!({ "id": id.0, "method": method.map(Method::as_str), "path": path, "held": held }))
+        .collect();
+    json!({ "gates": list })
+}
+
+fn shut(state: &mut State, body: &[u8]) -> Answer {
+    let given = match members(body) {
+        Ok(given) => given,
+        Err(refusal) => return refusal,
+    };
+    let mut members = Members::of(&given);
+    let mut wanted = members.inner("match");
+    let (method, path) = (wanted.method("method"), wanted.path("path"));
+    members.absorb(wanted);
+    let wrong = members.finish();
+    if !wrong.is_empty() {
+        return refuse_members(wrong);
+    }
+    match state.gates.shut(method, path) {
+        Some(GateId(id)) => (StatusCode::CREATED, json!({ "id": id })),
+        None => refuse(StatusCode::UNPROCESSABLE_ENTITY, "there are too many gates; delete some"),
+    }
+}
+
+fn id_of(id: &str) -> Option<GateId> {
+    id.parse().ok().map(GateId)
+}
+
+/// With `?held=N` the socket shell has waited for N held requests before this.
+fn show(state: &State, id: &str, query: &Query) -> Answer {
+    if query.get("held").is_some_and(|count| count.parse::<usize>().is_err()) {
+        return refuse_field("held", "held must be a whole number");
+    }
+    match id_of(id).filter(|gate| !state.gates.is_open(*gate)) {
+        Some(gate) => (StatusCode::OK, json!({ "id": gate.0, "held": state.gates.held(gate) })),
+        None => refuse(StatusCode::NOT_FOUND, "there is no such gate"),
+    }
+}
+
+fn open(state: &mut State, id: &str) -> Answer {
+    match id_of(id).and_then(|gate| state.gates.open(gate)) {
+        Some(released) => (StatusCode::OK, json!({ "released": released })),
+        None => refuse(StatusCode::NOT_FOUND, "there is no such gate"),
+    }
+}

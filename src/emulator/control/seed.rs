@@ -1,0 +1,48 @@
+//! `/_emulator/seed`: `{"seed": 7, "repositories": 10000, "dialect": "github"}` begins again with another world. What is not given stays.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{Answer, members, refuse, refuse_members};
+use crate::api::Dialect;
+use crate::clock::Timestamp;
+use crate::emulator::Options;
+use crate::emulator::exchange::State;
+use crate::emulator::faults::Members;
+
+/// What the world was made from.
+pub fn show(state: &State) -> Answer {
+    (StatusCode::OK, shown(&state.options))
+}
+
+fn shown(options: &Options) -> Value {
+    json!({ "seed": options.seed, "repositories": options.repositories, "dialect": options.dialect })
+}
+
+pub fn plant(state: &mut State, now: Timestamp, body: &[u8]) -> Answer {
+    let given = match members(body) {
+        Ok(given) => given,
+        Err(refusal) => return refusal,
+    };
+    let mut members = Members::of(&given);
+    let seed = members.whole("seed", 0..=u64::MAX);
+    let (least, most) = (*Options::REPOSITORIES.start(), *Options::REPOSITORIES.end());
+    let repositories = members.whole("repositories", u64::from(least)..=u64::from(most)).and_then(|count| u32::try_from(count).ok());
+    let dialect = members.choice("dialect", &[("service", Dialect::Service), ("github", Dialect::Github)]);
+    let wrong = members.finish();
+    if !wrong.is_empty() {
+        return refuse_members(wrong);
+    }
+    if state.replayer.is_some() {
+        return refuse(StatusCode::UNPROCESSABLE_ENTITY, "it replays recorded exchanges and has no world to seed");
+    }
+    let old = state.options.clone();
+    let options = Options {
+        seed: seed.unwrap_or(old.seed),
+        repositories: repositories.unwrap_or(old.repositories),
+        dialect: dialect.unwrap_or(old.dialect),
+        ..old
+    };
+    state.begin_again(options, now);
+    (StatusCode::OK, shown(&state.options))
+}

@@ -1,0 +1,35 @@
+//! The secondary windows and the refusals that callers know of, for `/_emulator/books`.
+
+use serde_json::{Value, json};
+
+use crate::clock::Timestamp;
+use crate::emulator::exchange::State;
+use crate::emulator::limits::Limits;
+use crate::emulator::secondary::Statement;
+use crate::emulator::timestamps::iso;
+
+/// Every secondary window of one account: the limit's name, how much of it is used, and how long it is (none: it is a number of places).
+pub fn secondary(limits: &Limits, one: &Statement) -> Vec<Value> {
+    let window = |limit: &str, length: Option<&str>, used: u32| {
+        let seconds = length.map(|name| limits.duration(name).as_secs());
+        json!({ "limit": limit, "endpoint": null, "used": used, "max": limits.get(limit), "seconds": seconds })
+    };
+    let mut windows = vec![
+        window("concurrency", None, one.in_flight),
+        window("points.graphql", Some("window.minute"), one.graphql_points),
+        window("content.minute", Some("window.minute"), one.content_minute),
+        window("content.hour", Some("window.hour"), one.content_hour),
+    ];
+    windows.extend(one.points.iter().map(|(endpoint, used)| {
+        let mut window = window("points.rest", Some("window.minute"), *used);
+        window["endpoint"] = json!(endpoint);
+        window
+    }));
+    windows
+}
+
+/// Who knows that a primary budget is exhausted. What is sent before then counts as `sent_while_limited`.
+pub fn told(state: &State, now: Timestamp) -> Vec<Value> {
+    let line = |(account, resource, until): (_, super::Resource, Timestamp)| json!({ "account": state.world.account_name(account), "resource": resource.name(), "until": iso(until) });
+    state.told(now).map(line).collect()
+}

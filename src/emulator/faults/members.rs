@@ -1,0 +1,173 @@
+//! Reading a JSON object strictly: every member that is unknown or cannot be taken is named, all at once, with what would be accepted.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Map, Value};
+
+/// One member that cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongMember {
+    /// Its full name, such as `match.nth`.
+    pub member: String,
+    /// What is wrong with it; lower case, without a full stop.
+    pub problem: String,
+    /// What would be right.
+    pub accepted: String,
+}
+
+/// The members of one object. `null` counts as absent.
+#[derive(Debug)]
+pub struct Members<'a> {
+    map: Option<&'a Map<String, Value>>,
+    /// `match.` for the members of the object `match`.
+    prefix: String,
+    known: Vec<&'static str>,
+    wrong: Vec<WrongMember>,
+}
+
+impl<'a> Members<'a> {
+    pub fn of(map: &'a Map<String, Value>) -> Self {
+        Self { map: Some(map), prefix: String::new(), known: Vec::new(), wrong: Vec::new() }
+    }
+
+    /// The members of an object inside this one; none when it is absent. To be given back to [`Members::absorb`].
+    pub fn inner(&mut self, name: &'static str) -> Members<'a> {
+        let map = match self.value(name) {
+            None => None,
+            Some(Value::Object(map)) => Some(map),
+            Some(_) => self.refuse(name, "wrong type", "an object"),
+        };
+        Members { map, prefix: format!("{}{name}.", self.prefix), known: Vec::new(), wrong: Vec::new() }
+    }
+
+    /// Takes over what is wrong with an inner object.
+    pub fn absorb(&mut self, inner: Members<'_>) {
+        self.wrong.extend(inner.finish());
+    }
+
+    /// The value of a member, which is thereby known.
+    pub fn value(&mut self, name: &'static str) -> Option<&'a Value> {
+        if !self.known.contains(&name) {
+            self.known.push(name);
+        }
+        self.map?.get(name).filter(|value| !value.is_null())
+    }
+
+    pub fn text(&mut self, name: &'static str, bytes_max: usize) -> Option<&'a str> {
+        let accepted = || format!("a string of 1 to {bytes_max} bytes");
+        match self.value(name)? {
+            Value::String(text) if (1..=bytes_max).contains(&text.len()) => Some(text),
+            Value::String(_) => self.refuse(name, "empty or too long", accepted()),
+            _ => self.refuse(name, "wrong type", accepted()),
+        }
+    }
+
+    /// A method, in any case of letters.
+    pub fn method(&mut self, name: &'static str) -> Option<Method> {
+        let text = self.text(name, 32)?;
+        let method = Method::from_bytes(text.to_ascii_uppercase().as_bytes()).ok();
+        method.or_else(|| self.refuse(name, "no method", "a method such as GET"))
+    }
+
+    /// A pattern of paths; without one, of every path.
+    pub fn path(&mut self, name: &'static str) -> String {
+        self.text(name, 1_024).unwrap_or("*").to_owned()
+    }
+
+    pub fn flag(&mut self, name: &'static str) -> Option<bool> {
+        let value = self.value(name)?;
+        value.as_bool().or_else(|| self.refuse(name, "wrong type", "true or false"))
+    }
+
+    pub fn whole(&mut self, name: &'static str, bounds: RangeInclusive<u64>) -> Option<u64> {
+        let value = self.value(name)?;
+        let accepted = || format!("a whole number from {} to {}", bounds.start(), bounds.end());
+        match value.as_u64() {
+            Some(number) if bounds.contains(&number) => Some(number),
+            None if !value.is_number() => self.refuse(name, "wrong type", accepted()),
+            _ => self.refuse(name, "out of bounds", accepted()),
+        }
+    }
+
+    pub fn signed(&mut self, name: &'static str, bounds: RangeInclusive<i64>) -> Option<i64> {
+        let value = self.value(name)?;
+        let accepted = || format!("a whole number from {} to {}", bounds.start(), bounds.end());
+        match value.as_i64() {
+            Some(number) if bounds.contains(&number) => Some(number),
+            None if !value.is_number() => self.refuse(name, "wrong type", accepted()),
+            _ => self.refuse(name, "out of bounds", accepted()),
+        }
+    }
+
+    /// Seconds, with fractions down to a millisecond.
+    pub fn seconds(&mut self, name: &'static str, max: u32) -> Option<Duration> {
+        let value = self.value(name)?;
+        let accepted = || format!("a number of seconds from 0.001 to {max}");
+        match value.as_f64() {
+            Some(number) if (0.001..=f64::from(max)).contains(&number) => Some(Duration::from_secs_f64(number)),
+            None => self.refuse(name, "wrong type", accepted()),
+            Some(_) => self.refuse(name, "out of bounds", accepted()),
+        }
+    }
+
+    pub fn choice<T: Copy>(&mut self, name: &'static str, choices: &[(&'static str, T)]) -> Option<T> {
+        let value = self.value(name)?;
+        let found = choices.iter().find(|(choice, _)| value.as_str() == Some(choice)).map(|(_, meant)| *meant);
+        found.or_else(|| {
+            let names: Vec<&str> = choices.iter().map(|(choice, _)| *choice).collect();
+            self.refuse(name, "unknown value", format!("one of {}", names.join(", ")))
+        })
+    }
+
+    /// Notes that a member cannot be taken; always `None`, to end a reading with.
+    pub fn refuse<T>(&mut self, name: &str, problem: &str, accepted: impl Into<String>) -> Option<T> {
+        let member = format!("{}{name}", self.prefix);
+        self.wrong.push(WrongMember { member, problem: problem.to_owned(), accepted: accepted.into() });
+        None
+    }
+
+    /// Everything that is wrong, members that nobody asked for included.
+    pub fn finish(mut self) -> Vec<WrongMember> {
+        let given = self.map.into_iter().flat_map(Map::keys);
+        let unknown: Vec<&String> = given.filter(|name| !self.known.contains(&name.as_str())).collect();
+        let accepted = self.known.join(", ");
+        for name in unknown {
+            let shown: String = name.chars().take(64).collect();
+            self.refuse::<()>(&shown, "unknown member", format!("one of {accepted}"));
+        }
+        self.wrong
+    }
+
+    /// What is wrong with the members asked for; those that nobody asked for may belong to something else.
+    pub fn finish_leniently(self) -> Vec<WrongMember> {
+        self.wrong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn everything_wrong_is_named_at_once_with_what_is_accepted() {
+        let value = json!({ "nth": "x", "flag": 1, "seconds": -1, "which": "c", "inner": { "nth": 0, "other": 1 }, "empty": null });
+        let mut members = Members::of(value.as_object().expect("an object"));
+        assert_eq!(members.whole("nth", 1..=5), None);
+        assert_eq!(members.flag("flag"), None);
+        assert_eq!(members.seconds("seconds", 60), None);
+        assert_eq!(members.choice("which", &[("a", 1), ("b", 2)]), None);
+        assert_eq!(members.text("empty", 5), None);
+        let mut inner = members.inner("inner");
+        assert_eq!(inner.whole("nth", 1..=5), None);
+        members.absorb(inner);
+        let wrong: Vec<(String, String)> = members.finish().into_iter().map(|one| (one.member, one.accepted)).collect();
+        let names: Vec<&str> = wrong.iter().map(|(member, _)| member.as_str()).collect();
+        assert_eq!(names, ["nth", "flag", "seconds", "which", "inner.nth", "inner.other"]);
+        assert_eq!(wrong[3].1, "one of a, b");
+        assert_eq!(wrong[5].1, "one of nth");
+    }
+}

@@ -1,0 +1,298 @@
+//! Faults on request: a test arms one, and the requests it names go wrong in that way (CONTRACT, Emulator: `/_emulator/faults`).
+//!
+//! Here are the books: which faults are armed, whom they strike and what they hold back. What they do to an exchange is in
+//! `exchange/faulty`, what they do to a connection in `server`.
+
+mod holds;
+mod kind;
+mod members;
+mod read;
+mod replica;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use http::{Method, Request};
+use serde_json::{Map, Value, json};
+
+use super::accounts::{AccountId, Caller};
+use super::credentials::BadCredentials;
+use super::gates::matches_pattern;
+use super::primary::Primary;
+use super::reply::Reply;
+use super::seed::Dice;
+use crate::clock::Timestamp;
+
+pub use holds::Holds;
+pub use kind::{Canned, Distortion, Ending, Execution, Kind, Lag, Pattern, Refusal, Remaining};
+pub use members::{Members, WrongMember};
+use replica::Replica;
+
+/// More faults than this are refused: a test that leaks them should notice.
+const FAULTS_MAX: usize = 1_000;
+/// More credentials than this are not revoked; the seed world has a few dozen.
+const REVOKED_MAX: usize = 10_000;
+
+/// Names an armed fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FaultId(pub u64);
+
+/// A fault as it was asked for.
+#[derive(Clone, Debug)]
+pub struct FaultSpec {
+    given: Map<String, Value>,
+    condition: Condition,
+    kind: Kind,
+}
+
+/// Which requests a fault is for.
+#[derive(Clone, Debug)]
+struct Condition {
+    method: Option<Method>,
+    /// As gates have it: without the base and the query, `*` for any run of characters.
+    path: String,
+    /// The name of the account that pays.
+    account: Option<String>,
+    /// The secret itself.
+    token: Option<String>,
+    /// The first matching request that is struck, from 1.
+    nth: u64,
+    /// How many are struck; without it, all from then on.
+    times: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Armed {
+    spec: FaultSpec,
+    /// Matching requests so far.
+    seen: u64,
+    struck: u64,
+}
+
+/// What a fault needs to know of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    pub method: &'a Method,
+    pub path: &'a str,
+    pub caller: &'a Caller,
+    pub account: &'a str,
+}
+
+/// What strikes one request.
+#[derive(Debug, Default)]
+pub struct Strike {
+    pub ending: Option<(FaultId, Ending)>,
+    pub distortion: Distorted,
+    /// The kinds that struck, in the order they were armed.
+    pub names: Vec<&'static str>,
+}
+
+/// What the answer to one request says that is not true.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Distorted {
+    /// By how many seconds a `reset` is wrong.
+    pub reset_shift: i64,
+    /// By how many seconds `Date` is wrong.
+    pub date_shift: i64,
+    pub budgets: Budgets,
+    pub lag: Option<Lag>,
+}
+
+/// Which budgets an answer shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Budgets {
+    #[default]
+    Real,
+    Pristine,
+}
+
+/// A credential by which a caller is known.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Bearer {
+    Token(String),
+    /// What has no token of the world: an app, an OAuth app, a recorded credential.
+    Account(AccountId),
+}
+
+/// All armed faults and what they have done.
+#[derive(Debug)]
+pub struct Faults {
+    next: u64,
+    armed: BTreeMap<FaultId, Armed>,
+    pub holds: Holds,
+    revoked: BTreeSet<Bearer>,
+    replica: Replica,
+    dice: Dice,
+    /// What the answer under way says wrongly.
+    pub distortion: Distorted,
+    /// Budgets of which nothing was ever used.
+    pristine: Primary,
+}
+
+impl Faults {
+    /// No faults; `seed` chooses what looks random, `after` is the greatest id that is not to be used again.
+    pub fn new(seed: u64, after: u64) -> Self {
+        Self {
+            next: after,
+            armed: BTreeMap::new(),
+            holds: Holds::default(),
+            revoked: BTreeSet::new(),
+            replica: Replica::default(),
+            dice: Dice::new(seed ^ 0x0FA0_17ED),
+            distortion: Distorted::default(),
+            pristine: Primary::default(),
+        }
+    }
+
+    /// The greatest id used so far.
+    pub fn last_id(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether there is nothing for it to do.
+    pub fn is_idle(&self) -> bool {
+        self.armed.is_empty() && self.holds.is_empty()
+    }
+
+    /// Arms a fault; `None` when there are too many.
+    pub fn arm(&mut self, spec: FaultSpec) -> Option<FaultId> {
+        if self.armed.len() >= FAULTS_MAX {
+            return None;
+        }
+        self.next += 1;
+        let id = FaultId(self.next);
+        self.armed.insert(id, Armed { spec, seen: 0, struck: 0 });
+        Some(id)
+    }
+
+    /// Forgets a fault and lets go what it holds; how often it struck and how many it held. What it has revoked stays so.
+    pub fn disarm(&mut self, id: FaultId) -> Option<(u64, usize)> {
+        let armed = self.armed.remove(&id)?;
+        Some((armed.struck, self.holds.release_all_of(id)))
+    }
+
+    pub fn ids(&self) -> Vec<FaultId> {
+        self.armed.keys().copied().collect()
+    }
+
+    /// How often a fault has struck, if it exists.
+    pub fn struck(&self, id: FaultId) -> Option<u64> {
+        self.armed.get(&id).map(|armed| armed.struck)
+    }
+
+    /// A fault as it was asked for, and what has become of it.
+    pub fn show(&self, id: FaultId) -> Option<Value> {
+        let armed = self.armed.get(&id)?;
+        let mut shown = armed.spec.given.clone();
+        let more =
+            [("id", json!(id.0)), ("seen", json!(armed.seen)), ("struck", json!(armed.struck)), ("holding", json!(self.holds.count(id)))];
+        shown.extend(more.map(|(name, value)| (name.to_owned(), value)));
+        shown.insert("spent".to_owned(), json!(armed.is_spent()));
+        Some(Value::Object(shown))
+    }
+
+    /// What strikes this request. Every distortion that is due does; of the endings the first that was armed, and those after it do not
+    /// see the request at all.
+    pub fn strike(&mut self, seen: &Seen<'_>) -> Strike {
+        let mut strike = Strike::default();
+        for (id, armed) in &mut self.armed {
+            let is_ended = strike.ending.is_some() && matches!(armed.spec.kind, Kind::Ending(_));
+            if is_ended || !armed.spec.concerns(seen) {
+                continue;
+            }
+            armed.seen += 1;
+            if armed.seen < armed.spec.condition.nth || armed.is_spent() {
+                continue;
+            }
+            armed.struck += 1;
+            strike.names.push(armed.spec.kind.name());
+            match &armed.spec.kind {
+                Kind::Ending(ending) => strike.ending = Some((*id, ending.clone())),
+                Kind::Distortion(distortion) => strike.distortion.add(*distortion, armed.struck, &mut self.dice),
+            }
+        }
+        strike
+    }
+
+    /// From now on this caller's credential does not count.
+    pub fn revoke(&mut self, caller: &Caller) {
+        if self.revoked.len() < REVOKED_MAX {
+            self.revoked.extend(bearer(caller));
+        }
+    }
+
+    /// The caller, unless its credential was revoked.
+    pub fn unless_revoked(&self, caller: Result<Caller, BadCredentials>) -> Result<Caller, BadCredentials> {
+        let is_revoked = |caller: &Caller| !self.revoked.is_empty() && bearer(caller).is_some_and(|bearer| self.revoked.contains(&bearer));
+        caller.and_then(|caller| if is_revoked(&caller) { Err(BadCredentials) } else { Ok(caller) })
+    }
+
+    /// The budgets that the answer under way shows.
+    pub fn budgets<'a>(&'a self, real: &'a Primary) -> &'a Primary {
+        match self.distortion.budgets {
+            Budgets::Real => real,
+            Budgets::Pristine => &self.pristine,
+        }
+    }
+
+    /// What the answer under way shows where the truth is `fresh`.
+    pub fn replicated(&mut self, now: Timestamp, request: &Request<Bytes>, fresh: Reply) -> Reply {
+        match self.distortion.lag {
+            Some(lag) => self.replica.read(lag, now, request, fresh),
+            None => fresh,
+        }
+    }
+}
+
+impl FaultSpec {
+    fn concerns(&self, seen: &Seen<'_>) -> bool {
+        let condition = &self.condition;
+        let is_read = matches!(*seen.method, Method::GET | Method::HEAD);
+        let can_strike = match &self.kind {
+            Kind::Ending(Ending::Revoke) => bearer(seen.caller).is_some(),
+            Kind::Distortion(Distortion::PristineRateLimit) => is_read && seen.path == "/rate_limit",
+            Kind::Distortion(Distortion::StaleRead(_)) => is_read,
+            Kind::Ending(_) | Kind::Distortion(_) => true,
+        };
+        can_strike
+            && condition.method.as_ref().is_none_or(|method| method == seen.method)
+            && condition.account.as_ref().is_none_or(|account| account == seen.account)
+            && condition.token.as_ref().is_none_or(|token| seen.caller.token().is_some_and(|used| used.value == *token))
+            && matches_pattern(&condition.path, seen.path)
+    }
+}
+
+impl Armed {
+    fn is_spent(&self) -> bool {
+        self.spec.condition.times.is_some_and(|times| self.struck >= times)
+    }
+}
+
+impl Distorted {
+    fn add(&mut self, distortion: Distortion, turn: u64, dice: &mut Dice) {
+        match distortion {
+            Distortion::Wobble { seconds, pattern: Pattern::Alternating } => {
+                self.reset_shift += if turn.is_multiple_of(2) { -i64::from(seconds) } else { i64::from(seconds) };
+            }
+            Distortion::Wobble { seconds, pattern: Pattern::Random } => {
+                let shift = dice.below(2 * u64::from(seconds) + 1);
+                self.reset_shift += i64::try_from(shift).unwrap_or(0) - i64::from(seconds);
+            }
+            Distortion::ClockOffset { seconds } => {
+                self.reset_shift += seconds;
+                self.date_shift += seconds;
+            }
+            Distortion::PristineRateLimit => self.budgets = Budgets::Pristine,
+            Distortion::StaleRead(lag) => self.lag = Some(lag),
+        }
+    }
+}
+
+/// What a caller is known by; those without a credential have none to lose.
+fn bearer(caller: &Caller) -> Option<Bearer> {
+    match (caller.token(), caller.account) {
+        (Some(token), _) => Some(Bearer::Token(token.value.clone())),
+        (None, AccountId::Anonymous(_)) => None,
+        (None, account) => Some(Bearer::Account(account)),
+    }
+}

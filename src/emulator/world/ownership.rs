@@ -1,0 +1,106 @@
+//! Who owns which repositories, so that one owner's are found and counted without a look at everyone's.
+
+use std::ops::RangeInclusive;
+use std::collections::{BTreeSet, HashMap};
+
+use super::{Owner, Repository, Thread, Visibility, World};
+use crate::emulator::resources::threads::Topic;
+
+#[derive(Debug, Default)]
+struct Possessions {
+    all: BTreeSet<u64>,
+    public: u64,
+}
+
+/// The repositories of every owner.
+#[derive(Debug, Default)]
+pub struct Ownership(HashMap<Owner, Possessions>);
+
+impl Ownership {
+    pub fn add(&mut self, repository: &Repository) {
+        let of = self.0.entry(repository.owner).or_default();
+        of.all.insert(repository.id);
+        of.public += u64::from(repository.visibility == Visibility::Public);
+    }
+
+    fn remove(&mut self, repository: &Repository) {
+        let Some(of) = self.0.get_mut(&repository.owner) else { return };
+        if of.all.remove(&repository.id) && repository.visibility == Visibility::Public {
+            of.public = of.public.saturating_sub(1);
+        }
+    }
+
+    pub fn count(&self, owner: Owner) -> u64 {
+        self.0.get(&owner).map_or(0, |of| of.all.len() as u64)
+    }
+}
+
+impl World {
+    /// The repositories of an owner, by id.
+    pub fn repositories_of(&self, owner: Owner) -> impl Iterator<Item = &Repository> {
+        let ids = self.ownership.0.get(&owner).map(|of| &of.all);
+        // Where most repositories are one owner's, walking through all is quicker than looking them up.
+        let walks = ids.is_some_and(|ids| ids.len() > self.repositories.len() / 4);
+        let (walked, looked_up) = if walks { (Some(self.repositories.values()), None) } else { (None, ids) };
+        let walked = walked.into_iter().flatten().filter(move |repository| repository.owner == owner);
+        walked.chain(looked_up.into_iter().flatten().filter_map(|id| self.repositories.get(id)))
+    }
+
+    /// How many public repositories an owner has.
+    pub fn public_repositories(&self, owner: Owner) -> u64 {
+        let count = self.ownership.0.get(&owner).map_or(0, |of| of.public);
+        let is_counted = |repository: &&Repository| repository.owner == owner && repository.visibility == Visibility::Public;
+        debug_assert_eq!(
+            count,
+            self.repositories.values().filter(is_counted).count() as u64,
+            "repositories change hands and visibility by `add_repository` and `set_visibility` alone"
+        );
+        count
+    }
+
+    /// Changes who sees a repository.
+    pub fn set_visibility(&mut self, id: u64, visibility: Visibility) {
+        if let Some(repository) = self.repositories.get_mut(&id) {
+            self.ownership.remove(repository);
+            repository.visibility = visibility;
+            self.ownership.add(repository);
+        }
+    }
+
+    /// The threads of a user, in no order that means anything.
+    pub fn threads_of(&self, user: u64) -> impl Iterator<Item = &Thread> {
+        debug_assert_eq!(
+            self.threads.values().filter(|thread| thread.user == user).count(),
+            self.thread_of.range(keys_of(user)).count(),
+            "every thread is in `thread_of`"
+        );
+        self.thread_of.range(keys_of(user)).filter_map(|(_, id)| self.threads.get(id))
+    }
+}
+
+/// The keys of all threads of a user: nothing sorts before an issue of that number, nor after such a request for a feature.
+fn keys_of(user: u64) -> RangeInclusive<(u64, u64, Topic)> {
+    (user, 0, Topic::Numbered(0))..=(user, u64::MAX, Topic::FeatureRequest(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::emulator::{Options, seed};
+
+    #[test]
+    fn counts_follow_what_happens_to_repositories() {
+        let mut world = seed::world(&Options { repositories: 100, ..Options::default() }, Timestamp::from_secs(1_800_000_000));
+        let acme = world.owner("acme").expect("an organisation");
+        let (all, public) = (world.repositories_of(acme).count(), world.public_repositories(acme));
+        assert_eq!(world.ownership.count(acme), all as u64);
+        let widgets = world.repository_named("acme", "widgets").map(|repository| repository.id).expect("a repository");
+        for _ in 0..2 {
+            world.set_visibility(widgets, Visibility::Private);
+            assert_eq!(world.public_repositories(acme), public - 1);
+        }
+        world.set_visibility(widgets, Visibility::Public);
+        assert_eq!((world.repositories_of(acme).count(), world.public_repositories(acme)), (all, public));
+    }
+}
