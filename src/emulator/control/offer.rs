@@ -20,6 +20,7 @@ const OFFERED: &[(&[&str], &[&str])] = &[
     (&["faults"], &["GET", "POST", "DELETE"]),
     (&["faults", "{id}"], &["GET", "DELETE"]),
     (&["events"], &["POST"]),
+    (&["migrations", "{id}"], &["POST"]),
     (&["seed"], &["GET", "POST"]),
     (&["reset"], &["POST"]),
 ];
