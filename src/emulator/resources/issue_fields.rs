@@ -150,9 +150,11 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// The field that the path names; what is no integer names none.
+/// The field that the path names. "path issue_field_id (integer, required)": what is none fails validation, which both routes list.
 fn named<'a>(call: &'a Call<'_>) -> Result<&'a IssueField, Fault> {
-    let id = call.params.id("issue_field_id")?;
+    let no_integer = |_| Fault::field("IssueField", "issue_field_id", Code::Invalid, "issue_field_id is not an integer");
+    let id: i64 = call.params.get("issue_field_id").parse().map_err(no_integer)?;
+    let id = u64::try_from(id).map_err(|_| Fault::NotFound)?;
     call.world.issue_fields.get(&call.organization).and_then(|fields| fields.get(&id)).ok_or(Fault::NotFound)
 }
 

@@ -159,11 +159,13 @@ fn list_within(call: &mut Call<'_>, caps: Caps, within: impl Fn(&Thread) -> bool
     threads.sort_by_key(|thread| (std::cmp::Reverse(thread.updated_at), std::cmp::Reverse(thread.id)));
     // A thread shows its repository whole, which changes too; also one that is hidden now was perhaps shown before.
     let renderer = Renderer::of(call);
-    let mine = call.world.threads.values().filter(|thread| thread.user == me && within(thread));
+    let mine = call.world.threads_of(me).filter(|thread| within(thread));
     let repositories: BTreeSet<u64> = mine.map(|thread| thread.repository).collect();
     let repositories = repositories.iter().filter_map(|id| call.world.repositories.get(id));
-    let changed_at =
-        repositories.map(|repository| renderer.repository_changed_at(repository)).chain(call.world.inbox_changed.get(&me).copied()).max();
+    // An inbox that nothing ever came into is as old as its owner.
+    let inbox_changed = call.world.inbox_changed.get(&me).copied();
+    let inbox_changed = inbox_changed.or_else(|| call.world.users.get(&me).map(|user| user.created_at));
+    let changed_at = repositories.map(|repository| renderer.repository_changed_at(repository)).chain(inbox_changed).max();
     let mut reply = pagination::page(call, caps, threads, |thread| render(call, thread));
     reply.changed_at = changed_at;
     Ok(polling::paced(call, reply))

@@ -106,6 +106,7 @@ fn tokens() -> Vec<Token> {
     let writes = [("metadata", Level::Read), ("organization_custom_properties", Level::Write), ("issue_fields", Level::Write)];
     vec![
         classic("emu_classic_ada_notifications", ADA, &["notifications"], "owner of acme, notifications only: no private threads"),
+        classic("emu_classic_ada_repo", ADA, &["repo"], "owner of acme, repositories and what is in them"),
         classic("emu_classic_ada_read_org", ADA, &["read:org"], "owner of acme, reads organisations"),
         token(
             "emu_fine_grained_ada_reads_properties",
