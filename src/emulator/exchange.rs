@@ -24,7 +24,7 @@ use super::transcript::{Entry, Transcript};
 use super::urls::Urls;
 use super::validators::is_conditional;
 use super::world::World;
-use super::{Options, control, credentials, graphql, resources, seed};
+use super::{Options, control, credentials, graphql, inventory, resources, seed};
 use crate::api::Dialect;
 use crate::clock::Timestamp;
 
@@ -73,11 +73,24 @@ struct Demand {
 
 enum Target {
     Route(&'static Route, Params),
+    /// A route that only the endpoint table knows.
+    Listed(inventory::Found),
     Graphql,
     /// A CORS preflight, which has no credential by nature.
     Options,
     Unknown,
     Recorded,
+}
+
+impl Target {
+    /// What the two headers of every answer say that it accepts.
+    fn accepted(&self) -> (String, String) {
+        match self {
+            Self::Route(route, _) => (route.need.accepted_permissions(), route.need.accepted_scopes()),
+            Self::Listed(found) => (found.facts.accepted_permissions.clone(), found.facts.accepted_scopes.clone()),
+            _ => (Need::Nothing.accepted_permissions(), Need::Nothing.accepted_scopes()),
+        }
+    }
 }
 
 /// A refusal before anything was executed.
@@ -150,7 +163,7 @@ impl State {
         let caller = credential.clone().unwrap_or_else(|_| Caller::anonymous(peer));
         let path = self.routed_path(canonical);
         let demand = self.demand(request, canonical, &path);
-        let need = if let Target::Route(route, _) = &demand.target { route.need } else { Need::Nothing };
+        let (accepted_permissions, accepted_scopes) = demand.target.accepted();
         let concurrency = self.secondary.concurrency(caller.account);
         let stopped = self.judge(now, &caller, &demand).err();
         let version = version(self.options.dialect, request.headers());
@@ -162,8 +175,8 @@ impl State {
             caller: &caller,
             dialect: self.options.dialect,
             version: version.as_ref().ok().copied(),
-            accepted_permissions: need.accepted_permissions(),
-            accepted_scopes: need.accepted_scopes(),
+            accepted_permissions,
+            accepted_scopes,
         };
         let mut entry = entry(&self.world, &context, request, &demand, concurrency);
         let mut response = if let Some(stopped) = stopped {
@@ -199,7 +212,8 @@ impl State {
             let repository = self.world.repositories.get(&id.parse().ok()?)?;
             Some(format!("{}{rest}", access::path_of(&self.world, repository)))
         };
-        by_id().unwrap_or_else(|| canonical.path.to_owned())
+        let by_number = || inventory::named_path(&self.world, self.options.dialect, canonical.path);
+        by_id().or_else(by_number).unwrap_or_else(|| canonical.path.to_owned())
     }
 
     fn demand(&self, request: &Request<Bytes>, canonical: Canonical<'_>, path: &str) -> Demand {
@@ -231,12 +245,23 @@ impl State {
             let charge = if canonical.path == "/rate_limit" { Charge::Free } else { Charge::One };
             return rest(Target::Recorded, replayer.endpoint(request, canonical), resource, charge, Content::None);
         }
-        match verb.and_then(|verb| route::find(verb, path)) {
+        let names_it =
+            |(route, _): &(&Route, Params)| !inventory::has_a_closer_route(self.options.dialect, request.method(), path, route.template);
+        match verb.and_then(|verb| route::find(verb, path)).filter(names_it) {
             Some((route, params)) => {
                 let endpoint = format!("{} {}", route.verb.name(), route.template);
                 rest(Target::Route(route, params), endpoint, route.resource, route.charge, route.content)
             }
-            None => rest(Target::Unknown, format!("{} (unknown)", request.method()), Resource::CORE, Charge::One, Content::None),
+            None => match inventory::find(self.options.dialect, request.method(), path) {
+                Some(found) => {
+                    let facts = found.facts;
+                    let endpoint = format!("{} {}", facts.endpoint.method, facts.endpoint.template);
+                    let mut demand = rest(Target::Listed(found), endpoint, facts.resource, facts.charge, facts.content);
+                    demand.weight.points = facts.endpoint.points;
+                    demand
+                }
+                None => rest(Target::Unknown, format!("{} (unknown)", request.method()), Resource::CORE, Charge::One, Content::None),
+            },
         }
     }
 
@@ -286,13 +311,9 @@ impl State {
 
     fn execute(&mut self, now: Timestamp, caller: &Caller, request: &Request<Bytes>, canonical: Canonical<'_>, target: Target) -> Outcome {
         let urls = Urls::new(&self.origin(request), canonical.prefix);
-        let (route, params) = match target {
-            Target::Recorded => return self.replay(now, caller, request, canonical, &urls),
-            Target::Unknown => return Err(Fault::NotFound),
-            Target::Options => return Ok(preflight()),
-            Target::Graphql => (None, Params::default()),
-            Target::Route(route, params) => (Some(route), params),
-        };
+        if matches!(target, Target::Recorded) {
+            return self.replay(now, caller, request, canonical, &urls);
+        }
         let upload_bytes = request.extensions().get::<UploadBytes>().map_or(request.body().len() as u64, |upload| upload.0);
         let mut call = Call {
             world: &mut self.world,
@@ -309,16 +330,20 @@ impl State {
             asked_path: canonical.path,
             raw_query: request.uri().query(),
             query: Query::parse(request.uri().query()),
-            params,
+            params: Params::default(),
             repository: 0,
             organization: 0,
         };
-        match route {
-            Some(route) => {
+        match target {
+            Target::Recorded | Target::Unknown => Err(Fault::NotFound),
+            Target::Options => Ok(preflight()),
+            Target::Graphql => graphql::answer(&mut call, request.method()),
+            Target::Route(route, params) => {
+                call.params = params;
                 access::admit(&mut call, route.need)?;
                 (route.answer)(&mut call)
             }
-            None => graphql::answer(&mut call, request.method()),
+            Target::Listed(found) => inventory::answer(&mut call, found),
         }
     }
 

@@ -4,10 +4,10 @@
 //! [`Server`] puts it behind a socket. The way of a request, in reading order:
 //!
 //! `intake` (which shape of path) → `control` (requests about the emulator itself) → `credentials` (who asks) → `route` (what is asked) →
-//! `limits`, `primary`, `secondary` (may it be asked now) → `resources` (the answer) → `validators` (304?) → `reply` (headers) → `transcript`.
+//! `limits`, `primary`, `secondary` (may it be asked now) → `resources`, `inventory` (the answer) → `validators` (304?) → `reply` (headers) → `transcript`.
 //!
-//! It is written from the specification alone and shares only names with the gateway (`crate::api`), never rules: a misreading
-//! shared by both would pass every test. What it leaves out so far: team membership, custom properties, issue fields, migrations, the
+//! It is written from the specification alone and shares only names and the endpoint table with the gateway (`crate::api`), never rules: a
+//! misreading shared by both would pass every test. The table is held to the documents by a second reading (`api/matrix_tests.rs`). What it leaves out so far: team membership, custom properties, issue fields, migrations, the
 //! app webhook, real webhook deliveries and faults.
 
 mod access;
@@ -23,6 +23,7 @@ mod fields;
 mod gates;
 mod graphql;
 mod intake;
+mod inventory;
 mod limits;
 mod pagination;
 mod primary;

@@ -3,6 +3,8 @@
 mod content;
 mod people;
 
+pub use content::SEEDED_BELOW;
+
 use super::Options;
 use super::world::World;
 use crate::clock::Timestamp;

@@ -1,18 +1,29 @@
 //! The emulator as a caller sees it, sentence by sentence of the documents.
 
+mod agreement;
+mod branches;
 mod conditional;
 mod contents;
 mod control;
 mod credentials;
 mod deliveries;
+mod documented;
 mod fuzz;
+mod fuzz_inventory;
 mod hooks;
+mod inventory;
 mod limits;
+mod listed_limits;
 mod notifications;
+mod people;
+mod proposals;
+mod reference;
 mod replay;
 mod repositories;
 mod socket;
+mod stored;
 mod subscriptions;
+mod walk;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

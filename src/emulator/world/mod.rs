@@ -4,15 +4,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::accounts::{AccountId, Token};
+use super::inventory::Shelves;
 use super::limits::InstallationReach;
 use super::resources::notifications::Thread;
 use crate::clock::Timestamp;
 
 mod content;
+mod history;
 mod people;
+mod removal;
 mod tokens;
 
 pub use content::{Asset, Comment, FEATURES, Issue, IssueState, Label, Milestone, Release, Repository, Visibility};
+pub use history::{Commit, Draft, Full, History, Tree};
 pub use people::{App, OauthApp, Organization, Team, User};
 pub use tokens::TokenView;
 
@@ -38,6 +42,10 @@ pub struct World {
     owned: HashMap<Owner, u64>,
     /// Names that repositories had before.
     former: Vec<(String, u64)>,
+    /// The commits of the repositories that something was pushed to.
+    histories: BTreeMap<u64, Arc<History>>,
+    /// What is kept for routes without a model of their own.
+    pub shelves: Shelves,
     /// Notification threads by id.
     pub threads: BTreeMap<u64, Thread>,
     /// The thread of a user about an issue or pull of a repository.
