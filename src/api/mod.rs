@@ -8,6 +8,8 @@ mod endpoint;
 pub mod headers;
 mod kinds;
 mod lines;
+#[cfg(test)]
+mod matrix_tests;
 mod rate;
 mod refusal;
 mod resource;

@@ -89,7 +89,7 @@ pub enum Role {
 
 /// The scopes of which Document 2 wants one for notifications.
 pub const NOTIFICATION_SCOPES: &[&str] = &["notifications", "repo"];
-const REJECTED_APP: &str = "Resource not accessible by integration";
+pub const REJECTED_APP: &str = "Resource not accessible by integration";
 const REJECTED_PERSONAL: &str = "Resource not accessible by personal access token";
 
 impl Need {
@@ -159,7 +159,7 @@ pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), Fault> {
     }
 }
 
-fn acts_as_user(caller: &Caller) -> Result<u64, Fault> {
+pub fn acts_as_user(caller: &Caller) -> Result<u64, Fault> {
     match (caller.user(), caller.token()) {
         (Some(user), _) => Ok(user),
         (None, Some(_)) => Err(Fault::Forbidden(REJECTED_APP)),
@@ -188,7 +188,8 @@ fn classic_credential(caller: &Caller) -> Result<(), Fault> {
     }
 }
 
-fn rejection(token: &Token) -> &'static str {
+/// What a token of the wrong kind, or without the permission, is told.
+pub fn rejection(token: &Token) -> &'static str {
     if token.kind == TokenKind::FineGrained { REJECTED_PERSONAL } else { REJECTED_APP }
 }
 
@@ -275,6 +276,17 @@ impl Organization {
 }
 
 fn repository(call: &mut Call<'_>, permission: &str, level: Level, role: Role) -> Result<(), Fault> {
+    let repository = repository_of_path(call)?;
+    may(call.world, call.caller, repository, permission, level, role)?;
+    if !call.is_read {
+        unless_locked(call.world, repository)?;
+    }
+    call.repository = repository.id;
+    Ok(())
+}
+
+/// The repository that the path names by its present name; a former one leads to a redirect.
+pub fn repository_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Repository, Fault> {
     let (owner, name) = (call.params.get("owner"), call.params.get("repo"));
     let repository = call.world.repository_named(owner, name).ok_or(Fault::NotFound)?;
     if !sees(call.world, call.caller, repository) {
@@ -283,12 +295,7 @@ fn repository(call: &mut Call<'_>, permission: &str, level: Level, role: Role) -
     if !repository.name.eq_ignore_ascii_case(name) {
         return Err(moved(call, repository.id));
     }
-    may(call.world, call.caller, repository, permission, level, role)?;
-    if !call.is_read {
-        unless_locked(call.world, repository)?;
-    }
-    call.repository = repository.id;
-    Ok(())
+    Ok(repository)
 }
 
 /// A migration may hold a repository locked (Document 3). What that refuses is not shown; here it is every change.
@@ -355,7 +362,7 @@ pub fn role_of_token(world: &World, token: &Token, repository: &Repository) -> R
 }
 
 /// What a user may do in a repository by right; none for strangers.
-fn role_of(world: &World, user: u64, repository: &Repository) -> Option<Role> {
+pub fn role_of(world: &World, user: u64, repository: &Repository) -> Option<Role> {
     match repository.owner {
         Owner::User(owner) if owner == user => return Some(Role::Admin),
         Owner::Organization(id) => {

@@ -30,7 +30,7 @@ use super::urls::Urls;
 use super::validators::is_conditional;
 use super::wire::{Departure, Wire};
 use super::world::World;
-use super::{Options, compute, control, credentials, graphql, migrations, resources, seed};
+use super::{Options, compute, control, credentials, graphql, inventory, migrations, resources, seed};
 use crate::api::Dialect;
 use crate::clock::Timestamp;
 
@@ -85,15 +85,22 @@ struct Demand {
 enum Target {
     Route(&'static Route, Params),
     Graphql(Box<graphql::Plan>),
+    /// A route that only the endpoint table knows.
+    Listed(inventory::Found),
     /// A CORS preflight, which has no credential by nature.
     Options,
     Unknown,
     Recorded,
 }
 
-impl Demand {
-    fn need(&self) -> Need {
-        if let Target::Route(route, _) = &self.target { route.need } else { Need::Nothing }
+impl Target {
+    /// What the two headers of every answer say that it accepts.
+    fn accepted(&self) -> (String, String) {
+        match self {
+            Self::Route(route, _) => (route.need.accepted_permissions(), route.need.accepted_scopes()),
+            Self::Listed(found) => (found.facts.accepted_permissions.clone(), found.facts.accepted_scopes.clone()),
+            _ => (Need::Nothing.accepted_permissions(), Need::Nothing.accepted_scopes()),
+        }
     }
 }
 
@@ -164,7 +171,7 @@ impl State {
         let caller = credential.clone().unwrap_or_else(|_| Caller::anonymous(peer));
         let path = self.routed_path(canonical);
         let mut demand = self.demand(request, canonical, &path);
-        let need = demand.need();
+        let (accepted_permissions, accepted_scopes) = demand.target.accepted();
         let concurrency = self.secondary.concurrency(caller.account);
         let stopped = self.judge(now, &caller, &demand).err();
         let version = version(self.options.dialect, request.headers());
@@ -176,8 +183,8 @@ impl State {
             caller: &caller,
             dialect: self.options.dialect,
             version: version.as_ref().ok().copied(),
-            accepted_permissions: need.accepted_permissions(),
-            accepted_scopes: need.accepted_scopes(),
+            accepted_permissions,
+            accepted_scopes,
         };
         let mut entry = entry(&self.world, &context, request, &demand, concurrency);
         let mut response = if let Some(stopped) = stopped {
@@ -224,7 +231,8 @@ impl State {
             let repository = self.world.repositories.get(&id.parse().ok()?)?;
             Some(format!("{}{rest}", access::path_of(&self.world, repository)))
         };
-        by_id().unwrap_or_else(|| canonical.path.to_owned())
+        let by_number = || inventory::named_path(&self.world, self.options.dialect, canonical.path);
+        by_id().or_else(by_number).unwrap_or_else(|| canonical.path.to_owned())
     }
 
     fn demand(&self, request: &Request<Bytes>, canonical: Canonical<'_>, path: &str) -> Demand {
@@ -261,7 +269,9 @@ impl State {
             let charge = if canonical.path == "/rate_limit" { Charge::Free } else { Charge::One };
             return rest(Target::Recorded, replayer.endpoint(request, canonical), resource, charge, Content::None);
         }
-        match verb.and_then(|verb| route::find(verb, path)) {
+        let names_it =
+            |(route, _): &(&Route, Params)| !inventory::has_a_closer_route(self.options.dialect, request.method(), path, route.template);
+        match verb.and_then(|verb| route::find(verb, path)).filter(names_it) {
             Some((route, params)) => {
                 let endpoint = format!("{} {}", route.verb.name(), route.template);
                 let mut demand = rest(Target::Route(route, params), endpoint, route.resource, route.charge, route.content);
@@ -271,7 +281,22 @@ impl State {
                 }
                 demand
             }
-            None => rest(Target::Unknown, format!("{} (unknown)", request.method()), Resource::CORE, Charge::One, Content::None),
+            None => match inventory::find(self.options.dialect, request.method(), path) {
+                Some(found) => {
+                    let facts = found.facts;
+                    let endpoint = format!("{} {}", facts.endpoint.method, facts.endpoint.template);
+                    let mut demand = rest(Target::Listed(found), endpoint, facts.resource, facts.charge, facts.content);
+                    if self.limits.of_endpoint("points", &demand.endpoint).is_none() {
+                        demand.weight.points = facts.endpoint.points;
+                    }
+                    demand
+                }
+                None => {
+                    // Whoever invents methods has no more endpoints than others.
+                    let endpoint = format!("{} (unknown)", verb.map_or("OTHER", Verb::name));
+                    rest(Target::Unknown, endpoint, Resource::CORE, Charge::One, Content::None)
+                }
+            },
         }
     }
 
@@ -338,13 +363,9 @@ impl State {
 
     fn execute(&mut self, now: Timestamp, caller: &Caller, request: &Request<Bytes>, canonical: Canonical<'_>, target: Target) -> Outcome {
         let urls = Urls::new(&self.origin(request), canonical.prefix);
-        let (route, params, plan) = match target {
-            Target::Recorded => return self.replay(now, caller, request, canonical, &urls),
-            Target::Unknown => return Err(Fault::NotFound),
-            Target::Options => return Ok(preflight()),
-            Target::Graphql(plan) => (None, Params::default(), Some(plan)),
-            Target::Route(route, params) => (Some(route), params, None),
-        };
+        if matches!(target, Target::Recorded) {
+            return self.replay(now, caller, request, canonical, &urls);
+        }
         let upload_bytes = request.extensions().get::<UploadBytes>().map_or(request.body().len() as u64, |upload| upload.0);
         let mut call = Call {
             world: &mut self.world,
@@ -361,17 +382,20 @@ impl State {
             asked_path: canonical.path,
             raw_query: request.uri().query(),
             query: Query::parse(request.uri().query()),
-            params,
+            params: Params::default(),
             repository: 0,
             organization: 0,
         };
-        match (route, plan) {
-            (Some(route), _) => {
+        match target {
+            Target::Recorded | Target::Unknown => Err(Fault::NotFound),
+            Target::Options => Ok(preflight()),
+            Target::Graphql(plan) => graphql::answer(&mut call, request.method(), *plan),
+            Target::Route(route, params) => {
+                call.params = params;
                 access::admit(&mut call, route.need)?;
                 (route.answer)(&mut call)
             }
-            (None, Some(plan)) => graphql::answer(&mut call, request.method(), *plan),
-            (None, None) => Err(Fault::NotFound),
+            Target::Listed(found) => inventory::answer(&mut call, found),
         }
     }
 

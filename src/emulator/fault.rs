@@ -1,6 +1,7 @@
 //! Everything that can be wrong with a request, and the one place that turns it into an answer (Document 1, Errors).
 
 use http::{HeaderValue, StatusCode, header};
+use percent_encoding::{CONTROLS, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::reply::Reply;
@@ -133,7 +134,9 @@ fn secondary(exceeded: Exceeded, status: StatusCode, retry_after_secs: Option<u6
 fn moved(status: StatusCode, address: &str) -> Reply {
     let message = if status == StatusCode::MOVED_PERMANENTLY { "Moved Permanently" } else { "Temporary Redirect" };
     let mut reply = Reply::json(status, json!({ "message": message, "url": address, "documentation_url": DOCUMENTATION }));
-    if let Ok(value) = HeaderValue::from_str(address) {
+    // A path may have been sent with characters that no header takes.
+    let address = utf8_percent_encode(address, CONTROLS).to_string();
+    if let Ok(value) = HeaderValue::from_str(&address) {
         reply.headers.push((header::LOCATION, value));
     }
     reply

@@ -4,14 +4,15 @@
 //! [`Server`] puts it behind a socket. The way of a request, in reading order:
 //!
 //! `intake` (which shape of path) → `control` (requests about the emulator itself) → `credentials` (who asks) → `route` (what is asked) →
-//! `limits`, `primary`, `secondary` (may it be asked now) → `resources` (the answer) → `validators` (304?) → `reply` (headers) → `transcript`.
-//! Beside it stand `faults` and `gates`: what a test wants to go wrong, or to wait.
+//! `limits`, `primary`, `secondary` (may it be asked now) → `resources`, `inventory` (the answer) → `validators` (304?) → `reply` (headers) →
+//! `transcript`. Beside it stand `faults` and `gates`: what a test wants to go wrong, or to wait.
 //!
 //! What a request changes is told to people (`events`) and to webhooks (`happenings`); their deliveries wait in the `outbox` until the shell's
 //! `courier` takes them to their receivers.
 //!
-//! It is written from the specification alone and shares only names with the gateway (`crate::api`), never rules: a misreading
-//! shared by both would pass every test.
+//! It is written from the specification alone and shares only names and the endpoint table with the gateway (`crate::api`), never rules: a
+//! misreading shared by both would pass every test. The table is held to the documents by a second reading (`api/matrix_tests.rs`) and by
+//! `tests/specification`.
 
 mod access;
 mod accounts;
@@ -32,6 +33,7 @@ mod gates;
 mod graphql;
 mod happenings;
 mod intake;
+mod inventory;
 mod limits;
 mod migrations;
 mod notices;
@@ -74,13 +76,13 @@ pub use courier::Courier;
 pub use exchange::{Conditions, UploadBytes};
 pub use faults::{FaultId, FaultSpec, WrongMember};
 pub use gates::GateId;
-pub use outbox::{Outgoing, OutgoingId};
 pub use limits::UnknownLimit;
+pub use outbox::{Outgoing, OutgoingId};
 pub use replay::{LoadError, Recording};
 pub use server::{Handle, Server};
 pub use transcript::Entry;
-pub use world::{Certificate, Failure, Receipt, TokenView};
 pub use wire::{Departure, Framing, Wire};
+pub use world::{Certificate, Failure, Receipt, TokenView};
 
 /// What an emulator is made from; the same options and the same first `now` make the same world.
 #[derive(Clone, Debug)]

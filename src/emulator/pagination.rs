@@ -1,6 +1,7 @@
 //! Pages by number, and the `Link` header that leads to the others (Document 1, Page-number pagination).
 
 use http::{HeaderName, HeaderValue, header};
+use percent_encoding::{CONTROLS, utf8_percent_encode};
 use serde_json::Value;
 
 use super::call::Call;
@@ -66,7 +67,9 @@ pub fn header(entries: &[(&str, String)]) -> Option<(HeaderName, HeaderValue)> {
         return None;
     }
     let line: Vec<String> = entries.iter().map(|(relation, address)| format!("<{address}>; rel=\"{relation}\"")).collect();
-    HeaderValue::from_str(&line.join(", ")).ok().map(|value| (header::LINK, value))
+    // A path may have been sent with characters that no header takes.
+    let line = utf8_percent_encode(&line.join(", "), CONTROLS).to_string();
+    HeaderValue::from_str(&line).ok().map(|value| (header::LINK, value))
 }
 
 /// This request's own address with one parameter of its query replaced.

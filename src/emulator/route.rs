@@ -111,6 +111,11 @@ impl Route {
 pub struct Params(Vec<(String, String)>);
 
 impl Params {
+    /// From names and values as the path has them.
+    pub fn decoded<'p>(pairs: impl IntoIterator<Item = (&'p str, &'p str)>) -> Self {
+        Self(pairs.into_iter().map(|(name, value)| (name.to_owned(), decode_segment(value))).collect())
+    }
+
     /// Decoded; empty when the template has no such parameter.
     pub fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(given, _)| given == name).map_or("", |(_, value)| value)
@@ -130,8 +135,7 @@ static INDEX: OnceLock<Index> = OnceLock::new();
 pub fn find(verb: Verb, path: &str) -> Option<(&'static Route, Params)> {
     let found = INDEX.get_or_init(index).at(path).ok()?;
     let route = found.value.get(&verb)?;
-    let params = found.params.iter().map(|(name, value)| (name.to_owned(), decode_segment(value))).collect();
-    Some((route, Params(params)))
+    Some((route, Params::decoded(found.params.iter())))
 }
 
 fn index() -> Index {

@@ -86,6 +86,12 @@ impl Transcript {
         self.dropped
     }
 
+    /// The newest.
+    #[cfg(test)]
+    pub fn last(&self) -> Option<&Entry> {
+        self.entries.back()
+    }
+
     /// Those with a higher sequence number.
     pub fn since(&self, sequence: u64) -> impl Iterator<Item = &Entry> {
         let from = self.entries.partition_point(|entry| entry.sequence <= sequence);

@@ -138,6 +138,7 @@ impl State {
         let demand = self.demand(request, canonical, &path);
         let stopped = self.judge(now, &caller, &demand).err();
         let knew = stopped.as_ref().is_some_and(|stopped| self.knew(&caller, &demand, stopped));
+        let (accepted_permissions, accepted_scopes) = demand.target.accepted();
         let context = Context {
             id,
             now,
@@ -146,8 +147,8 @@ impl State {
             caller: &caller,
             dialect: self.options.dialect,
             version: version(self.options.dialect, request.headers()).ok(),
-            accepted_permissions: demand.need().accepted_permissions(),
-            accepted_scopes: demand.need().accepted_scopes(),
+            accepted_permissions,
+            accepted_scopes,
         };
         let mut entry = entry(&self.world, &context, request, &demand, self.secondary.concurrency(caller.account));
         let view = self.view(now, caller.account, demand.resource);

@@ -31,7 +31,7 @@ impl Renderer<'_> {
             "title": issue.title,
             "body": issue.body,
             "state": issue.state.name(),
-            "locked": false,
+            "locked": issue.locked,
             "comments": issue.comments.len(),
         });
         extend(&mut value, self.people_and_dates(repository, issue));
@@ -48,7 +48,7 @@ impl Renderer<'_> {
             extend(
                 &mut value,
                 json!({ "pull_request": {
-                "url": pull_url, "html_url": page, "diff_url": format!("{page}.diff"), "patch_url": format!("{page}.patch"), "merged_at": null,
+                "url": pull_url, "html_url": page, "diff_url": format!("{page}.diff"), "patch_url": format!("{page}.patch"), "merged_at": issue.merged.as_ref().map(|(at, _)| iso(*at)),
             } }),
             );
         }
@@ -80,7 +80,10 @@ impl Renderer<'_> {
         let url = format!("{repository_url}/pulls/{}", issue.number);
         let page = format!("{SITE}/{}/pull/{}", self.world.full_name(repository), issue.number);
         let owner = self.world.owner_login(repository.owner);
-        let branch = |name: &str| json!({ "label": format!("{owner}:{name}"), "ref": name, "sha": sha(&page, name), "user": self.owner_summary(repository.owner), "repo": self.repository(repository) });
+        let history = self.world.history(repository);
+        // A seed's branch has no commits of its own.
+        let head_of = |name: &str| history.head(name).map_or_else(|| sha(&page, name), |head| head.sha.clone());
+        let branch = |name: &str| json!({ "label": format!("{owner}:{name}"), "ref": name, "sha": head_of(name), "user": self.owner_summary(repository.owner), "repo": self.repository(repository) });
         let mut value = json!({
             "id": issue.id,
             "node_id": node_id("PullRequest", issue.id),
@@ -93,10 +96,10 @@ impl Renderer<'_> {
             "review_comments_url": format!("{url}/comments"),
             "review_comment_url": format!("{repository_url}/pulls/comments{{/number}}"),
             "comments_url": format!("{repository_url}/issues/{}/comments", issue.number),
-            "statuses_url": format!("{repository_url}/statuses/{}", sha(&page, "head")),
+            "statuses_url": format!("{repository_url}/statuses/{}", head_of(issue.pull_from.as_deref().unwrap_or(""))),
             "number": issue.number,
             "state": issue.state.name(),
-            "locked": false,
+            "locked": issue.locked,
             "title": issue.title,
             "body": issue.body,
         });
@@ -105,17 +108,24 @@ impl Renderer<'_> {
             &mut value,
             json!({
                 "labels": self.labels_of(repository, issue),
-                "merged_at": null,
-                "merge_commit_sha": null,
-                "requested_reviewers": [],
+                "merged": issue.merged.is_some(),
+                "merged_at": issue.merged.as_ref().map(|(at, _)| iso(*at)),
+                "merge_commit_sha": issue.merged.as_ref().map(|(_, sha)| sha),
+                "requested_reviewers": self.requested_reviewers(repository, issue),
                 "requested_teams": [],
                 "draft": false,
                 "auto_merge": null,
                 "head": branch(issue.pull_from.as_deref().unwrap_or("main")),
-                "base": branch(&repository.default_branch),
+                "base": branch(issue.pull_into.as_ref().unwrap_or(&repository.default_branch)),
             }),
         );
         value
+    }
+
+    /// Who was asked to look at a pull.
+    pub fn requested_reviewers(&self, repository: &Repository, issue: &Issue) -> Vec<Value> {
+        let asked = self.world.shelves.shelf(&format!("repository/{}/pulls/{}/requested_reviewers", repository.id, issue.number));
+        asked.map(|asked| asked.in_order().into_iter().map(|(_, thing)| self.user_summary(thing.id)).collect()).unwrap_or_default()
     }
 
     pub fn comment(&self, repository: &Repository, comment: &Comment) -> Value {
@@ -212,7 +222,7 @@ impl Renderer<'_> {
             "download_count": 0,
             "uploader": self.user_summary(asset.uploader),
             "created_at": iso(asset.created_at),
-            "updated_at": iso(asset.created_at),
+            "updated_at": iso(asset.updated_at),
         })
     }
 }

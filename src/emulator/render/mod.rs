@@ -1,5 +1,6 @@
 //! How what exists looks on the wire, in the addresses of one caller.
 
+mod commit;
 mod issue;
 mod repository;
 pub mod team;

@@ -61,6 +61,7 @@ impl Renderer<'_> {
     fn repository_without_template(&self, repository: &Repository) -> Value {
         let mut map = self.identity(repository);
         map.extend(counts(repository));
+        map.extend(self.followers(repository));
         map.extend(repository.features.iter().map(|(name, value)| ((*name).to_owned(), Value::Bool(*value))));
         let url = self.repository_url(repository);
         map.extend(URL_TEMPLATES.iter().map(|(name, rest)| ((*name).to_owned(), Value::String(format!("{url}{rest}")))));
@@ -93,11 +94,23 @@ impl Renderer<'_> {
             ("default_branch", json!(repository.default_branch)),
             ("private", json!(repository.visibility == Visibility::Private)),
             ("visibility", json!(if repository.visibility == Visibility::Private { "private" } else { "public" })),
-            ("fork", json!(false)),
+            ("fork", json!(repository.fork_of.is_some())),
             ("disabled", json!(false)),
             ("has_pages", json!(false)),
             ("has_downloads", json!(true)),
             ("has_discussions", json!(false)),
+        ])
+    }
+
+    /// The running service calls stars watchers, and watchers subscribers.
+    fn followers(&self, repository: &Repository) -> Map<String, Value> {
+        let stars = json!(repository.stars.len());
+        let watching = self.world.users.values().filter(|user| user.watching.contains(&repository.id)).count();
+        object([
+            ("stargazers_count", stars.clone()),
+            ("watchers_count", stars.clone()),
+            ("watchers", stars),
+            ("subscribers_count", json!(watching)),
         ])
     }
 
@@ -149,7 +162,8 @@ impl Renderer<'_> {
 
 fn counts(repository: &Repository) -> Map<String, Value> {
     let open = repository.issues.values().filter(|issue| issue.state == IssueState::Open).count();
+    let forks = repository.forks.len();
     let names = [("open_issues_count", open), ("open_issues", open), ("size", repository.readme.len())];
-    let nothing = ["forks_count", "stargazers_count", "watchers_count", "subscribers_count", "network_count", "forks", "watchers"];
-    object(names.into_iter().chain(nothing.map(|name| (name, 0))).map(|(name, count)| (name, json!(count))))
+    let forked = ["forks_count", "network_count", "forks"].map(|name| (name, forks));
+    object(names.into_iter().chain(forked).map(|(name, count)| (name, json!(count))))
 }

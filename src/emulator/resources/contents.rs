@@ -6,7 +6,6 @@ use bytes::Bytes;
 use http::{StatusCode, header};
 use serde_json::{Value, json};
 
-use super::commits;
 use crate::emulator::access::{Need, Role};
 use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
@@ -166,7 +165,8 @@ fn put(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     let commit = commit(call, &asked, Edit { path: path.clone(), content: Some(content.clone()) })?;
     let repository = call.repository()?;
-    let value = json!({ "content": entry(call, repository, &path, Some(&content)), "commit": commits::brief(call, repository, &commit) });
+    let value =
+        json!({ "content": entry(call, repository, &path, Some(&content)), "commit": Renderer::of(call).git_commit(repository, &commit) });
     Ok(Reply::json(if asked.exists { StatusCode::OK } else { StatusCode::CREATED }, value))
 }
 
@@ -180,7 +180,7 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     }
     let commit = commit(call, &asked, Edit { path, content: None })?;
     let repository = call.repository()?;
-    Ok(Reply::ok(json!({ "content": null, "commit": commits::brief(call, repository, &commit) })))
+    Ok(Reply::ok(json!({ "content": null, "commit": Renderer::of(call).git_commit(repository, &commit) })))
 }
 
 fn commit(call: &mut Call<'_>, asked: &Asked, edit: Edit) -> Result<Commit, Fault> {

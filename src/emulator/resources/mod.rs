@@ -2,32 +2,47 @@
 
 pub mod app_hook;
 pub mod apps;
+pub mod attention;
+pub mod branches;
 pub mod comments;
 pub mod commits;
+pub mod compare;
 pub mod contents;
+pub mod creation;
 pub mod deliveries;
+pub mod directory;
 pub mod enterprises;
+pub mod gists;
+pub mod git;
 pub mod hook_config;
 pub mod hooks;
 pub mod installation_tokens;
+pub mod invitations;
 pub mod issue_fields;
 pub mod issues;
 pub mod labels;
 pub mod lfs;
+pub mod metadata;
 pub mod migrations;
 pub mod notifications;
 pub mod oauth_tokens;
 pub mod organizations;
+pub mod people;
 pub mod properties;
+pub mod proposals;
+pub mod protection;
 pub mod pulls;
+pub mod reference;
 pub mod refs;
 pub mod releases;
 pub mod repositories;
 pub mod search;
 pub mod service;
+pub mod statuses;
 pub mod subscriptions;
 pub mod teams;
 pub mod threads;
+pub mod upkeep;
 pub mod users;
 
 use super::route::Route;
@@ -73,6 +88,23 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         lfs::ROUTES,
         app_hook::ROUTES,
         migrations::ROUTES,
+        attention::ROUTES,
+        branches::ROUTES,
+        commits::ROUTES,
+        compare::ROUTES,
+        directory::ROUTES,
+        gists::ROUTES,
+        git::ROUTES,
+        metadata::ROUTES,
+        people::ROUTES,
+        protection::ROUTES,
+        reference::ROUTES,
+        refs::ROUTES,
+        statuses::ROUTES,
+        creation::ROUTES,
+        invitations::ROUTES,
+        upkeep::ROUTES,
+        proposals::ROUTES,
     ]
     .into_iter()
     .flatten()

@@ -43,13 +43,13 @@ fn get(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let release = named(call, repository)?;
     // UPSTREAM.md: `Last-Modified` can miss a new asset; so it does here, on purpose.
-    Ok(Reply::ok(Renderer::of(call).release(repository, release)).changed_at(release.created_at))
+    Ok(Reply::ok(Renderer::of(call).release(repository, release)).changed_at(release.updated_at))
 }
 
 fn get_by_tag(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let release = repository.releases.values().find(|release| release.tag == call.params.get("tag")).ok_or(Fault::NotFound)?;
-    Ok(Reply::ok(Renderer::of(call).release(repository, release)).changed_at(release.created_at))
+    Ok(Reply::ok(Renderer::of(call).release(repository, release)).changed_at(release.updated_at))
 }
 
 fn create(call: &mut Call<'_>) -> Outcome {
@@ -63,7 +63,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     Fault::unless_spammed("Release", call.repository()?.releases.len())?;
     let (now, author, id) = (call.now, call.actor(), call.world.next_id());
-    let release = Release { id, tag, name, body, author, created_at: now, assets: std::collections::BTreeMap::new() };
+    let release = Release { id, tag, name, body, author, created_at: now, updated_at: now, assets: std::collections::BTreeMap::new() };
     call.repository_mut()?.releases.insert(id, release);
     let place = call.repository;
     happenings::tell(call, Happening::new("release", "published"), |renderer| subject(renderer, place, id));
@@ -99,7 +99,7 @@ fn upload(call: &mut Call<'_>) -> Outcome {
         call.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("application/octet-stream").to_owned();
     let label = call.query.get("label").map(str::to_owned);
     let (size_bytes, uploader, created_at, id) = (call.upload_bytes, call.actor(), call.now, call.world.next_id());
-    let asset = Asset { id, name, label, content_type, size_bytes, uploader, created_at };
+    let asset = Asset { id, name, label, content_type, size_bytes, uploader, created_at, updated_at: created_at };
     call.repository_mut()?.releases.get_mut(&release_id).ok_or(Fault::NotFound)?.assets.insert(id, asset);
     let repository = call.repository()?;
     let (release, asset) = asset_by_id(repository, id)?;
@@ -114,7 +114,7 @@ fn asset_by_id(repository: &Repository, id: u64) -> Result<(&Release, &Asset), F
 fn get_asset(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let (release, asset) = asset_by_id(repository, call.params.id("asset_id")?)?;
-    Ok(Reply::ok(Renderer::of(call).asset(repository, release, asset)).changed_at(asset.created_at))
+    Ok(Reply::ok(Renderer::of(call).asset(repository, release, asset)).changed_at(asset.updated_at))
 }
 
 fn delete_asset(call: &mut Call<'_>) -> Outcome {

@@ -73,7 +73,8 @@ fn visibility(fields: &mut Fields) -> Option<Visibility> {
     }
 }
 
-fn is_name(name: &str) -> bool {
+/// What the running service takes as a repository's name.
+pub fn is_name(name: &str) -> bool {
     let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     (1..=100).contains(&name.len()) && name.chars().all(is_usual) && !matches!(name, "." | "..")
         // Document 2: owner and repo are given without `.git`.

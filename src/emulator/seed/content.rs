@@ -16,6 +16,8 @@ const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 /// More repositories than any organisation of the real service is known to have.
 const REPOSITORIES_MAX: u32 = 1_000_000;
+/// Repositories with a higher id were made by callers.
+pub const SEEDED_BELOW: u64 = WIDGETS + REPOSITORIES_MAX as u64;
 const WORDS: &[&str] = &[
     "build", "cache", "crash", "docs", "flaky", "login", "memory", "proxy", "queue", "retry", "slow", "test", "timeout", "token", "upload",
     "widget",
@@ -89,6 +91,9 @@ fn repository(world: &mut World, id: u64, plan: Plan, dice: &mut Dice, now: Time
         pushed_at: created_at + DAY,
         updated_at,
         collaborators: BTreeSet::new(),
+        stars: BTreeMap::new(),
+        fork_of: None,
+        forks: BTreeSet::new(),
         labels,
         milestones: BTreeMap::new(),
         issues,
@@ -161,6 +166,7 @@ fn fill_first(world: &mut World, dice: &mut Dice, now: Timestamp) {
         body: None,
         author: ADA,
         created_at: base,
+        updated_at: base,
         assets: BTreeMap::new(),
     };
     widgets.releases.insert(release.id, release);

@@ -8,6 +8,8 @@ mod people;
 mod properties;
 mod teams;
 
+pub use content::SEEDED_BELOW;
+
 use super::Options;
 use super::world::World;
 use crate::clock::Timestamp;

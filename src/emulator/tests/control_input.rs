@@ -121,7 +121,11 @@ fn another_seed_makes_another_world_and_what_is_not_given_stays() {
     assert_eq!(planted, json!({ "seed": 99, "repositories": 12, "dialect": "service" }));
     assert_ne!(readme(&mut upstream), first);
     assert_eq!(upstream.get(ADA, "/user").header("x-ratelimit-limit"), "5000", "limits are as at the beginning");
-    assert_eq!(upstream.get(NOBODY, "/_emulator/world").body["repositories"].as_array().map(Vec::len), Some(12 + 3), "and those on the enterprise cloud");
+    assert_eq!(
+        upstream.get(NOBODY, "/_emulator/world").body["repositories"].as_array().map(Vec::len),
+        Some(12 + 3),
+        "and those on the enterprise cloud"
+    );
     upstream.post(NOBODY, "/_emulator/seed", &json!({ "dialect": "github" })).assert_status(200);
     assert_eq!(upstream.get(NOBODY, "/_emulator/seed").body, json!({ "seed": 99, "repositories": 12, "dialect": "github" }));
     assert!(upstream.get(ADA, "/user").headers.contains_key("x-github-request-id"));

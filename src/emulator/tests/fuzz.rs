@@ -156,7 +156,7 @@ const TOKENS: &[&str] = &[
     "ZW11X2NsaWVudF9pZDplbXVfY2xpZW50X3NlY3JldA==",
 ];
 
-fn pick<'a>(dice: &mut Dice, from: &[&'a str]) -> &'a str {
+pub fn pick<'a>(dice: &mut Dice, from: &[&'a str]) -> &'a str {
     dice.pick(from).copied().unwrap_or("")
 }
 
@@ -225,7 +225,7 @@ fn value(dice: &mut Dice, depth: u32) -> Value {
     }
 }
 
-fn object(dice: &mut Dice, depth: u32) -> Value {
+pub fn object(dice: &mut Dice, depth: u32) -> Value {
     let members: Vec<(String, Value)> = (0..dice.below(5)).map(|_| (pick(dice, FIELDS).to_owned(), value(dice, depth))).collect();
     Value::Object(members.into_iter().collect())
 }
@@ -299,5 +299,5 @@ fn no_request_makes_it_panic_and_every_answer_is_well_formed() {
             assert!(answer.body["message"].is_string(), "{} {}", what(), answer.body);
         }
     }
-    assert!(by_class[2] > 1_000 && by_class[3] > 1 && by_class[4] > 1_000, "it reaches all kinds of answers: {by_class:?}");
+    assert!(by_class[2] > 1_000 && by_class[3] > 5 && by_class[4] > 1_000, "it reaches all kinds of answers: {by_class:?}");
 }

@@ -28,6 +28,11 @@ pub struct Repository {
     pub updated_at: Timestamp,
     /// Users that may push although they are not members of the owner.
     pub collaborators: BTreeSet<u64>,
+    /// Users who starred it, and since when.
+    pub stars: BTreeMap<u64, Timestamp>,
+    /// The repository that it is a fork of, and its own forks.
+    pub fork_of: Option<u64>,
+    pub forks: BTreeSet<u64>,
     pub readme: String,
     pub labels: BTreeMap<u64, Label>,
     pub milestones: BTreeMap<u64, Milestone>,
@@ -106,6 +111,12 @@ pub struct Issue {
     pub closed_at: Option<Timestamp>,
     /// The branch that a pull request wants merged; none for an issue.
     pub pull_from: Option<String>,
+    /// The branch it wants to be merged into, where that is not the default one.
+    pub pull_into: Option<String>,
+    /// When it was merged, and the commit that came of it.
+    pub merged: Option<(Timestamp, String)>,
+    /// Whether only those who may push can say something.
+    pub locked: bool,
 }
 
 impl Issue {
@@ -126,6 +137,9 @@ impl Issue {
             updated_at: at,
             closed_at: None,
             pull_from: None,
+            pull_into: None,
+            merged: None,
+            locked: false,
         }
     }
 }
@@ -148,6 +162,7 @@ pub struct Release {
     pub body: Option<String>,
     pub author: u64,
     pub created_at: Timestamp,
+    pub updated_at: Timestamp,
     pub assets: BTreeMap<u64, Asset>,
 }
 
@@ -161,4 +176,5 @@ pub struct Asset {
     pub size_bytes: u64,
     pub uploader: u64,
     pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }

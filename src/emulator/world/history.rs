@@ -3,10 +3,13 @@
 //! A repository has no history of its own until something is pushed to it: it begins then with the README that it always had. Merges, tags and
 //! everything else that Git knows are left out.
 
+mod objects;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+pub use objects::Draft;
 
 use super::{Repository, World};
 use crate::clock::Timestamp;

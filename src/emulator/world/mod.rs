@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::accounts::{AccountId, Token};
 use super::clone_secrets::CloneSecrets;
+use super::inventory::Shelves;
 use super::migrations::Migrations;
 use super::notices::{self, Notices};
 use super::outbox::Outbox;
@@ -25,6 +26,7 @@ mod membership;
 mod minting;
 mod ownership;
 mod people;
+mod removal;
 mod teams;
 mod tokens;
 mod views;
@@ -33,7 +35,7 @@ pub use apps::Terms;
 pub use content::{Asset, Comment, FEATURES, Issue, IssueState, Label, Milestone, Release, Repository, Visibility};
 pub use deliveries::{ANSWER_BYTES_MAX, Attempt, DELIVERIES_MAX, Delivery, Failure, Log, Posted, Receipt, Signatures, Standing, guid};
 pub use enterprises::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
-pub use history::{Commit, Edit, Full, History, README, Tree};
+pub use history::{Commit, Draft, Edit, Full, History, README, Tree};
 pub use hooks::{Certificate, Config, ContentType, Hook, Mailbox, Target};
 pub use membership::{Invitation, InvitationFailure, InvitationRole, Invitee, ORGANIZATION_ROLES, People, Purpose};
 pub use people::{App, OauthApp, Organization, User};
@@ -64,6 +66,10 @@ pub struct World {
     ownership: ownership::Ownership,
     /// Names that repositories had before.
     former: Vec<(String, u64)>,
+    /// The commits of the repositories that something was pushed to.
+    histories: BTreeMap<u64, Arc<History>>,
+    /// What is kept for routes without a model of their own.
+    pub shelves: Shelves,
     /// Notification threads by id.
     pub threads: BTreeMap<u64, Thread>,
     /// The thread of a user about something in a repository.
@@ -79,8 +85,6 @@ pub struct World {
     pub lfs: Storage,
     /// The webhook of each app.
     pub app_hooks: BTreeMap<u64, Hook>,
-    /// The commits of repositories to which something was pushed.
-    histories: BTreeMap<u64, Arc<history::History>>,
     /// Deliveries that are to be sent.
     pub outbox: Outbox,
     /// Marks that are still being made in the background.

@@ -1,7 +1,7 @@
 //! Who owns which repositories, so that one owner's are found and counted without a look at everyone's.
 
-use std::ops::RangeInclusive;
 use std::collections::{BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 
 use super::{Owner, Repository, Thread, Visibility, World};
 use crate::emulator::resources::threads::Topic;
@@ -23,7 +23,7 @@ impl Ownership {
         of.public += u64::from(repository.visibility == Visibility::Public);
     }
 
-    fn remove(&mut self, repository: &Repository) {
+    pub fn remove(&mut self, repository: &Repository) {
         let Some(of) = self.0.get_mut(&repository.owner) else { return };
         if of.all.remove(&repository.id) && repository.visibility == Visibility::Public {
             of.public = of.public.saturating_sub(1);

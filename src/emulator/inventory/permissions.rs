@@ -1,0 +1,265 @@
+//! The names of permissions on the wire, and which one a route takes that no document lists a permission for.
+//!
+//! The endpoint table has the documents' own names (`org/administration`). On the wire an organisation's permission has the prefix
+//! `organization_` where a repository's could be meant, as in the hand-written routes and in the running service. Document 1's matrix
+//! breaks off after a part of the repository permission 'Administration' ("and all later permission categories: not shown"): there the
+//! running service's permission stands, so that a token without any permission opens nothing but public data.
+
+use http::Method;
+
+use crate::api::{Access, Dialect, Endpoint, Permission, PermissionOwner};
+use crate::emulator::accounts::Level;
+
+/// A permission at a level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    pub name: String,
+    pub level: Level,
+}
+
+impl Grant {
+    /// What the endpoint table calls `permission`.
+    pub fn of(permission: &Permission, dialect: Dialect) -> Self {
+        let name = permission.name.as_str();
+        let name = match (permission.owner, name) {
+            (PermissionOwner::Organization, "members" | "issue_fields") => name.to_owned(),
+            (PermissionOwner::Organization, "webhooks") => "organization_hooks".to_owned(),
+            // The running service's name of 'Assistant Business'; its product's word follows the dialect.
+            (PermissionOwner::Organization, "assistant_business") => {
+                format!("organization_{}_seat_management", dialect.assistant_segment())
+            }
+            (PermissionOwner::Organization, _) => format!("organization_{name}"),
+            (PermissionOwner::Repository, "webhooks") => "repository_hooks".to_owned(),
+            (PermissionOwner::Repository | PermissionOwner::Enterprise, _) => name.to_owned(),
+        };
+        let level = match permission.access {
+            Access::Read => Level::Read,
+            Access::Write => Level::Write,
+            Access::Admin => Level::Admin,
+        };
+        Self { name, level }
+    }
+
+    /// As `X-Accepted-Service-Permissions` writes it.
+    pub fn header(&self) -> String {
+        format!("{}={}", self.name, self.level.name())
+    }
+}
+
+/// The permission sets that open an endpoint: one of them is enough, and of one all are needed. None where no permission is asked.
+///
+/// "[M]: need more than one permission, or accept a different permission" (Document 1). Which of the two is not shown. Two categories of
+/// one owner are taken as alternatives (the product's seats: 'Administration' or 'Assistant Business' of the organisation). An
+/// organisation's and a repository's are both needed: they guard two things (a team's repository: 'Members' and 'Administration').
+/// Where one category is named, it alone opens the route.
+pub fn sets(endpoint: &Endpoint, dialect: Dialect) -> Vec<Vec<Grant>> {
+    let Some(first) = &endpoint.permission else {
+        return unlisted(&endpoint.template, &endpoint.method).into_iter().map(|grant| vec![grant]).collect();
+    };
+    let mut sets = vec![vec![Grant::of(first, dialect)]];
+    for other in &endpoint.other_permissions {
+        let grant = Grant::of(other, dialect);
+        if other.owner == first.owner {
+            sets.push(vec![grant]);
+        } else {
+            for set in &mut sets {
+                set.push(grant.clone());
+            }
+        }
+    }
+    sets
+}
+
+/// What precedes a route's own part, and the list in which that part is looked up.
+const PLACES: &[(&str, Unlisted)] = &[
+    ("/repos/{owner}/{repo}", REPOSITORY),
+    ("/networks/{owner}/{repo}", REPOSITORY),
+    ("/orgs/{org}/teams/{team_slug}", TEAM),
+    ("/organizations/{org_id}/team/{team_id}", TEAM),
+    ("/teams/{team_id}", TEAM),
+    ("/orgs/{org}", ORGANIZATION),
+    ("/organizations/{org}", ORGANIZATION),
+    ("/enterprises/{enterprise}", ENTERPRISE),
+    ("/user", USER),
+    ("/gists", GISTS),
+];
+
+/// The beginning of a route's own part and the permission of the routes there, the longest beginning first.
+type Unlisted = &'static [(&'static str, &'static str)];
+
+const TEAM: Unlisted = &[("", "members")];
+const GISTS: Unlisted = &[("", "gists")];
+const ENTERPRISE: Unlisted = &[("/teams", "enterprise_teams"), ("", "enterprise_administration")];
+const REPOSITORY: Unlisted = &[
+    ("/actions/cache/retention-limit", "administration"),
+    ("/actions/organization-secrets", "secrets"),
+    ("/actions/organization-variables", "actions_variables"),
+    ("/actions/permissions", "administration"),
+    ("/actions/runners", "administration"),
+    ("/actions/secrets", "secrets"),
+    ("/actions/variables", "actions_variables"),
+    ("/actions", "actions"),
+    ("/assignees", "issues"),
+    ("/autolinks", "administration"),
+    ("/automated-security-fixes", "administration"),
+    ("/branches/{branch}/protection", "administration"),
+    ("/check-", "checks"),
+    ("/code-scanning", "security_events"),
+    ("/code-security-configuration", "administration"),
+    ("/codespaces/secrets", "codespaces_secrets"),
+    ("/codespaces", "codespaces"),
+    ("/collaborators/{*rest}", "administration"),
+    ("/collaborators", "metadata"),
+    ("/commits/{ref}/check-", "checks"),
+    ("/commits/{ref}/pulls", "pull_requests"),
+    ("/commits/{ref}/status", "statuses"),
+    ("/community", "metadata"),
+    ("/contributors", "metadata"),
+    ("/dependabot/secrets", "dependabot_secrets"),
+    ("/dependabot", "vulnerability_alerts"),
+    ("/deployments", "deployments"),
+    ("/environments", "environments"),
+    ("/events", "metadata"),
+    ("/forks", "metadata"),
+    ("/hooks", "repository_hooks"),
+    ("/immutable-releases", "administration"),
+    ("/installation", "metadata"),
+    ("/interaction-limits", "administration"),
+    ("/invitations", "administration"),
+    ("/issues", "issues"),
+    ("/keys", "administration"),
+    ("/labels", "issues"),
+    ("/languages", "metadata"),
+    ("/milestones", "issues"),
+    ("/notifications", "metadata"),
+    ("/pages", "pages"),
+    ("/properties", "repository_custom_properties"),
+    ("/pulls", "pull_requests"),
+    ("/rules/", "metadata"),
+    ("/rulesets", "administration"),
+    ("/secret-scanning", "secret_scanning_alerts"),
+    ("/stargazers", "metadata"),
+    ("/stats", "metadata"),
+    ("/statuses", "statuses"),
+    ("/subscri", "metadata"),
+    ("/teams", "administration"),
+    ("/topics", "metadata"),
+    ("/traffic", "administration"),
+    ("/transfer", "administration"),
+    ("/vulnerability-alerts", "administration"),
+    // Everything else below a repository is about its files and their history.
+    ("/", "contents"),
+    ("", "metadata"),
+];
+const ORGANIZATION: Unlisted = &[
+    ("/actions/runner", "organization_self_hosted_runners"),
+    ("/actions/secrets", "organization_secrets"),
+    ("/actions/variables", "organization_actions_variables"),
+    ("/campaigns", "organization_campaigns"),
+    ("/code-scanning", "security_events"),
+    ("/codespaces/secrets", "organization_codespaces_secrets"),
+    ("/codespaces", "organization_codespaces"),
+    ("/dependabot/secrets", "organization_dependabot_secrets"),
+    ("/dependabot/alerts", "vulnerability_alerts"),
+    ("/events", "organization_events"),
+    ("/installation", ""),
+    ("/issues", ""),
+    ("/members/{username}/codespaces", "organization_codespaces"),
+    ("/repos", "metadata"),
+    ("/secret-scanning", "secret_scanning_alerts"),
+    ("/", "organization_administration"),
+    ("", ""),
+];
+const USER: Unlisted = &[
+    ("/blocks", "blocking"),
+    ("/codespaces", "codespaces"),
+    ("/emails", "email_addresses"),
+    ("/follow", "followers"),
+    ("/gpg_keys", "gpg_keys"),
+    ("/interaction-limits", "interaction_limits"),
+    ("/keys", "keys"),
+    ("/starred", "starring"),
+    ("/subscriptions", "watching"),
+    ("/", ""),
+    // Reading oneself is for every token; changing oneself is not.
+    ("", "profile"),
+];
+
+/// The permission of a route that the documents name none for, and none where the running service asks none.
+fn unlisted(template: &str, method: &Method) -> Option<Grant> {
+    let level = if *method == Method::GET { Level::Read } else { Level::Write };
+    let below = |prefix: &str| template.strip_prefix(prefix).filter(|own| own.is_empty() || own.starts_with('/'));
+    let (own, list) = PLACES.iter().find_map(|(prefix, list)| Some((below(prefix)?, list)))?;
+    let name = list.iter().find(|(beginning, _)| own.starts_with(beginning)).map_or(&"", |(_, name)| name);
+    // Nothing writes a repository's metadata: topics are its administrators' business, the rest is about the caller.
+    let (name, level) = match (*name, level) {
+        ("metadata", Level::Write) if own == "/topics" => ("administration", level),
+        ("metadata", _) => ("metadata", Level::Read),
+        named => named,
+    };
+    let is_open = name.is_empty() || (level == Level::Read && matches!(template, "/user" | "/gists" | "/gists/{gist_id}"));
+    (!is_open).then(|| Grant { name: name.to_owned(), level })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Table;
+
+    fn told(method: &Method, path: &str, dialect: Dialect) -> String {
+        let sets = sets(Table::embedded(dialect).classify(method, path).endpoint, dialect);
+        let written = |set: &Vec<Grant>| set.iter().map(Grant::header).collect::<Vec<_>>().join(",");
+        sets.iter().map(written).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn the_names_of_the_matrix_are_those_of_the_wire() {
+        for (method, path, expected) in [
+            (Method::PUT, "/orgs/o/actions/permissions", "organization_administration=write"),
+            (Method::GET, "/orgs/o/actions/runners", "organization_self_hosted_runners=read"),
+            (Method::GET, "/orgs/o/members", "members=read"),
+            (Method::GET, "/orgs/o/hooks", "organization_hooks=read"),
+            (Method::PATCH, "/orgs/o/properties/schema", "organization_custom_properties=admin"),
+            (Method::POST, "/orgs/o/issue-fields", "issue_fields=write"),
+            (Method::PATCH, "/repos/o/r", "administration=write"),
+            (Method::POST, "/repos/o/r/actions/runs/5/rerun", "actions=write"),
+        ] {
+            assert_eq!(told(&method, path, Dialect::Service), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn two_permissions_of_one_owner_are_alternatives_and_of_two_owners_both_needed() {
+        let seats = "organization_administration=read; organization_assistant_seat_management=read";
+        assert_eq!(told(&Method::GET, "/orgs/o/assistant/billing/seats", Dialect::Service), seats);
+        let team = "members=read,administration=write";
+        assert_eq!(told(&Method::PUT, "/orgs/o/teams/t/repos/o/r", Dialect::Service), team);
+        assert_eq!(told(&Method::PUT, "/teams/5/repos/o/r", Dialect::Service), "members=read");
+    }
+
+    #[test]
+    fn what_no_document_lists_takes_the_running_services_permission() {
+        for (method, path, expected) in [
+            (Method::GET, "/repos/o/r/branches", "contents=read"),
+            (Method::POST, "/repos/o/r/check-runs", "checks=write"),
+            (Method::POST, "/repos/o/r/statuses/c0ffee", "statuses=write"),
+            (Method::GET, "/repos/o/r/hooks", "repository_hooks=read"),
+            (Method::GET, "/user", ""),
+            (Method::PATCH, "/user", "profile=write"),
+            (Method::GET, "/user/orgs", ""),
+            (Method::GET, "/emojis", ""),
+        ] {
+            assert_eq!(told(&method, path, Dialect::Service), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_longer_beginning_stands_before_a_shorter_one_of_it() {
+        for (_, list) in PLACES {
+            for (place, (beginning, _)) in list.iter().enumerate() {
+                let shadowed = list[..place].iter().find(|(earlier, _)| beginning.starts_with(earlier));
+                assert_eq!(shadowed, None, "{beginning}");
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Where the generic stored resource keeps what callers send: shelves by the address of a collection, things by their name in it.
+//!
+//! It knows nothing of routes. Everything is bounded, in number and in bytes, each shelf and all together; beyond that it is full.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use serde_json::{Map, Value};
+
+use crate::clock::Timestamp;
+
+/// How much may be kept. Sizes are those of the fields as JSON.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    thing_bytes: usize,
+    shelf_things: usize,
+    shelf_bytes: usize,
+    /// Of all shelves together, each shelf counted as one thing more.
+    things: usize,
+    bytes: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            thing_bytes: 256 * 1024,
+            // A list of more has no use for a test.
+            shelf_things: 1_000,
+            shelf_bytes: 4 * 1024 * 1024,
+            things: 100_000,
+            bytes: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// Something that a caller made, as it was sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thing {
+    /// Never used again for another thing.
+    pub id: u64,
+    pub fields: Map<String, Value>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+impl Thing {
+    /// Its size as JSON. A map of strings always serialises; were it not so, the thing would be too large to keep.
+    fn bytes(&self) -> usize {
+        serde_json::to_vec(&self.fields).map_or(usize::MAX, |text| text.len())
+    }
+}
+
+/// The things of one collection.
+#[derive(Debug, Default)]
+pub struct Shelf {
+    things: BTreeMap<String, Thing>,
+    bytes: usize,
+    /// When something on it last came, went or changed.
+    changed_at: Option<Timestamp>,
+}
+
+impl Shelf {
+    pub fn get(&self, name: &str) -> Option<&Thing> {
+        self.things.get(name)
+    }
+
+    /// Names and things, the oldest first.
+    pub fn in_order(&self) -> Vec<(&str, &Thing)> {
+        let mut things: Vec<_> = self.things.iter().map(|(name, thing)| (name.as_str(), thing)).collect();
+        things.sort_by_key(|(_, thing)| (thing.created_at, thing.id));
+        things
+    }
+
+    pub fn changed_at(&self) -> Option<Timestamp> {
+        self.changed_at
+    }
+}
+
+/// There is no room for another thing, or for a larger one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// All shelves. An address is a path without a slash at its end.
+#[derive(Debug, Default)]
+pub struct Shelves {
+    by_address: BTreeMap<String, Shelf>,
+    things: usize,
+    bytes: usize,
+    bounds: Bounds,
+}
+
+impl Shelves {
+    pub fn shelf(&self, address: &str) -> Option<&Shelf> {
+        self.by_address.get(address)
+    }
+
+    /// Puts a thing on a shelf, in the place of the one that had its name.
+    ///
+    /// # Errors
+    /// When there is no room; nothing is changed then.
+    pub fn put(&mut self, address: &str, name: &str, thing: Thing) -> Result<(), Full> {
+        let bytes = thing.bytes();
+        let Bounds { thing_bytes, shelf_things, shelf_bytes, things, bytes: all_bytes_max } = self.bounds;
+        // Whatever is larger than a thing may be fits nowhere; this keeps the sums small.
+        let size = bytes.min(thing_bytes + 1);
+        let known = self.by_address.get(address);
+        let before = known.and_then(|shelf| shelf.things.get(name)).map(Thing::bytes);
+        let (there, there_bytes) = known.map_or((0, 0), |shelf| (shelf.things.len(), shelf.bytes));
+        let grown_by = usize::from(before.is_none());
+        let there_bytes = (there_bytes + size).saturating_sub(before.unwrap_or(0));
+        let all_bytes = (self.bytes + size).saturating_sub(before.unwrap_or(0));
+        let fits = bytes <= thing_bytes
+            && there + grown_by <= shelf_things
+            && there_bytes <= shelf_bytes
+            && self.things + self.by_address.len() + grown_by < things
+            && all_bytes <= all_bytes_max;
+        if !fits {
+            return Err(Full);
+        }
+        self.things += grown_by;
+        self.bytes = all_bytes;
+        let place = self.by_address.entry(address.to_owned()).or_default();
+        place.bytes = there_bytes;
+        place.changed_at = Some(thing.updated_at);
+        place.things.insert(name.to_owned(), thing);
+        Ok(())
+    }
+
+    /// Takes a thing away, and everything at addresses below it.
+    pub fn take(&mut self, address: &str, name: &str, now: Timestamp) -> Option<Thing> {
+        let place = self.by_address.get_mut(address)?;
+        let thing = place.things.remove(name)?;
+        place.bytes = place.bytes.saturating_sub(thing.bytes());
+        place.changed_at = Some(now);
+        self.things -= 1;
+        self.bytes = self.bytes.saturating_sub(thing.bytes());
+        self.clear_below(&format!("{address}/{name}"));
+        Some(thing)
+    }
+
+    /// Forgets the shelf of this address and all below it.
+    pub fn clear_below(&mut self, address: &str) {
+        let inside = format!("{address}/");
+        let below = self.by_address.range::<str, _>((Bound::Included(inside.as_str()), Bound::Unbounded));
+        let mut gone: Vec<String> = below.map(|(key, _)| key.clone()).take_while(|key| key.starts_with(&inside)).collect();
+        gone.push(address.to_owned());
+        for key in gone {
+            if let Some(shelf) = self.by_address.remove(&key) {
+                self.things -= shelf.things.len();
+                self.bytes = self.bytes.saturating_sub(shelf.bytes);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+    fn thing(id: u64, text: &str) -> Thing {
+        let fields = json!({ "text": text }).as_object().cloned().unwrap_or_default();
+        Thing { id, fields, created_at: NOW, updated_at: NOW }
+    }
+
+    fn counted(shelves: &Shelves) -> (usize, usize) {
+        let all = || shelves.by_address.values();
+        (all().map(|shelf| shelf.things.len()).sum(), all().map(|shelf| shelf.things.values().map(Thing::bytes).sum::<usize>()).sum())
+    }
+
+    #[test]
+    fn what_goes_takes_what_lies_below_it_along_and_nothing_beside_it() {
+        let mut shelves = Shelves::default();
+        for (address, name) in [("a", "1"), ("a", "12"), ("a/1/b", "2"), ("a/1/b/2/c", "3"), ("a/12/b", "4"), ("ab", "5")] {
+            shelves.put(address, name, thing(1, "x")).expect("there is room");
+        }
+        assert!(shelves.take("a", "1", NOW).is_some());
+        assert_eq!(shelves.take("a", "1", NOW), None);
+        assert!(shelves.shelf("a/1/b").is_none() && shelves.shelf("a/1/b/2/c").is_none());
+        assert!(shelves.shelf("a/12/b").is_some() && shelves.shelf("ab").is_some());
+        assert_eq!(counted(&shelves), (shelves.things, shelves.bytes));
+    }
+
+    #[test]
+    fn a_shelf_is_full_at_a_thousand_things_and_an_old_one_may_still_change() {
+        let mut shelves = Shelves::default();
+        for id in 0..1_000 {
+            shelves.put("a", &id.to_string(), thing(id, "x")).expect("there is room");
+        }
+        assert_eq!(shelves.put("a", "one-more", thing(1, "x")), Err(Full));
+        shelves.put("a", "5", thing(5, "longer than before")).expect("it was there");
+        shelves.put("b", "1", thing(1, "x")).expect("another shelf");
+        assert_eq!(counted(&shelves), (shelves.things, shelves.bytes));
+    }
+
+    #[test]
+    fn bytes_and_things_are_bounded_on_each_shelf_and_on_all() {
+        let bounds = Bounds { thing_bytes: 64, shelf_things: 50, shelf_bytes: 200, things: 100, bytes: 1_000 };
+        let mut shelves = Shelves { bounds, ..Shelves::default() };
+        assert_eq!(shelves.put("a", "1", thing(1, &"x".repeat(64))), Err(Full));
+        let large = "x".repeat(39);
+        let kept = (0..10).filter(|id| shelves.put("a", &id.to_string(), thing(*id, &large)).is_ok()).count();
+        assert_eq!(kept, 4, "four of 50 bytes");
+        for shelf in 0..10 {
+            for id in 0..10 {
+                let _ = shelves.put(&format!("s{shelf}"), &id.to_string(), thing(id, &large));
+            }
+        }
+        assert_eq!(shelves.bytes, 1_000);
+        assert_eq!(counted(&shelves), (shelves.things, shelves.bytes));
+        let mut small = Shelves { bounds, ..Shelves::default() };
+        let kept = (0..200).filter(|id| small.put(&format!("s{id}"), "1", thing(*id, "")).is_ok()).count();
+        assert_eq!((kept, small.bytes), (50, 50 * r#"{"text":""}"#.len()), "a shelf counts as a thing");
+    }
+}

@@ -1,0 +1,88 @@
+//! Commits, branches and refs. Their shapes are not shown in the specification; these have what published clients read.
+
+use serde_json::{Value, json};
+
+use super::{Renderer, extend, node_id};
+use crate::emulator::timestamps::iso;
+use crate::emulator::urls::{SITE, segment};
+use crate::emulator::world::{Commit, Repository};
+
+impl Renderer<'_> {
+    /// A commit as lists show it.
+    pub fn commit(&self, repository: &Repository, commit: &Commit) -> Value {
+        let url = format!("{}/commits/{}", self.repository_url(repository), commit.sha);
+        let mut inner = self.git_commit(repository, commit);
+        if let Value::Object(inner) = &mut inner {
+            // In the list's inner object these two belong to the outer one.
+            inner.remove("sha");
+            inner.remove("parents");
+        }
+        extend(&mut inner, json!({ "comment_count": 0 }));
+        json!({
+            "sha": commit.sha,
+            "node_id": node_id("Commit", 0) + &commit.sha,
+            "commit": inner,
+            "url": url,
+            "html_url": self.commit_page(repository, &commit.sha),
+            "comments_url": format!("{url}/comments"),
+            "author": self.user_summary(commit.author),
+            "committer": self.user_summary(commit.author),
+            "parents": self.parents(repository, commit, "commits"),
+        })
+    }
+
+    /// A commit as the git database has it.
+    pub fn git_commit(&self, repository: &Repository, commit: &Commit) -> Value {
+        let git = format!("{}/git", self.repository_url(repository));
+        let user = self.world.users.get(&commit.author);
+        let login = self.world.login(commit.author);
+        let person = json!({
+            "name": user.map_or(login, |user| user.name.as_str()), "email": format!("{login}@example.com"), "date": iso(commit.at),
+        });
+        json!({
+            "sha": commit.sha,
+            "url": format!("{git}/commits/{}", commit.sha),
+            "html_url": self.commit_page(repository, &commit.sha),
+            "author": person,
+            "committer": person,
+            "message": commit.message,
+            // A commit's tree goes by the commit's own name.
+            "tree": { "sha": commit.sha, "url": format!("{git}/trees/{}", commit.sha) },
+            "parents": self.parents(repository, commit, "git/commits"),
+            "verification": { "verified": false, "reason": "unsigned", "signature": null, "payload": null },
+        })
+    }
+
+    fn parents(&self, repository: &Repository, commit: &Commit, collection: &str) -> Vec<Value> {
+        let base = self.repository_url(repository);
+        let parent = |sha: &String| json!({ "sha": sha, "url": format!("{base}/{collection}/{sha}"), "html_url": self.commit_page(repository, sha) });
+        commit.parent.iter().map(parent).collect()
+    }
+
+    fn commit_page(&self, repository: &Repository, sha: &str) -> String {
+        format!("{SITE}/{}/commit/{sha}", self.world.full_name(repository))
+    }
+
+    /// A branch as lists show it.
+    pub fn branch_summary(&self, repository: &Repository, name: &str, sha: &str, is_protected: bool) -> Value {
+        let base = self.repository_url(repository);
+        json!({
+            "name": name,
+            "commit": { "sha": sha, "url": format!("{base}/commits/{sha}") },
+            "protected": is_protected,
+            "protection_url": format!("{base}/branches/{}/protection", segment(name)),
+        })
+    }
+
+    /// A ref, such as `refs/heads/main`.
+    pub fn reference(&self, repository: &Repository, name: &str, sha: &str) -> Value {
+        let git = format!("{}/git", self.repository_url(repository));
+        let path: Vec<String> = name.split('/').map(segment).collect();
+        json!({
+            "ref": name,
+            "node_id": node_id("Ref", repository.id) + name,
+            "url": format!("{git}/{}", path.join("/")),
+            "object": { "type": "commit", "sha": sha, "url": format!("{git}/commits/{sha}") },
+        })
+    }
+}

@@ -1,0 +1,41 @@
+//! What goes when a repository or an organisation goes.
+
+use super::{Owner, World};
+
+impl World {
+    /// Takes a repository away with everything that is in it, its former names and what people were told of it.
+    pub fn remove_repository(&mut self, id: u64) {
+        let Some(repository) = self.repositories.remove(&id) else { return };
+        self.repository_names.retain(|_, named| *named != id);
+        self.former.retain(|(_, named)| *named != id);
+        self.ownership.remove(&repository);
+        if let Some(origin) = repository.fork_of.and_then(|origin| self.repositories.get_mut(&origin)) {
+            origin.forks.remove(&id);
+        }
+        for fork in &repository.forks {
+            if let Some(fork) = self.repositories.get_mut(fork) {
+                fork.fork_of = None;
+            }
+        }
+        self.threads.retain(|_, thread| thread.repository != id);
+        self.thread_of.retain(|(_, repository, _), _| *repository != id);
+        for user in self.users.values_mut() {
+            user.watching.remove(&id);
+        }
+        self.histories.remove(&id);
+        self.shelves.clear_below(&format!("repository/{id}"));
+    }
+
+    /// Takes an organisation away, and its repositories.
+    pub fn remove_organization(&mut self, id: u64) {
+        let owner = Owner::Organization(id);
+        let theirs: Vec<u64> = self.repositories.values().filter(|repository| repository.owner == owner).map(|one| one.id).collect();
+        for repository in theirs {
+            self.remove_repository(repository);
+        }
+        if let Some(organization) = self.organizations.remove(&id) {
+            self.logins.remove(&organization.login.to_lowercase());
+        }
+        self.shelves.clear_below(&format!("organization/{id}"));
+    }
+}
