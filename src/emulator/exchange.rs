@@ -1,6 +1,7 @@
 //! One request from arrival to completion: who asks, may it be asked now, what is the answer, what did it cost.
 
 mod beginning;
+mod demand;
 mod faulty;
 
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 
-use super::access::{self, Need};
+use super::access;
 use super::accounts::{AccountId, Caller};
 use super::arrival::{Arrival, RequestId};
 use super::call::{Call, Context, view};
@@ -22,8 +23,8 @@ use super::limits::{Limits, Resource};
 use super::primary::{Primary, View};
 use super::replay::{Recording, Replayer};
 use super::reply::{self, Reply};
-use super::route::{self, Charge, Outcome, Params, Route, Verb};
-use super::secondary::{Content, Exceeded, Refusal, Secondary, Style, TokenRequest, Weight};
+use super::route::{Charge, Outcome, Params, Verb};
+use super::secondary::{Exceeded, Refusal, Secondary, Weight};
 use super::timestamps::iso;
 use super::transcript::{Entry, Transcript};
 use super::urls::Urls;
@@ -33,6 +34,8 @@ use super::world::World;
 use super::{Options, compute, control, credentials, graphql, inventory, migrations, resources, seed};
 use crate::api::Dialect;
 use crate::clock::Timestamp;
+
+use demand::{Demand, Target};
 
 pub use beginning::Conditions;
 
@@ -71,37 +74,6 @@ pub struct Tally {
     pub refused_secondary: u64,
     /// Requests sent although an earlier answer had said to wait.
     pub sent_while_limited: u64,
-}
-
-/// What is asked, as far as limits are concerned.
-struct Demand {
-    target: Target,
-    endpoint: String,
-    resource: Resource,
-    charge: Charge,
-    weight: Weight,
-}
-
-enum Target {
-    Route(&'static Route, Params),
-    Graphql(Box<graphql::Plan>),
-    /// A route that only the endpoint table knows.
-    Listed(inventory::Found),
-    /// A CORS preflight, which has no credential by nature.
-    Options,
-    Unknown,
-    Recorded,
-}
-
-impl Target {
-    /// What the two headers of every answer say that it accepts.
-    fn accepted(&self) -> (String, String) {
-        match self {
-            Self::Route(route, _) => (route.need.accepted_permissions(), route.need.accepted_scopes()),
-            Self::Listed(found) => (found.facts.accepted_permissions.clone(), found.facts.accepted_scopes.clone()),
-            _ => (Need::Nothing.accepted_permissions(), Need::Nothing.accepted_scopes()),
-        }
-    }
 }
 
 /// A refusal before anything was executed.
@@ -221,83 +193,6 @@ impl State {
             None => credentials::caller(&self.world, request.headers(), peer, now),
         };
         self.faults.unless_revoked(caller)
-    }
-
-    /// `/repositories/{id}/…` is `/repos/{owner}/{repo}/…` of the repository with that id.
-    fn routed_path(&self, canonical: Canonical<'_>) -> String {
-        let by_id = || {
-            let rest = canonical.path.strip_prefix("/repositories/")?;
-            let (id, rest) = rest.split_once('/').map_or((rest, ""), |(id, _)| (id, &rest[id.len()..]));
-            let repository = self.world.repositories.get(&id.parse().ok()?)?;
-            Some(format!("{}{rest}", access::path_of(&self.world, repository)))
-        };
-        let by_number = || inventory::named_path(&self.world, self.options.dialect, canonical.path);
-        by_id().or_else(by_number).unwrap_or_else(|| canonical.path.to_owned())
-    }
-
-    fn demand(&self, request: &Request<Bytes>, canonical: Canonical<'_>, path: &str) -> Demand {
-        let verb = Verb::of(request.method());
-        let points = if verb == Some(Verb::Get) || request.method() == Method::OPTIONS { 1 } else { 5 };
-        let weight = |endpoint: String, points, style, content| {
-            // "Some endpoints have point costs that are undisclosed" (Document 1).
-            let points = self.limits.of_endpoint("points", &endpoint).map_or(points, |own| u32::try_from(own).unwrap_or(u32::MAX));
-            Weight { endpoint, points, style, content, tokens: TokenRequest::No, cpu_micros: 0 }
-        };
-        let rest = |target, endpoint: String, resource, charge, content| Demand {
-            weight: weight(endpoint.clone(), points, Style::Rest, content),
-            target,
-            endpoint,
-            resource,
-            charge,
-        };
-        if request.method() == Method::OPTIONS {
-            return rest(Target::Options, "OPTIONS *".to_owned(), Resource::CORE, Charge::Free, Content::None);
-        }
-        if canonical.door == Door::Graphql && self.replayer.is_none() {
-            let plan = graphql::Plan::of(request.body());
-            let weight = weight("POST /graphql".to_owned(), plan.points, Style::Graphql, plan.content);
-            return Demand {
-                endpoint: weight.endpoint.clone(),
-                resource: Resource::GRAPHQL,
-                charge: Charge::Cost(plan.cost),
-                target: Target::Graphql(Box::new(plan)),
-                weight,
-            };
-        }
-        if let Some(replayer) = &self.replayer {
-            let resource = replayer.resource(request, canonical);
-            let charge = if canonical.path == "/rate_limit" { Charge::Free } else { Charge::One };
-            return rest(Target::Recorded, replayer.endpoint(request, canonical), resource, charge, Content::None);
-        }
-        let names_it =
-            |(route, _): &(&Route, Params)| !inventory::has_a_closer_route(self.options.dialect, request.method(), path, route.template);
-        match verb.and_then(|verb| route::find(verb, path)).filter(names_it) {
-            Some((route, params)) => {
-                let endpoint = format!("{} {}", route.verb.name(), route.template);
-                let mut demand = rest(Target::Route(route, params), endpoint, route.resource, route.charge, route.content);
-                demand.weight.tokens = route.tokens;
-                if route.resource == Resource::LFS {
-                    demand.weight.style = Style::Transfer;
-                }
-                demand
-            }
-            None => match inventory::find(self.options.dialect, request.method(), path) {
-                Some(found) => {
-                    let facts = found.facts;
-                    let endpoint = format!("{} {}", facts.endpoint.method, facts.endpoint.template);
-                    let mut demand = rest(Target::Listed(found), endpoint, facts.resource, facts.charge, facts.content);
-                    if self.limits.of_endpoint("points", &demand.endpoint).is_none() {
-                        demand.weight.points = facts.endpoint.points;
-                    }
-                    demand
-                }
-                None => {
-                    // Whoever invents methods has no more endpoints than others.
-                    let endpoint = format!("{} (unknown)", verb.map_or("OTHER", Verb::name));
-                    rest(Target::Unknown, endpoint, Resource::CORE, Charge::One, Content::None)
-                }
-            },
-        }
     }
 
     /// Whether the request may be served now. Secondary limits are looked at first: while one holds, nothing else matters.

@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 use serde_json::{Map, Value, json};
 
 use super::accounts::{Level, Permissions};
-use super::resources;
+use super::{inventory, resources};
+use crate::api::{Dialect, Table};
 
 /// Name and highest level. Document 1 names the categories whose routes it lists and leaves the later ones out; those are the real service's.
 /// What routes here ask for is added to it.
@@ -36,11 +37,17 @@ const NAMED: &[(&str, Level)] = &[
 ];
 
 /// Every permission and its highest level.
-fn all() -> &'static BTreeMap<&'static str, Level> {
-    static ALL: OnceLock<BTreeMap<&'static str, Level>> = OnceLock::new();
+fn all() -> &'static BTreeMap<String, Level> {
+    static ALL: OnceLock<BTreeMap<String, Level>> = OnceLock::new();
     ALL.get_or_init(|| {
-        let mut all: BTreeMap<&'static str, Level> = NAMED.iter().copied().collect();
-        for (name, level) in resources::all().filter_map(|route| route.need.permission()) {
+        let named = NAMED.iter().map(|(name, level)| ((*name).to_owned(), *level));
+        let written = resources::all().filter_map(|route| route.need.permission()).map(|(name, level)| (name.to_owned(), level));
+        let listed = [Dialect::Service, Dialect::Github].into_iter().flat_map(|dialect| {
+            let sets = Table::embedded(dialect).iter().flat_map(move |endpoint| inventory::sets(endpoint, dialect));
+            sets.flatten().map(|grant| (grant.name, grant.level))
+        });
+        let mut all = BTreeMap::new();
+        for (name, level) in named.chain(written).chain(listed) {
             let known = all.entry(name).or_insert(level);
             *known = level.max(*known);
         }
@@ -50,7 +57,7 @@ fn all() -> &'static BTreeMap<&'static str, Level> {
 
 /// The permission that has this name.
 pub fn named(name: &str) -> Option<&'static str> {
-    all().get_key_value(name).map(|(name, _)| *name)
+    all().get_key_value(name).map(|(name, _)| name.as_str())
 }
 
 /// The level of this name on the wire.
@@ -61,18 +68,19 @@ pub fn level_named(name: &str) -> Option<Level> {
 impl Permissions {
     /// As answers show them: name to level.
     pub fn wire(&self) -> Value {
-        let granted = match self {
-            Self::NotApplicable => return json!({}),
-            Self::All => all(),
-            Self::Only(granted) => granted,
+        let shown = |name: &str, level: &Level| (name.to_owned(), json!(level.name()));
+        let granted: Map<String, Value> = match self {
+            Self::NotApplicable => Map::new(),
+            Self::All => all().iter().map(|(name, level)| shown(name, level)).collect(),
+            Self::Only(granted) => granted.iter().map(|(name, level)| shown(name, level)).collect(),
         };
-        Value::Object(granted.iter().map(|(name, level)| ((*name).to_owned(), json!(level.name()))).collect::<Map<_, _>>())
+        Value::Object(granted)
     }
 
     /// Whether all of these are granted.
     pub fn include(&self, asked: &BTreeMap<&'static str, Level>) -> bool {
         asked.iter().all(|(name, level)| match self {
-            Self::All => all().get(name).is_some_and(|highest| highest >= level),
+            Self::All => all().get(*name).is_some_and(|highest| highest >= level),
             other => other.allow(name, *level),
         })
     }

@@ -36,7 +36,8 @@ use rule::Rule;
 use shape::{Shape, Wrapping};
 
 #[cfg(test)]
-pub use permissions::{Grant, sets};
+pub use permissions::Grant;
+pub use permissions::sets;
 pub use seeds::{items, settle};
 pub use shelves::{Shelves, Thing};
 

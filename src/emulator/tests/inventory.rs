@@ -64,6 +64,9 @@ fn fitting(endpoint: &Endpoint) -> &'static str {
         OAUTH_APP
     } else if endpoint.template.starts_with("/user/installations") && endpoint.method == Method::GET {
         "emu_app_user_ben"
+    } else if endpoint.template.ends_with("/public_members/{username}") && endpoint.method != Method::GET {
+        // Whom the walk names there: members show and hide only themselves.
+        BEN
     } else {
         ADA
     }
