@@ -92,32 +92,26 @@ impl State {
         }
         let names_it =
             |(route, _): &(&Route, Params)| !inventory::has_a_closer_route(self.options.dialect, request.method(), path, route.template);
-        match verb.and_then(|verb| route::find(verb, path)).filter(names_it) {
-            Some((route, params)) => {
-                let endpoint = format!("{} {}", route.verb.name(), route.template);
-                let mut demand = rest(Target::Route(route, params), endpoint, route.resource, route.charge, route.content);
-                demand.weight.tokens = route.tokens;
-                if route.resource == Resource::LFS {
-                    demand.weight.style = Style::Transfer;
-                }
-                demand
+        if let Some((route, params)) = verb.and_then(|verb| route::find(verb, path)).filter(names_it) {
+            let endpoint = format!("{} {}", route.verb.name(), route.template);
+            let mut demand = rest(Target::Route(route, params), endpoint, route.resource, route.charge, route.content);
+            demand.weight.tokens = route.tokens;
+            if route.resource == Resource::LFS {
+                demand.weight.style = Style::Transfer;
             }
-            None => match inventory::find(self.options.dialect, request.method(), path) {
-                Some(found) => {
-                    let facts = found.facts;
-                    let endpoint = format!("{} {}", facts.endpoint.method, facts.endpoint.template);
-                    let mut demand = rest(Target::Listed(found), endpoint, facts.resource, facts.charge, facts.content);
-                    if self.limits.of_endpoint("points", &demand.endpoint).is_none() {
-                        demand.weight.points = facts.endpoint.points;
-                    }
-                    demand
-                }
-                None => {
-                    // Whoever invents methods has no more endpoints than others.
-                    let endpoint = format!("{} (unknown)", verb.map_or("OTHER", Verb::name));
-                    rest(Target::Unknown, endpoint, Resource::CORE, Charge::One, Content::None)
-                }
-            },
+            return demand;
         }
+        if let Some(found) = inventory::find(self.options.dialect, request.method(), path) {
+            let facts = found.facts;
+            let endpoint = format!("{} {}", facts.endpoint.method, facts.endpoint.template);
+            let mut demand = rest(Target::Listed(found), endpoint, facts.resource, facts.charge, facts.content);
+            if self.limits.of_endpoint("points", &demand.endpoint).is_none() {
+                demand.weight.points = facts.endpoint.points;
+            }
+            return demand;
+        }
+        // Whoever invents methods has no more endpoints than others.
+        let endpoint = format!("{} (unknown)", verb.map_or("OTHER", Verb::name));
+        rest(Target::Unknown, endpoint, Resource::CORE, Charge::One, Content::None)
     }
 }

@@ -150,7 +150,7 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// The field that the path names. "path issue_field_id (integer, required)": what is none fails validation, which both routes list.
+/// The field that the path names. "path `issue_field_id` (integer, required)": what is none fails validation, which both routes list.
 fn named<'a>(call: &'a Call<'_>) -> Result<&'a IssueField, Fault> {
     let no_integer = |_| Fault::field("IssueField", "issue_field_id", Code::Invalid, "issue_field_id is not an integer");
     let id: i64 = call.params.get("issue_field_id").parse().map_err(no_integer)?;

@@ -1,0 +1,69 @@
+//! What people do in a repository so that others are told of it, over the routes that a client would use.
+
+use serde_json::{Value, json};
+
+use crate::kit::{Answer, Upstream};
+
+const ISSUES: &str = "/repos/acme/widgets/issues";
+/// How much later the next thing happens.
+const A_MINUTE: u64 = 60;
+
+/// This person opens an issue; its number.
+pub fn open_issue(upstream: &mut Upstream, person: &str, body: &str) -> u64 {
+    upstream.pass(A_MINUTE);
+    let token = upstream.classic(person);
+    let issue = upstream.post(&token, ISSUES, &json!({ "title": format!("An issue of {person}"), "body": body })).expect_status(201);
+    issue.body["number"].as_u64().expect("a number")
+}
+
+pub fn comment(upstream: &mut Upstream, person: &str, number: u64, body: &str) {
+    upstream.pass(A_MINUTE);
+    let token = upstream.classic(person);
+    upstream.post(&token, &format!("{ISSUES}/{number}/comments"), &json!({ "body": body })).expect_status(201);
+}
+
+/// This person changes an issue: its assignees, its state.
+pub fn change_issue(upstream: &mut Upstream, person: &str, number: u64, change: &Value) {
+    upstream.pass(A_MINUTE);
+    let token = upstream.classic(person);
+    upstream.patch(&token, &format!("{ISSUES}/{number}"), change).expect_status(200);
+}
+
+/// Something that has no route of its own, by the control plane; `user` is told of it.
+pub fn occur(upstream: &mut Upstream, kind: &str, user: &str) {
+    upstream.pass(A_MINUTE);
+    upstream.event(&json!({ "type": kind, "repository": "acme/widgets", "actor": "ben", "user": user }));
+}
+
+/// This person watches acme/widgets from now on.
+pub fn watch(upstream: &mut Upstream, person: &str) {
+    upstream.event(&json!({ "type": "watch", "repository": "acme/widgets", "user": person }));
+}
+
+/// The threads of a person's inbox, the latest first.
+pub fn inbox(upstream: &mut Upstream, person: &str, query: &str) -> Answer {
+    let token = upstream.classic(person);
+    upstream.get(&token, &format!("/notifications{query}")).expect_status(200)
+}
+
+/// The thread of this person that was updated last.
+pub fn latest(upstream: &mut Upstream, person: &str) -> Value {
+    let threads = inbox(upstream, person, "?all=true");
+    threads.items().first().cloned().unwrap_or_else(|| panic!("{person} was told of nothing"))
+}
+
+/// The path of a thread.
+pub fn path(thread: &Value) -> String {
+    format!("/notifications/threads/{}", thread["id"].as_str().expect("the id of a thread is text"))
+}
+
+/// Whether a person is told of something in a thread: the thread is read before and unread after it.
+pub fn is_told(upstream: &mut Upstream, person: &str, path: &str, happening: impl FnOnce(&mut Upstream)) -> bool {
+    let token = upstream.classic(person);
+    upstream.pass(A_MINUTE);
+    let read = upstream.patch(&token, path, &Value::Null).status;
+    assert!([205, 304].contains(&read), "{read}");
+    assert_eq!(upstream.get(&token, path).expect_status(200).body["unread"], false);
+    happening(upstream);
+    upstream.get(&token, path).expect_status(200).body["unread"] == true
+}

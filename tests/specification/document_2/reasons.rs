@@ -1,0 +1,192 @@
+//! Why a person is told of something: each reason by what brings it about, and how long it is kept.
+
+use serde_json::json;
+
+use crate::document_2::happenings::{change_issue, comment, latest, occur, open_issue, path, watch};
+use crate::kit::Upstream;
+use crate::rows::document_2::notifications::THREAD;
+use crate::shape::assert_shape;
+
+/// cleo was told of something for this reason.
+#[track_caller]
+fn assert_told(upstream: &mut Upstream, reason: &str) {
+    let thread = latest(upstream, "cleo");
+    assert_shape(&thread, &THREAD);
+    assert_eq!(thread["reason"], reason);
+}
+
+#[test]
+pub fn approval_requested_asks_to_approve_a_deployment() {
+    let mut upstream = Upstream::new();
+    occur(&mut upstream, "approval_requested", "cleo");
+    assert_told(&mut upstream, "approval_requested");
+}
+
+#[test]
+pub fn assign_is_being_assigned_to_the_issue() {
+    let mut upstream = Upstream::new();
+    let number = open_issue(&mut upstream, "ben", "Who does it?");
+    change_issue(&mut upstream, "ben", number, &json!({ "assignees": ["cleo"] }));
+    assert_told(&mut upstream, "assign");
+}
+
+#[test]
+pub fn author_is_having_created_the_thread() {
+    let mut upstream = Upstream::new();
+    let number = open_issue(&mut upstream, "cleo", "Who does it?");
+    comment(&mut upstream, "ben", number, "Somebody will");
+    assert_told(&mut upstream, "author");
+}
+
+#[test]
+pub fn ci_activity_is_a_workflow_run_that_completed() {
+    let mut upstream = Upstream::new();
+    occur(&mut upstream, "ci_activity", "cleo");
+    assert_told(&mut upstream, "ci_activity");
+}
+
+#[test]
+pub fn comment_is_having_commented() {
+    let mut upstream = Upstream::new();
+    let number = open_issue(&mut upstream, "ben", "Who does it?");
+    comment(&mut upstream, "cleo", number, "Not me");
+    comment(&mut upstream, "ben", number, "A pity");
+    assert_told(&mut upstream, "comment");
+}
+
+#[test]
+pub fn invitation_is_having_accepted_one_to_a_repository() {
+    let mut upstream = Upstream::new();
+    occur(&mut upstream, "invitation", "cleo");
+    assert_told(&mut upstream, "invitation");
+}
+
+#[test]
+pub fn manual_is_having_subscribed_to_the_thread() {
+    let mut upstream = Upstream::new();
+    let cleo = upstream.classic("cleo");
+    watch(&mut upstream, "cleo");
+    let number = open_issue(&mut upstream, "ben", "Nobody in particular");
+    let subscription = format!("{}/subscription", path(&latest(&mut upstream, "cleo")));
+    upstream.put(&cleo, &subscription, &json!({ "ignored": false })).expect_status(200);
+    comment(&mut upstream, "ben", number, "Anybody?");
+    assert_told(&mut upstream, "manual");
+}
+
+#[test]
+pub fn member_feature_requested_is_what_members_ask_an_owner_for() {
+    let mut upstream = Upstream::new();
+    upstream.pass(60);
+    let before = latest(&mut upstream, "ada")["id"].clone();
+    occur(&mut upstream, "member_feature_requested", "ada");
+    let told = latest(&mut upstream, "ada");
+    assert_shape(&told, &THREAD);
+    assert_ne!(told["id"], before);
+    assert_eq!(told["reason"], "member_feature_requested");
+}
+
+#[test]
+pub fn mention_is_being_named() {
+    let mut upstream = Upstream::new();
+    let number = open_issue(&mut upstream, "ben", "Who does it?");
+    comment(&mut upstream, "ben", number, "You, @cleo?");
+    assert_told(&mut upstream, "mention");
+}
+
+/// ben opens a pull request and asks for a review: a person, or a team.
+fn request_review(upstream: &mut Upstream, whom: (&str, &str)) {
+    upstream.pass(60);
+    let opened = upstream.event(&json!({ "type": "pull_request_opened", "repository": "acme/widgets", "actor": "ben" }));
+    upstream.pass(60);
+    let (key, name) = whom;
+    let request =
+        json!({ "type": "review_requested", "repository": "acme/widgets", "actor": "ben", "number": opened.body["id"], key: name });
+    upstream.event(&request);
+}
+
+#[test]
+pub fn review_requested_asks_a_person_to_review() {
+    let mut upstream = Upstream::new();
+    request_review(&mut upstream, ("user", "cleo"));
+    assert_told(&mut upstream, "review_requested");
+    assert_eq!(latest(&mut upstream, "cleo")["subject"]["type"], "PullRequest");
+}
+
+#[test]
+pub fn review_requested_asks_a_persons_team_to_review() {
+    let mut upstream = Upstream::new();
+    request_review(&mut upstream, ("team", "acme/platform"));
+    assert_told(&mut upstream, "review_requested");
+}
+
+#[test]
+pub fn state_change_is_having_changed_the_state() {
+    let mut upstream = Upstream::new();
+    let number = open_issue(&mut upstream, "ben", "Who does it?");
+    change_issue(&mut upstream, "cleo", number, &json!({ "state": "closed" }));
+    comment(&mut upstream, "ben", number, "Why?");
+    assert_told(&mut upstream, "state_change");
+}
+
+#[test]
+pub fn subscribed_is_watching_the_repository() {
+    let mut upstream = Upstream::new();
+    watch(&mut upstream, "cleo");
+    open_issue(&mut upstream, "ben", "Nobody in particular");
+    assert_told(&mut upstream, "subscribed");
+}
+
+#[test]
+pub fn team_mention_is_a_team_of_ones_own_being_named() {
+    let mut upstream = Upstream::new();
+    let number = open_issue(&mut upstream, "ada", "Who does it?");
+    comment(&mut upstream, "ada", number, "Perhaps @acme/platform");
+    assert_told(&mut upstream, "team_mention");
+}
+
+#[test]
+pub fn after_a_mention_the_reason_stays_mention() {
+    let mut upstream = Upstream::new();
+    let number = open_issue(&mut upstream, "ben", "Look, @cleo");
+    let first = latest(&mut upstream, "cleo");
+    for person in ["ben", "ada"] {
+        comment(&mut upstream, person, number, "And more");
+        let again = latest(&mut upstream, "cleo");
+        assert_eq!(again["id"], first["id"], "it is one thread");
+        assert!(again["updated_at"].as_str() > first["updated_at"].as_str());
+        assert_told(&mut upstream, "mention");
+    }
+}
+
+#[test]
+pub fn a_mention_replaces_an_earlier_reason() {
+    let mut upstream = Upstream::new();
+    watch(&mut upstream, "cleo");
+    let number = open_issue(&mut upstream, "ben", "Nobody in particular");
+    assert_told(&mut upstream, "subscribed");
+    comment(&mut upstream, "ben", number, "You, @cleo?");
+    assert_told(&mut upstream, "mention");
+    comment(&mut upstream, "ben", number, "Anybody?");
+    assert_told(&mut upstream, "mention");
+}
+
+#[test]
+pub fn a_later_notification_with_another_reason_replaces_an_earlier_one() {
+    let mut upstream = Upstream::new();
+    watch(&mut upstream, "cleo");
+    let number = open_issue(&mut upstream, "ben", "Nobody in particular");
+    assert_told(&mut upstream, "subscribed");
+    change_issue(&mut upstream, "ben", number, &json!({ "assignees": ["cleo"] }));
+    assert_told(&mut upstream, "assign");
+}
+
+#[test]
+pub fn the_reason_is_kept_by_thread() {
+    let mut upstream = Upstream::new();
+    let first = open_issue(&mut upstream, "ben", "Look, @cleo");
+    let second = open_issue(&mut upstream, "cleo", "Who does it?");
+    comment(&mut upstream, "ben", second, "Not me");
+    assert_told(&mut upstream, "author");
+    comment(&mut upstream, "ben", first, "And more");
+    assert_told(&mut upstream, "mention");
+}

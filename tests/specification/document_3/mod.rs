@@ -1,0 +1,9 @@
+//! The tests of Document 3, a file per section.
+
+pub mod app_webhook;
+pub mod deliveries;
+pub mod migration_rules;
+pub mod migrations;
+pub mod sent;
+pub mod webhook_rules;
+pub mod webhooks;

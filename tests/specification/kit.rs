@@ -1,0 +1,318 @@
+//! The upstream as a test drives it: requests, answers and virtual time. Every answer goes into the record.
+//!
+//! Only the outside is used: `weir::emulator`'s public functions and the control plane under `/_emulator`.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response};
+use serde_json::{Value, json};
+use weir::api::Dialect;
+use weir::clock::Timestamp;
+use weir::emulator::{Emulator, Options, RequestId};
+
+use crate::evidence::names_a_route;
+use crate::recorder::{Answered, Caller, Event, record, saw_header};
+
+/// The world's time when the emulator starts; a test starts a little later.
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+/// The address that `url` fields and links name.
+pub const BASE: &str = "http://upstream.test";
+/// No credential.
+pub const NOBODY: &str = "";
+
+/// An emulator and the time.
+pub struct Upstream {
+    pub(crate) emulator: Emulator,
+    pub now: Timestamp,
+    /// Where the next requests come from.
+    pub peer: IpAddr,
+    /// What each token is, by its value.
+    pub(crate) callers: BTreeMap<String, Caller>,
+    /// The world as a test saw it first.
+    pub(crate) first_world: Option<Value>,
+    sequence: u64,
+}
+
+/// An answer, its body read.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    /// Null when the body is no JSON.
+    pub body: Value,
+    pub bytes: Bytes,
+    /// The route as the transcript names it.
+    pub endpoint: String,
+}
+
+/// A request in the making.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    method: Method,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Bytes,
+}
+
+impl Ask {
+    pub fn new(method: &str, path: &str) -> Self {
+        let method = Method::from_bytes(method.as_bytes()).expect("a method");
+        Self { method, path: path.to_owned(), headers: Vec::new(), body: Bytes::new() }
+    }
+
+    /// With a token as Bearer; with `CLIENT_ID:CLIENT_SECRET` as Basic; with [`NOBODY`] as it is.
+    pub fn by(self, credential: &str) -> Self {
+        match credential {
+            NOBODY => self,
+            pair if pair.contains(':') => self.header("authorization", &format!("Basic {}", STANDARD.encode(pair))),
+            token => self.header("authorization", &format!("Bearer {token}")),
+        }
+    }
+
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Null is no body.
+    pub fn json(self, body: &Value) -> Self {
+        if body.is_null() { self } else { self.text(&body.to_string()) }
+    }
+
+    /// A body as it is, JSON or not.
+    pub fn text(mut self, body: &str) -> Self {
+        self.body = Bytes::copy_from_slice(body.as_bytes());
+        self
+    }
+
+    fn authorization(&self) -> &str {
+        self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("authorization")).map_or("", |(_, value)| value)
+    }
+
+    fn request(&self) -> Request<Bytes> {
+        let mut builder = Request::builder().method(self.method.clone()).uri(&self.path).header("host", "upstream.test");
+        for (name, value) in &self.headers {
+            builder = builder.header(name, value);
+        }
+        builder.body(self.body.clone()).expect("a well-formed request")
+    }
+}
+
+impl Upstream {
+    pub fn new() -> Self {
+        Self::with(Options { repositories: 12, base_url: BASE.to_owned(), ..Options::default() })
+    }
+
+    /// One that speaks the other dialect.
+    pub fn github() -> Self {
+        Self::with(Options { dialect: Dialect::Github, repositories: 12, base_url: BASE.to_owned(), ..Options::default() })
+    }
+
+    pub fn with(options: Options) -> Self {
+        let emulator = Emulator::new(options, START);
+        let mut upstream = Self {
+            emulator,
+            now: START + Duration::from_secs(10),
+            peer: Ipv4Addr::LOCALHOST.into(),
+            callers: BTreeMap::new(),
+            first_world: None,
+            sequence: 0,
+        };
+        upstream.learn_callers();
+        upstream
+    }
+
+    /// Lets virtual time pass.
+    pub fn pass(&mut self, seconds: u64) {
+        self.now = self.now + Duration::from_secs(seconds);
+        record(Event::Passed { seconds });
+    }
+
+    /// Sends a request and takes its answer at once.
+    pub fn send(&mut self, ask: &Ask) -> Answer {
+        let (answer, id) = self.begin(ask);
+        self.end(id);
+        answer
+    }
+
+    /// Sends a request that stays in flight until [`Upstream::end`].
+    pub fn begin(&mut self, ask: &Ask) -> (Answer, RequestId) {
+        let arrival = self.emulator.arrive(self.now, &ask.request(), self.peer);
+        (self.answer(ask, arrival.response), arrival.id)
+    }
+
+    pub fn end(&mut self, id: RequestId) {
+        self.emulator.finish(self.now, id);
+    }
+
+    fn answer(&mut self, ask: &Ask, response: Response<Bytes>) -> Answer {
+        let (parts, bytes) = response.into_parts();
+        let entries = self.emulator.transcript(self.sequence);
+        let endpoint = entries.last().map_or_else(String::new, |entry| entry.endpoint.clone());
+        self.sequence = entries.last().map_or(self.sequence, |entry| entry.sequence);
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        let answer = Answer { status: parts.status.as_u16(), headers: parts.headers, body, bytes, endpoint };
+        let path = ask.path.split('?').next().unwrap_or_default();
+        if ["/_emulator/reset", "/_emulator/seed"].contains(&path) {
+            // The transcript and the world begin anew.
+            self.sequence = 0;
+            self.first_world = None;
+        }
+        record(Event::Answered(Answered {
+            method: ask.method.to_string(),
+            path: path.strip_prefix("/api/v3").unwrap_or(path).to_owned(),
+            status: answer.status,
+            caller: self.caller(ask.authorization()),
+            endpoint: answer.endpoint.clone(),
+            resource: answer.peek("x-ratelimit-resource").to_owned(),
+            limit: answer.peek("x-ratelimit-limit").parse().ok(),
+        }));
+        answer
+    }
+
+    /// What an `Authorization` header is.
+    fn caller(&self, authorization: &str) -> Caller {
+        let (scheme, credential) = authorization.split_once(' ').unwrap_or((authorization, ""));
+        let scheme = scheme.to_ascii_lowercase();
+        let decoded = || String::from_utf8(STANDARD.decode(credential).unwrap_or_default()).unwrap_or_default();
+        let credential = if scheme == "basic" { decoded() } else { credential.to_owned() };
+        let kind = match credential.as_str() {
+            _ if scheme.is_empty() => "none",
+            jwt if jwt.starts_with("eyJ") => "jwt",
+            _ => "bad",
+        };
+        let known = self.callers.get(&credential).cloned().unwrap_or_else(|| Caller { kind: kind.to_owned(), ..Caller::default() });
+        Caller { scheme, ..known }
+    }
+
+    pub fn get(&mut self, token: &str, path: &str) -> Answer {
+        self.send(&Ask::new("GET", path).by(token))
+    }
+
+    pub fn post(&mut self, token: &str, path: &str, body: &Value) -> Answer {
+        self.send(&Ask::new("POST", path).by(token).json(body))
+    }
+
+    pub fn put(&mut self, token: &str, path: &str, body: &Value) -> Answer {
+        self.send(&Ask::new("PUT", path).by(token).json(body))
+    }
+
+    pub fn patch(&mut self, token: &str, path: &str, body: &Value) -> Answer {
+        self.send(&Ask::new("PATCH", path).by(token).json(body))
+    }
+
+    pub fn delete(&mut self, token: &str, path: &str) -> Answer {
+        self.send(&Ask::new("DELETE", path).by(token))
+    }
+
+    /// A write without a body, as the legacy routes want it (Document 1, Empty-body mutations).
+    pub fn put_empty(&mut self, token: &str, path: &str) -> Answer {
+        self.send(&Ask::new("PUT", path).by(token).header("content-length", "0"))
+    }
+
+    pub fn set_limit(&mut self, name: &str, value: u64) {
+        self.put(NOBODY, "/_emulator/limits", &json!({ name: value })).expect_status(200);
+    }
+
+    /// The value of a limit by its name.
+    pub fn limit(&mut self, name: &str) -> Option<u64> {
+        self.get(NOBODY, "/_emulator/limits").body["limits"][name].as_u64()
+    }
+
+    pub fn books(&mut self) -> Value {
+        self.get(NOBODY, "/_emulator/books").expect_status(200).body
+    }
+
+    /// Makes something happen in the world.
+    pub fn event(&mut self, event: &Value) -> Answer {
+        self.post(NOBODY, "/_emulator/events", event).expect_status(201)
+    }
+
+    /// Sends `after` requests that must be let through and one more, which must be refused for the secondary limit; that is recorded.
+    pub fn assert_refuses_after(&mut self, limit: &'static str, after: u64, mut ask: impl FnMut(&mut Self, u64) -> Answer) {
+        for n in 0..after {
+            let answer = ask(self, n);
+            assert!(!answer.is_secondary_refusal(), "{limit} refused number {} of {after}: {}", n + 1, answer.body);
+        }
+        let answer = ask(self, after);
+        assert!(answer.is_secondary_refusal(), "{limit} let number {} through: {} {}", after + 1, answer.status, answer.body);
+        record(Event::Refused { limit, after });
+    }
+}
+
+impl Answer {
+    /// A header, empty when absent; what was there is recorded.
+    pub fn header(&self, name: &str) -> &str {
+        if self.headers.contains_key(name) {
+            saw_header(name);
+        }
+        self.peek(name)
+    }
+
+    fn peek(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
+    }
+
+    /// A header that is a number.
+    pub fn number(&self, name: &str) -> u64 {
+        self.header(name).parse().unwrap_or_else(|_| panic!("no number in {name} of {} {}", self.status, self.body))
+    }
+
+    pub fn remaining(&self) -> u64 {
+        self.number("x-ratelimit-remaining")
+    }
+
+    #[track_caller]
+    pub fn expect_status(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{} {}", self.endpoint, self.body);
+        self
+    }
+
+    /// Whether the emulator has a route for what was asked.
+    pub fn is_of_a_route(&self) -> bool {
+        names_a_route(&self.endpoint)
+    }
+
+    /// The items of a list.
+    #[track_caller]
+    pub fn items(&self) -> &Vec<Value> {
+        self.body.as_array().unwrap_or_else(|| panic!("no list: {} {}", self.status, self.body))
+    }
+
+    /// The message of an error (Document 1, Errors, rule 3).
+    #[track_caller]
+    pub fn message(&self) -> &str {
+        self.body["message"].as_str().unwrap_or_else(|| panic!("{} without a message: {}", self.status, self.body))
+    }
+
+    /// A 422 that names this field.
+    #[track_caller]
+    pub fn assert_names_field(&self, field: &str) {
+        assert_eq!(self.status, 422, "{}", self.body);
+        let errors = self.body["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
+        assert!(errors.iter().any(|error| error["field"] == field), "{field} in {}", self.body);
+    }
+
+    /// The address of a relation in `Link`, as a path.
+    pub fn link(&self, relation: &str) -> Option<String> {
+        let wanted = format!("rel=\"{relation}\"");
+        let entry = self.header("link").split(", ").find(|entry| entry.ends_with(&wanted))?;
+        let address = entry.trim_start_matches('<').split('>').next()?;
+        Some(address.strip_prefix(BASE).unwrap_or(address).to_owned())
+    }
+
+    /// Document 1, Errors, rule 2.
+    pub fn is_secondary_refusal(&self) -> bool {
+        [403, 429].contains(&self.status) && self.body["message"].as_str().is_some_and(|message| message.contains("secondary"))
+    }
+
+    /// Document 1, Errors, rule 1.
+    pub fn is_primary_refusal(&self) -> bool {
+        [403, 429].contains(&self.status) && self.peek("x-ratelimit-remaining") == "0" && !self.is_secondary_refusal()
+    }
+}
