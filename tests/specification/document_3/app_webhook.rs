@@ -36,7 +36,7 @@ pub fn every_field_of_its_configuration_is_optional() {
     let before = upstream.get(&jwt, CONFIG).expect_status(200).body;
     let after = upstream.patch(&jwt, CONFIG, &json!({ "insecure_ssl": 1 })).expect_status(200).body;
     assert_eq!((&after["url"], &after["content_type"]), (&before["url"], &before["content_type"]));
-    assert_eq!(after["insecure_ssl"].as_str().map(str::to_owned).unwrap_or_else(|| after["insecure_ssl"].to_string()), "1");
+    assert_eq!(after["insecure_ssl"].as_str().map_or_else(|| after["insecure_ssl"].to_string(), str::to_owned), "1");
     upstream.patch(&jwt, CONFIG, &json!({})).expect_status(200);
 }
 

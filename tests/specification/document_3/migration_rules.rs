@@ -144,7 +144,7 @@ pub fn the_archive_has_json_files_of_the_resources_that_exist() {
     assert!(found.iter().all(|resource| known.contains(&resource.as_str())), "{found:?}");
     let issues: usize = files
         .iter()
-        .filter(|(file, _)| file.starts_with("issues_") && file.ends_with(".json"))
+        .filter(|(file, _)| file.strip_suffix(".json").is_some_and(|stem| stem.starts_with("issues_")))
         .map(|(_, content)| serde_json::from_slice::<Value>(content).expect("JSON").as_array().map_or(0, Vec::len))
         .sum();
     assert!(issues > 30, "every issue, not a page of them: {issues}");

@@ -52,7 +52,7 @@ fn open_an_issue(upstream: &mut Upstream) {
 
 fn signature(algorithm: hmac::Algorithm, body: &[u8]) -> String {
     let tag = hmac::sign(&hmac::Key::new(algorithm, SECRET.as_bytes()), body);
-    tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    tag.as_ref().iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 #[test]
