@@ -151,6 +151,16 @@ fn endpoints_succeed_only_with_the_statuses_that_their_rows_list() {
 }
 
 #[test]
+fn no_part_of_a_line_disappears() {
+    let tables = rows::tables();
+    let size = |(document, _, _): (u8, usize, usize)| {
+        let parts = || tables.iter().filter(|table| table.document == document).flat_map(|table| &table.rows);
+        (document, parts().count(), parts().map(|row| row.evidence.len()).sum())
+    };
+    assert_eq!(rows::SIZES.map(size), rows::SIZES, "rows and pieces of evidence by document; a change belongs into rows::SIZES");
+}
+
+#[test]
 fn no_two_tables_have_the_same_name() {
     let tables = rows::tables();
     let names: BTreeSet<(u8, &str)> = tables.iter().map(|table| (table.document, table.name)).collect();

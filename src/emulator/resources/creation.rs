@@ -138,10 +138,13 @@ fn fork(call: &mut Call<'_>) -> Outcome {
     let name = fields.string("name");
     let into = organization.as_deref().map(|login| call.world.organization_by_login(login).map(|one| one.id));
     let me = call.caller.user();
+    let installed_on = call.caller.token().and_then(|token| token.installed_on);
+    let may_own = |id: u64| {
+        let is_member = || call.world.organizations.get(&id).is_some_and(|one| me.is_some_and(|me| one.members.contains(&me)));
+        installed_on == Some(id) || is_member()
+    };
     let owner = match into {
-        Some(Some(id)) if call.world.organizations.get(&id).is_some_and(|one| me.is_some_and(|me| one.members.contains(&me))) => {
-            Some(Owner::Organization(id))
-        }
+        Some(Some(id)) if may_own(id) => Some(Owner::Organization(id)),
         Some(_) => {
             fields.reject("organization", Code::Invalid, "organization must be one that you are a member of");
             None
@@ -153,7 +156,7 @@ fn fork(call: &mut Call<'_>) -> Outcome {
     if !is_name(&name) {
         fields.reject("name", Code::Invalid, "name may only contain letters, digits, `.`, `-` and `_`");
     }
-    if owner == Some(origin.owner) || owner.is_some_and(|owner| is_taken(call, owner, &name)) {
+    if owner.is_some_and(|owner| is_taken(call, owner, &name)) {
         fields.reject("name", Code::AlreadyExists, "name already exists on this account");
     }
     fields.check()?;

@@ -156,6 +156,11 @@ fn a_fork_is_a_repository_of_its_own_that_knows_where_it_is_from() {
     upstream.post(DAN, &on("/forks"), &Value::Null).assert_names_field("name");
     upstream.post(DAN, &on("/forks"), &json!({ "organization": "acme" })).assert_names_field("organization");
     upstream.post(INSTALLATION, &on("/forks"), &Value::Null).assert_status(403);
+    upstream.post(INSTALLATION, &on("/forks"), &json!({ "organization": "globex" })).assert_names_field("organization");
+    upstream.post(INSTALLATION, &on("/forks"), &json!({ "organization": "acme" })).assert_names_field("name");
+    let within = upstream.post(INSTALLATION, &on("/forks"), &json!({ "organization": "acme", "name": "gears" })).assert_status(202);
+    assert_eq!(within.body["full_name"], "acme/gears");
+    upstream.delete(ADA, "/repos/acme/gears").assert_status(204);
     upstream.delete(DAN, "/repos/dan/widgets").assert_status(204);
     assert_eq!(upstream.get(NOBODY, WIDGETS).body["forks_count"], 0);
 }
