@@ -19,7 +19,7 @@ use super::fault::{Code, Fault, FieldFault};
 use super::faults::WrongMember;
 use super::fields::Fields;
 use super::happenings::prompts;
-use super::intake::Query;
+use super::intake::{self, Query};
 use super::limits::Resource;
 use super::migrations;
 use super::occasions;
@@ -46,7 +46,9 @@ pub fn respond(state: &mut State, now: Timestamp, request: &Request<Bytes>, path
     let mut allowed = None;
     let (status, value) = match (request.method().as_str(), segments.as_slice()) {
         _ if offer::is_cross_site(request) => refuse(StatusCode::FORBIDDEN, "pages of other sites may not use the control plane"),
-        _ if body.len() > BODY_BYTES_MAX => refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large for any control"),
+        _ if intake::is_too_large(request, BODY_BYTES_MAX) => {
+            refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large for any control")
+        }
         ("GET", ["world"]) => (StatusCode::OK, world(state)),
         ("GET", ["transcript"]) => transcript(state, &query),
         ("GET", ["books"]) => (StatusCode::OK, books(state, now)),

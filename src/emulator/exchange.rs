@@ -167,7 +167,7 @@ impl State {
             let outcome = match (credential, version) {
                 (Err(_), _) => Err(Fault::BadCredentials),
                 (_, Err(fault)) => Err(fault),
-                (Ok(_), Ok(_)) if request.body().len() > intake::BODY_BYTES_MAX => Err(Fault::TooLarge),
+                (Ok(_), Ok(_)) if intake::is_too_large(request, intake::BODY_BYTES_MAX) => Err(Fault::TooLarge),
                 (Ok(_), Ok(_)) => self.execute(now, &caller, request, canonical, demand.target),
             };
             demand.weight.cpu_micros = compute::micros(&self.limits, demand.weight.style, Verb::of(request.method()), &outcome);
@@ -176,7 +176,7 @@ impl State {
             entry.executed = true;
             entry.points = demand.weight.points;
             entry.cpu_micros = demand.weight.cpu_micros;
-            entry.cost = cost(demand.charge, &response, &caller);
+            entry.cost = cost(demand.charge, &response);
             self.spend(now, caller.account, demand.resource, entry.cost);
             self.secondary.begin(id, caller.account, demand.weight);
             response
@@ -200,7 +200,8 @@ impl State {
         if self.secondary.is_banned(caller.account) {
             return Err(Stopped { fault: Fault::Banned, by: "banned", until: Timestamp::FAR_FUTURE });
         }
-        let status = StatusCode::from_u16(u16::try_from(self.limits.get("refusal.status")).unwrap_or(403)).unwrap_or(StatusCode::FORBIDDEN);
+        // Document 1, Errors: these two and no other.
+        let status = if self.limits.get("refusal.status") == 429 { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::FORBIDDEN };
         if let Err(refusal) = self.secondary.judge(now, caller.account, &demand.weight, &self.limits) {
             return Err(self.stop(now, refusal, status, self.view(now, caller.account, demand.resource)));
         }
@@ -348,12 +349,12 @@ impl State {
     }
 }
 
-/// A 304 is free "if the request was authorised" (UPSTREAM.md, Limits); everything else that is served costs one, and a query that was
-/// executed what its size is.
-fn cost(charge: Charge, response: &Response<Bytes>, caller: &Caller) -> u32 {
+/// A 304 "does not consume primary rate limit" (Document 1, Errors), whoever asks; everything else that is served costs one, and a query
+/// that was executed what its size is.
+fn cost(charge: Charge, response: &Response<Bytes>) -> u32 {
     match charge {
         Charge::Free => 0,
-        Charge::One => u32::from(response.status() != StatusCode::NOT_MODIFIED || caller.is_anonymous()),
+        Charge::One => u32::from(response.status() != StatusCode::NOT_MODIFIED),
         Charge::Cost(units) => {
             if response.status() == StatusCode::OK {
                 units

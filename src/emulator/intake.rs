@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use http::{Method, Uri};
+use bytes::Bytes;
+use http::{Method, Request, Uri};
 use percent_encoding::percent_decode_str;
 
 use super::{FaultId, GateId};
@@ -96,6 +97,15 @@ pub fn awaited_fault(method: &Method, uri: &Uri) -> Option<(FaultId, u64)> {
     let id = canonical.path.strip_prefix("/faults/")?.parse().ok()?;
     let count = Query::parse(uri.query()).get("struck")?.parse().ok()?;
     Some((FaultId(id), count))
+}
+
+/// The body was announced as larger than any that is accepted, and was not read. A request extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unread;
+
+/// Whether the body is larger than what is accepted, read or not.
+pub fn is_too_large(request: &Request<Bytes>, bytes_max: usize) -> bool {
+    request.body().len() > bytes_max || request.extensions().get::<Unread>().is_some()
 }
 
 /// A decoded query.

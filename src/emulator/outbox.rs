@@ -16,7 +16,7 @@ use crate::api::Dialect;
 use crate::clock::Timestamp;
 
 /// As many deliveries are on their way at once.
-const UNDER_WAY_MAX: usize = 64;
+const UNDER_WAY_MAX: usize = 200;
 
 /// Names a delivery between its taking and its receipt. Never used twice, also after a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -123,7 +123,10 @@ impl Params {
 
     /// A number; what is none names nothing that exists.
     pub fn id(&self, name: &str) -> Result<u64, Fault> {
-        self.get(name).parse().map_err(|_| Fault::NotFound)
+        let given = self.get(name);
+        // One number, one spelling: a sign or a zero in front names nothing.
+        let is_plain = given.bytes().all(|byte| byte.is_ascii_digit()) && (given == "0" || !given.starts_with('0'));
+        given.parse().ok().filter(|_| is_plain).ok_or(Fault::NotFound)
     }
 }
 

@@ -93,25 +93,37 @@ pub struct Refusal {
 #[derive(Debug, Default)]
 struct Counter {
     in_flight: u32,
-    completed: VecDeque<(Timestamp, u32)>,
+    completed: VecDeque<Completed>,
+    /// The points of all that were ever completed.
+    total: u64,
+}
+
+/// A completed request. What lies in a window is the difference of two sums, however many requests there are.
+#[derive(Clone, Copy, Debug)]
+struct Completed {
+    at: Timestamp,
+    /// The points of all that were completed before it, and with it.
+    before: u64,
+    with: u64,
 }
 
 impl Counter {
     fn count(&self, now: Timestamp, window: Duration) -> u32 {
-        let recent = self.completed.iter().rev().take_while(|(at, _)| *at + window > now);
-        recent.fold(self.in_flight, |sum, (_, points)| sum.saturating_add(*points))
+        let recent = self.total.saturating_sub(self.left(now, window));
+        u32::try_from(recent).unwrap_or(u32::MAX).saturating_add(self.in_flight)
+    }
+
+    /// The points of all that have left the window.
+    fn left(&self, now: Timestamp, window: Duration) -> u64 {
+        let first = self.completed.partition_point(|completed| completed.at + window <= now);
+        self.completed.get(first).map_or(self.total, |completed| completed.before)
     }
 
     /// When completed requests of at least `points` will have left the window; a whole window from now when too many are in flight.
     fn frees_at(&self, now: Timestamp, window: Duration, points: u32) -> Timestamp {
-        let mut freed: u32 = 0;
-        for (at, points_then) in self.completed.iter().filter(|(at, _)| *at + window > now) {
-            freed = freed.saturating_add(*points_then);
-            if freed >= points {
-                return *at + window;
-            }
-        }
-        now + window
+        let wanted = self.left(now, window).saturating_add(points.into());
+        let last = self.completed.partition_point(|completed| completed.with < wanted);
+        self.completed.get(last).map_or(now + window, |completed| completed.at + window)
     }
 
     fn begin(&mut self, points: u32) {
@@ -120,14 +132,16 @@ impl Counter {
 
     fn complete(&mut self, now: Timestamp, points: u32, keep: Duration) {
         self.in_flight = self.in_flight.saturating_sub(points);
-        self.completed.push_back((now, points));
-        while self.completed.front().is_some_and(|(at, _)| *at + keep <= now) {
+        let before = self.total;
+        self.total = self.total.saturating_add(points.into());
+        self.completed.push_back(Completed { at: now, before, with: self.total });
+        while self.completed.front().is_some_and(|completed| completed.at + keep <= now) {
             self.completed.pop_front();
         }
     }
 
     fn is_idle(&self, now: Timestamp, keep: Duration) -> bool {
-        self.in_flight == 0 && self.completed.back().is_none_or(|(at, _)| *at + keep <= now)
+        self.in_flight == 0 && self.completed.back().is_none_or(|completed| completed.at + keep <= now)
     }
 }
 

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Either, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
@@ -33,6 +33,12 @@ use line::{Ends, Line};
 
 /// Connections at once; further ones wait in the listener's queue.
 const CONNECTIONS_MAX: usize = 4_096;
+/// UPSTREAM.md, Conditional requests: "idle keep-alive connections are closed at about 60 s". A request's head has as long to arrive.
+const IDLE_WAIT: Duration = Duration::from_secs(60);
+/// The longest pause in a request's body. Not shown.
+const BODY_WAIT: Duration = Duration::from_secs(30);
+/// Between two attempts to accept a connection when the first one failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a shutdown waits for answers under way before it drops their connections.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
 /// How long `GET /_emulator/gates/{id}?held=N` waits for N requests before it answers with the number that there is, and
@@ -146,8 +152,12 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: watch::Re
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { break };
         tokio::select! {
             accepted = listener.accept() => {
-                // A client that is gone before it was accepted is no reason to end.
-                let Ok((stream, peer)) = accepted else { continue };
+                // A client that is gone before it was accepted is no reason to end. Nor is it that the system has no more descriptors, but
+                // asking again at once would only keep it busy.
+                let Ok((stream, peer)) = accepted else {
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                };
                 let connection = serve(stream, peer.ip(), Arc::clone(&shared), phase.clone());
                 connections.spawn(async move { connection.await; drop(place) });
             }
@@ -165,11 +175,16 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: watch::Re
 async fn serve(stream: TcpStream, peer: IpAddr, shared: Arc<Shared>, mut phase: watch::Receiver<Phase>) {
     // An answer is one small write; waiting for more would only add latency. A socket that cannot be set still works.
     let _ = stream.set_nodelay(true);
+    tokio::select! {
+        begun = tokio::time::timeout(IDLE_WAIT, stream.readable()) => if !matches!(begun, Ok(Ok(()))) { return },
+        _ = phase.changed() => return,
+    }
     let ends = Arc::new(Ends::default());
     let line = Line::new(stream, Arc::clone(&ends), Arc::clone(&shared));
     let ends_of_answers = Arc::clone(&ends);
     let service = service_fn(move |request| answer(request, peer, Arc::clone(&shared), Arc::clone(&ends_of_answers)));
-    let builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_WAIT);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(line), service));
     tokio::select! {
         // What goes wrong on a client's connection is the client's business.
@@ -186,11 +201,9 @@ async fn serve(stream: TcpStream, peer: IpAddr, shared: Arc<Shared>, mut phase: 
 
 async fn answer(request: Request<Incoming>, peer: IpAddr, shared: Arc<Shared>, ends: Arc<Ends>) -> Result<Response<Sent>, Broken> {
     let version = request.version();
-    let Ok(request) = read(request).await else {
-        let body = Full::new(Bytes::from_static(br#"{"message":"Problems reading the request body"}"#));
-        let mut refusal = Response::new(Either::Left(body));
-        *refusal.status_mut() = StatusCode::BAD_REQUEST;
-        return Ok(refusal);
+    let request = match read(request).await {
+        Ok(request) => request,
+        Err(unreadable) => return Ok(unreadable.into_response()),
     };
     if let Some((gate, count)) = intake::awaited_gate(request.method(), request.uri()) {
         // Answering late with the number that there is lets a test say what it missed.
@@ -227,14 +240,40 @@ async fn answer(request: Request<Incoming>, peer: IpAddr, shared: Arc<Shared>, e
     depart(arrival.response, arrival.wire, version, &ends).await
 }
 
-/// Reads the whole request. An upload is only counted; other bodies are read to one byte beyond what the emulator accepts.
-async fn read(request: Request<Incoming>) -> Result<Request<Bytes>, hyper::Error> {
+/// Why a request's body could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unreadable {
+    Malformed,
+    /// Nothing more came for a long time.
+    Stalled,
+}
+
+impl Unreadable {
+    fn into_response(self) -> Response<Sent> {
+        let (status, body) = match self {
+            Self::Malformed => (StatusCode::BAD_REQUEST, &br#"{"message":"Problems reading the request body"}"#[..]),
+            Self::Stalled => (StatusCode::REQUEST_TIMEOUT, &br#"{"message":"The request body did not arrive"}"#[..]),
+        };
+        let mut response = Response::new(Either::Left(Full::new(Bytes::from_static(body))));
+        *response.status_mut() = status;
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+        response
+    }
+}
+
+/// Reads the whole request. An upload is only counted; other bodies are read to one byte beyond what the emulator accepts, and not at all
+/// when they are announced as larger.
+async fn read(request: Request<Incoming>) -> Result<Request<Bytes>, Unreadable> {
     let (mut parts, mut body) = request.into_parts();
     let is_upload = intake::is_upload(&parts.method, parts.uri.path());
+    if !is_upload && body.size_hint().lower() > intake::BODY_BYTES_MAX as u64 {
+        parts.extensions.insert(intake::Unread);
+        return Ok(Request::from_parts(parts, Bytes::new()));
+    }
     let mut kept = BytesMut::new();
     let mut upload_bytes: u64 = 0;
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
+    while let Some(frame) = tokio::time::timeout(BODY_WAIT, body.frame()).await.map_err(|_| Unreadable::Stalled)? {
+        let Ok(data) = frame.map_err(|_| Unreadable::Malformed)?.into_data() else { continue };
         if is_upload {
             upload_bytes = upload_bytes.saturating_add(data.len() as u64);
         } else {

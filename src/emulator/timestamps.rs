@@ -25,7 +25,8 @@ pub fn parse_iso(text: &str) -> Option<Timestamp> {
     // A `+` in a query is often sent unescaped and then arrives as a space.
     let at = OffsetDateTime::parse(&text.trim().replace(' ', "+"), &Rfc3339).ok()?;
     let millis = at.unix_timestamp_nanos() / 1_000_000;
-    u64::try_from(millis).ok().map(Timestamp::from_millis)
+    // Before the epoch nothing happened here, so that every such moment is the same.
+    u64::try_from(millis.max(0)).ok().map(Timestamp::from_millis)
 }
 
 /// The form of `Date` and `Last-Modified` (RFC 9110, section 5.6.7).
@@ -54,7 +55,7 @@ mod tests {
         assert_eq!(parse_iso("2023-11-14T23:13:20+01:00"), Some(Timestamp::from_secs(1_700_000_000)));
         assert_eq!(parse_iso("2023-11-14T23:13:20 01:00"), Some(Timestamp::from_secs(1_700_000_000)));
         assert_eq!(parse_iso("yesterday"), None);
-        assert_eq!(parse_iso("1969-11-14T23:13:20Z"), None);
+        assert_eq!(parse_iso("1969-11-14T23:13:20Z"), Some(Timestamp::EPOCH));
     }
 
     #[test]

@@ -124,6 +124,7 @@ fn new(call: &mut Call<'_>, plan: Plan) -> Result<Repository, Fault> {
 /// Adds it to the world and shows it.
 fn shown(call: &mut Call<'_>, repository: Repository, status: StatusCode) -> Outcome {
     let id = repository.id;
+    call.world.owner_changed(repository.owner, call.now);
     call.world.add_repository(repository);
     let repository = call.world.repositories.get(&id).ok_or(Fault::NotFound)?;
     let value = Renderer::of(call).repository(repository);
@@ -174,9 +175,10 @@ fn fork(call: &mut Call<'_>) -> Outcome {
     shown(call, copy, StatusCode::ACCEPTED)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn delete(call: &mut Call<'_>) -> Outcome {
+    let owner = call.repository()?.owner;
     call.world.remove_repository(call.repository);
+    call.world.owner_changed(owner, call.now);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 

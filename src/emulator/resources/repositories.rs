@@ -47,6 +47,8 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let now = call.now;
     if let Some(visibility) = visibility {
         call.world.set_visibility(id, visibility);
+        let owner = call.repository()?.owner;
+        call.world.owner_changed(owner, call.now);
     }
     let repository = call.repository_mut()?;
     repository.features.extend(features);

@@ -132,3 +132,19 @@ fn a_head_has_the_headers_of_its_get_and_no_body() {
     assert_eq!(head.header("content-length"), get.bytes.len().to_string());
     assert_eq!(head.header("etag"), get.header("etag"));
 }
+
+#[test]
+fn the_number_of_public_repositories_is_a_change_of_its_owner() {
+    let mut upstream = Upstream::new();
+    for (owner, repository) in [("/orgs/acme", "/repos/acme/widgets"), ("/users/ada", "/repos/ada/dotfiles")] {
+        let before = upstream.get(ADA, owner).assert_status(200);
+        let since = before.header("last-modified").to_owned();
+        upstream.pass(60);
+        upstream.patch(ADA, repository, &json!({ "private": true })).assert_status(200);
+        upstream.pass(60);
+        let after = upstream.get_with(ADA, owner, &[("if-modified-since", &since)]).assert_status(200);
+        assert_ne!(after.body["public_repos"], before.body["public_repos"]);
+        let since = after.header("last-modified").to_owned();
+        upstream.get_with(ADA, owner, &[("if-modified-since", &since)]).assert_status(304);
+    }
+}

@@ -191,11 +191,11 @@ fn answers_to_tokens_with_scopes_say_which_they_have_and_which_are_accepted() {
 }
 
 #[test]
-fn an_unauthorised_conditional_request_costs_a_request() {
+fn a_304_is_free_for_everybody_and_a_refusal_is_not() {
     let mut upstream = Upstream::new();
     let etag = upstream.get(NOBODY, "/users/ada").header("etag").to_owned();
-    assert_eq!(upstream.get_with(NOBODY, "/users/ada", &[("if-none-match", &etag)]).assert_status(304).remaining(), 58);
-    assert_eq!(upstream.get_with("wrong", "/users/ada", &[("if-none-match", &etag)]).assert_status(401).remaining(), 57);
+    assert_eq!(upstream.get_with(NOBODY, "/users/ada", &[("if-none-match", &etag)]).assert_status(304).remaining(), 59);
+    assert_eq!(upstream.get_with("wrong", "/users/ada", &[("if-none-match", &etag)]).assert_status(401).remaining(), 58);
     let etag = upstream.get("emu_workflow_blueprints", "/users/ada").header("etag").to_owned();
     let free = upstream.get_with("emu_workflow_blueprints", "/users/ada", &[("if-none-match", &etag)]).assert_status(304);
     assert_eq!(free.remaining(), 14_999);

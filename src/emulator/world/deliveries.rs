@@ -14,6 +14,10 @@ use crate::emulator::validators::hex;
 pub const DELIVERIES_MAX: usize = 1_000;
 /// And when their payloads together are larger: payloads hold what callers wrote.
 const LOG_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What still waits to be sent is kept beyond that: "whenever subscribed events occur" (Document 3, Events). Only when nobody takes it for
+/// a long time do these bounds end it too.
+const WAITING_MAX: usize = 10_000;
+const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Of a receiver's answer no more is kept than this, and this many headers.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 const ANSWER_HEADERS_MAX: usize = 100;
@@ -259,6 +263,10 @@ impl Log {
     /// The newest always stays, however large it is.
     fn forget_oldest(&mut self) {
         while self.deliveries.len() > 1 && (self.deliveries.len() > DELIVERIES_MAX || self.bytes > LOG_BYTES_MAX) {
+            let is_pending = self.deliveries.front().is_some_and(|oldest| oldest.receipt == Receipt::Pending);
+            if is_pending && self.deliveries.len() <= WAITING_MAX && self.bytes <= WAITING_BYTES_MAX {
+                return;
+            }
             let Some(oldest) = self.deliveries.pop_front() else { return };
             self.bytes = self.bytes.saturating_sub(oldest.bytes());
             if self.waiting.front() == Some(&oldest.id) {

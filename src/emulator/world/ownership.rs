@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 
 use super::{Owner, Repository, Thread, Visibility, World};
+use crate::clock::Timestamp;
 use crate::emulator::resources::threads::Topic;
 
 #[derive(Debug, Default)]
@@ -64,6 +65,16 @@ impl World {
             self.ownership.remove(repository);
             repository.visibility = visibility;
             self.ownership.add(repository);
+        }
+    }
+
+    /// What an owner shows of itself has changed: among it is how many public repositories it has.
+    pub fn owner_changed(&mut self, owner: Owner, now: Timestamp) {
+        match owner {
+            Owner::User(id) => self.users.get_mut(&id).into_iter().for_each(|user| user.updated_at = user.updated_at.max(now)),
+            Owner::Organization(id) => {
+                self.organizations.get_mut(&id).into_iter().for_each(|one| one.updated_at = one.updated_at.max(now));
+            }
         }
     }
 
