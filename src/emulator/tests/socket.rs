@@ -120,7 +120,9 @@ async fn a_body_that_is_announced_as_too_large_is_refused_before_it_comes() {
     for path in ["/repos/acme/widgets/issues", "/graphql", "/_emulator/limits"] {
         let mut stream = tokio::net::TcpStream::connect(handle.addr()).await.expect("a connection");
         let method = if path.starts_with("/_emulator") { "PUT" } else { "POST" };
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADA}\r\nExpect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n");
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADA}\r\nExpect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n"
+        );
         stream.write_all(head.as_bytes()).await.expect("it is read");
         let mut answer = Vec::new();
         // The connection ends: what was announced cannot be told from what comes next.
