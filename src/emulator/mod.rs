@@ -30,6 +30,7 @@ mod fault;
 mod faults;
 mod fields;
 mod gates;
+mod git_objects;
 mod graphql;
 mod happenings;
 mod intake;

@@ -14,6 +14,7 @@ use crate::clock::Timestamp;
 use crate::emulator::events;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
+use crate::emulator::git_objects::is_path;
 use crate::emulator::urls::Urls;
 use crate::emulator::world::{Edit, Issue, World};
 
@@ -56,6 +57,9 @@ fn push(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, Fault> {
     let text = prompt.text();
     let path = prompt.fields.string("path").unwrap_or_else(|| "notes.md".to_owned());
     let branch = prompt.fields.string("branch");
+    if !is_path(&path) {
+        prompt.fields.reject("path", Code::Invalid, "path contains a malformed component");
+    }
     prompt.fields.check()?;
     let scene = Scene { urls: prompt.urls, now: prompt.now, place: Place::Repository(place), actor };
     let repository = world.repositories.get(&place).ok_or(Fault::NotFound)?;

@@ -6,7 +6,7 @@ use super::{Happening, Place, Scene};
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::timestamps::iso;
 use crate::emulator::urls::SITE;
-use crate::emulator::world::{Commit, Edit, Full, History, README, Repository, World};
+use crate::emulator::world::{Author, Commit, Edit, Full, History, README, Repository, World};
 
 /// What a branch that is not there is said to be at.
 const NOWHERE: &str = "0000000000000000000000000000000000000000";
@@ -23,8 +23,9 @@ struct Move<'a> {
 /// Commits a change of one file to a branch of the repository that `scene` names; none when there is no such branch.
 pub fn commit(world: &mut World, scene: Scene<'_>, branch: &str, message: String, edit: Edit) -> Result<Option<Commit>, Full> {
     let Place::Repository(id) = scene.place else { return Ok(None) };
+    let author = world.author(scene.actor);
     let Some(history) = world.history_mut(id) else { return Ok(None) };
-    let Some(commit) = history.add(branch, message, scene.actor, scene.now, edit)? else { return Ok(None) };
+    let Some(commit) = history.add(branch, message, author, scene.now, edit)? else { return Ok(None) };
     landed(world, scene, id, &Move { branch, before: commit.parent.as_deref(), after: Some(&commit.sha) });
     Ok(Some(commit))
 }
@@ -111,22 +112,20 @@ pub fn follows(history: &History, commit: &Commit, before: &str) -> bool {
 fn commit_of_payload(renderer: &Renderer<'_>, repository: &Repository, history: &History, commit: &Commit) -> Value {
     let mut value = json!({
         "id": commit.sha,
-        "tree_id": commit.sha,
+        "tree_id": commit.tree,
         "distinct": true,
         "message": commit.message,
         "timestamp": iso(commit.at),
         "url": format!("{SITE}/{}/commit/{}", renderer.world.full_name(repository), commit.sha),
-        "author": person(renderer, commit.author),
-        "committer": person(renderer, commit.author),
+        "author": person(renderer, &commit.author),
+        "committer": person(renderer, &commit.author),
     });
     extend(&mut value, touched(history, commit));
     value
 }
 
-fn person(renderer: &Renderer<'_>, user: u64) -> Value {
-    let login = renderer.world.login(user);
-    let name = renderer.world.users.get(&user).map_or("", |user| &user.name);
-    json!({ "name": name, "email": email(login), "username": login })
+fn person(renderer: &Renderer<'_>, author: &Author) -> Value {
+    json!({ "name": author.name, "email": author.email, "username": renderer.world.login(author.user) })
 }
 
 /// As `/users/{username}` shows it.

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::git::Bare;
 use crate::emulator::timestamps::iso;
 use crate::emulator::urls::{SITE, segment};
-use crate::emulator::world::{Asset, Comment, Issue, Label, Milestone, Organization, Owner, Release, Repository, Visibility, World};
+use crate::emulator::world::{
+    Asset, Comment, History, Issue, Label, Milestone, Organization, Owner, Release, Repository, Visibility, World,
+};
 
 /// How a record names a place inside its own archive.
 const ARCHIVE_ROOT: &str = "tarball://root";
@@ -165,8 +166,8 @@ impl Subject<'_> {
     /// The pulls; their commits are those of the archive's Git data.
     pub fn pulls(&self) -> impl Iterator<Item = Value> {
         self.repositories.iter().flat_map(move |repository| {
-            let bare = Bare::of(self.world, repository);
-            repository.issues.values().filter(|issue| issue.pull_from.is_some()).map(move |pull| self.pull(repository, &bare, pull))
+            let history = self.world.history(repository);
+            repository.issues.values().filter(|issue| issue.pull_from.is_some()).map(move |pull| self.pull(repository, &history, pull))
         })
     }
 
@@ -193,16 +194,18 @@ impl Subject<'_> {
         })
     }
 
-    fn pull(&self, repository: &Repository, bare: &Bare, pull: &Issue) -> Value {
+    fn pull(&self, repository: &Repository, history: &History, pull: &Issue) -> Value {
         let owner = format!("{SITE}/{}", segment(self.world.owner_login(repository.owner)));
-        let branch = |name: &str, sha: String| json!({ "ref": name, "sha": sha, "user": owner, "repo": self.url(repository) });
+        let base = history.pull_base(repository, pull).map(|base| base.sha.clone());
+        let head = self.world.pull_head(history, pull).map(|head| head.sha);
+        let branch = |name: &str, sha: Option<String>| json!({ "ref": name, "sha": sha, "user": owner, "repo": self.url(repository) });
         let mut value = self.issue(repository, pull);
         crate::emulator::render::extend(
             &mut value,
             json!({
                 "type": "pull_request",
-                "base": branch(&repository.default_branch, bare.base().hex()),
-                "head": branch(pull.pull_from.as_deref().unwrap_or(""), bare.pull(pull.number).unwrap_or(bare.base()).hex()),
+                "base": branch(pull.pull_into.as_ref().unwrap_or(&repository.default_branch), base),
+                "head": branch(pull.pull_from.as_deref().unwrap_or(""), head),
                 "merged_at": null,
                 "work_in_progress": false,
             }),

@@ -25,8 +25,8 @@ impl Renderer<'_> {
             "url": url,
             "html_url": self.commit_page(repository, &commit.sha),
             "comments_url": format!("{url}/comments"),
-            "author": self.user_summary(commit.author),
-            "committer": self.user_summary(commit.author),
+            "author": self.user_summary(commit.author.user),
+            "committer": self.user_summary(commit.author.user),
             "parents": self.parents(repository, commit, "commits"),
         })
     }
@@ -34,11 +34,7 @@ impl Renderer<'_> {
     /// A commit as the git database has it.
     pub fn git_commit(&self, repository: &Repository, commit: &Commit) -> Value {
         let git = format!("{}/git", self.repository_url(repository));
-        let user = self.world.users.get(&commit.author);
-        let login = self.world.login(commit.author);
-        let person = json!({
-            "name": user.map_or(login, |user| user.name.as_str()), "email": format!("{login}@example.com"), "date": iso(commit.at),
-        });
+        let person = json!({ "name": commit.author.name, "email": commit.author.email, "date": iso(commit.at) });
         json!({
             "sha": commit.sha,
             "url": format!("{git}/commits/{}", commit.sha),
@@ -46,8 +42,7 @@ impl Renderer<'_> {
             "author": person,
             "committer": person,
             "message": commit.message,
-            // A commit's tree goes by the commit's own name.
-            "tree": { "sha": commit.sha, "url": format!("{git}/trees/{}", commit.sha) },
+            "tree": { "sha": commit.tree, "url": format!("{git}/trees/{}", commit.tree) },
             "parents": self.parents(repository, commit, "git/commits"),
             "verification": { "verified": false, "reason": "unsigned", "signature": null, "payload": null },
         })

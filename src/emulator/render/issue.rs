@@ -81,9 +81,9 @@ impl Renderer<'_> {
         let page = format!("{SITE}/{}/pull/{}", self.world.full_name(repository), issue.number);
         let owner = self.world.owner_login(repository.owner);
         let history = self.world.history(repository);
-        // A seed's branch has no commits of its own.
-        let head_of = |name: &str| history.head(name).map_or_else(|| sha(&page, name), |head| head.sha.clone());
-        let branch = |name: &str| json!({ "label": format!("{owner}:{name}"), "ref": name, "sha": head_of(name), "user": self.owner_summary(repository.owner), "repo": self.repository(repository) });
+        let head = self.world.pull_head(&history, issue).map(|head| head.sha);
+        let base = history.pull_base(repository, issue).map(|base| &base.sha);
+        let branch = |name: &str, sha: Option<&String>| json!({ "label": format!("{owner}:{name}"), "ref": name, "sha": sha, "user": self.owner_summary(repository.owner), "repo": self.repository(repository) });
         let mut value = json!({
             "id": issue.id,
             "node_id": node_id("PullRequest", issue.id),
@@ -96,7 +96,7 @@ impl Renderer<'_> {
             "review_comments_url": format!("{url}/comments"),
             "review_comment_url": format!("{repository_url}/pulls/comments{{/number}}"),
             "comments_url": format!("{repository_url}/issues/{}/comments", issue.number),
-            "statuses_url": format!("{repository_url}/statuses/{}", head_of(issue.pull_from.as_deref().unwrap_or(""))),
+            "statuses_url": format!("{repository_url}/statuses/{}", head.as_deref().unwrap_or("")),
             "number": issue.number,
             "state": issue.state.name(),
             "locked": issue.locked,
@@ -115,8 +115,8 @@ impl Renderer<'_> {
                 "requested_teams": [],
                 "draft": false,
                 "auto_merge": null,
-                "head": branch(issue.pull_from.as_deref().unwrap_or("main")),
-                "base": branch(issue.pull_into.as_ref().unwrap_or(&repository.default_branch)),
+                "head": branch(issue.pull_from.as_deref().unwrap_or("main"), head.as_ref()),
+                "base": branch(issue.pull_into.as_ref().unwrap_or(&repository.default_branch), base),
             }),
         );
         value
@@ -225,10 +225,4 @@ impl Renderer<'_> {
             "updated_at": iso(asset.updated_at),
         })
     }
-}
-
-/// A made-up commit name that stays the same.
-pub fn sha(place: &str, what: &str) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, format!("{place}#{what}").as_bytes());
-    crate::emulator::validators::hex(&digest.as_ref()[..20])
 }

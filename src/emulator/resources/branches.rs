@@ -139,7 +139,7 @@ pub fn join(call: &mut Call<'_>, base: &str, head: &str, message: String) -> Res
         return Ok(None);
     }
     let parent = if comparison.behind == 0 { merged } else { onto };
-    let draft = Draft { parent: Some(parent.sha.clone()), message, author: call.actor(), at: call.now, files };
+    let draft = Draft { parent: Some(parent.sha.clone()), message, author: call.world.author(call.actor()), at: call.now, files };
     let sha = call.world.history_mut(call.repository).ok_or(Fault::NotFound)?.keep(draft).map_err(too_much)?;
     lead(call, base, Some(&sha))?;
     Ok(Some(sha))

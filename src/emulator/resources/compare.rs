@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::branches::READ;
-use super::git::object_name;
 use crate::emulator::access::{Need, Role};
 use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
 use crate::emulator::fault::Fault;
+use crate::emulator::git_objects::blob_id;
 use crate::emulator::pagination::{self, Caps, USUAL};
 use crate::emulator::render::Renderer;
 use crate::emulator::reply::Reply;
@@ -73,7 +73,7 @@ pub fn files(call: &Call<'_>, repository: &Repository, before: &Commit, after: &
             _ => "modified",
         };
         let content = is.or(was).map_or(&[][..], |content| content);
-        let sha = object_name(content);
+        let sha = blob_id(content).hex();
         let name: Vec<String> = path.split('/').map(segment).collect();
         Some(json!({
             "filename": path, "status": status, "sha": sha, "additions": 0, "deletions": 0, "changes": 0,

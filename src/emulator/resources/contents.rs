@@ -1,5 +1,7 @@
 //! The files of a repository, as JSON or as they are, and the commits that change one of them.
 
+use std::collections::BTreeMap;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -11,8 +13,8 @@ use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
+use crate::emulator::git_objects::{blob_id, is_path};
 use crate::emulator::happenings::{Scene, pushes};
-use crate::emulator::migrations::git::blob_id;
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::reply::{Body, Reply};
 use crate::emulator::route::{Outcome, Route, Verb};
@@ -23,7 +25,6 @@ pub const READ: Need = Need::Repository { permission: "contents", level: Level::
 pub const WRITE: Need = Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
 /// The running service's limit for files changed this way.
 const FILE_BYTES_MAX: usize = 1024 * 1024;
-const PATH_BYTES_MAX: usize = 1024;
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/repos/{owner}/{repo}/contents", READ, list),
@@ -56,7 +57,15 @@ fn entries(call: &Call<'_>, repository: &Repository, commit: &Commit, folder: &s
             names.push((name, content));
         }
     }
-    names.into_iter().map(|(name, content)| entry(call, repository, &format!("{folder}{name}"), content)).collect()
+    let trees: BTreeMap<&str, String> = commit.folders().into_iter().map(|folder| (folder.path, folder.object.id.hex())).collect();
+    let one = |(name, content): (&str, Option<&Bytes>)| {
+        let path = format!("{folder}{name}");
+        match content {
+            Some(content) => entry(call, repository, &path, Item::File(content)),
+            None => entry(call, repository, &path, Item::Folder(trees.get(path.as_str()).map_or("", String::as_str))),
+        }
+    };
+    names.into_iter().map(one).collect()
 }
 
 fn file(call: &mut Call<'_>) -> Outcome {
@@ -83,7 +92,7 @@ fn read(call: &mut Call<'_>, path: &str) -> Outcome {
         let kind = call.dialect.media_type().trim_end_matches("+json").to_owned();
         Reply::new(StatusCode::OK, Body::Raw(Some(format!("{kind}.raw; charset=utf-8")), content.clone()))
     } else {
-        let mut value = entry(call, repository, path, Some(content));
+        let mut value = entry(call, repository, path, Item::File(content));
         extend(&mut value, json!({ "encoding": "base64", "content": STANDARD.encode(content) }));
         Reply::ok(value)
     };
@@ -102,13 +111,23 @@ fn sha_of(content: &[u8]) -> String {
     blob_id(content).hex()
 }
 
-/// A file; without content, a folder.
-fn entry(call: &Call<'_>, repository: &Repository, path: &str, content: Option<&Bytes>) -> Value {
+/// What lies at a path.
+#[derive(Clone, Copy)]
+enum Item<'a> {
+    File(&'a Bytes),
+    /// With the id of its tree.
+    Folder(&'a str),
+}
+
+fn entry(call: &Call<'_>, repository: &Repository, path: &str, item: Item<'_>) -> Value {
     let address = path.split('/').map(segment).collect::<Vec<_>>().join("/");
     let base = Renderer::of(call).repository_url(repository);
     let url = format!("{base}/contents/{address}");
     let page = format!("{SITE}/{}", call.world.full_name(repository));
-    let sha = sha_of(content.map_or(path.as_bytes(), |content| content));
+    let (sha, content) = match item {
+        Item::File(content) => (sha_of(content), Some(content)),
+        Item::Folder(sha) => (sha.to_owned(), None),
+    };
     let (kind, git_kind, page_kind) = if content.is_some() { ("file", "blobs", "blob") } else { ("dir", "trees", "tree") };
     let git_url = format!("{base}/git/{git_kind}/{sha}");
     let html_url = format!("{page}/{page_kind}/{}/{address}", repository.default_branch);
@@ -165,8 +184,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     let commit = commit(call, &asked, Edit { path: path.clone(), content: Some(content.clone()) })?;
     let repository = call.repository()?;
-    let value =
-        json!({ "content": entry(call, repository, &path, Some(&content)), "commit": Renderer::of(call).git_commit(repository, &commit) });
+    let value = json!({ "content": entry(call, repository, &path, Item::File(&content)), "commit": Renderer::of(call).git_commit(repository, &commit) });
     Ok(Reply::json(if asked.exists { StatusCode::OK } else { StatusCode::CREATED }, value))
 }
 
@@ -209,8 +227,4 @@ fn content(fields: &mut Fields) -> Bytes {
         Err(_) => fields.reject("content", Code::Invalid, "content is not valid Base64"),
     }
     Bytes::new()
-}
-
-fn is_path(path: &str) -> bool {
-    path.len() <= PATH_BYTES_MAX && path.split('/').all(|part| !matches!(part, "" | "." | ".." | ".git") && !part.contains('\0'))
 }

@@ -1,14 +1,14 @@
 //! The git database: blobs, trees, commits and annotated tags by their names, and refs by their beginning.
 //!
-//! Blobs and trees that callers make lie on the shelves; a commit made of them has their files and joins the repository's history. The tree of
-//! a commit goes by the commit's own name.
+//! Blobs and trees that callers make lie on the shelves; a commit made of them has their files and joins the repository's history. All
+//! ids are git's own. A tree is shown with all files below it, and may be asked for by the name of a branch or commit as well; a commit forgets
+//! the modes of its files.
 
 use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
 
 use super::branches::{READ, WRITE, too_much};
@@ -16,13 +16,13 @@ use crate::clock::Timestamp;
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
+use crate::emulator::git_objects::{FILE_MODE, Leaf, ObjectId, TagFacts, blob_id, is_path, make_way, root_tree, tag};
 use crate::emulator::inventory::Thing;
 use crate::emulator::pagination::{self, USUAL};
 use crate::emulator::render::{Renderer, extend, node_id};
 use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::timestamps::iso;
-use crate::emulator::validators::hex;
 use crate::emulator::world::{Draft, Repository, Tree};
 
 pub const ROUTES: &[Route] = &[
@@ -62,11 +62,6 @@ impl Kind {
     fn shelf(self, call: &Call<'_>) -> String {
         format!("repository/{}/git/{}", call.repository, self.name())
     }
-}
-
-/// The name of what has these bytes: forty hexadecimal digits.
-pub fn object_name(bytes: &[u8]) -> String {
-    hex(&digest(&SHA256, bytes).as_ref()[..20])
 }
 
 fn url(call: &Call<'_>, collection: &str, sha: &str) -> Result<String, Fault> {
@@ -112,20 +107,17 @@ fn create_blob(call: &mut Call<'_>) -> Outcome {
 }
 
 fn keep_blob(call: &mut Call<'_>, bytes: &[u8]) -> Result<String, Fault> {
-    let sha = object_name(bytes);
+    let sha = blob_id(bytes).hex();
     keep(call, Kind::Blobs, &sha, json!({ "content": STANDARD.encode(bytes) }))?;
     Ok(sha)
 }
 
-/// The bytes of a blob: one that was made, or a file of a branch.
+/// The bytes of a blob: one that was made, or a file of a commit.
 fn blob(call: &Call<'_>, sha: &str) -> Result<Bytes, Fault> {
     if let Some(content) = kept(call, Kind::Blobs, sha).and_then(|fields| fields.get("content")?.as_str()) {
         return Ok(STANDARD.decode(content).unwrap_or_default().into());
     }
-    let history = call.world.history(call.repository()?);
-    let heads = history.branches().filter_map(|branch| history.head(branch));
-    let mut files = heads.flat_map(|head| head.files.values());
-    files.find(|content| object_name(content) == sha).cloned().ok_or(Fault::NotFound)
+    call.world.history(call.repository()?).content(sha).cloned().ok_or(Fault::NotFound)
 }
 
 fn get_blob(call: &mut Call<'_>) -> Outcome {
@@ -137,10 +129,10 @@ fn get_blob(call: &mut Call<'_>) -> Outcome {
     })))
 }
 
-/// What a tree says of each path: mode, kind and name.
+/// What a tree says of each path, those in its folders included: mode, kind and name.
 type Entries = BTreeMap<String, (String, String, String)>;
 
-/// The entries of a tree that was made, or of a branch or commit.
+/// The entries of a tree that was made, or of a tree, branch or commit of the history.
 fn entries(call: &Call<'_>, name: &str) -> Result<Entries, Fault> {
     if let Some(tree) = kept(call, Kind::Trees, name) {
         let text = |entry: &Value, field: &str| entry.get(field).and_then(Value::as_str).unwrap_or("").to_owned();
@@ -148,61 +140,102 @@ fn entries(call: &Call<'_>, name: &str) -> Result<Entries, Fault> {
         return Ok(tree.iter().map(read).collect());
     }
     let history = call.world.history(call.repository()?);
-    let commit = history.named(name).ok_or(Fault::NotFound)?;
-    let file = |(path, content): (&String, &Bytes)| (path.clone(), ("100644".to_owned(), "blob".to_owned(), object_name(content)));
-    Ok(commit.files.iter().map(file).collect())
+    let blobs = history.named(name).map(|commit| BTreeMap::clone(&commit.blobs)).or_else(|| history.tree(name)).ok_or(Fault::NotFound)?;
+    Ok(blobs.into_iter().map(|(path, id)| (path, (FILE_MODE.to_owned(), "blob".to_owned(), id.hex()))).collect())
+}
+
+/// The id that git gives to a tree with these entries.
+fn tree_id<'a>(entries: &'a Entries) -> String {
+    let leaf = |(path, (mode, _, sha)): (&'a String, &'a (String, String, String))| Some(Leaf { path, mode, id: ObjectId::parse(sha)? });
+    let leaves: Vec<Leaf<'a>> = entries.iter().filter_map(leaf).collect();
+    root_tree(&leaves).hex()
 }
 
 fn render_tree(call: &Call<'_>, name: &str) -> Outcome {
     let mut tree = Vec::new();
-    for (path, (mode, kind, sha)) in entries(call, name)? {
+    let entries = entries(call, name)?;
+    let sha = tree_id(&entries);
+    for (path, (mode, kind, sha)) in entries {
         let mut entry = json!({ "path": path, "mode": mode, "type": kind, "sha": sha, "url": url(call, &format!("{kind}s"), &sha)? });
         if let Ok(bytes) = blob(call, &sha) {
             extend(&mut entry, json!({ "size": bytes.len() }));
         }
         tree.push(entry);
     }
-    let history = call.world.history(call.repository()?);
-    let sha = history.named(name).map_or(name, |commit| commit.sha.as_str());
-    Ok(Reply::ok(json!({ "sha": sha, "url": url(call, "trees", sha)?, "tree": tree, "truncated": false })))
+    Ok(Reply::ok(json!({ "sha": sha, "url": url(call, "trees", &sha)?, "tree": tree, "truncated": false })))
 }
 
 fn get_tree(call: &mut Call<'_>) -> Outcome {
     render_tree(call, call.params.get("tree_sha"))
 }
 
-/// An entry without a name takes its path away; one with content makes the blob as well.
+/// Which kind of object has which mode (git-ls-tree). Folders are not kept: what lies in them is.
+const MODES: [(&str, &str); 5] = [("100644", "blob"), ("100755", "blob"), ("120000", "blob"), ("040000", "tree"), ("160000", "commit")];
+
+/// Does to a tree what one entry of the body says. An entry without a name takes its path away; one with content is a blob to be made as
+/// well. None when it is no entry.
+fn apply(call: &Call<'_>, entry: &Value, tree: &mut Entries, contents: &mut Vec<Vec<u8>>) -> Option<()> {
+    let text = |field: &str| entry.get(field).and_then(Value::as_str);
+    let (path, mode) = (text("path").filter(|path| is_path(path))?, text("mode")?);
+    let (_, kind) = MODES.iter().find(|(known, _)| *known == mode)?;
+    if text("type").is_some_and(|given| given != *kind) {
+        return None;
+    }
+    make_way(tree, path);
+    if entry.get("sha").is_some_and(Value::is_null) {
+        return Some(());
+    }
+    let sha = match (text("sha"), *kind) {
+        (Some(sha), "tree") => {
+            let inside = entries(call, sha).ok()?;
+            tree.extend(inside.into_iter().map(|(rest, entry)| (format!("{path}/{rest}"), entry)));
+            return Some(());
+        }
+        (Some(sha), "blob") => blob(call, sha).ok().map(|_| sha.to_owned())?,
+        (Some(sha), _) => ObjectId::parse(sha)?.hex(),
+        (None, "blob") => {
+            let content = text("content").unwrap_or_default().as_bytes();
+            contents.push(content.to_vec());
+            blob_id(content).hex()
+        }
+        (None, _) => return None,
+    };
+    tree.insert(path.to_owned(), (mode.to_owned(), (*kind).to_owned(), sha));
+    Some(())
+}
+
 fn create_tree(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Tree", call.body)?;
-    let given = fields.value("tree").and_then(Value::as_array).cloned();
-    let is_entry = |entry: &Value| ["path", "mode"].iter().all(|field| entry.get(field).is_some_and(Value::is_string));
-    match &given {
-        Some(given) if given.len() <= ENTRIES_MAX && given.iter().all(is_entry) => {}
-        None if !fields.has("tree") => fields.reject("tree", Code::MissingField, "tree is required"),
-        _ => fields.reject("tree", Code::Invalid, "tree must be an array of at most 200 entries with path and mode"),
-    }
     let base = fields.string("base_tree").map(|base| entries(call, &base));
     if matches!(base, Some(Err(_))) {
         fields.reject("base_tree", Code::Invalid, "base_tree is no tree of the repository");
     }
-    fields.check()?;
     let mut tree: Entries = base.and_then(Result::ok).unwrap_or_default();
-    for entry in given.unwrap_or_default() {
-        let text = |field: &str| entry.get(field).and_then(Value::as_str).map(str::to_owned);
-        let path = text("path").unwrap_or_default();
-        if entry.get("sha").is_some_and(Value::is_null) {
-            tree.remove(&path);
-            continue;
+    let mut contents = Vec::new();
+    let given = fields.value("tree").and_then(Value::as_array).cloned();
+    match given {
+        Some(given) if given.len() <= ENTRIES_MAX => {
+            if !given.iter().all(|entry| apply(call, entry, &mut tree, &mut contents).is_some() && tree.len() <= ENTRIES_MAX) {
+                fields.reject(
+                    "tree",
+                    Code::Invalid,
+                    "tree must have entries with path, mode and the sha of what there is, 200 files in all",
+                );
+            }
         }
-        let sha = match text("sha") {
-            Some(sha) => sha,
-            None => keep_blob(call, text("content").unwrap_or_default().as_bytes())?,
-        };
-        tree.insert(path, (text("mode").unwrap_or_default(), text("type").unwrap_or_else(|| "blob".to_owned()), sha));
+        None if !fields.has("tree") => fields.reject("tree", Code::MissingField, "tree is required"),
+        _ => fields.reject("tree", Code::Invalid, "tree must be an array of at most 200 entries with path and mode"),
     }
+    if tree.keys().any(|path| !is_path(path)) {
+        fields.reject("tree", Code::Invalid, "tree contains a malformed path component");
+    }
+    fields.check()?;
+    for content in contents {
+        keep_blob(call, &content)?;
+    }
+    let sha = tree_id(&tree);
     let kept: Map<String, Value> =
         tree.into_iter().map(|(path, (mode, kind, sha))| (path, json!({ "mode": mode, "type": kind, "sha": sha }))).collect();
-    let sha = object_name(json!(kept).to_string().as_bytes());
     keep(call, Kind::Trees, &sha, Value::Object(kept))?;
     let location = url(call, "trees", &sha)?;
     Ok(Reply { status: http::StatusCode::CREATED, ..render_tree(call, &sha)? }.with(http::header::LOCATION, &location))
@@ -228,7 +261,7 @@ fn create_commit(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     // The history goes along one line: of several parents the first counts.
-    let draft = Draft { parent: parents.into_iter().next(), message, author: call.actor(), at: call.now, files: files? };
+    let draft = Draft { parent: parents.into_iter().next(), message, author: call.world.author(call.actor()), at: call.now, files: files? };
     let sha = call.world.history_mut(call.repository).ok_or(Fault::NotFound)?.keep(draft).map_err(too_much)?;
     let value = render_commit(call, &sha)?;
     created(call, "commits", &sha, value)
@@ -246,15 +279,17 @@ fn get_commit(call: &mut Call<'_>) -> Outcome {
 
 fn create_tag(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Tag", call.body)?;
-    let (tag, message, object) = (fields.required_string("tag"), fields.required_string("message"), fields.required_string("object"));
+    let (name, message, object) = (fields.required_string("tag"), fields.required_string("message"), fields.required_string("object"));
     let kind = fields.string("type").unwrap_or_else(|| "commit".to_owned());
     let history = call.world.history(call.repository()?);
     if !object.is_empty() && kind == "commit" && history.commit(&object).is_none() {
         fields.reject("object", Code::Invalid, "object is no commit of the repository");
     }
     fields.check()?;
-    let fields = json!({ "tag": tag, "message": message, "object": object, "type": kind, "by": call.actor(), "at": call.now.as_millis() });
-    let sha = object_name(fields.to_string().as_bytes());
+    let login = call.world.login(call.actor());
+    let email = format!("{login}@example.com");
+    let sha = tag(TagFacts { object: &object, kind: &kind, tag: &name, name: login, email: &email, at: call.now }, &message).id.hex();
+    let fields = json!({ "tag": name, "message": message, "object": object, "type": kind, "by": call.actor(), "at": call.now.as_millis() });
     keep(call, Kind::Tags, &sha, fields)?;
     let value = render_tag(call, &sha)?;
     created(call, "tags", &sha, value)

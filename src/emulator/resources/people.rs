@@ -110,7 +110,7 @@ fn contributors(call: &mut Call<'_>) -> Outcome {
     let history = call.world.history(repository);
     let mut counts = std::collections::BTreeMap::<u64, u64>::new();
     for commit in history.tip(repository).into_iter().flat_map(|tip| history.until(tip)) {
-        *counts.entry(commit.author).or_default() += 1;
+        *counts.entry(commit.author.user).or_default() += 1;
     }
     if counts.is_empty() {
         return Ok(Reply::empty(StatusCode::NO_CONTENT));

@@ -10,7 +10,7 @@ use tar::Archive;
 use super::*;
 
 /// Path and content of every file of an archive; directories have no content and end in a slash.
-type Files = BTreeMap<String, Vec<u8>>;
+pub type Files = BTreeMap<String, Vec<u8>>;
 
 /// The address of the archive of a migration with this body, once it is exported.
 fn address(upstream: &mut Upstream, body: &Value) -> String {
@@ -31,17 +31,17 @@ fn unpack(archive: &[u8]) -> Files {
     archive.entries().expect("a tar").map(read).collect()
 }
 
-fn archive_of(upstream: &mut Upstream, body: &Value) -> Files {
+pub fn archive_of(upstream: &mut Upstream, body: &Value) -> Files {
     let address = address(upstream, body);
     unpack(&upstream.get(NOBODY, &address).assert_status(200).bytes)
 }
 
-fn records(files: &Files, name: &str) -> Vec<Value> {
+pub fn records(files: &Files, name: &str) -> Vec<Value> {
     serde_json::from_slice(files.get(name).unwrap_or_else(|| panic!("{name} in {:?}", files.keys()))).expect("records")
 }
 
 /// Kind and content of a git object.
-fn object(files: &Files, repository: &str, id: &str) -> (String, Vec<u8>) {
+pub fn object(files: &Files, repository: &str, id: &str) -> (String, Vec<u8>) {
     let packed = &files[&format!("repositories/{repository}.git/objects/{}/{}", &id[..2], &id[2..])];
     let mut raw = Vec::new();
     ZlibDecoder::new(packed.as_slice()).read_to_end(&mut raw).expect("zlib");

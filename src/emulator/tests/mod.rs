@@ -18,6 +18,7 @@ mod fault_sockets;
 mod faults;
 mod fuzz;
 mod fuzz_inventory;
+mod git_ids;
 mod graphql;
 mod graphql_limits;
 mod happenings;

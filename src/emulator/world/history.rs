@@ -1,9 +1,11 @@
 //! The commits of a repository: what each made of the files, and which one each branch has reached.
 //!
-//! A repository has no history of its own until something is pushed to it: it begins then with the README that it always had. Merges, tags and
-//! everything else that Git knows are left out.
+//! A repository has no history of its own until something is pushed to it: it begins then with the README that it always had. Every id is
+//! the one that git gives to the same content, author, time and message. Merges, tags, modes of files and everything else that Git knows are
+//! left out.
 
 mod objects;
+mod pulls;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +15,7 @@ pub use objects::Draft;
 
 use super::{Repository, World};
 use crate::clock::Timestamp;
-use crate::emulator::validators::hex;
+use crate::emulator::git_objects::{ObjectId, is_path, make_way};
 
 /// The one file that every repository has from the beginning.
 pub const README: &str = "README.md";
@@ -26,14 +28,26 @@ const BRANCHES_MAX: usize = 1_000;
 /// Files by path.
 pub type Tree = BTreeMap<String, Bytes>;
 
+/// Who made a commit, as it was said then: an id does not change when a user is renamed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Author {
+    pub user: u64,
+    pub name: String,
+    pub email: String,
+}
+
 #[derive(Clone, Debug)]
 pub struct Commit {
     pub sha: String,
+    /// The id of the tree of its files.
+    pub tree: String,
     pub parent: Option<String>,
     pub message: String,
-    pub author: u64,
+    pub author: Author,
     pub at: Timestamp,
     pub files: Arc<Tree>,
+    /// The ids of the files, under the same paths.
+    pub blobs: Arc<BTreeMap<String, ObjectId>>,
 }
 
 /// A change of one file.
@@ -53,21 +67,35 @@ pub struct History {
     commits: BTreeMap<String, Commit>,
     /// Branches by name, each with its newest commit.
     heads: BTreeMap<String, String>,
+    /// The content of every file of every commit.
+    contents: BTreeMap<ObjectId, Bytes>,
+    /// The commit that it began with.
+    root: String,
     bytes: usize,
 }
 
 impl History {
     /// That of a repository to which nothing was pushed yet.
-    fn begun(repository: &Repository, author: u64) -> Self {
+    fn begun(repository: &Repository, author: Author) -> Self {
         let files = Tree::from([(README.to_owned(), Bytes::from(repository.readme.clone()))]);
-        let sha = name_of(&format!("{} begins", repository.id));
-        let message = "Begin".to_owned();
-        let commit = Commit { sha: sha.clone(), parent: None, message, author, at: repository.pushed_at, files: Arc::new(files) };
-        Self {
+        let draft = Draft { parent: None, message: "Begin".to_owned(), author, at: repository.pushed_at, files };
+        let commit = draft.commit();
+        let mut history = Self {
+            commits: BTreeMap::new(),
+            heads: BTreeMap::from([(repository.default_branch.clone(), commit.sha.clone())]),
+            contents: BTreeMap::new(),
+            root: commit.sha.clone(),
             bytes: repository.readme.len(),
-            heads: BTreeMap::from([(repository.default_branch.clone(), sha.clone())]),
-            commits: BTreeMap::from([(sha, commit)]),
+        };
+        history.insert(commit);
+        history
+    }
+
+    fn insert(&mut self, commit: Commit) {
+        for (id, content) in commit.blobs.values().zip(commit.files.values()) {
+            self.contents.entry(*id).or_insert_with(|| content.clone());
         }
+        self.commits.insert(commit.sha.clone(), commit);
     }
 
     pub fn commit(&self, sha: &str) -> Option<&Commit> {
@@ -98,24 +126,37 @@ impl History {
         std::iter::successors(Some(commit), |commit| self.commits.get(commit.parent.as_deref()?))
     }
 
-    /// Adds a commit to a branch; none when there is no such branch.
-    pub fn add(&mut self, branch: &str, message: String, author: u64, at: Timestamp, edit: Edit) -> Result<Option<Commit>, Full> {
+    /// Adds a commit to a branch; none when there is no such branch. A path that git would not take is left as it is.
+    pub fn add(&mut self, branch: &str, message: String, author: Author, at: Timestamp, edit: Edit) -> Result<Option<Commit>, Full> {
         let Some(head) = self.head(branch) else { return Ok(None) };
-        let (mut files, parent) = (Tree::clone(&head.files), head.sha.clone());
+        let (mut files, mut blobs) = (Tree::clone(&head.files), BTreeMap::clone(&head.blobs));
         let added = message.len() + edit.content.as_ref().map_or(0, Bytes::len);
-        let sha = name_of(&format!("{parent}\n{}\n{author} {}\n{message}\n{}", self.commits.len(), at.as_millis(), edit.path));
-        match edit.content {
-            Some(content) => drop(files.insert(edit.path, content)),
-            None => drop(files.remove(&edit.path)),
+        let draft = Draft { parent: Some(head.sha.clone()), message, author, at, files: Tree::new() };
+        if is_path(&edit.path) {
+            make_way(&mut files, &edit.path);
+            make_way(&mut blobs, &edit.path);
+            if let Some(content) = edit.content {
+                blobs.insert(edit.path.clone(), crate::emulator::git_objects::blob_id(&content));
+                files.insert(edit.path, content);
+            }
         }
-        if self.commits.len() >= COMMITS_MAX || files.len() > FILES_MAX || self.bytes.saturating_add(added) > BYTES_MAX {
+        let commit = draft.commit_of(files, blobs);
+        if !self.commits.contains_key(&commit.sha) {
+            self.admit(&commit, added)?;
+        }
+        self.heads.insert(branch.to_owned(), commit.sha.clone());
+        Ok(Some(commit))
+    }
+
+    /// Adds a commit that is not there yet, within the bounds.
+    fn admit(&mut self, commit: &Commit, added_bytes: usize) -> Result<(), Full> {
+        let bytes = self.bytes.saturating_add(added_bytes);
+        if self.commits.len() >= COMMITS_MAX || commit.files.len() > FILES_MAX || bytes > BYTES_MAX {
             return Err(Full);
         }
-        self.bytes += added;
-        let commit = Commit { sha: sha.clone(), parent: Some(parent), message, author, at, files: Arc::new(files) };
-        self.commits.insert(sha.clone(), commit.clone());
-        self.heads.insert(branch.to_owned(), sha);
-        Ok(Some(commit))
+        self.bytes = bytes;
+        self.insert(commit.clone());
+        Ok(())
     }
 
     /// Leads a branch to a commit, or ends it. A branch that is not there is made.
@@ -132,17 +173,11 @@ impl History {
     }
 }
 
-/// Forty hexadecimal digits.
-fn name_of(what: &str) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, what.as_bytes());
-    hex(&digest.as_ref()[..20])
-}
-
 impl World {
     /// A repository's commits as they are now.
     pub fn history(&self, repository: &Repository) -> Arc<History> {
         let known = self.histories.get(&repository.id).cloned();
-        known.unwrap_or_else(|| Arc::new(History::begun(repository, self.machine_user)))
+        known.unwrap_or_else(|| Arc::new(History::begun(repository, self.author(self.machine_user))))
     }
 
     /// The same, to be changed; none when there is no such repository.

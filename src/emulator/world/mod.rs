@@ -35,7 +35,7 @@ pub use apps::Terms;
 pub use content::{Asset, Comment, FEATURES, Issue, IssueState, Label, Milestone, Release, Repository, Visibility};
 pub use deliveries::{ANSWER_BYTES_MAX, Attempt, DELIVERIES_MAX, Delivery, Failure, Log, Posted, Receipt, Signatures, Standing, guid};
 pub use enterprises::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
-pub use history::{Commit, Draft, Edit, Full, History, README, Tree};
+pub use history::{Author, Commit, Draft, Edit, Full, History, README, Tree};
 pub use hooks::{Certificate, Config, ContentType, Hook, Mailbox, Target};
 pub use membership::{Invitation, InvitationFailure, InvitationRole, Invitee, ORGANIZATION_ROLES, People, Purpose};
 pub use people::{App, OauthApp, Organization, User};

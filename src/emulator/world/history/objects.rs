@@ -1,10 +1,15 @@
-//! Commits that are made without a branch, and how two commits stand to each other.
+//! Commits that are made without a branch, git's objects of a commit, and how two commits stand to each other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{BYTES_MAX, COMMITS_MAX, Commit, FILES_MAX, Full, History, Tree, name_of};
+use bytes::Bytes;
+
+use super::{Author, Commit, Full, History, Tree};
 use crate::clock::Timestamp;
+use crate::emulator::git_objects::{
+    CommitFacts, FILE_MODE, Folder, Leaf, Object, ObjectId, blob_id, commit, folders, is_path, make_way, root_tree,
+};
 
 /// How two commits stand to each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,24 +26,80 @@ pub struct Comparison {
 pub struct Draft {
     pub parent: Option<String>,
     pub message: String,
-    pub author: u64,
+    pub author: Author,
     pub at: Timestamp,
     pub files: Tree,
 }
 
-impl History {
-    /// Adds a commit that no branch leads to yet; its name.
-    pub fn keep(&mut self, draft: Draft) -> Result<String, Full> {
-        let Draft { parent, message, author, at, files } = draft;
-        let bytes = message.len() + files.values().map(bytes::Bytes::len).sum::<usize>();
-        if self.commits.len() >= COMMITS_MAX || files.len() > FILES_MAX || self.bytes.saturating_add(bytes) > BYTES_MAX {
-            return Err(Full);
+impl Draft {
+    /// The commit that it makes. Files that git could not have beside each other, or at all, are left out.
+    pub(super) fn commit(mut self) -> Commit {
+        let mut files = Tree::new();
+        for (path, content) in std::mem::take(&mut self.files).into_iter().filter(|(path, _)| is_path(path)) {
+            make_way(&mut files, &path);
+            files.insert(path, content);
         }
-        self.bytes += bytes;
-        let before = parent.as_deref().unwrap_or("");
-        let sha = name_of(&format!("{before}\n{}\n{author} {}\n{message}", self.commits.len(), at.as_millis()));
-        self.commits.insert(sha.clone(), Commit { sha: sha.clone(), parent, message, author, at, files: Arc::new(files) });
-        Ok(sha)
+        let blobs = files.iter().map(|(path, content)| (path.clone(), blob_id(content))).collect();
+        self.commit_of(files, blobs)
+    }
+
+    /// The same with other files than the draft's, whose ids are known.
+    pub(super) fn commit_of(self, files: Tree, blobs: BTreeMap<String, ObjectId>) -> Commit {
+        let Self { parent, mut message, author, at, .. } = self;
+        // Git takes none in a message.
+        message.retain(|c| c != '\0');
+        let tree = root_tree(&leaves(&blobs)).hex();
+        let (files, blobs) = (Arc::new(files), Arc::new(blobs));
+        let mut commit = Commit { sha: String::new(), tree, parent, message, author, at, files, blobs };
+        commit.sha = commit.object().id.hex();
+        commit
+    }
+}
+
+fn leaves(blobs: &BTreeMap<String, ObjectId>) -> Vec<Leaf<'_>> {
+    blobs.iter().map(|(path, id)| Leaf { path, mode: FILE_MODE, id: *id }).collect()
+}
+
+impl Commit {
+    /// The commit itself as an object of git.
+    pub fn object(&self) -> Object {
+        let Author { name, email, .. } = &self.author;
+        commit(CommitFacts { tree: &self.tree, parent: self.parent.as_deref(), name, email, at: self.at }, &self.message)
+    }
+
+    /// Its folders and their trees, the whole tree last.
+    pub fn folders(&self) -> Vec<Folder<'_>> {
+        folders(&leaves(&self.blobs))
+    }
+}
+
+impl History {
+    /// Adds a commit that no branch leads to yet; its id.
+    pub fn keep(&mut self, draft: Draft) -> Result<String, Full> {
+        let commit = draft.commit();
+        if !self.commits.contains_key(&commit.sha) {
+            let bytes = commit.message.len() + commit.files.values().map(Bytes::len).sum::<usize>();
+            self.admit(&commit, bytes)?;
+        }
+        Ok(commit.sha)
+    }
+
+    /// The content of a file of any commit.
+    pub fn content(&self, id: &str) -> Option<&Bytes> {
+        self.contents.get(&ObjectId::parse(id)?)
+    }
+
+    /// The files of a tree by their paths in it: the tree of any commit, or of a folder of a branch.
+    pub fn tree(&self, id: &str) -> Option<BTreeMap<String, ObjectId>> {
+        if let Some(commit) = self.commits.values().find(|commit| commit.tree == id) {
+            return Some(BTreeMap::clone(&commit.blobs));
+        }
+        let id = ObjectId::parse(id)?;
+        self.heads.values().filter_map(|sha| self.commits.get(sha)).find_map(|commit| {
+            let found = commit.folders().into_iter().find(|folder| folder.object.id == id)?;
+            let inside = format!("{}/", found.path);
+            Some(commit.blobs.iter().filter_map(|(path, id)| Some((path.strip_prefix(&inside)?.to_owned(), *id))).collect())
+        })
     }
 
     /// The commit that everything of the default branch comes from.
@@ -58,5 +119,48 @@ impl History {
         let mut ahead: Vec<String> = alone.map(|commit| commit.sha.clone()).collect();
         ahead.reverse();
         Comparison { merge_base, ahead, behind: of_base.difference(&of_head).count() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draft(message: &str, parent: Option<String>, paths: &[(&str, &'static str)]) -> Draft {
+        let author = Author { user: 1, name: "Ada L".to_owned(), email: "ada@example.com".to_owned() };
+        let files = paths.iter().map(|(path, content)| ((*path).to_owned(), Bytes::from(*content))).collect();
+        Draft { parent, message: message.to_owned(), author, at: Timestamp::from_millis(1_700_000_000_999), files }
+    }
+
+    // mkdir -p a docs/deep; printf 'one\n' > a/one; printf 'two\n' > a.b; printf 'three\n' > a-c; printf 'deep\n' > docs/deep/é.md
+    // With author and committer `Ada L <ada@example.com>` at `1700000000 +0000`: git add .; git commit -m First
+    const FILES: [(&str, &str); 4] = [("a/one", "one\n"), ("a.b", "two\n"), ("a-c", "three\n"), ("docs/deep/é.md", "deep\n")];
+
+    #[test]
+    fn commits_and_trees_have_the_ids_that_git_gives_them() {
+        let first = draft("First", None, &FILES).commit();
+        // git log --format='%H %T'
+        let ids = (first.sha.as_str(), first.tree.as_str());
+        assert_eq!(ids, ("925e0f1509a5a952c7060ed3e341476c15b15ec1", "812e0545371192757adb4a74709ddbc276d78c67"));
+        let folders: Vec<_> = first.folders().into_iter().map(|folder| (folder.path, folder.object.id.hex())).collect();
+        // git rev-parse HEAD:a HEAD:docs/deep HEAD:docs
+        let known = [
+            ("a", "32b97a7332f485ca3b3fd33067b39c1ccd422ae2"),
+            ("docs/deep", "7a88deb17f0279217bdbccb7b46205ecbc58e1ff"),
+            ("docs", "af47d582bbc809a5b984c9c00b6f6e5d4a28d9c3"),
+            ("", "812e0545371192757adb4a74709ddbc276d78c67"),
+        ];
+        assert_eq!(folders, known.map(|(path, id)| (path, id.to_owned())));
+        // printf 'four\n' > a0; git add .; git commit -m Second; git log -1 --format='%H %T'
+        let second = draft("Second", Some(first.sha), &[&FILES[..], &[("a0", "four\n")]].concat()).commit();
+        let ids = (second.sha.as_str(), second.tree.as_str());
+        assert_eq!(ids, ("bcfe669e4ca0bf5810f0a6369b1ca8aca8fa0394", "4ce23cbd18722183dbd4fe2ba0974ef20f8447d3"));
+    }
+
+    #[test]
+    fn files_that_git_could_not_have_are_left_out() {
+        let odd =
+            draft("Fi\0rst", None, &[&FILES[..], &[(".git/config", "x"), ("a", "x"), ("../up", "x"), ("docs", "x")]].concat()).commit();
+        assert_eq!((odd.sha.as_str(), odd.message.as_str()), ("925e0f1509a5a952c7060ed3e341476c15b15ec1", "First"));
     }
 }
