@@ -41,6 +41,8 @@ pub enum Need {
     Enterprise(Level),
     /// A repository named by `{owner}/{repo}`, with this permission for tokens that have permissions, and this role.
     Repository { permission: &'static str, level: Level, role: Role },
+    /// To fork a repository ("\[M\] POST forks"): whoever may read it may, with both permissions.
+    Fork,
     /// A classic token's notifications of a repository that it sees.
     RepositoryNotifications,
     /// A repository by its Git address; what it takes depends on the body, so that the route itself looks.
@@ -117,6 +119,7 @@ impl Need {
             Self::Enterprise(level) => written("enterprise_teams", level),
             Self::Repository { permission, level, .. } => written(permission, level),
             Self::Git => written("contents", Level::Read),
+            Self::Fork => format!("{},{}", written("administration", Level::Write), written("contents", Level::Read)),
         }
     }
 
@@ -129,7 +132,7 @@ impl Need {
             Self::Organization(need) => need.scopes.join(", "),
             Self::Members(need) => need.accepted_scopes(),
             Self::Enterprise(level) => enterprise::scope(level).to_owned(),
-            Self::Repository { .. } | Self::Git => "repo".to_owned(),
+            Self::Repository { .. } | Self::Fork | Self::Git => "repo".to_owned(),
         }
     }
 }
@@ -152,6 +155,10 @@ pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), Fault> {
         Need::Members(need) => need.admit(call),
         Need::Enterprise(level) => enterprise::admit(call, level),
         Need::Repository { permission, level, role } => repository(call, permission, level, role),
+        Need::Fork => {
+            repository(call, "administration", Level::Write, Role::Take)?;
+            repository(call, "contents", Level::Read, Role::Read)
+        }
         Need::RepositoryNotifications => {
             classic(call.caller, NOTIFICATION_SCOPES)?;
             repository(call, "metadata", Level::Read, Role::Read)
@@ -251,7 +258,7 @@ fn may_in_organization(organization: &Organization, token: &Token, need: Organiz
     };
     let refused = |fault| if need.unscoped == Unscoped::NotFound { Fault::NotFound } else { fault };
     if token.is_scoped() {
-        if !need.scopes.iter().any(|scope| token.has_scope(scope)) {
+        if !need.scopes.is_empty() && !need.scopes.iter().any(|scope| token.has_scope(scope)) {
             return Err(refused(Fault::Forbidden("The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.")));
         }
     } else if !token.permissions.allow(need.permission, need.level) {

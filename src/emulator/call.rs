@@ -1,11 +1,15 @@
 //! What the parts of the emulator know of the request they work on: headers need a [`Context`], a route's function a [`Call`].
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderMap, Method};
+use parking_lot::Mutex;
 
 use super::access::{Role, role_of_token};
 use super::accounts::{AccountId, Caller};
 use super::arrival::RequestId;
+use super::dated::{Dated, Worth};
 use super::fault::Fault;
 use super::intake::Query;
 use super::limits::{Limits, Resource};
@@ -28,9 +32,19 @@ pub struct Context<'a> {
     pub version: Option<&'static str>,
     pub accepted_permissions: String,
     pub accepted_scopes: String,
+    /// Path and query as sent.
+    pub address: &'a str,
+    pub dated: Arc<Mutex<Dated>>,
 }
 
 impl Context<'_> {
+    /// What the date of a change is worth in this answer.
+    pub fn worth(&self, changed_at: Timestamp) -> Worth {
+        // What two accounts see at one address changes at different times.
+        let address = format!("{} {}", self.caller.account, self.address);
+        self.dated.lock().judge(&address, changed_at, self.now)
+    }
+
     pub fn is_head(&self) -> bool {
         self.method == Method::HEAD
     }

@@ -130,7 +130,7 @@ fn world(state: &State) -> Value {
         .values()
         .map(|organization| {
             let logins = |ids: &std::collections::BTreeSet<u64>| ids.iter().map(|id| world.login(*id)).collect::<Vec<_>>();
-            json!({ "id": organization.id, "login": organization.login, "enterprise_cloud": world.enterprise_cloud.contains(&organization.id), "owners": logins(&organization.owners), "members": logins(&organization.members), "teams": world.team_views(organization), "invitations": world.invitation_views(organization) })
+            json!({ "id": organization.id, "login": organization.login, "enterprise_cloud": world.enterprise_cloud.contains(&organization.id), "owner": organization.owners.first().map(|owner| world.login(*owner)), "owners": logins(&organization.owners), "members": logins(&organization.members), "teams": world.team_views(organization), "invitations": world.invitation_views(organization) })
         })
         .collect();
     let hooks: Vec<Value> = world

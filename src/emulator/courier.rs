@@ -4,6 +4,7 @@
 //! business. Every delivery is one POST on a connection of its own; redirects are not followed and nothing is repeated ("failed deliveries
 //! are not repeated by the service", UPSTREAM.md, Webhooks).
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -118,15 +119,28 @@ where
 {
     let courier = Arc::new(courier);
     let mut under_way = JoinSet::new();
+    let mut names = HashMap::new();
     loop {
         for outgoing in take() {
             let courier = Arc::clone(&courier);
-            under_way.spawn(async move { courier.carry(outgoing).await });
+            let id = outgoing.id;
+            let carried = under_way.spawn(async move { courier.carry(outgoing).await });
+            names.insert(carried.id(), id);
         }
         tokio::select! {
             _ = stop.changed() => return,
             () = wake.notified() => {}
-            Some(Ok((id, receipt))) = under_way.join_next() => settle(id, receipt),
+            Some(ended) = under_way.join_next_with_id() => match ended {
+                Ok((task, (id, receipt))) => {
+                    names.remove(&task);
+                    settle(id, receipt);
+                }
+                // One that broke down says nothing, and its webhook would wait for ever.
+                Err(broken) => {
+                    let failed = Receipt::Failed { failure: Failure::Unreachable, duration: Duration::ZERO };
+                    names.remove(&broken.id()).into_iter().for_each(|id| settle(id, failed.clone()));
+                }
+            },
         }
     }
 }

@@ -6,15 +6,18 @@ mod faulty;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use parking_lot::Mutex;
 
 use super::access;
 use super::accounts::{AccountId, Caller};
 use super::arrival::{Arrival, RequestId};
 use super::call::{Call, Context, view};
 use super::credentials::BadCredentials;
+use super::dated::Dated;
 use super::fault::Fault;
 use super::faults::Faults;
 use super::gates::Gates;
@@ -61,6 +64,7 @@ pub struct State {
     pub tally: Tally,
     /// What a reset goes back to beside the seed.
     conditions: Conditions,
+    dated: Arc<Mutex<Dated>>,
     next_request: u64,
     /// Refusals of a primary budget under way, and those that callers know of: nothing may be sent before then.
     telling: BTreeMap<RequestId, (AccountId, Resource, Timestamp)>,
@@ -98,6 +102,7 @@ impl State {
             transcript: Transcript::default(),
             tally: Tally::default(),
             conditions: Conditions::default(),
+            dated: Arc::default(),
             next_request: 0,
             telling: BTreeMap::new(),
             told: BTreeMap::new(),
@@ -157,6 +162,8 @@ impl State {
             version: version.as_ref().ok().copied(),
             accepted_permissions,
             accepted_scopes,
+            address: request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str),
+            dated: Arc::clone(&self.dated),
         };
         let mut entry = entry(&self.world, &context, request, &demand, concurrency);
         let mut response = if let Some(stopped) = stopped {

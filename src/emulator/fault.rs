@@ -142,6 +142,17 @@ fn moved(status: StatusCode, address: &str) -> Reply {
     reply
 }
 
+/// The `message`, which is all of an error's body that the documents show: it names the fields itself.
+fn summary(fields: &[FieldFault]) -> String {
+    const NAMED_MAX: usize = 10;
+    let named = |fault: &FieldFault| {
+        let name = fault.field.rsplit('.').next().unwrap_or("");
+        if fault.message.contains(name) { fault.message.clone() } else { format!("{}: {}", fault.field, fault.message) }
+    };
+    let named: Vec<String> = fields.iter().take(NAMED_MAX).map(named).collect();
+    format!("Validation Failed: {}", named.join("; "))
+}
+
 fn invalid(fields: &[FieldFault]) -> Reply {
     let errors: Vec<Value> = fields
         .iter()
@@ -150,6 +161,6 @@ fn invalid(fields: &[FieldFault]) -> Reply {
     let status = StatusCode::UNPROCESSABLE_ENTITY;
     Reply::json(
         status,
-        json!({ "message": "Validation Failed", "errors": errors, "documentation_url": DOCUMENTATION, "status": status.as_str() }),
+        json!({ "message": summary(fields), "errors": errors, "documentation_url": DOCUMENTATION, "status": status.as_str() }),
     )
 }

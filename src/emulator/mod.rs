@@ -23,6 +23,7 @@ mod compute;
 mod control;
 mod courier;
 mod credentials;
+mod dated;
 mod envelope;
 mod events;
 mod exchange;

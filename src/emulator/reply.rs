@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 
 use super::call::Context;
+use super::dated::Worth;
 use super::timestamps::http_date;
 use super::validators::{Freshness, Validators, validators};
 use crate::api::Dialect;
@@ -84,11 +85,15 @@ impl Reply {
             Body::Raw(content_type, bytes) => (content_type, bytes),
         };
         let validators = (self.status == StatusCode::OK && context.is_read()).then(|| match &self.tag {
-            Tag::Made => Some(validators(context.headers, &bytes, self.changed_at, context.now)),
-            Tag::Recorded(tag) => {
-                Some(Validators { opaque: tag.trim_start_matches("W/").trim_matches('"').to_owned(), last_modified: self.changed_at })
+            Tag::Made => {
+                let worth = self.changed_at.map_or(Worth::None, |at| context.worth(at));
+                Some(validators(context.headers, &bytes, self.changed_at, worth))
             }
-            Tag::None => self.changed_at.map(|at| Validators { opaque: String::new(), last_modified: Some(at) }),
+            Tag::Recorded(tag) => {
+                let opaque = tag.trim_start_matches("W/").trim_matches('"').to_owned();
+                Some(Validators { opaque, last_modified: self.changed_at, worth: Worth::Exact })
+            }
+            Tag::None => self.changed_at.map(|at| Validators { opaque: String::new(), last_modified: Some(at), worth: Worth::Exact }),
         });
         let validators = validators.flatten();
         if let Some(validators) = &validators

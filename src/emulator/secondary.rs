@@ -346,7 +346,7 @@ pub struct Statement {
 /// By how much `count` and `more` together are above `max`, if they are.
 fn excess(count: u32, more: u32, max: u64) -> Option<u32> {
     let above = (u64::from(count) + u64::from(more)).saturating_sub(max);
-    u32::try_from(above).ok().filter(|above| *above > 0)
+    Some(u32::try_from(above).unwrap_or(u32::MAX)).filter(|above| *above > 0)
 }
 
 fn refuse(exceeded: Exceeded, until: Timestamp) -> Result<(), Refusal> {

@@ -4,6 +4,7 @@
 //! just before its answer is written, so that a client can never see an answer whose place is still taken.
 
 mod depart;
+mod idle;
 mod line;
 
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +17,7 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
@@ -29,6 +30,7 @@ use super::wire::{Departure, Wire};
 use super::{Courier, Emulator, FaultId, GateId, courier, intake};
 use crate::clock::{Clock, Timestamp};
 use depart::{Broken, Sent, depart};
+use idle::Activity;
 use line::{Ends, Line};
 
 /// Connections at once; further ones wait in the listener's queue.
@@ -49,7 +51,7 @@ const HELD_WAIT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Server;
 
-/// A running emulator. Dropping it leaves the server running until the runtime ends; call [`Handle::shutdown`].
+/// A running emulator. Dropping it ends the server without waiting for it; [`Handle::shutdown`] waits.
 #[derive(Debug)]
 pub struct Handle {
     addr: SocketAddr,
@@ -137,7 +139,12 @@ impl Handle {
 }
 
 async fn deliver(courier: Courier, shared: Arc<Shared>, phase: watch::Receiver<Phase>) {
-    let take = || shared.emulator.lock().take_outgoing(shared.clock.now());
+    let take = || {
+        let taken = shared.emulator.lock().take_outgoing(shared.clock.now());
+        // Taking may empty the outbox without sending: the webhook is gone.
+        shared.changed.notify_waiters();
+        taken
+    };
     let settle = |id, receipt| {
         shared.emulator.lock().delivered(id, receipt);
         shared.changed.notify_waiters();
@@ -149,7 +156,11 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: watch::Re
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { break };
+        let place = tokio::select! {
+            place = Arc::clone(&places).acquire_owned() => place,
+            _ = phase.changed() => break,
+        };
+        let Ok(place) = place else { break };
         tokio::select! {
             accepted = listener.accept() => {
                 // A client that is gone before it was accepted is no reason to end. Nor is it that the system has no more descriptors, but
@@ -175,27 +186,35 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: watch::Re
 async fn serve(stream: TcpStream, peer: IpAddr, shared: Arc<Shared>, mut phase: watch::Receiver<Phase>) {
     // An answer is one small write; waiting for more would only add latency. A socket that cannot be set still works.
     let _ = stream.set_nodelay(true);
-    tokio::select! {
-        begun = tokio::time::timeout(IDLE_WAIT, stream.readable()) => if !matches!(begun, Ok(Ok(()))) { return },
-        _ = phase.changed() => return,
-    }
     let ends = Arc::new(Ends::default());
     let line = Line::new(stream, Arc::clone(&ends), Arc::clone(&shared));
     let ends_of_answers = Arc::clone(&ends);
-    let service = service_fn(move |request| answer(request, peer, Arc::clone(&shared), Arc::clone(&ends_of_answers)));
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_WAIT);
+    let activity = Arc::new(Activity::default());
+    let asked = Arc::clone(&activity);
+    let service = service_fn(move |request| {
+        let asking = asked.begin();
+        let answer = answer(request, peer, Arc::clone(&shared), Arc::clone(&ends_of_answers));
+        async move {
+            let answer = answer.await;
+            drop(asking);
+            answer
+        }
+    });
+    let builder = auto::Builder::new(TokioExecutor::new());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(line), service));
     tokio::select! {
         // What goes wrong on a client's connection is the client's business.
         _ = connection.as_mut() => return,
         () = ends.wait_for_cut() => return,
+        () = activity.idle_for(IDLE_WAIT) => {}
         _ = phase.changed() => {}
     }
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         _ = connection => {}
         () = ends.wait_for_cut() => {}
+        // What has not even said which protocol it speaks does not end by being asked to.
+        () = activity.idle_for(SHUTDOWN_WAIT) => {}
     }
 }
 
@@ -327,10 +346,14 @@ enum End {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let now = self.shared.clock.now();
-        match self.end {
-            End::Answered => self.shared.emulator.lock().finish(now, self.id),
-            End::ClientGone => self.shared.emulator.lock().abandon(now, self.id),
+        {
+            // The time is read under the lock, so that ends are noted in the order of their times.
+            let mut emulator = self.shared.emulator.lock();
+            let now = self.shared.clock.now();
+            match self.end {
+                End::Answered => emulator.finish(now, self.id),
+                End::ClientGone => emulator.abandon(now, self.id),
+            }
         }
         self.shared.changed.notify_waiters();
     }

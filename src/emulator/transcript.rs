@@ -6,6 +6,8 @@ use serde::Serialize;
 
 /// The oldest entries go when there are more.
 const ENTRIES_MAX: usize = 200_000;
+/// Methods longer than any known one are invented.
+const METHOD_BYTES_MAX: usize = 32;
 /// Of a longer path only the beginning is kept.
 const PATH_BYTES_MAX: usize = 2_048;
 
@@ -66,7 +68,11 @@ impl Transcript {
         }
         if entry.path.len() > PATH_BYTES_MAX {
             let end = (0..=PATH_BYTES_MAX).rev().find(|end| entry.path.is_char_boundary(*end)).unwrap_or(0);
-            entry.path.truncate(end);
+            // A copy: cutting alone would keep the room that the whole took.
+            entry.path = entry.path[..end].to_owned();
+        }
+        if entry.method.len() > METHOD_BYTES_MAX {
+            entry.method = entry.method.chars().take(METHOD_BYTES_MAX).collect();
         }
         self.entries.push_back(entry);
     }

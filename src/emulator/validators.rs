@@ -3,6 +3,7 @@
 use http::header::{self, HeaderMap};
 use ring::digest::{Context, SHA256};
 
+use super::dated::Worth;
 use super::timestamps::{http_date, parse_http_date};
 use crate::clock::Timestamp;
 
@@ -13,11 +14,13 @@ pub struct Validators {
     pub opaque: String,
     /// The whole second of the last change, when there is one to tell.
     pub last_modified: Option<Timestamp>,
+    /// What that is worth for comparing.
+    pub worth: Worth,
 }
 
 /// The validators of `body` for this request: SHA-256 in hex over Accept, Authorization and Cookie as far as they are present, each
 /// followed by a colon, then the body. Hence another token has another `ETag` for the same answer.
-pub fn validators(request: &HeaderMap, body: &[u8], changed_at: Option<Timestamp>, now: Timestamp) -> Validators {
+pub fn validators(request: &HeaderMap, body: &[u8], changed_at: Option<Timestamp>, worth: Worth) -> Validators {
     let mut digest = Context::new(&SHA256);
     for name in [header::ACCEPT, header::AUTHORIZATION, header::COOKIE] {
         if let Some(value) = request.get(name) {
@@ -26,10 +29,8 @@ pub fn validators(request: &HeaderMap, body: &[u8], changed_at: Option<Timestamp
         }
     }
     digest.update(body);
-    // A change within this second could be followed by another one that the same date would hide (RFC 9110, section 8.8.2.2):
-    // "`If-Modified-Since` with that exact value yields 304 when nothing changed" (Document 1) must stay true.
-    let last_modified = changed_at.map(|at| Timestamp::from_secs(at.as_secs())).filter(|at| at.as_secs() < now.as_secs());
-    Validators { opaque: hex(digest.finish().as_ref()), last_modified }
+    let last_modified = changed_at.map(|at| Timestamp::from_secs(at.as_secs())).filter(|_| worth != Worth::None);
+    Validators { opaque: hex(digest.finish().as_ref()), last_modified, worth }
 }
 
 /// Lower-case hexadecimal.
@@ -55,7 +56,9 @@ impl Validators {
         }
         let since = request.get(header::IF_MODIFIED_SINCE).and_then(|value| value.to_str().ok()).and_then(parse_http_date);
         match (self.last_modified, since) {
-            (Some(changed), Some(since)) if changed <= since => Freshness::NotModified,
+            (Some(changed), Some(since)) if changed < since => Freshness::NotModified,
+            // A date that stood for another state too says nothing.
+            (Some(changed), Some(since)) if changed == since && self.worth == Worth::Exact => Freshness::NotModified,
             _ => Freshness::Modified,
         }
     }
@@ -104,7 +107,7 @@ mod tests {
     }
 
     fn of(request: &HeaderMap) -> Validators {
-        validators(request, b"{}", Some(CHANGED), NOW)
+        validators(request, b"{}", Some(CHANGED), Worth::Exact)
     }
 
     #[test]
@@ -152,8 +155,10 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_this_very_second_has_no_last_modified_yet() {
-        assert_eq!(validators(&HeaderMap::new(), b"{}", Some(NOW), NOW).last_modified, None);
+    fn a_date_of_no_worth_is_not_given_and_an_ambiguous_one_matches_nothing() {
+        assert_eq!(validators(&HeaderMap::new(), b"{}", Some(CHANGED), Worth::None).last_modified, None);
+        let ambiguous = validators(&HeaderMap::new(), b"{}", Some(CHANGED), Worth::Ambiguous);
+        assert_eq!(ambiguous.judge(&headers(&[(header::IF_MODIFIED_SINCE, &http_date(CHANGED))])), Freshness::Modified);
     }
 
     #[test]

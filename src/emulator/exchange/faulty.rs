@@ -3,6 +3,7 @@
 //! A limit is judged before a fault strikes, so that what was sent in spite of a refusal is counted whatever becomes of its answer.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -17,7 +18,7 @@ use crate::emulator::faults::{Canned, Distorted, Ending, Execution, FaultId, Ref
 use crate::emulator::intake::Canonical;
 use crate::emulator::primary::View;
 use crate::emulator::reply::{Reply, set_named};
-use crate::emulator::secondary::{Content, Exceeded};
+use crate::emulator::secondary::{Content, Exceeded, TokenRequest};
 use crate::emulator::timestamps::{http_date, parse_http_date};
 use crate::emulator::wire::{Departure, Wire};
 
@@ -149,6 +150,8 @@ impl State {
             version: version(self.options.dialect, request.headers()).ok(),
             accepted_permissions,
             accepted_scopes,
+            address: request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str),
+            dated: Arc::clone(&self.dated),
         };
         let mut entry = entry(&self.world, &context, request, &demand, self.secondary.concurrency(caller.account));
         let view = self.view(now, caller.account, demand.resource);
@@ -160,7 +163,11 @@ impl State {
             self.tally.refused_secondary += 1;
             self.secondary.begin_refused(id, caller.account, until);
         } else {
-            self.secondary.begin(id, caller.account, Weight { points: 0, content: Content::None, ..demand.weight });
+            self.secondary.begin(
+                id,
+                caller.account,
+                Weight { points: 0, content: Content::None, tokens: TokenRequest::No, ..demand.weight },
+            );
         }
         if knew {
             self.tally.sent_while_limited += 1;

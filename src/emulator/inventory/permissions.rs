@@ -51,7 +51,7 @@ impl Grant {
 /// "[M]: need more than one permission, or accept a different permission" (Document 1). Which of the two is not shown. Two categories of
 /// one owner are taken as alternatives (the product's seats: 'Administration' or 'Assistant Business' of the organisation). An
 /// organisation's and a repository's are both needed: they guard two things (a team's repository: 'Members' and 'Administration').
-/// Where one category is named, it alone opens the route.
+/// Where one category is named, what else the running service asks is needed too.
 pub fn sets(endpoint: &Endpoint, dialect: Dialect) -> Vec<Vec<Grant>> {
     let Some(first) = &endpoint.permission else {
         return unlisted(&endpoint.template, &endpoint.method).into_iter().map(|grant| vec![grant]).collect();
@@ -67,7 +67,21 @@ pub fn sets(endpoint: &Endpoint, dialect: Dialect) -> Vec<Vec<Grant>> {
             }
         }
     }
+    if endpoint.several_permissions && endpoint.other_permissions.is_empty() {
+        sets.iter_mut().for_each(|set| set.push(beside(&endpoint.template)));
+    }
     sets
+}
+
+/// What a route marked \[M\] needs beside the one permission that the documents list it under: of the repository that it is about, as the
+/// running service has it.
+fn beside(template: &str) -> Grant {
+    let (name, level) = match template {
+        "/repos/{owner}/{repo}/forks" => ("contents", Level::Read),
+        "/repos/{owner}/{repo}/pages" => ("pages", Level::Write),
+        _ => ("metadata", Level::Read),
+    };
+    Grant { name: name.to_owned(), level }
 }
 
 /// What precedes a route's own part, and the list in which that part is looked up.
@@ -234,7 +248,12 @@ mod tests {
         assert_eq!(told(&Method::GET, "/orgs/o/assistant/billing/seats", Dialect::Service), seats);
         let team = "members=read,administration=write";
         assert_eq!(told(&Method::PUT, "/orgs/o/teams/t/repos/o/r", Dialect::Service), team);
-        assert_eq!(told(&Method::PUT, "/teams/5/repos/o/r", Dialect::Service), "members=read");
+        assert_eq!(told(&Method::PUT, "/teams/5/repos/o/r", Dialect::Service), "members=read,metadata=read");
+        // Where the documents list one, what else the running service asks stands beside it.
+        let repository = "organization_administration=write,metadata=read";
+        assert_eq!(told(&Method::PUT, "/orgs/o/actions/permissions/repositories/5", Dialect::Service), repository);
+        assert_eq!(told(&Method::POST, "/repos/o/r/forks", Dialect::Service), "administration=write,contents=read");
+        assert_eq!(told(&Method::POST, "/repos/o/r/pages", Dialect::Service), "administration=write,pages=write");
     }
 
     #[test]

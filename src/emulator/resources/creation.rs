@@ -19,8 +19,6 @@ use crate::emulator::world::{FEATURES, Owner, Repository, Visibility};
 
 /// Document 1, Repository permission 'Administration': DELETE `/repos/{owner}/{repo}`.
 const ADMINISTER: Need = Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
-/// The same permission, "\[M\] POST forks": whoever may read may fork.
-const FORK: Need = Need::Repository { permission: "administration", level: Level::Write, role: Role::Take };
 /// The same, POST `/orgs/{org}/repos`. The running service lets members do it with the scope `repo`.
 const CREATE: Need = organization("administration", &["repo"], OrganizationRole::Member);
 /// Document 1, Organization permission 'Administration': PATCH and DELETE `/orgs/{org}`.
@@ -33,7 +31,7 @@ const fn organization(permission: &'static str, scopes: &'static [&'static str],
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Post, "/orgs/{org}/repos", CREATE, create_in_organization).content(),
     Route::new(Verb::Post, "/user/repos", Need::User, create_for_me).content(),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/forks", FORK, fork).content(),
+    Route::new(Verb::Post, "/repos/{owner}/{repo}/forks", Need::Fork, fork).content(),
     Route::new(Verb::Delete, "/repos/{owner}/{repo}", ADMINISTER, delete),
     Route::new(Verb::Patch, "/orgs/{org}", GOVERN, change_organization),
     Route::new(Verb::Delete, "/orgs/{org}", GOVERN, delete_organization),

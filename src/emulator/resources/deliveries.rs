@@ -162,9 +162,10 @@ fn summary(delivery: &Delivery) -> Value {
         "status": delivery.receipt.text(),
         "status_code": delivery.receipt.status_code(),
         "event": &*delivery.event,
-        "action": delivery.action.as_deref(),
-        "installation_id": delivery.installation,
-        "repository_id": delivery.repository,
+        // Document 3 gives these three types without null; a ping is about no repository.
+        "action": delivery.action.as_deref().unwrap_or(""),
+        "installation_id": delivery.installation.unwrap_or(0),
+        "repository_id": delivery.repository.unwrap_or(0),
         // Its meaning is not shown; nothing here is throttled.
         "throttled_at": null,
     })

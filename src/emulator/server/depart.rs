@@ -58,7 +58,7 @@ fn halve(mut response: Response<Bytes>, framing: Framing, version: Version, ends
     response.map(|body| {
         let half = body.slice(..whole / 2);
         let sent = ends.sent(half.len() as u64);
-        Either::Right(Half { kept: Some(half), whole: whole as u64, framing, version, sent, ends: Arc::clone(ends) })
+        Either::Right(Half { kept: Some(half), whole: whole as u64, framing, version, sent: Some(sent), ends: Arc::clone(ends) })
     })
 }
 
@@ -69,7 +69,8 @@ pub struct Half {
     whole: u64,
     framing: Framing,
     version: Version,
-    sent: oneshot::Receiver<()>,
+    /// None when it is known.
+    sent: Option<oneshot::Receiver<()>>,
     ends: Arc<Ends>,
 }
 
@@ -82,7 +83,10 @@ impl Body for Half {
             return Poll::Ready(Some(Ok(Frame::data(half))));
         }
         // An end that comes too soon would take back what is still to be sent.
-        let _ = ready!(Pin::new(&mut self.sent).poll(cx));
+        if let Some(sent) = &mut self.sent {
+            let _ = ready!(Pin::new(sent).poll(cx));
+            self.sent = None;
+        }
         if self.version == Version::HTTP_2 {
             return Poll::Ready(Some(Err(Broken)));
         }

@@ -45,7 +45,8 @@ fn grants(header: &str) -> BTreeSet<String> {
 /// Everything that the two say differently of one route.
 fn differences(route: &Route, endpoint: &Endpoint) -> Vec<&'static str> {
     let sets = sets(endpoint, Dialect::Service);
-    let written: BTreeSet<BTreeSet<String>> = sets.iter().map(|set| set.iter().map(Grant::header).collect()).collect();
+    let written: BTreeSet<BTreeSet<String>> =
+        sets.iter().map(|set| grants(&set.iter().map(Grant::header).collect::<Vec<_>>().join(","))).collect();
     let scopes: BTreeSet<&str> = endpoint.scopes.iter().map(String::as_str).collect();
     let accepted = route.need.accepted_scopes();
     let accepted: BTreeSet<&str> = accepted.split(", ").filter(|scope| !scope.is_empty()).collect();

@@ -151,7 +151,7 @@ fn a_test_can_make_any_event_happen() {
     happen(&json!({ "type": "custom", "event": "organization", "organization": "acme", "actor": "ada" }));
     let (names, payloads) = told(&mut upstream, &deliveries, &mut 0);
     let expected =
-        ["issues opened", "issue_comment created", "issue_comment created", "pull_request opened", "deployment created", "organization -"];
+        ["issues opened", "issue_comment created", "issue_comment created", "pull_request opened", "deployment created", "organization "];
     assert_eq!(names, expected);
     assert_eq!((&payloads[3]["pull_request"]["head"]["ref"], &payloads[3]["number"]), (&json!("b"), &pull["id"]));
     assert_eq!(payloads[3]["repository"]["url"], "http://upstream.test/repos/acme/widgets");

@@ -28,11 +28,11 @@ pub const DEFINITIONS_MANAGER: &str = "custom_properties_org_definitions_manager
 pub const VALUES_EDITOR: &str = "custom_properties_org_values_editor";
 
 /// "Organization members may read."
-const READ: Need = need(Level::Read, &["read:org"], OrganizationRole::Member);
+const READ: Need = need(Level::Read, &[], OrganizationRole::Member);
 /// "definition writes and deletes need organization administrator or the fine-grained role".
 const ADMIN: Need = need(Level::Admin, &["admin:org"], OrganizationRole::OwnerOr(DEFINITIONS_MANAGER));
 
-/// The routes list 403 and 404; the scopes of classic tokens are not shown, these are the running service's.
+/// The routes list 403 and 404. No scope is named: what members may read takes none, the writes take the running service's.
 const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationRole) -> Need {
     let permission = "organization_custom_properties";
     Need::Organization(OrganizationNeed { permission, level, scopes, role, unscoped: Unscoped::Forbidden })

@@ -1,0 +1,85 @@
+//! Which `Last-Modified` was handed out within the very second of a change, so that the same date never stands for two states.
+//!
+//! "Sending `If-Modified-Since` with that exact value yields 304 when nothing changed" (Document 1). A date has whole seconds, and a second
+//! change within one would get the date of the first (RFC 9110, section 8.8.2.2). So it is noted when an answer with such a young date left;
+//! a later change in the same second makes the date worthless for comparing, until a change in another second.
+
+use std::collections::HashMap;
+
+use crate::clock::Timestamp;
+
+/// When there are this many addresses, further ones have no date for the rest of the second.
+const ADDRESSES_MAX: usize = 20_000;
+
+/// When each address first showed a date within its own second, in milliseconds.
+#[derive(Debug, Default)]
+pub struct Dated(HashMap<String, u64>);
+
+/// What a date is worth as a validator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worth {
+    /// It stands for one state.
+    Exact,
+    /// It stood for another state before.
+    Ambiguous,
+    /// It cannot be given: the change is not over, or there is no room to note it.
+    None,
+}
+
+impl Dated {
+    /// The worth of the date of `changed_at` in an answer of `address` that leaves now.
+    pub fn judge(&mut self, address: &str, changed_at: Timestamp, now: Timestamp) -> Worth {
+        let same_second = |millis: u64| millis / 1_000 == changed_at.as_secs();
+        let shown = self.0.get(address).copied().filter(|millis| same_second(*millis));
+        if now.as_secs() == changed_at.as_secs() && shown.is_none() {
+            // In the same millisecond nobody can tell what came first.
+            if now.as_millis() <= changed_at.as_millis() || (self.0.len() >= ADDRESSES_MAX && !self.0.contains_key(address)) {
+                return Worth::None;
+            }
+            self.0.insert(address.to_owned(), now.as_millis());
+            return Worth::Exact;
+        }
+        match shown {
+            Some(millis) if millis <= changed_at.as_millis() => Worth::Ambiguous,
+            _ if now.as_millis() < changed_at.as_millis() => Worth::None,
+            _ => Worth::Exact,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(1_000_000 + millis)
+    }
+
+    #[test]
+    fn a_date_is_given_as_soon_as_the_change_is_over() {
+        let mut dated = Dated::default();
+        assert_eq!(dated.judge("/a", at(300), at(300)), Worth::None);
+        assert_eq!(dated.judge("/a", at(300), at(301)), Worth::Exact);
+        assert_eq!(dated.judge("/a", at(300), at(5_000)), Worth::Exact);
+    }
+
+    #[test]
+    fn a_second_change_within_the_second_makes_the_date_worthless_until_the_next() {
+        let mut dated = Dated::default();
+        assert_eq!(dated.judge("/a", at(300), at(400)), Worth::Exact);
+        assert_eq!(dated.judge("/a", at(700), at(800)), Worth::Ambiguous);
+        assert_eq!(dated.judge("/a", at(700), at(9_000)), Worth::Ambiguous);
+        assert_eq!(dated.judge("/b", at(700), at(9_000)), Worth::Exact, "whom nobody asked in between");
+        assert_eq!(dated.judge("/a", at(9_500), at(9_600)), Worth::Exact);
+    }
+
+    #[test]
+    fn the_addresses_are_bounded() {
+        let mut dated = Dated::default();
+        for index in 0..ADDRESSES_MAX {
+            dated.judge(&index.to_string(), at(0), at(1));
+        }
+        assert_eq!(dated.judge("one more", at(0), at(1)), Worth::None);
+        assert_eq!(dated.judge("one more", at(0), at(1_000)), Worth::Exact);
+    }
+}

@@ -1,0 +1,62 @@
+//! When a connection is idle: nothing is asked on it, whatever protocol it speaks or has begun to speak.
+//!
+//! A head that arrives byte by byte is idle too: until it is whole, nothing is asked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+/// The requests of one connection.
+#[derive(Debug, Default)]
+pub struct Activity {
+    under_way: AtomicUsize,
+    changed: Notify,
+}
+
+/// A request under way; dropping it ends it.
+#[derive(Debug)]
+pub struct Asking(Arc<Activity>);
+
+impl Activity {
+    /// A request begins.
+    pub fn begin(self: &Arc<Self>) -> Asking {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        self.changed.notify_one();
+        Asking(Arc::clone(self))
+    }
+
+    /// Returns when nothing was under way for this long.
+    pub async fn idle_for(&self, length: Duration) {
+        loop {
+            let changed = tokio::time::timeout(length, self.changed.notified()).await.is_ok();
+            if !changed && self.under_way.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LENGTH: Duration = Duration::from_millis(20);
+
+    #[tokio::test]
+    async fn what_is_asked_keeps_a_connection_and_its_end_begins_the_count_anew() {
+        let activity = Arc::new(Activity::default());
+        let asking = activity.begin();
+        assert!(tokio::time::timeout(LENGTH * 4, activity.idle_for(LENGTH)).await.is_err(), "a request that takes long is not idle");
+        drop(asking);
+        activity.idle_for(LENGTH).await;
+    }
+}
