@@ -53,6 +53,7 @@ mod route;
 mod secondary;
 mod seed;
 mod server;
+mod sweeper;
 mod timestamps;
 mod transcript;
 mod urls;
