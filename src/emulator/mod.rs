@@ -54,6 +54,7 @@ mod route;
 mod secondary;
 mod seed;
 mod server;
+mod sweeper;
 mod timestamps;
 mod transcript;
 mod urls;

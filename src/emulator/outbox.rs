@@ -17,6 +17,8 @@ use crate::clock::Timestamp;
 
 /// As many deliveries are on their way at once.
 const UNDER_WAY_MAX: usize = 200;
+/// What waits at all webhooks together; beyond that the oldest of the one with the most is forgotten.
+const WAITING_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Names a delivery between its taking and its receipt. Never used twice, also after a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +42,9 @@ pub struct Outbox {
     /// Which delivery of which webhook.
     under_way: BTreeMap<OutgoingId, (Mailbox, u64)>,
     issued: u64,
+    /// The size of what waits at each webhook, and of all of it.
+    waiting: BTreeMap<Mailbox, usize>,
+    waiting_bytes: usize,
 }
 
 impl Outbox {
@@ -58,18 +63,45 @@ impl Outbox {
         self.queued.is_empty() && self.under_way.is_empty()
     }
 
+    #[cfg(test)]
+    pub fn has(&self, mailbox: Mailbox) -> bool {
+        self.queued.contains(&mailbox)
+    }
+
     /// A webhook that no longer exists has no turn.
     pub fn forget(&mut self, mailbox: Mailbox) {
         self.queued.retain(|queued| *queued != mailbox);
+        self.note_waiting(mailbox, 0);
+    }
+
+    fn note_waiting(&mut self, mailbox: Mailbox, bytes: usize) {
+        let before = if bytes == 0 { self.waiting.remove(&mailbox) } else { self.waiting.insert(mailbox, bytes) };
+        self.waiting_bytes = (self.waiting_bytes + bytes).saturating_sub(before.unwrap_or(0));
     }
 }
 
 /// A webhook has a new delivery: it gets its turn unless it has one.
 pub fn queue(world: &mut World, mailbox: Mailbox) {
     let Some(hook) = world.hook_mut(mailbox) else { return };
+    let bytes = hook.deliveries.waiting_bytes();
+    world.outbox.note_waiting(mailbox, bytes);
+    bound(world, WAITING_BYTES_MAX);
+    let Some(hook) = world.hook_mut(mailbox) else { return };
     if hook.deliveries.standing == Standing::Idle && hook.deliveries.waiting() > 0 {
         hook.deliveries.standing = Standing::Queued;
         world.outbox.queued.push_back(mailbox);
+    }
+}
+
+/// Forgets what waits until no more than this is left.
+fn bound(world: &mut World, bytes_max: usize) {
+    while world.outbox.waiting_bytes > bytes_max {
+        let Some(most) = world.outbox.waiting.iter().max_by_key(|(_, bytes)| **bytes).map(|(mailbox, _)| *mailbox) else { return };
+        let left = world.hook_mut(most).filter(|hook| hook.deliveries.waiting() > 0).map_or(0, |hook| {
+            hook.deliveries.forget_waiting();
+            hook.deliveries.waiting_bytes()
+        });
+        world.outbox.note_waiting(most, left);
     }
 }
 
@@ -93,12 +125,14 @@ fn take_next(world: &mut World, dialect: Dialect, now: Timestamp, mailbox: Mailb
     delivery.at = now;
     delivery.posted = Some(posted.clone());
     let delivery = delivery.clone();
+    let left = hook.deliveries.waiting_bytes();
     let Some(request) = envelope::request(dialect, hook, &delivery, &posted) else {
         hook.deliveries.settle(delivery.id, Receipt::Failed { failure: Failure::Unreachable, duration: Duration::ZERO });
         queue(world, mailbox);
         return None;
     };
     hook.deliveries.standing = Standing::UnderWay;
+    world.outbox.note_waiting(mailbox, left);
     world.outbox.issued += 1;
     let id = OutgoingId(world.outbox.issued);
     world.outbox.under_way.insert(id, (mailbox, delivery.id));
@@ -112,4 +146,37 @@ pub fn settle(world: &mut World, id: OutgoingId, receipt: Receipt) {
     hook.deliveries.settle(delivery, receipt);
     hook.deliveries.standing = Standing::Idle;
     queue(world, mailbox);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emulator::happenings::{self, Happening, Letter};
+    use crate::emulator::world::Target;
+    use crate::emulator::{Options, seed};
+
+    #[test]
+    fn what_waits_at_all_webhooks_is_bounded_and_the_one_with_the_most_loses_its_oldest() {
+        let now = Timestamp::from_secs(1_800_000_000);
+        let mut world = seed::world(&Options::default(), now);
+        let of_organizations = world.organizations.values().flat_map(|organization| organization.hooks.values());
+        let hooks: Vec<Mailbox> =
+            of_organizations.chain(world.app_hooks.values()).map(super::super::world::Hook::mailbox).take(2).collect();
+        let [much, little] = hooks[..] else { panic!("the seed has two webhooks: {hooks:?}") };
+        assert!(matches!(much.target, Target::Organization(_)));
+        for (mailbox, count) in [(much, 5), (little, 2)] {
+            for _ in 0..count {
+                let letter = Letter { repository: None, installation: None, payload: "x".repeat(100).into() };
+                happenings::deliver(&mut world, now, mailbox, Happening { event: "ping", action: None }, letter);
+            }
+        }
+        assert_eq!(world.outbox.waiting_bytes, 700);
+        bound(&mut world, 450);
+        assert_eq!([much, little].map(|mailbox| world.hook_mut(mailbox).map_or(0, |hook| hook.deliveries.waiting())), [2, 2]);
+        assert_eq!(world.outbox.waiting_bytes, 400);
+        assert_eq!(take(&mut world, Dialect::Github, now).len(), 2);
+        assert_eq!(world.outbox.waiting_bytes, 200);
+        world.outbox.forget(much);
+        assert_eq!(world.outbox.waiting_bytes, 100);
+    }
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use super::accounts::AccountId;
 use super::limits::Resource;
+use super::sweeper::Sweeper;
 use crate::clock::Timestamp;
 
-/// When there are this many windows, the ended ones are forgotten.
-const WINDOWS_MAX: usize = 20_000;
+/// From this many windows on, the ended ones are forgotten now and then.
+const SWEPT_FROM: usize = 20_000;
 
 #[derive(Clone, Copy, Debug)]
 struct Window {
@@ -38,6 +39,7 @@ impl View {
 #[derive(Debug, Default)]
 pub struct Primary {
     windows: BTreeMap<(AccountId, Resource), Window>,
+    sweeper: Sweeper<SWEPT_FROM>,
 }
 
 impl Primary {
@@ -53,9 +55,7 @@ impl Primary {
         if cost == 0 {
             return;
         }
-        if self.windows.len() >= WINDOWS_MAX {
-            self.windows.retain(|_, window| window.reset > now);
-        }
+        self.sweeper.sweep(&mut self.windows, |window| window.reset <= now);
         let window = self.windows.entry((account, resource)).or_insert(Window { used: 0, reset: Timestamp::EPOCH });
         if window.reset <= now {
             *window = Window { used: 0, reset: end(now, length) };

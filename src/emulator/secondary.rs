@@ -15,10 +15,11 @@ use self::meters::{Meters, Readings};
 use super::accounts::AccountId;
 use super::arrival::RequestId;
 use super::limits::Limits;
+use super::sweeper::Sweeper;
 use crate::clock::Timestamp;
 
-/// When there are this many accounts, those that hold nothing are forgotten.
-const ACCOUNTS_MAX: usize = 10_000;
+/// From this many accounts on, those that hold nothing are forgotten now and then.
+const SWEPT_FROM: usize = 10_000;
 
 /// What a request counts for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +163,7 @@ struct Ledger {
 #[derive(Debug, Default)]
 pub struct Secondary {
     ledgers: BTreeMap<AccountId, Ledger>,
+    sweeper: Sweeper<SWEPT_FROM>,
     open: BTreeMap<RequestId, Open>,
 }
 
@@ -246,9 +248,7 @@ impl Secondary {
     pub fn finish(&mut self, now: Timestamp, id: RequestId, limits: &Limits) {
         let Some(Open { account, effect }) = self.open.remove(&id) else { return };
         let hour = limits.duration("window.hour");
-        if self.ledgers.len() >= ACCOUNTS_MAX {
-            self.ledgers.retain(|_, ledger| !ledger.is_idle(now, hour));
-        }
+        self.sweeper.sweep(&mut self.ledgers, |ledger| ledger.is_idle(now, hour));
         let ledger = self.ledgers.entry(account).or_default();
         match effect {
             Effect::Closes(until) => ledger.closed_until = ledger.closed_until.max(Some(until)),

@@ -95,7 +95,7 @@ pub struct Distorted {
     /// By how many seconds `Date` is wrong.
     pub date_shift: i64,
     pub budgets: Budgets,
-    pub lag: Option<Lag>,
+    lag: Option<(FaultId, Lag)>,
 }
 
 /// Which budgets an answer shows.
@@ -168,6 +168,7 @@ impl Faults {
     /// Forgets a fault and lets go what it holds; how often it struck and how many it held. What it has revoked stays so.
     pub fn disarm(&mut self, id: FaultId) -> Option<(u64, usize)> {
         let armed = self.armed.remove(&id)?;
+        self.replica.forget(id);
         Some((armed.struck, self.holds.release_all_of(id)))
     }
 
@@ -208,7 +209,7 @@ impl Faults {
             strike.names.push(armed.spec.kind.name());
             match &armed.spec.kind {
                 Kind::Ending(ending) => strike.ending = Some((*id, ending.clone())),
-                Kind::Distortion(distortion) => strike.distortion.add(*distortion, armed.struck, &mut self.dice),
+                Kind::Distortion(distortion) => strike.distortion.add(*id, *distortion, armed.struck, &mut self.dice),
             }
         }
         strike
@@ -269,7 +270,7 @@ impl Armed {
 }
 
 impl Distorted {
-    fn add(&mut self, distortion: Distortion, turn: u64, dice: &mut Dice) {
+    fn add(&mut self, fault: FaultId, distortion: Distortion, turn: u64, dice: &mut Dice) {
         match distortion {
             Distortion::Wobble { seconds, pattern: Pattern::Alternating } => {
                 self.reset_shift += if turn.is_multiple_of(2) { -i64::from(seconds) } else { i64::from(seconds) };
@@ -283,7 +284,7 @@ impl Distorted {
                 self.date_shift += seconds;
             }
             Distortion::PristineRateLimit => self.budgets = Budgets::Pristine,
-            Distortion::StaleRead(lag) => self.lag = Some(lag),
+            Distortion::StaleRead(lag) => self.lag = Some((fault, lag)),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use http::{HeaderName, Request, header};
 
+use super::FaultId;
 use super::kind::Lag;
 use crate::clock::Timestamp;
 use crate::emulator::reply::Reply;
@@ -21,16 +22,16 @@ struct Shown {
     lagging: Option<(Timestamp, u32)>,
 }
 
-/// What a lagging replica last showed, by request.
+/// What lagging replicas last showed, by the fault that makes them lag and by request.
 #[derive(Debug, Default)]
 pub struct Replica {
-    shown: BTreeMap<String, Shown>,
+    shown: BTreeMap<(FaultId, String), Shown>,
 }
 
 impl Replica {
-    /// What the replica answers to a read when the truth is `fresh`.
-    pub fn read(&mut self, lag: Lag, now: Timestamp, request: &Request<Bytes>, fresh: Reply) -> Reply {
-        let key = key(request);
+    /// What the replica of a fault answers to a read when the truth is `fresh`.
+    pub fn read(&mut self, (fault, lag): (FaultId, Lag), now: Timestamp, request: &Request<Bytes>, fresh: Reply) -> Reply {
+        let key = (fault, key(request));
         let has_room = self.shown.len() < READS_MAX;
         let Some(shown) = self.shown.get_mut(&key) else {
             if has_room {
@@ -53,6 +54,11 @@ impl Replica {
         }
         *shown = Shown { reply: fresh.clone(), lagging: None };
         fresh
+    }
+
+    /// A fault is over, and its replica with it.
+    pub fn forget(&mut self, fault: FaultId) {
+        self.shown.retain(|(of, _), _| *of != fault);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A list has what was posted to it, settings keep what was put, an action answers that it was done. Fields are kept as they were sent.
 
-use http::{HeaderName, Method, StatusCode, header};
+use http::{Method, StatusCode, header};
 use serde_json::{Map, Value, json};
 
 use super::address::Address;
@@ -13,6 +13,7 @@ use super::{Facts, bodies, effects, family, seeds, settings};
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::pagination;
+use crate::emulator::polling;
 use crate::emulator::render::{Renderer, node_id};
 use crate::emulator::reply::Reply;
 use crate::emulator::route::Outcome;
@@ -99,14 +100,13 @@ fn list(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
 }
 
 /// Document 1: answers made for polling carry `Last-Modified` and say how often they may be asked for.
-fn polled(call: &Call<'_>, reply: Reply, source: &Source) -> Reply {
+fn polled(call: &mut Call<'_>, reply: Reply, source: &Source) -> Reply {
     // Nothing has happened to a shelf that was never written to since its place came to be.
     let begun = call.repository().ok().map(|repository| repository.created_at);
     let begun = begun.or_else(|| call.world.organizations.get(&call.organization).map(|one| one.created_at));
     let begun = begun.or_else(|| call.world.users.values().map(|user| user.created_at).min());
-    let changed_at = call.world.shelves.shelf(&source.shelf).and_then(super::shelves::Shelf::changed_at).or(begun);
-    let interval = call.limits.get("poll.interval").to_string();
-    Reply { changed_at, ..reply.with(HeaderName::from_static("x-poll-interval"), &interval) }
+    let changed_at = call.world.shelves.changed_at(&source.shelf).max(begun);
+    polling::paced(call, Reply { changed_at, ..reply })
 }
 
 /// A thing in a list; what was chosen is shown as what it is.

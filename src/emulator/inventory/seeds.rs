@@ -35,7 +35,8 @@ pub fn settle(world: &mut World, address: &str) -> Result<(), Full> {
     if world.shelves.shelf(address).is_some() {
         return Ok(());
     }
-    first(world, address).into_iter().try_for_each(|(name, thing)| world.shelves.put(address, &name, thing))
+    let things = first(world, address);
+    world.shelves.begin(address, things)
 }
 
 fn first(world: &World, address: &str) -> Vec<(String, Thing)> {

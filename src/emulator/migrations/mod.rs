@@ -23,7 +23,7 @@ use crate::clock::Timestamp;
 pub const PER_ACCOUNT_MAX: usize = 1_000;
 
 /// Document 3, User migration states.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     /// Not started.
     Pending,
@@ -148,8 +148,8 @@ impl Migration {
 #[derive(Debug, Default)]
 pub struct Migrations {
     all: BTreeMap<u64, Migration>,
-    /// Those that time will still do something to.
-    moving: BTreeSet<u64>,
+    /// Those that time will still do something to: within each state in the order in which they become due.
+    moving: BTreeSet<(State, Timestamp, u64)>,
     /// How many migrations hold a repository locked; the look-up of every write.
     locks: BTreeMap<u64, usize>,
     /// The size of all archives together.
@@ -162,7 +162,7 @@ impl Migrations {
             *self.locks.entry(*repository).or_default() += 1;
         }
         if migration.pace == Pace::Moving {
-            self.moving.insert(migration.id);
+            self.moving.insert((migration.state, migration.since, migration.id));
         }
         self.all.insert(migration.id, migration);
     }
@@ -201,10 +201,36 @@ impl Migrations {
 
     /// "Removes the archive"; "migration metadata stays available". False when there is none.
     pub fn delete_archive(&mut self, id: u64) -> bool {
-        let Some(archive) = self.all.get_mut(&id).and_then(|migration| migration.archive.take()) else { return false };
+        let Some(migration) = self.all.get_mut(&id) else { return false };
+        let Some(archive) = migration.archive.take() else { return false };
         self.kept_bytes = self.kept_bytes.saturating_sub(archive.len());
-        self.moving.remove(&id);
+        self.moving.remove(&(migration.state, migration.since, id));
         true
+    }
+
+    /// Brings a migration into a state; false when there is none. Nothing ever happens to a failed one.
+    fn enter(&mut self, id: u64, state: State, pace: Pace, at: Timestamp) -> bool {
+        let Some(migration) = self.all.get_mut(&id) else { return false };
+        self.moving.remove(&(migration.state, migration.since, id));
+        migration.pace = pace;
+        migration.enter(state, at);
+        if pace == Pace::Moving && state != State::Failed {
+            self.moving.insert((state, at, id));
+        }
+        true
+    }
+
+    /// The one in this state that becomes due first, and when that is.
+    fn first_due(&self, state: State, limits: &Limits) -> Option<(Timestamp, (State, Timestamp, u64))> {
+        let stay = match state {
+            State::Pending => limits.duration("migrations.pending"),
+            State::Exporting => limits.duration("migrations.exporting"),
+            // "Archive age reaches 7 days."
+            State::Exported => limits.duration("migrations.archive"),
+            State::Failed => return None,
+        };
+        let first = self.moving.range((state, Timestamp::EPOCH, 0)..).next().filter(|(of, _, _)| *of == state)?;
+        Some((first.1 + stay, *first))
     }
 
     /// Keeps an archive, at the expense of the oldest ones when they would become too many bytes together.
@@ -221,44 +247,24 @@ impl Migrations {
     }
 }
 
-/// Does what has become due by `now`.
+/// Does what has become due by `now`, the earliest first. Whoever's request it is waits for one export at most: of several that are overdue
+/// the others follow with the next requests.
 pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
-    if world.migrations.moving.is_empty() {
-        return;
-    }
-    let moving: Vec<u64> = world.migrations.moving.iter().copied().collect();
-    for id in moving {
-        while step(world, limits, now, id) == Step::Made {}
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Made,
-    NotDue,
-}
-
-/// The next transition of one migration, if it is due.
-fn step(world: &mut World, limits: &Limits, now: Timestamp, id: u64) -> Step {
-    let Some(migration) = world.migrations.all.get_mut(&id).filter(|migration| migration.pace == Pace::Moving) else { return Step::NotDue };
-    let due = match (migration.state, &migration.archive) {
-        (State::Pending, _) => migration.since + limits.duration("migrations.pending"),
-        (State::Exporting, _) => migration.since + limits.duration("migrations.exporting"),
-        // "Archive age reaches 7 days."
-        (State::Exported, Some(_)) => migration.since + limits.duration("migrations.archive"),
-        (State::Exported, None) | (State::Failed, _) => return Step::NotDue,
-    };
-    if due > now {
-        return Step::NotDue;
-    }
-    match migration.state {
-        State::Pending => migration.enter(State::Exporting, due),
-        State::Exporting => export(world, limits, id, due),
-        State::Exported | State::Failed => {
-            world.migrations.delete_archive(id);
+    let mut states = State::ALL.to_vec();
+    loop {
+        let due = states.iter().filter_map(|state| world.migrations.first_due(*state, limits)).min();
+        let Some((at, entry)) = due.filter(|(at, _)| *at <= now) else { return };
+        let (state, _, id) = entry;
+        world.migrations.moving.remove(&entry);
+        match state {
+            State::Pending => drop(world.migrations.enter(id, State::Exporting, Pace::Moving, at)),
+            State::Exporting => {
+                export(world, limits, id, at);
+                states.retain(|state| *state != State::Exporting);
+            }
+            State::Exported | State::Failed => drop(world.migrations.delete_archive(id)),
         }
     }
-    Step::Made
 }
 
 /// Ends the export of a migration, well or badly.
@@ -267,13 +273,11 @@ pub fn export(world: &mut World, limits: &Limits, id: u64, at: Timestamp) {
     let kept_bytes_max = bytes("migrations.kept-bytes");
     let made = world.migrations.get(id).map(|migration| archive::make(world, migration, at, bytes("migrations.archive-bytes")));
     let archive = made.and_then(Result::ok).filter(|archive| archive.len() <= kept_bytes_max);
-    let Some(migration) = world.migrations.all.get_mut(&id) else { return };
-    migration.enter(if archive.is_some() { State::Exported } else { State::Failed }, at);
-    match archive {
-        Some(archive) => world.migrations.keep(id, archive, kept_bytes_max),
-        None => {
-            world.migrations.moving.remove(&id);
-        }
+    let state = if archive.is_some() { State::Exported } else { State::Failed };
+    let pace = world.migrations.get(id).map_or(Pace::Held, |migration| migration.pace);
+    world.migrations.enter(id, state, pace, at);
+    if let Some(archive) = archive {
+        world.migrations.keep(id, archive, kept_bytes_max);
     }
 }
 
@@ -281,17 +285,12 @@ pub fn export(world: &mut World, limits: &Limits, id: u64, at: Timestamp) {
 /// no such migration.
 pub fn put(world: &mut World, limits: &Limits, now: Timestamp, id: u64, state: State) -> bool {
     world.migrations.delete_archive(id);
-    world.migrations.moving.remove(&id);
-    let Some(migration) = world.migrations.all.get_mut(&id) else { return false };
-    if state == State::Exported {
-        migration.pace = Pace::Moving;
-        world.migrations.moving.insert(id);
-        export(world, limits, id, now);
-    } else {
-        migration.pace = Pace::Held;
-        migration.enter(state, now);
+    if state != State::Exported {
+        return world.migrations.enter(id, state, Pace::Held, now);
     }
-    true
+    let is_there = world.migrations.enter(id, State::Exporting, Pace::Moving, now);
+    export(world, limits, id, now);
+    is_there
 }
 
 /// What `GET /_emulator/world` tells of all migrations.

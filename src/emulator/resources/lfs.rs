@@ -59,6 +59,22 @@ impl Storage {
         Ok(oid)
     }
 
+    /// Forgets the objects of a repository.
+    pub fn clear(&mut self, repository: u64) {
+        let bytes = &mut self.bytes;
+        self.objects.retain(|(of, _), object| {
+            let stays = *of != repository;
+            *bytes = bytes.saturating_sub(if stays { 0 } else { object.len() });
+            stays
+        });
+    }
+
+    /// Whether there is an object of the repository.
+    #[cfg(test)]
+    pub fn holds(&self, repository: u64) -> bool {
+        self.objects.keys().any(|(of, _)| *of == repository)
+    }
+
     fn get(&self, repository: u64, oid: &str) -> Option<&Bytes> {
         self.objects.get(&(repository, oid.to_owned()))
     }

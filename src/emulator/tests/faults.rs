@@ -409,6 +409,17 @@ fn a_lagging_replica_shows_what_was_before() {
 }
 
 #[test]
+fn what_a_replica_showed_is_forgotten_with_its_fault() {
+    let mut upstream = Upstream::new();
+    upstream.arm(&json!({ "fault": "stale_read", "reads": 2 }));
+    upstream.get(ADA, "/repos/acme/widgets/issues/80").assert_status(404);
+    upstream.delete(NOBODY, "/_emulator/faults").assert_status(200);
+    upstream.issue("the eightieth").assert_status(201);
+    upstream.arm(&json!({ "fault": "stale_read", "reads": 2 }));
+    upstream.get(ADA, "/repos/acme/widgets/issues/80").assert_status(200);
+}
+
+#[test]
 fn distortions_meet_with_one_another_and_with_an_end() {
     let mut upstream = Upstream::new();
     upstream.arm(&json!({ "fault": "wobble", "seconds": 1, "pattern": "alternating" }));

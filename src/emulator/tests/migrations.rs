@@ -244,6 +244,22 @@ fn a_migration_that_would_be_too_large_fails() {
 }
 
 #[test]
+fn a_request_waits_for_one_export_at_most() {
+    let mut upstream = Upstream::new();
+    let paths: Vec<String> = (0..3).map(|_| start(&mut upstream, &of_widgets())).collect();
+    upstream.pass(2);
+    upstream.get(ADA, "/user");
+    upstream.pass(100);
+    for exported in 1..=4 {
+        let listed = upstream.get(ADA, PATH);
+        let done = listed.items().iter().take(3).filter(|one| one["state"] == "exported").count();
+        assert_eq!(done, exported.min(3));
+    }
+    let times: Vec<Value> = paths.iter().map(|path| upstream.get(ADA, path).body["updated_at"].clone()).collect();
+    assert!(times.iter().all(|time| *time == times[0]), "each when it was due");
+}
+
+#[test]
 fn an_archive_is_deleted_after_7_days_and_its_migration_stays() {
     let mut upstream = Upstream::new();
     let path = start(&mut upstream, &of_widgets());

@@ -46,6 +46,7 @@ mod pushes;
 mod reasons;
 mod receiver;
 mod reference;
+mod removal;
 mod replay;
 mod repositories;
 mod secondary_limits;

@@ -87,3 +87,11 @@ fn a_refused_poll_is_none_and_a_reset_forgets_them() {
     upstream.post(NOBODY, "/_emulator/reset", &Value::Null).assert_status(200);
     assert_eq!(interval(&mut upstream, ADA, "/notifications"), 60);
 }
+
+#[test]
+fn the_interval_of_a_stored_list_rises_as_every_other_does() {
+    let mut upstream = Upstream::new();
+    let mut told: Vec<u64> = (0..25).map(|_| interval(&mut upstream, ADA, "/repos/acme/widgets/events")).collect();
+    told.dedup();
+    assert_eq!(told, [60, 120, 240]);
+}

@@ -209,6 +209,8 @@ pub struct Log {
     deliveries: VecDeque<Delivery>,
     /// Ids of those that wait to be sent, in order.
     waiting: VecDeque<u64>,
+    /// Of the payloads of those.
+    waiting_bytes: usize,
     bytes: usize,
     pub standing: Standing,
 }
@@ -221,6 +223,10 @@ impl Log {
     /// How many wait to be sent.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
     }
 
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Delivery> {
@@ -236,6 +242,7 @@ impl Log {
     pub fn append(&mut self, delivery: Delivery) {
         if delivery.receipt == Receipt::Pending {
             self.waiting.push_back(delivery.id);
+            self.waiting_bytes += delivery.payload.len();
         }
         self.bytes += delivery.bytes();
         self.deliveries.push_back(delivery);
@@ -244,9 +251,23 @@ impl Log {
 
     /// The next delivery to send, which from now on waits no more.
     pub fn take_waiting(&mut self) -> Option<&mut Delivery> {
+        let at = self.pop_waiting()?;
+        self.deliveries.get_mut(at)
+    }
+
+    /// Forgets the oldest of those that wait; false when none does.
+    pub fn forget_waiting(&mut self) -> bool {
+        let Some(gone) = self.pop_waiting().and_then(|at| self.deliveries.remove(at)) else { return false };
+        self.bytes = self.bytes.saturating_sub(gone.bytes());
+        true
+    }
+
+    /// Where the oldest of those is that waited until now.
+    fn pop_waiting(&mut self) -> Option<usize> {
         let id = self.waiting.pop_front()?;
         let at = self.deliveries.binary_search_by_key(&id, |delivery| delivery.id).ok()?;
-        self.deliveries.get_mut(at)
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(self.deliveries.get(at)?.payload.len());
+        Some(at)
     }
 
     /// Notes what became of a delivery; nothing when it was forgotten meanwhile.
@@ -271,6 +292,7 @@ impl Log {
             self.bytes = self.bytes.saturating_sub(oldest.bytes());
             if self.waiting.front() == Some(&oldest.id) {
                 self.waiting.pop_front();
+                self.waiting_bytes = self.waiting_bytes.saturating_sub(oldest.payload.len());
             }
         }
     }

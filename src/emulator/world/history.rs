@@ -15,7 +15,7 @@ pub use objects::Draft;
 
 use super::{Repository, World};
 use crate::clock::Timestamp;
-use crate::emulator::git_objects::{ObjectId, is_path, make_way};
+use crate::emulator::git_objects::{Folder, ObjectId, is_path, make_way};
 
 /// The one file that every repository has from the beginning.
 pub const README: &str = "README.md";
@@ -23,6 +23,8 @@ pub const README: &str = "README.md";
 const COMMITS_MAX: usize = 5_000;
 const FILES_MAX: usize = 200;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What remembering a tree takes beside its path.
+const TREE_BYTES: usize = 128;
 const BRANCHES_MAX: usize = 1_000;
 
 /// Files by path.
@@ -69,6 +71,8 @@ pub struct History {
     heads: BTreeMap<String, String>,
     /// The content of every file of every commit.
     contents: BTreeMap<ObjectId, Bytes>,
+    /// Every tree of every commit: a commit that has it, and the path of the folder.
+    trees: BTreeMap<ObjectId, (String, String)>,
     /// The commit that it began with.
     root: String,
     bytes: usize,
@@ -84,6 +88,7 @@ impl History {
             commits: BTreeMap::new(),
             heads: BTreeMap::from([(repository.default_branch.clone(), commit.sha.clone())]),
             contents: BTreeMap::new(),
+            trees: BTreeMap::new(),
             root: commit.sha.clone(),
             bytes: repository.readme.len(),
         };
@@ -94,6 +99,9 @@ impl History {
     fn insert(&mut self, commit: Commit) {
         for (id, content) in commit.blobs.values().zip(commit.files.values()) {
             self.contents.entry(*id).or_insert_with(|| content.clone());
+        }
+        for folder in commit.folders() {
+            self.trees.entry(folder.object.id).or_insert_with(|| (commit.sha.clone(), folder.path.to_owned()));
         }
         self.commits.insert(commit.sha.clone(), commit);
     }
@@ -150,7 +158,9 @@ impl History {
 
     /// Adds a commit that is not there yet, within the bounds.
     fn admit(&mut self, commit: &Commit, added_bytes: usize) -> Result<(), Full> {
-        let bytes = self.bytes.saturating_add(added_bytes);
+        let new = |folder: &Folder<'_>| !self.trees.contains_key(&folder.object.id);
+        let trees: usize = commit.folders().iter().filter(|folder| new(folder)).map(|folder| folder.path.len() + TREE_BYTES).sum();
+        let bytes = self.bytes.saturating_add(added_bytes).saturating_add(trees);
         if self.commits.len() >= COMMITS_MAX || commit.files.len() > FILES_MAX || bytes > BYTES_MAX {
             return Err(Full);
         }

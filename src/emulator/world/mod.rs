@@ -152,7 +152,8 @@ impl World {
             return false;
         }
         let before = self.repositories.get(&id).map(|repository| self.full_name(repository).to_lowercase());
-        self.former.extend(before.map(|name| (name, id)));
+        let before = before.map(|name| (name, id));
+        self.former.extend(before.filter(|named| !self.former.contains(named)));
         self.repository_names.insert(full_name, id);
         if let Some(repository) = self.repositories.get_mut(&id) {
             name.clone_into(&mut repository.name);
@@ -192,6 +193,11 @@ impl World {
             self.former.iter().filter(|(name, id)| *id == repository.id && *name != now).map(|(name, _)| name.as_str()).collect();
         names.dedup();
         names
+    }
+
+    #[cfg(test)]
+    pub fn former_names_count(&self) -> usize {
+        self.former.len()
     }
 
     pub fn login(&self, user: u64) -> &str {

@@ -23,6 +23,9 @@ impl World {
             user.watching.remove(&id);
         }
         self.histories.remove(&id);
+        self.lfs.clear(id);
+        self.template_of.retain(|made, from| *made != id && *from != id);
+        self.properties.forget_repository(id);
         self.shelves.clear_below(&format!("repository/{id}"));
     }
 
@@ -35,6 +38,17 @@ impl World {
         }
         if let Some(organization) = self.organizations.remove(&id) {
             self.logins.remove(&organization.login.to_lowercase());
+            for hook in organization.hooks.values() {
+                self.outbox.forget(hook.mailbox());
+            }
+        }
+        self.issue_fields.remove(&id);
+        self.properties.forget_organization(id);
+        // Installations go with what they were on; one left without terms would be granted everything.
+        for app in &mut self.apps {
+            for (installation, _) in app.installations.extract_if(.., |(_, on)| *on == id) {
+                self.installation_terms.remove(&installation);
+            }
         }
         self.shelves.clear_below(&format!("organization/{id}"));
     }

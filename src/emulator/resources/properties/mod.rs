@@ -82,6 +82,21 @@ impl Properties {
             None => drop(values.remove(name)),
         }
     }
+
+    #[cfg(test)]
+    pub fn has_values(&self, repository: u64) -> bool {
+        self.values.contains_key(&repository)
+    }
+
+    /// The values of a repository that goes.
+    pub fn forget_repository(&mut self, repository: u64) {
+        self.values.remove(&repository);
+    }
+
+    /// The definitions of an organisation that goes.
+    pub fn forget_organization(&mut self, organization: u64) {
+        self.definitions.remove(&organization);
+    }
 }
 
 impl World {

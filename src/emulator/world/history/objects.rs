@@ -76,9 +76,16 @@ impl Commit {
 impl History {
     /// Adds a commit that no branch leads to yet; its id.
     pub fn keep(&mut self, draft: Draft) -> Result<String, Full> {
-        let commit = draft.commit();
+        let mut commit = draft.commit();
         if !self.commits.contains_key(&commit.sha) {
-            let bytes = commit.message.len() + commit.files.values().map(Bytes::len).sum::<usize>();
+            let mut bytes = commit.message.len();
+            // What some commit has already is kept once.
+            for (content, id) in Arc::make_mut(&mut commit.files).values_mut().zip(commit.blobs.values()) {
+                match self.contents.get(id) {
+                    Some(known) => *content = known.clone(),
+                    None => bytes += content.len(),
+                }
+            }
             self.admit(&commit, bytes)?;
         }
         Ok(commit.sha)
@@ -89,17 +96,15 @@ impl History {
         self.contents.get(&ObjectId::parse(id)?)
     }
 
-    /// The files of a tree by their paths in it: the tree of any commit, or of a folder of a branch.
+    /// The files of a tree by their paths in it: the tree of any commit, or of a folder of one.
     pub fn tree(&self, id: &str) -> Option<BTreeMap<String, ObjectId>> {
-        if let Some(commit) = self.commits.values().find(|commit| commit.tree == id) {
+        let (sha, folder) = self.trees.get(&ObjectId::parse(id)?)?;
+        let commit = self.commits.get(sha)?;
+        if folder.is_empty() {
             return Some(BTreeMap::clone(&commit.blobs));
         }
-        let id = ObjectId::parse(id)?;
-        self.heads.values().filter_map(|sha| self.commits.get(sha)).find_map(|commit| {
-            let found = commit.folders().into_iter().find(|folder| folder.object.id == id)?;
-            let inside = format!("{}/", found.path);
-            Some(commit.blobs.iter().filter_map(|(path, id)| Some((path.strip_prefix(&inside)?.to_owned(), *id))).collect())
-        })
+        let inside = format!("{folder}/");
+        Some(commit.blobs.iter().filter_map(|(path, id)| Some((path.strip_prefix(&inside)?.to_owned(), *id))).collect())
     }
 
     /// The commit that everything of the default branch comes from.
@@ -162,5 +167,35 @@ mod tests {
         let odd =
             draft("Fi\0rst", None, &[&FILES[..], &[(".git/config", "x"), ("a", "x"), ("../up", "x"), ("docs", "x")]].concat()).commit();
         assert_eq!((odd.sha.as_str(), odd.message.as_str()), ("925e0f1509a5a952c7060ed3e341476c15b15ec1", "First"));
+    }
+
+    fn begun() -> History {
+        let commit = draft("First", None, &FILES).commit();
+        let root = commit.sha.clone();
+        let mut history =
+            History { commits: BTreeMap::new(), heads: BTreeMap::new(), contents: BTreeMap::new(), trees: BTreeMap::new(), root, bytes: 0 };
+        history.insert(commit);
+        history
+    }
+
+    #[test]
+    fn a_commit_counts_what_no_commit_has_yet() {
+        let mut history = begun();
+        for turn in 0..50 {
+            let message = format!("{turn:02}");
+            history.keep(draft(&message, Some(history.root.clone()), &FILES)).expect("there is room");
+        }
+        assert_eq!(history.bytes, 50 * 2, "the messages");
+        history.keep(draft("more", None, &[("b", "four")])).expect("there is room");
+        assert_eq!(history.bytes, 50 * 2 + "more".len() + "four".len() + super::super::TREE_BYTES);
+    }
+
+    #[test]
+    fn a_tree_is_found_without_a_walk_through_branches() {
+        let history = begun();
+        let names = |id: &str| history.tree(id).map(|tree| tree.into_keys().collect::<Vec<_>>());
+        assert_eq!(names("af47d582bbc809a5b984c9c00b6f6e5d4a28d9c3"), Some(vec!["deep/é.md".to_owned()]));
+        assert_eq!(names("812e0545371192757adb4a74709ddbc276d78c67").map(|names| names.len()), Some(FILES.len()));
+        assert_eq!(names("0000000000000000000000000000000000000000"), None);
     }
 }

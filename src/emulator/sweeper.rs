@@ -1,0 +1,63 @@
+//! When books that gain an entry with every new caller forget what has ended: seldom enough that no request pays for all callers.
+
+use std::collections::BTreeMap;
+
+/// A book has at most so many times the entries from which it is swept.
+const GROWTH_MAX: usize = 16;
+
+/// Sweeps a book of at least `FROM` entries whenever it has twice as many as were left the last time, which costs each new entry a constant
+/// share on average.
+#[derive(Debug, Default)]
+pub struct Sweeper<const FROM: usize> {
+    next: usize,
+}
+
+impl<const FROM: usize> Sweeper<FROM> {
+    /// Called before an entry is added. Where too many have not ended either, the last in order go: of accounts, those without a name.
+    pub fn sweep<K: Ord, V>(&mut self, book: &mut BTreeMap<K, V>, has_ended: impl Fn(&V) -> bool) {
+        if book.len() < self.next.max(FROM) {
+            return;
+        }
+        book.retain(|_, entry| !has_ended(entry));
+        while book.len() > FROM * GROWTH_MAX / 2 {
+            book.pop_last();
+        }
+        self.next = book.len() * 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Adds entries that never end; how often an entry was looked at, and the most that there were.
+    fn filled(entries: usize) -> (usize, usize) {
+        let (looked, mut most) = (Cell::new(0), 0);
+        let (mut sweeper, mut book) = (Sweeper::<10>::default(), BTreeMap::new());
+        for entry in 0..entries {
+            sweeper.sweep(&mut book, |_: &usize| {
+                looked.set(looked.get() + 1);
+                false
+            });
+            book.insert(entry, entry);
+            most = most.max(book.len());
+        }
+        (looked.get(), most)
+    }
+
+    #[test]
+    fn each_new_entry_pays_for_a_constant_share_and_there_is_a_most() {
+        let (looked, most) = filled(10_000);
+        assert!(looked <= 3 * 10_000, "{looked}");
+        assert_eq!(most, 10 * GROWTH_MAX);
+    }
+
+    #[test]
+    fn what_has_ended_goes_and_the_rest_stays() {
+        let mut book: BTreeMap<u32, u32> = (0..10).map(|entry| (entry, entry)).collect();
+        Sweeper::<10>::default().sweep(&mut book, |entry| *entry < 7);
+        assert_eq!(book.into_keys().collect::<Vec<_>>(), [7, 8, 9]);
+    }
+}
