@@ -1,10 +1,11 @@
 //! The archive of a migration: a tar.gz of JSON files, an `attachments` directory and a `repositories` directory with Git data (Document 3,
 //! User migrations). The same migration of the same world is the same archive, to the byte.
 //!
-//! "As the resources exist": files are there for what the emulator has something of. It has no bases, commit comments, issue events,
-//! projects, protected branches, reviews or review comments, and no uploaded files.
+//! Every kind of record that the document lists has a file, an empty list where there is nothing of it ("as the resources exist"); a kind
+//! that the migration leaves out has none. The emulator has no projects and no uploaded files: those lists and the directory are empty.
 
 use std::io::{self, Write};
+use std::iter;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -66,16 +67,33 @@ fn metadata<W: Write>(pack: &mut Pack<W>, subject: &Subject<'_>, migration: &Mig
     pack.file("schema.json", json!({ "version": SCHEMA_VERSION }).to_string().as_bytes())?;
     pack.records("users", subject.users())?;
     pack.records("organizations", subject.organizations())?;
+    if !migration.wants(Flag::ExcludeAttachments) {
+        pack.directory("attachments")?;
+    }
+    // What is in repositories, of which such a migration has none.
+    if migration.wants(Flag::OrgMetadataOnly) {
+        return Ok(());
+    }
     pack.records("repositories", subject.repositories())?;
+    pack.records("protected_branches", subject.protected_branches())?;
     pack.records("milestones", subject.milestones())?;
     pack.records("issues", subject.only_issues())?;
     pack.records("pull_requests", subject.pulls())?;
+    pack.records("bases", subject.bases())?;
     pack.records("issue_comments", subject.issue_comments())?;
+    pack.records("issue_events", subject.issue_events())?;
+    pack.records("commit_comments", subject.commit_comments())?;
+    pack.records("pull_request_reviews", subject.reviews())?;
+    pack.records("review_comments", subject.review_comments())?;
     if !migration.wants(Flag::ExcludeReleases) {
         pack.records("releases", subject.all_releases())?;
     }
+    if !migration.wants(Flag::ExcludeOwnerProjects) {
+        pack.records("projects", iter::empty())?;
+    }
     if !migration.wants(Flag::ExcludeAttachments) {
-        pack.directory("attachments")?;
+        // The files of releases are no attachments.
+        pack.records("attachments", iter::empty())?;
     }
     Ok(())
 }
@@ -121,15 +139,15 @@ impl<W: Write> Pack<W> {
         self.tar.append_data(&mut header, format!("{path}/"), io::empty())
     }
 
-    /// Numbered files of so many records each; none when there are no records.
+    /// Numbered files of so many records each; one with an empty list when there are no records.
     fn records(&mut self, name: &str, records: impl Iterator<Item = Value>) -> io::Result<()> {
         let mut records = records.peekable();
         for number in 1.. {
+            let batch: Vec<Value> = records.by_ref().take(RECORDS_PER_FILE).collect();
+            self.file(&format!("{name}_{number:06}.json"), Value::Array(batch).to_string().as_bytes())?;
             if records.peek().is_none() {
                 break;
             }
-            let batch: Vec<Value> = records.by_ref().take(RECORDS_PER_FILE).collect();
-            self.file(&format!("{name}_{number:06}.json"), Value::Array(batch).to_string().as_bytes())?;
         }
         Ok(())
     }

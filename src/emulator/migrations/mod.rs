@@ -8,6 +8,7 @@ pub mod archive;
 pub mod download;
 pub mod git;
 mod records;
+mod reviewed;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,14 +1,14 @@
 //! The JSON records of an archive, in the form that the real service's archives have as far as it is known: each names its `type` and
 //! its `url`, and points at others by theirs. The shapes are not shown in the specification.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use crate::emulator::timestamps::iso;
 use crate::emulator::urls::{SITE, segment};
 use crate::emulator::world::{
-    Asset, Comment, History, Issue, Label, Milestone, Organization, Owner, Release, Repository, Visibility, World,
+    Asset, Comment, History, Issue, IssueState, Label, Milestone, Organization, Owner, Release, Repository, Visibility, World,
 };
 
 /// How a record names a place inside its own archive.
@@ -23,11 +23,13 @@ pub struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    fn user_url(&self, user: u64) -> String {
+    /// The page of a user.
+    pub fn user_url(&self, user: u64) -> String {
         format!("{SITE}/{}", segment(self.world.login(user)))
     }
 
-    fn url(&self, repository: &Repository) -> String {
+    /// The page of a repository.
+    pub fn url(&self, repository: &Repository) -> String {
         format!("{SITE}/{}", self.world.full_name(repository))
     }
 
@@ -49,6 +51,7 @@ impl Subject<'_> {
             users.extend(&repository.collaborators);
             users.extend(repository.milestones.values().map(|milestone| milestone.creator));
             users.extend(repository.comments.values().map(|comment| comment.author));
+            users.extend(self.reviewers(repository));
             for issue in repository.issues.values() {
                 users.insert(issue.author);
                 users.extend(&issue.assignees);
@@ -206,11 +209,57 @@ impl Subject<'_> {
                 "type": "pull_request",
                 "base": branch(pull.pull_into.as_ref().unwrap_or(&repository.default_branch), base),
                 "head": branch(pull.pull_from.as_deref().unwrap_or(""), head),
-                "merged_at": null,
+                "merged_at": pull.merged.as_ref().map(|(at, _)| iso(*at)),
                 "work_in_progress": false,
             }),
         );
         value
+    }
+
+    /// The branches that pulls go into, each once, with the pulls that do.
+    pub fn bases(&self) -> impl Iterator<Item = Value> {
+        self.repositories.iter().flat_map(move |repository| {
+            let (url, history) = (self.url(repository), self.world.history(repository));
+            let mut pulls_into: BTreeMap<&str, Vec<&Issue>> = BTreeMap::new();
+            for pull in repository.issues.values().filter(|issue| issue.pull_from.is_some()) {
+                pulls_into.entry(pull.pull_into.as_ref().unwrap_or(&repository.default_branch)).or_default().push(pull);
+            }
+            pulls_into.into_iter().map(move |(branch, pulls)| {
+                let commit = pulls.first().and_then(|pull| history.pull_base(repository, pull));
+                json!({
+                    "type": "base",
+                    "url": format!("{url}/tree/{}", segment(branch)),
+                    "repository": url,
+                    "ref": branch,
+                    "sha": commit.map(|commit| &commit.sha),
+                    "pull_requests": pulls.iter().map(|pull| issue_url(&url, pull)).collect::<Vec<_>>(),
+                })
+            })
+        })
+    }
+
+    /// What is known of the past: that something was closed, or merged. Who did it is not.
+    pub fn issue_events(&self) -> impl Iterator<Item = Value> {
+        self.repositories.iter().flat_map(move |repository| {
+            let url = self.url(repository);
+            repository.issues.values().flat_map(move |issue| {
+                let on = issue_url(&url, issue);
+                let merged = issue.merged.as_ref().map(|(at, sha)| ("merged", *at, Some(sha)));
+                let is_closed = issue.state == IssueState::Closed;
+                let closed = is_closed.then(|| ("closed", issue.closed_at.unwrap_or(issue.updated_at), None));
+                merged.into_iter().chain(closed).map(move |(event, at, commit)| {
+                    json!({
+                        "type": "issue_event",
+                        "url": format!("{on}#{event}"),
+                        kind_of(issue): on,
+                        "actor": null,
+                        "event": event,
+                        "commit_id": commit,
+                        "created_at": iso(at),
+                    })
+                })
+            })
+        })
     }
 
     pub fn issue_comments(&self) -> impl Iterator<Item = Value> {
@@ -222,11 +271,10 @@ impl Subject<'_> {
     fn issue_comment(&self, repository: &Repository, comment: &Comment) -> Option<Value> {
         let issue = repository.issues.get(&comment.issue)?;
         let on = issue_url(&self.url(repository), issue);
-        let kind = if issue.pull_from.is_some() { "pull_request" } else { "issue" };
         Some(json!({
             "type": "issue_comment",
             "url": format!("{on}#issuecomment-{}", comment.id),
-            kind: on,
+            kind_of(issue): on,
             "user": self.user_url(comment.author),
             "body": comment.body,
             "formatter": "markdown",
@@ -273,9 +321,15 @@ impl Subject<'_> {
     }
 }
 
-fn issue_url(repository_url: &str, issue: &Issue) -> String {
+/// The page of an issue or a pull.
+pub fn issue_url(repository_url: &str, issue: &Issue) -> String {
     let collection = if issue.pull_from.is_some() { "pull" } else { "issues" };
     format!("{repository_url}/{collection}/{}", issue.number)
+}
+
+/// The member under which a record points at an issue or a pull.
+fn kind_of(issue: &Issue) -> &'static str {
+    if issue.pull_from.is_some() { "pull_request" } else { "issue" }
 }
 
 fn label_url(repository_url: &str, label: &Label) -> String {

@@ -30,6 +30,7 @@ mod lfs;
 mod limits;
 mod listed_limits;
 mod migration_archives;
+mod migration_records;
 mod migrations;
 mod notifications;
 mod oauth_apps;

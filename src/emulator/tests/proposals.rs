@@ -11,7 +11,7 @@ fn on(path: &str) -> String {
 }
 
 /// A branch with a commit that main has not.
-fn propose(upstream: &mut Upstream, name: &str) {
+pub fn propose(upstream: &mut Upstream, name: &str) {
     let head = upstream.get(ADA, &on("/branches/main")).body["commit"]["sha"].clone();
     let tree = json!({ "base_tree": head, "tree": [{ "path": format!("{name}.md"), "mode": "100644", "type": "blob", "content": "x" }] });
     let tree = upstream.post(ADA, &on("/git/trees"), &tree).assert_status(201).body["sha"].clone();

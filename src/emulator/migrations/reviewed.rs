@@ -1,0 +1,175 @@
+//! The records of what people said of commits and pulls, and of how branches are protected. The API keeps these on the shelves as they were
+//! sent, so any member may be missing or of another type than one would think; such a member is null here.
+//!
+//! Replies to review comments are answered by the API and not kept, so they are not here either.
+
+use serde_json::{Value, json};
+
+use super::records::{Subject, issue_url};
+use crate::emulator::inventory::Thing;
+use crate::emulator::render::extend;
+use crate::emulator::timestamps::iso;
+use crate::emulator::urls::segment;
+use crate::emulator::world::{Issue, Repository};
+
+impl<'a> Subject<'a> {
+    /// What lies on a shelf of a repository, the oldest first.
+    fn shelf(&self, repository: &Repository, own: &str) -> Vec<&'a Thing> {
+        let kept = self.world.shelves.shelf(&format!("repository/{}/{own}", repository.id));
+        kept.map(|kept| kept.in_order().into_iter().map(|(_, thing)| thing).collect()).unwrap_or_default()
+    }
+
+    fn reviews_of(&self, repository: &Repository, pull: &Issue) -> Vec<&'a Thing> {
+        self.shelf(repository, &format!("pulls/{}/reviews", pull.number))
+    }
+
+    /// The one who wrote it. Callers may send a `user` of their own, so only someone who is there counts.
+    fn author(&self, thing: &Thing) -> Option<u64> {
+        let id = thing.fields.get("user")?.get("id")?.as_u64()?;
+        self.world.users.contains_key(&id).then_some(id)
+    }
+
+    /// Everyone who wrote something that is a record here.
+    pub fn reviewers(&self, repository: &'a Repository) -> impl Iterator<Item = u64> {
+        let comments = self.shelf(repository, "comments").into_iter().chain(self.shelf(repository, "pulls/comments"));
+        let reviews = pulls_of(repository).flat_map(|pull| self.reviews_of(repository, pull));
+        comments.chain(reviews).filter_map(|thing| self.author(thing))
+    }
+
+    /// What every record here says of its thing.
+    fn said(&self, thing: &Thing) -> Value {
+        json!({
+            "user": self.author(thing).map(|user| self.user_url(user)),
+            "body": text(thing, "body"),
+            "formatter": "markdown",
+            "reactions": [],
+            "created_at": iso(thing.created_at),
+            "updated_at": iso(thing.updated_at),
+        })
+    }
+
+    pub fn commit_comments(&self) -> impl Iterator<Item = Value> {
+        self.repositories
+            .iter()
+            .flat_map(|repository| self.shelf(repository, "comments").into_iter().map(|thing| self.commit_comment(repository, thing)))
+    }
+
+    fn commit_comment(&self, repository: &Repository, thing: &Thing) -> Value {
+        let (url, sha) = (self.url(repository), text(thing, "commit_id"));
+        let mut value = self.said(thing);
+        extend(
+            &mut value,
+            json!({
+                "type": "commit_comment",
+                "url": format!("{url}/commit/{}#commitcomment-{}", segment(sha.unwrap_or("")), thing.id),
+                "repository": url,
+                "commit_id": sha,
+                "path": text(thing, "path"),
+                "position": number(thing, "position"),
+            }),
+        );
+        value
+    }
+
+    pub fn reviews(&self) -> impl Iterator<Item = Value> {
+        self.repositories.iter().flat_map(move |repository| {
+            pulls_of(repository)
+                .flat_map(move |pull| self.reviews_of(repository, pull).into_iter().map(move |thing| self.review(repository, pull, thing)))
+        })
+    }
+
+    fn review(&self, repository: &Repository, pull: &Issue, thing: &Thing) -> Value {
+        let on = issue_url(&self.url(repository), pull);
+        let mut value = self.said(thing);
+        extend(
+            &mut value,
+            json!({
+                "type": "pull_request_review",
+                "url": format!("{on}#pullrequestreview-{}", thing.id),
+                "pull_request": on,
+                "head_sha": text(thing, "commit_id"),
+                "state": review_state(thing),
+                "submitted_at": iso(thing.created_at),
+            }),
+        );
+        value
+    }
+
+    pub fn review_comments(&self) -> impl Iterator<Item = Value> {
+        self.repositories.iter().flat_map(|repository| {
+            self.shelf(repository, "pulls/comments").into_iter().filter_map(|thing| self.review_comment(repository, thing))
+        })
+    }
+
+    /// None for a comment whose pull cannot be told: a later change may have put anything there.
+    fn review_comment(&self, repository: &Repository, thing: &Thing) -> Option<Value> {
+        let pull = repository.issues.get(&number(thing, "pull_number")?).filter(|issue| issue.pull_from.is_some())?;
+        let on = issue_url(&self.url(repository), pull);
+        let mut value = self.said(thing);
+        extend(
+            &mut value,
+            json!({
+                "type": "review_comment",
+                "url": format!("{on}#discussion_r{}", thing.id),
+                "pull_request": on,
+                "commit_id": text(thing, "commit_id"),
+                "path": text(thing, "path"),
+                "position": number(thing, "position"),
+                "diff_hunk": text(thing, "diff_hunk"),
+                "in_reply_to": number(thing, "in_reply_to"),
+            }),
+        );
+        Some(value)
+    }
+
+    /// The protection of each branch that is there, its settings named as the API names them.
+    pub fn protected_branches(&self) -> impl Iterator<Item = Value> {
+        self.repositories.iter().flat_map(move |repository| {
+            let history = self.world.history(repository);
+            let branches: Vec<String> = history.branches().map(str::to_owned).collect();
+            branches.into_iter().filter_map(move |branch| {
+                let kept = self.world.shelves.shelf(&format!("repository/{}/branches/{}", repository.id, segment(&branch)))?;
+                Some(self.protected_branch(repository, &branch, kept.get("protection")?))
+            })
+        })
+    }
+
+    fn protected_branch(&self, repository: &Repository, branch: &str, thing: &Thing) -> Value {
+        let url = self.url(repository);
+        let mut value = Value::Object(thing.fields.clone());
+        extend(
+            &mut value,
+            json!({
+                "type": "protected_branch",
+                "url": format!("{url}/protected_branches/{}", segment(branch)),
+                "repository": url,
+                "name": branch,
+                "created_at": iso(thing.created_at),
+                "updated_at": iso(thing.updated_at),
+            }),
+        );
+        value
+    }
+}
+
+fn pulls_of(repository: &Repository) -> impl Iterator<Item = &Issue> {
+    repository.issues.values().filter(|issue| issue.pull_from.is_some())
+}
+
+fn text<'a>(thing: &'a Thing, member: &str) -> Option<&'a str> {
+    thing.fields.get(member)?.as_str()
+}
+
+fn number(thing: &Thing, member: &str) -> Option<u64> {
+    thing.fields.get(member)?.as_u64()
+}
+
+/// The state that a review has now, else the one that its event brought it; without either it was never submitted.
+fn review_state(thing: &Thing) -> &str {
+    text(thing, "state").unwrap_or(match text(thing, "event") {
+        Some("APPROVE") => "APPROVED",
+        Some("REQUEST_CHANGES") => "CHANGES_REQUESTED",
+        Some("COMMENT") => "COMMENTED",
+        _ => "PENDING",
+    })
+}
