@@ -29,6 +29,7 @@ mod events;
 mod exchange;
 mod fault;
 mod faults;
+mod feed;
 mod fields;
 mod gates;
 mod git_objects;

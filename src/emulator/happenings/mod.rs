@@ -5,6 +5,7 @@
 //! the running service's. Notifications of people are in `events`.
 
 pub mod issues;
+pub mod organizations;
 pub mod prompts;
 pub mod pushes;
 pub mod repositories;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Caller};
 use crate::emulator::call::Call;
+use crate::emulator::feed::{self, Event};
 use crate::emulator::outbox;
 use crate::emulator::render::{Renderer, extend, node_id};
 use crate::emulator::urls::Urls;
@@ -62,15 +64,29 @@ impl<'a> Scene<'a> {
 }
 
 /// Something happened where the route was admitted to, by its caller. `objects` makes the members of the payload that this event has beside
-/// action, repository, organization and sender; it is asked only when somebody wants to know.
+/// action, repository, organization and sender; it is asked only when somebody wants to know, or a feed.
 pub fn tell(call: &mut Call<'_>, happening: Happening<'_>, objects: impl FnOnce(&Renderer<'_>) -> Value) {
     raise(call.world, Scene::of(call), happening, objects);
 }
 
-/// Something happened: the webhooks of the organisation, and of the apps installed on it, that want to know get a delivery. How many that are.
+/// Something happened: the webhooks of the organisation, and of the apps installed on it, that want to know get a delivery, and the
+/// feeds have it. How many deliveries that are.
 pub fn raise(world: &mut World, scene: Scene<'_>, happening: Happening<'_>, objects: impl FnOnce(&Renderer<'_>) -> Value) -> usize {
-    let Some(organization) = organization_of(world, scene.place) else { return 0 };
-    let audience = audience(world, organization, happening.event);
+    let organization = organization_of(world, scene.place);
+    let audience = organization.map_or_else(Vec::new, |organization| audience(world, organization, happening.event));
+    let is_in_feeds = matches!(scene.place, Place::Repository(_)) && feed::kind(happening.event).is_some();
+    if matches!(happening.event, "repository" | "organization" | "member") {
+        world.feed.shift(scene.now);
+    }
+    if audience.is_empty() && !is_in_feeds {
+        return 0;
+    }
+    let objects = {
+        // Payloads are made for the receiver, who has no token of ours.
+        let nobody = Caller { account: AccountId::User(scene.actor), token: None };
+        objects(&Renderer { world, urls: scene.urls, caller: &nobody })
+    };
+    note(world, scene, happening, &objects);
     if audience.is_empty() {
         return 0;
     }
@@ -88,6 +104,15 @@ pub fn raise(world: &mut World, scene: Scene<'_>, happening: Happening<'_>, obje
         deliver(world, scene.now, *mailbox, happening, Letter { repository, installation: *installation, payload: text });
     }
     audience.len()
+}
+
+/// What happens in a repository is in the feeds too, if they have a type for it.
+fn note(world: &mut World, scene: Scene<'_>, happening: Happening<'_>, objects: &Value) {
+    let (Place::Repository(repository), Some(kind)) = (scene.place, feed::kind(happening.event)) else { return };
+    let mut payload = happening.action.map_or_else(|| json!({}), |action| json!({ "action": action }));
+    extend(&mut payload, objects.clone());
+    let (actor, created_at) = (scene.actor, scene.now);
+    world.feed.note(Event { id: 0, kind, actor, repository, payload: payload.to_string().into(), created_at });
 }
 
 /// What a delivery carries.
@@ -144,14 +169,7 @@ fn audience(world: &World, organization: u64, event: &str) -> Vec<(Mailbox, Opti
 }
 
 /// "An `action` and the affected objects" (Document 3), where it happened and who did it.
-fn payload(
-    world: &World,
-    scene: Scene<'_>,
-    happening: Happening<'_>,
-    organization: u64,
-    objects: impl FnOnce(&Renderer<'_>) -> Value,
-) -> Value {
-    // Deliveries are made for the receiver, who has no token of ours.
+fn payload(world: &World, scene: Scene<'_>, happening: Happening<'_>, organization: Option<u64>, objects: Value) -> Value {
     let nobody = Caller { account: AccountId::User(scene.actor), token: None };
     let renderer = Renderer { world, urls: scene.urls, caller: &nobody };
     let mut payload = json!({});
@@ -162,11 +180,11 @@ fn payload(
         let repository = world.repositories.get(&id).map(|repository| repository_of_payload(&renderer, repository));
         extend(&mut payload, json!({ "repository": repository }));
     }
-    if let Some(organization) = world.organizations.get(&organization) {
+    if let Some(organization) = organization.and_then(|id| world.organizations.get(&id)) {
         extend(&mut payload, json!({ "organization": renderer.organization_summary(organization) }));
     }
     extend(&mut payload, json!({ "sender": renderer.user_summary(scene.actor) }));
-    extend(&mut payload, objects(&renderer));
+    extend(&mut payload, objects);
     payload
 }
 

@@ -154,6 +154,7 @@ fn subscribe(call: &mut Call<'_>) -> Outcome {
     } else {
         user.watching.remove(&id)
     };
+    call.world.feed.shift(call.now);
     touch(call)?;
     Ok(Reply::ok(render_subscription(call, watching)?))
 }
@@ -161,6 +162,7 @@ fn subscribe(call: &mut Call<'_>) -> Outcome {
 fn unsubscribe(call: &mut Call<'_>) -> Outcome {
     let (me, id) = (me(call)?, call.repository);
     call.world.users.get_mut(&me).ok_or(Fault::NotFound)?.watching.remove(&id);
+    call.world.feed.shift(call.now);
     touch(call)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }

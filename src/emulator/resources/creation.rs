@@ -11,6 +11,7 @@ use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
+use crate::emulator::happenings::organizations as told;
 use crate::emulator::render::Renderer;
 use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
@@ -124,6 +125,7 @@ fn shown(call: &mut Call<'_>, repository: Repository, status: StatusCode) -> Out
     let id = repository.id;
     call.world.owner_changed(repository.owner, call.now);
     call.world.add_repository(repository);
+    told::repository(call, "created", id);
     let repository = call.world.repositories.get(&id).ok_or(Fault::NotFound)?;
     let value = Renderer::of(call).repository(repository);
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
@@ -175,6 +177,8 @@ fn fork(call: &mut Call<'_>) -> Outcome {
 
 fn delete(call: &mut Call<'_>) -> Outcome {
     let owner = call.repository()?.owner;
+    // While it can still be shown.
+    told::repository(call, "deleted", call.repository);
     call.world.remove_repository(call.repository);
     call.world.owner_changed(owner, call.now);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
@@ -200,6 +204,7 @@ fn change_organization(call: &mut Call<'_>) -> Outcome {
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn delete_organization(call: &mut Call<'_>) -> Outcome {
     call.world.remove_organization(call.organization);
+    call.world.feed.shift(call.now);
     Ok(Reply::json(StatusCode::ACCEPTED, json!({})))
 }
 

@@ -12,6 +12,7 @@ pub mod creation;
 pub mod deliveries;
 pub mod directory;
 pub mod enterprises;
+pub mod feeds;
 pub mod gists;
 pub mod git;
 pub mod hook_config;
@@ -52,6 +53,7 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
     [
         service::ROUTES,
         users::ROUTES,
+        feeds::ROUTES,
         repositories::ROUTES,
         contents::ROUTES,
         commits::ROUTES,

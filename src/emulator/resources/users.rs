@@ -1,13 +1,9 @@
 //! Users and organisations.
 
-use http::StatusCode;
-use serde_json::Value;
-
 use crate::emulator::access::{self, Need};
 use crate::emulator::call::Call;
 use crate::emulator::fault::Fault;
 use crate::emulator::pagination::{self, USUAL};
-use crate::emulator::polling;
 use crate::emulator::render::Renderer;
 use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
@@ -19,10 +15,8 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/user/orgs", Need::User, my_organizations),
     Route::new(Verb::Get, "/users/{username}", Need::Nothing, user),
     Route::new(Verb::Get, "/users/{username}/repos", Need::Nothing, repositories_of_user),
-    Route::new(Verb::Get, "/users/{username}/events", Need::Nothing, events),
     Route::new(Verb::Get, "/orgs/{org}", Need::Nothing, organization),
     Route::new(Verb::Get, "/orgs/{org}/repos", Need::Nothing, repositories_of_organization),
-    Route::new(Verb::Get, "/events", Need::Nothing, events),
 ];
 
 fn me(call: &mut Call<'_>) -> Outcome {
@@ -82,10 +76,4 @@ fn list<'a>(call: &'a Call<'_>, chosen: impl Iterator<Item = &'a Repository>) ->
     let shown = chosen.filter(|repository| access::sees(call.world, call.caller, repository)).collect();
     let renderer = Renderer::of(call);
     pagination::page(call, USUAL, shown, |repository| renderer.repository(repository))
-}
-
-/// Public events. Their shapes are not shown; an empty feed still says how often it may be polled.
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
-fn events(call: &mut Call<'_>) -> Outcome {
-    Ok(polling::paced(call, Reply::json(StatusCode::OK, Value::Array(Vec::new()))))
 }

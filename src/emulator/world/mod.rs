@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::accounts::{AccountId, Token};
 use super::clone_secrets::CloneSecrets;
+use super::feed::Feed;
 use super::inventory::Shelves;
 use super::migrations::Migrations;
 use super::notices::{self, Notices};
@@ -98,6 +99,7 @@ pub struct World {
     /// The repository that a repository was generated from.
     pub template_of: BTreeMap<u64, u64>,
     pub migrations: Migrations,
+    pub feed: Feed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

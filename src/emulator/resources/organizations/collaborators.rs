@@ -9,6 +9,7 @@ use super::joining::{self, Left};
 use super::{Filter, READ, WRITE_AS_OWNER, filter, named_user};
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
+use crate::emulator::happenings::organizations::{Places, moved};
 use crate::emulator::pagination::{self, USUAL};
 use crate::emulator::render::Renderer;
 use crate::emulator::reply::Reply;
@@ -44,6 +45,7 @@ fn convert(call: &mut Call<'_>) -> Outcome {
     let held = teams.flat_map(|team| organization.team_repositories(team.id));
     let kept: BTreeSet<u64> = held.filter(|(_, role)| *role >= RepositoryRole::Push).map(|(repository, _)| repository).collect();
     let now = call.now;
+    let before = Places::of(call.world, call.organization, user);
     if joining::leave_organization(organization_mut(call)?, now, user)? == Left::No {
         return Err(Fault::field("OutsideCollaborator", "username", Code::Invalid, "the user is not a member of the organization"));
     }
@@ -52,6 +54,7 @@ fn convert(call: &mut Call<'_>) -> Outcome {
             repository.collaborators.insert(user);
         }
     }
+    moved(call, call.organization, user, &before);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 

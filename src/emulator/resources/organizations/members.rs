@@ -7,6 +7,7 @@ use super::{Filter, WRITE_AS_MEMBER, WRITE_AS_OWNER, filter, named_user};
 use crate::emulator::access::{MembersNeed, Need, READ_SCOPES};
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
+use crate::emulator::happenings::organizations::{Places, moved};
 use crate::emulator::pagination::{self, USUAL};
 use crate::emulator::render::Renderer;
 use crate::emulator::reply::Reply;
@@ -93,8 +94,12 @@ fn get(call: &mut Call<'_>) -> Outcome {
 fn delete(call: &mut Call<'_>) -> Outcome {
     let user = named_user(call)?;
     let now = call.now;
+    let before = Places::of(call.world, call.organization, user);
     match joining::leave_organization(organization_mut(call)?, now, user)? {
-        Left::Yes => Ok(Reply::empty(StatusCode::NO_CONTENT)),
+        Left::Yes => {
+            moved(call, call.organization, user, &before);
+            Ok(Reply::empty(StatusCode::NO_CONTENT))
+        }
         Left::No => Err(Fault::NotFound),
     }
 }

@@ -9,6 +9,7 @@ use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
+use crate::emulator::happenings::organizations::{Places, moved};
 use crate::emulator::pagination::{self, USUAL};
 use crate::emulator::render::Renderer;
 use crate::emulator::render::team::Standing;
@@ -107,13 +108,17 @@ fn set_role(organization: &mut Organization, user: u64, role: Option<InvitationR
 fn delete(call: &mut Call<'_>) -> Outcome {
     let user = named_user(call)?;
     let now = call.now;
+    let before = Places::of(call.world, call.organization, user);
     let organization = organization_mut(call)?;
     if let Some(id) = organization.pending_invitation(user).map(|invitation| invitation.id) {
         organization.people.invitations.remove(&id);
         return Ok(Reply::empty(StatusCode::NO_CONTENT));
     }
     match joining::leave_organization(organization, now, user)? {
-        Left::Yes => Ok(Reply::empty(StatusCode::NO_CONTENT)),
+        Left::Yes => {
+            moved(call, call.organization, user, &before);
+            Ok(Reply::empty(StatusCode::NO_CONTENT))
+        }
         Left::No => Err(Fault::NotFound),
     }
 }
@@ -156,6 +161,8 @@ fn accept(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     // Whoever has accepted before is active already.
+    let before = Places::of(call.world, id, me);
     joining::accept(call.world, call.now, id, me);
+    moved(call, id, me, &before);
     shown(call, organization_of_path(call)?, me)
 }

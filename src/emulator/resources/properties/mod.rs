@@ -19,6 +19,7 @@ use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
+use crate::emulator::happenings::organizations as told;
 use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::world::{Owner, World};
@@ -162,8 +163,8 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     let organization = login(call)?;
     let shown: Vec<Value> = listed.iter().map(|definition| definition.render(call.urls, organization)).collect();
-    for definition in listed {
-        call.world.define_property(call.organization, definition);
+    for (definition, shown) in listed.into_iter().zip(&shown) {
+        define(call, definition, shown);
     }
     Ok(Reply::ok(Value::Array(shown)))
 }
@@ -181,14 +182,24 @@ fn put(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     let value = definition.render(call.urls, login(call)?);
-    call.world.define_property(call.organization, definition);
+    define(call, definition, &value);
     Ok(Reply::ok(value))
+}
+
+fn define(call: &mut Call<'_>, definition: Definition, shown: &Value) {
+    let had = call.world.properties.definition(call.organization, &definition.name).is_some();
+    call.world.define_property(call.organization, definition);
+    told::property(call, if had { "updated" } else { "created" }, shown);
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {
     let name = call.params.get("custom_property_name").to_owned();
     let organization = call.organization;
-    if call.world.undefine_property(organization, &name) { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
+    if !call.world.undefine_property(organization, &name) {
+        return Err(Fault::NotFound);
+    }
+    told::property(call, "deleted", &json!({ "property_name": name }));
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 /// Whether the organisation may have these properties beside the ones that it has.

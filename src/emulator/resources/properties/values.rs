@@ -14,6 +14,7 @@ use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
+use crate::emulator::happenings::organizations as told;
 use crate::emulator::pagination::{self, USUAL};
 use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
@@ -77,7 +78,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let wishes = wishes(call, &mut fields, call.organization);
     fields.check()?;
     for repository in repositories {
-        set(call, repository, &wishes);
+        set(call, call.organization, repository, &wishes);
     }
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
@@ -147,9 +148,15 @@ fn wishes(call: &Call<'_>, fields: &mut Fields, organization: u64) -> Wishes {
     wishes
 }
 
-fn set(call: &mut Call<'_>, repository: u64, wishes: &Wishes) {
+/// Nobody is told of values that stay as they are.
+fn set(call: &mut Call<'_>, organization: u64, repository: u64, wishes: &Wishes) {
+    let before = shown(call, organization, repository);
     for (name, value) in wishes {
         call.world.properties.set(repository, name, value.clone());
+    }
+    let after = shown(call, organization, repository);
+    if before != after {
+        told::property_values(call, repository, &before, &after);
     }
 }
 
@@ -179,7 +186,7 @@ fn patch_repository(call: &mut Call<'_>) -> Outcome {
     if !edits_for_organization(call, organization) && !wishes.keys().all(is_open) {
         return Err(Fault::Forbidden("Only the organization's actors may edit a value of this property."));
     }
-    set(call, call.repository, &wishes);
+    set(call, organization, call.repository, &wishes);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 

@@ -9,6 +9,7 @@ use crate::emulator::access::{MembersNeed, Need};
 use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
 use crate::emulator::fault::Fault;
+use crate::emulator::happenings::organizations as told;
 use crate::emulator::pagination::{self, USUAL};
 use crate::emulator::render::Renderer;
 use crate::emulator::reply::Reply;
@@ -89,6 +90,8 @@ fn create(call: &mut Call<'_>) -> Outcome {
         organization.people.grants.entry(repository).or_default().insert(id, permission);
     }
     organization.teams.insert(id, team);
+    let team = told::shown_team(call, self::organization(call)?, id);
+    told::team(call, "created", &team);
     let value = whole(call, id)?;
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
     Ok(Reply::created(value, &location))
@@ -106,6 +109,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let id = team.id;
     let change = description::of_changed_team(call, id)?;
     let now = call.now;
+    let before = told::shown_team(call, organization(call)?, id);
     let team = team_mut(call, id)?;
     if let Some((name, slug)) = change.name {
         team.name = name;
@@ -116,6 +120,8 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     team.permission = change.permission.unwrap_or(team.permission);
     team.parent = change.parent;
     team.updated_at = now;
+    let after = told::shown_team(call, organization(call)?, id);
+    told::team_edited(call, &before, &after);
     Ok(Reply::ok(whole(call, id)?))
 }
 
@@ -124,11 +130,13 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     let team = own(call)?;
     must_administer(call, team)?;
     let id = team.id;
-    let organization = organization_mut(call)?;
-    for gone in organization.teams_below(id).into_iter().chain([id]) {
-        forget(organization, gone);
+    let gone: Vec<u64> = organization(call)?.teams_below(id).into_iter().chain([id]).collect();
+    for id in gone {
+        let team = told::shown_team(call, organization(call)?, id);
+        forget(organization_mut(call)?, id);
+        told::team(call, "deleted", &team);
     }
-    joining::withdraw_empty(organization);
+    joining::withdraw_empty(organization_mut(call)?);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 

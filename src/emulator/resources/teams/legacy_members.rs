@@ -5,6 +5,7 @@ use http::StatusCode;
 use super::{READ, WRITE, must_administer, organization, organization_mut, own};
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
+use crate::emulator::happenings::organizations::{Places, moved};
 use crate::emulator::reply::Reply;
 use crate::emulator::resources::organizations::joining::{self, Left, Placement};
 use crate::emulator::route::{Outcome, Route, Verb};
@@ -41,7 +42,9 @@ fn put(call: &mut Call<'_>) -> Outcome {
         return Err(Fault::field("TeamMember", "username", Code::Invalid, message));
     }
     let placement = Placement { organization: call.organization, team, user, role: None, actor: call.actor(), authority };
+    let before = Places::of(call.world, call.organization, user);
     joining::put_in_team(call.world, call.now, &placement)?;
+    moved(call, call.organization, user, &before);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -62,8 +65,12 @@ fn delete(call: &mut Call<'_>) -> Outcome {
         return Err(Fault::NotFound);
     }
     let now = call.now;
+    let before = Places::of(call.world, call.organization, user);
     match joining::leave_team(organization_mut(call)?, now, team, user) {
-        Left::Yes => Ok(Reply::empty(StatusCode::NO_CONTENT)),
+        Left::Yes => {
+            moved(call, call.organization, user, &before);
+            Ok(Reply::empty(StatusCode::NO_CONTENT))
+        }
         Left::No => Err(Fault::NotFound),
     }
 }

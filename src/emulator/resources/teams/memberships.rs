@@ -6,6 +6,7 @@ use super::{Named, READ, WRITE, must_administer, organization, organization_mut,
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
+use crate::emulator::happenings::organizations::{Places, moved};
 use crate::emulator::render::Renderer;
 use crate::emulator::render::team::Standing;
 use crate::emulator::reply::Reply;
@@ -60,7 +61,9 @@ fn put(call: &mut Call<'_>) -> Outcome {
     let role = role(&mut Fields::parse("TeamMember", call.body)?)?;
     let user = joining::addable_user(call.world, call.params.get("username"))?;
     let placement = Placement { organization: call.organization, team, user, role, actor: call.actor(), authority };
+    let before = Places::of(call.world, call.organization, user);
     joining::put_in_team(call.world, call.now, &placement)?;
+    moved(call, call.organization, user, &before);
     shown(call, user)
 }
 
@@ -83,8 +86,12 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     let team = team.id;
     let user = call.world.user_by_login(call.params.get("username")).ok_or(Fault::NotFound)?.id;
     let now = call.now;
+    let before = Places::of(call.world, call.organization, user);
     match joining::leave_team(organization_mut(call)?, now, team, user) {
-        Left::Yes => Ok(Reply::empty(StatusCode::NO_CONTENT)),
+        Left::Yes => {
+            moved(call, call.organization, user, &before);
+            Ok(Reply::empty(StatusCode::NO_CONTENT))
+        }
         // Document 1, 404: "also used when a membership or assignment does not exist".
         Left::No => Err(Fault::NotFound),
     }

@@ -1,0 +1,105 @@
+//! The event feeds: what happened in repositories, for those who poll instead of having a webhook (Document 1, Poll interval, names `/events`).
+//!
+//! The shapes and types of the events are not shown; they are the running service's, its type after the name of the webhook event. It keeps
+//! 300 events a feed; here there is one feed with 300 for everybody. Who may see what is in `resources::feeds`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::clock::Timestamp;
+
+const EVENTS_MAX: usize = 300;
+/// Bodies of issues and comments may be long, and are in the payloads.
+const PAYLOAD_BYTES_MAX: usize = 16 << 20;
+
+/// Something that happened in a repository.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Feeds count their events themselves: nothing else has an id less because of them.
+    pub id: u64,
+    /// Such as `IssuesEvent`.
+    pub kind: &'static str,
+    pub actor: u64,
+    pub repository: u64,
+    /// The text of a JSON object.
+    pub payload: Arc<str>,
+    pub created_at: Timestamp,
+}
+
+/// The latest events, oldest first.
+#[derive(Debug, Default)]
+pub struct Feed {
+    last_id: u64,
+    events: VecDeque<Event>,
+    payload_bytes: usize,
+    shifted_at: Option<Timestamp>,
+}
+
+/// The type that a feed has for a webhook event; none for what is in no feed.
+pub fn kind(event: &str) -> Option<&'static str> {
+    Some(match event {
+        "commit_comment" => "CommitCommentEvent",
+        "create" => "CreateEvent",
+        "delete" => "DeleteEvent",
+        "discussion" => "DiscussionEvent",
+        "fork" => "ForkEvent",
+        "gollum" => "GollumEvent",
+        "issue_comment" => "IssueCommentEvent",
+        "issues" => "IssuesEvent",
+        "member" => "MemberEvent",
+        "public" => "PublicEvent",
+        "pull_request" => "PullRequestEvent",
+        "pull_request_review" => "PullRequestReviewEvent",
+        "pull_request_review_comment" => "PullRequestReviewCommentEvent",
+        "push" => "PushEvent",
+        "release" => "ReleaseEvent",
+        "watch" => "WatchEvent",
+        _ => return None,
+    })
+}
+
+impl Feed {
+    /// Adds an event; its id is given here.
+    pub fn note(&mut self, event: Event) {
+        self.last_id += 1;
+        self.payload_bytes += event.payload.len();
+        self.events.push_back(Event { id: self.last_id, ..event });
+        while self.events.len() > EVENTS_MAX || self.payload_bytes > PAYLOAD_BYTES_MAX {
+            let Some(gone) = self.events.pop_front() else { return };
+            self.payload_bytes -= gone.payload.len();
+        }
+    }
+
+    /// Something changed which events people see, or how a repository is named in them: no feed may say that it is what it was.
+    pub fn shift(&mut self, now: Timestamp) {
+        self.shifted_at = Some(now);
+    }
+
+    pub fn shifted_at(&self) -> Option<Timestamp> {
+        self.shifted_at
+    }
+
+    pub fn newest_first(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter().rev()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(payload: &str) -> Event {
+        Event { id: 0, kind: "PushEvent", actor: 1, repository: 1, payload: payload.into(), created_at: Timestamp::from_secs(1) }
+    }
+
+    #[test]
+    fn the_oldest_events_go_when_there_are_many_or_long_ones() {
+        let mut feed = Feed::default();
+        (0..1_000).for_each(|_| feed.note(event("{}")));
+        assert_eq!((feed.newest_first().count(), feed.newest_first().next().map(|event| event.id)), (EVENTS_MAX, Some(1_000)));
+        feed.note(event(&" ".repeat(PAYLOAD_BYTES_MAX - 10)));
+        assert_eq!((feed.newest_first().count(), feed.payload_bytes <= PAYLOAD_BYTES_MAX), (6, true));
+        feed.note(event(&" ".repeat(PAYLOAD_BYTES_MAX + 1)));
+        assert_eq!((feed.newest_first().count(), feed.payload_bytes), (0, 0));
+    }
+}
