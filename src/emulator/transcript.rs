@@ -69,7 +69,7 @@ impl Transcript {
         if entry.path.len() > PATH_BYTES_MAX {
             let end = (0..=PATH_BYTES_MAX).rev().find(|end| entry.path.is_char_boundary(*end)).unwrap_or(0);
             // A copy: cutting alone would keep the room that the whole took.
-            entry.path = entry.path[..end].to_owned();
+            entry.path = String::from(&entry.path[..end]);
         }
         if entry.method.len() > METHOD_BYTES_MAX {
             entry.method = entry.method.chars().take(METHOD_BYTES_MAX).collect();

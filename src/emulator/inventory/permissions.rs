@@ -68,7 +68,9 @@ pub fn sets(endpoint: &Endpoint, dialect: Dialect) -> Vec<Vec<Grant>> {
         }
     }
     if endpoint.several_permissions && endpoint.other_permissions.is_empty() {
-        sets.iter_mut().for_each(|set| set.push(beside(&endpoint.template)));
+        for set in &mut sets {
+            set.push(beside(&endpoint.template));
+        }
     }
     sets
 }
