@@ -248,10 +248,14 @@ impl Migrations {
     }
 }
 
-/// Does what has become due by `now`, the earliest first. Whoever's request it is waits for one export at most: of several that are overdue
-/// the others follow with the next requests.
+/// Repositories after whose export a request need not wait for further ones.
+const EXPORTED_AT_ONCE: usize = 20;
+
+/// Does what has become due by `now`, the earliest first. Whoever's request it is waits for some small exports or a large one: of many that
+/// are overdue the others follow with the next requests.
 pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
     let mut states = State::ALL.to_vec();
+    let mut exported: usize = 0;
     loop {
         let due = states.iter().filter_map(|state| world.migrations.first_due(*state, limits)).min();
         let Some((at, entry)) = due.filter(|(at, _)| *at <= now) else { return };
@@ -260,8 +264,12 @@ pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
         match state {
             State::Pending => drop(world.migrations.enter(id, State::Exporting, Pace::Moving, at)),
             State::Exporting => {
+                // One without repositories is work too.
+                exported += 1 + world.migrations.get(id).map_or(0, |migration| migration.repositories.len());
                 export(world, limits, id, at);
-                states.retain(|state| *state != State::Exporting);
+                if exported > EXPORTED_AT_ONCE {
+                    states.retain(|state| *state != State::Exporting);
+                }
             }
             State::Exported | State::Failed => drop(world.migrations.delete_archive(id)),
         }
