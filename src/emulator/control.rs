@@ -31,8 +31,6 @@ use super::urls::Urls;
 use super::world::{Owner, Repository, Visibility, World, role_views};
 use crate::clock::Timestamp;
 
-/// More accounts than this cannot have limits of their own (`core@NAME`).
-const OWN_LIMITS_MAX: usize = 1_000;
 /// The largest body that any control has a use for.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
@@ -269,15 +267,14 @@ fn set_limits(state: &mut State, body: &[u8]) -> Answer {
     for (name, value) in &given {
         match value.as_u64() {
             None => refuse_limit(name, "wrong type", "a whole number"),
-            Some(value) if changed.set(name, value).is_err() => refuse_limit(name, "there is no such limit", "a name that GET shows"),
+            Some(value) if changed.set(name, value).is_err() => {
+                refuse_limit(name, "there is no such limit, or there are too many", "a name that GET shows")
+            }
             Some(_) => {}
         }
     }
     if !wrong.is_empty() {
         return refuse_members(wrong);
-    }
-    if changed.iter().filter(|(name, _)| name.contains('@')).count() > OWN_LIMITS_MAX {
-        return refuse(StatusCode::UNPROCESSABLE_ENTITY, "too many accounts have limits of their own; a reset forgets them");
     }
     state.limits = changed;
     (StatusCode::OK, limits(state))

@@ -225,6 +225,22 @@ fn completed(message: &str) -> String {
     message.replace('\0', "") + end
 }
 
+/// The longest name of a ref; git makes files of refs where it clones, and file systems have limits.
+const REF_BYTES_MAX: usize = 200;
+/// Whether git takes this as the name of a branch or tag (git-check-ref-format), and a file system too.
+pub fn is_ref_name(name: &str) -> bool {
+    let is_part =
+        |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with('.') && !part.to_ascii_lowercase().ends_with(".lock");
+    let is_forbidden = |c: char| c.is_control() || c.is_whitespace() || matches!(c, '~' | '^' | ':' | '?' | '*' | '[' | '\\');
+    name.len() <= REF_BYTES_MAX
+        && name.split('/').all(is_part)
+        && !name.starts_with('-')
+        && !name.contains("..")
+        && !name.contains("@{")
+        && !matches!(name, "@" | "HEAD")
+        && !name.chars().any(is_forbidden)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,5 +292,18 @@ mod tests {
     fn names_are_written_as_git_writes_them() {
         assert_eq!(person_name(" Ada <L>\n.").as_deref(), Some("Ada L"));
         assert_eq!(person_name("<>., \u{0}"), None);
+    }
+
+    #[test]
+    fn names_that_git_would_not_take_are_not_refs() {
+        for name in ["main", "topic/x", "v1.0.0", "ünïcode", "a-b"] {
+            assert!(is_ref_name(name), "{name}");
+        }
+        for name in
+            ["", "/", "a//b", "../x", "a..b", ".a", "a.lock", "a.lock/b", "a b", "a\nb", "a:b", "@", "x@{1}", "a/", "-x", "HEAD", "a\0"]
+        {
+            assert!(!is_ref_name(name), "{name:?}");
+        }
+        assert!(!is_ref_name(&"x".repeat(201)));
     }
 }

@@ -88,13 +88,25 @@ impl Server {
     /// As [`Server::start`], with a courier of one's own for webhook deliveries.
     #[must_use]
     pub fn start_with(listener: TcpListener, emulator: Emulator, clock: Clock, latency: Duration, courier: Courier) -> Handle {
+        Self::start_narrow(listener, emulator, clock, latency, courier, CONNECTIONS_MAX)
+    }
+
+    /// The same, with room for so many connections at once.
+    pub(in crate::emulator) fn start_narrow(
+        listener: TcpListener,
+        emulator: Emulator,
+        clock: Clock,
+        latency: Duration,
+        courier: Courier,
+        connections_max: usize,
+    ) -> Handle {
         // A bound listener knows its address; the fallback only saves every caller an error that does not happen.
         let addr = listener.local_addr().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
         let (changed, post) = (Notify::new(), Arc::new(Notify::new()));
         let shared = Arc::new(Shared { emulator: Mutex::new(emulator), clock, latency, changed, post });
         let (stop, phase) = watch::channel(Phase::Serving);
         let deliveries = tokio::spawn(deliver(courier, Arc::clone(&shared), phase.clone()));
-        let task = tokio::spawn(accept(listener, Arc::clone(&shared), phase));
+        let task = tokio::spawn(accept(listener, Arc::clone(&shared), phase, connections_max));
         Handle { addr, shared, stop, task, deliveries }
     }
 }
@@ -152,8 +164,8 @@ async fn deliver(courier: Courier, shared: Arc<Shared>, phase: watch::Receiver<P
     courier::run(courier, take, settle, Arc::clone(&shared.post), phase).await;
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: watch::Receiver<Phase>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: watch::Receiver<Phase>, connections_max: usize) {
+    let places = Arc::new(Semaphore::new(connections_max));
     let mut connections = JoinSet::new();
     loop {
         let place = tokio::select! {

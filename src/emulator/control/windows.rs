@@ -8,7 +8,7 @@ use crate::emulator::limits::Limits;
 use crate::emulator::secondary::Statement;
 use crate::emulator::timestamps::iso;
 
-/// Every secondary window of one account: the limit's name, how much of it is used, and how long it is (none: it is a number of places).
+/// The windows of concurrency, points and content of one account (CPU time and token requests stand beside them): the limit's name, how much of it is used, and how long it is (none: it is a number of places).
 pub fn secondary(limits: &Limits, one: &Statement) -> Vec<Value> {
     let window = |limit: &str, length: Option<&str>, used: u32| {
         let seconds = length.map(|name| limits.duration(name).as_secs());

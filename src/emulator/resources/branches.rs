@@ -3,18 +3,20 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::contents::full;
 use crate::emulator::access::{Need, Role};
 use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
+use crate::emulator::git_objects::is_ref_name;
 use crate::emulator::happenings::{Scene, pushes};
 use crate::emulator::pagination::{self, USUAL};
 use crate::emulator::render::{Renderer, extend, node_id};
 use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::urls::{SITE, segment};
-use crate::emulator::world::{Draft, Full, Repository};
+use crate::emulator::world::{Draft, Repository};
 
 pub const READ: Need = Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
 pub const WRITE: Need = Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
@@ -76,7 +78,7 @@ fn rename(call: &mut Call<'_>) -> Outcome {
     let sha = call.world.history(call.repository()?).head(&name).ok_or(Fault::NotFound)?.sha.clone();
     let mut fields = Fields::parse("Branch", call.body)?;
     let new_name = fields.required_string("new_name");
-    if !new_name.is_empty() && !is_name(&new_name) {
+    if !new_name.is_empty() && !is_ref_name(&new_name) {
         fields.reject("new_name", Code::Invalid, "new_name is no name of a branch");
     }
     if call.world.history(call.repository()?).head(&new_name).is_some() {
@@ -98,15 +100,7 @@ fn rename(call: &mut Call<'_>) -> Outcome {
 /// Leads a branch to a commit, or ends it.
 pub fn lead(call: &mut Call<'_>, branch: &str, to: Option<&str>) -> Result<(), Fault> {
     let scene = Scene::of(call);
-    pushes::lead(call.world, scene, branch, to).map_err(too_much)
-}
-
-/// What git takes as a name of a branch, in broad strokes.
-pub fn is_name(name: &str) -> bool {
-    let is_plain = |c: char| !c.is_control() && !c.is_whitespace() && !"~^:?*[\\".contains(c);
-    let part =
-        |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with('.') && !part.to_ascii_lowercase().ends_with(".lock");
-    name.len() <= 255 && name.chars().all(is_plain) && name.split('/').all(part) && !name.contains("..") && !name.starts_with('-')
+    pushes::lead(call.world, scene, branch, to).map_err(full)
 }
 
 /// 201 with the newest commit of what was merged; 204 when there is nothing to merge. The history has no commits with two parents: what
@@ -140,14 +134,9 @@ pub fn join(call: &mut Call<'_>, base: &str, head: &str, message: String) -> Res
     }
     let parent = if comparison.behind == 0 { merged } else { onto };
     let draft = Draft { parent: Some(parent.sha.clone()), message, author: call.world.author(call.actor()), at: call.now, files };
-    let sha = call.world.history_mut(call.repository).ok_or(Fault::NotFound)?.keep(draft).map_err(too_much)?;
+    let sha = call.world.history_mut(call.repository).ok_or(Fault::NotFound)?.keep(draft).map_err(full)?;
     lead(call, base, Some(&sha))?;
     Ok(Some(sha))
-}
-
-/// Document 1, 422: "the endpoint has been spammed".
-pub fn too_much(_: Full) -> Fault {
-    Fault::field("Commit", "base", Code::Invalid, "the repository holds too much already")
 }
 
 /// Each release has its tag; which commit that was is not kept, so it is the newest of the default branch.

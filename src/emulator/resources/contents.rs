@@ -207,7 +207,7 @@ fn commit(call: &mut Call<'_>, asked: &Asked, edit: Edit) -> Result<Commit, Faul
     made.ok_or(Fault::NotFound)
 }
 
-/// Too much is stored already.
+/// Too much is stored already (Document 1, 422: "the endpoint has been spammed").
 pub fn full(_: Full) -> Fault {
     Fault::field("Content", "base", Code::Invalid, "the repository holds too much already")
 }

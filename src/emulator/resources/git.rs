@@ -11,7 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::branches::{READ, WRITE, too_much};
+use super::branches::{READ, WRITE};
+use super::contents::full;
 use crate::clock::Timestamp;
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
@@ -262,7 +263,7 @@ fn create_commit(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     // The history goes along one line: of several parents the first counts.
     let draft = Draft { parent: parents.into_iter().next(), message, author: call.world.author(call.actor()), at: call.now, files: files? };
-    let sha = call.world.history_mut(call.repository).ok_or(Fault::NotFound)?.keep(draft).map_err(too_much)?;
+    let sha = call.world.history_mut(call.repository).ok_or(Fault::NotFound)?.keep(draft).map_err(full)?;
     let value = render_commit(call, &sha)?;
     created(call, "commits", &sha, value)
 }

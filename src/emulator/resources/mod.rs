@@ -48,6 +48,23 @@ pub mod users;
 
 use super::route::Route;
 
+/// The routes about people and their teams, in organisations and enterprises.
+pub const PEOPLE: &[&[Route]] = &[
+    teams::catalogue::ROUTES,
+    teams::roster::ROUTES,
+    teams::memberships::ROUTES,
+    teams::legacy_members::ROUTES,
+    teams::repositories::ROUTES,
+    organizations::members::ROUTES,
+    organizations::memberships::ROUTES,
+    organizations::invitations::ROUTES,
+    organizations::collaborators::ROUTES,
+    organizations::roles::ROUTES,
+    enterprises::teams::ROUTES,
+    enterprises::organizations::ROUTES,
+    enterprises::memberships::ROUTES,
+];
+
 /// Every route there is.
 pub fn all() -> impl Iterator<Item = &'static Route> {
     [
@@ -71,19 +88,6 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         issue_fields::ROUTES,
         hooks::ROUTES,
         deliveries::ROUTES,
-        teams::catalogue::ROUTES,
-        teams::roster::ROUTES,
-        teams::memberships::ROUTES,
-        teams::legacy_members::ROUTES,
-        teams::repositories::ROUTES,
-        organizations::members::ROUTES,
-        organizations::memberships::ROUTES,
-        organizations::invitations::ROUTES,
-        organizations::collaborators::ROUTES,
-        organizations::roles::ROUTES,
-        enterprises::teams::ROUTES,
-        enterprises::organizations::ROUTES,
-        enterprises::memberships::ROUTES,
         apps::ROUTES,
         installation_tokens::ROUTES,
         oauth_tokens::ROUTES,
@@ -109,5 +113,6 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         proposals::ROUTES,
     ]
     .into_iter()
+    .chain(PEOPLE.iter().copied())
     .flatten()
 }

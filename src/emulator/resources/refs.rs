@@ -3,10 +3,11 @@
 use http::StatusCode;
 use serde_json::Value;
 
-use super::branches::{READ, WRITE, is_name, lead};
+use super::branches::{READ, WRITE, lead};
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
+use crate::emulator::git_objects::is_ref_name;
 use crate::emulator::pagination::{self, USUAL};
 use crate::emulator::render::Renderer;
 use crate::emulator::reply::Reply;
@@ -48,7 +49,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Reference", call.body)?;
     let (name, sha) = (fields.required_string("ref"), fields.required_string("sha"));
     let history = call.world.history(call.repository()?);
-    let branch = name.strip_prefix("refs/heads/").filter(|branch| is_name(branch));
+    let branch = name.strip_prefix("refs/heads/").filter(|branch| is_ref_name(branch));
     if branch.is_none() && !name.is_empty() {
         fields.reject("ref", Code::Invalid, "ref must be refs/heads/ and the name of a branch");
     }

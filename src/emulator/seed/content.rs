@@ -15,7 +15,7 @@ use crate::emulator::world::{Comment, FEATURES, Issue, IssueState, Label, Milest
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 /// More repositories than any organisation of the real service is known to have.
-const REPOSITORIES_MAX: u32 = 1_000_000;
+const REPOSITORIES_MAX: u32 = *Options::REPOSITORIES.end();
 /// Repositories with a higher id were made by callers.
 pub const SEEDED_BELOW: u64 = WIDGETS + REPOSITORIES_MAX as u64;
 const WORDS: &[&str] = &[

@@ -101,3 +101,22 @@ impl Body for Half {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_half_body_that_is_asked_again_after_its_end_waits_for_the_connection_to_go() {
+        let (tell, sent) = oneshot::channel();
+        tell.send(()).expect("somebody waits");
+        let ends = Arc::new(Ends::default());
+        let mut half = Half { kept: None, whole: 4, framing: Framing::Length, version: Version::HTTP_11, sent: Some(sent), ends };
+        for _ in 0..3 {
+            assert!(half.frame().now_or_never().is_none());
+        }
+    }
+}

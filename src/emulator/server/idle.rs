@@ -49,9 +49,9 @@ impl Drop for Asking {
 mod tests {
     use super::*;
 
-    const LENGTH: Duration = Duration::from_millis(20);
+    const LENGTH: Duration = Duration::from_secs(60);
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn what_is_asked_keeps_a_connection_and_its_end_begins_the_count_anew() {
         let activity = Arc::new(Activity::default());
         let asking = activity.begin();

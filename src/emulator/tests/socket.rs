@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::clock::Clock;
-use crate::emulator::{GateId, Handle, Server};
+use crate::emulator::{Courier, GateId, Handle, Server};
 
 type Http = Client<HttpConnector, Full<Bytes>>;
 
@@ -132,4 +132,20 @@ async fn a_body_that_is_announced_as_too_large_is_refused_before_it_comes() {
         assert!(answer.contains("\"message\":"), "{path}: {answer}");
     }
     handle.shutdown().await;
+}
+
+#[tokio::test]
+async fn it_ends_also_when_every_place_is_taken() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let clock = Clock::manual(START);
+    let emulator = Emulator::new(Options::default(), clock.now());
+    let handle = Server::start_narrow(listener, emulator, clock, Duration::ZERO, Courier::default(), 1);
+    let client = http1();
+    let (_, gate) = ask(&client, &handle, Method::POST, "/_emulator/gates", Bytes::from(r#"{"match":{"path":"/user"}}"#)).await;
+    let gate = GateId(gate["id"].as_u64().expect("an id"));
+    let request = Request::get(format!("http://{}/user", handle.addr())).body(Full::new(Bytes::new())).expect("well formed");
+    let held = tokio::spawn(client.request(request));
+    handle.wait_until_held(gate, 1).await;
+    tokio::time::timeout(Duration::from_secs(30), handle.shutdown()).await.expect("it ends");
+    assert!(held.await.expect("it was asked").is_err(), "its connection went");
 }

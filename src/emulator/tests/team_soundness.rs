@@ -5,27 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::emulator::resources::{enterprises, organizations, teams};
+use crate::emulator::resources::PEOPLE;
 use crate::emulator::route::{Route, Verb};
 use crate::emulator::seed::Dice;
 use crate::emulator::world::{Invitee, Organization, Privacy, World};
 
 const REQUESTS: u32 = 15_000;
-const ROUTES: [&[Route]; 13] = [
-    teams::catalogue::ROUTES,
-    teams::roster::ROUTES,
-    teams::memberships::ROUTES,
-    teams::legacy_members::ROUTES,
-    teams::repositories::ROUTES,
-    organizations::members::ROUTES,
-    organizations::memberships::ROUTES,
-    organizations::invitations::ROUTES,
-    organizations::collaborators::ROUTES,
-    organizations::roles::ROUTES,
-    enterprises::teams::ROUTES,
-    enterprises::organizations::ROUTES,
-    enterprises::memberships::ROUTES,
-];
 /// Mostly those that may change something.
 const TOKENS: [&str; 8] =
     [ADA, ADA, BEN, DAN, INSTALLATION, "emu_classic_cleo_all_scopes", "emu_classic_hugo_org_scopes", "emu_classic_finn_org_scopes"];
@@ -109,7 +94,7 @@ fn no_sequence_of_requests_makes_people_and_teams_disagree() {
     let seed = 77;
     let mut dice = Dice::new(seed);
     let mut upstream = Upstream::new();
-    let routes: Vec<&Route> = ROUTES.into_iter().flatten().collect();
+    let routes: Vec<&Route> = PEOPLE.iter().copied().flatten().collect();
     let mut by_class = [0_u32; 6];
     for turn in 0..REQUESTS {
         if turn % 200 == 0 {
