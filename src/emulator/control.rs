@@ -268,7 +268,7 @@ fn set_limits(state: &mut State, body: &[u8]) -> Answer {
         match value.as_u64() {
             None => refuse_limit(name, "wrong type", "a whole number"),
             Some(value) if changed.set(name, value).is_err() => {
-                refuse_limit(name, "there is no such limit, or there are too many", "a name that GET shows")
+                refuse_limit(name, "there is no such limit, or there are too many", "a name that GET shows");
             }
             Some(_) => {}
         }
