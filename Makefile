@@ -8,7 +8,11 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 # Where rustup and `cargo install` put their programs, for a shell that does not know it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: run test check bench setup
+# Seeds and virtual hours of `make soak`.
+SEEDS ?= 1000
+HOURS ?= 24
+
+.PHONY: run test soak check bench setup
 
 # The gateway in front of an emulated upstream, driven by sample bots. Ctrl-C ends it with a summary.
 run: NEEDS = build
@@ -19,6 +23,21 @@ run: setup
 test: NEEDS = test
 test: setup
 	cargo test --locked --no-fail-fast
+
+# The promises about limits over whole days: every seed with reordering, lost answers and resets that wobble. A day of a thousand seeds takes about three
+# quarters of an hour on two cores; `make soak SEEDS=50 HOURS=3` a minute. A failure prints its seed and the command that shows it again.
+SOAK = $(TARGET_DIR)/release/weir simulate --seeds $(SEEDS) --reorder --wobble 1000
+soak: NEEDS = build
+soak: setup
+	cargo build --locked --release
+	$(SOAK) --strict --lost 1 --workload saturating --hours $(HOURS)
+	$(SOAK) --lost 1 --workload saturating --hours $(HOURS) --outside 1/s
+	$(SOAK) --strict --lost 1 --workload mixed --hours 2
+	for workload in content oauth; do $(SOAK) --strict --workload $$workload --hours 3 || exit; done
+	for workload in points graphql-points graphql-cpu cpu concurrency shares; do \
+	    $(SOAK) --strict --workload $$workload --hours 0.1 --bots 300 || exit; \
+	done
+	$(SOAK) --lost 1 --workload secondary --hours 0.1
 
 # Format, lints, dependencies, and the repository's own rules.
 check: NEEDS = check

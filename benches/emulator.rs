@@ -1,6 +1,8 @@
 //! How many requests a second the emulator's `respond` alone answers, and what a large world costs (benches/README.md). No socket, one
 //! thread, virtual time. Run it with `cargo bench --bench emulator`; an argument chooses the rows whose names contain it.
 
+mod process;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use weir::clock::{Clock, Timestamp};
 use weir::emulator::{Conditions, Emulator, Options};
+
+use process::busy;
 
 /// The one that `weir` ships with.
 #[global_allocator]
@@ -120,13 +124,6 @@ impl Upstream {
             }
         }
     }
-}
-
-/// Time that this process was on a core, so that a busy machine does not spoil the figures; where the system does not tell it, the clock's.
-fn busy(clock: &Clock) -> Duration {
-    let told = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    let nanos = told.split_whitespace().next().and_then(|first| first.parse().ok());
-    nanos.map_or_else(|| clock.now().since(Timestamp::EPOCH), Duration::from_nanos)
 }
 
 /// Resident memory of this process in KiB, where the system tells it.

@@ -50,6 +50,17 @@ impl Timestamp {
         self.0.div_ceil(1000)
     }
 
+    /// For people and logs: RFC 3339 in UTC, whole seconds, rounded up as [`Timestamp::as_secs_ceil`]. What is later than the year 9999 is
+    /// written as its end.
+    #[must_use]
+    pub fn rfc3339(self) -> String {
+        let secs = i64::try_from(self.as_secs_ceil()).ok();
+        let at = secs.and_then(|secs| time::UtcDateTime::from_unix_timestamp(secs).ok()).unwrap_or(time::UtcDateTime::MAX);
+        let (date, clock) = (at.date(), at.time());
+        let (hour, minute, second) = clock.as_hms();
+        format!("{:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", date.year(), u8::from(date.month()), date.day())
+    }
+
     /// How long after `earlier` this is; zero when it is not later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
@@ -185,6 +196,13 @@ mod tests {
     fn a_reset_is_rounded_up_so_that_it_never_lies_in_the_past() {
         assert_eq!(Timestamp::from_millis(1_001).as_secs_ceil(), 2);
         assert_eq!(Timestamp::from_millis(1_001).as_secs(), 1);
+    }
+
+    #[test]
+    fn a_time_for_people_is_rfc_3339_in_utc_and_never_before_the_time() {
+        assert_eq!(Timestamp::from_millis(1_709_164_799_001).rfc3339(), "2024-02-29T00:00:00Z");
+        assert_eq!(Timestamp::EPOCH.rfc3339(), "1970-01-01T00:00:00Z");
+        assert_eq!(Timestamp::FAR_FUTURE.rfc3339(), "9999-12-31T23:59:59Z");
     }
 
     #[test]

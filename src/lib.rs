@@ -15,9 +15,10 @@
 //! # The modules, in reading order
 //!
 //! [`clock`] (time) · [`api`] (facts about the upstream) · [`config`] · [`decision`] (every policy, pure) · [`tokens`] · [`gateway`] (the I/O shell) ·
-//! [`telemetry`] · [`admin`] · [`emulator`] (the upstream for tests and demos; never shares a rule with `decision`) · [`cli`].
+//! [`telemetry`] · [`admin`] · [`emulator`] (the upstream for tests and demos; never shares a rule with `decision`) ·
+//! [`simulation`] (all of it in virtual time) · [`cli`].
 //!
-//! Dependencies point one way: `gateway → decision → api`, `emulator → api`.
+//! Dependencies point one way: `gateway → decision → api`, `emulator → api`, `simulation → decision, emulator`.
 //!
 //! # Words
 //!
@@ -36,5 +37,6 @@ pub mod config;
 pub mod decision;
 pub mod emulator;
 pub mod gateway;
+pub mod simulation;
 pub mod telemetry;
 pub mod tokens;

@@ -2,6 +2,8 @@
 //! against `weir serve` in front of the emulator: with its seed world (`emulated`), and with recorded traffic of the real service
 //! (`recorded`, from npm `@octokit/fixtures`); and against the emulator alone (`alone`).
 //!
+//! Beside them the public suite of tests for HTTP caches, with its own client and origin server (`http_cache`).
+//!
 //! The libraries are installed by the tests themselves (`install`), at the versions of `octokit/package-lock.json` and
 //! `pygithub/requirements.txt`. Every scenario also proves that the client spoke to the gateway and to nobody else (`driver`).
 //! What the gateway does with requests that no library sends is left to the other tests.
@@ -14,6 +16,8 @@ mod control;
 mod driver;
 #[path = "clients/emulated.rs"]
 mod emulated;
+#[path = "clients/http_cache.rs"]
+mod http_cache;
 #[path = "clients/install.rs"]
 mod install;
 #[path = "clients/processes.rs"]

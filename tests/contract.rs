@@ -2,8 +2,16 @@
 
 mod support;
 
+#[path = "contract/admin.rs"]
+mod admin;
+#[path = "contract/apps.rs"]
+mod apps;
 #[path = "contract/cache.rs"]
 mod cache;
+#[path = "contract/concurrency.rs"]
+mod concurrency;
+#[path = "contract/graphql.rs"]
+mod graphql;
 #[path = "contract/identity.rs"]
 mod identity;
 #[path = "contract/intake.rs"]
@@ -12,9 +20,19 @@ mod intake;
 mod limits;
 #[path = "contract/listeners.rs"]
 mod listeners;
+#[path = "contract/minting.rs"]
+mod minting;
+#[path = "contract/plain_cache.rs"]
+mod plain_cache;
 #[path = "contract/rewriting.rs"]
 mod rewriting;
+#[path = "contract/rights.rs"]
+mod rights;
+#[path = "contract/secondary.rs"]
+mod secondary;
 #[path = "contract/upstream.rs"]
 mod upstream;
+#[path = "contract/waiting.rs"]
+mod waiting;
 #[path = "contract/writes.rs"]
 mod writes;

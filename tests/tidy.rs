@@ -63,6 +63,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tokens", &["api", "clock", "config", "decision"]),
     ("telemetry", &["clock"]),
     ("emulator", &["api", "clock"]),
+    ("simulation", &["api", "clock", "config", "decision", "emulator"]),
     ("gateway", &["api", "clock", "config", "decision", "telemetry", "tokens"]),
     ("admin", &["api", "clock", "config", "decision", "gateway", "telemetry", "tokens"]),
 ];

@@ -1,17 +1,21 @@
 //! The admin listener: health, metrics and the books, for operators only (CONTRACT §5).
 //!
 //! The dashboard, the queue of writes and reloading will live here too. It is served by its own small server, so that a flood of clients on the
-//! gateway's listeners does not blind the operator.
+//! gateway's listeners does not blind the operator. Nothing here shows a credential: what is shown is made of names of the config and figures.
 
+pub mod budgets;
+pub mod clients;
 mod pages;
 
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -21,7 +25,14 @@ use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
 
+use crate::config::digest;
 use crate::gateway::Gateway;
+
+/// How long an operator's request head may take. CONTRACT §2 has the same for clients.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a 401 of this listener asks for; also how it is told from others.
+pub const CHALLENGE: &str = "Bearer realm=\"weir admin\"";
 
 /// The open admin listener, if there is one.
 pub struct Admin {
@@ -53,43 +64,67 @@ async fn accept(listener: TcpListener, gateway: Arc<Gateway>) {
         };
         let gateway = Arc::clone(&gateway);
         tokio::spawn(async move {
-            let service = service_fn(move |request| {
-                let answer = answer(&gateway, &request);
-                async move { Ok::<_, Infallible>(answer) }
+            let service = service_fn(move |request: Request<Incoming>| {
+                let (gateway, (head, _)) = (Arc::clone(&gateway), request.into_parts());
+                async move {
+                    // A page about thousands of accounts takes tens of milliseconds, which clients should not wait for.
+                    let answer = tokio::task::spawn_blocking(move || answer(&gateway, &head)).await;
+                    Ok::<_, Infallible>(
+                        answer.unwrap_or_else(|_| pages::error(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made")),
+                    )
+                }
             });
             let mut server = auto::Builder::new(TokioExecutor::new());
-            server.http1().timer(TokioTimer::new()).header_read_timeout(std::time::Duration::from_secs(10));
+            server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
             // A client of this listener that breaks off is its own loss.
             let _ = server.serve_connection(TokioIo::new(stream), service).await;
         });
     }
 }
 
-fn answer(gateway: &Gateway, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    // Health is for load balancers, which hold no secrets.
-    match request.uri().path() {
-        "/healthz" => return pages::text(StatusCode::OK, "ok"),
-        "/readyz" => return pages::readiness(gateway),
-        _ => {}
+fn answer(gateway: &Gateway, request: &Parts) -> Response<Full<Bytes>> {
+    let mut reply = page(gateway, request);
+    if request.method == Method::HEAD {
+        let length = hyper::body::Body::size_hint(reply.body()).exact().unwrap_or_default();
+        reply.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        *reply.body_mut() = Full::default();
     }
-    if let Some(token) = &gateway.config.listen.admin_token
-        && !is_authorized(request, token)
-    {
-        let mut reply = pages::text(StatusCode::UNAUTHORIZED, "the admin token is needed: Authorization: Bearer TOKEN");
-        reply.headers_mut().insert(header::WWW_AUTHENTICATE, http::HeaderValue::from_static("Bearer realm=\"weir admin\""));
-        return reply;
-    }
-    if request.method() != Method::GET && request.method() != Method::HEAD {
-        return pages::text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here so far");
-    }
-    match request.uri().path() {
-        "/metrics" => pages::metrics(gateway),
-        "/api/budgets" => pages::budgets(gateway),
-        _ => pages::text(StatusCode::NOT_FOUND, "there is /healthz, /readyz, /metrics and /api/budgets"),
-    }
+    reply
 }
 
-fn is_authorized(request: &Request<Incoming>, token: &SecretString) -> bool {
-    let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-    given.is_some_and(|given| given.ct_eq(token.expose_secret().as_bytes()).into())
+fn page(gateway: &Gateway, request: &Parts) -> Response<Full<Bytes>> {
+    let path = request.uri.path();
+    // Health is for load balancers, which hold no secrets.
+    let is_health = matches!(path, "/healthz" | "/readyz");
+    if let Some(token) = &gateway.config.listen.admin_token
+        && !is_health
+        && !is_authorized(request, token)
+    {
+        let mut reply = pages::error(StatusCode::UNAUTHORIZED, "the admin token is needed: Authorization: Bearer TOKEN");
+        reply.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
+        return reply;
+    }
+    let show: fn(&Gateway) -> Response<Full<Bytes>> = match path {
+        "/healthz" => |_| pages::text(StatusCode::OK, "ok"),
+        "/readyz" => pages::readiness,
+        "/metrics" => pages::metrics,
+        "/api/budgets" => |gateway| pages::json(StatusCode::OK, &budgets::of(gateway)),
+        "/api/clients" => |gateway| pages::json(StatusCode::OK, &clients::of(gateway)),
+        _ => return pages::error(StatusCode::NOT_FOUND, "there is /healthz, /readyz, /metrics, /api/budgets and /api/clients"),
+    };
+    if request.method != Method::GET && request.method != Method::HEAD {
+        let mut reply = pages::error(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered here");
+        reply.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return reply;
+    }
+    show(gateway)
+}
+
+/// Whether the request carries the admin token. Hashes are compared, so that the time says nothing about the token, not even its length.
+fn is_authorized(request: &Parts, token: &SecretString) -> bool {
+    let given = request.headers.get(header::AUTHORIZATION).and_then(|value| {
+        let (scheme, given) = value.as_bytes().split_at_checked(b"Bearer ".len())?;
+        scheme.eq_ignore_ascii_case(b"Bearer ").then_some(given)
+    });
+    given.is_some_and(|given| digest(given).ct_eq(&digest(token.expose_secret().as_bytes())).into())
 }

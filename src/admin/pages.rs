@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
-use serde_json::json;
+use serde::Serialize;
 
-use crate::decision::Books;
+use super::budgets::token_states;
+use crate::decision::AccountId;
 use crate::gateway::Gateway;
 use crate::telemetry::metrics::CONTENT_TYPE;
 
@@ -21,18 +22,33 @@ pub fn readiness(gateway: &Gateway) -> Response<Full<Bytes>> {
     if gateway.is_draining() {
         text(StatusCode::SERVICE_UNAVAILABLE, "draining")
     } else if !gateway.has_usable_token() {
-        text(StatusCode::SERVICE_UNAVAILABLE, "no upstream token can be used")
+        text(StatusCode::SERVICE_UNAVAILABLE, &token_report(gateway))
     } else {
-        text(StatusCode::OK, "ok")
+        let health = gateway.tokens.health(gateway.clock.now());
+        let unusable = health.iter().filter(|token| !token.state.is_healthy()).count();
+        // Only how many: whose they are is for those who hold the admin token.
+        let note = if unusable == 0 { String::new() } else { format!("\n{unusable} of {} upstream tokens cannot be used", health.len()) };
+        text(StatusCode::OK, &format!("ok{note}"))
     }
+}
+
+/// What is wrong with each account, a line for each of its tokens.
+fn token_report(gateway: &Gateway) -> String {
+    let states = token_states(gateway, gateway.clock.now());
+    let accounts = (0..).map(AccountId).zip(&gateway.config.accounts);
+    let lines = accounts.flat_map(|(id, account)| {
+        let unhealthy = states.get(&id).into_iter().flatten().filter(|token| !token.healthy);
+        unhealthy.map(|token| format!("\n{}, token {}: {}", account.name, token.token, token.reason.as_deref().unwrap_or(&token.state)))
+    });
+    std::iter::once("no upstream token can be used".to_owned()).chain(lines).collect()
 }
 
 /// `GET /metrics`.
 pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
     let (entries, bytes) = gateway.store.size();
-    let snapshot = gateway.admissions.with_books(Books::snapshot);
+    let (now, snapshot) = gateway.admissions.snapshot();
     gateway.report_broken_invariants();
-    let health = gateway.tokens.health(gateway.clock.now());
+    let health = gateway.tokens.health(now);
     let body = gateway.metrics.scrape(|metrics| {
         metrics.set_cache(entries, bytes);
         let on_wire = gateway.writes_on_wire.load(Ordering::Relaxed);
@@ -52,57 +68,35 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
                     book.reset,
                 );
             }
-            for limit in &account.secondary {
-                metrics.set_secondary(&account.name, limit.limit.name(), limit.in_use.into());
-            }
         }
-        for (account, token, usable) in health {
-            metrics.set_token_healthy(gateway.account_name(account), token.0 as usize, usable);
+        // With thousands of accounts not every series has room: what is in use goes before what is not.
+        let limits = || snapshot.iter().flat_map(|account| account.secondary.iter().map(|limit| (&account.name, limit)));
+        for (account, limit) in limits().filter(|(_, limit)| limit.in_use > 0).chain(limits().filter(|(_, limit)| limit.in_use == 0)) {
+            metrics.set_secondary(account, limit.limit.name(), limit.in_use.into());
+        }
+        for token in &health {
+            metrics.set_token_healthy(gateway.account_name(token.account), &token.token.to_string(), token.state.is_healthy());
         }
     });
     page(StatusCode::OK, HeaderValue::from_static(CONTENT_TYPE), body)
 }
 
-/// `GET /api/budgets`: the books of every account.
-pub fn budgets(gateway: &Gateway) -> Response<Full<Bytes>> {
-    let snapshot = gateway.admissions.with_books(Books::snapshot);
-    let accounts: Vec<_> = snapshot
-        .iter()
-        .map(|account| {
-            let resources: Vec<_> = account
-                .books
-                .iter()
-                .map(|book| {
-                    json!({
-                        "resource": book.resource.as_str(),
-                        "known": book.known,
-                        "limit": book.limit,
-                        "remaining": book.remaining,
-                        "reserved": book.reserved,
-                        "used": book.used,
-                        "reset": book.reset.as_secs_ceil(),
-                    })
-                })
-                .collect();
-            let secondary: Vec<_> = account
-                .secondary
-                .iter()
-                .map(|limit| json!({ "limit": limit.limit.name(), "in_use": limit.in_use, "max": limit.max }))
-                .collect();
-            json!({
-                "account": &*account.name,
-                "cooldown_until": account.cooldown_until.map(crate::clock::Timestamp::as_secs_ceil),
-                "resources": resources,
-                "secondary": secondary,
-            })
-        })
-        .collect();
-    let body = json!({ "accounts": accounts, "waiting": gateway.admissions.waiting() });
-    page(StatusCode::OK, HeaderValue::from_static("application/json"), body.to_string())
+/// Anything as JSON.
+pub fn json(status: StatusCode, content: &impl Serialize) -> Response<Full<Bytes>> {
+    match serde_json::to_vec(content) {
+        Ok(body) => page(status, HeaderValue::from_static("application/json"), body),
+        // Only a map with keys that are no text could fail; no page has one.
+        Err(fault) => text(StatusCode::INTERNAL_SERVER_ERROR, &fault.to_string()),
+    }
 }
 
-fn page(status: StatusCode, content_type: HeaderValue, body: String) -> Response<Full<Bytes>> {
-    let mut reply = Response::new(Full::new(Bytes::from(body)));
+/// What is wrong with a request to this listener.
+pub fn error(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
+    json(status, &serde_json::json!({ "message": message }))
+}
+
+fn page(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut reply = Response::new(Full::new(body.into()));
     *reply.status_mut() = status;
     reply.headers_mut().insert(header::CONTENT_TYPE, content_type);
     reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -135,6 +135,8 @@ pub struct Endpoint {
     pub several_permissions: bool,
     /// Creates something that people see, so that it counts against the content limits (UPSTREAM.md, Limits).
     pub content_generating: bool,
+    /// Asks for an OAuth or app access token, of which an app may ask a number per hour (Document 1, Secondary rate limits).
+    pub token_request: bool,
     /// Sends notifications, so that its writes want wider spacing (UPSTREAM.md, Limits).
     pub notifies: bool,
     /// Made for polling: answers carry `Last-Modified` and `X-Poll-Interval` (Document 1, Poll interval).
@@ -177,6 +179,7 @@ impl Endpoint {
             uat_only: false,
             several_permissions: false,
             content_generating: false,
+            token_request: false,
             notifies: false,
             polls: false,
             per_page_max: PER_PAGE_MAX,

@@ -120,6 +120,7 @@ fn apply(endpoint: &mut Endpoint, word: &str, dialect: Dialect) -> Result<(), St
             "polls" => endpoint.polls = !writes,
             "content" => endpoint.content_generating = writes,
             "notifies" => endpoint.notifies = writes,
+            "token-request" => endpoint.token_request = true,
             "cursor" => endpoint.cursor_pages = true,
             "free" => endpoint.primary_cost = 0,
             _ => {

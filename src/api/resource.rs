@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,23 +30,25 @@ const LIMIT_UNKNOWN: u32 = 5000;
 /// Longest name taken from a header; the longest known one has 27 characters.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The name of a primary limit, as `x-ratelimit-resource` spells it. Cheap to clone; the known names need no allocation.
-#[derive(Clone)]
+/// The name of a primary limit, as `x-ratelimit-resource` spells it. Cheap to clone, to compare and to hash; the known names need no allocation.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ResourceName(Name);
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Name {
-    Known(&'static str),
+    /// Its place among [`KNOWN`].
+    Known(u8),
+    /// Never one of those.
     Other(Arc<str>),
 }
+
+const _: () = assert!(KNOWN.len() <= u8::MAX as usize);
 
 impl ResourceName {
     /// The resource of this name, known or not.
     pub fn new(name: &str) -> Self {
-        match KNOWN.iter().find(|(known, _)| *known == name) {
-            Some((known, _)) => Self(Name::Known(known)),
-            None => Self(Name::Other(Arc::from(name))),
-        }
+        let known = (0..).zip(KNOWN).find(|(_, (known, _))| *known == name);
+        Self(known.map_or_else(|| Name::Other(Arc::from(name)), |(place, _)| Name::Known(place)))
     }
 
     /// A name out of an answer's header: 1 to 64 lower-case letters, digits, `_` or `-`; `None` for anything else.
@@ -59,40 +60,32 @@ impl ResourceName {
 
     /// REST, but for what has a limit of its own.
     pub const fn core() -> Self {
-        Self(Name::Known("core"))
+        Self(Name::Known(0))
     }
 
     /// `/search/…`, but for code.
     pub const fn search() -> Self {
-        Self(Name::Known("search"))
+        Self(Name::Known(1))
     }
 
     /// `/search/code`.
     pub const fn code_search() -> Self {
-        Self(Name::Known("code_search"))
+        Self(Name::Known(2))
     }
 
     /// `/graphql`, counted by query cost.
     pub const fn graphql() -> Self {
-        Self(Name::Known("graphql"))
+        Self(Name::Known(3))
     }
 
     /// The name as the upstream spells it.
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            Name::Known(name) => name,
+            Name::Known(place) => KNOWN[usize::from(*place)].0,
             Name::Other(name) => name,
         }
     }
 }
-
-impl PartialEq for ResourceName {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str()
-    }
-}
-
-impl Eq for ResourceName {}
 
 impl PartialOrd for ResourceName {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
@@ -103,12 +96,6 @@ impl PartialOrd for ResourceName {
 impl Ord for ResourceName {
     fn cmp(&self, other: &Self) -> Ordering {
         self.as_str().cmp(other.as_str())
-    }
-}
-
-impl Hash for ResourceName {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_str().hash(state);
     }
 }
 
@@ -126,7 +113,11 @@ impl fmt::Debug for ResourceName {
 
 /// Units per window that an authenticated user has of this resource, until an answer tells; 5000 for an unknown one.
 pub fn default_limit(resource: &ResourceName) -> u32 {
-    KNOWN.iter().find(|(name, _)| *name == resource.as_str()).and_then(|(_, limit)| *limit).unwrap_or(LIMIT_UNKNOWN)
+    let known = match resource.0 {
+        Name::Known(place) => KNOWN[usize::from(place)].1,
+        Name::Other(_) => None,
+    };
+    known.unwrap_or(LIMIT_UNKNOWN)
 }
 
 /// How long a window of this resource lasts: a minute for the two search resources (UPSTREAM.md, Limits), else an hour (Document 1).
@@ -148,6 +139,15 @@ mod tests {
         assert_eq!((default_limit(&ResourceName::code_search()), window(&ResourceName::code_search())), (10, Duration::from_mins(1)));
         assert_eq!(default_limit(&ResourceName::new("scim")), 15_000);
         assert_eq!(default_limit(&ResourceName::new("dependency_sbom")), 5000);
+    }
+
+    #[test]
+    fn each_known_name_is_its_own() {
+        for (name, _) in KNOWN {
+            assert_eq!(ResourceName::new(name).as_str(), name);
+        }
+        let named = [ResourceName::core(), ResourceName::search(), ResourceName::code_search(), ResourceName::graphql()];
+        assert_eq!(named.map(|name| name.to_string()), ["core", "search", "code_search", "graphql"]);
     }
 
     #[test]

@@ -27,11 +27,16 @@ pub struct Collections<'p> {
     root_segments: usize,
 }
 
+/// How many leading segments of `path` make the root that owns it; 0 when nothing does.
+pub(super) fn root_segments(path: &str) -> usize {
+    let first = path.split('/').nth(1).unwrap_or_default();
+    OWNER_ROOTS.iter().find(|(name, _)| *name == first).map_or(0, |(_, segments)| *segments)
+}
+
 impl<'p> Collections<'p> {
     pub(super) fn of(path: &'p str) -> Self {
         let path = path.strip_suffix('/').unwrap_or(path);
-        let first = path.split('/').nth(1).unwrap_or_default();
-        let root_segments = OWNER_ROOTS.iter().find(|(name, _)| *name == first).map_or(0, |(_, segments)| *segments);
+        let root_segments = root_segments(path);
         Self { next: (!path.is_empty()).then_some(path), root_segments }
     }
 }

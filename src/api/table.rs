@@ -138,6 +138,14 @@ impl Table {
         stale::repository_owner(path)
     }
 
+    /// The part of a path or template that names the repository, organization, team, enterprise or user it is about; `None` where no such thing is named.
+    pub fn place(path: &str) -> Option<&str> {
+        // One segment names no place: `/user` is whoever asks.
+        let segments = Some(stale::root_segments(path)).filter(|segments| *segments > 1)?;
+        let named = leading(path, segments);
+        (self::segments(named) == segments).then_some(named)
+    }
+
     /// Builds the table from its text, and says what it could not take. The embedded text has no faults; a test holds it to that.
     pub(super) fn read(text: &str, dialect: Dialect) -> (Self, Vec<String>) {
         let Lines { mut endpoints, mut faults } = Lines::read(text, dialect);

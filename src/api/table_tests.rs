@@ -348,6 +348,29 @@ fn writes_that_people_notice_are_marked() {
 }
 
 #[test]
+fn every_route_about_an_apps_access_tokens_is_a_token_request_and_no_other_is() {
+    for (method, path) in [
+        ("POST", "/app/installations/5/access_tokens"),
+        ("POST", "/applications/c/token"),
+        ("PATCH", "/applications/c/token"),
+        ("DELETE", "/applications/c/token"),
+        ("DELETE", "/applications/c/grant"),
+        ("POST", "/applications/c/token/scoped"),
+        ("GET", "/applications/c/tokens/t"),
+        ("DELETE", "/installation/token"),
+    ] {
+        assert!(classify(method, path).endpoint.token_request, "{method} {path}");
+    }
+    let others = |endpoint: &&Endpoint| {
+        endpoint.token_request && !endpoint.template.contains("token") && !endpoint.template.starts_with("/applications/")
+    };
+    assert_eq!(Table::embedded(Dialect::Service).iter().find(others).map(|endpoint| &endpoint.template), None);
+    for (method, path) in [("GET", "/app/installations"), ("POST", "/orgs/o/actions/runners/registration-token"), ("GET", "/apps/a")] {
+        assert!(!classify(method, path).endpoint.token_request, "{method} {path}");
+    }
+}
+
+#[test]
 fn a_lane_is_the_path_up_to_the_resource_that_is_written() {
     for (method, path, lane) in [
         ("POST", "/repos/o/r/issues", "/repos/o/r"),
@@ -416,6 +439,17 @@ fn near_path() -> impl Strategy<Value = String> {
         });
         if slash && kept % 5 == 0 { path + "/" } else { path }
     })
+}
+
+#[test]
+fn a_place_is_what_a_path_names_first() {
+    assert_eq!(Table::place("/repos/acme/widgets/issues/5"), Some("/repos/acme/widgets"));
+    assert_eq!(Table::place("/repos/{owner}/{repo}"), Some("/repos/{owner}/{repo}"));
+    assert_eq!(Table::place("/orgs/acme/teams"), Some("/orgs/acme"));
+    assert_eq!(Table::place("/repositories/7/issues"), Some("/repositories/7"));
+    for nowhere in ["/user/repos", "/repos/acme", "/search/issues", "/gists/1", "/", ""] {
+        assert_eq!(Table::place(nowhere), None, "{nowhere}");
+    }
 }
 
 proptest! {

@@ -2,12 +2,15 @@
 //!
 //! Exit codes: 0 done, 1 it failed while running, 2 bad usage or bad config.
 
+pub mod admin_api;
+pub mod budgets;
 pub mod check;
 pub mod demo;
 pub mod emulate;
 pub mod key;
 pub mod run;
 pub mod serve;
+pub mod simulate;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,6 +48,10 @@ enum Command {
         #[arg(long, default_value = "weir.toml", value_name = "FILE")]
         config: PathBuf,
     },
+    /// Play a workload against the decision core and the emulator in virtual time
+    Simulate(simulate::Simulate),
+    /// Show what is left of every account's budgets, asked of a running gateway
+    Budgets(budgets::Budgets),
     /// Make a client key; prints it once, with the line for the config
     Key,
 }
@@ -56,6 +63,8 @@ pub fn main() -> ExitCode {
         Command::Demo(demo) => demo.run(),
         Command::Emulate(emulate) => emulate.run(),
         Command::Check { config } => check::run(&config),
+        Command::Simulate(simulate) => simulate.run(),
+        Command::Budgets(budgets) => budgets.run(),
         Command::Key => key::run(),
     }
 }

@@ -20,7 +20,12 @@ pub struct Account {
     pub reach: Reach,
     /// Requests of each window that are left to others.
     pub reserve: u32,
+    /// The account whose budgets its requests consume as well: an index into [`Config::accounts`](super::Config::accounts).
+    pub also_spends: Option<usize>,
 }
+
+/// What an account's `also_spends` may name.
+const ALSO_SPENDS: &str = "another account of kind `user` that has no also_spends itself";
 
 /// The owners and repositories that an account can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,17 +86,43 @@ impl Choice for AccountKind {
 
 impl Account {
     pub(super) fn read_all(root: &mut Reader<'_>) -> Declared<Self> {
-        let accounts = Declared::read(root, "accounts", "account", |reader, name| {
+        let mut also: Vec<Option<Entry<'_>>> = Vec::new();
+        let mut anonymous = false;
+        let mut accounts = Declared::read(root, "accounts", "account", |reader, name| {
             let (kind, reach, reserve) = (reader.required("kind"), reader.or("reach", Reach::Everything), reader.or("reserve", 0));
-            Some(Self { name: name?, kind: kind?, reach, reserve })
+            also.push(reader.entry("also_spends"));
+            if kind == Some(AccountKind::Anonymous) && std::mem::replace(&mut anonymous, true) {
+                let problem = "a second anonymous account: both would spend the one budget of this machine's address";
+                reader.refuse::<()>("kind", problem, "one account of kind `anonymous`");
+            }
+            Some(Self { name: name?, kind: kind?, reach, reserve, also_spends: None })
         });
+        for (index, entry) in also.iter().enumerate() {
+            if let Some(entry) = entry {
+                accounts.link(index, entry, |target| also.get(target).is_some_and(Option::is_some));
+            }
+        }
         if accounts.is_empty() {
             root.refuse::<()>("accounts", "missing", "at least one entry, written [[accounts]]");
         }
         accounts
     }
 
-    pub(super) fn print(&self, printer: &mut Printer) {
+    /// For an app that the file gives no account: what it does as itself spends a budget of its own.
+    pub(super) fn of_app(app_id: u64, others: &[Self]) -> Self {
+        let mut name = format!("app {app_id}");
+        while others.iter().any(|other| *other.name == *name) {
+            name.push('\'');
+        }
+        Self { name: name.into(), kind: AccountKind::App, reach: Reach::Everything, reserve: 0, also_spends: None }
+    }
+
+    /// Whether its reach is exactly one repository.
+    pub(super) fn is_of_one_repository(&self) -> bool {
+        matches!(&self.reach, Reach::Only(territories) if matches!(territories.as_slice(), [Territory::Repository { .. }]))
+    }
+
+    pub(super) fn print(&self, all: &[Self], printer: &mut Printer) {
         printer.entry("accounts");
         printer.set("name", text(&self.name));
         printer.set("kind", text(self.kind.name()));
@@ -100,6 +131,32 @@ impl Account {
             printer.set("reach", list(territories.iter().map(text)));
         }
         printer.set("reserve", self.reserve);
+        if let Some(other) = self.also_spends.and_then(|index| all.get(index)) {
+            printer.set("also_spends", text(&other.name));
+        }
+    }
+}
+
+impl Declared<Account> {
+    /// Takes `entry`, the `also_spends` of the account at `index`. One step only: the upstream knows no more, and a circle would spend for ever.
+    fn link(&mut self, index: usize, entry: &Entry<'_>, links_on: impl Fn(usize) -> bool) {
+        let Some(target) = self.resolve(entry) else { return };
+        let kind_of = |index: usize| self.get(index).map(|account| account.kind);
+        let problem = if kind_of(index).is_some_and(|kind| kind != AccountKind::User) {
+            "only an account of kind `user` has tokens that spend another budget as well".to_owned()
+        } else if target == index {
+            "the account would spend its own budget twice".to_owned()
+        } else if let Some(kind) = kind_of(target).filter(|kind| *kind != AccountKind::User) {
+            format!("the account is of kind `{}`", kind.name())
+        } else if links_on(target) {
+            "the account spends a third one's budget as well".to_owned()
+        } else {
+            if let Some(account) = self.get_mut(index) {
+                account.also_spends = Some(target);
+            }
+            return;
+        };
+        entry.refuse::<()>(problem, ALSO_SPENDS);
     }
 }
 

@@ -13,6 +13,7 @@ use super::reader::{Choice, Reader};
 use super::scalars::duration_text;
 use super::{Account, Allow, Pool};
 use crate::api::AccountKind;
+pub use crate::decision::Priority;
 
 /// How long a request may be held when nothing else is said (CONTRACT.md, 2).
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -36,17 +37,6 @@ pub struct Client {
     pub allow: Vec<Allow>,
     /// How long one of its requests may be held.
     pub max_wait: Duration,
-}
-
-/// The order in which waiting requests are served; greater goes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Priority {
-    /// Stops while less than `limits.batch_floor` of a budget is left.
-    Batch,
-    /// The ordinary one.
-    Normal,
-    /// Somebody is waiting for the answer.
-    Interactive,
 }
 
 impl fmt::Debug for Client {

@@ -18,11 +18,11 @@ pub(super) struct Declared<T> {
 
 impl<T> Declared<T> {
     /// Reads `[[key]]`; `read` gets each entry with its name.
-    pub(super) fn read(
-        root: &mut Reader<'_>,
+    pub(super) fn read<'a>(
+        root: &mut Reader<'a>,
         key: &'static str,
         noun: &'static str,
-        mut read: impl FnMut(&mut Reader<'_>, Option<Arc<str>>) -> Option<T>,
+        mut read: impl FnMut(&mut Reader<'a>, Option<Arc<str>>) -> Option<T>,
     ) -> Self {
         let mut declared = Self { noun, items: Vec::new(), names: Vec::new(), by_name: HashMap::new(), complete: true };
         let mut index = 0;
@@ -84,6 +84,11 @@ impl<T> Declared<T> {
             [] => format!("none: the file has no {}", self.noun),
             names => listed(names.iter().map(AsRef::as_ref)),
         }
+    }
+
+    /// The same, to be changed.
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        self.items.get_mut(index)?.as_mut()
     }
 
     /// The entry at `index`, unless it has a fault.

@@ -16,6 +16,15 @@ const FAULTS_MAX: usize = 1_000;
 /// The most syntax errors that are listed; after the first few they are mostly echoes of one another.
 const SYNTAX_FAULTS_MAX: usize = 20;
 
+/// What stands in a secret's place once the file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Secrets {
+    /// The secret itself, from where the file says that it is.
+    Resolved,
+    /// A stand-in: for what looks at a config without using it, on machines where its secrets are not.
+    Presumed,
+}
+
 /// The file being read. Shared by all its readers, which add their faults to it.
 pub(crate) struct Document<'a> {
     file_name: &'a str,
@@ -23,15 +32,23 @@ pub(crate) struct Document<'a> {
     pub(crate) env: &'a dyn Fn(&str) -> Option<String>,
     /// Where relative paths begin.
     pub(crate) base_dir: &'a Path,
+    /// Where secrets come from.
+    pub(crate) secrets: Secrets,
     line_starts: Vec<usize>,
     faults: RefCell<Vec<Fault>>,
 }
 
 impl<'a> Document<'a> {
-    pub(crate) fn new(text: &str, file_name: &'a str, env: &'a dyn Fn(&str) -> Option<String>, base_dir: &'a Path) -> Self {
+    pub(crate) fn new(
+        text: &str,
+        file_name: &'a str,
+        env: &'a dyn Fn(&str) -> Option<String>,
+        base_dir: &'a Path,
+        secrets: Secrets,
+    ) -> Self {
         let after_newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
         let line_starts = std::iter::once(0).chain(after_newlines).collect();
-        Self { file_name, env, base_dir, line_starts, faults: RefCell::default() }
+        Self { file_name, env, base_dir, secrets, line_starts, faults: RefCell::default() }
     }
 
     /// The line, counted from 1, and the column in bytes, counted from 1, of a byte offset.

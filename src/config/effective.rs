@@ -1,10 +1,10 @@
 //! What a valid config amounts to: its text with every default filled in, what of it is not active yet, and what is worth a second look.
 
-use super::limits::{BATCH_FLOOR, CPU_SECONDS, GRAPHQL_CPU_SECONDS, OAUTH_TOKENS_PER_HOUR};
 use super::printer::Printer;
 use super::state::REPLICAS_MAX;
 use super::writes::RETENTION;
-use super::{Config, Pace, Priority, WriteStore};
+use super::{Config, WriteStore};
+use crate::api::{AccountKind, TokenKind};
 
 /// A key that is accepted although its feature is not active yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,27 +27,10 @@ pub struct Warning {
 impl Config {
     /// The keys that are set to something else than their default although their feature is not active yet, in the order of the contract.
     pub fn inactive(&self) -> Vec<Inactive> {
-        let limits = &self.limits;
         let features = [
             ("listen.https", self.listen.https.is_some(), "the gateway does not listen for TLS"),
-            ("apps", !self.apps.is_empty(), "no installation tokens are minted"),
-            ("clients.weight", self.clients.iter().any(|client| client.weight.get() != 1), "whoever has waited longest goes first"),
-            (
-                "clients.priority",
-                self.clients.iter().any(|client| client.priority != Priority::Normal),
-                "whoever has waited longest goes first",
-            ),
             ("passthrough.enabled", self.passthrough.enabled, "clients' own credentials are not used"),
             ("cache.predicted_etags", self.cache.predicted_etags, "only ETags that a token has received are used"),
-            ("limits.cpu_seconds_per_minute", limits.cpu_seconds_per_minute != CPU_SECONDS, "CPU time is not counted"),
-            (
-                "limits.graphql_cpu_seconds_per_minute",
-                limits.graphql_cpu_seconds_per_minute != GRAPHQL_CPU_SECONDS,
-                "CPU time is not counted",
-            ),
-            ("limits.oauth_tokens_per_hour", limits.oauth_tokens_per_hour != OAUTH_TOKENS_PER_HOUR, "these requests are not counted apart"),
-            ("limits.pace", limits.pace == Pace::Even, "budgets are spent as requests come"),
-            ("limits.batch_floor", limits.batch_floor != BATCH_FLOOR, "batch clients are not stopped at a floor"),
             ("writes.store", self.writes.store != WriteStore::Memory, "queued writes are kept in memory"),
             ("writes.retention", self.writes.retention != RETENTION, "finished writes cannot be looked up"),
             ("state.redis", self.state.redis.is_some(), "nothing is shared with other replicas"),
@@ -69,11 +52,39 @@ impl Config {
             key: format!("accounts[{index}]"),
             problem: format!("account `{}` is in no pool and writes for no client: its budget is never spent", account.name),
         });
-        in_clear.chain(unused).collect()
+        let doubtful = self.accounts.iter().enumerate().filter_map(|(index, account)| {
+            let problem = self.doubt_about(index)?;
+            Some(Warning { key: format!("accounts[{index}]"), problem: format!("account `{}` {problem}", account.name) })
+        });
+        in_clear.chain(unused).chain(doubtful).collect()
+    }
+
+    /// What may be wrong with the budget of an account.
+    fn doubt_about(&self, index: usize) -> Option<&'static str> {
+        let account = self.accounts.get(index)?;
+        let kinds = || self.tokens.iter().filter(|token| token.account == index).map(|token| token.kind);
+        match account.kind {
+            AccountKind::Workflow if !account.is_of_one_repository() => Some(
+                "has no reach that names exactly one repository, but a workflow token's budget is that repository's own: say `reach = [\"owner/name\"]`",
+            ),
+            AccountKind::User
+                if kinds().any(|kind| matches!(kind, TokenKind::AppUser | TokenKind::Oauth))
+                    && kinds().any(|kind| matches!(kind, TokenKind::Classic | TokenKind::FineGrained)) =>
+            {
+                Some(
+                    "has tokens of an app and tokens of its own. If the app belongs to an enterprise, its tokens have a larger budget and spend the user's as well: \
+                     give them an account of their own with `also_spends` naming this one",
+                )
+            }
+            _ => None,
+        }
     }
 
     fn uses_account(&self, index: usize) -> bool {
-        self.pools.iter().any(|pool| pool.accounts.contains(&index)) || self.clients.iter().any(|client| client.writes == Some(index))
+        self.pools.iter().any(|pool| pool.accounts.contains(&index))
+            || self.clients.iter().any(|client| client.writes == Some(index))
+            || self.apps.iter().any(|app| app.account == index)
+            || self.accounts.iter().any(|account| account.also_spends == Some(index))
     }
 
     /// The effective config as TOML: all defaults filled in, every secret and every key's hash as `"<redacted>"`.
@@ -81,7 +92,7 @@ impl Config {
         let mut printer = Printer::default();
         self.listen.print(&mut printer);
         self.upstream.print(&mut printer);
-        self.accounts.iter().for_each(|account| account.print(&mut printer));
+        self.accounts.iter().for_each(|account| account.print(&self.accounts, &mut printer));
         self.tokens.iter().for_each(|token| token.print(&self.accounts, &mut printer));
         self.apps.iter().for_each(|app| app.print(&self.accounts, &mut printer));
         self.pools.iter().for_each(|pool| pool.print(&self.accounts, &mut printer));

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use super::printer::{Printer, float, text};
 use super::reader::{Choice, Reader};
 use super::scalars::Ratio;
+pub use crate::decision::Pace;
 
 /// Document 1, Secondary rate limits: requests at once.
 const CONCURRENCY: NonZeroU32 = NonZeroU32::new(100).unwrap();
@@ -14,17 +15,17 @@ const REST_POINTS: NonZeroU32 = NonZeroU32::new(900).unwrap();
 /// Document 1, Secondary rate limits: points per minute of the GraphQL endpoint.
 const GRAPHQL_POINTS: NonZeroU32 = NonZeroU32::new(2_000).unwrap();
 /// Document 1, Secondary rate limits: seconds of CPU time per minute.
-pub(super) const CPU_SECONDS: NonZeroU32 = NonZeroU32::new(90).unwrap();
+const CPU_SECONDS: NonZeroU32 = NonZeroU32::new(90).unwrap();
 /// Document 1, Secondary rate limits: seconds of CPU time per minute for GraphQL.
-pub(super) const GRAPHQL_CPU_SECONDS: NonZeroU32 = NonZeroU32::new(60).unwrap();
+const GRAPHQL_CPU_SECONDS: NonZeroU32 = NonZeroU32::new(60).unwrap();
 /// Document 1, Secondary rate limits: content-generating requests per minute.
 const CONTENT_PER_MINUTE: NonZeroU32 = NonZeroU32::new(80).unwrap();
 /// Document 1, Secondary rate limits: content-generating requests per hour.
 const CONTENT_PER_HOUR: NonZeroU32 = NonZeroU32::new(500).unwrap();
 /// Document 1, Secondary rate limits: OAuth access token requests per hour.
-pub(super) const OAUTH_TOKENS_PER_HOUR: NonZeroU32 = NonZeroU32::new(2_000).unwrap();
+const OAUTH_TOKENS_PER_HOUR: NonZeroU32 = NonZeroU32::new(2_000).unwrap();
 /// The part of a budget that batch clients leave to the others (CONTRACT.md, 2).
-pub(super) const BATCH_FLOOR: f64 = 0.2;
+const BATCH_FLOOR: f64 = 0.2;
 
 /// The section `[limits]`.
 #[derive(Clone, Debug)]
@@ -49,15 +50,6 @@ pub struct Limits {
     pub pace: Pace,
     /// The part of a budget, 0 to 1, below which requests of priority `batch` stop.
     pub batch_floor: f64,
-}
-
-/// How a budget is spread over its window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// First come, first served.
-    Burst,
-    /// Evenly until the reset.
-    Even,
 }
 
 impl Choice for Pace {

@@ -36,7 +36,7 @@ use std::path::Path;
 
 use apps::Apps;
 use declared::Declared;
-use document::{Document, FILE_BYTES_MAX};
+use document::{Document, FILE_BYTES_MAX, Secrets};
 use tokens::Tokens;
 
 use crate::api::AccountKind;
@@ -55,6 +55,7 @@ pub use listen::{Https, Listen};
 pub use passthrough::Passthrough;
 pub use pools::Pool;
 pub use scalars::parse_duration;
+pub use secret::rsa_key;
 pub use state::{Redis, State};
 pub use telemetry::{LogFormat, Telemetry};
 pub use tokens::Token;
@@ -104,13 +105,50 @@ pub fn load(path: &Path) -> Result<Config, Faults> {
     load_as(path, read)
 }
 
+/// The same without looking for the secrets: a stand-in takes the place of each. For what looks at a config on a machine where its secrets are not.
+pub fn load_without_secrets(path: &Path) -> Result<Config, Faults> {
+    load_with(path, Secrets::Presumed, read)
+}
+
+/// Reads `[listen]` alone from the file at `path`, for those who talk to a gateway that runs by it. The other sections are taken as they are:
+/// their secrets need not be at hand.
+pub fn load_listen(path: &Path) -> Result<Listen, Faults> {
+    load_as(path, |root| {
+        for section in OTHER_SECTIONS {
+            root.entry(section);
+        }
+        root.section("listen", |reader| Some(Listen::read(reader)))
+    })
+}
+
+/// Every section but `[listen]`.
+const OTHER_SECTIONS: [&str; 13] = [
+    "upstream",
+    "accounts",
+    "tokens",
+    "apps",
+    "pools",
+    "clients",
+    "passthrough",
+    "cache",
+    "limits",
+    "writes",
+    "state",
+    "webhooks",
+    "telemetry",
+];
+
 /// The same for a file of another kind, whose keys `read` knows.
 pub(crate) fn load_as<T>(path: &Path, read: impl FnOnce(&mut Reader<'_>) -> Option<T>) -> Result<T, Faults> {
+    load_with(path, Secrets::Resolved, read)
+}
+
+fn load_with<T>(path: &Path, secrets: Secrets, read: impl FnOnce(&mut Reader<'_>) -> Option<T>) -> Result<T, Faults> {
     let file_name = path.display().to_string();
     let text = read_file(path)
         .map_err(|(line, problem)| Faults(vec![Fault { file: file_name.clone(), line, key: String::new(), problem, accepted: None }]))?;
     let env = |name: &str| std::env::var(name).ok();
-    parse_as(&text, &file_name, &env, path.parent().unwrap_or(Path::new("")), read)
+    parse_with(&text, &file_name, &env, path.parent().unwrap_or(Path::new("")), secrets, read)
 }
 
 /// The text of a file; or what is wrong with it, with the line where that is.
@@ -144,7 +182,18 @@ pub(crate) fn parse_as<T>(
     base_dir: &Path,
     read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
 ) -> Result<T, Faults> {
-    let document = Document::new(text, file_name, env, base_dir);
+    parse_with(text, file_name, env, base_dir, Secrets::Resolved, read)
+}
+
+fn parse_with<T>(
+    text: &str,
+    file_name: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    base_dir: &Path,
+    secrets: Secrets,
+    read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
+) -> Result<T, Faults> {
+    let document = Document::new(text, file_name, env, base_dir, secrets);
     if let Err(problem) = check_size(text.len()) {
         document.fault(None, "", problem, None);
         return document.finish(None);
@@ -171,12 +220,14 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
     let webhooks = root.optional("webhooks");
     let telemetry = root.section("telemetry", |reader| Some(Telemetry::read(reader)));
     check_credentials(root, &accounts, &tokens, &apps);
+    let mut accounts = accounts.finish()?;
+    let apps = apps.finish(&mut accounts)?;
     Some(Config {
         listen: listen?,
         upstream: upstream?,
-        accounts: accounts.finish()?,
+        accounts,
         tokens: tokens.finish()?,
-        apps: apps.finish()?,
+        apps,
         pools: pools.finish()?,
         clients: clients.finish()?,
         passthrough: passthrough?,
@@ -195,8 +246,8 @@ fn check_credentials(root: &Reader<'_>, accounts: &Declared<Account>, tokens: &T
         match accounts.get(index).map(|account| account.kind) {
             None | Some(AccountKind::Anonymous) => {}
             Some(AccountKind::App) => {
-                if apps.is_empty() {
-                    root.refuse_item("accounts", index, "the account has no credential", "an entry in [[apps]]");
+                if apps.none_pays_with(index) {
+                    root.refuse_item("accounts", index, "the account has no credential", "an entry in [[apps]] whose account it is");
                 }
             }
             Some(AccountKind::Installation) => {

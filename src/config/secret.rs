@@ -7,16 +7,23 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use ring::signature::RsaKeyPair;
 use secrecy::SecretString;
 use zeroize::Zeroizing;
 
+use super::document::Secrets;
 use super::reader::{Entry, Read};
 
 /// The largest secret that is read: a PEM file with a chain of keys is far smaller.
 const SECRET_BYTES_MAX: usize = 64 * 1024;
 
-/// A private key in PEM form, the one secret that has several lines.
+/// An RSA key in PEM form, the one secret that has several lines.
 pub(super) struct Pem(pub(super) SecretString);
+
+/// What is accepted as an app's key.
+const KEY_ACCEPTED: &str = "an unencrypted RSA key of 2048 to 8192 bits in PEM form: -----BEGIN RSA PRIVATE KEY----- (PKCS#1) or -----BEGIN PRIVATE KEY----- (PKCS#8)";
 
 impl Read for SecretString {
     fn accepted() -> String {
@@ -45,11 +52,39 @@ impl Read for Pem {
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
         let text = resolve::<Self>(entry)?;
-        if !text.trim_start().starts_with("-----BEGIN ") || !text.contains("PRIVATE KEY-----") {
-            return entry.refuse("the secret is not a private key in PEM form", "text that begins with -----BEGIN … PRIVATE KEY-----");
+        if entry.document.secrets == Secrets::Presumed {
+            return Some(Self(text.as_str().into()));
         }
-        Some(Self(text.as_str().into()))
+        match rsa_key(&text) {
+            Ok(_) => Some(Self(text.as_str().into())),
+            Err(problem) => entry.refuse(problem, KEY_ACCEPTED),
+        }
     }
+}
+
+/// The key in a PEM text, or what is wrong with it; nothing of the text is quoted. Line breaks may be written `\n`, as they are in environment variables that can hold
+/// only one line.
+pub fn rsa_key(pem: &str) -> Result<RsaKeyPair, String> {
+    let pem = Zeroizing::new(pem.replace("\\n", "\n"));
+    let (_, rest) = pem.split_once("-----BEGIN ").ok_or("the secret is not a private key in PEM form")?;
+    let (label, rest) = rest.split_once("-----").ok_or("the secret is not a private key in PEM form")?;
+    let (body, _) = rest.split_once("-----END ").ok_or("the private key is cut off: it has no -----END line")?;
+    if label == "ENCRYPTED PRIVATE KEY" || body.contains("ENCRYPTED") {
+        return Err("the private key is encrypted: `openssl pkey -in KEY -out PLAIN` decrypts it".to_owned());
+    }
+    let base64: Zeroizing<String> = Zeroizing::new(body.split_ascii_whitespace().collect());
+    let der = BASE64_STANDARD.decode(base64.as_bytes()).map(Zeroizing::new);
+    let der = der.map_err(|_| "the private key is damaged: its text is not base64".to_owned())?;
+    let key = match label {
+        "RSA PRIVATE KEY" => RsaKeyPair::from_der(&der),
+        "PRIVATE KEY" => RsaKeyPair::from_pkcs8(&der),
+        "EC PRIVATE KEY" | "DSA PRIVATE KEY" | "OPENSSH PRIVATE KEY" => {
+            return Err("the private key is not an RSA key in PKCS#1 or PKCS#8".to_owned());
+        }
+        label if label.ends_with("PRIVATE KEY") => return Err("the private key is of an unknown kind".to_owned()),
+        _ => return Err("the secret is not a private key in PEM form".to_owned()),
+    };
+    key.map_err(|fault| format!("the private key is not an RSA key that can sign: {fault}"))
 }
 
 /// Without the line break that editors and `echo` put at the end of a file.
@@ -65,6 +100,9 @@ fn resolve<T: Read>(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
     }
     entry.table(|reader| {
         let (env, file, value) = (reader.entry("env"), reader.entry("file"), reader.entry("value"));
+        if entry.document.secrets == Secrets::Presumed && [&env, &file, &value].into_iter().flatten().count() == 1 {
+            return Some(stand_in(entry));
+        }
         match (env, file, value) {
             (Some(env), None, None) => from_environment(&env),
             (None, Some(file), None) => from_file(&file),
@@ -73,6 +111,11 @@ fn resolve<T: Read>(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
             _ => entry.refuse("the secret has more than one source", T::accepted()),
         }
     })
+}
+
+/// What no secret is and every reader takes for one: with a colon, as Basic has it, and another one for each place.
+fn stand_in(entry: &Entry<'_>) -> Zeroizing<String> {
+    Zeroizing::new(format!("presumed: {}", entry.path))
 }
 
 fn from_environment(entry: &Entry<'_>) -> Option<Zeroizing<String>> {

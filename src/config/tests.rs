@@ -1,5 +1,6 @@
 //! The config as a whole: what is accepted and what it comes to, and what never shows. What is refused is in `tests/faults.rs`.
 
+mod apps;
 mod faults;
 
 use std::collections::HashMap;
@@ -59,11 +60,15 @@ store = "memory"
 admin = "127.0.0.1:9090"
 "#;
 
+const APP_KEY: &str = include_str!("../emulator/seed/app_key.pem");
+
 fn environment(name: &str) -> Option<String> {
     match name {
         "BOT_TOKEN" => Some("env-s3cret".to_owned()),
         "SCAN_BOT_TOKEN" => Some("scan-s3cret".to_owned()),
         "EMPTY" => Some(String::new()),
+        "APP_KEY" => Some(APP_KEY.to_owned()),
+        "OTHER_APP_KEY" => Some(include_str!("../emulator/seed/initech_app_key.pem").to_owned()),
         "TWO_LINES" => Some("one\ntwo".to_owned()),
         "BUILD_BOT_TOKEN" | "WEIR_BOT_TOKEN" | "WEIR_ADMIN_TOKEN" => Some("other-s3cret".to_owned()),
         _ => None,
@@ -146,6 +151,17 @@ fn secrets_come_from_files_beside_the_config_without_the_line_break_at_their_end
     assert_eq!(config.tokens[0].secret.expose_secret(), "file-s3cret");
 }
 
+#[test]
+fn listen_is_read_alone_from_any_config() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("weir.toml");
+    std::fs::write(&file, EVERYTHING).unwrap();
+    let listen = super::load_listen(&file).unwrap_or_else(|faults| panic!("{faults}"));
+    assert!(listen.admin.is_some());
+    std::fs::write(&file, "[listne]\n").unwrap();
+    assert!(super::load_listen(&file).unwrap_err().to_string().contains("did you mean `listen`"));
+}
+
 /// The contract's config with every section, and each secret as `s3cret`.
 const EVERYTHING: &str = include_str!("everything.toml");
 
@@ -155,16 +171,8 @@ fn every_section_of_the_contract_is_accepted_and_what_is_not_active_is_said() {
     let inactive: Vec<&str> = config.inactive().iter().map(|inactive| inactive.key).collect();
     let expected = [
         "listen.https",
-        "apps",
-        "clients.weight",
-        "clients.priority",
         "passthrough.enabled",
         "cache.predicted_etags",
-        "limits.cpu_seconds_per_minute",
-        "limits.graphql_cpu_seconds_per_minute",
-        "limits.oauth_tokens_per_hour",
-        "limits.pace",
-        "limits.batch_floor",
         "writes.store",
         "writes.retention",
         "state.redis",
@@ -189,7 +197,7 @@ fn no_secret_and_no_key_hash_is_ever_shown() {
     let config = accepted(EVERYTHING);
     let key_bytes = format!("{:?}", config.clients[0].key_sha256);
     for shown in [config.redacted_toml(), format!("{config:?}"), format!("{config:#?}")] {
-        for secret in ["s3cret", &KEY_A[..16], &KEY_B[..16], &key_bytes, "170, 170", "BEGIN"] {
+        for secret in ["s3cret", &KEY_A[..16], &KEY_B[..16], &key_bytes, "170, 170", "BEGIN", &APP_KEY[40..80]] {
             assert!(!shown.contains(secret), "{secret} is shown in {shown}");
         }
     }
@@ -206,7 +214,7 @@ fn the_effective_config_means_what_the_file_means() {
             position += 1;
             let line = match line {
                 "key_sha256 = \"<redacted>\"" => format!("key_sha256 = \"{position:064}\""),
-                "private_key = \"<redacted>\"" => "private_key = { value = \"-----BEGIN PRIVATE KEY-----\" }".to_owned(),
+                "private_key = \"<redacted>\"" => "private_key = { env = \"APP_KEY\" }".to_owned(),
                 other if other.starts_with("redis") => other.replace("<redacted>", "redis://127.0.0.1"),
                 other => other.replace("\"<redacted>\"", &format!("{{ value = \"id:{position}\" }}")),
             };

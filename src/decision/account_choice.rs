@@ -9,55 +9,63 @@
 //! than a quarter of its budget is left, or less than a tenth of the limit lies between the two.
 
 use super::budget::WHOLE;
-use super::demand::AccountId;
 
 /// A share of this and more is good enough for the preferred account. Ours: a free 304 is worth more than an even pool, until the
 /// account is needed for what only it can do.
 const PREFERRED_FROM: u32 = WHOLE / 4;
 /// A smaller difference of shares counts as none. Ours.
 const ABOUT_EQUAL: u32 = WHOLE / 10;
+/// More requests in flight than this make no difference: no documented account may have a tenth of it (Document 1, Secondary rate limits).
+const IN_FLIGHT_MAX: u32 = (1 << IN_FLIGHT_BITS) - 1;
+const IN_FLIGHT_BITS: u32 = 12;
 
-/// An account that could carry the request now.
+/// What an account that could carry the request now has to offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
-    pub(super) account: AccountId,
     /// What is left of its budget, in ten-thousandths.
     pub(super) share: u32,
     /// Requests it carries already.
     pub(super) in_flight: u32,
 }
 
-/// The better of two offers: the larger share, then the less busy, then the first in the config.
-pub(super) fn better(one: Offer, other: Offer) -> Offer {
-    let rank = |offer: &Offer| (offer.share, std::cmp::Reverse(offer.in_flight), std::cmp::Reverse(offer.account));
-    if rank(&other) > rank(&one) { other } else { one }
+impl Offer {
+    /// A number by which offers are compared, never 0: the larger share is better, then the less busy account. Of equals the first in the list is taken.
+    pub(super) fn rank(self) -> u32 {
+        ((self.share + 1) << IN_FLIGHT_BITS) | (IN_FLIGHT_MAX - self.in_flight.min(IN_FLIGHT_MAX))
+    }
 }
 
-/// Whether the preferred account's offer is about as good as the best one.
-pub(super) fn is_about_as_good(preferred: Offer, best: Offer) -> bool {
-    preferred.share > PREFERRED_FROM || best.share.saturating_sub(preferred.share) < ABOUT_EQUAL
+/// The share of an offer of this rank.
+pub(super) const fn share_of(rank: u32) -> u32 {
+    (rank >> IN_FLIGHT_BITS).saturating_sub(1)
+}
+
+/// Whether the preferred account's share is about as good as the best one.
+pub(super) fn is_about_as_good(preferred: u32, best: u32) -> bool {
+    preferred > PREFERRED_FROM || best.saturating_sub(preferred) < ABOUT_EQUAL
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn offer(account: u32, share: u32, in_flight: u32) -> Offer {
-        Offer { account: AccountId(account), share, in_flight }
+    fn rank(share: u32, in_flight: u32) -> u32 {
+        Offer { share, in_flight }.rank()
     }
 
     #[test]
-    fn the_fullest_budget_is_taken_then_the_least_busy_then_the_first() {
-        assert_eq!(better(offer(0, 10, 0), offer(1, 20, 9)).account, AccountId(1));
-        assert_eq!(better(offer(0, 20, 2), offer(1, 20, 1)).account, AccountId(1));
-        assert_eq!(better(offer(1, 20, 1), offer(0, 20, 1)).account, AccountId(0));
+    fn the_fullest_budget_is_better_then_the_least_busy() {
+        assert!(rank(20, 9) > rank(10, 0));
+        assert!(rank(20, 1) > rank(20, 2));
+        assert!(rank(0, u32::MAX) > 0 && rank(WHOLE, 0) > rank(WHOLE, 5_000));
+        assert_eq!([0, 17, WHOLE].map(|share| share_of(rank(share, 3))), [0, 17, WHOLE]);
     }
 
     #[test]
     fn the_preferred_account_is_taken_when_it_is_about_as_good() {
-        assert!(is_about_as_good(offer(0, 2_501, 0), offer(1, 10_000, 0)));
-        assert!(!is_about_as_good(offer(0, 2_500, 0), offer(1, 10_000, 0)));
-        assert!(is_about_as_good(offer(0, 100, 0), offer(1, 1_000, 0)));
-        assert!(!is_about_as_good(offer(0, 100, 0), offer(1, 1_100, 0)));
+        assert!(is_about_as_good(2_501, 10_000));
+        assert!(!is_about_as_good(2_500, 10_000));
+        assert!(is_about_as_good(100, 1_000));
+        assert!(!is_about_as_good(100, 1_100));
     }
 }

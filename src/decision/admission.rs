@@ -4,32 +4,42 @@
 //! call the caller drains [`Admission::take_decided`]; at [`Admission::next_wakeup`] it calls [`Admission::tick`].
 //!
 //! Who waits is honest about it: a request that cannot be admitted before its deadline is refused at once, also when that becomes clear
-//! only while it waits (DESIGN D4, D10). Requests that want the same of the same accounts form a class (`line`) and are admitted in the order
-//! in which they came; an event looks at the first of each class that it can concern and at the others only behind an admission, so that its
-//! cost does not grow with the number of those who wait. Which class goes next is decided in one place, `next_class`: today the one that waits
-//! longest. Priorities and shares belong there.
+//! only while it waits (DESIGN D4, D10). Who goes first is a matter of priority, then of share (`shares`), then of age; those behind it that are held by the
+//! same are not even tried (`line`), so that the cost of an event does not grow with the number of those who wait. When the line is full, room is made
+//! by the newest request of whoever fills it most.
 
+mod crowd;
+mod deadlines;
 mod line;
+mod shares;
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use http::StatusCode;
 
-use crate::api::RateHeaders;
+use crate::api::{RateHeaders, ResourceName};
 use crate::clock::Timestamp;
 
-use super::books::{Blocked, Books};
+use super::books::{Blocked, Books, BudgetView, Scope, Touched};
 use super::demand::{AccountId, Demand, Grant, LeaseId, LimitKind, Refusal, Settings, Settlement, Ticket, Until};
 use super::invariants::Invariant;
 
-use line::{ClassId, Line};
+use line::{ClassId, ClassKey, Line, SortId, Waiter};
+use shares::Shares;
+
+/// How many held classes of a list an event releases beside those that it is about. Ours: any of them may have become admissible where the list has several
+/// accounts, but seldom.
+const RELEASED_BESIDE: usize = 16;
 
 /// The books with a waiting line before them.
 #[derive(Debug)]
 pub struct Admission {
     books: Books,
     line: Line,
-    queue_max: usize,
+    shares: Shares,
+    waiting_max: usize,
+    waiting_bytes_max: u64,
     next_lease: u64,
     next_ticket: u64,
     decided: Vec<(Ticket, Result<Grant, Refusal>)>,
@@ -42,26 +52,50 @@ pub enum Decision {
     Granted(Grant),
     /// It cannot be admitted before its deadline.
     Refused(Refusal),
-    /// It waits; [`Admission::take_decided`] will tell.
-    Waiting(Ticket),
+    /// It waits; [`Admission::take_decided`] will tell, perhaps at once.
+    Waiting {
+        /// Its place in the line.
+        ticket: Ticket,
+        /// What holds it now.
+        by: Refusal,
+    },
 }
 
 impl Admission {
-    /// An empty line of at most `queue_max` places before books in which nothing is known.
-    pub fn new(settings: Settings, queue_max: usize) -> Self {
-        Self { books: Books::new(settings), line: Line::default(), queue_max, next_lease: 0, next_ticket: 0, decided: Vec::new() }
+    /// An empty line before books in which nothing is known.
+    pub fn new(settings: Settings) -> Self {
+        let (waiting_max, waiting_bytes_max) = (settings.waiting_max, settings.waiting_bytes_max);
+        Self {
+            books: Books::new(settings),
+            line: Line::default(),
+            shares: Shares::default(),
+            waiting_max,
+            waiting_bytes_max,
+            next_lease: 0,
+            next_ticket: 0,
+            decided: Vec::new(),
+        }
     }
 
     /// Admits the demand now, lets it wait until `deadline` at the latest, or refuses it because it cannot be admitted by then. With a
     /// deadline that is not after `now` it never waits.
     pub fn request(&mut self, now: Timestamp, demand: Demand, deadline: Timestamp) -> Decision {
         self.tick(now);
-        let blocked = match self.line.find(&demand) {
-            // Others of its kind wait already: it is behind them, and what holds them holds it.
-            Some(class) => class.blocked.clone(),
-            None => match self.books.admit(now, LeaseId(self.next_lease), &demand) {
+        let list = self.books.list_of(&demand);
+        for union in self.books.take_unions() {
+            self.shares.unite(union);
+        }
+        let client = self.books.client(demand.client);
+        let key = ClassKey::new(&demand, list, client.priority, self.books.resource_for(demand.endpoint, &demand.resource));
+        let kin = self.books.kin_of(list);
+        // When others wait that are held by the same, it is behind them, and what holds them holds it.
+        let held = self.line.blocked(&key).cloned();
+        let blocked = match held {
+            Some(blocked) => blocked,
+            None => match self.books.admit(now, LeaseId(self.next_lease), &demand, list) {
                 Ok(grant) => {
                     self.next_lease += 1;
+                    self.shares.serve_at_once(kin, demand.client, client);
                     return Decision::Granted(grant);
                 }
                 Err(blocked) => blocked,
@@ -70,47 +104,70 @@ impl Admission {
         if deadline <= now || is_hopeless(&blocked.refusal, deadline) {
             return Decision::Refused(blocked.refusal);
         }
-        if self.line.len() >= self.queue_max {
-            return Decision::Refused(Refusal { limit: LimitKind::QueueFull, account: None, until: Until::Event, ..blocked.refusal });
+        if !self.make_room(&demand, &blocked) {
+            return Decision::Refused(queue_full(&blocked.refusal));
         }
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        self.line.push(ticket, demand, deadline, blocked);
-        Decision::Waiting(ticket)
+        let tag = self.shares.take(kin, demand.client, client);
+        self.books.hold_list(list);
+        let by = blocked.refusal.clone();
+        self.line.push(ticket, key, tag, Waiter { demand, deadline }, blocked);
+        self.reconsider(now, None);
+        Decision::Waiting { ticket, by }
     }
 
     /// Ends a lease; see [`Books::settle`]. Whoever can be decided by what that frees or teaches is decided.
     pub fn settle(&mut self, now: Timestamp, lease: LeaseId, settlement: Settlement<'_>, jitter: f64) {
-        let account = self.books.account_of(lease);
-        self.books.settle(now, lease, settlement, jitter);
-        self.reconsider(now, account);
+        let ended = self.books.end(now, lease, settlement, jitter);
+        self.reconsider(now, ended);
     }
 
     /// The head of a long answer; see [`Books::answer_begun`]. Whoever waited for what it says is decided.
     pub fn answer_begun(&mut self, now: Timestamp, lease: LeaseId, status: StatusCode, rate: Option<&RateHeaders>) {
-        self.books.answer_begun(lease, status, rate);
-        self.reconsider(now, self.books.account_of(lease));
+        let begun = self.books.touched_by(lease);
+        self.books.answer_begun(now, lease, status, rate);
+        self.reconsider(now, begun);
     }
 
-    /// Something about an account has changed.
-    fn reconsider(&mut self, now: Timestamp, account: Option<AccountId>) {
-        let mut classes = self.line.take_due(now);
-        classes.extend(account.into_iter().flat_map(|account| self.line.classes_of(account)));
-        self.admit_waiting(now, classes);
-        self.refuse_overdue(now);
+    /// Something has changed where a lease was booked.
+    fn reconsider(&mut self, now: Timestamp, changed: Option<Touched>) {
+        let is_due = self.line.next_wakeup().is_some_and(|at| at <= now);
+        if !is_due && (changed.is_none() || self.line.len() == 0) {
+            return;
+        }
+        let mut sorts = self.line.take_due(now);
+        if let Some(Touched { accounts, endpoint, is_undone }) = changed.filter(|_| self.line.len() > 0) {
+            for list in accounts.into_iter().flatten().flat_map(|account| self.books.lists_with(account)) {
+                self.line.release_of(list, endpoint, RELEASED_BESIDE);
+                sorts.extend(self.line.sorts_of(list));
+            }
+            if is_undone {
+                self.line.doubt(&sorts);
+            }
+            sorts.sort_unstable();
+            sorts.dedup();
+        }
+        // Who is refused may have stood before one who needs less.
+        loop {
+            self.admit_waiting(now, sorts);
+            self.refuse_overdue(now);
+            sorts = self.line.take_due(now);
+            if sorts.is_empty() {
+                return;
+            }
+        }
     }
 
     /// The asker of a ticket has gone. Does nothing for a ticket that was decided: its grant, once drained, is to be settled as never sent.
     pub fn abandon(&mut self, now: Timestamp, ticket: Ticket) {
-        self.line.remove(ticket);
+        self.leave(ticket);
         self.tick(now);
     }
 
     /// Decides what time alone decides: limits that have ended, deadlines that have come.
     pub fn tick(&mut self, now: Timestamp) {
-        let due = self.line.take_due(now);
-        self.admit_waiting(now, due);
-        self.refuse_overdue(now);
+        self.reconsider(now, None);
     }
 
     /// When [`Admission::tick`] is to be called next; `None`: nobody waits for time.
@@ -129,6 +186,11 @@ impl Admission {
         &self.books
     }
 
+    /// What a client that may use `accounts` sees of a resource; see [`Books::view`].
+    pub fn view(&mut self, now: Timestamp, accounts: &std::sync::Arc<[AccountId]>, resource: &ResourceName) -> BudgetView {
+        self.books.view(now, accounts, resource)
+    }
+
     /// How many wait.
     pub fn waiting(&self) -> usize {
         self.line.len()
@@ -141,29 +203,51 @@ impl Admission {
         broken
     }
 
-    /// Admits from these classes, head by head, each class until its first refusal.
-    fn admit_waiting(&mut self, now: Timestamp, classes: BTreeSet<ClassId>) {
-        let mut eligible: BTreeSet<(Ticket, ClassId)> =
-            classes.into_iter().filter_map(|class| self.line.head(class).map(|(ticket, _)| (ticket, class))).collect();
-        while let Some(class) = next_class(&mut eligible) {
-            let Some((ticket, demand)) = self.line.head(class) else { continue };
-            match self.books.admit(now, LeaseId(self.next_lease), demand) {
+    /// Admits from these sorts, each named once: the first of all first, each sort until its first refusal.
+    fn admit_waiting(&mut self, now: Timestamp, sorts: Vec<SortId>) {
+        let head = |line: &Line, sort| line.head(sort).map(|(rank, class)| Reverse((rank, sort, class)));
+        let mut heads: BinaryHeap<_> = sorts.into_iter().filter_map(|sort| head(&self.line, sort)).collect();
+        while let Some(Reverse((_, sort, class))) = heads.pop() {
+            let Some((ticket, demand, key)) = self.line.first(class) else { continue };
+            let (list, resource) = (key.list, &key.resource);
+            if self.line.blocked_sort(sort).is_some_and(|blocked| self.books.is_still(now, list, blocked)) {
+                continue;
+            }
+            match self.books.admit(now, LeaseId(self.next_lease), demand, list) {
                 Ok(grant) => {
                     self.next_lease += 1;
                     self.decide(ticket, Ok(grant));
-                    eligible.extend(self.line.head(class).map(|(ticket, _)| (ticket, class)));
                 }
-                Err(blocked) => self.hold(class, blocked),
+                // Others of the sort go to other endpoints, or have been found to count elsewhere.
+                Err(blocked) if blocked.scope == Scope::Endpoint || blocked.refusal.resource != *resource => {
+                    self.hold(class, blocked);
+                }
+                Err(blocked) => {
+                    self.block(sort, blocked);
+                    continue;
+                }
+            }
+            heads.extend(head(&self.line, sort));
+        }
+    }
+
+    /// Notes what holds a sort, and refuses those in it whom it holds for too long.
+    fn block(&mut self, sort: SortId, blocked: Blocked) {
+        let refusal = blocked.refusal.clone();
+        self.line.block(sort, blocked);
+        if let Until::Time(until) = refusal.until {
+            while let Some(ticket) = self.line.sort_deadline_before(sort, until) {
+                self.decide(ticket, Err(refusal.clone()));
             }
         }
     }
 
-    /// Notes what holds a class, and refuses those in it whom it holds for too long.
+    /// The same for a class that is held by itself.
     fn hold(&mut self, class: ClassId, blocked: Blocked) {
         let refusal = blocked.refusal.clone();
         self.line.hold(class, blocked);
         if let Until::Time(until) = refusal.until {
-            while let Some(ticket) = self.line.first_deadline_before(class, until) {
+            while let Some(ticket) = self.line.class_deadline_before(class, until) {
                 self.decide(ticket, Err(refusal.clone()));
             }
         }
@@ -175,16 +259,48 @@ impl Admission {
         }
     }
 
+    /// Whether a newcomer may wait: there is room, or somebody makes room for it.
+    fn make_room(&mut self, demand: &Demand, blocked: &Blocked) -> bool {
+        if self.line.bytes().saturating_add(demand.held_bytes) > self.waiting_bytes_max || self.waiting_max == 0 {
+            return false;
+        }
+        if self.line.len() < self.waiting_max {
+            return true;
+        }
+        let priority = self.books.client(demand.client).priority;
+        let Some(ticket) = self.line.displaced_by(demand.client, priority) else { return false };
+        self.decide(ticket, Err(queue_full(&blocked.refusal)));
+        true
+    }
+
     fn decide(&mut self, ticket: Ticket, decision: Result<Grant, Refusal>) {
-        let waited = self.line.remove(ticket);
+        let is_granted = decision.is_ok();
+        let waited = if is_granted { self.serve(ticket) } else { self.leave(ticket) };
         self.books.note(Invariant::TicketsDecidedOnce, waited);
         self.decided.push((ticket, decision));
     }
+
+    /// Takes a ticket out of the line because it is served; whether it was there.
+    fn serve(&mut self, ticket: Ticket) -> bool {
+        let Some(left) = self.line.remove(ticket) else { return false };
+        self.shares.serve(self.books.kin_of(left.list), left.waiter.demand.client, left.priority, left.tag);
+        self.books.release_list(left.list);
+        true
+    }
+
+    /// Takes a ticket out of the line without service; whether it was there.
+    fn leave(&mut self, ticket: Ticket) -> bool {
+        let Some(left) = self.line.remove(ticket) else { return false };
+        let client = left.waiter.demand.client;
+        self.shares.give_back(self.books.kin_of(left.list), client, self.books.client(client), left.tag);
+        self.books.release_list(left.list);
+        true
+    }
 }
 
-/// Takes the class whose head is tried next out of those that may have become admissible: the one that has waited longest.
-fn next_class(eligible: &mut BTreeSet<(Ticket, ClassId)>) -> Option<ClassId> {
-    eligible.pop_first().map(|(_, class)| class)
+/// The refusal of a line that has no room.
+fn queue_full(blocked: &Refusal) -> Refusal {
+    Refusal { limit: LimitKind::QueueFull, account: None, until: Until::Event, ..blocked.clone() }
 }
 
 /// Whether a refusal outlasts a deadline.
@@ -194,6 +310,9 @@ fn is_hopeless(refusal: &Refusal, deadline: Timestamp) -> bool {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod overlooked;
 
 #[cfg(test)]
 mod properties;

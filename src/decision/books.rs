@@ -2,86 +2,140 @@
 //!
 //! Per account there is a primary book for each resource (`budget`, DESIGN D4), the secondary limits (`secondary`, D5) and the
 //! cool-down after a refusal (`cooldown`, D6). An admission takes its place in all of them at once, a settlement gives it back in
-//! all of them. What clients and operators are shown is in `view`; who waits for what is in [`super::admission`].
+//! all of them. Which account is best is known without asking each (`candidates`, `ranking`). What clients and operators are shown is in `view`; who waits for
+//! what is in [`super::admission`].
 //!
 //! Two readings of answers that are easily got wrong:
 //! - **401** is given before the upstream knows the account: rate headers on it describe somebody else (the address) and are not read.
 //! - **A demand of cost 0** (`GET /rate_limit`) touches no primary book: such an answer can show a pristine window while the real one is
 //!   nearly spent (UPSTREAM.md, Limits).
 
+mod account;
 mod audit;
+mod candidates;
+mod ranking;
 mod view;
-
-use std::collections::HashMap;
 
 use http::StatusCode;
 
-use crate::api::{EndpointId, LimitRefusal, RateHeaders, ResourceName};
+use crate::api::{EndpointId, RateHeaders, ResourceName};
 use crate::clock::Timestamp;
 
-use super::account_choice::{self, Offer};
-use super::block::{Block, both};
-use super::budget::{self, Book, Charge};
-use super::cooldown::{Cooldown, Named};
-use super::demand::{AccountId, AccountSettings, Demand, Grant, LeaseId, LimitKind, Refusal, Settings, Settlement, Until};
+use super::HashMap;
+use super::account_choice::{is_about_as_good, share_of};
+use super::block::Block;
+use super::budget::{Charge, Mark, Terms, WOBBLE, Wish, in_ten_thousandths};
+use super::demand::{
+    AccountId, ClientId, ClientSettings, Demand, Grant, LeaseId, LimitKind, Priority, Refusal, Settings, Settlement, Until,
+};
+use super::elapsed::{ELAPSED_MILLIS_MAX, Elapsed};
 use super::invariants::{Broken, Invariant};
 use super::secondary::{Secondary, Sent, Spacing, Weight};
 
+use account::{Account, BookPlace};
+use candidates::Candidates;
+pub(super) use candidates::{Closed, Kin, ListId, Union};
 pub use view::{AccountSnapshot, BookSnapshot, BudgetView, SecondarySnapshot};
 
-/// Primary books of one account. Ours: four times the resources known; an upstream that names more shares the last book among them.
-const BOOKS_MAX: usize = 64;
-/// The book of all resources beyond [`BOOKS_MAX`]; no header can spell it so.
+/// The book of all resources beyond the most that an account keeps; no header can spell it so.
 const OVERFLOW: &str = "(others)";
+
+/// Lists of up to so many accounts are asked one by one when none can carry a request: then it is exact when the first of them will be able to. Ours: as long
+/// as that takes a microsecond.
+const ASKED_EACH_MAX: usize = 16;
+
+/// What those are ranked by that need no book.
+const FREE: &str = "(free)";
 
 /// The books of all accounts.
 #[derive(Debug)]
 pub struct Books {
     accounts: Vec<Account>,
+    clients: Vec<ClientSettings>,
+    candidates: Candidates,
     leases: HashMap<LeaseId, Lease>,
     /// The resource that answers of an endpoint named, where it is not the table's. Bounded by the table.
     learned: HashMap<EndpointId, ResourceName>,
+    elapsed: Elapsed,
+    /// What requests that cost nothing are ranked by: no book has this name.
+    free: ResourceName,
+    /// What a request is thought to take whose endpoint has never answered, in milliseconds: REST, GraphQL.
+    elapsed_unknown: [u32; 2],
     broken: Broken,
-}
-
-#[derive(Debug)]
-struct Account {
-    settings: AccountSettings,
-    /// In the order in which they were first used; never removed, so that a lease can name its book by its place.
-    books: Vec<(ResourceName, Book)>,
-    secondary: Secondary,
-    cooldown: Cooldown,
 }
 
 /// What an admitted request holds.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     account: AccountId,
-    endpoint: EndpointId,
-    /// The place of its primary book; `None` when it costs nothing.
-    book: Option<usize>,
+    /// Its primary book; `None` when it costs nothing.
+    book: Option<BookPlace>,
     cost: u32,
+    mark: Option<Mark>,
+    /// The account that pays too, and its book.
+    also: Option<(AccountId, BookPlace)>,
     weight: Weight,
     admitted_at: Timestamp,
+    /// What the answer's head took, in milliseconds, once it has come.
+    head_took: Option<u32>,
+}
+
+impl Lease {
+    fn touched(&self) -> Touched {
+        let accounts = [Some(self.account), self.also.map(|(payer, _)| payer)];
+        Touched { accounts, endpoint: self.weight.endpoint(), is_undone: false }
+    }
+}
+
+/// What the end of a lease may change.
+#[derive(Clone, Debug)]
+pub(super) struct Touched {
+    /// Who carries it, and who pays too.
+    pub(super) accounts: [Option<AccountId>; 2],
+    pub(super) endpoint: EndpointId,
+    /// All is as if it had never been admitted, so that what was to hold others until some time may not.
+    pub(super) is_undone: bool,
 }
 
 /// A refusal with the time at which to look again, whatever the asker is told.
 #[derive(Clone, Debug)]
 pub(super) struct Blocked {
     pub(super) refusal: Refusal,
+    pub(super) scope: Scope,
+    /// How the list stood, when none of its accounts was open.
+    pub(super) closed: Option<Closed>,
     pub(super) wake: Option<Timestamp>,
+}
+
+/// How far a refusal goes beyond the request that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// It says nothing about other endpoints, whose points are their own, nor about other costs.
+    Endpoint,
+    /// It holds all that counts in the same books.
+    All,
 }
 
 impl Books {
     /// Books in which nothing is known yet.
     pub fn new(settings: Settings) -> Self {
+        let limits = settings.limits;
         let spacing = Spacing { any: settings.spacing, notifying: settings.notify_spacing };
-        let secondary = || Secondary::new(settings.limits, spacing);
-        let account = |settings| Account { settings, books: Vec::new(), secondary: secondary(), cooldown: Cooldown::default() };
+        let terms = |reserve| Terms { reserve, batch_floor: in_ten_thousandths(settings.batch_floor), pace: settings.pace };
+        let accounts: Vec<Account> = settings
+            .accounts
+            .into_iter()
+            .map(|settings| Account::new(settings.clone(), terms(settings.reserve), Secondary::new(limits, spacing)))
+            .collect();
         Self {
-            accounts: settings.accounts.into_iter().map(account).collect(),
-            leases: HashMap::new(),
-            learned: HashMap::new(),
+            candidates: Candidates::new(accounts.len()),
+            accounts,
+            clients: settings.clients,
+            leases: HashMap::default(),
+            learned: HashMap::default(),
+            free: ResourceName::new(FREE),
+            elapsed: Elapsed::default(),
+            elapsed_unknown: Secondary::elapsed_unknown(limits),
             broken: Broken::default(),
         }
     }
@@ -89,64 +143,92 @@ impl Books {
     /// Admits `demand` on the best of its accounts, or says which limit forbids it and until when. A lease that is open already is granted
     /// again as it was.
     pub fn try_admit(&mut self, now: Timestamp, lease: LeaseId, demand: &Demand) -> Result<Grant, Refusal> {
-        self.admit(now, lease, demand).map_err(|blocked| blocked.refusal)
+        let list = self.candidates.find(&demand.candidates);
+        self.admit(now, lease, demand, list).map_err(|blocked| blocked.refusal)
     }
 
-    pub(super) fn admit(&mut self, now: Timestamp, lease: LeaseId, demand: &Demand) -> Result<Grant, Blocked> {
+    /// The same for a demand whose list is known.
+    pub(super) fn admit(&mut self, now: Timestamp, lease: LeaseId, demand: &Demand, list: ListId) -> Result<Grant, Blocked> {
         if let Some(open) = self.leases.get(&lease) {
             return Ok(Grant { lease, account: open.account });
         }
-        let account = self.choose(now, demand)?;
-        self.open(now, lease, account, demand);
+        let weight = Weight::new(demand, self.expected_millis(demand));
+        let account = self.choose(now, demand, weight, list)?;
+        self.open(now, lease, account, demand, weight);
         Ok(Grant { lease, account })
+    }
+
+    /// Whether it would be admitted now, and by whom; nothing is taken.
+    #[cfg(test)]
+    pub(super) fn could_admit(&mut self, now: Timestamp, demand: &Demand, list: ListId) -> Result<Grant, Blocked> {
+        let weight = Weight::new(demand, self.expected_millis(demand));
+        self.choose(now, demand, weight, list).map(|account| Grant { lease: LeaseId(u64::MAX), account })
     }
 
     /// The head of an answer whose body goes on for long: what it says of the budget is booked at once, so that nobody waits for the body to learn
     /// it. The slots of the secondary limits stay held until [`Books::settle`].
-    pub fn answer_begun(&mut self, lease: LeaseId, status: StatusCode, rate: Option<&RateHeaders>) {
+    pub fn answer_begun(&mut self, now: Timestamp, lease: LeaseId, status: StatusCode, rate: Option<&RateHeaders>) {
         let Some(open) = self.leases.get_mut(&lease) else { return };
         let begun = *open;
-        (open.book, open.cost) = (None, 0);
-        let Some(account) = self.accounts.get_mut(place(begun.account)) else { return };
-        let rate = rate.filter(|_| begun.cost > 0);
-        account.settle_primary(lease, begun, status, rate);
+        (open.book, open.cost, open.mark, open.also) = (None, 0, None, None);
+        open.head_took = Some(millis_since(now, begun.admitted_at));
+        let rate = rate.filter(|_| status != StatusCode::UNAUTHORIZED && begun.cost > 0);
+        if let Some(account) = self.accounts.get_mut(place(begun.account)) {
+            account.settle_primary(now, lease, begun, status, rate, false);
+        }
+        self.settle_also(now, lease, begun, if status == StatusCode::NOT_MODIFIED { Charge::Free } else { Charge::Spent });
         if let Some(named) = rate.and_then(|rate| rate.resource.as_ref()) {
             self.learn(begun, named);
         }
         self.check(begun);
+        self.changed(now, begun);
     }
 
     /// Ends a lease. `jitter` is a random number from 0 to 1. A lease that is not open (settled already) changes nothing.
     pub fn settle(&mut self, now: Timestamp, lease: LeaseId, settlement: Settlement<'_>, jitter: f64) {
-        let Some(ended) = self.leases.remove(&lease) else { return };
-        let Some(account) = self.accounts.get_mut(place(ended.account)) else { return };
-        let sent = if matches!(settlement, Settlement::NeverSent) { Sent::No } else { Sent::Yes };
+        self.end(now, lease, settlement, jitter);
+    }
+
+    /// The same; what it may have let go.
+    pub(super) fn end(&mut self, now: Timestamp, lease: LeaseId, settlement: Settlement<'_>, jitter: f64) -> Option<Touched> {
+        let ended = self.leases.remove(&lease)?;
+        let account = self.accounts.get_mut(place(ended.account))?;
+        let took = ended.head_took.unwrap_or_else(|| millis_since(now, ended.admitted_at));
+        let sent = if matches!(settlement, Settlement::NeverSent) { Sent::No } else { Sent::For(took) };
         account.secondary.leave(now, ended.weight, sent);
-        match settlement {
+        let also = match settlement {
             Settlement::NeverSent => {
                 if let Some(book) = account.book_of(ended) {
                     book.refund(lease, ended.cost);
                 }
+                Charge::Free
             }
             Settlement::Unknown => {
                 if let Some(book) = account.book_of(ended) {
-                    book.charge(lease, ended.cost, Charge::Spent);
+                    book.charge(now, lease, ended.cost, Charge::Lost);
                 }
+                Charge::Lost
             }
             Settlement::Answered { status, rate, refusal } => {
                 let rate = rate.filter(|_| status != StatusCode::UNAUTHORIZED && ended.cost > 0);
-                let named = rate.and_then(|rate| rate.resource.as_ref());
-                account.settle_primary(lease, ended, status, rate);
+                account.settle_primary(now, lease, ended, status, rate, refusal.is_some());
                 account.heed(now, ended, rate, refusal, jitter);
+                if refusal.is_none() {
+                    self.elapsed.took(ended.weight.endpoint(), took);
+                }
                 if refusal.is_none() && status.as_u16() < 400 {
                     account.cooldown.served(ended.admitted_at);
                 }
-                if let Some(named) = named {
+                if let Some(named) = rate.and_then(|rate| rate.resource.as_ref()) {
                     self.learn(ended, named);
                 }
+                if refusal.is_some() || status == StatusCode::NOT_MODIFIED { Charge::Free } else { Charge::Spent }
             }
-        }
+        };
+        self.settle_also(now, lease, ended, also);
         self.check(ended);
+        self.changed(now, ended);
+        Some(Touched { is_undone: matches!(settlement, Settlement::NeverSent), ..ended.touched() })
     }
 
     /// The resource that requests of an endpoint really count against: what its answers said, else `guess`.
@@ -174,157 +256,208 @@ impl Books {
         self.broken.check(invariant, holds);
     }
 
-    fn choose(&mut self, now: Timestamp, demand: &Demand) -> Result<AccountId, Blocked> {
-        let resource = self.learned.get(&demand.endpoint).unwrap_or(&demand.resource);
-        let mut best: Option<Offer> = None;
-        let mut preferred: Option<Offer> = None;
-        let mut nearest: Option<(AccountId, Block)> = None;
-        for id in demand.candidates.iter().copied() {
-            let Some(account) = self.accounts.get_mut(place(id)) else { continue };
-            match account.offer(now, id, demand, resource) {
-                Ok(offer) => {
-                    preferred = preferred.or(Some(offer).filter(|_| demand.prefer == Some(id)));
-                    best = Some(best.map_or(offer, |best| account_choice::better(best, offer)));
+    /// A client's share and priority.
+    pub(super) fn client(&self, client: ClientId) -> ClientSettings {
+        self.clients.get(usize::try_from(client.0).unwrap_or(usize::MAX)).copied().unwrap_or_default()
+    }
+
+    /// The list of a demand's candidates.
+    pub(super) fn list_of(&mut self, demand: &Demand) -> ListId {
+        self.candidates.find(&demand.candidates)
+    }
+
+    /// The lists that an account is in.
+    pub(super) fn lists_with(&self, account: AccountId) -> impl Iterator<Item = ListId> + '_ {
+        self.candidates.lists_of(account)
+    }
+
+    /// Somebody waits on a list, and [`Books::release_list`]: nobody does for whom it was held.
+    pub(super) fn hold_list(&mut self, list: ListId) {
+        self.candidates.hold(list);
+    }
+
+    pub(super) fn release_list(&mut self, list: ListId) {
+        self.candidates.release(list);
+    }
+
+    /// Whether another try would end as the one did that was blocked so.
+    pub(super) fn is_still(&self, now: Timestamp, list: ListId, blocked: &Blocked) -> bool {
+        blocked.closed.as_ref().is_some_and(|closed| self.candidates.is_closed_as(list, closed, now))
+    }
+
+    /// With whom a list's accounts compete.
+    pub(super) fn kin_of(&self, list: ListId) -> Kin {
+        self.candidates.kin_of(list)
+    }
+
+    /// Which kins have become one since the last call.
+    pub(super) fn take_unions(&mut self) -> Vec<Union> {
+        self.candidates.take_unions()
+    }
+
+    /// The accounts whose requests the end of an open lease may let go, and its endpoint.
+    pub(super) fn touched_by(&self, lease: LeaseId) -> Option<Touched> {
+        self.leases.get(&lease).map(Lease::touched)
+    }
+
+    fn expected_millis(&self, demand: &Demand) -> u32 {
+        self.elapsed.estimate(demand.endpoint).unwrap_or(self.elapsed_unknown[usize::from(demand.graphql)])
+    }
+
+    fn choose(&mut self, now: Timestamp, demand: &Demand, weight: Weight, list: ListId) -> Result<AccountId, Blocked> {
+        let Self { accounts, candidates, learned, clients, free, .. } = self;
+        let resource = learned.get(&demand.endpoint).unwrap_or(&demand.resource);
+        let priority =
+            clients.get(usize::try_from(demand.client.0).unwrap_or(usize::MAX)).map_or(Priority::Normal, |client| client.priority);
+        let wish = Wish { cost: demand.cost, priority };
+        let prefer = demand.prefer.filter(|prefer| candidates.holds(list, *prefer));
+        let ranked_by = if demand.cost == 0 { &*free } else { resource };
+        let Some(ranking) = candidates.ranking(now, list, ranked_by, accounts) else { return Err(nobody(resource.clone())) };
+        // Whoever pays too is charged as far as that goes, and not asked: what an app has beyond the user's own budget would be of no use else.
+        let mut ask = |id: AccountId| accounts.get_mut(place(id)).map(|account| account.offer(now, demand, weight, wish, resource));
+        let is_short = demand.candidates.len() <= ASKED_EACH_MAX;
+        let mut refused = Refused { nearest: None, scope: Scope::All, cost: demand.cost };
+        if let (Some(prefer), Some(best)) = (prefer, ranking.best())
+            && let Some(Ok(offer)) = ask(prefer)
+            && is_about_as_good(offer.share, share_of(ranking.rank_of(best)))
+        {
+            return Ok(prefer);
+        }
+        let best = ranking.best();
+        // What forbids the best one may be narrower than what the ranking knows: points of an endpoint, for one.
+        for at in best.into_iter().chain(best.into_iter().flat_map(|best| ranking.best_first().filter(move |at| *at != best))) {
+            match demand.candidates.get(at).and_then(|id| Some((*id, ask(*id)?))) {
+                Some((id, Ok(_))) => return Ok(id),
+                Some((id, Err(block))) => refused.by(id, block),
+                None => {}
+            }
+            if !is_short
+                && let Some((_, block)) = &mut refused.nearest
+                && block.limit == LimitKind::BatchFloor
+            {
+                // The others have less; one of them may have more first.
+                if let Until::Time(until) = &mut block.until {
+                    *until = (*until).min(ranking.all().sums.reset + WOBBLE);
                 }
-                Err(block) => nearest = Some(nearest.map_or((id, block), |(before, nearest)| nearer((before, nearest), (id, block)))),
+                break;
             }
         }
-        match (best, preferred) {
-            (Some(best), Some(preferred)) if account_choice::is_about_as_good(preferred, best) => Ok(preferred.account),
-            (Some(best), _) => Ok(best.account),
-            (None, _) => Err(blocked(nearest, resource.clone())),
+        if is_short {
+            let closed = demand.candidates.iter().enumerate().filter(|(at, _)| ranking.rank_of(*at) == 0);
+            for (_, id) in closed {
+                if let Some(Err(block)) = ask(*id) {
+                    refused.by(*id, block);
+                }
+            }
+        } else if let Some(id) = ranking.nearest().and_then(|at| demand.candidates.get(at).copied())
+            && let Some(Err(block)) = accounts.get(place(id)).map(|account| account.closure(now, ranked_by))
+        {
+            // Of many, only what closes one for everybody is known of each: whatever else holds one may end earlier elsewhere.
+            refused.by(id, block);
+        }
+        let closed = Closed::of(ranking, ranked_by);
+        // As long as the list is closed nobody is asked again, whatever else has changed.
+        let wake = Some(ranking.all().wake).filter(|wake| (!is_short || closed.is_some()) && *wake < Timestamp::FAR_FUTURE);
+        Err(Blocked { closed, ..refused.blocked(wake, resource.clone()) })
+    }
+
+    fn open(&mut self, now: Timestamp, lease: LeaseId, id: AccountId, demand: &Demand, weight: Weight) {
+        let Some(account) = self.accounts.get_mut(place(id)) else { return };
+        let resource = self.learned.get(&demand.endpoint).unwrap_or(&demand.resource).clone();
+        self.broken.check(Invariant::OneWriteAtATime, !account.secondary.would_be_second_write(weight));
+        account.secondary.enter(now, weight);
+        let terms = account.terms;
+        let book = (demand.cost > 0).then(|| account.book_place(&resource));
+        let mut mark = None;
+        if let Some(book) = book.and_then(|place| account.book_at(place)) {
+            self.broken.check(Invariant::AdmittedWithinBudget, book.covers(now, demand.cost, terms.reserve));
+            mark = Some(book.lease(now, lease, demand.cost, terms));
+        }
+        let payer = account.settings.also_spends.filter(|payer| demand.cost > 0 && *payer != id);
+        let also = payer.and_then(|payer| {
+            let account = self.accounts.get_mut(place(payer))?;
+            let at = account.book_place(&resource);
+            account.book_at(at)?.encumber(now, demand.cost);
+            Some((payer, at))
+        });
+        let open = Lease { account: id, book, cost: demand.cost, mark, also, weight, admitted_at: now, head_took: None };
+        self.leases.insert(lease, open);
+        self.check(open);
+        self.changed(now, open);
+    }
+
+    /// Ends the part of a lease that another account pays.
+    fn settle_also(&mut self, now: Timestamp, lease: LeaseId, ended: Lease, charge: Charge) {
+        let Some((payer, at)) = ended.also else { return };
+        if let Some(book) = self.accounts.get_mut(place(payer)).and_then(|account| account.book_at(at)) {
+            book.charge(now, lease, ended.cost, charge);
         }
     }
 
-    fn open(&mut self, now: Timestamp, lease: LeaseId, id: AccountId, demand: &Demand) {
-        let Some(account) = self.accounts.get_mut(place(id)) else { return };
-        let resource = self.learned.get(&demand.endpoint).unwrap_or(&demand.resource);
-        let weight = Weight::from(demand);
-        self.broken.check(Invariant::OneWriteAtATime, !account.secondary.would_be_second_write(weight));
-        account.secondary.enter(now, weight);
-        let book = (demand.cost > 0).then(|| account.book_place(resource));
-        if let Some((_, book)) = book.and_then(|place| account.books.get_mut(place)) {
-            book.lease(now, lease, demand.cost);
-            self.broken.check(Invariant::AdmittedWithinBudget, book.covers(now, account.settings.reserve));
+    /// Tells the rankings of what a lease has touched.
+    fn changed(&mut self, now: Timestamp, touched: Lease) {
+        for id in [Some(touched.account), touched.also.map(|(payer, _)| payer)].into_iter().flatten() {
+            if let Some(account) = self.accounts.get(place(id)) {
+                self.candidates.changed(now, id, account);
+            }
         }
-        let open = Lease { account: id, endpoint: demand.endpoint, book, cost: demand.cost, weight, admitted_at: now };
-        self.leases.insert(lease, open);
-        self.check(open);
     }
 
     /// Remembers what an answer says its endpoint counts against (DESIGN D4): for the whole route template, until another answer says
     /// otherwise.
     fn learn(&mut self, ended: Lease, named: &ResourceName) {
-        let reserved = ended.book.and_then(|book| self.accounts.get(place(ended.account))?.books.get(book)).map(|(resource, _)| resource);
+        let reserved = ended.book.and_then(|book| self.accounts.get(place(ended.account))?.resource_at(book));
         if reserved != Some(named) {
-            self.learned.insert(ended.endpoint, named.clone());
+            self.learned.insert(ended.weight.endpoint(), named.clone());
         }
     }
 }
 
-impl Account {
-    /// Whether it could carry a request now, or all that forbids it.
-    fn offer(&mut self, now: Timestamp, id: AccountId, demand: &Demand, resource: &ResourceName) -> Result<Offer, Block> {
-        let closed = self.cooldown.until(now).map(|until| Block::at(LimitKind::Cooldown, until));
-        let (share, spent) = match self.primary_room(now, demand.cost, resource) {
-            Ok(share) => (share, None),
-            Err(block) => (0, Some(block)),
-        };
-        match both(both(closed, spent), self.secondary.block(now, Weight::from(demand))) {
-            None => Ok(Offer { account: id, share, in_flight: self.secondary.in_flight() }),
-            Some(block) => Err(block),
+/// What was heard from the accounts that cannot carry a request.
+struct Refused {
+    /// The one that will be free first, and when to look again.
+    nearest: Option<(AccountId, Block)>,
+    scope: Scope,
+    /// Of the request that was refused.
+    cost: u32,
+}
+
+impl Refused {
+    fn by(&mut self, id: AccountId, block: Block) {
+        // Whose budget has too little until it ends may serve who needs less of it.
+        let is_too_dear = self.cost > 1 && block.limit == LimitKind::Primary && matches!(block.until, Until::Time(_));
+        if block.limit == LimitKind::Points || is_too_dear {
+            self.scope = Scope::Endpoint;
         }
-    }
-
-    /// The share that is left of a resource's budget; a resource without a book is untouched.
-    fn primary_room(&self, now: Timestamp, cost: u32, resource: &ResourceName) -> Result<u32, Block> {
-        match self.find_book(resource).filter(|_| cost > 0) {
-            Some(place) => self.books[place].1.room(now, cost, self.settings.reserve).map(|room| room.share),
-            None => Ok(budget::WHOLE),
-        }
-    }
-
-    /// The place of a resource's book, or of the one it shares, if there is one already.
-    fn find_book(&self, resource: &ResourceName) -> Option<usize> {
-        let found = self.books.iter().position(|(name, _)| name == resource);
-        found.or_else(|| (self.books.len() > BOOKS_MAX).then_some(BOOKS_MAX))
-    }
-
-    /// The place of a resource's book, made when there is none.
-    fn book_place(&mut self, resource: &ResourceName) -> usize {
-        self.find_book(resource).unwrap_or_else(|| {
-            let name = if self.books.len() < BOOKS_MAX { resource.clone() } else { ResourceName::new(OVERFLOW) };
-            self.books.push((name, Book::new()));
-            self.books.len() - 1
-        })
-    }
-
-    fn book_of(&mut self, lease: Lease) -> Option<&mut Book> {
-        lease.book.and_then(|place| self.books.get_mut(place)).map(|(_, book)| book)
-    }
-
-    /// Ends the lease in its primary book and takes over what the answer says, in the book that the answer names.
-    fn settle_primary(&mut self, lease: LeaseId, ended: Lease, status: StatusCode, rate: Option<&RateHeaders>) {
-        let named = rate.and_then(|rate| rate.resource.as_ref()).map(|resource| self.book_place(resource)).or(ended.book);
-        let Some(book) = self.book_of(ended) else { return };
-        let Some(rate) = rate else {
-            return book.charge(lease, ended.cost, charge_without_headers(status));
-        };
-        // The answer's own count has the request in it, or shows that it was free: the lease just goes.
-        book.refund(lease, ended.cost);
-        if let Some((_, book)) = named.and_then(|place| self.books.get_mut(place)) {
-            book.observe(rate);
-        }
-    }
-
-    /// Closes what a refusal closes (DESIGN D6).
-    fn heed(&mut self, now: Timestamp, ended: Lease, rate: Option<&RateHeaders>, refusal: Option<&LimitRefusal>, jitter: f64) {
-        let Some(refusal) = refusal else { return };
-        let reset = refusal.reset().or(rate.map(|rate| rate.reset));
-        match refusal {
-            LimitRefusal::Primary { .. } => {
-                let named = refusal.resource().or(rate.and_then(|rate| rate.resource.as_ref())).map(|resource| self.book_place(resource));
-                // Named without numbers, the other resource teaches the endpoint nothing: the one it was booked under is closed too, or the
-                // same request would be sent again at once.
-                let own = ended.book.filter(|_| named.is_none() || rate.is_none());
-                let closed = named.into_iter().chain(own.filter(|own| Some(*own) != named));
-                for place in closed {
-                    if let Some((_, book)) = self.books.get_mut(place) {
-                        book.close(now, reset, refusal.retry_after());
-                    }
-                }
+        self.nearest = Some(match self.nearest {
+            None => (id, block),
+            Some((before, nearest)) => {
+                let both = nearest.or(block);
+                (if (both.limit, both.until) == (nearest.limit, nearest.until) { before } else { id }, both)
             }
-            LimitRefusal::Secondary { .. } => {
-                let remaining = refusal.remaining().or(rate.map(|rate| rate.remaining));
-                let named = Named { pause: refusal.retry_after(), reset: reset.filter(|_| remaining == Some(0)) };
-                self.cooldown.refused(now, ended.admitted_at, named, jitter);
-            }
-        }
+        });
+    }
+
+    fn blocked(self, wake: Option<Timestamp>, resource: ResourceName) -> Blocked {
+        let Some((account, block)) = self.nearest else { return nobody(resource) };
+        let refusal = Refusal { limit: block.limit, account: Some(account), resource, until: block.until };
+        Blocked { refusal, scope: self.scope, closed: None, wake: [block.wake, wake].into_iter().flatten().min() }
     }
 }
 
-/// What an answer without rate headers cost (Document 1, Errors: a 304 costs nothing).
-fn charge_without_headers(status: StatusCode) -> Charge {
-    match status {
-        StatusCode::NOT_MODIFIED => Charge::Free,
-        _ if status.is_server_error() || status == StatusCode::UNAUTHORIZED => Charge::Spent,
-        _ => Charge::SpentWithoutHeaders,
+fn nobody(resource: ResourceName) -> Blocked {
+    let until = Until::Time(Timestamp::FAR_FUTURE);
+    Blocked {
+        refusal: Refusal { limit: LimitKind::NoAccount, account: None, resource, until },
+        scope: Scope::All,
+        closed: None,
+        wake: None,
     }
 }
 
-/// The account that will be free first, and when to look again.
-fn nearer(one: (AccountId, Block), other: (AccountId, Block)) -> (AccountId, Block) {
-    let block = one.1.or(other.1);
-    let account = if (block.limit, block.until) == (one.1.limit, one.1.until) { one.0 } else { other.0 };
-    (account, block)
-}
-
-fn blocked(nearest: Option<(AccountId, Block)>, resource: ResourceName) -> Blocked {
-    let Some((account, Block { limit, until, wake })) = nearest else {
-        let until = Until::Time(Timestamp::FAR_FUTURE);
-        return Blocked { refusal: Refusal { limit: LimitKind::NoAccount, account: None, resource, until }, wake: None };
-    };
-    Blocked { refusal: Refusal { limit, account: Some(account), resource, until }, wake }
+/// Whole milliseconds between two times, as far as they are believed.
+fn millis_since(now: Timestamp, then: Timestamp) -> u32 {
+    u32::try_from(now.since(then).as_millis()).unwrap_or(u32::MAX).min(ELAPSED_MILLIS_MAX)
 }
 
 /// An account's index in the list of the config.

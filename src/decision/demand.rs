@@ -3,6 +3,7 @@
 //!
 //! Data only. What is decided with it is in [`super::books`] and [`super::admission`].
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,17 +25,84 @@ pub struct LeaseId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
+/// A client: its place in the config's list of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(pub u32);
+
+/// The order in which waiting requests are served; greater goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Stops while less than [`Settings::batch_floor`] of a budget is left.
+    Batch,
+    /// The ordinary one.
+    #[default]
+    Normal,
+    /// Somebody is waiting for the answer.
+    Interactive,
+}
+
+/// How a budget is spread over its window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// First come, first served.
+    #[default]
+    Burst,
+    /// Evenly until the reset.
+    Even,
+}
+
 /// What the books must know of the config.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// The accounts; an [`AccountId`] is a place in this list.
     pub accounts: Vec<AccountSettings>,
+    /// The clients; a [`ClientId`] is a place in this list. One that is not in it has the default share and priority.
+    pub clients: Vec<ClientSettings>,
+    /// How a primary budget is spread over its window.
+    pub pace: Pace,
+    /// The part of a budget, 0 to 1, below which requests of priority [`Priority::Batch`] stop.
+    pub batch_floor: f64,
+    /// Most requests that may wait at once.
+    pub waiting_max: usize,
+    /// Most bytes that all those who wait may hold together ([`Demand::held_bytes`]).
+    pub waiting_bytes_max: u64,
     /// The secondary limits of every account.
     pub limits: SecondaryLimits,
     /// The least time between two writes of one account.
     pub spacing: Duration,
     /// The least time between two writes of one account that both trigger notifications.
     pub notify_spacing: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            accounts: Vec::new(),
+            clients: Vec::new(),
+            pace: Pace::Burst,
+            batch_floor: 0.0,
+            waiting_max: usize::MAX,
+            waiting_bytes_max: u64::MAX,
+            limits: SecondaryLimits::default(),
+            spacing: Duration::ZERO,
+            notify_spacing: Duration::ZERO,
+        }
+    }
+}
+
+/// One client, as far as the waiting line cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientSettings {
+    /// Its share when requests wait, against the other clients' weights.
+    pub weight: NonZeroU32,
+    /// Whether its waiting requests go before or after those of others.
+    pub priority: Priority,
+}
+
+impl Default for ClientSettings {
+    fn default() -> Self {
+        Self { weight: NonZeroU32::MIN, priority: Priority::Normal }
+    }
 }
 
 /// One account, as far as the books care.
@@ -46,6 +114,8 @@ pub struct AccountSettings {
     pub kind: AccountKind,
     /// Units of each window that are left to others.
     pub reserve: u32,
+    /// The account whose budgets its requests also consume, as those of an app that acts for a user do (Document 1, Primary rate limits).
+    pub also_spends: Option<AccountId>,
 }
 
 /// The upstream's secondary limits, per account. The defaults are the documented ones (Document 1, Limits). A limit of 0 counts as 1.
@@ -57,15 +127,15 @@ pub struct SecondaryLimits {
     pub rest_points_per_minute: u32,
     /// GraphQL points per minute.
     pub graphql_points_per_minute: u32,
-    /// Seconds of upstream CPU time per minute, REST and GraphQL together. Carried here; no book keeps it yet.
+    /// Seconds of upstream CPU time per minute, REST and GraphQL together.
     pub cpu_seconds_per_minute: u32,
-    /// Seconds of upstream CPU time per minute that GraphQL may take. Carried here; no book keeps it yet.
+    /// Seconds of upstream CPU time per minute that GraphQL may take.
     pub graphql_cpu_seconds_per_minute: u32,
     /// Content-generating requests per minute.
     pub content_per_minute: u32,
     /// Content-generating requests per hour.
     pub content_per_hour: u32,
-    /// OAuth token requests per hour. Carried here; no book keeps it yet.
+    /// OAuth token requests per hour.
     pub oauth_tokens_per_hour: u32,
 }
 
@@ -87,6 +157,10 @@ impl Default for SecondaryLimits {
 /// A request that wants to be sent: who may carry it and what it will weigh.
 #[derive(Clone, Debug)]
 pub struct Demand {
+    /// Who asks: decides about its share while it waits.
+    pub client: ClientId,
+    /// Bytes of memory that it holds as long as it waits.
+    pub held_bytes: u64,
     /// The accounts that may carry it. Share one allocation between all demands of a pool: it makes comparing them cheap.
     pub candidates: Arc<[AccountId]>,
     /// The owner of a validator: taken when several accounts are equally good (DESIGN D3).
@@ -104,6 +178,8 @@ pub struct Demand {
     pub graphql: bool,
     /// Whether it creates content that people see, which has limits of its own.
     pub content: bool,
+    /// Whether it is an OAuth access token request, of which an app may make a number per hour (Document 1, Secondary rate limits).
+    pub token_request: bool,
     /// Whether it must keep its distance from other writes of the account.
     pub write: WriteSpacing,
 }
@@ -169,8 +245,18 @@ pub enum LimitKind {
     ContentPerMinute,
     /// Content-generating requests per hour.
     ContentPerHour,
+    /// Upstream CPU time per minute.
+    Cpu,
+    /// Upstream CPU time per minute that GraphQL may take.
+    GraphqlCpu,
+    /// OAuth access token requests per hour.
+    OauthTokens,
     /// The distance between writes.
     Spacing,
+    /// The even spread of a budget over its window.
+    Pace,
+    /// The part of a budget that batch clients leave to others.
+    BatchFloor,
     /// Too many requests wait already.
     QueueFull,
     /// No account may carry the request.
@@ -189,7 +275,12 @@ impl LimitKind {
             Self::GraphqlPoints => "graphql_points",
             Self::ContentPerMinute => "content_per_minute",
             Self::ContentPerHour => "content_per_hour",
+            Self::Cpu => "cpu",
+            Self::GraphqlCpu => "graphql_cpu",
+            Self::OauthTokens => "oauth_tokens",
             Self::Spacing => "spacing",
+            Self::Pace => "pace",
+            Self::BatchFloor => "batch_floor",
             Self::QueueFull => "queue_full",
             Self::NoAccount => "no_account",
         }

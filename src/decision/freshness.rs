@@ -18,6 +18,9 @@ use crate::clock::Timestamp;
 /// `ETag`s kept per answer. Ours: more than the tokens of most pools; the one longest unused goes first.
 const ETAGS_MAX: usize = 16;
 
+/// The longest interval that is believed. Ours: a minute is usual, more comes under load; a number out of all proportion would freeze what clients see.
+const POLL_INTERVAL_MAX: Duration = Duration::from_hours(1);
+
 /// One value of the `Authorization` header. A renewed installation token is another one, because its `ETag`s are others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TokenKey(pub u64);
@@ -36,8 +39,15 @@ pub enum Mode {
 pub struct Stored {
     status: StatusCode,
     confirmed_at: Timestamp,
+    /// How old it was then.
+    initial_age: Duration,
     lifetime: Duration,
+    forbids_stale: bool,
+    /// Whether the lifetime is that of a `Cache-Control`, which goes before `Expires`.
+    has_cache_control: bool,
     ttl: Option<Duration>,
+    /// How long nobody is to ask again.
+    poll_interval: Duration,
     last_modified: Option<HeaderValue>,
     /// The longest unused first.
     etags: Vec<(TokenKey, HeaderValue)>,
@@ -70,8 +80,12 @@ impl Stored {
         let mut stored = Self {
             status,
             confirmed_at: now,
+            initial_age: cache_control::initial_age(headers),
             lifetime: cache_control::lifetime(headers),
+            forbids_stale: cache_control::forbids_stale(headers),
+            has_cache_control: headers.contains_key(header::CACHE_CONTROL),
             ttl,
+            poll_interval: poll_interval(headers).unwrap_or_default(),
             last_modified: headers.get(header::LAST_MODIFIED).cloned(),
             etags: Vec::new(),
         };
@@ -82,11 +96,17 @@ impl Stored {
     /// Takes over what a 304 says; `ttl` as in [`Stored::new`]. The answer counts as new from now on (RFC 9111 §4.3.4).
     pub fn confirm(&mut self, now: Timestamp, headers: &HeaderMap, token: Option<TokenKey>, ttl: Option<Duration>) {
         self.confirmed_at = now;
+        self.initial_age = cache_control::initial_age(headers);
         self.ttl = ttl;
-        // A 304 may leave out what has not changed; the lifetime then stays too.
-        if headers.contains_key(header::CACHE_CONTROL) || headers.contains_key(header::EXPIRES) {
+        // A 304 may leave out what has not changed; the lifetime then stays too, and what a `Cache-Control` said goes before an `Expires`.
+        if headers.contains_key(header::CACHE_CONTROL) {
+            self.lifetime = cache_control::lifetime(headers);
+            self.forbids_stale = cache_control::forbids_stale(headers);
+            self.has_cache_control = true;
+        } else if headers.contains_key(header::EXPIRES) && !self.has_cache_control {
             self.lifetime = cache_control::lifetime(headers);
         }
+        self.poll_interval = poll_interval(headers).unwrap_or(self.poll_interval);
         if let Some(value) = headers.get(header::LAST_MODIFIED) {
             self.last_modified = Some(value.clone());
         }
@@ -97,21 +117,36 @@ impl Stored {
     pub fn make_stale(&mut self) {
         self.lifetime = Duration::ZERO;
         self.ttl = None;
+        self.poll_interval = Duration::ZERO;
     }
 
-    /// Whether it may be served without asking.
+    /// Whether it may be served without asking: also as long as the upstream is not to be polled again, in whatever mode (Document 1, Conventions, Poll interval).
     pub fn is_fresh(&self, now: Timestamp, mode: Mode) -> bool {
-        let lifetime = match (self.ttl, mode) {
-            (Some(ttl), _) => ttl,
-            (None, Mode::Rfc9111) => self.lifetime,
-            (None, Mode::Revalidate) => Duration::ZERO,
-        };
-        self.age(now) < lifetime
+        if now.since(self.confirmed_at) < self.poll_interval {
+            return true;
+        }
+        match (self.ttl, mode) {
+            (Some(ttl), _) => now.since(self.confirmed_at) < ttl,
+            (None, Mode::Rfc9111) => self.age(now, mode) < self.lifetime,
+            (None, Mode::Revalidate) => false,
+        }
     }
 
-    /// How long ago the upstream last said that it is so.
-    pub fn age(&self, now: Timestamp) -> Duration {
-        now.since(self.confirmed_at)
+    /// How old it is: how long ago the upstream last said that it is so; by RFC 9111 §4.2.3 also how old it was by then.
+    pub fn age(&self, now: Timestamp, mode: Mode) -> Duration {
+        let since = now.since(self.confirmed_at);
+        if mode == Mode::Rfc9111 { self.initial_age + since } else { since }
+    }
+
+    /// Whether it came from another cache.
+    pub fn came_aged(&self) -> bool {
+        !self.initial_age.is_zero()
+    }
+
+    /// Whether it may be served when it is stale and cannot be confirmed, as far as the answer itself goes. Where every hit is confirmed, lifetimes and what goes
+    /// with them are not looked at, and the config decides alone.
+    pub fn may_be_served_stale(&self, mode: Mode) -> bool {
+        mode == Mode::Revalidate || !self.forbids_stale
     }
 
     /// What to do with it when `token` is the one that would ask.
@@ -165,6 +200,12 @@ impl Stored {
         }
         self.etags.push((token, value));
     }
+}
+
+/// How many seconds `X-Poll-Interval` names, at most [`POLL_INTERVAL_MAX`].
+fn poll_interval(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get("x-poll-interval")?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(POLL_INTERVAL_MAX))
 }
 
 #[cfg(test)]
@@ -227,11 +268,31 @@ mod tests {
         assert!(!entry.is_fresh(NOW, Mode::Revalidate));
         assert!(entry.is_fresh(NOW + Duration::from_secs(59), Mode::Rfc9111));
         assert!(!entry.is_fresh(NOW + Duration::from_mins(1), Mode::Rfc9111));
+        let aged = stored(200, &[("cache-control", "max-age=60"), ("age", "20")]);
+        assert!(
+            aged.is_fresh(NOW + Duration::from_secs(39), Mode::Rfc9111) && !aged.is_fresh(NOW + Duration::from_secs(40), Mode::Rfc9111)
+        );
         let ruled = Stored::new(NOW, StatusCode::OK, &headers(&cache_control), MINE, Some(Duration::from_mins(10)));
         for mode in [Mode::Revalidate, Mode::Rfc9111] {
             assert_eq!(ruled.plan(NOW + Duration::from_mins(9), mode, MINE), Plan::Serve);
             assert!(!ruled.is_fresh(NOW + Duration::from_mins(10), mode));
         }
+    }
+
+    #[test]
+    fn it_is_not_asked_for_again_before_its_poll_interval_is_over_also_when_that_rises() {
+        let mut polled = stored(200, &[("x-poll-interval", "60"), ("last-modified", DATE)]);
+        let after = |secs| NOW + Duration::from_secs(secs);
+        assert!(polled.is_fresh(after(59), Mode::Revalidate) && !polled.is_fresh(after(60), Mode::Revalidate));
+        polled.confirm(after(60), &headers(&[("x-poll-interval", "120")]), MINE, None);
+        assert!(polled.is_fresh(after(179), Mode::Revalidate) && !polled.is_fresh(after(180), Mode::Revalidate));
+        polled.confirm(after(180), &headers(&[]), MINE, None);
+        assert!(polled.is_fresh(after(299), Mode::Revalidate), "what a 304 leaves out stays");
+        polled.confirm(after(300), &headers(&[("x-poll-interval", "99999999999999")]), MINE, None);
+        assert!(!polled.is_fresh(after(300) + POLL_INTERVAL_MAX, Mode::Revalidate));
+        polled.confirm(after(4_000), &headers(&[("x-poll-interval", "-1")]), MINE, None);
+        polled.make_stale();
+        assert!(!polled.is_fresh(after(4_000), Mode::Revalidate));
     }
 
     #[test]
@@ -250,6 +311,24 @@ mod tests {
         assert!(entry.is_fresh(later + Duration::from_secs(59), Mode::Rfc9111));
         assert_eq!(entry.validators(OTHER).unwrap().if_none_match.unwrap(), "\"b\"");
         assert_eq!(entry.validators(MINE).unwrap().if_none_match.unwrap(), "W/\"a\"");
+    }
+
+    #[test]
+    fn an_expires_in_a_304_does_not_outvote_the_cache_control_that_is_stored() {
+        let late = headers(&[("expires", "Tue, 01 Jul 2025 01:00:00 GMT"), ("date", "Tue, 01 Jul 2025 00:00:00 GMT")]);
+        let mut private = stored(200, &[("cache-control", "private, max-age=60, must-revalidate")]);
+        private.confirm(NOW, &late, MINE, None);
+        assert!(!private.is_fresh(NOW, Mode::Rfc9111) && !private.may_be_served_stale(Mode::Rfc9111));
+        let mut plain = stored(200, &[]);
+        plain.confirm(NOW, &late, MINE, None);
+        assert!(plain.is_fresh(NOW + Duration::from_secs(3_599), Mode::Rfc9111));
+    }
+
+    #[test]
+    fn where_every_hit_is_confirmed_the_time_in_other_caches_does_not_count() {
+        let aged = stored(200, &[("age", "7200")]);
+        assert_eq!(aged.age(NOW + Duration::from_secs(1), Mode::Revalidate), Duration::from_secs(1));
+        assert_eq!(aged.age(NOW + Duration::from_secs(1), Mode::Rfc9111), Duration::from_secs(7_201));
     }
 
     #[test]

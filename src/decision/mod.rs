@@ -8,6 +8,7 @@
 //! | [`access`] | may this client call this route |
 //! | [`cache_key`] | which stored view answers it (DESIGN D2) |
 //! | [`freshness`] | serve it, confirm it, fetch it; 304 or whole (D1–D3) |
+//! | [`rights`] | which of the accounts are likely to be served, and who takes a second look at a denial |
 //! | [`lanes`] | whose turn it is to write to a resource (D7) |
 //! | [`admission`] | now, later or not at all: the books with a waiting line |
 //! | [`books`] | on which account: `budget` (D4), `secondary` (D5), `cooldown` (D6), `account_choice` |
@@ -25,15 +26,20 @@ mod budget;
 pub mod cache_key;
 mod cooldown;
 pub mod demand;
+mod elapsed;
 pub mod freshness;
 pub mod invariants;
 pub mod lanes;
 pub mod retry;
+pub mod rights;
 mod secondary;
+
+/// Maps whose keys nobody outside chooses: fast, and the same in every run, so that a simulation repeats to the letter.
+type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 
 pub use admission::{Admission, Decision};
 pub use books::{AccountSnapshot, BookSnapshot, Books, BudgetView, SecondarySnapshot};
 pub use demand::{
-    AccountId, AccountSettings, Demand, Grant, LeaseId, LimitKind, Refusal, SecondaryLimits, Settings, Settlement, Ticket, Until,
-    WriteSpacing,
+    AccountId, AccountSettings, ClientId, ClientSettings, Demand, Grant, LeaseId, LimitKind, Pace, Priority, Refusal, SecondaryLimits,
+    Settings, Settlement, Ticket, Until, WriteSpacing,
 };

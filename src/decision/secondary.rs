@@ -1,108 +1,44 @@
-//! The secondary limits of one account: concurrency, points, content, and the distance between writes (DESIGN D5, D7).
+//! The secondary limits of one account: concurrency, points, CPU time, content, OAuth token requests, and the distance between writes
+//! (DESIGN D5, D7; Document 1, Secondary rate limits). Each but the first and the last is a [`Window`].
 //!
-//! A request holds its place until its answer has come *and* the limit's window has passed since: the upstream may have counted it at any
-//! moment in between. Every entry is kept by itself, so that each place is free again exactly when it may be; the limits are small, and
-//! they bound the lists. CPU seconds and OAuth token requests have no book here yet; each will be one more [`Window`].
+//! CPU time is what the upstream's answer took, which is the most that it can have cost: while a request is in flight it holds what nineteen of
+//! twenty of its endpoint take (`elapsed`), then what it took. An answer that took more than twice that was held up somewhere, not computed: it counts as twice, or one stall
+//! of the upstream would close all accounts for a minute; if it is the endpoint's new habit, the next ones hold more. "Excessive compute in a short time" has no figure in the document; here the
+//! quarter of a minute's CPU time in the sixth of a minute keeps clear of it, and still lets a steady caller use the whole minute's.
 
-use std::collections::{HashMap, VecDeque};
+mod window;
+
 use std::time::Duration;
 
 use crate::api::EndpointId;
 use crate::clock::Timestamp;
 
+use super::HashMap;
 use super::block::{Block, both};
 use super::demand::{Demand, LimitKind, SecondaryLimits, WriteSpacing};
+use super::elapsed::ELAPSED_MILLIS_MAX;
+
+pub(super) use window::TICK;
+use window::Window;
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
-/// The smallest step of time: a place is free when the window is over, not when it ends.
-const TICK: Duration = Duration::from_millis(1);
+/// The short stretch in which compute must not be excessive, and the part of the minute's CPU time that may be spent in it. Ours, see the module.
+const BURST: Duration = Duration::from_secs(10);
+const BURST_PART: u32 = 4;
+/// An answer that takes so many times what it was expected to take at most was not computed all the time. Ours.
+const HELD_UP_FROM: u32 = 2;
+/// How exactly the ends of CPU time are kept: a hundredth of each window. Ours.
+const CPU_GRAIN: Duration = Duration::from_millis(500);
+const BURST_GRAIN: Duration = Duration::from_millis(100);
 /// From how many points books on the empty ones are dropped. Ours: a few dozen bytes each.
-const SWEEP_FROM: usize = 64;
-
-/// At most `max` in any stretch of `length`.
-#[derive(Debug)]
-pub(super) struct Window {
-    length: Duration,
-    max: u32,
-    in_flight: u32,
-    answered: u32,
-    /// The last moment at which each counts, ascending, with its amount.
-    entries: VecDeque<(Timestamp, u32)>,
-}
-
-impl Window {
-    pub(super) fn new(length: Duration, max: u32) -> Self {
-        Self { length, max: max.max(1), in_flight: 0, answered: 0, entries: VecDeque::new() }
-    }
-
-    /// What forbids `amount` more; `None` when nothing does. More than the whole limit counts as the whole limit.
-    fn block(&mut self, now: Timestamp, amount: u32, limit: LimitKind) -> Option<Block> {
-        self.expire(now);
-        let mut excess = (self.in_flight + self.answered + self.weigh(amount)).checked_sub(self.max).filter(|excess| *excess > 0)?;
-        for (last, entry) in &self.entries {
-            excess = excess.saturating_sub(*entry);
-            if excess == 0 {
-                return Some(Block::at(limit, *last + TICK));
-            }
-        }
-        Some(Block::event(limit))
-    }
-
-    fn enter(&mut self, amount: u32) {
-        self.in_flight += self.weigh(amount);
-    }
-
-    fn leave(&mut self, now: Timestamp, amount: u32, sent: Sent) {
-        let amount = self.weigh(amount);
-        self.in_flight = self.in_flight.saturating_sub(amount);
-        self.expire(now);
-        if sent == Sent::No || amount == 0 {
-            return;
-        }
-        self.answered += amount;
-        let last = now + self.length;
-        match self.entries.back_mut() {
-            // Time never runs backwards, but nothing breaks if it did.
-            Some((latest, sum)) if *latest >= last => *sum += amount,
-            _ => self.entries.push_back((last, amount)),
-        }
-    }
-
-    fn expire(&mut self, now: Timestamp) {
-        while let Some((_, amount)) = self.entries.pop_front_if(|(last, _)| *last < now) {
-            self.answered -= amount;
-        }
-    }
-
-    /// In use at `now`, in flight or still counting.
-    pub(super) fn in_use(&self, now: Timestamp) -> u32 {
-        self.in_flight + self.entries.iter().filter(|(last, _)| *last >= now).map(|(_, amount)| amount).sum::<u32>()
-    }
-
-    pub(super) fn max(&self) -> u32 {
-        self.max
-    }
-
-    /// Whether it holds no more than it may.
-    fn is_within(&self) -> bool {
-        self.in_flight + self.answered <= self.max
-    }
-
-    fn is_empty(&self) -> bool {
-        self.in_flight == 0 && self.entries.is_empty()
-    }
-
-    fn weigh(&self, amount: u32) -> u32 {
-        amount.min(self.max)
-    }
-}
+const SWEEP_FROM: usize = 8;
 
 /// Whether a request may have reached the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// It may.
-    Yes,
+    /// It may, and its end is known after this many milliseconds.
+    For(u32),
     /// It provably did not.
     No,
 }
@@ -114,13 +50,20 @@ pub(super) struct Weight {
     points: u32,
     graphql: bool,
     content: bool,
+    token_request: bool,
     write: WriteSpacing,
+    /// CPU time that it is expected to take at most.
+    cpu_millis: u32,
 }
 
-impl From<&Demand> for Weight {
-    fn from(demand: &Demand) -> Self {
-        let Demand { endpoint, points, graphql, content, write, .. } = *demand;
-        Self { endpoint, points, graphql, content, write }
+impl Weight {
+    pub(super) fn new(demand: &Demand, cpu_millis: u32) -> Self {
+        let Demand { endpoint, points, graphql, content, token_request, write, .. } = *demand;
+        Self { endpoint, points, graphql, content, token_request, write, cpu_millis }
+    }
+
+    pub(super) fn endpoint(self) -> EndpointId {
+        self.endpoint
     }
 }
 
@@ -138,17 +81,29 @@ struct Writes {
     notifying: Option<Timestamp>,
 }
 
+/// The windows of what most requests are not.
+#[derive(Debug)]
+struct Special {
+    graphql_points: Window,
+    graphql_cpu: Window,
+    content_minute: Window,
+    content_hour: Window,
+    token_requests: Window,
+}
+
 /// The secondary books of one account.
 #[derive(Debug)]
 pub(super) struct Secondary {
-    limits: SecondaryLimits,
-    spacing: Spacing,
+    concurrency_max: u32,
     in_flight: u32,
+    spacing: Spacing,
+    /// Of an endpoint.
+    points_max: u32,
     rest_points: HashMap<EndpointId, Window>,
     sweep_at: usize,
-    graphql_points: Window,
-    content_minute: Window,
-    content_hour: Window,
+    cpu: Window,
+    cpu_burst: Window,
+    special: Box<Special>,
     writes: Writes,
     /// What `writes` was before the write in flight; there is at most one.
     writes_before: Option<Writes>,
@@ -157,43 +112,78 @@ pub(super) struct Secondary {
 impl Secondary {
     pub(super) fn new(limits: SecondaryLimits, spacing: Spacing) -> Self {
         Self {
-            limits,
-            spacing,
+            concurrency_max: limits.concurrency.max(1),
             in_flight: 0,
-            rest_points: HashMap::new(),
+            spacing,
+            points_max: limits.rest_points_per_minute,
+            rest_points: HashMap::default(),
             sweep_at: SWEEP_FROM,
-            graphql_points: Window::new(MINUTE, limits.graphql_points_per_minute),
-            content_minute: Window::new(MINUTE, limits.content_per_minute),
-            content_hour: Window::new(HOUR, limits.content_per_hour),
+            cpu: Window::new(MINUTE, millis(limits.cpu_seconds_per_minute)).grained(CPU_GRAIN),
+            cpu_burst: Window::new(BURST, millis(limits.cpu_seconds_per_minute) / BURST_PART).grained(BURST_GRAIN),
+            special: Box::new(Special {
+                graphql_points: Window::new(MINUTE, limits.graphql_points_per_minute),
+                graphql_cpu: Window::new(MINUTE, millis(limits.graphql_cpu_seconds_per_minute)).grained(CPU_GRAIN),
+                content_minute: Window::new(MINUTE, limits.content_per_minute),
+                content_hour: Window::new(HOUR, limits.content_per_hour),
+                token_requests: Window::new(HOUR, limits.oauth_tokens_per_hour),
+            }),
             writes: Writes::default(),
             writes_before: None,
         }
     }
 
+    /// What a request holds of the CPU time, in milliseconds, before its endpoint has ever answered: REST, GraphQL. So much that as many as may be in
+    /// flight fill half of a short stretch: the other half is for those that come next.
+    pub(super) fn elapsed_unknown(limits: SecondaryLimits) -> [u32; 2] {
+        let part = |seconds: u32| (millis(seconds) / BURST_PART / 2 / limits.concurrency.max(1)).clamp(1, ELAPSED_MILLIS_MAX);
+        [part(limits.cpu_seconds_per_minute), part(limits.graphql_cpu_seconds_per_minute.min(limits.cpu_seconds_per_minute))]
+    }
+
     /// What forbids a request; `None` when nothing does.
     pub(super) fn block(&mut self, now: Timestamp, weight: Weight) -> Option<Block> {
-        let mut block = (self.in_flight >= self.concurrency_max()).then_some(Block::event(LimitKind::Concurrency));
+        let mut block = (self.in_flight >= self.concurrency_max).then_some(Block::event(LimitKind::Concurrency));
         block = both(block, self.points_block(now, weight));
         if weight.content {
-            block = both(block, self.content_minute.block(now, 1, LimitKind::ContentPerMinute));
-            block = both(block, self.content_hour.block(now, 1, LimitKind::ContentPerHour));
+            block = both(block, self.special.content_minute.block(now, 1, LimitKind::ContentPerMinute));
+            block = both(block, self.special.content_hour.block(now, 1, LimitKind::ContentPerHour));
+        }
+        if weight.token_request {
+            block = both(block, self.special.token_requests.block(now, 1, LimitKind::OauthTokens));
+        }
+        block = both(block, self.cpu.block(now, weight.cpu_millis, LimitKind::Cpu));
+        block = both(block, self.cpu_burst.block(now, weight.cpu_millis, LimitKind::Cpu));
+        if weight.graphql {
+            block = both(block, self.special.graphql_cpu.block(now, weight.cpu_millis, LimitKind::GraphqlCpu));
         }
         both(block, self.write_block(now, weight.write))
+    }
+
+    /// Whether nothing that is the same for all requests forbids one more.
+    pub(super) fn has_slot(&self) -> bool {
+        self.in_flight < self.concurrency_max
     }
 
     /// Takes a request that nothing forbids.
     pub(super) fn enter(&mut self, now: Timestamp, weight: Weight) {
         self.in_flight += 1;
         if weight.graphql {
-            self.graphql_points.enter(weight.points);
+            self.special.graphql_points.enter(weight.points);
         } else {
             self.sweep(now);
-            let max = self.limits.rest_points_per_minute;
+            let max = self.points_max;
             self.rest_points.entry(weight.endpoint).or_insert_with(|| Window::new(MINUTE, max)).enter(weight.points);
         }
         if weight.content {
-            self.content_minute.enter(1);
-            self.content_hour.enter(1);
+            self.special.content_minute.enter(1);
+            self.special.content_hour.enter(1);
+        }
+        if weight.token_request {
+            self.special.token_requests.enter(1);
+        }
+        self.cpu.enter(weight.cpu_millis);
+        self.cpu_burst.enter(weight.cpu_millis);
+        if weight.graphql {
+            self.special.graphql_cpu.enter(weight.cpu_millis);
         }
         if weight.write != WriteSpacing::None {
             self.writes_before = Some(self.writes);
@@ -207,14 +197,28 @@ impl Secondary {
     /// Lets go of a request whose end is known; see the module for how long it still counts.
     pub(super) fn leave(&mut self, now: Timestamp, weight: Weight, sent: Sent) {
         self.in_flight = self.in_flight.saturating_sub(1);
+        let counted = |amount: u32| if sent == Sent::No { 0 } else { amount };
         if weight.graphql {
-            self.graphql_points.leave(now, weight.points, sent);
+            self.special.graphql_points.leave(now, weight.points, counted(self.special.graphql_points.weigh(weight.points)));
         } else if let Some(window) = self.rest_points.get_mut(&weight.endpoint) {
-            window.leave(now, weight.points, sent);
+            window.leave(now, weight.points, counted(window.weigh(weight.points)));
         }
         if weight.content {
-            self.content_minute.leave(now, 1, sent);
-            self.content_hour.leave(now, 1, sent);
+            self.special.content_minute.leave(now, 1, counted(1));
+            self.special.content_hour.leave(now, 1, counted(1));
+        }
+        if weight.token_request {
+            self.special.token_requests.leave(now, 1, counted(1));
+        }
+        let held = weight.cpu_millis;
+        let took = match sent {
+            Sent::For(millis) => millis.min(held.saturating_mul(HELD_UP_FROM)),
+            Sent::No => 0,
+        };
+        self.cpu.leave(now, held, took);
+        self.cpu_burst.leave(now, held, took.min(held));
+        if weight.graphql {
+            self.special.graphql_cpu.leave(now, held, took);
         }
         if weight.write != WriteSpacing::None {
             let before = self.writes_before.take();
@@ -228,16 +232,18 @@ impl Secondary {
     pub(super) fn usage(&self, now: Timestamp) -> impl Iterator<Item = (LimitKind, u32, u32)> {
         let fullest = self.rest_points.values().map(|window| window.in_use(now)).max().unwrap_or_default();
         let windows = [
-            (LimitKind::GraphqlPoints, &self.graphql_points),
-            (LimitKind::ContentPerMinute, &self.content_minute),
-            (LimitKind::ContentPerHour, &self.content_hour),
+            (LimitKind::GraphqlPoints, &self.special.graphql_points),
+            (LimitKind::ContentPerMinute, &self.special.content_minute),
+            (LimitKind::ContentPerHour, &self.special.content_hour),
+            (LimitKind::OauthTokens, &self.special.token_requests),
         ];
-        [
-            (LimitKind::Concurrency, self.in_flight, self.concurrency_max()),
-            (LimitKind::Points, fullest, self.limits.rest_points_per_minute.max(1)),
-        ]
-        .into_iter()
-        .chain(windows.into_iter().map(move |(limit, window)| (limit, window.in_use(now), window.max())))
+        // In seconds, as the limits are.
+        let cpu = [(LimitKind::Cpu, &self.cpu), (LimitKind::GraphqlCpu, &self.special.graphql_cpu)];
+        let cpu = cpu.map(|(limit, window)| (limit, window.in_use(now).div_ceil(1_000), window.max() / 1_000));
+        [(LimitKind::Concurrency, self.in_flight, self.concurrency_max), (LimitKind::Points, fullest, self.points_max.max(1))]
+            .into_iter()
+            .chain(windows.into_iter().map(move |(limit, window)| (limit, window.in_use(now), window.max())))
+            .chain(cpu)
     }
 
     /// Requests in flight.
@@ -247,18 +253,23 @@ impl Secondary {
 
     /// Invariant 3.
     pub(super) fn is_within_concurrency(&self) -> bool {
-        self.in_flight <= self.concurrency_max()
+        self.in_flight <= self.concurrency_max
     }
 
     /// Invariant 4, for the windows that a request touches.
     pub(super) fn is_within(&self, weight: Weight) -> bool {
-        let points = if weight.graphql { Some(&self.graphql_points) } else { self.rest_points.get(&weight.endpoint) };
-        points.into_iter().chain([&self.content_minute, &self.content_hour]).all(Window::is_within)
+        let points = if weight.graphql { Some(&self.special.graphql_points) } else { self.rest_points.get(&weight.endpoint) };
+        points.is_none_or(Window::is_within)
+            && (!weight.content || self.special.content_minute.is_within() && self.special.content_hour.is_within())
+            && (!weight.token_request || self.special.token_requests.is_within())
     }
 
     /// Invariant 4, for all windows.
     pub(super) fn is_within_windows(&self) -> bool {
-        self.rest_points.values().chain([&self.graphql_points, &self.content_minute, &self.content_hour]).all(Window::is_within)
+        self.rest_points
+            .values()
+            .chain([&self.special.graphql_points, &self.special.content_minute, &self.special.content_hour, &self.special.token_requests])
+            .all(Window::is_within)
     }
 
     /// What invariant 5 forbids.
@@ -266,13 +277,9 @@ impl Secondary {
         weight.write != WriteSpacing::None && self.writes_before.is_some()
     }
 
-    fn concurrency_max(&self) -> u32 {
-        self.limits.concurrency.max(1)
-    }
-
     fn points_block(&mut self, now: Timestamp, weight: Weight) -> Option<Block> {
         if weight.graphql {
-            return self.graphql_points.block(now, weight.points, LimitKind::GraphqlPoints);
+            return self.special.graphql_points.block(now, weight.points, LimitKind::GraphqlPoints);
         }
         self.rest_points.get_mut(&weight.endpoint)?.block(now, weight.points, LimitKind::Points)
     }
@@ -291,13 +298,15 @@ impl Secondary {
     /// Drops points books that are empty, when there are twice as many as after the last time.
     fn sweep(&mut self, now: Timestamp) {
         if self.rest_points.len() >= self.sweep_at {
-            self.rest_points.retain(|_, window| {
-                window.expire(now);
-                !window.is_empty()
-            });
+            self.rest_points.retain(|_, window| !window.is_empty(now));
             self.sweep_at = SWEEP_FROM.max(self.rest_points.len() * 2);
         }
     }
+}
+
+/// Seconds as milliseconds.
+fn millis(seconds: u32) -> u32 {
+    seconds.max(1).saturating_mul(1_000)
 }
 
 #[cfg(test)]

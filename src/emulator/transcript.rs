@@ -54,15 +54,27 @@ pub struct Entry {
 }
 
 /// The entries, oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Transcript {
     entries: VecDeque<Entry>,
+    entries_max: usize,
     dropped: u64,
 }
 
+impl Default for Transcript {
+    fn default() -> Self {
+        Self { entries: VecDeque::new(), entries_max: ENTRIES_MAX, dropped: 0 }
+    }
+}
+
 impl Transcript {
+    /// Keeps at most so many entries from now on, one at least.
+    pub fn keep(&mut self, entries: usize) {
+        self.entries_max = entries.clamp(1, ENTRIES_MAX);
+    }
+
     pub fn push(&mut self, mut entry: Entry) {
-        if self.entries.len() >= ENTRIES_MAX {
+        while self.entries.len() >= self.entries_max {
             self.entries.pop_front();
             self.dropped += 1;
         }
@@ -93,7 +105,6 @@ impl Transcript {
     }
 
     /// The newest.
-    #[cfg(test)]
     pub fn last(&self) -> Option<&Entry> {
         self.entries.back()
     }

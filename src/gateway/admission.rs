@@ -12,9 +12,12 @@ use http::StatusCode;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use crate::api::{LimitRefusal, RateHeaders};
+use crate::api::{LimitRefusal, RateHeaders, ResourceName};
 use crate::clock::{Clock, Timestamp};
-use crate::decision::{AccountId, Admission, Books, Decision, Demand, Grant, LeaseId, Refusal, Settings, Settlement, Ticket};
+use crate::decision::invariants::Invariant;
+use crate::decision::{
+    AccountId, AccountSnapshot, Admission, Books, BudgetView, Decision, Demand, Grant, LeaseId, Refusal, Settings, Settlement, Ticket,
+};
 
 use super::random::unit_random;
 
@@ -46,20 +49,27 @@ const SETTLED: u8 = 2;
 
 impl Admissions {
     /// With empty books.
-    pub fn new(settings: Settings, queue_max: usize, clock: Clock) -> Arc<Self> {
-        let inner = Inner { admission: Admission::new(settings, queue_max), askers: HashMap::new() };
+    pub fn new(settings: Settings, clock: Clock) -> Arc<Self> {
+        let inner = Inner { admission: Admission::new(settings), askers: HashMap::new() };
         Arc::new(Self { inner: Mutex::new(inner), clock, moved: Notify::new() })
     }
 
-    /// Waits until `demand` is admitted, or until it is clear that it will not be before `deadline`.
-    pub async fn acquire(self: &Arc<Self>, demand: Demand, deadline: Timestamp) -> Result<Lease, Refusal> {
+    /// Waits until `demand` is admitted, or until it is clear that it will not be before `deadline`. When it has to wait, `held` is told at once
+    /// which limit stands in the way.
+    pub async fn acquire(
+        self: &Arc<Self>,
+        demand: Demand,
+        deadline: Timestamp,
+        held: impl FnOnce(Timestamp, &Refusal),
+    ) -> Result<Lease, Refusal> {
         let waiting = {
             let mut inner = self.inner.lock();
-            let decision = inner.admission.request(self.clock.now(), demand, deadline);
-            let waiting = match decision {
+            let now = self.clock.now();
+            let waiting = match inner.admission.request(now, demand, deadline) {
                 Decision::Granted(grant) => Ok(Ok(self.lease(grant))),
                 Decision::Refused(refusal) => Ok(Err(refusal)),
-                Decision::Waiting(ticket) => {
+                Decision::Waiting { ticket, by } => {
+                    held(now, &by);
                     let (sender, receiver) = oneshot::channel();
                     inner.askers.insert(ticket, sender);
                     Err(Place { admissions: Arc::clone(self), ticket, receiver })
@@ -81,6 +91,22 @@ impl Admissions {
     pub fn with_books<R>(&self, read: impl FnOnce(&Books, Timestamp) -> R) -> R {
         let inner = self.inner.lock();
         read(inner.admission.books(), self.clock.now())
+    }
+
+    /// What a client that may use `accounts` sees of a resource now, and when that is.
+    pub fn view(&self, accounts: &Arc<[AccountId]>, resource: &ResourceName) -> (BudgetView, Timestamp) {
+        let now = self.clock.now();
+        (self.inner.lock().admission.view(now, accounts, resource), now)
+    }
+
+    /// Every account for an operator, with the time at which the picture was taken.
+    pub fn snapshot(&self) -> (Timestamp, Vec<AccountSnapshot>) {
+        self.with_books(|books, now| (now, books.snapshot(now)))
+    }
+
+    /// Checks books and line as a whole, and returns what is broken; see [`Admission::audit`].
+    pub fn audit(&self) -> Vec<Invariant> {
+        self.inner.lock().admission.audit()
     }
 
     /// How many requests wait.

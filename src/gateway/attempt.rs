@@ -11,19 +11,24 @@ use tracing::Instrument;
 
 use crate::api::{Endpoint, LimitRefusal, RateHeaders, ResourceName, limit_refusal};
 use crate::clock::Timestamp;
-use crate::decision::{AccountId, Demand, Refusal, WriteSpacing};
+use crate::decision::rights::plan::Resort;
+use crate::decision::rights::{Asked, Lesson};
+use crate::decision::{AccountId, ClientId, Demand, Refusal, WriteSpacing};
 use crate::telemetry::{MethodName, UpstreamOutcome, spans};
-use crate::tokens::{Credential, TokenId};
+use crate::tokens::{Credential, Lack, Rejection, Source, TokenId};
 
 use super::Gateway;
 use super::admission::Lease;
 use super::counted::Counted;
-use super::effort::Effort;
+use super::effort::{Effort, Hold};
 use super::fetch::{Collected, Exchange, FetchError, OutgoingBody, Reuse, UpstreamRequest};
 use super::intake::Service;
+use super::rights::{Offer, Whom, lesson};
 
 /// A refusal's body is never longer than this; what follows says nothing more about limits.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+/// How many tokens one attempt has minted because those that have one can carry nothing. Ours: where so many have not helped, one more will not.
+const TOKEN_WAITS_MAX: u32 = 20;
 
 /// A request for the upstream, complete but for account and credential.
 pub struct Job {
@@ -39,14 +44,20 @@ pub struct Job {
     pub headers: HeaderMap,
     /// The body.
     pub body: OutgoingBody,
+    /// Units of the primary budget to reserve.
+    pub cost: u32,
     /// Points of the secondary limit.
     pub points: u32,
+    /// Whether it counts against the content limits.
+    pub content: bool,
     /// Whose request it is: the client's place in the config.
     pub client: u32,
     /// How it is spaced from other writes.
     pub spacing: WriteSpacing,
     /// The accounts that may carry it; never empty.
     pub candidates: Arc<[AccountId]>,
+    /// What it asks, as far as tokens' rights go.
+    pub asked: Asked,
     /// How long it may be held.
     pub deadline: Timestamp,
     /// Bytes of the largest body that is held.
@@ -65,6 +76,10 @@ pub trait Conditions: Sync {
     fn preferred(&self) -> Option<TokenId>;
     /// The conditions to ask with.
     fn with(&self, token: TokenId) -> HeaderMap;
+    /// The status of the stored answer that a 304 confirms.
+    fn stored(&self) -> Option<StatusCode> {
+        None
+    }
 }
 
 /// Asks without conditions.
@@ -95,6 +110,8 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The body.
     pub body: AnswerBody,
+    /// Which account it was asked of.
+    pub account: AccountId,
     /// Which token it was asked with.
     pub token: TokenId,
     /// When the request was sent: what the answer shows is not older than this.
@@ -141,8 +158,21 @@ pub(super) struct Prepared {
     credential: Credential,
     resource: ResourceName,
     requested_at: Timestamp,
+    /// What a 304 confirms.
+    stored: Option<StatusCode>,
+    /// See [`Admitted`].
+    expected: Option<Refusal>,
     #[expect(dead_code, reason = "counts as long as it lives")]
     on_wire: Option<Counted>,
+}
+
+/// A place in the books, with the token that will use it.
+struct Admitted {
+    lease: Lease,
+    credential: Credential,
+    resource: ResourceName,
+    /// Why no likelier account carries it; a denial is then no surprise, and this the reason to give.
+    expected: Option<Refusal>,
 }
 
 /// Why one attempt brought no answer.
@@ -152,9 +182,16 @@ pub(super) enum Unanswered {
     TokenRejected,
     /// The upstream wants another kind of credential for this route.
     CredentialUnfit,
-    /// None of the candidates has a token that the upstream still accepts.
-    NoToken,
+    /// None of the candidates has a token that the upstream still accepts; why none could be minted in time.
+    NoToken(Option<Lack>),
     Failed(FetchError),
+}
+
+impl Unanswered {
+    /// Whether nothing was sent.
+    pub(super) const fn was_not_made(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::NoToken(_) | Self::Failed(FetchError::Connect(_) | FetchError::Deserted))
+    }
 }
 
 impl Gateway {
@@ -162,11 +199,12 @@ impl Gateway {
     pub(super) async fn attempt(
         self: &Arc<Self>,
         job: &Job,
+        whom: &Whom,
         effort: &Effort,
         conditions: &impl Conditions,
         reuse: Reuse,
     ) -> Result<Answer, Unanswered> {
-        let prepared = self.prepare(job, effort, conditions).await?;
+        let prepared = self.prepare(job, whom, effort, conditions).await?;
         let may_send = || {
             prepared.lease.sending();
             effort.may_send()
@@ -185,14 +223,15 @@ impl Gateway {
     pub(super) async fn prepare(
         self: &Arc<Self>,
         job: &Job,
+        whom: &Whom,
         effort: &Effort,
         conditions: &impl Conditions,
     ) -> Result<Prepared, Unanswered> {
-        let (lease, credential, resource) = self.admit(job, effort, conditions.preferred()).await?;
+        let Admitted { lease, credential, resource, expected } = self.admit(job, whom, effort, conditions.preferred()).await?;
         effort.attempted(lease.account(), &resource);
         let mut headers = job.headers.clone();
         headers.extend(conditions.with(credential.token));
-        headers.insert(http::header::AUTHORIZATION, credential.authorization.clone());
+        headers.extend(credential.authorization.clone().map(|value| (http::header::AUTHORIZATION, value)));
         let span = spans::upstream_span(&job.span, MethodName::from(&job.method), self.upstream.host(job.service));
         spans::inject(&span, &mut headers);
         let request = UpstreamRequest {
@@ -203,7 +242,8 @@ impl Gateway {
             body: job.body.clone(),
         };
         let on_wire = (!job.is_read()).then(|| Counted::new(&self.writes_on_wire));
-        Ok(Prepared { request, lease, credential, resource, span, requested_at: self.clock.now(), on_wire })
+        let (requested_at, stored) = (self.clock.now(), conditions.stored());
+        Ok(Prepared { request, lease, span, credential, resource, requested_at, stored, expected, on_wire })
     }
 
     /// The end of an attempt, however it came: figures, span, books.
@@ -214,7 +254,7 @@ impl Gateway {
         prepared: Prepared,
         result: Result<(StatusCode, HeaderMap, Collected), FetchError>,
     ) -> Result<Answer, Unanswered> {
-        let Prepared { lease, credential, resource, span, requested_at, .. } = prepared;
+        let Prepared { lease, credential, resource, span, requested_at, stored, expected, .. } = prepared;
         let elapsed = self.clock.now().since(requested_at);
         effort.ended(elapsed);
         let status = result.as_ref().ok().map(|(status, ..)| status.as_u16());
@@ -230,86 +270,132 @@ impl Gateway {
             status,
             duration: elapsed,
         });
-        match result {
-            Ok((status, headers, body)) => self.settle(job, lease, &credential, requested_at, status, headers, body),
-            // The lease's drop counts it as spent.
-            Err(error) => Err(Unanswered::Failed(error)),
+        // On failure the lease's drop counts it as spent.
+        let (status, mut headers, body) = result.map_err(Unanswered::Failed)?;
+        self.tokens.observe(&mut headers, self.clock.now(), elapsed);
+        let settled = self.settle(job, lease, &credential, requested_at, status, headers, body);
+        if let Ok(answer) = &settled {
+            self.learn(job, answer, stored);
+        }
+        let is_denied = match &settled {
+            Ok(answer) => matches!(lesson(answer, stored), Some(Lesson::Denied(_))),
+            Err(unanswered) => matches!(unanswered, Unanswered::CredentialUnfit),
+        };
+        match expected {
+            Some(refusal) if is_denied => Err(Unanswered::Refused(refusal)),
+            _ => settled,
         }
     }
 
     /// Waits for an account, and takes one of its tokens.
-    async fn admit(
-        self: &Arc<Self>,
-        job: &Job,
-        effort: &Effort,
-        prefer: Option<TokenId>,
-    ) -> Result<(Lease, Credential, ResourceName), Unanswered> {
+    async fn admit(self: &Arc<Self>, job: &Job, whom: &Whom, effort: &Effort, prefer: Option<TokenId>) -> Result<Admitted, Unanswered> {
+        let mut without_token = Vec::new();
+        let mut rounds = 0;
         loop {
-            let now = self.clock.now();
-            let lease = self.admit_once(job, effort, prefer, now).await?;
+            let (lease, expected) = match self.admit_once(job, whom, &without_token, effort, prefer).await {
+                // A second look that is not made refuses nothing.
+                Err(Unanswered::Refused(refusal)) if matches!(whom, Whom::Anyone) => {
+                    rounds += 1;
+                    if rounds < TOKEN_WAITS_MAX && self.another_minted(job, effort).await {
+                        continue;
+                    }
+                    effort.refused(Hold::from(&refusal));
+                    return Err(Unanswered::Refused(refusal));
+                }
+                admitted => admitted?,
+            };
             // While it waited, the account's token may have been found to be revoked: then its place goes to another account.
-            if let Some(credential) = self.tokens.pick(lease.account(), job.endpoint.tokens, prefer, self.clock.now()) {
-                let resource = self.resource_of(job);
-                return Ok((lease, credential, resource));
+            if let Some(credential) = self.credential(job, lease.account(), prefer, self.clock.now()) {
+                return Ok(Admitted { resource: self.resource_of(job), lease, credential, expected });
             }
+            without_token.push(lease.account());
         }
     }
 
+    /// A place for one of the accounts, the likeliest to be served first; with the refusal by the likelier ones when it is a last resort.
     async fn admit_once(
         self: &Arc<Self>,
         job: &Job,
+        whom: &Whom,
+        without_token: &[AccountId],
         effort: &Effort,
         prefer: Option<TokenId>,
-        now: Timestamp,
-    ) -> Result<Lease, Unanswered> {
-        let usable = |account: &AccountId| self.tokens.pick(*account, job.endpoint.tokens, None, now).is_some();
-        let candidates: Arc<[AccountId]> = if job.candidates.iter().all(usable) {
-            Arc::clone(&job.candidates)
-        } else {
-            job.candidates.iter().copied().filter(usable).collect()
-        };
-        if candidates.is_empty() {
-            return Err(Unanswered::NoToken);
+    ) -> Result<(Lease, Option<Refusal>), Unanswered> {
+        let mut refused = None;
+        for mut offer in self.offers(job, whom, without_token, self.clock.now()) {
+            let Some(awake) = self.awake(job, &offer.accounts, offer.deadline, effort).await else { continue };
+            offer.accounts = awake;
+            match (self.acquire(job, &offer, effort, prefer).await, offer.resort) {
+                (Ok(lease), Resort::Ordinary) => return Ok((lease, None)),
+                (Ok(lease), Resort::Last) => return Ok((lease, refused)),
+                (Err(refusal), Resort::Ordinary) => refused = Some(refusal),
+                (Err(_), Resort::Last) => {}
+            }
         }
+        let lack = || {
+            let now = self.clock.now();
+            // Who had no time to wait must not find the same the next time.
+            self.tokens.missed(&job.candidates, job.endpoint.tokens, now);
+            self.tokens.lack(&job.candidates, job.endpoint.tokens, now)
+        };
+        Err(refused.map_or_else(|| Unanswered::NoToken(lack()), Unanswered::Refused))
+    }
+
+    /// A place for one of an offer's accounts.
+    async fn acquire(self: &Arc<Self>, job: &Job, offer: &Offer, effort: &Effort, prefer: Option<TokenId>) -> Result<Lease, Refusal> {
         let demand = Demand {
-            candidates,
+            client: ClientId(job.client),
+            held_bytes: job.body.held_bytes(),
+            candidates: Arc::clone(&offer.accounts),
             prefer: prefer.and_then(|token| self.tokens.account_of(token)),
             resource: self.resource_of(job),
             endpoint: job.endpoint.id,
-            cost: job.endpoint.primary_cost,
+            cost: job.cost,
             points: job.points,
             graphql: job.service == Service::Graphql,
-            content: job.endpoint.content_generating,
+            content: job.content,
+            token_request: job.endpoint.token_request,
             write: job.spacing,
         };
+        let now = self.clock.now();
         let span = spans::admission_span(&job.span);
-        let waiting = self.waiting.get(job.client as usize).map(Counted::new);
-        let admitted = self.admissions.acquire(demand, job.deadline).instrument(span).await;
+        let waiting = self.waits(job.client, effort);
+        let held = |since, refusal: &Refusal| effort.held(since, Hold::from(refusal));
+        let admitted = self.admissions.acquire(demand, offer.deadline, held).instrument(span.clone()).await;
         drop(waiting);
-        let waited = self.clock.now().since(now);
-        effort.queued(waited);
-        if !waited.is_zero() {
-            self.metrics.wait("admission", waited);
+        if !span.is_disabled()
+            && let Some(hold) = effort.figures(now).held
+        {
+            spans::held(&span, &self.held(hold));
         }
-        admitted.map_err(Unanswered::Refused)
+        admitted
     }
 
     /// A 401: the token is benched when it is the token's fault.
-    fn unauthorized(&self, job: &Job, lease: Lease, credential: &Credential, body: &Collected, rate: Option<&RateHeaders>) -> Unanswered {
-        let account = lease.account();
-        let is_revoked = names_bad_credentials(body);
+    fn unauthorized(&self, job: &Job, lease: Lease, credential: &Credential, headers: &HeaderMap, body: &Collected) -> Unanswered {
+        let account = self.account_name(lease.account());
+        let said = said(StatusCode::UNAUTHORIZED, if let Collected::Whole(bytes) = body { bytes } else { &[] });
+        let is_revoked = match credential.source {
+            // A JWT is used where nothing else is accepted, so that whatever is wrong is wrong with it.
+            Source::App(_) => true,
+            // There is nothing that could be revoked.
+            Source::Anonymous => false,
+            Source::Configured(_) | Source::Installation(_) => said.eq_ignore_ascii_case("401 bad credentials"),
+        };
         if is_revoked {
             // Before the lease ends: it goes to the next in line, who must not get this token.
-            self.tokens.bench(credential.token, self.clock.now());
-            tracing::error!(
-                account = self.account_name(account),
-                token = credential.token.0,
-                "the upstream does not accept this token any more"
-            );
+            let rejection = self.tokens.rejected(credential, self.clock.now(), headers, &said);
+            let token = credential.source.to_string();
+            match rejection {
+                Rejection::Benched => tracing::error!(account, token, said, "the upstream does not accept this token any more"),
+                Rejection::Replaced => tracing::warn!(account, token, said, "the upstream refused this token, another one takes its place"),
+                Rejection::Old => {}
+            }
         } else {
-            tracing::warn!(account = self.account_name(account), token = credential.token.0, endpoint = %job.endpoint.template, "the upstream wants another credential for this route");
+            tracing::warn!(account, token = %credential.source, said, endpoint = %job.endpoint.template, "the upstream wants another credential for this route");
+            self.unfit(job, lease.account(), credential);
         }
-        lease.answered(StatusCode::UNAUTHORIZED, rate, None);
+        lease.answered(StatusCode::UNAUTHORIZED, RateHeaders::parse(headers).as_ref(), None);
         if is_revoked { Unanswered::TokenRejected } else { Unanswered::CredentialUnfit }
     }
 
@@ -331,6 +417,12 @@ impl Gateway {
         body: Collected,
     ) -> Result<Answer, Unanswered> {
         let now = self.clock.now();
+        if status == StatusCode::UNAUTHORIZED {
+            return Err(self.unauthorized(job, lease, credential, &headers, &body));
+        }
+        if !status.is_server_error() {
+            self.tokens.accepted(credential);
+        }
         let rate = RateHeaders::parse(&headers);
         let account = lease.account();
         let may_refuse = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS) || job.service == Service::Graphql;
@@ -345,13 +437,10 @@ impl Gateway {
             return match body {
                 // Part of the mutation was executed: it is no refusal of the whole, and must not be sent again (CONTRACT §4, 3).
                 Collected::Whole(bytes) if !job.is_read() && holds_graphql_data(&bytes) => {
-                    Ok(Answer { status, headers, body: AnswerBody::Whole(bytes), token: credential.token, requested_at })
+                    Ok(Answer { status, headers, body: AnswerBody::Whole(bytes), account, token: credential.token, requested_at })
                 }
                 _ => Err(Unanswered::Limited(refusal)),
             };
-        }
-        if status == StatusCode::UNAUTHORIZED {
-            return Err(self.unauthorized(job, lease, credential, &body, rate.as_ref()));
         }
         let body = match body {
             Collected::Whole(bytes) => {
@@ -363,16 +452,22 @@ impl Gateway {
                 AnswerBody::Large { first, exchange, held: Held { lease: Some(lease), status } }
             }
         };
-        Ok(Answer { status, headers, body, token: credential.token, requested_at })
+        Ok(Answer { status, headers, body, account, token: credential.token, requested_at })
     }
 }
 
-/// Whether a 401 is about the token, and not about the route: some routes answer it to every token but an app's own credential.
-fn names_bad_credentials(body: &Collected) -> bool {
-    let Collected::Whole(bytes) = body else { return false };
-    let message: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
-    message.as_ref().and_then(|body| body.get("message")?.as_str()).is_some_and(|message| message.eq_ignore_ascii_case("bad credentials"))
+/// What an answer says in its status and `message`, for people: one line of printable ASCII, cut short.
+pub(super) fn said(status: StatusCode, body: &[u8]) -> String {
+    /// Ours: the upstream's own messages are shorter.
+    const MESSAGE_CHARS_MAX: usize = 200;
+    let body: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let message = body.as_ref().and_then(|body| body.get("message")?.as_str()).unwrap_or_default();
+    let printable: String = message.chars().filter(|c| (' '..='~').contains(c)).take(MESSAGE_CHARS_MAX).collect();
+    format!("{} {printable}", status.as_u16()).trim_end().to_owned()
 }
+
+/// The endpoint that mints installation tokens (UPSTREAM.md, Apps).
+pub(super) const MINT: &str = "/app/installations/{installation_id}/access_tokens";
 
 /// The word for a refusal by the upstream in metrics and logs.
 fn limit_name(refusal: &LimitRefusal) -> &'static str {
@@ -389,16 +484,4 @@ fn holds_graphql_data(body: &[u8]) -> bool {
         Some(serde_json::Value::Object(fields)) => fields.values().any(|value| !value.is_null()),
         _ => false,
     }
-}
-
-/// What a token would have to be for this endpoint, in the words of the specification.
-pub fn needed_tokens(endpoint: &Endpoint) -> String {
-    use crate::api::TokenKind;
-    if endpoint.tokens.accepts_app_jwt() == Some(true) {
-        return "it needs an app's own credential (a JWT)".into();
-    }
-    let kinds: Vec<_> =
-        TokenKind::ALL.into_iter().filter(|kind| endpoint.tokens.accepts(*kind) != Some(false)).map(TokenKind::as_str).collect();
-    let permission = endpoint.permission.as_ref().map(|permission| format!(" with the permission {permission}")).unwrap_or_default();
-    format!("it needs a working token of one of the kinds {}{permission}", kinds.join(", "))
 }

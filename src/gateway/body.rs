@@ -11,8 +11,9 @@ use tokio::time::timeout;
 use super::chunks::{BadChunk, ChunkReader};
 use super::intake::BodyFraming;
 
-/// What all bodies that wait may take together. Ours: room for thousands of ordinary ones, and for twenty-five of the largest that are queued by default.
-const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// What all bodies that are held may take together, whether they are being read, wait or are under way. Ours: room for thousands of ordinary ones, and for
+/// twenty-five of the largest that are queued by default.
+pub const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// The unit in which that is counted.
 const UNIT_BYTES: usize = 1024;
 

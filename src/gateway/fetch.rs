@@ -89,6 +89,16 @@ pub enum OutgoingBody {
     Streamed(Option<u64>),
 }
 
+impl OutgoingBody {
+    /// Bytes of it that are held in memory.
+    pub fn held_bytes(&self) -> u64 {
+        match self {
+            Self::Whole(body) => body.len() as u64,
+            Self::Absent | Self::Streamed(_) => 0,
+        }
+    }
+}
+
 /// Why there is no answer, in the terms that DESIGN D7 decides by.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
@@ -234,7 +244,8 @@ impl Upstream {
     async fn exchange_head(&self, session: &mut HttpSession, request: &UpstreamRequest) -> Result<(StatusCode, HeaderMap), FetchError> {
         let lost = |error: Box<pingora::Error>| FetchError::Lost(error.etype().as_str().to_owned());
         session.write_timeout = Some(self.response_timeout);
-        session.read_timeout = Some(self.response_timeout);
+        // Reading has deadlines of our own (`read_head`, `Exchange::read_body`): a second one of the same length would end some waits as lost answers.
+        session.read_timeout = None;
         let head = self.request_head(request)?;
         session.write_request_header(Box::new(head)).await.map_err(lost)?;
         match &request.body {

@@ -6,6 +6,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use crate::api::Dialect;
 use crate::api::headers::{ACCEPTED_OAUTH_SCOPES, OAUTH_SCOPES, RATE_HEADERS};
+use crate::decision::freshness::Mode;
 
 /// RFC 9110 §7.6.1, and the older names that proxies still see.
 const HOP_BY_HOP: [&str; 9] = [
@@ -49,7 +50,7 @@ const REQUEST_ENDS_HERE: [&str; 23] = [
 ];
 
 /// Answer headers that describe a pool token, the connection, or that the gateway writes anew.
-const ANSWER_ENDS_HERE: [&str; 15] = [
+const ANSWER_ENDS_HERE: [&str; 14] = [
     "age",
     "alt-svc",
     "content-length",
@@ -57,7 +58,6 @@ const ANSWER_ENDS_HERE: [&str; 15] = [
     "github-authentication-token-expiration",
     "server-timing",
     "service-authentication-token-expiration",
-    "set-cookie",
     "strict-transport-security",
     "x-from-cache",
     "x-github-enterprise-version",
@@ -99,8 +99,9 @@ pub fn complete(headers: &mut HeaderMap, dialect: Dialect) {
     }
 }
 
-/// The headers of the upstream's answer that reach a client; addresses in them are rewritten when the answer is rendered.
-pub fn to_client(from: &HeaderMap) -> HeaderMap {
+/// The headers of the upstream's answer that reach a client; addresses in them are rewritten when the answer is rendered. A cookie belongs to the account that
+/// asked; where the gateway is a plain HTTP cache, what the upstream tells such caches to repeat is repeated (RFC 9111 §7.3).
+pub fn to_client(from: &HeaderMap, mode: Mode) -> HeaderMap {
     let named = named_by_connection(from);
     let mut out = HeaderMap::with_capacity(from.len());
     for (name, value) in from {
@@ -108,6 +109,7 @@ pub fn to_client(from: &HeaderMap) -> HeaderMap {
         let stays = HOP_BY_HOP.contains(&text)
             || ANSWER_ENDS_HERE.contains(&text)
             || RATE_HEADERS.contains(&text)
+            || text == "set-cookie" && mode == Mode::Revalidate
             || text == OAUTH_SCOPES
             || text == ACCEPTED_OAUTH_SCOPES
             || named.iter().any(|other| other.eq_ignore_ascii_case(text));
@@ -210,24 +212,27 @@ mod tests {
 
     #[test]
     fn what_describes_a_pool_token_never_reaches_a_client() {
-        let seen = to_client(&map(&[
-            ("x-oauth-scopes", "repo, admin:org"),
-            ("x-accepted-oauth-scopes", "repo"),
-            ("github-authentication-token-expiration", "2030-01-01"),
-            ("x-ratelimit-remaining", "0"),
-            ("set-cookie", "a=b"),
-            ("connection", "keep-alive, x-other"),
-            ("x-other", "1"),
-            ("etag", "\"a\""),
-            ("content-type", "application/json"),
-        ]));
+        let seen = to_client(
+            &map(&[
+                ("x-oauth-scopes", "repo, admin:org"),
+                ("x-accepted-oauth-scopes", "repo"),
+                ("github-authentication-token-expiration", "2030-01-01"),
+                ("x-ratelimit-remaining", "0"),
+                ("set-cookie", "a=b"),
+                ("connection", "keep-alive, x-other"),
+                ("x-other", "1"),
+                ("etag", "\"a\""),
+                ("content-type", "application/json"),
+            ]),
+            Mode::Revalidate,
+        );
         let names: Vec<_> = seen.keys().map(HeaderName::as_str).collect();
         assert_eq!(names, ["etag", "content-type"]);
     }
 
     #[test]
     fn exposed_headers_are_the_upstreams_and_the_gateways_each_once() {
-        let seen = to_client(&map(&[("access-control-expose-headers", "ETag, retry-after")]));
+        let seen = to_client(&map(&[("access-control-expose-headers", "ETag, retry-after")]), Mode::Revalidate);
         let list = seen["access-control-expose-headers"].to_str().unwrap();
         assert!(list.starts_with("ETag, retry-after, Cache-Status") && !list.contains("Retry-After"), "{list}");
     }

@@ -22,7 +22,7 @@ const TARGET_BYTES_MAX: usize = 8 * 1024;
 pub enum Malformed {
     /// 400, with what is wrong.
     Bad(&'static str),
-    /// 405: a method the upstream does not have.
+    /// 405: a method that is not passed on.
     Method,
     /// 414.
     TargetTooLong,
@@ -55,7 +55,7 @@ pub enum Service {
 /// A request that is well-formed, with its address in canonical form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intake {
-    /// One of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS.
+    /// One of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS; with [`Methods::All`] any but CONNECT and TRACE.
     pub method: Method,
     /// The shape the client used.
     pub root: Root,
@@ -102,11 +102,28 @@ pub enum Wire<'a> {
     Http2,
 }
 
+/// What no other method may look like: an upstream that does not mind the case would take it for one of these, past every rule for it; and TRACE and its like give back
+/// the head of the request, credential included.
+const KNOWN_METHODS: [&str; 10] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "TRACK"];
+
+/// Which methods are passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Methods {
+    /// Those that the service documents.
+    Documented,
+    /// Those too that nobody here knows: they are taken for unsafe, and never repeated (RFC 9110 §9.1, §16.1.1).
+    All,
+}
+
 /// Checks a request head and brings its address into canonical form.
-pub fn check(method: &Method, uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) -> Result<Intake, Malformed> {
+pub fn check(method: &Method, methods: Methods, uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) -> Result<Intake, Malformed> {
     check_size(uri, headers, wire)?;
     let body = check_framing(headers, wire)?;
-    if !matches!(*method, Method::GET | Method::HEAD | Method::POST | Method::PUT | Method::PATCH | Method::DELETE | Method::OPTIONS) {
+    let is_passed = match *method {
+        Method::GET | Method::HEAD | Method::POST | Method::PUT | Method::PATCH | Method::DELETE | Method::OPTIONS => true,
+        _ => methods == Methods::All && !KNOWN_METHODS.iter().any(|known| method.as_str().eq_ignore_ascii_case(known)),
+    };
+    if !is_passed {
         return Err(Malformed::Method);
     }
     let host = check_host(uri, headers, wire)?;

@@ -8,17 +8,21 @@
 //! | [`service`] | the stages in order, and the one place where a request ends |
 //! | [`intake`] | is it exactly one well-formed request |
 //! | [`auth`] | whose key is it |
-//! | [`route`] | endpoint, view, accounts |
+//! | [`route`], [`candidates`], [`graphql_prices`] | endpoint, view, accounts, cost |
 //! | [`read`], [`flight`], [`store`] | what is stored, one fetch for all askers |
 //! | [`write`], [`turns`], [`upload`], [`body`] | a write in its lane; a body too large to hold |
-//! | [`perform`], [`attempt`], [`admission`], [`effort`] | one attempt after another: account, credential, budget, settling |
+//! | [`perform`], [`attempt`], [`rights`], [`admission`], [`effort`], `waiting` | one attempt after another: account, credential, budget, settling |
+//! | `mint`, `awaited` | beside the requests: installation tokens, through the same admission; and who waits for them |
 //! | [`fetch`], `idle`, [`resolve`] | the upstream's connections |
-//! | [`rewrite`], [`headers`], [`respond`], [`refuse`], [`own`] | the answer as this client sees it |
+//! | `watch` | the invariants of the books, once a minute |
+//! | [`rewrite`], [`headers`], [`respond`], `range`, [`refuse`], [`own`] | the answer as this client sees it |
 
 pub mod admission;
 pub mod attempt;
 pub mod auth;
+mod awaited;
 pub mod body;
+pub mod candidates;
 mod chunks;
 pub mod counted;
 pub mod door;
@@ -26,13 +30,16 @@ pub mod drain;
 pub mod effort;
 pub mod fetch;
 pub mod flight;
+pub mod graphql_prices;
 pub mod headers;
 mod idle;
 pub mod intake;
 pub mod listen;
+mod mint;
 pub mod own;
 pub mod perform;
 pub mod random;
+mod range;
 pub mod read;
 pub mod refuse;
 pub mod reply;
@@ -40,34 +47,42 @@ pub mod resolve;
 pub mod respond;
 pub mod rewrite;
 mod rewrite_stream;
+pub mod rights;
 pub mod route;
 pub mod service;
 pub mod store;
 pub mod turns;
 pub mod upload;
+mod waiting;
+mod watch;
 pub mod write;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::api::Table;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decision::freshness::Mode;
 use crate::decision::retry::Policy;
-use crate::decision::{AccountId, AccountSettings, SecondaryLimits, Settings};
-use crate::telemetry::Metrics;
-use crate::tokens::Tokens;
+use crate::decision::rights::Rights;
+use crate::decision::{AccountId, AccountSettings, ClientSettings, SecondaryLimits, Settings, Until};
+use crate::telemetry::{Held, Metrics};
+use crate::tokens::{Source, Tokens};
 
 use admission::Admissions;
 use auth::Clients;
 use body::BodyMemory;
+use candidates::{Accounts, Candidates};
 use drain::Active;
+use effort::Hold;
 use fetch::Upstream;
 use flight::Flights;
+use graphql_prices::GraphqlPrices;
 use intake::{Intake, Root, Service};
 use rewrite::{Origin, UrlMap};
 use store::Store;
@@ -75,6 +90,9 @@ use turns::Turns;
 
 /// Requests that may wait for admission at once. Each holds a connection and at most one small body; CONTRACT §2 bounds the queue of writes alike.
 const WAITING_MAX: usize = 10_000;
+/// Bytes of bodies that requests waiting for admission may hold together: three quarters of the memory there is for bodies. Ours: the last quarter stays free for
+/// those that need not wait, whose bodies would else be refused at the door.
+const WAITING_BYTES_MAX: u64 = (body::HELD_BYTES_MAX / 4 * 3) as u64;
 
 /// Everything that requests share.
 pub struct Gateway {
@@ -85,7 +103,7 @@ pub struct Gateway {
     /// Counters and gauges.
     pub metrics: Arc<Metrics>,
     /// The upstream credentials.
-    pub tokens: Tokens,
+    pub tokens: Arc<Tokens>,
     /// The books and the line before them.
     pub admissions: Arc<Admissions>,
     /// Stored answers.
@@ -105,26 +123,33 @@ pub struct Gateway {
     clients: Clients,
     /// Fetches under way, by what they fetch.
     pub flights: Arc<Flights>,
+    graphql_prices: GraphqlPrices,
     upstream: Arc<Upstream>,
     urls: UrlMap,
     retry: Policy,
     mode: Mode,
-    pools: Vec<Arc<[AccountId]>>,
-    alone: Vec<Arc<[AccountId]>>,
+    /// Lists of accounts.
+    candidates: Candidates,
+    /// What answers have taught about tokens' rights.
+    rights: Mutex<Rights>,
+    /// Told when a second look has ended.
+    look_ended: Notify,
+    pools: Vec<Accounts>,
+    alone: Vec<Accounts>,
     public_base: Option<String>,
     /// For spans: where clients reach this gateway.
     server_address: String,
-    /// How often each invariant was reported broken.
-    reported: Mutex<BTreeMap<&'static str, u64>>,
+    watch: watch::Watch,
 }
 
 impl Gateway {
-    /// Builds everything and starts the timer of the books; listens nowhere yet. To be called on a tokio runtime.
+    /// Builds everything, starts the timer of the books and the watch over them; listens nowhere yet. To be called on a tokio runtime.
     pub fn new(config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> Arc<Self> {
         let account_id = |index: usize| AccountId(u32::try_from(index).unwrap_or(u32::MAX));
-        let pools = config.pools.iter().map(|pool| pool.accounts.iter().map(|account| account_id(*account)).collect()).collect();
-        let alone = (0..config.accounts.len()).map(|account| Arc::from([account_id(account)])).collect();
-        let admissions = Admissions::new(settings(&config), WAITING_MAX, clock.clone());
+        let candidates = Candidates::new(&config);
+        let pools = config.pools.iter().map(|pool| candidates.list(pool.accounts.iter().map(|account| account_id(*account)))).collect();
+        let alone = (0..config.accounts.len()).map(|account| candidates.list([account_id(account)])).collect();
+        let admissions = Admissions::new(settings(&config), clock.clone());
         tokio::spawn(Arc::clone(&admissions).run());
         let evictions = Arc::clone(&metrics);
         let server_address = match (&config.listen.public_url, config.listen.http.first()) {
@@ -132,8 +157,8 @@ impl Gateway {
             (None, Some(address)) => address.ip().to_string(),
             (None, None) => "weir".into(),
         };
-        Arc::new(Self {
-            tokens: Tokens::new(&config),
+        let gateway = Arc::new(Self {
+            tokens: Arc::new(Tokens::new(&config)),
             admissions,
             store: Store::new(config.cache.max_size, move || evictions.evicted(1)),
             bodies: BodyMemory::default(),
@@ -145,19 +170,28 @@ impl Gateway {
             roots_about_caller: route::roots_about_caller(Table::embedded(config.upstream.dialect)),
             clients: Clients::new(&config),
             flights: Arc::default(),
+            graphql_prices: GraphqlPrices::default(),
             upstream: Arc::new(Upstream::new(&config.upstream, &clock)),
             urls: UrlMap::new(config.upstream.url.as_str(), config.upstream.graphql_url.as_str(), config.upstream.uploads_url.as_str()),
             retry: Policy { max_attempts: config.writes.max_attempts },
             mode: read::mode_of(config.cache.freshness),
+            candidates,
+            rights: Mutex::default(),
+            look_ended: Notify::new(),
             pools,
             alone,
             public_base: config.listen.public_url.as_ref().map(|url| url.as_str().to_owned()),
             server_address,
-            reported: Mutex::default(),
+            watch: watch::Watch::default(),
             clock,
             metrics,
             config,
-        })
+        });
+        if gateway.tokens.mints() {
+            tokio::spawn(mint::keep_minting(&gateway));
+        }
+        tokio::spawn(Self::watch(Arc::downgrade(&gateway)));
+        gateway
     }
 
     /// Whether the gateway is shutting down.
@@ -165,9 +199,12 @@ impl Gateway {
         self.active.is_draining()
     }
 
-    /// Whether some token can be used.
+    /// Whether some token can be used. An app's own credential serves few routes and does not count where there is another account.
     pub fn has_usable_token(&self) -> bool {
-        self.tokens.health(self.clock.now()).iter().any(|(_, _, usable)| *usable)
+        let now = self.clock.now();
+        let health = self.tokens.health(now);
+        let only_apps = health.iter().all(|token| matches!(token.token, Source::App(_)));
+        health.iter().any(|token| token.may_serve(now) && (only_apps || !matches!(token.token, Source::App(_))))
     }
 
     /// The config's name of an account.
@@ -175,24 +212,18 @@ impl Gateway {
         self.config.accounts.get(account.0 as usize).map_or("", |account| &account.name)
     }
 
-    /// Brings `weir_invariant_broken_total` up to the books' own counts.
-    pub fn report_broken_invariants(&self) {
-        let counts: Vec<_> =
-            self.admissions.with_books(|books, _| books.broken().map(|(invariant, count)| (invariant.name(), count)).collect());
-        let mut reported = self.reported.lock();
-        for (name, count) in counts {
-            let before = reported.insert(name, count).unwrap_or(0);
-            for _ in before..count {
-                self.metrics.invariant_broken(name);
-            }
-        }
+    /// What holds a request, in the words of the log.
+    fn held(&self, hold: Hold) -> Held {
+        let until = if let Until::Time(until) = hold.until { Some(until) } else { None };
+        let account = hold.account.and_then(|account| self.config.accounts.get(account.0 as usize));
+        Held { by: hold.by.name(), account: account.map(|account| Arc::clone(&account.name)), until }
     }
 
-    fn pool(&self, pool: usize) -> Arc<[AccountId]> {
+    fn pool(&self, pool: usize) -> Accounts {
         self.pools.get(pool).map(Arc::clone).unwrap_or_default()
     }
 
-    fn account_alone(&self, account: AccountId) -> Arc<[AccountId]> {
+    fn account_alone(&self, account: AccountId) -> Accounts {
         self.alone.get(account.0 as usize).map(Arc::clone).unwrap_or_default()
     }
 
@@ -201,6 +232,11 @@ impl Gateway {
         // Uploads and GraphQL have one address each that is not under /api/v3; answers to them keep the shape the client is known by.
         let root = if intake.service == Service::Uploads { Root::V3 } else { intake.root };
         Origin { base, root }
+    }
+
+    /// Which methods there are: those that the service documents, or, for a plain HTTP cache, all.
+    fn methods(&self) -> intake::Methods {
+        if self.mode == Mode::Rfc9111 { intake::Methods::All } else { intake::Methods::Documented }
     }
 
     fn write_body_max(&self) -> usize {
@@ -217,10 +253,17 @@ fn settings(config: &Config) -> Settings {
         name: Arc::clone(&account.name),
         kind: account.kind,
         reserve: account.reserve,
+        also_spends: account.also_spends.map(|index| AccountId(u32::try_from(index).unwrap_or(u32::MAX))),
     };
     let limits = &config.limits;
+    let client = |client: &crate::config::Client| ClientSettings { weight: client.weight, priority: client.priority };
     Settings {
         accounts: config.accounts.iter().map(account).collect(),
+        clients: config.clients.iter().map(client).collect(),
+        pace: limits.pace,
+        batch_floor: limits.batch_floor,
+        waiting_max: WAITING_MAX,
+        waiting_bytes_max: WAITING_BYTES_MAX,
         limits: SecondaryLimits {
             concurrency: limits.concurrency.get(),
             rest_points_per_minute: limits.rest_points_per_minute.get(),

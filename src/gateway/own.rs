@@ -28,13 +28,14 @@ const ALWAYS_LISTED: [&str; 12] = [
 ];
 
 const HELP: &str = "weir: what the gateway's own errors mean\n\n\
-#rate-limit\n  403, message \"API rate limit exceeded...\": the budget of your pool is used up. Ask again at x-ratelimit-reset.\n\n\
+#rate-limit\n  403, message \"API rate limit exceeded...\": the budget of your pool is used up, or what is left of it is kept for clients of a higher priority. Ask again at x-ratelimit-reset.\n\n\
 #secondary-rate-limits\n  403, message \"You have exceeded a secondary rate limit...\": too much at once, or too many requests wait already. Ask again after Retry-After seconds.\n\n\
 #no_key #wrong_key\n  401: send your key as Authorization: Bearer KEY, as the password of Basic, or as X-Weir-Key: KEY.\n\n\
 #not_allowed #no_account #no_token\n  403: your client's entry in the gateway's config does not cover this request, has no account of its own, or no token of the gateway may carry it.\n\n\
 #malformed #broken_body #body_too_large #body_timeout #head_timeout\n  400, 405, 408, 413, 414, 431: the request is not exactly one well-formed request, or did not arrive in time.\n\n\
 #upstream_unreachable\n  502: no connection to the upstream. Nothing was executed.\n\n\
 #tokens_rejected\n  502: the upstream rejects the gateway's tokens; its operator has to replace them. Nothing was executed.\n\n\
+#token_unavailable\n  503: the gateway cannot get a token from the upstream at the moment; the message says why. Nothing was executed.\n\n\
 #upstream_failed #upstream_timeout\n  502, 504: the upstream took a read and gave no proper answer.\n\n\
 #outcome_unknown\n  502: a write was sent and its answer was lost. It may have been executed and was not repeated: look before you send it again.\n\n\
 #draining\n  503: this gateway is shutting down.\n";
@@ -43,11 +44,13 @@ impl Gateway {
     /// `GET /rate_limit`: spends nothing (CONTRACT §3).
     pub fn rate_limit(&self, client: &Client) -> Reply {
         let accounts = self.view_of(client, true);
-        let resources: Map<String, serde_json::Value> = self.admissions.with_books(|books, now| {
-            let mut names: Vec<ResourceName> = ALWAYS_LISTED.iter().map(|name| ResourceName::new(name)).collect();
-            names.extend(books.resources_seen(&accounts));
-            names.iter().map(|name| (name.as_str().to_owned(), RateView::plain(&books.view(now, &accounts, name), now).json())).collect()
-        });
+        let mut names: Vec<ResourceName> = ALWAYS_LISTED.iter().map(|name| ResourceName::new(name)).collect();
+        names.extend(self.admissions.with_books(|books, _| books.resources_seen(&accounts)));
+        let shown = |name: &ResourceName| {
+            let (view, now) = self.admissions.view(&accounts, name);
+            (name.as_str().to_owned(), RateView::plain(&view, now).json())
+        };
+        let resources: Map<String, serde_json::Value> = names.iter().map(shown).collect();
         let rate = resources.get("core").cloned();
         Reply::json(StatusCode::OK, &json!({ "resources": resources, "rate": rate }))
     }

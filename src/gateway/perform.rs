@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
+use crate::decision::freshness::Mode;
 use crate::decision::retry::{Failure, Next, Policy};
 use crate::decision::{LimitKind, Refusal, Until};
 
@@ -16,9 +17,16 @@ use super::effort::Effort;
 use super::fetch::{FetchError, Reuse};
 use super::random::unit_random;
 use super::refuse::Refused;
+use super::rights::Whom;
 
 /// How often a read is tried. Ours: somebody waits for it, and a stored answer may stand in for it; what two more attempts do not mend is an outage.
 const READS: Policy = Policy { max_attempts: NonZeroU32::MIN.saturating_add(2) };
+
+/// How many refused tokens one request goes through. Ours: more than the tokens of an account that are revoked at once.
+const REJECTIONS_MAX: u32 = 20;
+
+/// How many further credentials a read is tried with that the upstream wants another kind for. Ours: as many as there are kinds that differ.
+const UNFIT_MAX: usize = 3;
 
 /// Why no token may carry a request whose upstream answered 401 for another reason than the token.
 pub const UNFIT: &str = "the upstream wants another kind of credential for it";
@@ -41,11 +49,16 @@ impl Gateway {
     ) -> Result<Answer, Refused> {
         let mut attempt = 0;
         let mut refusals = 0;
+        let mut rejections = 0;
+        let mut unfit = 0;
         let mut reuse = Reuse::of(&job.method);
         loop {
             attempt += 1;
-            match self.attempt(job, effort, conditions, reuse).await {
-                Ok(answer) if !answer.status.is_server_error() => return Ok(answer),
+            match self.attempt(job, &Whom::Anyone, effort, conditions, reuse).await {
+                // A plain HTTP cache passes on what it was answered; what was lost is repeated all the same (RFC 9110 §9.2.2).
+                Ok(answer) if !answer.status.is_server_error() || self.mode == Mode::Rfc9111 && job.is_read() => {
+                    return Ok(self.second_look(job, effort, conditions, reuse, answer).await);
+                }
                 Ok(answer) => match self.next(job, attempt, Failure::Upstream5xx) {
                     Next::Retry { not_before } if not_before <= job.deadline => {
                         *may_have_run = true;
@@ -55,9 +68,15 @@ impl Gateway {
                     _ => return Ok(answer),
                 },
                 Err(Unanswered::Refused(refusal)) => return Err(self.limited(job, &refusal)),
-                Err(Unanswered::NoToken) => return Err(Refused::TokensRejected),
-                // Each rejection benches a token, so this ends.
-                Err(Unanswered::TokenRejected) => attempt -= 1,
+                Err(Unanswered::NoToken(lack)) => return Err(lack.map_or(Refused::TokensRejected, Refused::TokenUnavailable)),
+                // Each rejection benches a token or has it replaced once; the bound is for an upstream that takes back whatever it gives.
+                Err(Unanswered::TokenRejected) => {
+                    attempt -= 1;
+                    rejections += 1;
+                    if rejections > REJECTIONS_MAX {
+                        return Err(Refused::TokensRejected);
+                    }
+                }
                 // Each refusal closes an account or a budget, so that a read goes to the next one. An upstream that goes on refusing all of them is
                 // not asked any more.
                 Err(Unanswered::Limited(_)) if job.is_read() => {
@@ -75,6 +94,11 @@ impl Gateway {
                 Err(Unanswered::Failed(FetchError::Stale(_))) if reuse == Reuse::Idle => {
                     *may_have_run = true;
                     reuse = Reuse::Never;
+                }
+                // It is remembered as denied, so that another one goes first.
+                Err(Unanswered::CredentialUnfit) if job.is_read() && unfit < self.others_of(job, UNFIT_MAX) => {
+                    attempt -= 1;
+                    unfit += 1;
                 }
                 Err(Unanswered::CredentialUnfit) => return Err(Refused::NoToken(UNFIT.into())),
                 Err(Unanswered::Failed(error)) => {
@@ -117,7 +141,7 @@ impl Gateway {
             // Something in flight decides it: soon, but no time is known.
             Until::Event => now + Duration::from_secs(1),
         };
-        let view = self.admissions.with_books(|books, now| books.view(now, &job.view, &refusal.resource));
+        let view = self.admissions.view(&job.view, &refusal.resource).0;
         Refused::Limited { limit: refusal.limit, until, resource: refusal.resource.clone(), view }
     }
 

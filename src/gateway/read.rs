@@ -5,26 +5,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
+use crate::decision::Priority;
 use crate::decision::cache_key::{Accept, CacheKey, Scope};
-use crate::decision::freshness::cache_control::storable;
+use crate::decision::freshness::cache_control::{storable, vary_names};
 use crate::decision::freshness::merge::merge_not_modified;
 use crate::decision::freshness::{Mode, Plan, Stored, TokenKey};
 use crate::telemetry::{CacheOutcome, Fetch, spans};
-use crate::tokens::TokenId;
+use crate::tokens::{Cause, Lack, TokenId};
 
 use super::Gateway;
 use super::attempt::{Answer, AnswerBody, Conditions, Job};
-use super::effort::Effort;
-use super::flight::{Landed, Role, Seat};
+use super::effort::{Effort, HeldBy, Hold};
+use super::flight::{Asker, Landed, Role, Seat};
 use super::headers;
-use super::intake::{Intake, Service};
+use super::intake::{Intake, Service, decode_unreserved};
 use super::refuse::Refused;
 use super::rewrite::{Body, blank_secrets};
-use super::store::{Entry, etag_of, is_json};
+use super::store::{Entry, etag_of, has_json_type, is_json};
 
 /// How often an asker joins a fetch that turns out not to be for it before it fetches alone.
 const JOINS_MAX: u32 = 3;
@@ -54,8 +55,9 @@ enum Miss {
 }
 
 impl Gateway {
-    /// Answers a GET or HEAD. The returned effort is that of the fetch it took part in.
-    pub async fn read(self: &Arc<Self>, question: Arc<Question>) -> (Result<ReadAnswer, Refused>, Effort) {
+    /// Answers a GET or HEAD. `effort` becomes that of the fetch it takes part in as soon as there is one: a client that leaves while it waits has
+    /// waited for something all the same.
+    pub async fn read(self: &Arc<Self>, question: Arc<Question>, effort: &mut Effort) -> Result<ReadAnswer, Refused> {
         let key = self.cache_key(question.scope, question.job.service, &question.job.target, &question.asked);
         let span = spans::cache_span(&question.job.span);
         for _ in 0..JOINS_MAX {
@@ -63,33 +65,37 @@ impl Gateway {
             if let Some(entry) = &entry
                 && self.may_serve(entry, &question)
             {
-                return (Ok(ReadAnswer::Entry(Arc::clone(entry), CacheOutcome::Hit)), Effort::default());
+                *effort = Effort::default();
+                return Ok(ReadAnswer::Entry(Arc::clone(entry), CacheOutcome::Hit));
             }
-            let (miss, effort) = self.take_part(&key, &question, entry).await;
-            match miss {
-                Miss::Give(answer) => return (answer, effort),
+            match self.take_part(&key, &question, entry, effort).await {
+                Miss::Give(answer) => return answer,
                 Miss::Again => {}
             }
         }
-        let effort = Effort::default();
+        *effort = Effort::default();
         let landed = Arc::clone(self).fetch(key, Arc::clone(&question), None, effort.clone()).await;
-        (given(landed, Role::Leader), effort)
+        given(landed, Role::Leader)
     }
 
-    async fn take_part(self: &Arc<Self>, key: &CacheKey, question: &Arc<Question>, entry: Option<Arc<Entry>>) -> (Miss, Effort) {
+    async fn take_part(self: &Arc<Self>, key: &CacheKey, question: &Arc<Question>, entry: Option<Arc<Entry>>, effort: &mut Effort) -> Miss {
         let path = path_of(&question.job.target);
         let start = |effort| Arc::clone(self).fetch(key.clone(), Arc::clone(question), entry.clone(), effort);
-        let mut seat = self.flights.join(key, self.clock.now(), |started_at| self.store.is_doubtful(path, started_at), start);
-        let effort = seat.effort.clone();
+        let asker = Asker { now: self.clock.now(), client: question.job.client, priority: self.priority_of(&question.job) };
+        let mut seat = self.flights.join(key, asker, |started_at| self.store.is_doubtful(path, started_at), start);
+        effort.clone_from(&seat.effort);
         let Some(landed) = self.await_landing(&mut seat, question.job.deadline).await else {
             // Still in line when this asker's own patience ended.
-            let refused = self.waited_too_long(&question.job);
-            return (Miss::Give(self.stale_instead(refused, entry, question)), effort);
+            let refused = self.waited_too_long(&question.job, effort);
+            return Miss::Give(self.stale_instead(refused, entry, question));
         };
-        let miss = match (landed, seat.role) {
+        match (landed, seat.role) {
             (Landed::Entry(entry, _), Role::Follower) if !entry.fits(&question.asked) => Miss::Again,
-            (Landed::Refused(Refused::Limited { until, .. }), Role::Follower)
-                if until <= question.job.deadline && self.clock.now() < question.job.deadline =>
+            // It was refused as the one whose fetch it was: with another patience, priority and share.
+            (Landed::Refused(Refused::Limited { .. }), Role::Follower) if self.clock.now() < question.job.deadline => Miss::Again,
+            // The one whose fetch it was had less patience for the token.
+            (Landed::Refused(Refused::TokenUnavailable(Lack { cause: Cause::Passing, .. })), Role::Follower)
+                if self.clock.now() < question.job.deadline =>
             {
                 Miss::Again
             }
@@ -99,8 +105,11 @@ impl Gateway {
                 (None, _) => Miss::Again,
             },
             (landed, role) => Miss::Give(given(landed, role)),
-        };
-        (miss, effort)
+        }
+    }
+
+    fn priority_of(&self, job: &Job) -> Priority {
+        self.config.clients.get(job.client as usize).map_or(Priority::Normal, |client| client.priority)
     }
 
     /// The end of the fetch; `None` when the deadline came while it was still in line. What is on its way is waited for: the client's patience is about
@@ -114,24 +123,42 @@ impl Gateway {
         if effort.is_on_wire() || seat.role == Role::Leader { Some(seat.landed().await) } else { None }
     }
 
-    fn waited_too_long(&self, job: &Job) -> Refused {
+    /// The fetch it takes part in is held, and is left waiting for those with more patience.
+    fn waited_too_long(&self, job: &Job, effort: &Effort) -> Refused {
         use crate::decision::{LimitKind, Refusal, Until};
-        let refusal = Refusal { limit: LimitKind::Probe, account: None, resource: job.endpoint.resource.clone(), until: Until::Event };
-        self.limited(job, &refusal)
+        let now = self.clock.now();
+        let (limit, account, until) = match effort.figures(now).held {
+            Some(Hold { by: HeldBy::Limit(limit), account, until }) => (limit, account, until),
+            Some(Hold { by: HeldBy::Mint, .. }) => {
+                return self
+                    .tokens
+                    .lack(&job.candidates, job.endpoint.tokens, now)
+                    .map_or(Refused::TokensRejected, Refused::TokenUnavailable);
+            }
+            _ => (LimitKind::Probe, None, Until::Event),
+        };
+        self.limited(job, &Refusal { limit, account, resource: job.endpoint.resource.clone(), until })
     }
 
     /// A stored answer that is old, where the config prefers it to none.
     fn stale_instead(&self, refused: Refused, entry: Option<Arc<Entry>>, question: &Question) -> Result<ReadAnswer, Refused> {
         let (allowed, outcome) = match &refused {
             Refused::Limited { .. } => (self.config.cache.stale_if_limited, CacheOutcome::StaleIfLimited),
-            Refused::Unreachable | Refused::UpstreamFailed | Refused::UpstreamTimeout => {
-                (self.config.cache.stale_if_error, CacheOutcome::StaleIfError)
-            }
+            // A token that was refused may have lost its right to what is stored; one that only has not come has not.
+            Refused::TokenUnavailable(Lack { cause: Cause::Passing, .. })
+            | Refused::Unreachable
+            | Refused::UpstreamFailed
+            | Refused::UpstreamTimeout => (self.config.cache.stale_if_error, CacheOutcome::StaleIfError),
             _ => (Duration::ZERO, CacheOutcome::None),
         };
         match entry {
             // A stored answer from before a write would show the client that its write did not happen.
-            Some(entry) if entry.stored.age(self.clock.now()) <= allowed && !allowed.is_zero() && !self.is_doubtful(&entry, question) => {
+            Some(entry)
+                if entry.stored.age(self.clock.now(), self.mode) <= allowed
+                    && !allowed.is_zero()
+                    && entry.stored.may_be_served_stale(self.mode)
+                    && !self.is_doubtful(&entry, question) =>
+            {
                 Ok(ReadAnswer::Entry(entry, outcome))
             }
             _ => Err(refused),
@@ -193,7 +220,7 @@ impl Gateway {
 
     fn confirmed(&self, key: CacheKey, question: &Question, entry: &Entry, answer: &Answer) -> Landed {
         let mut merged = entry.headers.clone();
-        merge_not_modified(&mut merged, &headers::to_client(&answer.headers));
+        merge_not_modified(&mut merged, &headers::to_client(&answer.headers, self.mode), self.mode);
         let mut stored = entry.stored.clone();
         stored.confirm(self.clock.now(), &answer.headers, Some(token_key(answer.token)), self.ttl(question));
         let entry = Arc::new(Entry {
@@ -214,13 +241,12 @@ impl Gateway {
             self.store.remove(&key);
             return Landed::Large(Arc::new(Mutex::new(Some(answer))));
         };
-        // An encoding that was not asked for cannot be rewritten, and is not for others who did not ask for it either.
-        let keep = storable(answer.status, &answer.headers) && !answer.headers.contains_key(header::CONTENT_ENCODING);
+        let keep = storable(answer.status, &answer.headers) && self.may_keep_encoding(&answer.headers);
         let body = if is_json(&answer.headers) { self.urls.mark_json(blank_secrets(bytes)) } else { Body::opaque(bytes.clone()) };
         let entry = Arc::new(Entry {
             status: answer.status,
-            headers: headers::to_client(&answer.headers),
-            etag: if answer.status == StatusCode::OK { etag_of(bytes) } else { None },
+            headers: headers::to_client(&answer.headers, self.mode),
+            etag: self.etag_for_clients(&answer, bytes, &body),
             stored: Stored::new(self.clock.now(), answer.status, &answer.headers, Some(token_key(answer.token)), self.ttl(question)),
             requested_at: answer.requested_at,
             vary: Entry::vary_of(&answer.headers, &question.asked),
@@ -239,6 +265,23 @@ impl Gateway {
         Landed::Entry(entry, fetch)
     }
 
+    /// An encoding that was not asked for cannot be rewritten, and is not for others who did not ask for it either. A plain HTTP cache repeats what the upstream
+    /// does not call a choice (RFC 9111 §4.1), unless it would have had to look into it (DESIGN D2, secrets).
+    fn may_keep_encoding(&self, headers: &HeaderMap) -> bool {
+        let is_choice = || vary_names(headers).is_none_or(|names| names.contains(&header::ACCEPT_ENCODING));
+        !headers.contains_key(header::CONTENT_ENCODING) || self.mode == Mode::Rfc9111 && !is_choice() && !has_json_type(headers)
+    }
+
+    /// What clients know an answer by: the gateway's own validator, which is the same whichever token fetched the body. In a plain HTTP cache the upstream's, where
+    /// each client gets the very bytes that the upstream named so (RFC 9110 §8.8.3).
+    fn etag_for_clients(&self, answer: &Answer, bytes: &bytes::Bytes, body: &Body) -> Option<HeaderValue> {
+        if answer.status != StatusCode::OK {
+            return None;
+        }
+        let upstreams = answer.headers.get(header::ETAG).filter(|_| self.mode == Mode::Rfc9111 && body.is_all_of(bytes));
+        upstreams.cloned().or_else(|| etag_of(bytes))
+    }
+
     fn ttl(&self, question: &Question) -> Option<Duration> {
         self.config.cache.rules.iter().find(|rule| *rule.route == *question.job.endpoint.template).map(|rule| rule.ttl)
     }
@@ -255,6 +298,21 @@ impl Gateway {
                 self.store.written(&format!("/{list}/{owner}/repos"), now);
             }
             self.store.written("/user/repos", now);
+        }
+    }
+}
+
+impl Gateway {
+    /// After a write that was answered so: what it says that it made or changed (RFC 9111 §4.4), where that is the upstream's own.
+    pub fn invalidate_named(&self, answer: &Answer) {
+        if !(answer.status.is_success() || answer.status.is_redirection()) {
+            return;
+        }
+        for name in [header::LOCATION, header::CONTENT_LOCATION] {
+            let reference = answer.headers.get(name).and_then(|value| value.to_str().ok());
+            if let Some(path) = reference.and_then(|reference| self.urls.own_path(reference)) {
+                self.store.written(&decode_unreserved(path_of(path)), self.clock.now());
+            }
         }
     }
 }
@@ -280,11 +338,11 @@ pub fn mode_of(freshness: crate::config::Freshness) -> Mode {
 }
 
 fn token_key(token: TokenId) -> TokenKey {
-    TokenKey(u64::from(token.0))
+    TokenKey(token.0)
 }
 
 fn path_of(target: &str) -> &str {
-    target.split('?').next().unwrap_or(target)
+    target.split(['?', '#']).next().unwrap_or(target)
 }
 
 /// The validators that an entry has for each token.
@@ -292,8 +350,7 @@ struct OfEntry<'e>(Option<&'e Entry>);
 
 impl Conditions for OfEntry<'_> {
     fn preferred(&self) -> Option<TokenId> {
-        let TokenKey(position) = self.0?.stored.preferred_token()?;
-        u32::try_from(position).ok().map(TokenId)
+        self.0?.stored.preferred_token().map(|TokenKey(token)| TokenId(token))
     }
 
     fn with(&self, token: TokenId) -> HeaderMap {
@@ -303,5 +360,9 @@ impl Conditions for OfEntry<'_> {
             conditions.extend(validators.if_modified_since.map(|value| (header::IF_MODIFIED_SINCE, value)));
         }
         conditions
+    }
+
+    fn stored(&self) -> Option<StatusCode> {
+        self.0.map(|entry| entry.status)
     }
 }

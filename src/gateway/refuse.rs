@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::{BudgetView, LimitKind};
+use crate::tokens::Lack;
 
 use super::auth::Unknown;
 use super::intake::Malformed;
@@ -17,6 +18,9 @@ use super::rewrite::Origin;
 
 /// The page that `documentation_url` points at, served by the gateway itself.
 pub const HELP_PATH: &str = "/_weir/help";
+
+/// The longest wait that a client is told. Ours: a day, longer than any window of the upstream's limits.
+const WAIT_SECS_MAX: u64 = 24 * 60 * 60;
 
 /// Why the gateway answers a request itself.
 #[derive(Clone, Debug)]
@@ -41,6 +45,8 @@ pub enum Refused {
     NoToken(String),
     /// The upstream accepts none of the tokens that could carry it any more.
     TokensRejected,
+    /// A token that would have to be minted cannot be had now; with what is in the way.
+    TokenUnavailable(Lack),
     /// A resource of the gateway's own that does not exist.
     NoSuchResource,
     /// A budget or a secondary limit stands in the way.
@@ -83,6 +89,7 @@ impl Refused {
             Self::NoAccount => "no_account",
             Self::NoToken(_) => "no_token",
             Self::TokensRejected => "tokens_rejected",
+            Self::TokenUnavailable(_) => "token_unavailable",
             Self::NoSuchResource => "no_such_resource",
             Self::Limited { limit, .. } => limit.name(),
             Self::Unreachable => "upstream_unreachable",
@@ -111,7 +118,8 @@ impl Refused {
                 reply.with(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"))
             }
             Self::Unauthenticated(_) => reply.with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"weir\"")),
-            Self::Unreachable | Self::Draining => reply.with(RETRY_AFTER, HeaderValue::from_static("5")),
+            Self::TokenUnavailable(Lack { until: Some(until), .. }) => reply.with(RETRY_AFTER, HeaderValue::from(secs_until(*until, now))),
+            Self::Unreachable | Self::Draining | Self::TokenUnavailable(_) => reply.with(RETRY_AFTER, HeaderValue::from_static("5")),
             _ => reply,
         }
     }
@@ -121,6 +129,10 @@ impl Refused {
             Self::Malformed(Malformed::Bad(what)) => return (StatusCode::BAD_REQUEST, format!("Bad request: {what}.")),
             Self::NoToken(needed) => {
                 return (StatusCode::FORBIDDEN, format!("No token of this gateway may carry this request: {needed}."));
+            }
+            Self::TokenUnavailable(lack) => {
+                let message = format!("This gateway has no token for this request at the moment ({}); nothing was executed.", lack.reason);
+                return (StatusCode::SERVICE_UNAVAILABLE, message);
             }
             Self::Malformed(Malformed::Method) => (StatusCode::METHOD_NOT_ALLOWED, "This method is not supported."),
             Self::Malformed(Malformed::TargetTooLong) => (StatusCode::URI_TOO_LONG, "The request target is longer than 8192 bytes."),
@@ -166,12 +178,38 @@ fn error(status: StatusCode, message: &str, origin: &Origin, anchor: &str) -> Re
     Reply::json(status, &json!({ "message": message, "documentation_url": documentation }))
 }
 
+/// Whether a limit is, for this client, a budget with nothing left until the reset; every other passes sooner, and leaves the budget as it is.
+const fn is_budget(limit: LimitKind) -> bool {
+    match limit {
+        // What is below the floor is not this client's.
+        LimitKind::Primary | LimitKind::BatchFloor => true,
+        LimitKind::Probe
+        | LimitKind::Cooldown
+        | LimitKind::Concurrency
+        | LimitKind::Points
+        | LimitKind::GraphqlPoints
+        | LimitKind::ContentPerMinute
+        | LimitKind::ContentPerHour
+        | LimitKind::Cpu
+        | LimitKind::GraphqlCpu
+        | LimitKind::OauthTokens
+        | LimitKind::Spacing
+        | LimitKind::Pace
+        | LimitKind::QueueFull
+        | LimitKind::NoAccount => false,
+    }
+}
+
+/// Never in the past, never "now": a client that trusts it would spin. Never beyond what a client can count: "never" comes from the books too.
+fn secs_until(until: Timestamp, now: Timestamp) -> u64 {
+    until.as_secs_ceil().saturating_sub(now.as_secs()).clamp(1, WAIT_SECS_MAX)
+}
+
 /// 403 and not 429: on 429 some clients multiply their retries and others do not see a rate limit (CLIENTS.md, 4).
 fn limited(limit: LimitKind, until: Timestamp, resource: &ResourceName, view: &BudgetView, origin: &Origin, now: Timestamp) -> Reply {
-    // Never in the past, never "now": a client that trusts it would spin.
-    let reset = until.as_secs_ceil().max(now.as_secs() + 1);
-    let retry_after = reset - now.as_secs();
-    let (reply, shown) = if limit == LimitKind::Primary {
+    let retry_after = secs_until(until, now);
+    let reset = now.as_secs() + retry_after;
+    let (reply, shown) = if is_budget(limit) {
         let message = format!("API rate limit exceeded for this client's pool ({resource}).");
         let shown = RateView { limit: view.limit, remaining: 0, used: view.limit, reset };
         (error(StatusCode::FORBIDDEN, &message, origin, "rate-limit"), shown)
@@ -243,13 +281,34 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
+    /// All but those that are budgets.
+    const OTHER_LIMITS: [LimitKind; 14] = [
+        LimitKind::Probe,
+        LimitKind::Cooldown,
+        LimitKind::Concurrency,
+        LimitKind::Points,
+        LimitKind::GraphqlPoints,
+        LimitKind::ContentPerMinute,
+        LimitKind::ContentPerHour,
+        LimitKind::Cpu,
+        LimitKind::GraphqlCpu,
+        LimitKind::OauthTokens,
+        LimitKind::Spacing,
+        LimitKind::Pace,
+        LimitKind::QueueFull,
+        LimitKind::NoAccount,
+    ];
+
+    fn view() -> BudgetView {
+        BudgetView { limit: 150, remaining: 40, used: 110, reset: Timestamp::from_secs(4_600) }
+    }
+
     fn origin() -> Origin {
         Origin { base: "http://weir:8080".into(), root: Root::Plain }
     }
 
     fn limited(limit: LimitKind, until: Timestamp) -> (Reply, serde_json::Value) {
-        let view = BudgetView { limit: 150, remaining: 40, used: 110, reset: Timestamp::from_secs(4_600) };
-        let reply = Refused::Limited { limit, until, resource: ResourceName::core(), view }.answer(&origin(), NOW);
+        let reply = Refused::Limited { limit, until, resource: ResourceName::core(), view: view() }.answer(&origin(), NOW);
         let ReplyBody::Whole(body) = &reply.body else { panic!("refusals are small") };
         let body = serde_json::from_slice(body).unwrap();
         (reply, body)
@@ -261,15 +320,17 @@ mod tests {
 
     #[test]
     fn an_exhausted_budget_is_a_403_that_client_libraries_know() {
-        let (reply, body) = limited(LimitKind::Primary, Timestamp::from_secs(4_600));
-        assert_eq!(reply.status, StatusCode::FORBIDDEN);
-        assert!(body["message"].as_str().unwrap().starts_with("API rate limit exceeded"));
-        assert_eq!(header(&reply, "x-ratelimit-remaining"), "0");
-        assert_eq!(header(&reply, "x-ratelimit-limit"), "150");
-        assert_eq!(header(&reply, "x-ratelimit-used"), "150");
-        assert_eq!(header(&reply, "x-ratelimit-reset"), "4600");
-        assert_eq!(header(&reply, "x-ratelimit-resource"), "core");
-        assert_eq!(header(&reply, "retry-after"), "3600");
+        for limit in [LimitKind::Primary, LimitKind::BatchFloor] {
+            let (reply, body) = limited(limit, Timestamp::from_secs(4_600));
+            assert_eq!(reply.status, StatusCode::FORBIDDEN);
+            assert!(body["message"].as_str().unwrap().starts_with("API rate limit exceeded"));
+            assert_eq!(header(&reply, "x-ratelimit-remaining"), "0");
+            assert_eq!(header(&reply, "x-ratelimit-limit"), "150");
+            assert_eq!(header(&reply, "x-ratelimit-used"), "150");
+            assert_eq!(header(&reply, "x-ratelimit-reset"), "4600");
+            assert_eq!(header(&reply, "x-ratelimit-resource"), "core");
+            assert_eq!(header(&reply, "retry-after"), "3600");
+        }
     }
 
     #[test]
@@ -280,13 +341,37 @@ mod tests {
     }
 
     #[test]
-    fn a_secondary_refusal_leaves_something_remaining_and_links_where_clients_look() {
-        let (reply, body) = limited(LimitKind::Concurrency, Timestamp::from_secs(1_007));
-        assert_eq!(reply.status, StatusCode::FORBIDDEN);
-        assert!(body["message"].as_str().unwrap().starts_with("You have exceeded a secondary rate limit. "));
-        assert!(body["documentation_url"].as_str().unwrap().ends_with("#secondary-rate-limits"));
-        assert_eq!(header(&reply, "retry-after"), "7");
-        assert_ne!(header(&reply, "x-ratelimit-remaining"), "0");
+    fn every_other_limit_leaves_something_remaining_and_links_where_clients_look() {
+        for limit in OTHER_LIMITS {
+            let (reply, body) = limited(limit, Timestamp::from_secs(1_007));
+            assert_eq!(reply.status, StatusCode::FORBIDDEN, "{limit:?}");
+            assert!(body["message"].as_str().unwrap().starts_with("You have exceeded a secondary rate limit. "), "{limit:?}");
+            assert!(body["documentation_url"].as_str().unwrap().ends_with("#secondary-rate-limits"), "{limit:?}");
+            assert_eq!((header(&reply, "retry-after"), header(&reply, "x-ratelimit-remaining")), ("7", "40"), "{limit:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_is_told_to_wait_whole_seconds_and_never_none() {
+        for limit in [LimitKind::Primary, LimitKind::BatchFloor].into_iter().chain(OTHER_LIMITS) {
+            for (until_millis, told) in
+                [(0, "1"), (1_000_000, "1"), (1_000_001, "1"), (1_001_000, "1"), (1_001_001, "2"), (1_059_999, "60"), (u64::MAX, "86400")]
+            {
+                let (reply, _) = limited(limit, Timestamp::from_millis(until_millis));
+                assert_eq!(header(&reply, "retry-after"), told, "{limit:?} until {until_millis}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_limit_has_a_word_of_its_own_in_metrics_and_logs() {
+        let all = [LimitKind::Primary, LimitKind::BatchFloor].into_iter().chain(OTHER_LIMITS);
+        let word = |limit| Refused::Limited { limit, until: NOW, resource: ResourceName::core(), view: view() }.reason();
+        let words: std::collections::BTreeSet<_> = all.map(word).collect();
+        assert_eq!(words.len(), 2 + OTHER_LIMITS.len());
+        for expected in ["cpu", "graphql_cpu", "oauth_tokens", "pace", "batch_floor"] {
+            assert!(words.contains(expected), "{expected}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use pingora::protocols::http::ServerSession;
 use tokio::time::timeout;
 
 use crate::clock::Timestamp;
+use crate::decision::freshness::Mode;
 use crate::decision::freshness::conditional::{Outcome as Conditional, evaluate};
 use crate::telemetry::{CacheOutcome, Fetch};
 
@@ -21,6 +22,7 @@ use super::attempt::{Answer, AnswerBody};
 use super::effort::Figures;
 use super::fetch::declared_length;
 use super::headers::{own, to_client};
+use super::range::{Part, part_of};
 use super::refuse::RateView;
 use super::reply::{Reply, ReplyBody};
 use super::rewrite::{Origin, blank_secrets};
@@ -29,6 +31,8 @@ use super::store::{Entry, is_json};
 
 /// How the client asked, as far as the form of the answer depends on it.
 pub struct Form<'r> {
+    /// The method.
+    pub method: &'r Method,
     /// The client's own headers.
     pub asked: &'r HeaderMap,
     /// The gateway's address as this client knows it.
@@ -52,10 +56,13 @@ impl Gateway {
         };
         if matches!(cache, CacheOutcome::Hit | CacheOutcome::StaleIfLimited | CacheOutcome::StaleIfError)
             || matches!(cache, CacheOutcome::Fetched(Fetch::Revalidated) | CacheOutcome::Collapsed(Fetch::Revalidated))
+            || self.mode == Mode::Rfc9111 && entry.stored.came_aged()
         {
-            headers.insert(header::AGE, HeaderValue::from(entry.stored.age(now).as_secs()));
+            // RFC 9111 §1.2.2: what is older than can be said is as old as can be said.
+            headers.insert(header::AGE, HeaderValue::from(u32::try_from(entry.stored.age(now, self.mode).as_secs()).unwrap_or(1 << 31)));
         }
-        let verdict = evaluate(form.asked, entry.status, entry.etag.iter(), entry.stored.last_modified());
+        let etags = entry.etag.iter().chain(entry.stored.etags());
+        let verdict = evaluate(form.asked, entry.status, etags, entry.stored.last_modified());
         if verdict == Conditional::NotModified {
             // Only when asked, and without what describes a body (CLIENTS.md, 10).
             for name in [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::LINK] {
@@ -63,12 +70,37 @@ impl Gateway {
             }
             return Reply { status: StatusCode::NOT_MODIFIED, headers, body: ReplyBody::Whole(Bytes::new()) };
         }
-        Reply { status: entry.status, headers, body: ReplyBody::Whole(self.urls.render(&entry.body, form.origin)) }
+        let body = self.urls.render(&entry.body, form.origin);
+        let part = if *form.method == Method::GET && entry.status == StatusCode::OK {
+            part_of(form.asked, body.len(), entry.etag.as_ref())
+        } else {
+            Part::Whole
+        };
+        let (status, body) = match part {
+            Part::Whole => (entry.status, body),
+            Part::Bytes(range) => {
+                let place = format!("bytes {}-{}/{}", range.start(), range.end(), body.len());
+                // RFC 9530: the digest of a message's content is not that of a part.
+                headers.remove("content-digest");
+                headers.remove(header::CONTENT_RANGE);
+                headers.extend(HeaderValue::try_from(place).map(|place| (header::CONTENT_RANGE, place)));
+                (StatusCode::PARTIAL_CONTENT, body.slice(range))
+            }
+            Part::Unsatisfiable => {
+                let headers = [HeaderValue::try_from(format!("bytes */{}", body.len())).map(|place| (header::CONTENT_RANGE, place))];
+                let headers = headers.into_iter().flatten().collect();
+                return Reply { status: StatusCode::RANGE_NOT_SATISFIABLE, headers, body: ReplyBody::Whole(Bytes::new()) };
+            }
+        };
+        Reply { status, headers, body: ReplyBody::Whole(body) }
     }
 
     /// An answer that is not kept: that of a write, or one too large to hold.
     pub fn reply_from_answer(&self, answer: Answer, origin: &Origin) -> Reply {
-        let mut headers = to_client(&answer.headers);
+        let mut headers = to_client(&answer.headers, self.mode);
+        if let (Mode::Rfc9111, Some(age)) = (self.mode, answer.headers.get(header::AGE)) {
+            headers.insert(header::AGE, age.clone());
+        }
         self.rewrite_addresses(&mut headers, origin);
         let body = match answer.body {
             AnswerBody::Whole(bytes) if is_json(&answer.headers) => {
@@ -97,6 +129,9 @@ impl Gateway {
         }
         for name in [header::LOCATION, header::CONTENT_LOCATION] {
             let url = headers.get(&name).and_then(|value| value.to_str().ok());
+            // A path that is the same here is passed on as it is by a plain HTTP cache; it leads where it should.
+            let is_same_here = |url: &&str| url.starts_with('/') && !url.starts_with("//") && self.urls.keeps_paths(origin);
+            let url = url.filter(|url| self.mode == Mode::Revalidate || !is_same_here(url));
             if let Some(Ok(url)) = url.and_then(|url| self.urls.rewrite_reference(url, origin)).map(HeaderValue::try_from) {
                 headers.insert(name, url);
             }
@@ -125,7 +160,8 @@ impl Gateway {
         if let Some(account) = figures.account {
             set(own("x-weir-account"), self.account_name(account));
         }
-        let timing = format!("queue;dur={}, upstream;dur={}", figures.queue.as_millis(), figures.upstream.as_millis());
+        let held = figures.held.map(|hold| format!(";desc=\"{}\"", hold.by.name())).unwrap_or_default();
+        let timing = format!("queue;dur={}{held}, upstream;dur={}", figures.queue.as_millis(), figures.upstream.as_millis());
         set(own("server-timing"), &timing);
     }
 }

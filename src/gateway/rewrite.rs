@@ -99,6 +99,30 @@ impl UrlMap {
         Some(format!("{}{prefix}{path}", origin.base))
     }
 
+    /// The path and query below the API's address that a URL or a path leads to; `None` when it leads elsewhere.
+    #[must_use]
+    pub fn own_path<'r>(&self, reference: &'r str) -> Option<&'r str> {
+        if reference.starts_with('/') && !reference.starts_with("//") {
+            let below = reference.strip_prefix(self.api_path()).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+            return Some(below.unwrap_or(reference));
+        }
+        if let Some(host) = reference.strip_prefix("//") {
+            // RFC 3986 §4.2: a network path takes the scheme of its base.
+            let own = self.prefixes.iter().find(|prefix| prefix.v3 == "/api/v3")?;
+            let rest = host.strip_prefix(own.upstream.split_once("://")?.1)?;
+            return (rest.is_empty() || rest.starts_with('/')).then_some(rest);
+        }
+        let prefix = self.prefix_of(reference.as_bytes()).map(|place| &self.prefixes[place]).filter(|prefix| prefix.v3 == "/api/v3")?;
+        Some(&reference[prefix.upstream.len()..])
+    }
+
+    /// Whether a path at the upstream is the same path here.
+    #[must_use]
+    pub fn keeps_paths(&self, origin: &Origin) -> bool {
+        let host = origin.base.split_once("://").map_or(origin.base.as_str(), |(_, rest)| rest);
+        origin.root == Root::Plain && !host.contains('/') && self.api_path().is_empty()
+    }
+
     /// The path of the API's address, like `/api/v3` or nothing.
     fn api_path(&self) -> &str {
         let api = self.prefixes.iter().find(|prefix| prefix.v3 == "/api/v3").map_or("", |prefix| prefix.upstream.as_str());
@@ -185,6 +209,12 @@ impl Body {
         Self { bytes, marks: Box::default() }
     }
 
+    /// Whether every client gets these bytes and no others.
+    #[must_use]
+    pub fn is_all_of(&self, bytes: &Bytes) -> bool {
+        self.marks.is_empty() && self.bytes == bytes
+    }
+
     /// Memory held: the bytes and the marks.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
@@ -246,6 +276,32 @@ mod tests {
 
     fn origin(root: Root) -> Origin {
         Origin { base: "http://weir:8080".into(), root }
+    }
+
+    #[test]
+    fn a_path_is_the_same_here_only_where_nothing_stands_before_it() {
+        let below = Origin { base: "https://weir.internal/gateway".into(), root: Root::Plain };
+        assert!(map().keeps_paths(&origin(Root::Plain)));
+        assert!(!map().keeps_paths(&origin(Root::V3)) && !map().keeps_paths(&below));
+        let self_hosted = UrlMap::new("https://h/api/v3", "https://h/api/graphql", "https://h/api/uploads");
+        assert!(!self_hosted.keeps_paths(&origin(Root::Plain)));
+        assert_eq!(self_hosted.own_path("/api/v3/repos/a/b"), Some("/repos/a/b"));
+        assert_eq!(self_hosted.own_path("https://h/api/v3/repos/a/b?x"), Some("/repos/a/b?x"));
+    }
+
+    #[test]
+    fn what_leads_elsewhere_has_no_path_of_our_own() {
+        assert_eq!(map().own_path("//api.example.com/repos/a/b"), Some("/repos/a/b"));
+        for other in [
+            "https://elsewhere.example/repos/a/b",
+            "//elsewhere.example/a",
+            "//api.example.community/a",
+            "42",
+            "https://uploads.example.com/a",
+            "",
+        ] {
+            assert_eq!(map().own_path(other), None, "{other}");
+        }
     }
 
     fn rendered(json: &str, root: Root) -> String {

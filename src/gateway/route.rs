@@ -8,14 +8,17 @@ use std::sync::Arc;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use crate::api::{Classified, Endpoint, GRAPHQL_MUTATION_POINTS, GRAPHQL_QUERY_POINTS, Params, Table};
+use crate::api::{Classified, Endpoint, GRAPHQL_MUTATION_POINTS, GRAPHQL_QUERY_POINTS, GraphqlEffect, GraphqlRequest, Params, Table};
 use crate::config::Config;
 use crate::decision::cache_key::Scope;
+use crate::decision::rights::needs::{Held, unmet};
 use crate::decision::{AccountId, WriteSpacing};
+use crate::tokens::Wanted;
 
 use super::Gateway;
-use super::attempt::needed_tokens;
+use super::attempt::MINT;
 use super::auth::Client;
+use super::candidates::{Accounts, Place, Territories};
 use super::intake::Intake;
 use super::refuse::Refused;
 
@@ -32,19 +35,14 @@ pub struct Route {
     pub view: Arc<[AccountId]>,
     /// The written resource, which gives writes their order.
     pub lane: String,
+    /// Units of the primary budget to reserve.
+    pub cost: u32,
     /// Points of the secondary limit.
     pub points: u32,
+    /// Whether it counts against the content limits.
+    pub content: bool,
     /// Whether it changes something, and how far from others.
     pub spacing: WriteSpacing,
-}
-
-/// What a GraphQL document does, as far as a look at its text tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GraphqlKind {
-    /// Only reads.
-    Query,
-    /// May change something.
-    Mutation,
 }
 
 impl Gateway {
@@ -56,6 +54,10 @@ impl Gateway {
     /// The route of a REST request or an upload.
     pub fn route(&self, intake: &Intake, client: &Client) -> Result<Route, Refused> {
         let Classified { endpoint, params, lane_path } = self.table.classify(&intake.method, &intake.path);
+        if endpoint.template == MINT {
+            // Its answer is an upstream credential, which no client sees (CONTRACT §4, 6).
+            return Err(Refused::NoToken("installation tokens are minted for the gateway alone".into()));
+        }
         let is_read = matches!(intake.method, Method::GET | Method::HEAD);
         let view = self.view_of(client, is_read);
         let own = client.account;
@@ -65,7 +67,7 @@ impl Gateway {
         } else {
             // A pool of one account has only one identity to be "me".
             let alone = self.pool(client.pool).first().copied().filter(|_| is_read && self.pool(client.pool).len() == 1);
-            let account = own.or(alone).ok_or(Refused::NoAccount)?;
+            let account = self.acting_app(endpoint, client, is_read).or(own).or(alone).ok_or(Refused::NoAccount)?;
             (Scope::Account(account.0), self.account_alone(account))
         };
         let candidates = self.able(endpoint, &params, &intake.path, &accounts)?;
@@ -74,7 +76,28 @@ impl Gateway {
             (false, false) => WriteSpacing::Plain,
             (false, true) => WriteSpacing::Notifies,
         };
-        Ok(Route { endpoint, scope, candidates, view, lane: lane_path.to_owned(), points: endpoint.points, spacing })
+        Ok(Route {
+            endpoint,
+            scope,
+            candidates,
+            view,
+            lane: lane_path.to_owned(),
+            cost: endpoint.primary_cost,
+            points: endpoint.points,
+            content: endpoint.content_generating,
+            spacing,
+        })
+    }
+
+    /// The app that a read of what only apps see is about: the client's own account, else the only app of its pool.
+    fn acting_app(&self, endpoint: &Endpoint, client: &Client, is_read: bool) -> Option<AccountId> {
+        let wanted = Wanted::by(endpoint);
+        if !is_read || !wanted.only_app() || client.account.is_some_and(|own| self.tokens.may_carry(own, wanted)) {
+            return client.account;
+        }
+        let is_app = |account| self.tokens.may_carry(account, wanted);
+        let apps = self.candidates.able(&self.pool(client.pool), wanted, Territories::default(), is_app)?;
+        if let [app] = *apps { Some(app) } else { None }
     }
 
     /// Whether a request may be answered differently for each account although its endpoint is not: an unknown spelling of a route about "me" that the upstream
@@ -92,21 +115,33 @@ impl Gateway {
         endpoint.generic && self.roots_about_caller.contains(&word)
     }
 
-    /// The route of a GraphQL request: a query is read for the pool and not kept, a mutation is a write of the client's own account.
-    pub fn graphql_route(&self, client: &Client, kind: GraphqlKind) -> Result<Route, Refused> {
+    /// The route of a GraphQL request: a query is read for the pool and not kept, anything else is a write of the client's own account. What could not be read may
+    /// make something that people see, and keeps the distances of such a write.
+    pub fn graphql_route(&self, client: &Client, asked: &GraphqlRequest) -> Result<Route, Refused> {
         let Classified { endpoint, .. } = self.table.classify(&Method::POST, "/graphql");
         let own = client.account.map(|account| (Scope::Account(account.0), self.account_alone(account)));
-        let (scope, accounts) = match kind {
-            GraphqlKind::Mutation => own.ok_or(Refused::NoAccount)?,
+        let (scope, accounts) = match asked.effect {
             // `viewer` may stand in any query: the client's own identity answers it where it has one.
-            GraphqlKind::Query => own.unwrap_or((Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX)), self.pool(client.pool))),
+            GraphqlEffect::Query => own.unwrap_or((Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX)), self.pool(client.pool))),
+            _ => own.ok_or(Refused::NoAccount)?,
         };
         let candidates = self.able(endpoint, &Params::default(), "/graphql", &accounts)?;
-        let (points, spacing) = match kind {
-            GraphqlKind::Query => (GRAPHQL_QUERY_POINTS, WriteSpacing::None),
-            GraphqlKind::Mutation => (GRAPHQL_MUTATION_POINTS, WriteSpacing::Plain),
+        let (points, spacing) = match asked.effect {
+            GraphqlEffect::Query => (GRAPHQL_QUERY_POINTS, WriteSpacing::None),
+            GraphqlEffect::Plain => (GRAPHQL_MUTATION_POINTS, WriteSpacing::Plain),
+            GraphqlEffect::Notifies | GraphqlEffect::Creates | GraphqlEffect::Unclear => (GRAPHQL_MUTATION_POINTS, WriteSpacing::Notifies),
         };
-        Ok(Route { endpoint, scope, view: Arc::clone(&candidates), candidates, lane: "/graphql".into(), points, spacing })
+        Ok(Route {
+            endpoint,
+            scope,
+            view: Arc::clone(&candidates),
+            candidates,
+            lane: "/graphql".into(),
+            cost: asked.priced.map_or(endpoint.primary_cost, |operation| self.graphql_prices.of(operation)),
+            points,
+            content: matches!(asked.effect, GraphqlEffect::Creates | GraphqlEffect::Unclear),
+            spacing,
+        })
     }
 
     /// Whose budget a client is told about: its pool's for reads, its own account's for writes (DESIGN D9).
@@ -117,27 +152,33 @@ impl Gateway {
         }
     }
 
-    /// Those of `accounts` that have a token of an accepted kind and can see what the path names.
-    fn able(
-        &self,
-        endpoint: &'static Endpoint,
-        params: &Params<'_, '_>,
-        path: &str,
-        accounts: &Arc<[AccountId]>,
-    ) -> Result<Arc<[AccountId]>, Refused> {
-        let has_token = |account: &AccountId| self.tokens.has_kind(*account, endpoint.tokens);
-        let is_able = |account: &AccountId| has_token(account) && reaches(&self.config, *account, params, path);
-        if accounts.iter().all(is_able) {
-            return Ok(Arc::clone(accounts));
-        }
-        let able: Arc<[AccountId]> = accounts.iter().copied().filter(is_able).collect();
-        if !able.is_empty() {
-            return Ok(able);
-        }
-        if accounts.iter().any(has_token) {
-            return Err(Refused::NoToken("no account of this client reaches what it names".into()));
-        }
-        Err(Refused::NoToken(needed_tokens(endpoint)))
+    /// Those of `accounts` that have a token of an accepted kind and reach what the path names; looked up, not worked out, but for the first time.
+    fn able(&self, endpoint: &'static Endpoint, params: &Params<'_, '_>, path: &str, accounts: &Accounts) -> Result<Accounts, Refused> {
+        let place = place_of(params, path);
+        let wanted = Wanted::by(endpoint);
+        let is_able = |account| self.tokens.may_carry(account, wanted) && reaches(&self.config, account, place);
+        let able = self.candidates.able(accounts, wanted, self.candidates.territories(place), is_able);
+        able.ok_or_else(|| Refused::NoToken(self.why_nobody(endpoint, place, accounts)))
+    }
+
+    /// Why none of `accounts` may carry a request.
+    fn why_nobody(&self, endpoint: &Endpoint, place: Place<'_>, accounts: &[AccountId]) -> String {
+        let held = |account: &AccountId| {
+            let settings = self.config.accounts.get(account.0 as usize)?;
+            Some(Held {
+                name: &settings.name,
+                kind: settings.kind,
+                tokens: self.tokens.kinds_of(*account).collect(),
+                accepted: self.tokens.may_carry(*account, Wanted::by(endpoint)),
+                reaches: reaches(&self.config, *account, place),
+            })
+        };
+        let named = match place {
+            Place::Repository { owner, name } => format!("{owner}/{name}"),
+            Place::Owner(owner) => owner.to_owned(),
+            Place::Neither => String::new(),
+        };
+        unmet(endpoint, &named, &accounts.iter().filter_map(held).collect::<Vec<_>>())
     }
 }
 
@@ -150,116 +191,28 @@ pub fn roots_about_caller(table: &Table) -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether an account's `reach` covers the owner or repository that a path names; what names neither is within everyone's.
-fn reaches(config: &Config, account: AccountId, params: &Params<'_, '_>, path: &str) -> bool {
-    let Some(account) = config.accounts.get(account.0 as usize) else { return false };
+/// What a path names, as far as `reach` bounds it.
+fn place_of<'p>(params: &Params<'_, 'p>, path: &'p str) -> Place<'p> {
     let mut segments = path.split('/').skip(1);
     let first = segments.next();
     let owner = params.get("owner").or_else(|| segments.next().filter(|_| first == Some("repos")));
     let name = params.get("repo").or_else(|| segments.next().filter(|_| first == Some("repos")));
     match (owner, name, params.get("org")) {
-        (Some(owner), Some(name), _) => account.reach.covers_repository(owner, name),
-        (_, _, Some(org)) if first == Some("orgs") => account.reach.covers_owner(org),
-        _ => true,
-    }
-}
-
-/// Reads what a GraphQL request body does. Whatever is not plainly a query counts as a mutation.
-pub fn graphql_kind(body: &[u8]) -> Option<GraphqlKind> {
-    let request: serde_json::Value = serde_json::from_slice(body).ok()?;
-    let document = request.get("query")?.as_str()?;
-    Some(if names_a_mutation(document) { GraphqlKind::Mutation } else { GraphqlKind::Query })
-}
-
-/// Whether the keyword `mutation` stands outside strings and comments, at the top level.
-fn names_a_mutation(document: &str) -> bool {
-    let mut depth = 0_u32;
-    let mut rest = document;
-    while let Some(at) = rest.find(|c: char| matches!(c, '"' | '#' | '{' | '}') || c.is_ascii_alphabetic() || c == '_') {
-        rest = &rest[at..];
-        let skip = match rest.as_bytes().first() {
-            Some(b'{') => {
-                depth += 1;
-                1
-            }
-            Some(b'}') => {
-                depth = depth.saturating_sub(1);
-                1
-            }
-            // A line ends at either character (GraphQL, section 2.1.2).
-            Some(b'#') => rest.find(['\n', '\r']).unwrap_or(rest.len()),
-            Some(b'"') => string_length(rest),
-            _ => {
-                let word = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
-                if depth == 0 && &rest[..word] == "mutation" {
-                    return true;
-                }
-                word
-            }
-        };
-        rest = &rest[skip..];
-    }
-    false
-}
-
-/// The length of the GraphQL string that `text` begins with, quotes included.
-fn string_length(text: &str) -> usize {
-    if let Some(block) = text.strip_prefix("\"\"\"") {
-        return block.find("\"\"\"").map_or(text.len(), |end| end + 6);
-    }
-    let mut escaped = false;
-    for (index, byte) in text.bytes().enumerate().skip(1) {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => return index + 1,
-            _ => {}
+        (Some(owner), Some(name), _) => Place::Repository { owner, name },
+        // By its number an organization cannot be told from others.
+        (_, _, Some(org)) if first == Some("orgs") || first == Some("organizations") && !org.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Place::Owner(org)
         }
+        _ => Place::Neither,
     }
-    text.len()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn kind(document: &str) -> Option<GraphqlKind> {
-        graphql_kind(serde_json::json!({ "query": document }).to_string().as_bytes())
-    }
-
-    #[test]
-    fn a_mutation_is_recognised_wherever_it_stands() {
-        for document in [
-            "mutation { a }",
-            "query Q { a } mutation M { b }",
-            "# query\nmutation($x: Int) { a }",
-            "\"mutation\" mutation { a }",
-            "#x\rmutation{a}",
-        ] {
-            assert_eq!(kind(document), Some(GraphqlKind::Mutation), "{document}");
-        }
-    }
-
-    #[test]
-    fn what_only_mentions_a_mutation_is_a_query() {
-        for document in [
-            "{ viewer { login } }",
-            "query { mutation }",
-            "# mutation\n{ a }",
-            "{ a(x: \"mutation {\") }",
-            "query mutations { a }",
-            "{ a(x: \"\"\"} mutation\"\"\") }",
-        ] {
-            assert_eq!(kind(document), Some(GraphqlKind::Query), "{document}");
-        }
-    }
-
-    #[test]
-    fn a_body_that_is_no_graphql_request_has_no_kind() {
-        assert_eq!(graphql_kind(b"{"), None);
-        assert_eq!(graphql_kind(b"{\"query\": 5}"), None);
-        assert_eq!(graphql_kind(b"[{\"query\":\"mutation{b}\"}]"), None);
-        assert_eq!(graphql_kind(b"{\"query\":\"{a}\"} {\"query\":\"mutation{b}\"}"), None);
-        assert_eq!(graphql_kind(b"{\"id\":\"persisted\"}"), None);
+/// Whether an account's `reach` covers a place.
+fn reaches(config: &Config, account: AccountId, place: Place<'_>) -> bool {
+    let Some(account) = config.accounts.get(account.0 as usize) else { return false };
+    match place {
+        Place::Repository { owner, name } => account.reach.covers_repository(owner, name),
+        Place::Owner(owner) => account.reach.covers_owner(owner),
+        Place::Neither => true,
     }
 }

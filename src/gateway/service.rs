@@ -11,12 +11,13 @@ use pingora::protocols::http::ServerSession;
 use tokio::time::timeout;
 use tracing::Instrument;
 
-use crate::api::ResourceName;
+use crate::api::{GraphqlRequest, ResourceName};
 use crate::decision::access::permitted;
+use crate::decision::rights::Asked;
 use crate::telemetry::{CacheOutcome, LogText, MethodName, Outcome, log, spans};
 
 use super::Gateway;
-use super::attempt::Job;
+use super::attempt::{Answer, AnswerBody, Job};
 use super::auth::Client;
 use super::body::{BodyFault, BodyRead, Expects, HeldBody};
 use super::door::Door;
@@ -30,7 +31,7 @@ use super::refuse::{RateView, Refused};
 use super::reply::Reply;
 use super::respond::{self, Broken, Form};
 use super::rewrite::Origin;
-use super::route::{GraphqlKind, Route, graphql_kind};
+use super::route::Route;
 
 /// The longest body of a request that has no use for one.
 const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;
@@ -85,6 +86,9 @@ impl Door {
             Ok(reply) => (Some(reply), false),
             Err(Stop::Refused(refused)) => {
                 request.outcome.refusal = Some(refused.reason());
+                if let Refused::Limited { limit, until, .. } = &refused {
+                    request.effort.refused_somewhere(*limit, *until);
+                }
                 (Some(refused.answer(&request.origin, self.gateway.clock.now())), refused.closes_connection())
             }
             Err(Stop::ClientGone) => (None, true),
@@ -137,7 +141,7 @@ impl Door {
             let head = session.req_header();
             let raw = session.as_http1().map(pingora::protocols::http::v1::server::HttpSession::get_headers_raw_bytes);
             let wire = raw.as_deref().map_or(Wire::Http2, Wire::Http1);
-            intake::check(&head.method, &head.uri, &head.headers, wire).map_err(Refused::Malformed)?
+            intake::check(&head.method, gateway.methods(), &head.uri, &head.headers, wire).map_err(Refused::Malformed)?
         };
         if intake.body == BodyFraming::Chunked && !session.is_http2() {
             // Also when the body is never read: the framework would skip it by its own, more forgiving reading (PINGORA.md, Pitfalls).
@@ -172,7 +176,8 @@ impl Door {
             request.outcome.endpoint = "/rate_limit";
             return Ok(gateway.rate_limit(&client));
         }
-        if intake.service == Service::Graphql && intake.method == Method::POST {
+        // Without a query, a GET is for the schema: a read like any other.
+        if intake.service == Service::Graphql && !(is_read && intake.query.as_deref().is_none_or(str::is_empty)) {
             return Box::pin(self.graphql(session, request, &client, &intake)).await;
         }
         request.outcome.endpoint = gateway.template_of(&intake);
@@ -197,7 +202,7 @@ impl Door {
         self.whole_body(session, request, intake, IDLE_BODY_BYTES_MAX).await?;
         if let Some(entry) = self.gateway.fresh(route.scope, intake, &intake.target(), &request.asked, &request.span) {
             request.outcome.cache = CacheOutcome::Hit;
-            let form = Form { asked: &request.asked, origin: &request.origin };
+            let form = Form { method: &request.method, asked: &request.asked, origin: &request.origin };
             return Ok(self.gateway.reply_from_entry(&entry, CacheOutcome::Hit, &form, self.gateway.clock.now()));
         }
         Box::pin(self.ask(session, request, client, intake, route)).await
@@ -215,12 +220,11 @@ impl Door {
         let mut job = self.job(request, client, intake, &route, OutgoingBody::Absent);
         job.method = Method::GET;
         let question = Arc::new(Question { job, scope: route.scope, asked: request.asked.clone() });
-        let (answered, effort) = tokio::select! {
-            answered = self.gateway.read(question) => answered,
+        let answered = tokio::select! {
+            answered = self.gateway.read(question, &mut request.effort) => answered,
             () = gone(session) => return Err(Stop::ClientGone),
         };
-        request.effort = effort;
-        let form = Form { asked: &request.asked, origin: &request.origin };
+        let form = Form { method: &request.method, asked: &request.asked, origin: &request.origin };
         match answered? {
             ReadAnswer::Entry(entry, cache) => {
                 request.outcome.cache = cache;
@@ -235,13 +239,18 @@ impl Door {
 
     async fn graphql(&self, session: &mut ServerSession, request: &mut Request, client: &Client, intake: &Intake) -> Result<Reply, Stop> {
         let body = self.whole_body(session, request, intake, self.gateway.write_body_max()).await?;
-        // What is not plainly a query may be anything, whatever the upstream makes of it.
-        let kind = graphql_kind(&body.bytes).unwrap_or(GraphqlKind::Mutation);
-        let route = self.gateway.graphql_route(client, kind)?;
+        let asked = GraphqlRequest::read(&intake.method, intake.query.as_deref(), &request.asked, &body.bytes);
+        let route = self.gateway.graphql_route(client, &asked)?;
         request.routed(&route);
-        let mut job = self.job(request, client, intake, &route, OutgoingBody::Whole(body.bytes));
+        let is_bodiless = matches!(intake.method, Method::GET | Method::HEAD);
+        let mut job =
+            self.job(request, client, intake, &route, if is_bodiless { OutgoingBody::Absent } else { OutgoingBody::Whole(body.bytes) });
         job.memory = body.memory;
-        self.perform_write(session, request, client, &route, job).await
+        let answer = self.perform_write(session, request, client, &route, job).await?;
+        if let (Some(operation), AnswerBody::Whole(body)) = (asked.priced, &answer.body) {
+            self.gateway.graphql_prices.learn(operation, body);
+        }
+        Ok(self.gateway.reply_from_answer(answer, &request.origin))
     }
 
     async fn write_request(
@@ -258,7 +267,8 @@ impl Door {
             BodyRead::Whole(body) => {
                 let mut job = self.job(request, client, intake, &route, OutgoingBody::Whole(body.bytes));
                 job.memory = body.memory;
-                self.perform_write(session, request, client, &route, job).await
+                let answer = self.perform_write(session, request, client, &route, job).await?;
+                Ok(self.gateway.reply_from_answer(answer, &request.origin))
             }
             BodyRead::TooLarge(body) => {
                 let length = if let BodyFraming::Length(length) = intake.body { Some(length) } else { None };
@@ -284,7 +294,7 @@ impl Door {
         client: &Client,
         route: &Route,
         job: Job,
-    ) -> Result<Reply, Stop> {
+    ) -> Result<Answer, Stop> {
         use crate::decision::WriteSpacing;
         request.outcome.cache = CacheOutcome::Bypass;
         let gateway = Arc::clone(&self.gateway);
@@ -305,8 +315,7 @@ impl Door {
             }
         };
         // A task that died has dropped its lease, which counts as sent.
-        let answer = answer.unwrap_or(Err(Refused::OutcomeUnknown))?;
-        Ok(self.gateway.reply_from_answer(answer, &request.origin))
+        Ok(answer.unwrap_or(Err(Refused::OutcomeUnknown))?)
     }
 
     fn job(&self, request: &Request, client: &Client, intake: &Intake, route: &Route, body: OutgoingBody) -> Job {
@@ -321,9 +330,12 @@ impl Door {
             headers,
             body,
             client: client.index,
+            cost: route.cost,
             points: route.points,
+            content: route.content,
             spacing: route.spacing,
             candidates: Arc::clone(&route.candidates),
+            asked: Asked::of(route.endpoint, &intake.path),
             deadline: request.arrived + wait,
             hold_max: self.gateway.hold_max(),
             view: Arc::clone(&route.view),
@@ -377,12 +389,15 @@ impl Door {
     }
 
     async fn write(&self, session: &mut ServerSession, request: &mut Request, mut reply: Reply) -> Result<u64, Broken> {
-        let figures = request.effort.figures();
+        let figures = request.effort.figures(self.gateway.clock.now());
         let resource = figures.resource.clone().or_else(|| request.route.as_ref().map(|route| route.endpoint.resource.clone()));
         let view = request.client.as_ref().map(|client| {
             let resource = resource.unwrap_or(ResourceName::core());
             let accounts = request.route.as_ref().map_or_else(|| self.gateway.view_of(client, true), |route| Arc::clone(&route.view));
-            let view = self.gateway.admissions.with_books(|books, now| RateView::served(&books.view(now, &accounts, &resource), now));
+            let view = {
+                let (view, now) = self.gateway.admissions.view(&accounts, &resource);
+                RateView::served(&view, now)
+            };
             (view, resource)
         });
         self.gateway.dress(&mut reply, request.outcome.cache, &figures, view.as_ref().map(|(view, resource)| (*view, resource)));
@@ -398,7 +413,7 @@ impl Door {
 
     /// The one place where a request ends: log, metrics, span (DESIGN D11).
     fn conclude(&self, mut request: Request, bytes_out: Option<u64>) {
-        let figures = request.effort.figures();
+        let figures = request.effort.figures(self.gateway.clock.now());
         let outcome = &mut request.outcome;
         outcome.bytes_out = bytes_out.unwrap_or_default();
         outcome.total = self.gateway.clock.now().since(request.arrived);
@@ -406,7 +421,10 @@ impl Door {
         outcome.upstream = figures.upstream;
         outcome.queue = figures.queue;
         outcome.account = figures.account.map(|account| Arc::clone(&self.gateway.config.accounts[account.0 as usize].name));
-        outcome.resource = figures.resource.map(|resource| resource.as_str().into());
+        outcome.held = figures.held.map(|hold| self.gateway.held(hold));
+        // A request that was refused or left while it waited was asked of no account, but of a budget.
+        let asked_of = || outcome.held.as_ref().and(request.route.as_ref()).map(|route| route.endpoint.resource.clone());
+        outcome.resource = figures.resource.or_else(asked_of).map(|resource| resource.as_str().into());
         outcome.error = figures.error.as_deref().map(LogText::error);
         self.gateway.metrics.record(outcome);
         log::emit(outcome);

@@ -19,6 +19,7 @@ use super::effort::Effort;
 use super::fetch::{Collected, Exchange, FetchError, Reuse};
 use super::perform::UNFIT;
 use super::refuse::Refused;
+use super::rights::Whom;
 use super::turns::Turn;
 use super::write::Aftermath;
 
@@ -51,7 +52,7 @@ impl Gateway {
         effort: &Effort,
         body: BegunBody,
     ) -> Result<Answer, Stopped> {
-        let prepared = self.prepare(job, effort, &Unconditional).await.map_err(Stopped::Upstream)?;
+        let prepared = self.prepare(job, &Whom::Anyone, effort, &Unconditional).await.map_err(Stopped::Upstream)?;
         let span = prepared.span.clone();
         match self.exchange(session, job, effort, &prepared, body).instrument(span).await {
             Ok(answered) => self.conclude(job, effort, prepared, Ok(answered)).map_err(Stopped::Upstream),
@@ -115,7 +116,8 @@ impl Gateway {
         match unanswered {
             Unanswered::Refused(refusal) => self.limited(job, &refusal),
             Unanswered::Limited(refusal) => self.limited(job, &refused_by_upstream(&refusal, job, self.clock.now())),
-            Unanswered::NoToken | Unanswered::TokenRejected => Refused::TokensRejected,
+            Unanswered::NoToken(Some(lack)) => Refused::TokenUnavailable(lack),
+            Unanswered::NoToken(None) | Unanswered::TokenRejected => Refused::TokensRejected,
             Unanswered::CredentialUnfit => Refused::NoToken(UNFIT.into()),
             Unanswered::Failed(error) => {
                 effort.failed(&error);

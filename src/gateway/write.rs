@@ -11,8 +11,7 @@ use crate::decision::{AccountId, LimitKind, Refusal, Until};
 
 use super::Gateway;
 use super::attempt::{Answer, Job, Unconditional};
-use super::counted::Counted;
-use super::effort::Effort;
+use super::effort::{Effort, Hold};
 use super::refuse::Refused;
 use super::turns::Turn;
 
@@ -27,18 +26,15 @@ impl Gateway {
 
     /// Waits for the turn, at most until the job's deadline.
     pub async fn come_to_turn(&self, turn: &mut Turn, job: &Job, effort: &Effort) -> Result<(), Refused> {
-        let queued_at = self.clock.now();
-        let waiting = self.waiting.get(job.client as usize).map(Counted::new);
+        let waiting = self.waits(job.client, effort);
+        effort.held(self.clock.now(), Hold::TURN);
         let came = tokio::select! {
+            // First: who will not wait at all is not refused for it when there is nothing to wait for.
+            biased;
             () = turn.come() => true,
             () = self.wait_until(job.deadline) => false,
         };
         drop(waiting);
-        let waited = self.clock.now().since(queued_at);
-        effort.queued(waited);
-        if !waited.is_zero() {
-            self.metrics.wait("turn", waited);
-        }
         if came {
             return Ok(());
         }
@@ -47,8 +43,8 @@ impl Gateway {
     }
 
     /// As many writes wait as may, in number or in bytes.
-    pub fn queue_full(&self, view: &[AccountId], resource: ResourceName) -> Refused {
-        let view = self.admissions.with_books(|books, now| books.view(now, view, &resource));
+    pub fn queue_full(&self, view: &Arc<[AccountId]>, resource: ResourceName) -> Refused {
+        let view = self.admissions.view(view, &resource).0;
         let until = self.clock.now() + self.config.writes.spacing.max(QUEUE_FULL_PAUSE_MIN);
         Refused::Limited { limit: LimitKind::QueueFull, until, resource, view }
     }
@@ -58,6 +54,9 @@ impl Gateway {
         self.come_to_turn(&mut turn, &job, &effort).await?;
         let aftermath = Aftermath { gateway: &self, job: &job, effort: &effort };
         let answer = self.perform(&job, &effort, &Unconditional).await;
+        if let Ok(answer) = &answer {
+            self.invalidate_named(answer);
+        }
         // In this order: the next write of the lane, and whoever hears of this one, must find the cache told.
         drop(aftermath);
         drop(turn);

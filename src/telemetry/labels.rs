@@ -111,8 +111,8 @@ label_set!(ClientLabels { client: Name = OVERFLOW.into() });
 label_set!(ReasonLabels { reason: &'static str = OVERFLOW });
 label_set!(StateLabels { state: &'static str = OVERFLOW });
 label_set!(
-    /// `token` is its position among its account's tokens.
-    TokenLabels { account: Name = OVERFLOW.into(), token: usize = usize::MAX }
+    /// `token` is its position in the config, or what it is minted for.
+    TokenLabels { account: Name = OVERFLOW.into(), token: Name = OVERFLOW.into() }
 );
 label_set!(WebhookLabels { event: Name = OVERFLOW.into(), outcome: &'static str = OVERFLOW });
 label_set!(InvariantLabels { invariant: &'static str = OVERFLOW });

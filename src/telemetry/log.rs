@@ -27,6 +27,9 @@ pub fn emit(outcome: &Outcome) {
         bytes_in = outcome.bytes_in,
         bytes_out = outcome.bytes_out,
         refusal = outcome.refusal,
+        held_by = outcome.held.as_ref().map(|held| held.by),
+        held_account = outcome.held.as_ref().and_then(|held| held.account.as_deref()),
+        held_until = outcome.held.as_ref().and_then(|held| held.until).map(crate::clock::Timestamp::rfc3339),
         error = outcome.error.as_ref().map(super::outcome::LogText::as_str),
         "request"
     );

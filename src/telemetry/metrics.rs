@@ -18,12 +18,13 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::labels::{
-    AccountLimitLabels, BudgetLabels, ClientLabels, EndpointLabels, InvariantLabels, Name, ReasonLabels, RefusedLabels,
+    AccountLimitLabels, BudgetLabels, ClientLabels, EndpointLabels, InvariantLabels, LabelSet, Name, ReasonLabels, RefusedLabels,
     RequestDurationLabels, RequestLabels, StateLabels, Status, TokenLabels, UpstreamLabels, WebhookLabels,
 };
 use super::names::Metric;
 use super::outcome::Outcome;
 use super::series::{SERIES_MAX, Series};
+use super::tally::{ClientFigures, Tally};
 use crate::clock::Timestamp;
 
 /// The media type of [`Metrics::encode`]. Prometheus reads it since version 2.5; plain Prometheus text would lose the counters' types.
@@ -62,11 +63,14 @@ pub struct Metrics {
     gauges: Gauges,
     /// What [`Metrics::record`] counts into, resolved once per label set.
     handles: RwLock<HashMap<RequestLabels, RequestHandles>>,
+    /// By client; what has no room is tallied under the overflow name.
+    tallies: RwLock<HashMap<Name, Arc<Tally>>>,
 }
 
 struct RequestHandles {
     count: Counter,
     duration: Histogram,
+    tally: Arc<Tally>,
 }
 
 /// What is counted as it happens.
@@ -104,10 +108,10 @@ impl Metrics {
         let mut registry = Registry::default();
         let counts = Counts::registered(&mut registry);
         let gauges = Gauges::registered(&mut registry);
-        Self { registry, scraping: Mutex::new(()), counts, gauges, handles: RwLock::default() }
+        Self { registry, scraping: Mutex::new(()), counts, gauges, handles: RwLock::default(), tallies: RwLock::default() }
     }
 
-    /// Counts a finished client request: once, its duration, and its refusal if the gateway refused it.
+    /// Counts a finished client request: once, its duration, its wait, and its refusal if the gateway refused it.
     pub fn record(&self, outcome: &Outcome) {
         let labels = RequestLabels {
             client: Name::of_client(outcome.client.as_ref()),
@@ -117,24 +121,30 @@ impl Metrics {
             cache: outcome.cache.label(),
         };
         if let Some(reason) = outcome.refusal {
-            self.counts.refused.of(&RefusedLabels { client: labels.client.clone(), reason }).inc();
+            self.count_refusal(labels.client.clone(), reason);
         }
         let seconds = outcome.total.as_secs_f64();
         if let Some(known) = self.handles.read().get(&labels) {
             known.count.inc();
             known.duration.observe(seconds);
+            known.tally.request(outcome.queue);
             return;
         }
-        self.count_first(labels, seconds);
+        self.count_first(labels, seconds, outcome.queue);
     }
 
     /// The first request with these labels; or, when there are too many label sets, one of the rest.
     #[cold]
-    fn count_first(&self, labels: RequestLabels, seconds: f64) {
+    fn count_first(&self, labels: RequestLabels, seconds: f64, queue: Duration) {
         let duration = RequestDurationLabels { endpoint: labels.endpoint, cache: labels.cache };
-        let handles = RequestHandles { count: self.counts.requests.of(&labels), duration: self.counts.request_duration.of(&duration) };
+        let handles = RequestHandles {
+            count: self.counts.requests.of(&labels),
+            duration: self.counts.request_duration.of(&duration),
+            tally: self.tally(&labels.client),
+        };
         handles.count.inc();
         handles.duration.observe(seconds);
+        handles.tally.request(queue);
         let mut known = self.handles.write();
         if known.len() < SERIES_MAX {
             known.insert(labels, handles);
@@ -161,7 +171,26 @@ impl Metrics {
     /// Counts a refusal by the gateway that ends without an [`Outcome`]; [`Metrics::record`] counts all others. `None` when no key was
     /// accepted.
     pub fn refused(&self, client: Option<&Arc<str>>, reason: &'static str) {
-        self.counts.refused.of(&RefusedLabels { client: Name::of_client(client), reason }).inc();
+        self.count_refusal(Name::of_client(client), reason);
+    }
+
+    fn count_refusal(&self, client: Name, reason: &'static str) {
+        self.tally(&client).refused(reason);
+        self.counts.refused.of(&RefusedLabels { client, reason }).inc();
+    }
+
+    fn tally(&self, client: &Name) -> Arc<Tally> {
+        if let Some(tally) = self.tallies.read().get(client) {
+            return Arc::clone(tally);
+        }
+        let mut tallies = self.tallies.write();
+        let name = if tallies.len() < SERIES_MAX { client.clone() } else { ClientLabels::overflow().client };
+        Arc::clone(tallies.entry(name).or_default())
+    }
+
+    /// What a client has asked for, waited and been refused so far; `None` stands for all requests without an accepted key.
+    pub fn client_figures(&self, client: Option<&Arc<str>>) -> ClientFigures {
+        self.tallies.read().get(&Name::of_client(client)).map_or_else(ClientFigures::default, |tally| tally.figures())
     }
 
     /// Adds one wait: how long a request was held, and for what.
@@ -179,33 +208,40 @@ impl Metrics {
         self.counts.webhook_deliveries.of(&WebhookLabels { event: event.into(), outcome }).inc();
     }
 
-    /// Counts an invariant found broken, by its name.
-    pub fn invariant_broken(&self, name: &'static str) {
-        self.counts.invariant_broken.of(&InvariantLabels { invariant: name }).inc();
+    /// Counts an invariant found broken so many times more, by its name. None makes it show as 0, so that an alert has something to watch.
+    pub fn invariant_broken(&self, name: &'static str, times: u64) {
+        self.counts.invariant_broken.of(&InvariantLabels { invariant: name }).inc_by(times);
     }
 
     /// Sets the gauges of a budget: an account's share of a resource.
     pub fn set_budget(&self, account: &str, resource: &str, limit: u64, remaining: u64, reserved: u64, reset: Timestamp) {
         let labels = BudgetLabels { account: account.into(), resource: resource.into() };
-        self.gauges.budget_limit.of(&labels).set(limit);
-        self.gauges.budget_remaining.of(&labels).set(remaining);
-        self.gauges.budget_reserved.of(&labels).set(reserved);
-        self.gauges.budget_reset.of(&labels).set(reset.as_secs_ceil());
+        let gauges = &self.gauges;
+        for (gauge, value) in [
+            (&gauges.budget_limit, limit),
+            (&gauges.budget_remaining, remaining),
+            (&gauges.budget_reserved, reserved),
+            (&gauges.budget_reset, reset.as_secs_ceil()),
+        ] {
+            set(gauge, &labels, value);
+        }
     }
 
     /// Sets how much of a secondary limit is used, in the limit's own unit (requests, points, CPU seconds).
     pub fn set_secondary(&self, account: &str, limit: &'static str, in_use: f64) {
-        self.gauges.secondary_in_use.of(&AccountLimitLabels { account: account.into(), limit }).set(in_use);
+        if let Some(gauge) = self.gauges.secondary_in_use.fitting(&AccountLimitLabels { account: account.into(), limit }) {
+            gauge.set(in_use);
+        }
     }
 
     /// Sets how many requests of a client are being held.
     pub fn set_waiting(&self, client: &str, requests: u64) {
-        self.gauges.waiting.of(&ClientLabels { client: client.into() }).set(requests);
+        set(&self.gauges.waiting, &ClientLabels { client: client.into() }, requests);
     }
 
     /// Sets how many writes are in a state (CONTRACT §3: `queued`, `sending`, …).
     pub fn set_writes(&self, state: &'static str, writes: u64) {
-        self.gauges.writes.of(&StateLabels { state }).set(writes);
+        set(&self.gauges.writes, &StateLabels { state }, writes);
     }
 
     /// Sets how much the cache holds.
@@ -214,9 +250,9 @@ impl Metrics {
         self.gauges.cache_bytes.set(bytes);
     }
 
-    /// Sets whether the token at `position` among its account's tokens can be used.
-    pub fn set_token_healthy(&self, account: &str, position: usize, healthy: bool) {
-        self.gauges.token_healthy.of(&TokenLabels { account: account.into(), token: position }).set(u64::from(healthy));
+    /// Sets whether a token can be used: its position in the config's list of tokens, or what it is minted for (`installation 7`).
+    pub fn set_token_healthy(&self, account: &str, token: &str, healthy: bool) {
+        set(&self.gauges.token_healthy, &TokenLabels { account: account.into(), token: token.into() }, u64::from(healthy));
     }
 
     /// The text for one scrape: forgets the gauges of the last one, lets `draw` set today's with the `set_` methods, and encodes. One
@@ -293,6 +329,13 @@ impl Gauges {
         self.waiting.clear();
         self.writes.clear();
         self.token_healthy.clear();
+    }
+}
+
+/// Sets a level; one that no longer fits into its family is left out.
+fn set<S: LabelSet>(family: &Level<S>, labels: &S, value: u64) {
+    if let Some(gauge) = family.fitting(labels) {
+        gauge.set(value);
     }
 }
 

@@ -21,7 +21,12 @@ mod labels;
 mod line;
 mod otlp;
 mod series;
+mod tally;
+#[cfg(test)]
+#[path = "../../tests/support/log.rs"]
+pub(crate) mod written;
 
 pub use init::{Guard, InitError, LogFormat, LogLevel, TelemetrySettings, init};
 pub use metrics::{Metrics, UpstreamOutcome};
-pub use outcome::{CacheOutcome, Fetch, LogText, MethodName, NO_ENDPOINT, Outcome};
+pub use outcome::{CacheOutcome, Fetch, Held, LogText, MethodName, NO_ENDPOINT, Outcome};
+pub use tally::ClientFigures;

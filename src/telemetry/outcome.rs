@@ -8,6 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::Timestamp;
+
 /// The endpoint of a request that was refused before it could be classified.
 pub const NO_ENDPOINT: &str = "_none";
 
@@ -41,7 +43,7 @@ pub struct Outcome {
     pub cache: CacheOutcome,
     /// The account that served it, when one was asked.
     pub account: Option<Arc<str>>,
-    /// The upstream resource (budget) it was booked under, when an account was asked.
+    /// The upstream resource (budget) it was booked under, or waited for.
     pub resource: Option<Arc<str>>,
     /// How many requests were sent upstream for it.
     pub upstream_attempts: u32,
@@ -57,6 +59,8 @@ pub struct Outcome {
     pub bytes_out: u64,
     /// Why the gateway itself refused it, in a word of a closed set.
     pub refusal: Option<&'static str>,
+    /// What it waited for longest, or what refused it.
+    pub held: Option<Held>,
     /// What went wrong, for the operator.
     pub error: Option<LogText>,
 }
@@ -82,9 +86,21 @@ impl Outcome {
             bytes_in: 0,
             bytes_out: 0,
             refusal: None,
+            held: None,
             error: None,
         }
     }
+}
+
+/// What held a request back: the answer to "why did it wait?", in the log line and on the spans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The limit, in a word of a closed set.
+    pub by: &'static str,
+    /// Whose limit it is; `None` when it is no account's.
+    pub account: Option<Arc<str>>,
+    /// Until when it was closed, as it was known when the wait began; `None` when only an answer to another request could end it.
+    pub until: Option<Timestamp>,
 }
 
 /// What the cache did for a request. Each is named here once, for the `Cache-Status` header, the log and the metrics.

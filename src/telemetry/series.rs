@@ -1,7 +1,8 @@
 //! A metric family that cannot grow without end.
 //!
 //! The closed sets behind the labels bound each family already, but their product may be millions. Past [`SERIES_MAX`] label sets
-//! whatever is new is counted together under one overflow label set, so sums stay right. Left out: what the labels are (`labels`).
+//! whatever is new is counted together under one overflow label set, so sums stay right. A level cannot be summed so: one that has no room is
+//! left out. Left out here: what the labels are (`labels`).
 
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeMetric;
@@ -49,18 +50,23 @@ impl<S: LabelSet, M: Clone, C: MetricConstructor<M> + Clone> Series<S, M, C> {
     /// The metric of a label set: a handle that stays valid and counts into the family. One hash, one read lock and one atomic
     /// increment when it exists.
     pub(super) fn of(&self, labels: &S) -> M {
+        self.fitting(labels).unwrap_or_else(|| self.family.get_or_create_owned(&S::overflow()))
+    }
+
+    /// The same; `None` when there is no room for a new label set.
+    pub(super) fn fitting(&self, labels: &S) -> Option<M> {
         if let Some(metric) = self.family.get(labels) {
-            return metric.clone();
+            return Some(metric.clone());
         }
         let mut made = self.made.lock();
         if let Some(metric) = self.family.get(labels) {
-            return metric.clone();
+            return Some(metric.clone());
         }
         if *made >= self.max {
-            return self.family.get_or_create_owned(&S::overflow());
+            return None;
         }
         *made += 1;
-        self.family.get_or_create_owned(labels)
+        Some(self.family.get_or_create_owned(labels))
     }
 
     /// Forgets every label set, so that what no longer exists is no longer shown.
@@ -93,6 +99,14 @@ mod tests {
         assert!(text.contains("{endpoint=\"/a\"} 2\n"), "{text}");
         assert!(text.contains("{endpoint=\"_overflow\"} 2\n"), "{text}");
         assert!(!text.contains("/c") && !text.contains("/d"), "{text}");
+    }
+
+    #[test]
+    fn past_its_limit_a_family_has_no_room_for_a_level() {
+        let series = Series::<EndpointLabels, Counter>::with_max(Counter::default, 2);
+        let has_room = TEMPLATES.map(|endpoint| series.fitting(&EndpointLabels { endpoint }).is_some());
+        assert_eq!(has_room, [true, true, false, false]);
+        assert!(series.fitting(&EndpointLabels { endpoint: "/a" }).is_some(), "what is there stays");
     }
 
     #[test]

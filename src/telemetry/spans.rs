@@ -13,7 +13,7 @@ use tracing::field::Empty;
 use tracing::{Span, info_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use super::outcome::{MethodName, Outcome};
+use super::outcome::{Held, MethodName, Outcome};
 
 /// The server span of a client request. Its trace is the caller's when `headers` carry a `traceparent`. Everything that is known only
 /// later is added by [`finish`].
@@ -33,6 +33,9 @@ pub fn server_span(headers: &HeaderMap, method: MethodName, server_address: &str
         weir.resource = Empty,
         weir.cache = Empty,
         weir.refusal = Empty,
+        weir.held.by = Empty,
+        weir.held.account = Empty,
+        weir.held.until = Empty,
         weir.upstream.attempts = Empty,
     );
     if !span.is_disabled() {
@@ -50,7 +53,24 @@ pub fn cache_span(request: &Span) -> Span {
 
 /// The child that covers choosing an account and waiting for its budget.
 pub fn admission_span(request: &Span) -> Span {
-    info_span!(parent: request, "admission", otel.kind = "internal")
+    info_span!(
+        parent: request,
+        "admission",
+        otel.kind = "internal",
+        weir.held.by = Empty,
+        weir.held.account = Empty,
+        weir.held.until = Empty,
+    )
+}
+
+/// Adds to a server or admission span what the request was held by.
+pub fn held(span: &Span, held: &Held) {
+    if span.is_disabled() {
+        return;
+    }
+    span.record("weir.held.by", held.by);
+    record_name(span, "weir.held.account", held.account.as_deref());
+    record_name(span, "weir.held.until", held.until.map(crate::clock::Timestamp::rfc3339).as_deref());
 }
 
 /// The child that covers one request to the upstream at `server_address`. A fetch outlives the request that started it (DESIGN D1), so
@@ -108,6 +128,9 @@ pub fn finish(request: &Span, outcome: &Outcome) {
     record_name(request, "weir.account", outcome.account.as_deref());
     record_name(request, "weir.resource", outcome.resource.as_deref());
     record_name(request, "weir.refusal", outcome.refusal);
+    if let Some(by) = &outcome.held {
+        held(request, by);
+    }
     if outcome.status >= 500 {
         request.record("otel.status_code", "ERROR");
         request.record("error.type", outcome.status.to_string().as_str());

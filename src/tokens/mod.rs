@@ -1,99 +1,326 @@
-//! The configured upstream credentials: which token may carry a request for an account, and which ones the upstream has stopped accepting.
+//! The upstream credentials: which of them may carry a request for an account, which ones the upstream has stopped accepting, and which are to be minted.
 //!
-//! App keys and renewed installation tokens will live here too; limits and budgets belong to accounts, not to tokens, and are kept in `decision/`.
+//! | module | what it knows |
+//! |---|---|
+//! | [`bench`] | a refused credential rests, and one request tries it again |
+//! | [`app`] | an app's key and its JWT |
+//! | [`installation`] | an installation's token and when to mint the next |
+//! | `minting` | which mints are due, and what those who wait are told |
+//! | [`clock_offset`] | how far the upstream's clock is from ours |
+//! | `slot` | a place for a credential, and which endpoints take what is in it |
+//! | [`impaired`] | which accounts have a credential out of use |
+//! | [`health`] | what operators see |
+//!
+//! Limits and budgets belong to accounts, not to tokens, and are kept in `decision/`. Nothing is sent from here: `gateway/mint.rs` does, through the books.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+pub mod app;
+pub mod bench;
+pub mod clock_offset;
+pub mod health;
+pub mod impaired;
+pub mod installation;
+mod minting;
+mod slot;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
+use parking_lot::Mutex;
 use secrecy::ExposeSecret;
 
-use crate::api::{TokenKind, TokenKinds};
+use crate::api::{AccountKind, TokenKind, TokenKinds};
 use crate::clock::Timestamp;
-use crate::config::Config;
+use crate::config::{Config, rsa_key};
 use crate::decision::AccountId;
 
-/// How long a token that the upstream answered 401 is not used. Ours: a revoked token must not be tried for every request, a mended one should come back.
-const BENCH: Duration = Duration::from_secs(300);
+use app::App;
+use bench::{Leave, SharedBench, Standing, take};
+use clock_offset::{ClockOffset, date_of};
+use impaired::{Impaired, Soundness};
+use installation::{Installation, Signals};
+use slot::{Configured, Ids, Slot};
 
-/// A token's position in the config, which is also its name in metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TokenId(pub u32);
+pub use health::{Health, Source, State};
+pub use minting::{Cause, Lack};
+pub use slot::{SlotId, TokenId, Wanted};
 
-/// All tokens, by account.
+/// All credentials, by account.
 pub struct Tokens {
     by_account: Vec<Vec<Slot>>,
+    /// The account of each slot, by the slot's number.
+    owners: Vec<AccountId>,
+    impaired: Impaired,
+    apps: Vec<Arc<App>>,
+    installations: Vec<Arc<Installation>>,
+    ids: Ids,
+    clock: Mutex<ClockOffset>,
+    signals: Arc<Signals>,
 }
 
-struct Slot {
-    id: TokenId,
-    kind: TokenKind,
-    authorization: HeaderValue,
-    /// Not used before this time, in milliseconds since the epoch; 0 when healthy.
-    benched_until: AtomicU64,
-}
-
-/// A token chosen for one request.
-#[derive(Clone)]
+/// A credential chosen for one request.
+#[derive(Debug)]
 pub struct Credential {
     /// Which token it is.
     pub token: TokenId,
-    /// The `Authorization` header, marked sensitive.
-    pub authorization: HeaderValue,
+    /// The `Authorization` header, marked sensitive; `None` for a request without.
+    pub authorization: Option<HeaderValue>,
+    /// Where it comes from, which is its name in logs.
+    pub source: Source,
+    leave: Leave,
+}
+
+/// What becomes of a credential that the upstream refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// It is not used for a while.
+    Benched,
+    /// Another one takes its place: minted anew, or signed by the upstream's clock.
+    Replaced,
+    /// It had been replaced before.
+    Old,
+}
+
+/// Whether a request may be the one that tries a benched credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trial {
+    /// It can be sent again with another one.
+    Willing,
+    /// Only if there is no other.
+    Reluctant,
 }
 
 impl Tokens {
-    /// From the validated config.
+    /// From the validated config. Nothing is minted yet.
     ///
     /// # Panics
-    /// Never: the config refuses secrets with characters that a header cannot hold.
+    /// Never: the config refuses secrets that a header cannot hold, and keys that cannot sign.
     pub fn new(config: &Config) -> Self {
         let mut by_account: Vec<Vec<Slot>> = config.accounts.iter().map(|_| Vec::new()).collect();
-        for (position, token) in config.tokens.iter().enumerate() {
+        let mut owners = Vec::new();
+        let slot_of = |account: usize, owners: &mut Vec<AccountId>| {
+            owners.push(account_id(account));
+            SlotId(owners.len() as u64 - 1)
+        };
+        for token in &config.tokens {
+            // Also where nothing comes of it: the number is the position in the config.
+            let SlotId(position) = slot_of(token.account, &mut owners);
             let secret = token.secret.expose_secret();
-            let text = match token.kind {
-                TokenKind::Basic => format!("Basic {}", BASE64_STANDARD.encode(secret)),
-                _ => format!("Bearer {secret}"),
+            let authorization = match token.kind {
+                TokenKind::Basic => sensitive(&format!("Basic {}", BASE64_STANDARD.encode(secret))),
+                _ => bearer(secret),
             };
-            let Ok(mut authorization) = HeaderValue::from_str(&text) else { continue };
-            authorization.set_sensitive(true);
-            let id = TokenId(u32::try_from(position).unwrap_or(u32::MAX));
-            by_account[token.account].push(Slot { id, kind: token.kind, authorization, benched_until: AtomicU64::new(0) });
+            let Some(authorization) = authorization else { continue };
+            let configured = Configured { id: TokenId(position), kind: token.kind, authorization, bench: Arc::default() };
+            by_account[token.account].push(Slot::Configured(configured));
         }
-        Self { by_account }
+        // Stable: among equals the order of the config.
+        for slots in &mut by_account {
+            slots.sort_by_key(Slot::rank);
+        }
+        let signals = Arc::new(Signals::default());
+        let (mut apps, mut installations) = (Vec::new(), Vec::new());
+        for configured in &config.apps {
+            let Ok(key) = rsa_key(configured.private_key.expose_secret()) else { continue };
+            let app = Arc::new(App::new(configured.app_id, slot_of(configured.account, &mut owners), key, Arc::clone(&signals.due)));
+            by_account[configured.account].push(Slot::App(Arc::clone(&app)));
+            for installed in &configured.installations {
+                let slot = slot_of(installed.account, &mut owners);
+                let account = account_id(installed.account);
+                let installation = Arc::new(Installation::new(installed.id, slot, account, apps.len(), Arc::clone(&signals)));
+                by_account[installed.account].push(Slot::Installation(Arc::clone(&installation)));
+                installations.push(installation);
+            }
+            apps.push(app);
+        }
+        for (index, (account, slots)) in config.accounts.iter().zip(&mut by_account).enumerate() {
+            if account.kind == AccountKind::Anonymous {
+                let SlotId(number) = slot_of(index, &mut owners);
+                slots.push(Slot::Anonymous(TokenId(number)));
+            }
+        }
+        let impaired = Impaired::new(installations.iter().map(|installation| installation.account));
+        Self { by_account, owners, impaired, apps, installations, ids: Ids::new(), clock: Mutex::default(), signals }
     }
 
-    /// A usable token of `account` of an accepted kind; `preferred` when it is one of them.
+    /// The kinds of an account's tokens, working or not, in the order in which they are used. An app's own credential has none.
+    pub fn kinds_of(&self, account: AccountId) -> impl Iterator<Item = TokenKind> {
+        self.slots(account).iter().filter_map(Slot::kind)
+    }
+
+    /// The places of the account's credentials that an endpoint takes, working or not, in the order in which they are used.
+    pub fn fitting(&self, account: AccountId, accepted: TokenKinds) -> impl Iterator<Item = SlotId> {
+        self.slots(account).iter().filter(move |slot| slot.fits(accepted)).map(Slot::id)
+    }
+
+    /// Whether all credentials are in use now. Costs next to nothing.
+    pub fn all_in_use(&self, now: Timestamp) -> bool {
+        self.impaired.is_empty(now)
+    }
+
+    /// The accounts with a credential that is out of use now, in ascending order; free while all are in use.
+    pub fn impaired(&self, now: Timestamp) -> Vec<AccountId> {
+        self.impaired.now(now, |account| {
+            let worse = |one: Soundness, other: Soundness| match (one, other) {
+                (Soundness::Impaired, _) | (_, Soundness::Impaired) => Soundness::Impaired,
+                (Soundness::Until(one), Soundness::Until(other)) => Soundness::Until(one.min(other)),
+                (Soundness::Until(end), Soundness::Lasting) | (Soundness::Lasting, Soundness::Until(end)) => Soundness::Until(end),
+                (Soundness::Lasting, Soundness::Lasting) => Soundness::Lasting,
+            };
+            self.slots(account).iter().map(|slot| slot.soundness(now)).fold(Soundness::Lasting, worse)
+        })
+    }
+
+    /// A usable credential of `account` for an endpoint that takes `accepted`: one that is to be tried again first, since the request can be sent anew if it
+    /// fails; then `preferred` when it is one of them; then the account's first.
     pub fn pick(&self, account: AccountId, accepted: TokenKinds, preferred: Option<TokenId>, now: Timestamp) -> Option<Credential> {
-        let usable = || self.slots(account).iter().filter(|slot| slot.is_usable(now) && accepted.accepts(slot.kind) != Some(false));
-        let slot = usable().find(|slot| Some(slot.id) == preferred).or_else(|| usable().next())?;
-        Some(Credential { token: slot.id, authorization: slot.authorization.clone() })
+        self.pick_for(account, accepted, preferred, Trial::Willing, now)
     }
 
-    /// Whether `account` has a token of an accepted kind at all, working or not.
+    /// The same for a request that may not be able to be sent again.
+    pub fn pick_for(
+        &self,
+        account: AccountId,
+        accepted: TokenKinds,
+        preferred: Option<TokenId>,
+        trial: Trial,
+        now: Timestamp,
+    ) -> Option<Credential> {
+        let order = self.order(account, accepted, preferred, trial, now);
+        order.into_iter().find_map(|slot| self.take(slot, now))
+    }
+
+    /// The places that [`Tokens::pick_for`] goes through, one after the other, until [`Tokens::take`] finds a usable credential.
+    pub fn order(&self, account: AccountId, accepted: TokenKinds, preferred: Option<TokenId>, trial: Trial, now: Timestamp) -> Vec<SlotId> {
+        let mut fitting: Vec<&Slot> = self.slots(account).iter().filter(|slot| slot.fits(accepted)).collect();
+        if fitting.len() > 1 {
+            fitting.sort_by_cached_key(|slot| match (slot.standing(now), trial) {
+                (Standing::Due(_), Trial::Willing) => 0,
+                (Standing::Due(_), Trial::Reluctant) => 3,
+                _ if preferred.is_some_and(|token| slot.owns(token)) => 1,
+                _ => 2,
+            });
+        }
+        fitting.into_iter().map(Slot::id).collect()
+    }
+
+    /// The credential of a place for one request, if it is usable.
+    pub fn take(&self, slot: SlotId, now: Timestamp) -> Option<Credential> {
+        let slot = self.slot(slot)?;
+        let signed = |(token, value, leave)| (token, Some(value), leave);
+        let (token, authorization, leave) = match slot {
+            Slot::Configured(token) => (token.id, Some(token.authorization.clone()), take(&token.bench, now)?),
+            Slot::Installation(installation) => signed(installation.take(now)?),
+            Slot::App(app) => signed(app.jwt(now, &self.clock, &self.ids)?),
+            Slot::Anonymous(token) => (*token, None, Leave::Plain),
+        };
+        if let (Leave::Probe(_), Some(account)) = (&leave, self.owner(slot.id())) {
+            // Nobody else may use it until its answer.
+            self.impaired.suspect(account);
+        }
+        Some(Credential { token, authorization, source: slot.source(), leave })
+    }
+
+    /// Whether [`Tokens::pick`] would find one.
+    pub fn is_usable(&self, account: AccountId, accepted: TokenKinds, now: Timestamp) -> bool {
+        self.slots(account).iter().any(|slot| slot.fits(accepted) && slot.is_usable(now))
+    }
+
+    /// Whether `account` has a credential of an accepted kind at all, working or not. The same as long as the config is in force.
     pub fn has_kind(&self, account: AccountId, accepted: TokenKinds) -> bool {
-        self.slots(account).iter().any(|slot| accepted.accepts(slot.kind) != Some(false))
+        self.slots(account).iter().any(|slot| slot.fits(accepted))
     }
 
-    /// The account that a token belongs to.
+    /// Whether `account` has what is wanted: [`Tokens::has_kind`], and for an account without a credential, that the endpoint can do without. The same as long as
+    /// the config is in force.
+    pub fn may_carry(&self, account: AccountId, wanted: Wanted) -> bool {
+        self.slots(account).iter().any(|slot| slot.may_carry(wanted))
+    }
+
+    /// The account that a token belongs to; `None` when it is in use no more.
     pub fn account_of(&self, token: TokenId) -> Option<AccountId> {
-        let holds = |slots: &Vec<Slot>| slots.iter().any(|slot| slot.id == token);
-        self.by_account.iter().position(holds).and_then(|index| u32::try_from(index).ok()).map(AccountId)
+        self.slot(token.slot()).filter(|slot| slot.owns(token)).and_then(|slot| self.owner(slot.id()))
     }
 
-    /// The upstream answered 401 to this token.
-    pub fn bench(&self, token: TokenId, now: Timestamp) {
-        for slot in self.by_account.iter().flatten().filter(|slot| slot.id == token) {
-            slot.benched_until.store((now + BENCH).as_millis(), Ordering::Relaxed);
+    /// The upstream has answered a request with this credential, and not refused it.
+    pub fn accepted(&self, credential: &Credential) {
+        if let Leave::Probe(_) = credential.leave
+            && let Some(bench) = self.bench_of(credential)
+        {
+            bench.lock().accepted(&credential.leave);
         }
     }
 
-    /// Every token with its account and whether it is in use.
-    pub fn health(&self, now: Timestamp) -> Vec<(AccountId, TokenId, bool)> {
-        let accounts = (0_u32..).map(AccountId).zip(&self.by_account);
-        accounts.flat_map(|(account, slots)| slots.iter().map(move |slot| (account, slot.id, slot.is_usable(now)))).collect()
+    /// The upstream refused this credential, in an answer with these headers.
+    pub fn rejected(&self, credential: &Credential, now: Timestamp, headers: &HeaderMap, said: &str) -> Rejection {
+        let Credential { token, leave, .. } = credential;
+        let rejection = match self.slot(token.slot()) {
+            Some(Slot::Configured(Configured { bench, .. })) => {
+                bench.lock().refused(now, leave, said);
+                Rejection::Benched
+            }
+            Some(Slot::Installation(installation)) => match installation.refused(*token, leave, now, said) {
+                installation::Verdict::Replaced => Rejection::Replaced,
+                installation::Verdict::Benched => Rejection::Benched,
+                installation::Verdict::Ignored => Rejection::Old,
+            },
+            Some(Slot::App(app)) => match app.refused(*token, leave, now, date_of(headers), &self.clock, said) {
+                app::Verdict::SignAgain => Rejection::Replaced,
+                app::Verdict::Benched => Rejection::Benched,
+                app::Verdict::Ignored => Rejection::Old,
+            },
+            Some(Slot::Anonymous(_)) => Rejection::Benched,
+            None => Rejection::Old,
+        };
+        if let Some(account) = self.owner(token.slot()) {
+            self.impaired.suspect(account);
+        }
+        rejection
+    }
+
+    /// What an answer's `Date` tells about the upstream's clock; `took` is how long it was under way.
+    /// The times that its limits name are put on ours.
+    pub fn observe(&self, headers: &mut HeaderMap, now: Timestamp, took: Duration) {
+        let mut clock = self.clock.lock();
+        if let Some(date) = date_of(headers) {
+            clock.observe(date, now, took);
+        }
+        clock.bring_home(headers);
+    }
+
+    /// Every credential with its account and how it is.
+    pub fn health(&self, now: Timestamp) -> Vec<Health> {
+        let of = |(account, slots): (usize, &Vec<Slot>)| -> Vec<Health> {
+            let one = |slot: &Slot| {
+                let (state, said) = slot.health(now, |installation| self.app_standing(installation, now));
+                Health { account: account_id(account), token: slot.source(), state, said }
+            };
+            slots.iter().map(one).collect()
+        };
+        self.by_account.iter().enumerate().flat_map(of).collect()
+    }
+
+    fn bench_of(&self, credential: &Credential) -> Option<&SharedBench> {
+        self.slot(credential.token.slot()).and_then(|slot| match slot {
+            Slot::Configured(token) => Some(&token.bench),
+            Slot::Installation(installation) => Some(&installation.bench),
+            Slot::App(app) => Some(&app.bench),
+            Slot::Anonymous(_) => None,
+        })
+    }
+
+    fn app_standing(&self, installation: &Installation, now: Timestamp) -> Standing {
+        self.apps.get(installation.app).map_or(Standing::Healthy, |app| app.bench.lock().standing(now))
+    }
+
+    fn owner(&self, slot: SlotId) -> Option<AccountId> {
+        usize::try_from(slot.0).ok().and_then(|number| self.owners.get(number)).copied()
+    }
+
+    fn slot(&self, id: SlotId) -> Option<&Slot> {
+        self.slots(self.owner(id)?).iter().find(|slot| slot.id() == id)
     }
 
     fn slots(&self, account: AccountId) -> &[Slot] {
@@ -101,8 +328,21 @@ impl Tokens {
     }
 }
 
-impl Slot {
-    fn is_usable(&self, now: Timestamp) -> bool {
-        self.benched_until.load(Ordering::Relaxed) <= now.as_millis()
-    }
+fn account_id(index: usize) -> AccountId {
+    AccountId(u32::try_from(index).unwrap_or(u32::MAX))
 }
+
+fn bearer(secret: &str) -> Option<HeaderValue> {
+    // Whoever mints may send anything; an empty or huge one is none.
+    const SECRET_BYTES_MAX: usize = 8 * 1024;
+    if secret.is_empty() || secret.len() > SECRET_BYTES_MAX { None } else { sensitive(&format!("Bearer {secret}")) }
+}
+
+fn sensitive(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests;

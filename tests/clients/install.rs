@@ -1,4 +1,4 @@
-//! Installs the client libraries, once for each set of versions, below the build directory.
+//! Installs the client libraries, and the suite of cache tests, once for each set of versions, below the build directory.
 //!
 //! What is installed is what the lock file and the requirements name; another version of either goes into another directory. Which
 //! registry it comes from is the business of npm's and pip's own configuration.
@@ -14,19 +14,38 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
 /// Written last: without it the directory is what an interrupted installation left.
 const COMPLETE: &str = "complete";
 
+/// What names the versions of a package for Node.
+const NODE_FILES: [&str; 3] = ["package.json", "package-lock.json", ".npmrc"];
+
 /// The directory with the library in it, installed first if it is not there yet.
 pub fn installed(library: Library) -> PathBuf {
+    match library {
+        Library::Octokit => installed_for_node("octokit", &["scenarios.mjs", "driver.mjs"]),
+        Library::PyGithub => installed_as("pygithub", &["requirements.txt"], &python_version(), install_pygithub),
+    }
+}
+
+/// A directory with the packages that `name` wants, and its own scripts beside them.
+pub fn installed_for_node(name: &str, scripts: &[&str]) -> PathBuf {
+    let directory = installed_as(name, &NODE_FILES, &[], install_for_node);
+    // Node looks for a script's imports from where the script is. Put there whole: another test's Node may be reading it, and half
+    // a script, or none, ends without a word.
+    for script in scripts {
+        let fresh = directory.join(format!("{script}.{:?}", std::thread::current().id()));
+        fs::copy(Path::new(SOURCES).join(name).join(script), &fresh).expect("the driver is copied");
+        fs::rename(fresh, directory.join(script)).expect("the driver takes its place");
+    }
+    directory
+}
+
+fn installed_as(name: &str, files: &[&str], also: &[u8], install: fn(&Path)) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
     fs::create_dir_all(&root).expect("the build directory can be written to");
-    let (name, files): (_, &[&str]) = match library {
-        Library::Octokit => ("octokit", &["package.json", "package-lock.json", ".npmrc"]),
-        Library::PyGithub => ("pygithub", &["requirements.txt"]),
-    };
     // Tests in other threads and in other processes may want the same.
     let lock = File::create(root.join(format!("{name}.lock"))).expect("a lock file");
     lock.lock().expect("the lock");
     let sources = Path::new(SOURCES).join(name);
-    let directory = root.join(format!("{name}-{}", versions(&sources, files, library)));
+    let directory = root.join(format!("{name}-{}", versions(&sources, files, also)));
     if !directory.join(COMPLETE).exists() {
         // A leftover is replaced; that there is none is the usual case.
         let _ = fs::remove_dir_all(&directory);
@@ -34,20 +53,8 @@ pub fn installed(library: Library) -> PathBuf {
         for file in files {
             copy(&sources, &directory, file);
         }
-        match library {
-            Library::Octokit => install_octokit(&directory),
-            Library::PyGithub => install_pygithub(&directory),
-        }
+        install(&directory);
         File::create(directory.join(COMPLETE)).expect("the mark of a complete installation");
-    }
-    if library == Library::Octokit {
-        // Node looks for a script's imports from where the script is. Put there whole: another test's Node may be reading it, and half
-        // a script, or none, ends without a word.
-        for script in ["scenarios.mjs", "driver.mjs"] {
-            let fresh = directory.join("script.new");
-            fs::copy(sources.join(script), &fresh).expect("the driver is copied");
-            fs::rename(fresh, directory.join(script)).expect("the driver takes its place");
-        }
     }
     directory
 }
@@ -68,7 +75,7 @@ pub fn interpreter(library: Library, directory: &Path) -> PathBuf {
     }
 }
 
-fn install_octokit(directory: &Path) {
+fn install_for_node(directory: &Path) {
     let need = "the client tests need Node.js 20 or newer with npm (Debian: apt-get install nodejs npm)";
     run(Command::new("node").arg("--version"), need);
     run(Command::new("npm").args(["ci", "--ignore-scripts"]).current_dir(directory), need);
@@ -100,17 +107,18 @@ fn copy(sources: &Path, directory: &Path, file: &str) {
     fs::copy(sources.join(file), directory.join(file)).unwrap_or_else(|fault| panic!("cannot copy {file}: {fault}"));
 }
 
-/// Stands for the versions that the files name; for Python also for the interpreter, which an environment is bound to.
-fn versions(sources: &Path, files: &[&str], library: Library) -> String {
+/// The interpreter, which an environment is bound to.
+fn python_version() -> Vec<u8> {
+    Command::new("python3").arg("--version").output().map(|output| output.stdout).unwrap_or_default()
+}
+
+/// Stands for the versions that the files name, and for what else decides.
+fn versions(sources: &Path, files: &[&str], also: &[u8]) -> String {
     let mut named = Vec::new();
     for file in files {
         named.extend(fs::read(sources.join(file)).unwrap_or_else(|fault| panic!("cannot read {file}: {fault}")));
     }
-    if library == Library::PyGithub
-        && let Ok(output) = Command::new("python3").arg("--version").output()
-    {
-        named.extend(output.stdout);
-    }
+    named.extend(also);
     let digest = ring::digest::digest(&ring::digest::SHA256, &named);
     super::hex(&digest.as_ref()[..8])
 }

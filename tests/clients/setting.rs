@@ -9,7 +9,7 @@ use super::hex;
 use super::processes::{Gateway, Upstream};
 
 /// The client's key. It looks like those of `weir key`, and like no credential of the upstream.
-const KEY: &str = "weir_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+pub const KEY: &str = "weir_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// An account of the gateway and its one token, a classic one.
 #[derive(Clone, Debug)]

@@ -209,3 +209,28 @@ async fn routes_about_me_in_disguise_are_not_shared() {
         assert_ne!(mine.account, theirs.account, "{path}");
     }
 }
+
+#[tokio::test]
+async fn nobody_polls_more_often_than_the_upstream_allows_also_when_it_asks_for_longer_pauses() {
+    const THREADS: &str = "/notifications";
+    let world = Setup::new().manual_clock().start().await;
+    let seconds = std::time::Duration::from_secs;
+    let asked = || world.upstream_requests().len();
+    let first = world.get(THREADS).await;
+    assert_eq!(first.header("x-poll-interval"), Some("60"));
+    world.clock.advance(seconds(59));
+    let early = world.get(THREADS).await;
+    assert_eq!((early.cache_status(), early.header("age"), &early.body), ("weir; hit", Some("59"), &first.body));
+    world.set_limits(&json!({ "poll.load": 3 }));
+    world.clock.advance(seconds(1));
+    assert_eq!(world.get(THREADS).await.header("x-poll-interval"), Some("180"));
+    world.clock.advance(seconds(179));
+    assert_eq!(world.get(THREADS).await.cache_status(), "weir; hit");
+    assert_eq!(asked(), 2);
+    world.clock.advance(seconds(1));
+    world.get(THREADS).await.assert_status(200);
+    assert_eq!(asked(), 3);
+    world.send(http::Method::PUT, THREADS, &[("content-type", "application/json")], "{}").await;
+    world.get(THREADS).await.assert_status(200);
+    assert_eq!(asked(), 5, "a client sees what it has done");
+}

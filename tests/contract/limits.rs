@@ -33,6 +33,25 @@ async fn three_accounts_of_fifty_carry_exactly_150_requests_of_200_clients_and_t
 }
 
 #[tokio::test]
+async fn an_upstream_whose_clock_is_wrong_is_asked_no_sooner_and_no_later() {
+    for seconds in [-420, -5, 5, 420] {
+        let world = Setup::new().manual_clocks_apart(seconds).client("max_wait = \"1ms\"").start().await;
+        world.set_limits(&json!({ "core.user": 4, "window.primary": 60 }));
+        for window in 0..3 {
+            for page in 1..=4 {
+                world.get(&format!("{ISSUES}?page={page}&window={window}")).await.assert_status(200);
+            }
+            let refused = world.get(&format!("{ISSUES}?page=5&window={window}")).await;
+            let now = world.clock.now().as_secs();
+            refused.assert_rate_limited(now);
+            assert!(refused.number("x-ratelimit-reset") <= now + 63, "{seconds}: {refused:?}");
+            world.advance_both(Duration::from_secs(64));
+        }
+        assert!(world.upstream_requests().iter().all(|entry| entry.refused.is_none()), "{seconds}");
+    }
+}
+
+#[tokio::test]
 async fn a_new_window_is_used_again() {
     let world = Setup::new().manual_clock().start().await;
     world.set_limits(&json!({ "core.user": 2 }));

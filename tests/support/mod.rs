@@ -3,6 +3,8 @@
 //! Nothing here sleeps: concurrency is held by the emulator's gates, time moves only where a test says so.
 
 pub mod broken;
+pub mod log;
+pub mod logged;
 pub mod raw;
 pub mod reply;
 
@@ -40,6 +42,8 @@ pub const OTHER_KEY: &str = "weir_key_of_the_client_other_in_tests";
 pub struct Setup {
     accounts: usize,
     clock: Clock,
+    upstream_clock: Option<Clock>,
+    credentials: Option<String>,
     extra: String,
     client: String,
     listen: String,
@@ -48,6 +52,7 @@ pub struct Setup {
     account: String,
     broken_token: Option<usize>,
     is_reader: bool,
+    holders: String,
 }
 
 /// A gateway in front of an emulator.
@@ -56,6 +61,7 @@ pub struct World {
     pub gateway: Arc<Gateway>,
     pub address: SocketAddr,
     pub clock: Clock,
+    upstream_clock: Clock,
     pub tokens: Vec<TokenView>,
     http: Client<HttpConnector, Full<Bytes>>,
     listening: Listening,
@@ -67,6 +73,8 @@ impl Setup {
         Self {
             accounts: 1,
             clock: Clock::system(),
+            upstream_clock: None,
+            credentials: None,
             extra: String::new(),
             client: String::new(),
             listen: String::new(),
@@ -75,6 +83,7 @@ impl Setup {
             account: String::new(),
             broken_token: None,
             is_reader: false,
+            holders: String::new(),
         }
     }
 
@@ -87,6 +96,19 @@ impl Setup {
     /// A clock that only the test moves.
     pub fn manual_clock(mut self) -> Self {
         self.clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
+        self
+    }
+
+    /// The same, and one for the upstream that shows something else: this many seconds more.
+    pub fn manual_clocks_apart(mut self, seconds: i64) -> Self {
+        self.clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
+        self.upstream_clock = Some(Clock::manual(Timestamp::from_secs(1_800_000_000_u64.saturating_add_signed(seconds))));
+        self
+    }
+
+    /// Accounts, tokens, apps and clients of the test's own; those of the emulator's users are not used.
+    pub fn credentials(mut self, text: String) -> Self {
+        self.credentials = Some(text);
         self
     }
 
@@ -108,6 +130,17 @@ impl Setup {
     pub fn account(mut self, text: &str) -> Self {
         self.account.push_str(text);
         self.account.push('\n');
+        self
+    }
+
+    /// An account of this name and kind with tokens of these kinds, in place of the usual ones, which only the test itself uses then. The clients write for
+    /// nobody unless [`Setup::client`] says for whom.
+    pub fn holder(mut self, name: &str, kind: &str, tokens: &[(&str, &str)], extra: &str) -> Self {
+        let _ = write!(self.holders, "[[accounts]]\nname = \"{name}\"\nkind = \"{kind}\"\n{extra}\n");
+        for (kind, secret) in tokens {
+            let _ = write!(self.holders, "[[tokens]]\naccount = \"{name}\"\nkind = \"{kind}\"\nsecret = {{ value = \"{secret}\" }}\n");
+        }
+        self.is_reader = true;
         self
     }
 
@@ -148,7 +181,8 @@ impl Setup {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let upstream = listener.local_addr().unwrap();
         let options = Options { dialect: Dialect::Github, base_url: format!("http://{upstream}"), ..Options::default() };
-        let emulator = Server::start(listener, Emulator::new(options, self.clock.now()), self.clock.clone(), Duration::ZERO);
+        let upstream_clock = self.upstream_clock.clone().unwrap_or_else(|| self.clock.clone());
+        let emulator = Server::start(listener, Emulator::new(options, upstream_clock.now()), upstream_clock.clone(), Duration::ZERO);
         let tokens = usable_tokens(emulator.with_emulator(|emulator| emulator.tokens()), self.accounts);
         assert_eq!(tokens.len(), self.accounts, "the emulator's world has too few accounts with a classic token");
         let text = self.text(upstream, &tokens);
@@ -157,7 +191,7 @@ impl Setup {
         let listening = Listening::open(&gateway).unwrap();
         let address = listening.addresses[0];
         let http = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(512).build_http();
-        World { emulator, gateway, address, clock: self.clock, tokens, http, listening }
+        World { emulator, gateway, address, clock: self.clock, upstream_clock, tokens, http, listening }
     }
 
     /// A gateway that does not listen yet, with nothing behind it.
@@ -182,7 +216,14 @@ impl Setup {
             "[listen]\nhttp = [\"127.0.0.1:0\"]\n{}\n[upstream]\nurl = \"{url}\"\ndialect = \"github\"\n{}\n",
             self.listen, self.upstream_keys
         );
-        for (index, token) in tokens.iter().enumerate() {
+        if let Some(credentials) = &self.credentials {
+            text.push_str(credentials);
+            text.push_str(&self.extra);
+            return text;
+        }
+        let has_own = !self.holders.is_empty();
+        text.push_str(&self.holders);
+        for (index, token) in tokens.iter().enumerate().filter(|_| !has_own) {
             let _ = write!(text, "[[accounts]]\nname = \"account-{index}\"\nkind = \"user\"\n{}", self.account);
             let secret = if self.broken_token == Some(index) { "emu_unknown_token" } else { &token.token };
             let _ = write!(text, "[[tokens]]\naccount = \"account-{index}\"\nkind = \"classic\"\nsecret = {{ value = \"{secret}\" }}\n");
@@ -197,8 +238,9 @@ impl Setup {
         );
         let _ = write!(
             text,
-            "[[clients]]\nname = \"other\"\nkey_sha256 = \"{}\"\nwrites = \"account-{other}\"\n",
-            config::digest_hex(OTHER_KEY.as_bytes())
+            "[[clients]]\nname = \"other\"\nkey_sha256 = \"{}\"\n{}\n",
+            config::digest_hex(OTHER_KEY.as_bytes()),
+            if has_own { String::new() } else { format!("writes = \"account-{other}\"") }
         );
         text.push_str(&self.extra);
         text
@@ -251,7 +293,7 @@ impl World {
             .header("authorization", format!("Bearer {}", self.tokens[0].token))
             .body(body)
             .unwrap();
-        let now = self.clock.now();
+        let now = self.upstream_clock.now();
         let answer = self.emulator.with_emulator(|emulator| emulator.respond(now, &request, IpAddr::V4(Ipv4Addr::LOCALHOST)));
         assert!(answer.status().is_success(), "the emulator answered {} to {path}: {:?}", answer.status(), answer.body());
         serde_json::from_slice(answer.body()).unwrap_or(Value::Null)
@@ -265,9 +307,23 @@ impl World {
         (1..=100).map(page).take_while(|items| *items > 0).sum()
     }
 
+    /// Moves the clocks of both sides, which may be apart.
+    pub fn advance_both(&self, by: Duration) {
+        let before = self.upstream_clock.now();
+        self.clock.advance(by);
+        if self.upstream_clock.now() == before {
+            self.upstream_clock.advance(by);
+        }
+    }
+
     /// Sets limits of the emulator by name.
     pub fn set_limits(&self, limits: &Value) {
         self.ask_emulator(Method::PUT, "/_emulator/limits", limits);
+    }
+
+    /// Arms a fault of the emulator.
+    pub fn arm(&self, fault: &Value) {
+        self.ask_emulator(Method::POST, "/_emulator/faults", fault);
     }
 
     /// Holds every matching request at the emulator until the returned gate is opened.

@@ -103,8 +103,8 @@ impl<'s> Report<'s> {
     }
 
     fn budget_left(&self) -> u32 {
-        let accounts: Vec<AccountId> = (0_u32..).map(AccountId).take(self.stage.gateway.config.accounts.len()).collect();
-        self.stage.gateway.admissions.with_books(|books, now| books.view(now, &accounts, &ResourceName::core()).remaining)
+        let accounts: Arc<[AccountId]> = (0_u32..).map(AccountId).take(self.stage.gateway.config.accounts.len()).collect();
+        self.stage.gateway.admissions.view(&accounts, &ResourceName::core()).0.remaining
     }
 }
 

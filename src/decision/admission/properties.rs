@@ -9,27 +9,36 @@ use proptest::prelude::*;
 use super::*;
 use crate::api::{AccountKind, Dialect, LimitRefusal, RateHeaders, ResourceName, Table};
 use crate::decision::books::upstream_model::Chance;
-use crate::decision::demand::{AccountId, AccountSettings, SecondaryLimits, WriteSpacing};
+use crate::decision::demand::{AccountId, AccountSettings, ClientId, SecondaryLimits, WriteSpacing};
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 const ACCOUNTS: u32 = 4;
 
 /// Tight enough that every limit is met.
 fn settings() -> Settings {
-    let account = |number: u32| AccountSettings { name: format!("account-{number}").into(), kind: AccountKind::User, reserve: number };
+    let account = |number: u32| AccountSettings {
+        name: format!("account-{number}").into(),
+        kind: AccountKind::User,
+        reserve: number,
+        also_spends: None,
+    };
     let limits = SecondaryLimits {
         concurrency: 3,
         rest_points_per_minute: 12,
         content_per_minute: 4,
         content_per_hour: 9,
+        // What a request holds of CPU time depends on its endpoint, and the plain list has no order among endpoints.
+        cpu_seconds_per_minute: 1_000_000,
+        graphql_cpu_seconds_per_minute: 1_000_000,
         ..SecondaryLimits::default()
     };
     let (spacing, notify_spacing) = (Duration::from_secs(1), Duration::from_secs(3));
-    Settings { accounts: (0..ACCOUNTS).map(account).collect(), limits, spacing, notify_spacing }
+    Settings { accounts: (0..ACCOUNTS).map(account).collect(), limits, spacing, notify_spacing, ..Settings::default() }
 }
 
 /// A list of those who wait. Every event tries each kind of demand from the longest waiting on, until a kind is refused. It refuses nobody
-/// by itself: the line may notice a little later than at once that somebody waits in vain, but never wrongly.
+/// by itself: the line may notice a little later than at once that somebody waits in vain, but never wrongly. Of two accounts that can carry a request it takes
+/// the one that the line took: how good one seems depends on when it was last looked at.
 struct Plain {
     books: Books,
     next_lease: u64,
@@ -38,7 +47,7 @@ struct Plain {
 }
 
 impl Plain {
-    fn event(&mut self, now: Timestamp) {
+    fn event(&mut self, now: Timestamp, taken: &BTreeMap<Ticket, AccountId>) {
         let mut refused_kinds: Vec<String> = Vec::new();
         let tickets: Vec<Ticket> = self.waiting.keys().copied().collect();
         for ticket in tickets {
@@ -47,7 +56,7 @@ impl Plain {
             if refused_kinds.contains(&kind) {
                 continue;
             }
-            match self.books.try_admit(now, LeaseId(self.next_lease), demand) {
+            match self.books.try_admit(now, LeaseId(self.next_lease), &carried_by(demand, taken.get(&ticket))) {
                 Ok(grant) => {
                     self.next_lease += 1;
                     self.waiting.remove(&ticket);
@@ -67,6 +76,13 @@ impl Plain {
     }
 }
 
+/// The same demand of this account alone, if one is given.
+fn carried_by(demand: &Demand, account: Option<&AccountId>) -> Demand {
+    let Some(account) = account else { return demand.clone() };
+    assert!(demand.candidates.contains(account));
+    Demand { candidates: [*account].into(), prefer: None, ..demand.clone() }
+}
+
 fn kind(demand: &Demand) -> String {
     format!("{:?}", Demand { prefer: None, ..demand.clone() })
 }
@@ -77,6 +93,8 @@ fn any_demand(chance: &mut Chance) -> Demand {
     let path = ["/repos/a/b", "/repos/a/b/issues"][chance.index(2)];
     let write = [WriteSpacing::None, WriteSpacing::None, WriteSpacing::Plain, WriteSpacing::Notifies][chance.index(4)];
     Demand {
+        client: ClientId(0),
+        held_bytes: 0,
         prefer: candidates.first().copied().filter(|_| chance.percent(20)),
         candidates: candidates.into(),
         resource: ResourceName::core(),
@@ -85,6 +103,7 @@ fn any_demand(chance: &mut Chance) -> Demand {
         points: if write == WriteSpacing::None { 1 } else { 5 },
         graphql: chance.percent(10),
         content: write == WriteSpacing::Notifies,
+        token_request: false,
         write,
     }
 }
@@ -116,14 +135,16 @@ struct Duel {
 impl Duel {
     fn new() -> Self {
         let plain = Plain { books: Books::new(settings()), next_lease: 0, waiting: BTreeMap::new(), granted: Vec::new() };
-        Self { line: Admission::new(settings(), 10_000), plain, open: Vec::new() }
+        Self { line: Admission::new(settings()), plain, open: Vec::new() }
     }
 
     /// After every event: the same grants in the same order, and no refusal that is not deserved.
     fn compare(&mut self, now: Timestamp) {
-        self.plain.event(now);
+        let decided = self.line.take_decided();
+        let taken = decided.iter().filter_map(|(ticket, decision)| Some((*ticket, decision.as_ref().ok()?.account))).collect();
+        self.plain.event(now, &taken);
         let mut granted = Vec::new();
-        for (ticket, decision) in self.line.take_decided() {
+        for (ticket, decision) in decided {
             if let Ok(grant) = decision {
                 granted.push((ticket, grant));
             } else {
@@ -148,12 +169,13 @@ impl Duel {
         match self.line.request(now, demand.clone(), deadline) {
             Decision::Granted(grant) => {
                 assert!(!is_behind_others);
+                let demand = carried_by(&demand, Some(&grant.account));
                 assert_eq!(self.plain.books.try_admit(now, LeaseId(self.plain.next_lease), &demand), Ok(grant));
                 self.plain.next_lease += 1;
                 self.open.push(grant);
             }
             Decision::Refused(_) => assert!(self.plain.waits_in_vain(now, &demand, deadline)),
-            Decision::Waiting(ticket) => {
+            Decision::Waiting { ticket, .. } => {
                 self.plain.waiting.insert(ticket, (demand, deadline));
             }
         }
@@ -174,41 +196,52 @@ impl Duel {
     }
 }
 
+fn duel(seed: u64) {
+    let mut chance = Chance(seed);
+    let mut duel = Duel::new();
+    let mut now = START;
+    for _ in 0..600 {
+        now = now + chance.millis(400);
+        // Time alone comes first, at the moments that the line asked for.
+        while let Some(at) = duel.line.next_wakeup().filter(|at| *at <= now) {
+            duel.tick(at);
+        }
+        match chance.below(10) {
+            0..5 => duel.request(now, any_demand(&mut chance), now + Duration::from_millis(1 + chance.below(20_000))),
+            5 => {
+                let gone = duel.plain.waiting.keys().copied().nth(chance.index(40));
+                if let Some(ticket) = gone {
+                    duel.abandon(now, ticket);
+                }
+            }
+            _ if duel.open.is_empty() => {}
+            _ => {
+                let grant = duel.open.swap_remove(chance.index(duel.open.len()));
+                settle_at_random(&mut chance, now, |settlement| duel.settle(now, grant, settlement));
+            }
+        }
+    }
+}
+
+/// What once failed.
+#[test]
+fn the_line_decides_as_the_plainest_line_does_where_it_once_did_not() {
+    let seeds = [12_695_538_524_920_215_744, 8_960_620_224_587_517_916, 9_926_975_636_656_181_459, 10_789_651_965_270_101_893];
+    seeds.into_iter().for_each(duel);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
     fn the_line_decides_as_the_plainest_line_does(seed in any::<u64>()) {
-        let mut chance = Chance(seed);
-        let mut duel = Duel::new();
-        let mut now = START;
-        for _ in 0..600 {
-            now = now + chance.millis(400);
-            // Time alone comes first, at the moments that the line asked for.
-            while let Some(at) = duel.line.next_wakeup().filter(|at| *at <= now) {
-                duel.tick(at);
-            }
-            match chance.below(10) {
-                0..5 => duel.request(now, any_demand(&mut chance), now + Duration::from_millis(1 + chance.below(20_000))),
-                5 => {
-                    let gone = duel.plain.waiting.keys().copied().nth(chance.index(40));
-                    if let Some(ticket) = gone {
-                        duel.abandon(now, ticket);
-                    }
-                }
-                _ if duel.open.is_empty() => {}
-                _ => {
-                    let grant = duel.open.swap_remove(chance.index(duel.open.len()));
-                    settle_at_random(&mut chance, now, |settlement| duel.settle(now, grant, settlement));
-                }
-            }
-        }
+        duel(seed);
     }
 
     #[test]
     fn every_ticket_is_decided_once_or_abandoned_in_time_and_every_lease_comes_back(seed in any::<u64>()) {
         let mut chance = Chance(seed);
-        let mut line = Admission::new(settings(), 50);
+        let mut line = Admission::new(Settings { waiting_max: 50, ..settings() });
         let mut now = START;
         let mut open: Vec<Grant> = Vec::new();
         let mut deadlines: BTreeMap<Ticket, Timestamp> = BTreeMap::new();
@@ -220,7 +253,7 @@ proptest! {
                 let deadline = now + chance.millis(60_000);
                 match line.request(now, any_demand(&mut chance), deadline) {
                     Decision::Granted(grant) => open.push(grant),
-                    Decision::Waiting(ticket) => prop_assert!(deadlines.insert(ticket, deadline).is_none()),
+                    Decision::Waiting { ticket, .. } => prop_assert!(deadlines.insert(ticket, deadline).is_none()),
                     Decision::Refused(_) => {}
                 }
             } else if !open.is_empty() {

@@ -1,12 +1,14 @@
 //! The waiting line, rule by rule.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 
 use super::*;
 use crate::api::{AccountKind, Dialect, EndpointId, LimitRefusal, ResourceName, Table};
-use crate::decision::demand::{AccountSettings, SecondaryLimits, WriteSpacing};
+use crate::decision::demand::{AccountSettings, ClientId, SecondaryLimits, WriteSpacing};
 
 const NOW: Timestamp = Timestamp::from_secs(10_000);
 const RESET: Timestamp = Timestamp::from_secs(12_000);
@@ -20,6 +22,8 @@ fn endpoint(path: &str) -> EndpointId {
 
 fn demand(accounts: u32) -> Demand {
     Demand {
+        client: ClientId(0),
+        held_bytes: 0,
         candidates: (0..accounts).map(AccountId).collect(),
         prefer: None,
         resource: ResourceName::core(),
@@ -28,6 +32,7 @@ fn demand(accounts: u32) -> Demand {
         points: 1,
         graphql: false,
         content: false,
+        token_request: false,
         write: WriteSpacing::None,
     }
 }
@@ -37,9 +42,10 @@ fn write() -> Demand {
 }
 
 fn line(accounts: u32, limits: SecondaryLimits) -> Admission {
-    let account = |number: u32| AccountSettings { name: format!("account-{number}").into(), kind: AccountKind::User, reserve: 0 };
+    let account =
+        |number: u32| AccountSettings { name: format!("account-{number}").into(), kind: AccountKind::User, reserve: 0, also_spends: None };
     let accounts = (0..accounts).map(account).collect();
-    Admission::new(Settings { accounts, limits, spacing: SECOND, notify_spacing: SECOND * 3 }, 100)
+    Admission::new(Settings { accounts, limits, spacing: SECOND, notify_spacing: SECOND * 3, waiting_max: 100, ..Settings::default() })
 }
 
 fn one_at_a_time() -> SecondaryLimits {
@@ -55,7 +61,7 @@ fn granted(decision: Decision) -> Grant {
 
 fn waiting(decision: Decision) -> Ticket {
     match decision {
-        Decision::Waiting(ticket) => ticket,
+        Decision::Waiting { ticket, .. } => ticket,
         other => panic!("not waiting: {other:?}"),
     }
 }
@@ -68,7 +74,7 @@ fn refused(decision: Decision) -> Refusal {
 }
 
 fn answer(line: &mut Admission, now: Timestamp, lease: LeaseId, remaining: u32) {
-    let rate = RateHeaders { limit: 100, remaining, used: None, reset: RESET, resource: None };
+    let rate = RateHeaders { limit: 100.max(remaining), remaining, used: None, reset: RESET, resource: None };
     line.settle(now, lease, Settlement::Answered { status: StatusCode::OK, rate: Some(&rate), refusal: None }, 0.0);
 }
 
@@ -173,7 +179,7 @@ fn of_several_demands_the_one_that_waits_longest_goes_first() {
 
 #[test]
 fn a_full_line_refuses_the_next_one() {
-    let mut line = Admission { queue_max: 2, ..line(1, one_at_a_time()) };
+    let mut line = Admission { waiting_max: 2, ..line(1, one_at_a_time()) };
     granted(line.request(NOW, demand(1), SOON));
     let [gone, _] = [0; 2].map(|_| waiting(line.request(NOW, demand(1), SOON)));
     assert_eq!(refused(line.request(NOW, demand(1), SOON)).limit, LimitKind::QueueFull);
@@ -251,7 +257,7 @@ fn two_hundred_at_once_on_three_cold_accounts_of_fifty_make_150_requests() {
         match line.request(NOW, demand(3), SOON) {
             Decision::Granted(grant) => open.push(grant),
             Decision::Refused(_) => refusals += 1,
-            Decision::Waiting(_) => {}
+            Decision::Waiting { .. } => {}
         }
     }
     assert_eq!((open.len(), line.waiting()), (3, 100), "three probes; the line of this test holds a hundred");
@@ -281,7 +287,7 @@ fn the_head_of_a_long_answer_lets_those_go_who_waited_for_what_it_says() {
     let mut line = line(1, SecondaryLimits { concurrency: 3, ..SecondaryLimits::default() });
     let probe = granted(line.request(NOW, demand(1), SOON));
     for _ in 0..3 {
-        assert!(matches!(line.request(NOW, demand(1), SOON), Decision::Waiting(_)));
+        assert!(matches!(line.request(NOW, demand(1), SOON), Decision::Waiting { .. }));
     }
     let rate = RateHeaders { limit: 100, remaining: 99, used: None, reset: RESET, resource: Some(ResourceName::core()) };
     line.answer_begun(NOW, probe.lease, StatusCode::OK, Some(&rate));
@@ -289,4 +295,122 @@ fn the_head_of_a_long_answer_lets_those_go_who_waited_for_what_it_says() {
     line.settle(NOW, probe.lease, Settlement::Answered { status: StatusCode::OK, rate: None, refusal: None }, 0.0);
     assert_eq!(line.take_decided().len(), 1);
     assert_eq!(line.audit(), []);
+}
+
+#[test]
+fn who_asks_for_more_than_it_can_get_has_its_share_all_the_same() {
+    let mut line = line(1, one_at_a_time());
+    let mut served = [0; 3];
+    let mut open: Option<(Grant, usize)> = None;
+    let mut asked = BTreeMap::new();
+    for step in 0..4_000_u64 {
+        let now = NOW + Duration::from_millis(50) * u32::try_from(step).unwrap();
+        // Two answers a second are shared by clients that ask twenty times, ten times and once a second.
+        for (client, every) in [(0, 1), (1, 2), (2, 20)] {
+            if step % every == 0 {
+                let number = u32::try_from(client).unwrap();
+                match line.request(now, Demand { client: ClientId(number), ..demand(1) }, now + SECOND * 5) {
+                    Decision::Granted(grant) => open = Some((grant, client)),
+                    Decision::Waiting { ticket, .. } => drop(asked.insert(ticket, client)),
+                    Decision::Refused(_) => {}
+                }
+            }
+        }
+        line.tick(now);
+        if step % 10 == 0
+            && let Some((grant, client)) = open.take()
+        {
+            served[client] += 1;
+            answer(&mut line, now, grant.lease, 5_000);
+        }
+        for (ticket, decision) in line.take_decided() {
+            open = decision.ok().map(|grant| (grant, asked[&ticket])).or(open);
+        }
+    }
+    assert!(served.iter().all(|count| (105..=155).contains(count)), "{served:?}");
+}
+
+#[test]
+fn who_needs_much_does_not_make_hopeless_who_needs_little() {
+    let mut line = line(1, SecondaryLimits::default());
+    let probe = granted(line.request(NOW, demand(1), SOON));
+    answer(&mut line, NOW, probe.lease, 50);
+    let big = Demand { cost: 60, ..demand(1) };
+    waiting(line.request(NOW, big, RESET + SECOND * 10));
+    granted(line.request(NOW, demand(1), SOON));
+}
+
+#[test]
+fn what_costs_nothing_does_not_wait_behind_what_costs() {
+    let mut line = line(1, SecondaryLimits { concurrency: 2, ..SecondaryLimits::default() });
+    let free = || Demand { cost: 0, ..demand(1) };
+    let probe = granted(line.request(NOW, demand(1), SOON));
+    waiting(line.request(NOW, demand(1), SOON));
+    let second = granted(line.request(NOW, free(), SOON));
+    let third = waiting(line.request(NOW, free(), SOON));
+    line.settle(NOW, second.lease, Settlement::Unknown, 0.5);
+    assert_eq!(decided(&mut line), [(third, Ok(AccountId(0)))]);
+    answer(&mut line, NOW, probe.lease, 0);
+}
+
+#[test]
+fn when_the_first_leaves_the_next_is_tried_that_needs_less() {
+    let mut line = line(1, SecondaryLimits { graphql_points_per_minute: 10, ..SecondaryLimits::default() });
+    let query = |points| Demand { graphql: true, points, resource: ResourceName::graphql(), ..demand(1) };
+    let first = granted(line.request(NOW, query(8), SOON));
+    answer(&mut line, NOW, first.lease, 5_000);
+    let late = NOW + SECOND * 90;
+    let big = waiting(line.request(NOW, query(5), late));
+    let small = waiting(line.request(NOW, query(2), late));
+    line.abandon(NOW + SECOND, big);
+    assert_eq!(decided(&mut line), [(small, Ok(AccountId(0)))]);
+}
+
+#[test]
+fn a_lease_that_another_account_pays_too_wakes_those_who_wait_for_that_one() {
+    let account = |name: &str, also_spends| AccountSettings { name: name.into(), kind: AccountKind::User, reserve: 0, also_spends };
+    let accounts = vec![account("user", None), account("app", Some(AccountId(0)))];
+    let mut line = Admission::new(Settings { accounts, waiting_max: 100, ..Settings::default() });
+    let on = |account| Demand { candidates: Arc::from([AccountId(account)]), ..demand(1) };
+    let probe = granted(line.request(NOW, on(0), SOON));
+    answer(&mut line, NOW, probe.lease, 1);
+    let through_app = granted(line.request(NOW, on(1), SOON));
+    let user = waiting(line.request(NOW, on(0), SOON));
+    line.settle(NOW, through_app.lease, Settlement::NeverSent, 0.5);
+    assert_eq!(decided(&mut line), [(user, Ok(AccountId(0)))]);
+}
+
+#[test]
+fn an_app_goes_on_when_the_user_that_pays_too_has_nothing_left() {
+    let account = |name: &str, also_spends| AccountSettings { name: name.into(), kind: AccountKind::User, reserve: 0, also_spends };
+    let accounts = vec![account("user", None), account("app", Some(AccountId(0)))];
+    let mut line = Admission::new(Settings { accounts, waiting_max: 100, ..Settings::default() });
+    let on = |account| Demand { candidates: Arc::from([AccountId(account)]), ..demand(1) };
+    let probe = granted(line.request(NOW, on(0), SOON));
+    answer(&mut line, NOW, probe.lease, 0);
+    granted(line.request(NOW, on(1), SOON));
+    assert_eq!(refused(line.request(NOW, on(0), SOON)).limit, LimitKind::Primary);
+}
+
+#[test]
+fn time_may_stand_at_its_end() {
+    let mut line = line(1, one_at_a_time());
+    let first = granted(line.request(NOW, demand(1), SOON));
+    waiting(line.request(NOW, demand(1), Timestamp::FAR_FUTURE));
+    line.tick(Timestamp::FAR_FUTURE);
+    answer(&mut line, Timestamp::FAR_FUTURE, first.lease, 10);
+    line.request(Timestamp::FAR_FUTURE, demand(1), Timestamp::FAR_FUTURE);
+}
+
+#[test]
+fn a_write_that_was_never_sent_keeps_no_later_one_at_a_distance() {
+    let mut line = line(1, one_at_a_time());
+    let unwanted = granted(line.request(NOW, write(), SOON));
+    waiting(line.request(NOW, demand(1), SOON));
+    waiting(line.request(NOW, write(), SOON));
+    line.settle(NOW, unwanted.lease, Settlement::NeverSent, 0.0);
+    let read = line.take_decided();
+    assert!(matches!(&read[..], [(_, Ok(_))]), "the read has the place: {read:?}");
+    let soon = NOW + SECOND / 2;
+    assert!(matches!(line.request(NOW, write(), soon), Decision::Waiting { .. }), "the read may be answered before then");
 }

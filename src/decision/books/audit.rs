@@ -1,26 +1,31 @@
 //! Checking the books against the open leases, for simulations and tests (invariants 1, 3, 4, 6).
 
-use std::collections::HashMap;
-
+use super::super::HashMap;
 use super::super::demand::AccountId;
 use super::super::invariants::Invariant;
-use super::{Account, Books, Lease, place};
+use super::account::{Account, BookPlace};
+use super::{Books, Lease, place};
 
 impl Books {
     /// Checks every book against the sums over the open leases, and returns what is broken. Its time grows with accounts and leases.
     pub fn audit(&self) -> Vec<Invariant> {
-        let mut leased: HashMap<(AccountId, usize), u32> = HashMap::new();
-        let mut in_flight: HashMap<AccountId, u32> = HashMap::new();
+        let mut leased: HashMap<(AccountId, BookPlace), u64> = HashMap::default();
+        let mut in_flight: HashMap<AccountId, u32> = HashMap::default();
         for lease in self.leases.values() {
             *in_flight.entry(lease.account).or_default() += 1;
             if let Some(book) = lease.book {
-                *leased.entry((lease.account, book)).or_default() += lease.cost;
+                *leased.entry((lease.account, book)).or_default() += u64::from(lease.cost);
+            }
+            if let Some(also) = lease.also {
+                *leased.entry(also).or_default() += u64::from(lease.cost);
             }
         }
         let add_up = (0..).map(AccountId).zip(&self.accounts).all(|(id, account)| {
             let books = account.books.iter().enumerate();
             account.secondary.in_flight() == in_flight.get(&id).copied().unwrap_or_default()
-                && books.into_iter().all(|(place, (_, book))| book.leased() == leased.get(&(id, place)).copied().unwrap_or_default())
+                && books
+                    .into_iter()
+                    .all(|(place, (_, book))| book.leased() == leased.get(&(id, BookPlace::of(place))).copied().unwrap_or_default())
         });
         let checks = [
             (Invariant::LeasesAddUp, add_up),
@@ -34,7 +39,7 @@ impl Books {
     /// Checks what a request has touched. Its time does not grow with anything.
     pub(super) fn check(&mut self, touched: Lease) {
         let Some(account) = self.accounts.get(place(touched.account)) else { return };
-        let sane = touched.book.and_then(|place| account.books.get(place)).is_none_or(|(_, book)| book.is_sane());
+        let sane = touched.book.and_then(|place| account.books.get(place.index())).is_none_or(|(_, book)| book.is_sane());
         self.broken.check(Invariant::RemainingWithinLimit, sane);
         self.broken.check(Invariant::ConcurrencyWithinLimit, account.secondary.is_within_concurrency());
         self.broken.check(Invariant::WindowsWithinLimits, account.secondary.is_within(touched.weight));

@@ -8,18 +8,21 @@ use proptest::prelude::*;
 
 use super::upstream_model::{Ending, Upstream, World, most_in_any};
 use super::*;
-use crate::api::{AccountKind, Dialect, Table};
-use crate::decision::demand::{SecondaryLimits, WriteSpacing};
+use crate::api::{AccountKind, Dialect, LimitRefusal, Table};
+use crate::decision::demand::{AccountSettings, ClientId, SecondaryLimits, WriteSpacing};
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 fn settings(accounts: u32, limits: SecondaryLimits) -> Settings {
-    let account = |number: u32| AccountSettings { name: format!("account-{number}").into(), kind: AccountKind::User, reserve: 0 };
+    let account =
+        |number: u32| AccountSettings { name: format!("account-{number}").into(), kind: AccountKind::User, reserve: 0, also_spends: None };
     Settings { accounts: (0..accounts).map(account).collect(), limits, ..Settings::default() }
 }
 
 fn demand(accounts: u32) -> Demand {
     Demand {
+        client: ClientId(0),
+        held_bytes: 0,
         candidates: (0..accounts).map(AccountId).collect::<Arc<[_]>>(),
         prefer: None,
         resource: ResourceName::core(),
@@ -28,6 +31,7 @@ fn demand(accounts: u32) -> Demand {
         points: 1,
         graphql: false,
         content: false,
+        token_request: false,
         write: WriteSpacing::None,
     }
 }
@@ -82,7 +86,8 @@ impl Saturation {
     fn admit_all(&mut self) -> Option<Timestamp> {
         loop {
             let lease = LeaseId(self.next_lease);
-            match self.books.admit(self.now, lease, &self.demand) {
+            let list = self.books.list_of(&self.demand);
+            match self.books.admit(self.now, lease, &self.demand, list) {
                 Ok(grant) => {
                     self.next_lease += 1;
                     assert!(self.now >= self.closed[grant.account.0 as usize], "sent to a closed account");
@@ -174,7 +179,9 @@ proptest! {
         let mut upstream = Upstream::new(World { lost: 0, ..hourly(1_000_000) }, seed);
         let (mut now, mut arrivals, mut in_flight) = (START, Vec::new(), Vec::<(Timestamp, LeaseId)>::new());
         for number in 0..600 {
-            match books.admit(now, LeaseId(number), &demand(1)) {
+            let demand = demand(1);
+            let list = books.list_of(&demand);
+            match books.admit(now, LeaseId(number), &demand, list) {
                 Ok(grant) => {
                     let arrival = now + upstream.chance.millis(3_000);
                     arrivals.push(arrival);

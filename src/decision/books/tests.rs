@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::Method;
 
 use super::*;
-use crate::api::{AccountKind, Dialect, Table};
-use crate::decision::demand::{SecondaryLimits, WriteSpacing};
+use crate::api::{AccountKind, Dialect, LimitRefusal, Table};
+use crate::decision::demand::{AccountSettings, ClientId, SecondaryLimits, WriteSpacing};
 
 const NOW: Timestamp = Timestamp::from_secs(10_000);
 const RESET: Timestamp = Timestamp::from_secs(12_000);
@@ -18,7 +18,8 @@ fn books(accounts: u32) -> Books {
 }
 
 fn with_reserve(accounts: u32, reserve: u32) -> Books {
-    let account = |number: u32| AccountSettings { name: format!("account-{number}").into(), kind: AccountKind::User, reserve };
+    let account =
+        |number: u32| AccountSettings { name: format!("account-{number}").into(), kind: AccountKind::User, reserve, also_spends: None };
     let limits = SecondaryLimits { concurrency: 1_000, ..SecondaryLimits::default() };
     Books::new(Settings { accounts: (0..accounts).map(account).collect(), limits, ..Settings::default() })
 }
@@ -29,6 +30,8 @@ fn endpoint(path: &str) -> EndpointId {
 
 fn demand(accounts: u32) -> Demand {
     Demand {
+        client: ClientId(0),
+        held_bytes: 0,
         candidates: (0..accounts).map(AccountId).collect::<Arc<[_]>>(),
         prefer: None,
         resource: ResourceName::core(),
@@ -37,6 +40,7 @@ fn demand(accounts: u32) -> Demand {
         points: 1,
         graphql: false,
         content: false,
+        token_request: false,
         write: WriteSpacing::None,
     }
 }
@@ -78,7 +82,7 @@ fn three_cold_accounts_of_fifty_admit_exactly_150_and_then_name_the_earliest_res
             }
             Err(refusal) if refusal.until == Until::Event => {}
             Err(refusal) => {
-                assert_eq!(refusal.until, Until::Time(RESET + budget::WOBBLE));
+                assert_eq!(refusal.until, Until::Time(RESET + crate::decision::budget::WOBBLE));
                 assert_eq!((refusal.limit, refusal.account), (LimitKind::Primary, Some(AccountId(0))));
             }
         }
@@ -114,7 +118,7 @@ fn the_same_lease_is_admitted_once_and_settled_once() {
     assert_eq!(books.open_leases(), 1);
     books.settle(NOW, LeaseId(1), Settlement::Unknown, 0.0);
     books.settle(NOW, LeaseId(1), Settlement::Unknown, 0.0);
-    assert_eq!(books.view(NOW, &[AccountId(0)], &ResourceName::core()).remaining, 9);
+    assert_eq!(books.view(NOW, &[AccountId(0)].into(), &ResourceName::core()).remaining, 9);
 }
 
 #[test]
@@ -124,7 +128,7 @@ fn a_pool_empties_evenly() {
     for lease in 0..120 {
         books.try_admit(NOW, LeaseId(lease), &demand(3)).unwrap();
     }
-    let left = [0, 1, 2].map(|account| books.view(NOW, &[AccountId(account)], &ResourceName::core()).remaining);
+    let left = [0, 1, 2].map(|account| books.view(NOW, &[AccountId(account)].into(), &ResourceName::core()).remaining);
     assert_eq!(left, [20, 20, 20]);
 }
 
@@ -145,7 +149,7 @@ fn an_answer_that_names_another_resource_settles_that_and_teaches_the_whole_temp
     books.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
     answer(&mut books, 1, Some(&search));
     assert_eq!(books.resource_for(demand(1).endpoint, &ResourceName::core()), ResourceName::search());
-    let view = |resource| books.view(NOW, &[AccountId(0)], &resource).remaining;
+    let mut view = |resource| books.view(NOW, &[AccountId(0)].into(), &resource).remaining;
     assert_eq!((view(ResourceName::core()), view(ResourceName::search())), (50, 4));
     for lease in 2..6 {
         books.try_admit(NOW, LeaseId(lease), &demand(1)).unwrap();
@@ -162,7 +166,7 @@ fn unknown_resources_get_books_of_their_own_up_to_a_bound() {
         let resource = Some(ResourceName::new(&format!("unheard-of-{lease}")));
         answer(&mut books, lease, Some(&RateHeaders { resource, ..says(100, 50) }));
     }
-    assert_eq!(books.resources_seen(&[AccountId(0)]).len(), BOOKS_MAX + 1);
+    assert_eq!(books.resources_seen(&[AccountId(0)]).len(), account::BOOKS_MAX + 1);
     assert_eq!(books.audit(), Vec::new());
 }
 
@@ -215,7 +219,7 @@ fn rate_headers_on_a_401_describe_somebody_else() {
     books.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
     let settlement = Settlement::Answered { status: StatusCode::UNAUTHORIZED, rate: Some(&says(60, 0)), refusal: None };
     books.settle(NOW, LeaseId(1), settlement, 0.0);
-    assert_eq!(books.view(NOW, &[AccountId(0)], &ResourceName::core()).remaining, 89);
+    assert_eq!(books.view(NOW, &[AccountId(0)].into(), &ResourceName::core()).remaining, 89);
 }
 
 #[test]
@@ -244,7 +248,7 @@ fn a_view_sums_the_pool_without_leases_and_reserves() {
     warm(&mut books, &[90, 5]);
     books.try_admit(NOW, LeaseId(1), &Demand { candidates: [AccountId(0)].into(), ..demand(1) }).unwrap();
     let pool = [AccountId(0), AccountId(1), AccountId(2)];
-    let view = books.view(NOW, &pool, &ResourceName::core());
+    let view = books.view(NOW, &pool.into(), &ResourceName::core());
     assert_eq!((view.limit, view.remaining), (100 + 100 + 5_000, 79 + 4_990), "the third was never seen and counts as documented");
     assert_eq!((view.used, view.reset), (view.limit - view.remaining, RESET));
 }
@@ -254,9 +258,13 @@ fn a_reset_shown_is_always_in_the_future() {
     let mut books = books(1);
     warm(&mut books, &[5]);
     for now in [RESET, RESET + Duration::from_secs(1), RESET + Duration::from_hours(5)] {
-        assert!(books.view(now, &[AccountId(0)], &ResourceName::core()).reset.as_secs() > now.as_secs());
+        assert!(books.view(now, &[AccountId(0)].into(), &ResourceName::core()).reset.as_secs() > now.as_secs());
     }
-    assert_eq!(books.view(RESET + Duration::from_secs(2), &[AccountId(0)], &ResourceName::core()).remaining, 100, "the window is over");
+    assert_eq!(
+        books.view(RESET + Duration::from_secs(2), &[AccountId(0)].into(), &ResourceName::core()).remaining,
+        100,
+        "the window is over"
+    );
 }
 
 #[test]
@@ -270,6 +278,80 @@ fn a_snapshot_names_every_book_and_every_limit() {
         BookSnapshot { resource: ResourceName::core(), limit: 100, remaining: 40, reserved: 1, used: 60, reset: RESET, known: true };
     assert_eq!((&*account.name, core), ("account-0", expected));
     let in_use: Vec<_> = account.secondary.iter().map(|limit| (limit.limit.name(), limit.in_use)).collect();
-    let expected = [("concurrency", 1), ("points", 2), ("graphql_points", 0), ("content_per_minute", 0), ("content_per_hour", 0)];
-    assert_eq!(in_use, expected);
+    let others = ["graphql_points", "content_per_minute", "content_per_hour", "oauth_tokens", "cpu", "graphql_cpu"];
+    assert_eq!(in_use[..2], [("concurrency", 1), ("points", 2)]);
+    assert_eq!(in_use.iter().skip(2).map(|(name, _)| *name).collect::<Vec<_>>(), others);
+}
+
+#[test]
+fn refusals_without_headers_do_not_show_that_nothing_is_counted() {
+    let mut books = books(1);
+    let refusal = LimitRefusal::Primary { retry_after: Some(Duration::from_secs(1)), reset: None, remaining: None, resource: None };
+    for number in 0..5 {
+        let now = NOW + Duration::from_secs(10) * u32::try_from(number).unwrap();
+        assert!(books.try_admit(now, LeaseId(number), &demand(1)).is_ok());
+        assert!(books.try_admit(now, LeaseId(100), &demand(1)).is_err(), "one probe at a time");
+        let settlement = Settlement::Answered { status: StatusCode::FORBIDDEN, rate: None, refusal: Some(&refusal) };
+        books.settle(now, LeaseId(number), settlement, 0.0);
+    }
+}
+
+#[test]
+fn rate_headers_on_the_head_of_a_401_describe_somebody_else() {
+    let mut books = books(1);
+    warm(&mut books, &[40]);
+    assert!(books.try_admit(NOW, LeaseId(1), &demand(1)).is_ok());
+    books.answer_begun(NOW, LeaseId(1), StatusCode::UNAUTHORIZED, Some(&says(60, 0)));
+    assert!(books.try_admit(NOW, LeaseId(2), &demand(1)).is_ok());
+}
+
+#[test]
+fn batch_waits_for_the_account_whose_window_ends_first() {
+    let account =
+        |number: u32| AccountSettings { name: format!("{number}").into(), kind: AccountKind::User, reserve: 0, also_spends: None };
+    for accounts in [2, 40] {
+        let clients = vec![crate::decision::demand::ClientSettings { priority: Priority::Batch, ..Default::default() }];
+        let settings = Settings { accounts: (0..accounts).map(account).collect(), clients, batch_floor: 0.5, ..Settings::default() };
+        let mut books = Books::new(settings);
+        for number in 0..accounts {
+            let one = Demand { candidates: [AccountId(number)].into(), ..demand(1) };
+            assert!(books.try_admit(NOW, LeaseId(number.into()), &one).is_ok());
+            let reset = if number == 1 { NOW + Duration::from_secs(5) } else { RESET };
+            let rate = RateHeaders { reset, ..says(100, if number == 1 { 10 } else { 20 }) };
+            answer(&mut books, number.into(), Some(&rate));
+        }
+        let refusal = books.try_admit(NOW, LeaseId(100), &demand(accounts)).unwrap_err();
+        assert_eq!((refusal.limit, refusal.until), (LimitKind::BatchFloor, Until::Time(NOW + Duration::from_secs(7))));
+    }
+}
+
+#[test]
+fn absurd_costs_and_points_break_nothing() {
+    let mut books = books(1);
+    let much = Demand { cost: u32::MAX, points: u32::MAX, ..demand(1) };
+    assert!(books.try_admit(NOW, LeaseId(0), &much).is_ok());
+    answer(&mut books, 0, None);
+    for number in 1..6 {
+        let now = NOW + Duration::from_secs(100 * number);
+        let other = Demand { endpoint: endpoint("/repos/a/b/issues"), ..much.clone() };
+        let _ = books.try_admit(now, LeaseId(number), &much);
+        let _ = books.try_admit(now, LeaseId(100 + number), &other);
+        assert_eq!(books.audit(), Vec::new());
+        books.settle(now, LeaseId(number), Settlement::Answered { status: OK, rate: None, refusal: None }, 0.0);
+        assert_eq!(books.audit(), Vec::new());
+        books.settle(now, LeaseId(100 + number), Settlement::Unknown, 0.0);
+    }
+}
+
+#[test]
+fn endless_names_of_resources_take_no_endless_memory() {
+    let mut books = books(2);
+    for number in 0..500 {
+        let named = ResourceName::new(&format!("resource-{number}"));
+        let now = NOW + Duration::from_secs(number);
+        let Ok(grant) = books.try_admit(now, LeaseId(number), &demand(2)) else { continue };
+        let rate = RateHeaders { resource: Some(named), ..says(50, 40) };
+        books.settle(now, grant.lease, Settlement::Answered { status: OK, rate: Some(&rate), refusal: None }, 0.0);
+    }
+    assert!(books.candidates.rankings() <= 80, "{}", books.candidates.rankings());
 }

@@ -9,7 +9,9 @@ use crate::clock::Timestamp;
 
 use super::super::budget::{Figures, presumed_limit};
 use super::super::demand::{AccountId, LimitKind};
-use super::{Account, Books, place};
+use super::account::Account;
+use super::ranking::Sums;
+use super::{Books, place};
 
 /// What a client of a pool sees of a budget: the sums over the pool's accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,17 +72,17 @@ pub struct SecondarySnapshot {
 }
 
 impl Books {
-    /// What a client that may use `accounts` sees of a resource. A budget of which nothing is known counts with the documented limit.
-    pub fn view(&self, now: Timestamp, accounts: &[AccountId], resource: &ResourceName) -> BudgetView {
-        let (mut limit, mut remaining, mut earliest) = (0u32, 0u32, None::<Timestamp>);
-        for account in accounts.iter().filter_map(|id| self.accounts.get(place(*id))) {
-            let figures = account.figures(now, resource);
-            let held = figures.leased.saturating_add(account.settings.reserve);
-            limit = limit.saturating_add(figures.limit);
-            remaining = remaining.saturating_add(figures.remaining.saturating_sub(held));
-            earliest = [earliest, figures.reset].into_iter().flatten().min();
-        }
+    /// What a client that may use `accounts` sees of a resource. A budget of which nothing is known counts with the documented limit. Costs the same for
+    /// every length of a list that requests have used.
+    pub fn view(&mut self, now: Timestamp, accounts: &Arc<[AccountId]>, resource: &ResourceName) -> BudgetView {
+        let sums = self.candidates.sums(now, accounts, resource, &self.accounts).unwrap_or_else(|| {
+            let accounts = accounts.iter().filter_map(|id| self.accounts.get(place(*id)));
+            accounts.fold(Sums::NONE, |sums, account| sums.and(account.sums(now, resource)))
+        });
+        let units = |sum: u64| u32::try_from(sum).unwrap_or(u32::MAX);
+        let (limit, remaining) = (units(sums.limit), units(sums.free));
         // A window that ends this very second, or has ended within the wobble, is told as the next second: a reset in the past is misread.
+        let earliest = Some(sums.reset).filter(|reset| *reset < Timestamp::FAR_FUTURE);
         let reset = earliest.map_or(now + window(resource), |reset| reset.max(Timestamp::from_secs(now.as_secs() + 1)));
         BudgetView { limit, remaining, used: limit.saturating_sub(remaining), reset }
     }
@@ -101,10 +103,10 @@ impl Books {
 }
 
 impl Account {
-    fn figures(&self, now: Timestamp, resource: &ResourceName) -> Figures {
+    pub(super) fn figures(&self, now: Timestamp, resource: &ResourceName) -> Figures {
         let presumed = presumed_limit(self.settings.kind, resource);
         match self.find_book(resource) {
-            Some(place) => self.books[place].1.figures(now, presumed),
+            Some(place) => self.books[place.index()].1.figures(now, presumed),
             None => Figures { limit: presumed, remaining: presumed, leased: 0, reset: None },
         }
     }

@@ -1,7 +1,7 @@
 //! What an answer says about being stored: whether it may be, and for how long it is fresh (RFC 9111 §3, §4.2).
 //!
-//! `private` does not forbid storing here: an answer is only ever shown within the scope it was fetched for (DESIGN D2). There is no
-//! heuristic freshness: users of caches that guessed complained of stale answers.
+//! `private` does not forbid storing here: an answer is only ever shown within the scope it was fetched for (DESIGN D2). Without a lifetime that is named for
+//! shared caches it has none, so that it is confirmed before each use. There is no heuristic freshness: users of caches that guessed complained of stale answers.
 
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +21,9 @@ const STORED: [StatusCode; 8] = [
     StatusCode::GONE,
 ];
 
+/// Older than any lifetime that can be named.
+const AGE_UNREADABLE: Duration = Duration::from_secs(1 << 32);
+
 /// The directives of `Cache-Control` that matter here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a directive that is there or is not, RFC 9111 §5.2.2")]
@@ -31,6 +34,8 @@ pub struct CacheControl {
     pub no_cache: bool,
     /// `must-revalidate`, or `proxy-revalidate`, which binds us as it binds every shared cache.
     pub must_revalidate: bool,
+    /// `private`, with or without field names.
+    pub private: bool,
     /// Two lifetimes that differ, or one that is no number: the answer counts as stale (RFC 9111 §4.2.1).
     pub confused: bool,
     /// `max-age`.
@@ -63,6 +68,7 @@ impl CacheControl {
             "no-store" => self.no_store = true,
             "no-cache" => self.no_cache = true,
             "must-revalidate" | "proxy-revalidate" => self.must_revalidate = true,
+            "private" => self.private = true,
             "max-age" => self.confused |= !set(&mut self.max_age, value),
             "s-maxage" => self.confused |= !set(&mut self.s_maxage, value),
             _ => {}
@@ -102,16 +108,32 @@ pub fn vary_names(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
     Some(names)
 }
 
-/// How long an answer is fresh from the moment it is received: `s-maxage`, `max-age`, `Expires` minus `Date`, in this order, minus the
-/// `Age` it came with (RFC 9111 §4.2.1, §4.2.3).
+/// How long an answer is fresh, counted from when it was made: `s-maxage`, `max-age`, `Expires` minus `Date`, in this order (RFC 9111 §4.2.1). How old it was
+/// when it came is [`initial_age`].
 pub fn lifetime(headers: &HeaderMap) -> Duration {
     let control = CacheControl::parse(headers);
-    if control.no_store || control.no_cache || control.confused {
+    let is_for_others = control.private && control.s_maxage.is_none();
+    if control.no_store || control.no_cache || control.confused || is_for_others {
         return Duration::ZERO;
     }
-    let lifetime = control.s_maxage.or(control.max_age).or_else(|| expires(headers)).unwrap_or_default();
-    let age = headers.get(header::AGE).and_then(|age| age.to_str().ok()).and_then(delta_seconds).unwrap_or_default();
-    lifetime.saturating_sub(age)
+    control.s_maxage.or(control.max_age).or_else(|| expires(headers)).unwrap_or_default()
+}
+
+/// The time that an answer spent in other caches: its `Age` (RFC 9111 §4.2.3). What is not one number is as old as can be (§5.1). What `Date` says beside it is not
+/// looked at: the two clocks may differ.
+pub fn initial_age(headers: &HeaderMap) -> Duration {
+    let mut lines = headers.get_all(header::AGE).iter();
+    match (lines.next(), lines.next()) {
+        (None, _) => Duration::ZERO,
+        (Some(age), None) => age.to_str().ok().and_then(delta_seconds).unwrap_or(AGE_UNREADABLE),
+        (Some(_), Some(_)) => AGE_UNREADABLE,
+    }
+}
+
+/// Whether an answer forbids to be served when it is no longer fresh, whatever the trouble is (RFC 9111 §4.2.4, §5.2.2.10).
+pub fn forbids_stale(headers: &HeaderMap) -> bool {
+    let control = CacheControl::parse(headers);
+    control.must_revalidate || control.no_cache || control.no_store || control.s_maxage.is_some()
 }
 
 fn expires(headers: &HeaderMap) -> Option<Duration> {
@@ -168,8 +190,34 @@ mod tests {
 
     #[test]
     fn time_spent_in_other_caches_is_taken_off() {
-        assert_eq!(seconds(&[("cache-control", "max-age=60"), ("age", "20")]), 40);
-        assert_eq!(seconds(&[("cache-control", "max-age=60"), ("age", "99999999999999999999")]), 0);
+        let age = |lines: &[(&'static str, &'static str)]| initial_age(&headers(lines));
+        assert_eq!(age(&[]), Duration::ZERO);
+        assert_eq!(age(&[("age", "20")]), Duration::from_secs(20));
+        assert_eq!(age(&[("age", "99999999999999999999")]), Duration::from_secs(u32::MAX.into()));
+    }
+
+    #[test]
+    fn an_age_that_is_not_one_number_is_older_than_any_lifetime() {
+        for line in ["abc", "-7200", "7200.0", "7200,0", "0, 0", "7200;foo=bar", ""] {
+            assert!(initial_age(&headers(&[("age", line)])) > Duration::from_secs(u32::MAX.into()), "{line}");
+        }
+        assert_eq!(initial_age(&headers(&[("age", "0"), ("age", "0")])), AGE_UNREADABLE);
+    }
+
+    #[test]
+    fn what_is_for_one_user_has_the_lifetime_that_is_named_for_shared_caches_or_none() {
+        assert_eq!(seconds(&[("cache-control", "private, max-age=3600")]), 0);
+        assert_eq!(seconds(&[("cache-control", "private=\"x-user\", max-age=3600")]), 0);
+        assert_eq!(seconds(&[("cache-control", "private, max-age=60, s-maxage=30")]), 30);
+    }
+
+    #[test]
+    fn what_must_be_confirmed_is_never_served_stale() {
+        for directive in ["must-revalidate", "proxy-revalidate", "no-cache", "s-maxage=2", "no-store"] {
+            let line = HeaderValue::from_str(&format!("max-age=2, {directive}")).unwrap();
+            assert!(forbids_stale(&HeaderMap::from_iter([(header::CACHE_CONTROL, line)])), "{directive}");
+        }
+        assert!(!forbids_stale(&headers(&[("cache-control", "private, max-age=60")])));
     }
 
     #[test]

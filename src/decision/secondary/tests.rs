@@ -15,7 +15,15 @@ fn endpoint(path: &str) -> EndpointId {
 }
 
 fn read() -> Weight {
-    Weight { endpoint: endpoint("/repos/a/b"), points: 1, graphql: false, content: false, write: WriteSpacing::None }
+    Weight {
+        endpoint: endpoint("/repos/a/b"),
+        points: 1,
+        graphql: false,
+        content: false,
+        token_request: false,
+        write: WriteSpacing::None,
+        cpu_millis: 0,
+    }
 }
 
 fn write(write: WriteSpacing) -> Weight {
@@ -35,7 +43,7 @@ fn a_slot_is_held_until_the_answer() {
     let mut books = secondary(SecondaryLimits { concurrency: 1, ..limits() });
     books.enter(NOW, read());
     assert_eq!(books.block(NOW, read()), Some(Block::event(LimitKind::Concurrency)));
-    books.leave(NOW, read(), Sent::Yes);
+    books.leave(NOW, read(), Sent::For(0));
     assert_eq!(books.block(NOW, read()), None);
 }
 
@@ -56,7 +64,7 @@ fn points_count_in_flight_and_for_a_minute_after_the_answer() {
     books.enter(NOW, read());
     assert_eq!(books.block(NOW, read()), Some(Block::event(LimitKind::Points)));
     let answer = NOW + SECOND * 5;
-    books.leave(answer, read(), Sent::Yes);
+    books.leave(answer, read(), Sent::For(0));
     let free = answer + MINUTE + TICK;
     assert_eq!(books.block(answer, read()), Some(Block::at(LimitKind::Points, free)));
     assert!(books.block(answer + MINUTE, read()).is_some(), "the minute's last moment still counts");
@@ -87,7 +95,7 @@ fn content_is_counted_by_minute_and_by_hour() {
     let mut now = NOW;
     for _ in 0..2 {
         books.enter(now, content);
-        books.leave(now, content, Sent::Yes);
+        books.leave(now, content, Sent::For(0));
         assert_eq!(books.block(now, read()), None, "other requests are not concerned");
         now = now + MINUTE + TICK;
     }
@@ -100,7 +108,7 @@ fn a_write_waits_for_the_one_in_flight_and_then_keeps_its_distance() {
     books.enter(NOW, write(WriteSpacing::Plain));
     let block = books.block(NOW + SECOND * 9, write(WriteSpacing::Plain)).unwrap();
     assert_eq!((block.limit, block.until), (LimitKind::Spacing, Until::Event));
-    books.leave(NOW + SECOND / 2, write(WriteSpacing::Plain), Sent::Yes);
+    books.leave(NOW + SECOND / 2, write(WriteSpacing::Plain), Sent::For(0));
     assert_eq!(books.block(NOW + SECOND / 2, write(WriteSpacing::Plain)), Some(Block::at(LimitKind::Spacing, NOW + SECOND)));
     assert_eq!(books.block(NOW + SECOND, write(WriteSpacing::Plain)), None);
     assert_eq!(books.block(NOW, read()), None, "reads are never spaced");
@@ -110,7 +118,7 @@ fn a_write_waits_for_the_one_in_flight_and_then_keeps_its_distance() {
 fn a_notifying_write_keeps_a_wider_distance_from_the_last_notifying_one() {
     let mut books = secondary(limits());
     books.enter(NOW, write(WriteSpacing::Notifies));
-    books.leave(NOW, write(WriteSpacing::Notifies), Sent::Yes);
+    books.leave(NOW, write(WriteSpacing::Notifies), Sent::For(0));
     assert_eq!(books.block(NOW + SECOND, write(WriteSpacing::Plain)), None);
     assert_eq!(books.block(NOW + SECOND, write(WriteSpacing::Notifies)), Some(Block::at(LimitKind::Spacing, NOW + SECOND * 3)));
 }
@@ -137,10 +145,81 @@ fn the_books_of_idle_endpoints_are_dropped() {
     for entry in Table::embedded(Dialect::Service) {
         let weight = Weight { endpoint: entry.id, ..read() };
         books.enter(now, weight);
-        books.leave(now, weight, Sent::Yes);
+        books.leave(now, weight, Sent::For(0));
         now = now + SECOND * 2;
     }
-    assert!(books.rest_points.len() <= SWEEP_FROM * 2, "{}", books.rest_points.len());
+    let still_counting = 60 / 2 + 1;
+    assert!(books.rest_points.len() <= still_counting * 2, "{}", books.rest_points.len());
+}
+
+fn computing(cpu_millis: u32) -> Weight {
+    Weight { cpu_millis, ..read() }
+}
+
+#[test]
+fn cpu_time_is_held_as_expected_and_then_counts_as_it_was_for_a_minute() {
+    let mut books = secondary(SecondaryLimits { cpu_seconds_per_minute: 4, concurrency: 1_000, ..limits() });
+    books.enter(NOW, computing(600));
+    assert_eq!(books.block(NOW, computing(600)), Some(Block::event(LimitKind::Cpu)), "a second in ten at most");
+    books.leave(NOW, computing(600), Sent::For(200));
+    assert_eq!(books.block(NOW, computing(800)), None);
+    let mut now = NOW;
+    for _ in 0..5 {
+        now = now + SECOND * 11;
+        books.enter(now, computing(1_000));
+        books.leave(now, computing(1_000), Sent::For(900));
+    }
+    let block = books.block(NOW + SECOND * 56, computing(100)).unwrap();
+    assert_eq!(block.limit, LimitKind::Cpu);
+    assert!(
+        books.block(NOW + MINUTE + CPU_GRAIN * 2, computing(100)).is_some() && books.block(NOW + SECOND * 72, computing(100)).is_none()
+    );
+}
+
+#[test]
+fn graphql_may_take_a_part_of_the_cpu_time_only() {
+    let graphql = |cpu_millis| Weight { graphql: true, ..computing(cpu_millis) };
+    let limits = SecondaryLimits { cpu_seconds_per_minute: 90, graphql_cpu_seconds_per_minute: 1, ..limits() };
+    let mut books = secondary(limits);
+    books.enter(NOW, graphql(900));
+    assert_eq!(books.block(NOW, graphql(200)).unwrap().limit, LimitKind::GraphqlCpu);
+    assert_eq!(books.block(NOW, computing(200)), None);
+}
+
+#[test]
+fn an_answer_that_was_held_up_counts_as_twice_what_was_expected() {
+    let mut books = secondary(SecondaryLimits { cpu_seconds_per_minute: 90, ..limits() });
+    for _ in 0..100 {
+        books.enter(NOW, computing(100));
+    }
+    for _ in 0..100 {
+        books.leave(NOW + SECOND * 9, computing(100), Sent::For(9_000));
+    }
+    assert_eq!(books.cpu.in_use(NOW + SECOND * 9), 20_000);
+    assert_eq!(books.block(NOW + SECOND * 9, computing(100)), None);
+}
+
+#[test]
+fn as_many_as_may_be_in_flight_are_admitted_to_an_endpoint_that_never_answered() {
+    let [rest, graphql] = Secondary::elapsed_unknown(limits());
+    let mut books = secondary(limits());
+    for number in 0..100 {
+        let weight = Weight { graphql: number % 2 == 0, ..computing(if number % 2 == 0 { graphql } else { rest }) };
+        assert_eq!(books.block(NOW, weight), None, "{number}");
+        books.enter(NOW, weight);
+    }
+}
+
+#[test]
+fn token_requests_are_counted_by_the_hour() {
+    let request = Weight { token_request: true, ..read() };
+    let mut books = secondary(SecondaryLimits { oauth_tokens_per_hour: 2, ..limits() });
+    for _ in 0..2 {
+        books.enter(NOW, request);
+        books.leave(NOW, request, Sent::For(0));
+    }
+    assert_eq!(books.block(NOW, request), Some(Block::at(LimitKind::OauthTokens, NOW + HOUR + TICK)));
+    assert_eq!(books.block(NOW, read()), None, "other requests are not concerned");
 }
 
 proptest! {
@@ -159,7 +238,7 @@ proptest! {
             in_flight.sort_unstable();
             while in_flight.first().is_some_and(|(answer, _)| *answer <= now) {
                 let (answer, points) = in_flight.remove(0);
-                window.leave(answer, points, Sent::Yes);
+                window.leave(answer, points, points);
             }
             if window.block(now, points, LimitKind::Points).is_some() {
                 continue;
@@ -174,7 +253,7 @@ proptest! {
             let minute = arrivals.iter().filter(|(at, _)| *at <= *end && *at + MINUTE >= *end).map(|(_, points)| points).sum::<u32>();
             prop_assert!(minute <= max, "{} points in the minute before {:?}", minute, end);
         }
-        prop_assert!(window.entries.len() <= usize::try_from(max).unwrap());
+        prop_assert!(window.entries() <= usize::try_from(max).unwrap());
     }
 
     /// The time a refusal names is exact: refused a moment before it, admitted at it.
@@ -186,7 +265,7 @@ proptest! {
             now = now + Duration::from_millis(pause);
             if window.block(now, points, LimitKind::Points).is_none() {
                 window.enter(points);
-                window.leave(now, points, Sent::Yes);
+                window.leave(now, points, points);
             }
         }
         if let Some(Block { until: Until::Time(time), .. }) = window.block(now, wanted, LimitKind::Points) {

@@ -4,7 +4,7 @@ mod content;
 mod enterprise_cloud;
 mod hooks;
 mod migrations;
-mod people;
+pub mod people;
 mod properties;
 mod teams;
 

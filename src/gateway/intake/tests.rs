@@ -13,7 +13,7 @@ fn take(raw: &str) -> Result<Intake, Malformed> {
         let (name, value) = line.split_once(':').unwrap();
         headers.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value.trim()).unwrap());
     }
-    check(&method, &uri, &headers, Wire::Http1(raw.as_bytes()))
+    check(&method, Methods::Documented, &uri, &headers, Wire::Http1(raw.as_bytes()))
 }
 
 fn get(target: &str) -> Result<Intake, Malformed> {
@@ -143,7 +143,7 @@ fn both_lengths_are_seen_even_when_the_parser_hid_one() {
     let mut headers = HeaderMap::new();
     headers.insert(HOST, HeaderValue::from_static("w"));
     headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    let answer = check(&Method::POST, &Uri::from_static("/a"), &headers, Wire::Http1(raw));
+    let answer = check(&Method::POST, Methods::Documented, &Uri::from_static("/a"), &headers, Wire::Http1(raw));
     assert_eq!(answer, Err(Malformed::Bad("both Transfer-Encoding and Content-Length")));
 }
 

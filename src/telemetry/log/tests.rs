@@ -1,43 +1,16 @@
 //! What a log line may and may not contain.
 
-use std::io;
-use std::sync::{Arc, Mutex};
-
-use tracing_subscriber::fmt::MakeWriter;
-
 use super::*;
+use crate::clock::Timestamp;
 use crate::telemetry::init::{LogFormat, TelemetrySettings, subscriber};
-use crate::telemetry::outcome::{CacheOutcome, LogText};
-
-/// Keeps what was written.
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Written {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
+use crate::telemetry::outcome::{CacheOutcome, Held, LogText};
+use crate::telemetry::written::Written;
 
 fn logged(log: LogFormat, act: impl FnOnce()) -> String {
     let written = Written::default();
     let settings = TelemetrySettings { log, ..TelemetrySettings::default() };
     tracing::subscriber::with_default(subscriber(&settings, None, written.clone()), act);
-    let bytes = written.0.lock().unwrap().clone();
-    String::from_utf8(bytes).unwrap()
+    written.text()
 }
 
 fn outcome() -> Outcome {
@@ -78,6 +51,7 @@ fn a_request_line_has_these_keys_and_no_other() {
     full.account = Some("bot".into());
     full.resource = Some("core".into());
     full.refusal = Some("budget");
+    full.held = Some(Held { by: "primary", account: Some("bot".into()), until: Some(Timestamp::from_secs(1_800_000_000)) });
     full.error = Some(LogText::error("connection refused"));
     let line = json(&logged(LogFormat::Json, || emit(&full)));
     let mut keys: Vec<&str> = line.keys().map(String::as_str).collect();
@@ -93,6 +67,9 @@ fn a_request_line_has_these_keys_and_no_other() {
             "duration_ms",
             "endpoint",
             "error",
+            "held_account",
+            "held_by",
+            "held_until",
             "level",
             "message",
             "method",
@@ -113,7 +90,20 @@ fn a_request_line_has_these_keys_and_no_other() {
 #[test]
 fn what_is_not_known_is_left_out_of_the_line() {
     let line = json(&logged(LogFormat::Json, || emit(&outcome())));
-    assert!(["account", "resource", "refusal", "error"].iter().all(|key| !line.contains_key(*key)), "{line:?}");
+    assert!(
+        ["account", "resource", "refusal", "held_by", "held_account", "held_until", "error"].iter().all(|key| !line.contains_key(*key)),
+        "{line:?}"
+    );
+}
+
+#[test]
+fn one_line_says_what_held_a_request_whose_limit_it_is_and_until_when() {
+    let mut held = outcome();
+    held.queue = Duration::from_secs(20);
+    held.held = Some(Held { by: "cooldown", account: Some("bot".into()), until: Some(Timestamp::from_secs(1_800_000_000)) });
+    let line = json(&logged(LogFormat::Json, || emit(&held)));
+    let told = ["queue_ms", "held_by", "held_account", "held_until"].map(|key| line[key].to_string());
+    assert_eq!(told, ["20000.0", "\"cooldown\"", "\"bot\"", "\"2027-01-15T08:00:00Z\""]);
 }
 
 #[test]

@@ -26,10 +26,10 @@ fn everything_once() -> Metrics {
     });
     metrics.limited("bot", "primary");
     metrics.refused(None, "no_key");
-    metrics.wait("budget", Duration::from_secs(2));
+    metrics.wait("primary", Duration::from_secs(2));
     metrics.evicted(3);
     metrics.webhook("push", "accepted");
-    metrics.invariant_broken("lease_settled_twice");
+    metrics.invariant_broken("lease_settled_twice", 1);
     draw(&metrics);
     metrics
 }
@@ -40,7 +40,7 @@ fn draw(metrics: &Metrics) {
     metrics.set_waiting("ci", 4);
     metrics.set_writes("queued", 5);
     metrics.set_cache(6, 700);
-    metrics.set_token_healthy("bot", 0, true);
+    metrics.set_token_healthy("bot", "0", true);
 }
 
 fn assert_line(text: &str, line: &str) {
@@ -63,7 +63,7 @@ fn every_metric_of_the_contract_has_exactly_its_name_and_labels() {
         r#"weir_budget_reset_timestamp_seconds{account="bot",resource="core"} 1700000000"#,
         r#"weir_secondary_in_use{account="bot",limit="concurrency"} 1.5"#,
         r#"weir_waiting{client="ci"} 4"#,
-        r#"weir_wait_seconds_count{reason="budget"} 1"#,
+        r#"weir_wait_seconds_count{reason="primary"} 1"#,
         r#"weir_writes{state="queued"} 5"#,
         "weir_cache_entries 6",
         "weir_cache_bytes 700",

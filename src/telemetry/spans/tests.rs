@@ -124,6 +124,20 @@ fn the_steps_of_a_request_are_its_children() {
 }
 
 #[test]
+fn what_held_a_request_is_on_its_admission_span_and_on_its_own() {
+    let by = Held { by: "primary", account: Some("bot".into()), until: Some(crate::clock::Timestamp::from_secs(1_800_000_000)) };
+    let spans = exported(1.0, || {
+        let request = request(&HeaderMap::new());
+        held(&admission_span(&request), &by);
+        finish(&request, &Outcome { held: Some(by), ..outcome(403) });
+    });
+    for name in ["admission", "GET /repos/{owner}/{repo}"] {
+        let told = ["weir.held.by", "weir.held.account", "weir.held.until"].map(|key| attribute(named(&spans, name), key));
+        assert_eq!(told, ["primary", "bot", "2027-01-15T08:00:00Z"].map(|value| Some(value.into())), "{name}");
+    }
+}
+
+#[test]
 fn a_fetch_that_outlives_its_request_does_not_hold_the_request_span_open() {
     let spans = exported(1.0, || {
         let request = request(&HeaderMap::new());

@@ -1,0 +1,163 @@
+//! `GET /api/budgets`: the books of every account and the health of its tokens, in the shape that `weir budgets` reads again.
+//!
+//! Times are told twice: as seconds since the epoch, rounded up, and as RFC 3339. Left out: credentials, and what each client makes of the books (`clients`).
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+use crate::decision::{AccountId, AccountSnapshot, BookSnapshot};
+use crate::gateway::Gateway;
+use crate::tokens::{Health, State};
+
+/// Everything an operator can know of limits at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Budgets {
+    /// When this was true, by the gateway's clock.
+    pub now: u64,
+    /// The same.
+    pub now_iso: String,
+    /// Requests that wait for admission.
+    pub waiting: u64,
+    /// In the order of the config.
+    pub accounts: Vec<AccountBudgets>,
+}
+
+/// One account.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AccountBudgets {
+    /// Its name in the config.
+    pub account: String,
+    /// Units of each window that are left to others; see `reserve` in the config.
+    pub reserve: u32,
+    /// Closed for all requests until then, after the upstream refused it for a secondary limit; `null` when it is open.
+    pub cooldown_until: Option<u64>,
+    /// The same.
+    pub cooldown_until_iso: Option<String>,
+    /// The primary budgets that have been asked for, sorted by resource.
+    pub resources: Vec<ResourceBudget>,
+    /// The secondary limits.
+    pub secondary: Vec<SecondaryUse>,
+    /// Its tokens.
+    pub tokens: Vec<TokenState>,
+}
+
+/// One primary budget.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResourceBudget {
+    /// The upstream's name for it.
+    pub resource: String,
+    /// Whether the upstream has said so in this window; otherwise the figures are presumed from the documented limits.
+    pub known: bool,
+    /// Requests of each window.
+    pub limit: u32,
+    /// Requests left; those in flight are still in it.
+    pub remaining: u32,
+    /// Requests in flight, which will take theirs from what remains.
+    pub reserved: u32,
+    /// `limit - remaining`.
+    pub used: u32,
+    /// When the window ends; presumed when the rest is.
+    pub reset: u64,
+    /// The same.
+    pub reset_iso: String,
+}
+
+/// One secondary limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SecondaryUse {
+    /// Its name, which refusals, metrics and the log use too; of the points per endpoint the fullest.
+    pub limit: String,
+    /// What is in use, in the limit's own unit.
+    pub in_use: u32,
+    /// The most that may be.
+    pub max: u32,
+}
+
+/// One token, or whatever else an account acts with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TokenState {
+    /// Its position in the config's list of tokens, from 0, or what it is made for (`installation 7`, `app 3`, `anonymous`); also its name in metrics.
+    pub token: String,
+    /// Whether it can be used, or is minted when it is asked for.
+    pub healthy: bool,
+    /// `healthy`; `benched` after the upstream refused it; `minting` while there is none yet; `expired` when it ended and nobody has missed it.
+    pub state: String,
+    /// Why it cannot be used, or may soon not be; `null` when nothing is wrong.
+    pub reason: Option<String>,
+}
+
+/// The books as they stand.
+pub fn of(gateway: &Gateway) -> Budgets {
+    let (now, snapshot) = gateway.admissions.snapshot();
+    let mut tokens = token_states(gateway, now);
+    let accounts = snapshot.into_iter().map(|account| {
+        let tokens = tokens.remove(&account.account).unwrap_or_default();
+        let reserve = gateway.config.accounts.get(account.account.0 as usize).map_or(0, |account| account.reserve);
+        AccountBudgets::new(&account, reserve, tokens)
+    });
+    Budgets { now: now.as_secs_ceil(), now_iso: now.rfc3339(), accounts: accounts.collect(), waiting: gateway.admissions.waiting() as u64 }
+}
+
+/// What is known of the tokens' health, by account: the only place that puts it into words.
+pub(super) fn token_states(gateway: &Gateway, now: Timestamp) -> HashMap<AccountId, Vec<TokenState>> {
+    let mut by_account: HashMap<AccountId, Vec<TokenState>> = HashMap::new();
+    for health in gateway.tokens.health(now) {
+        by_account.entry(health.account).or_default().push(TokenState::new(health, now));
+    }
+    by_account
+}
+
+impl TokenState {
+    fn new(health: Health, now: Timestamp) -> Self {
+        let Health { token, state, said, .. } = health;
+        let said = said.unwrap_or_default();
+        let reason = match state {
+            State::Benched { until } if until > now => {
+                format!("benched for {} s: {}", until.since(now).as_secs(), or(said, "the upstream refused it"))
+            }
+            State::Benched { .. } => format!("benched until one request has tried it: {}", or(said, "the upstream refused it")),
+            State::Minting => format!("minting: {}", or(said, "there is none yet")),
+            State::Healthy | State::Expired => said,
+        };
+        let (token, name) = (token.to_string(), state.name().to_owned());
+        Self { token, healthy: state.is_healthy(), state: name, reason: (!reason.is_empty()).then_some(reason) }
+    }
+}
+
+fn or(said: String, silence: &str) -> String {
+    if said.is_empty() { silence.to_owned() } else { said }
+}
+
+impl AccountBudgets {
+    fn new(account: &AccountSnapshot, reserve: u32, tokens: Vec<TokenState>) -> Self {
+        let secondary = account.secondary.iter();
+        Self {
+            account: account.name.to_string(),
+            reserve,
+            cooldown_until: account.cooldown_until.map(Timestamp::as_secs_ceil),
+            cooldown_until_iso: account.cooldown_until.map(Timestamp::rfc3339),
+            resources: account.books.iter().map(ResourceBudget::from).collect(),
+            secondary: secondary
+                .map(|limit| SecondaryUse { limit: limit.limit.name().to_owned(), in_use: limit.in_use, max: limit.max })
+                .collect(),
+            tokens,
+        }
+    }
+}
+
+impl From<&BookSnapshot> for ResourceBudget {
+    fn from(book: &BookSnapshot) -> Self {
+        Self {
+            resource: book.resource.as_str().to_owned(),
+            known: book.known,
+            limit: book.limit,
+            remaining: book.remaining,
+            reserved: book.reserved,
+            used: book.used,
+            reset: book.reset.as_secs_ceil(),
+            reset_iso: book.reset.rfc3339(),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The JSON around a GraphQL document: the members that decide what runs.
+//!
+//! Readers of JSON differ in what they make of a name given twice, of another spelling of a name, and of bytes that are no text; readers of requests differ in
+//! whether they heed `Content-Type`. What two of them could read differently is not read here at all.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
+
+/// Members that name a stored document: the upstream may run that instead of the one at hand.
+const STORED_DOCUMENT: [&str; 5] = ["id", "documentId", "doc_id", "queryId", "persistedQuery"];
+/// The same, inside of `extensions`.
+const PERSISTED: &str = "persistedQuery";
+
+/// A body's members, as far as they matter.
+pub(super) struct Envelope<'b> {
+    /// The member `query`.
+    pub document: Cow<'b, str>,
+    /// The member `operationName`.
+    pub operation_name: Option<Cow<'b, str>>,
+}
+
+impl<'b> Envelope<'b> {
+    /// `None` for whatever is not one JSON object with a document, or could be taken for something else.
+    pub fn open(headers: &HeaderMap, body: &'b [u8]) -> Option<Self> {
+        if headers.contains_key(CONTENT_ENCODING) || !may_be_read_as_json_alone(headers, body) {
+            return None;
+        }
+        // A byte order mark is no JSON (RFC 8259 §8.1), and neither is what is not UTF-8.
+        let Members { document, operation_name, .. } = serde_json::from_str(std::str::from_utf8(body).ok()?).ok()?;
+        Some(Self { document: document?, operation_name })
+    }
+}
+
+/// Whether nobody can take the body for anything but JSON. Command-line clients send JSON under the type of a form unless told otherwise, which is harmless as
+/// long as it gives no name a value as a form does.
+fn may_be_read_as_json_alone(headers: &HeaderMap, body: &[u8]) -> bool {
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let (Some(given), None) = (types.next(), types.next()) else { return !headers.contains_key(CONTENT_TYPE) };
+    let Ok(given) = given.to_str() else { return false };
+    let given = given.to_ascii_lowercase();
+    let (kind, parameters) = given.split_once(';').unwrap_or((&given, ""));
+    let is_utf8 = |parameter: &str| {
+        let charset = parameter.trim().strip_prefix("charset=");
+        charset.is_none_or(|charset| matches!(charset.trim_matches('"'), "utf-8" | "utf8" | "us-ascii"))
+    };
+    let kind = kind.trim();
+    let fits = match kind {
+        "application/x-www-form-urlencoded" => !body.contains(&b'='),
+        "text/plain" => true,
+        _ => kind == "application/json" || kind.starts_with("application/") && kind.ends_with("+json"),
+    };
+    fits && parameters.split(';').all(is_utf8)
+}
+
+/// What is collected while the object is read.
+#[derive(Default)]
+struct Members<'b> {
+    document: Option<Cow<'b, str>>,
+    operation_name: Option<Cow<'b, str>>,
+    seen: [bool; 3],
+}
+
+/// A string, borrowed where it has no escapes.
+#[derive(Deserialize)]
+struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
+
+/// The members that decide, and their places in [`Members::seen`].
+const DECIDING: [&str; 3] = ["query", "operationName", "extensions"];
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Reader)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a GraphQL request")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+        let mut members = Members::default();
+        while let Some(Text(name)) = map.next_key()? {
+            let is = |known: &&str| known.eq_ignore_ascii_case(&name);
+            if STORED_DOCUMENT.iter().any(is) {
+                return Err(A::Error::custom("a stored document"));
+            }
+            let Some(place) = DECIDING.iter().position(is) else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            if DECIDING[place] != name || std::mem::replace(&mut members.seen[place], true) {
+                return Err(A::Error::custom("a name given twice or in another spelling"));
+            }
+            match place {
+                0 => members.document = map.next_value::<Option<Text<'_>>>()?.map(|text| text.0),
+                1 => members.operation_name = map.next_value::<Option<Text<'_>>>()?.map(|text| text.0),
+                _ => no_stored_document::<A::Error>(&map.next_value()?)?,
+            }
+        }
+        Ok(members)
+    }
+}
+
+fn no_stored_document<E: Error>(extensions: &Value) -> Result<(), E> {
+    let names = extensions.as_object().into_iter().flatten().map(|(name, _)| name);
+    if names.into_iter().any(|name| name.eq_ignore_ascii_case(PERSISTED)) { Err(E::custom("a stored document")) } else { Ok(()) }
+}

@@ -1,0 +1,54 @@
+//! `weir budgets`: what is left of every account's budgets, asked of a running gateway (CONTRACT §1).
+//!
+//! How the table looks is in `table`; how the gateway is found and asked, in `admin_api`.
+
+mod table;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::FAILED;
+use super::admin_api::{AdminApi, AdminArguments, Fault};
+use super::run::runtime;
+use crate::admin::budgets::Budgets as Answer;
+
+/// The arguments of `weir budgets`.
+#[derive(Args)]
+pub struct Budgets {
+    #[command(flatten)]
+    gateway: AdminArguments,
+    /// Print the answer of the admin API instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+impl Budgets {
+    /// Asks once and prints.
+    pub fn run(self) -> ExitCode {
+        let asked = self.gateway.resolve().and_then(|api| {
+            let runtime = runtime(Some(std::num::NonZeroUsize::MIN));
+            let runtime = runtime.map_err(|problem| Fault::Unreachable { address: api.address.clone(), problem })?;
+            runtime.block_on(ask(&api, self.json))
+        });
+        match asked {
+            // A pager that was closed has seen enough, but the command has not done what it says.
+            Ok(text) => match io::stdout().lock().write_all(text.as_bytes()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => FAILED.into(),
+            },
+            Err(fault) => {
+                eprintln!("weir budgets: {fault}");
+                fault.code().into()
+            }
+        }
+    }
+}
+
+async fn ask(api: &AdminApi, json: bool) -> Result<String, Fault> {
+    let body = api.get("/api/budgets").await?;
+    // Also for `--json`: what is piped on should be what it is taken for.
+    let answer: Answer = serde_json::from_slice(&body).map_err(|_| api.not_admin(&"its answer is not the books of a gateway"))?;
+    Ok(if json { String::from_utf8_lossy(&body).into_owned() + "\n" } else { table::render(&answer, &api.address) })
+}

@@ -1,0 +1,195 @@
+//! The arguments of `weir simulate`, and the command that repeats a run.
+
+use std::fmt::Write as _;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::config::parse_duration;
+use crate::simulation::Workload;
+
+/// Accounts where nothing else is said (CONTRACT §1).
+pub const ACCOUNTS: u32 = 2;
+/// A day (CONTRACT §1).
+pub const LENGTH: Duration = Duration::from_secs(24 * 3_600);
+/// A year: longer runs are typing errors.
+const HOURS_MAX: f64 = 366.0 * 24.0;
+/// More bots than this do not fit into memory.
+const BOTS_MAX: i64 = 1_000_000;
+const DOCUMENTED: &str = "\
+Plays a workload in virtual time: bots, the same decision core as the gateway's, a network that can delay, reorder and lose, and the upstream emulator.
+Nothing is sent anywhere, and a day takes seconds. All figures are those of the emulator's own books, not of ours.
+
+The same arguments make the same run, to the last request. When an invariant of the decision core breaks, the seed and the command that shows it
+again are printed and the exit code is 1.
+
+How many tokens do we need? Describe your bots with --workload, or record what they do with the JSON log and give it with --trace; then compare
+--accounts 1, 2, 3, or let --accounts auto look for the least number with which at most one request in a thousand is refused.";
+
+/// The arguments of `weir simulate`.
+#[derive(Args, Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[command(long_about = DOCUMENTED)]
+pub struct Simulate {
+    /// Accounts, pools, clients, limits and pacing of this config
+    ///
+    /// Its secrets are not looked for, and nothing is sent anywhere. Bots are dealt to its clients in turn. Rights and reach of its tokens are not simulated.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Chooses everything that looks like chance
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+    /// How many seeds to play, from --seed on, on all cores
+    #[arg(long, default_value = "1", value_name = "COUNT")]
+    pub seeds: NonZeroU64,
+    /// Virtual hours, 24 without a trace; 0.5 is half an hour
+    #[arg(long, value_parser = hours, value_name = "H")]
+    pub hours: Option<Duration>,
+    /// How many bots
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=BOTS_MAX), value_name = "N")]
+    pub bots: u32,
+    /// How many accounts the bots share; `auto` looks for the least number that is enough [default: 2, or as in the config]
+    ///
+    /// With a config it varies its first pool: further accounts are like the pool's last. `auto` plays one seed for each number, and ends where twice as
+    /// many accounts serve no more; what no number would serve, such as a write of a client without an account for it, does not count.
+    #[arg(long, value_parser = accounts, value_name = "N|auto")]
+    pub accounts: Option<Accounts>,
+    /// What the bots do
+    #[arg(long, default_value = "mixed", value_parser = workload, value_name = "NAME", help = workloads(), hide_default_value = true)]
+    pub workload: Workload,
+    /// Somebody else who spends the first account's budget, such as 1/s, 30/m or 500/h
+    #[arg(long, value_parser = rate, value_name = "RATE")]
+    pub outside: Option<Duration>,
+    /// Of a hundred exchanges, how many bring no answer; a fifth of these was never executed, which nobody can tell
+    #[arg(long, default_value_t = 0.0, value_parser = percent, value_name = "PERCENT")]
+    pub lost: f64,
+    /// By how many milliseconds the reset in an answer is off at most; it is rounded to whole seconds, as the header has it
+    #[arg(long, default_value = "0", value_parser = millis, value_name = "MS")]
+    pub wobble: Duration,
+    /// Requests and answers overtake each other
+    #[arg(long)]
+    pub reorder: bool,
+    /// The least time between two writes of one account, such as 0s [default: as in the config, or 1s]
+    #[arg(long, value_parser = parse_duration, value_name = "DURATION")]
+    pub spacing: Option<Duration>,
+    /// The requests of a recorded access log (the gateway's JSON log) instead of a workload
+    ///
+    /// The same requests of the same clients come at the same distances in time. The log has no queries and no bodies: what differed only in these counts
+    /// as the same. Lines that cannot be read are counted, and the first of them shown.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Tell what led to the first refusal by the upstream, event by event
+    #[arg(long)]
+    pub explain: bool,
+    /// Fail also when the upstream refuses a request of ours, or one is sent although an answer said to wait
+    #[arg(long)]
+    pub strict: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How many accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accounts {
+    /// So many.
+    Number(NonZeroU32),
+    /// As many as are needed.
+    Auto,
+}
+
+impl Simulate {
+    /// The command that plays one seed again and tells its story.
+    pub fn command(&self, seed: u64) -> String {
+        let mut command = format!("weir simulate --seed {seed}");
+        let mut add = |argument: std::fmt::Arguments<'_>| {
+            // Writing to a string does not fail.
+            let _ = command.write_fmt(argument);
+        };
+        if let Some(path) = &self.config {
+            add(format_args!(" --config {}", path.display()));
+        }
+        if let Some(hours) = self.hours {
+            add(format_args!(" --hours {}", hours.as_secs_f64() / 3_600.0));
+        }
+        add(format_args!(" --bots {}", self.bots));
+        if let Some(Accounts::Number(accounts)) = self.accounts {
+            add(format_args!(" --accounts {accounts}"));
+        }
+        match &self.trace {
+            Some(path) => add(format_args!(" --trace {}", path.display())),
+            None => add(format_args!(" --workload {}", self.workload.name())),
+        }
+        if let Some(every) = self.outside {
+            add(format_args!(" --outside {}/h", 3_600.0 / every.as_secs_f64()));
+        }
+        if self.lost > 0.0 {
+            add(format_args!(" --lost {}", self.lost));
+        }
+        if !self.wobble.is_zero() {
+            add(format_args!(" --wobble {}", self.wobble.as_millis()));
+        }
+        if self.reorder {
+            add(format_args!(" --reorder"));
+        }
+        if let Some(spacing) = self.spacing {
+            add(format_args!(" --spacing {}ms", spacing.as_millis()));
+        }
+        if self.strict {
+            add(format_args!(" --strict"));
+        }
+        add(format_args!(" --explain"));
+        command
+    }
+}
+
+/// The help of `--workload`: every name with what it does.
+fn workloads() -> String {
+    let lines = Workload::ALL.map(|workload| format!("  {:<15} {}", workload.name(), workload.about()));
+    format!("What the bots do [default: mixed]\n{}", lines.join("\n"))
+}
+
+fn workload(text: &str) -> Result<Workload, String> {
+    let names = Workload::ALL.map(Workload::name).join(", ");
+    Workload::named(text).ok_or_else(|| format!("accepted: {names}"))
+}
+
+fn accounts(text: &str) -> Result<Accounts, String> {
+    if text == "auto" {
+        return Ok(Accounts::Auto);
+    }
+    let number = text.parse::<NonZeroU32>().ok().filter(|number| number.get() <= 10_000);
+    number.map(Accounts::Number).ok_or_else(|| "accepted: auto, or a whole number from 1 to 10000".to_owned())
+}
+
+fn hours(text: &str) -> Result<Duration, String> {
+    let hours = text.parse::<f64>().ok().filter(|hours| *hours > 0.0 && *hours <= HOURS_MAX);
+    hours.map(|hours| Duration::from_secs_f64(hours * 3_600.0)).ok_or_else(|| format!("accepted: hours above 0, up to {HOURS_MAX}"))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    text.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent)).ok_or_else(|| "accepted: 0 to 100".to_owned())
+}
+
+fn millis(text: &str) -> Result<Duration, String> {
+    let millis = text.parse::<u32>().ok().filter(|millis| *millis <= 3_600_000);
+    millis.map(|millis| Duration::from_millis(millis.into())).ok_or_else(|| "accepted: milliseconds, up to an hour".to_owned())
+}
+
+/// The mean time between two requests of a rate.
+fn rate(text: &str) -> Result<Duration, String> {
+    let read = || {
+        let (count, unit) = text.split_once('/')?;
+        let seconds = match unit {
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3_600.0,
+            _ => return None,
+        };
+        let every = seconds / count.parse::<f64>().ok().filter(|count| *count > 0.0)?;
+        (0.001..=1e6).contains(&every).then(|| Duration::from_secs_f64(every))
+    };
+    read().ok_or_else(|| "accepted: a number and a unit of time, such as 1/s, 30/m or 500/h".to_owned())
+}

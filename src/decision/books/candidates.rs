@@ -1,0 +1,271 @@
+//! The lists of accounts that requests bring with them, known again by their allocation, each with its [`Ranking`]s by resource.
+//!
+//! A list costs its length once; after that the best account is found and a changed one is moved in a few steps. Lists that nobody waits on are forgotten
+//! when there are many. Lists that share an account compete with each other, and with all that compete with those: such lists are kin, and waiting requests
+//! of one kin are served by one order (`admission`).
+
+use std::sync::Arc;
+
+use crate::api::ResourceName;
+use crate::clock::Timestamp;
+use crate::decision::HashMap;
+use crate::decision::demand::AccountId;
+
+use super::account::Account;
+use super::place;
+use super::ranking::{Ranking, Sums};
+
+/// From so many lists on, and [`LISTS_PER_ACCOUNT`], those not used lately are forgotten. Ours: pools, and what routes leave of them, of a large config.
+const LISTS: usize = 512;
+/// Ours: each account alone, and in a few lists of a few.
+const LISTS_PER_ACCOUNT: usize = 4;
+
+/// Rankings of one list. Ours: twice the resources known; of more, the oldest is made anew when it is asked for.
+const RANKINGS_MAX: usize = 32;
+
+/// Names a list while somebody waits on it or uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(in crate::decision) struct ListId(u32);
+
+/// Names the accounts that compete with one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(in crate::decision) struct Kin(u32);
+
+#[cfg(test)]
+impl Kin {
+    pub(in crate::decision) const ANY: Self = Self(0);
+}
+
+/// Two kins have become one.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::decision) struct Union {
+    pub(in crate::decision) from: Kin,
+    pub(in crate::decision) into: Kin,
+}
+
+/// How a list stands that has no account to offer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::decision) struct Closed {
+    /// By which budget its accounts were ranked.
+    ranked_by: ResourceName,
+    until: Timestamp,
+    wake: Timestamp,
+}
+
+impl Closed {
+    /// `None` when some account is open.
+    pub(super) fn of(ranking: &Ranking, ranked_by: &ResourceName) -> Option<Self> {
+        let all = ranking.all();
+        (all.rank == 0).then(|| Self { ranked_by: ranked_by.clone(), until: all.until, wake: all.wake })
+    }
+}
+
+#[derive(Debug)]
+struct List {
+    accounts: Arc<[AccountId]>,
+    rankings: Vec<(ResourceName, Ranking)>,
+    /// When it was last asked for, as a count of such questions.
+    used: u64,
+    waiting: u32,
+}
+
+/// All lists.
+#[derive(Debug, Default)]
+pub(super) struct Candidates {
+    lists: Vec<Option<List>>,
+    vacant: Vec<u32>,
+    by_allocation: HashMap<usize, ListId>,
+    by_content: HashMap<Arc<[AccountId]>, ListId>,
+    /// Where each account stands.
+    of_account: Vec<Vec<(ListId, usize)>>,
+    /// Each account's way to the one that stands for its kin.
+    kin: Vec<u32>,
+    unions: Vec<Union>,
+    questions: u64,
+}
+
+impl Candidates {
+    pub(super) fn new(accounts: usize) -> Self {
+        let kin = (0..u32::try_from(accounts).unwrap_or(u32::MAX)).collect();
+        Self { of_account: vec![Vec::new(); accounts], kin, ..Self::default() }
+    }
+
+    /// The list of these accounts.
+    pub(super) fn find(&mut self, accounts: &Arc<[AccountId]>) -> ListId {
+        self.questions += 1;
+        let known = self.by_allocation.get(&allocation(accounts)).or_else(|| self.by_content.get(accounts)).copied();
+        let id = known.unwrap_or_else(|| self.add(accounts));
+        let now = self.questions;
+        if let Some(list) = self.list_mut(id) {
+            list.used = now;
+        }
+        id
+    }
+
+    /// The list of these accounts, if it is known by this allocation.
+    pub(super) fn known(&self, accounts: &Arc<[AccountId]>) -> Option<ListId> {
+        self.by_allocation.get(&allocation(accounts)).copied()
+    }
+
+    /// The list's ranking by a resource as it stands at `now`.
+    pub(super) fn ranking(&mut self, now: Timestamp, id: ListId, resource: &ResourceName, accounts: &[Account]) -> Option<&mut Ranking> {
+        let list = self.lists.get_mut(id.0 as usize)?.as_mut()?;
+        let standing = |id: &AccountId| accounts.get(place(*id)).map(|account| account.standing(now, resource));
+        let known = list.rankings.iter().position(|(name, _)| name == resource);
+        let index = known.unwrap_or_else(|| {
+            if list.rankings.len() >= RANKINGS_MAX {
+                list.rankings.remove(0);
+            }
+            let standings = list.accounts.iter().map(|id| standing(id).unwrap_or(super::ranking::Standing::NOBODY));
+            list.rankings.push((resource.clone(), Ranking::new(standings)));
+            list.rankings.len() - 1
+        });
+        let ranking = &mut list.rankings[index].1;
+        while let Some(due) = ranking.due(now) {
+            let standing = list.accounts.get(due).and_then(standing);
+            ranking.set(due, standing.unwrap_or(super::ranking::Standing::NOBODY));
+        }
+        Some(ranking)
+    }
+
+    /// Whether nothing has changed for a list that had no account to offer and would change at `seen`.
+    pub(super) fn is_closed_as(&self, id: ListId, seen: &Closed, now: Timestamp) -> bool {
+        let ranking = self.list(id).and_then(|list| list.rankings.iter().find(|(name, _)| *name == seen.ranked_by));
+        let all = ranking.map(|(_, ranking)| ranking.all());
+        all.is_some_and(|all| all.rank == 0 && all.wake > now && (all.until, all.wake) == (seen.until, seen.wake))
+    }
+
+    /// The sums over a list's accounts, if it has a ranking by the resource.
+    pub(super) fn sums(&mut self, now: Timestamp, accounts: &Arc<[AccountId]>, resource: &ResourceName, books: &[Account]) -> Option<Sums> {
+        let id = self.known(accounts)?;
+        let has_ranking = self.list(id)?.rankings.iter().any(|(name, _)| name == resource);
+        if has_ranking { self.ranking(now, id, resource, books).map(|ranking| ranking.all().sums) } else { None }
+    }
+
+    /// An account has changed.
+    pub(super) fn changed(&mut self, now: Timestamp, id: AccountId, account: &Account) {
+        let Self { of_account, lists, .. } = self;
+        for (list, at) in of_account.get(place(id)).into_iter().flatten() {
+            let Some(Some(list)) = lists.get_mut(list.0 as usize) else { continue };
+            for (resource, ranking) in &mut list.rankings {
+                ranking.set(*at, account.standing(now, resource));
+            }
+        }
+    }
+
+    /// The lists that an account is in.
+    pub(super) fn lists_of(&self, account: AccountId) -> impl Iterator<Item = ListId> + '_ {
+        self.of_account.get(place(account)).into_iter().flatten().map(|(list, _)| *list)
+    }
+
+    /// Whether an account is in a list.
+    pub(super) fn holds(&self, id: ListId, account: AccountId) -> bool {
+        self.lists_of(account).any(|list| list == id)
+    }
+
+    /// Somebody waits on the list, so that it must not be forgotten; [`Candidates::release`] ends it.
+    pub(super) fn hold(&mut self, id: ListId) {
+        if let Some(list) = self.list_mut(id) {
+            list.waiting += 1;
+        }
+    }
+
+    pub(super) fn release(&mut self, id: ListId) {
+        if let Some(list) = self.list_mut(id) {
+            list.waiting = list.waiting.saturating_sub(1);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn rankings(&self) -> usize {
+        self.lists.iter().flatten().map(|list| list.rankings.len()).sum()
+    }
+
+    /// With whom the accounts of a list compete.
+    pub(super) fn kin_of(&self, id: ListId) -> Kin {
+        let first = self.list(id).and_then(|list| list.accounts.iter().find(|account| place(**account) < self.kin.len()));
+        first.map_or(Kin(u32::MAX), |first| Kin(self.head_of(first.0)))
+    }
+
+    /// The unions since the last call.
+    pub(super) fn take_unions(&mut self) -> Vec<Union> {
+        std::mem::take(&mut self.unions)
+    }
+
+    fn list(&self, id: ListId) -> Option<&List> {
+        self.lists.get(id.0 as usize)?.as_ref()
+    }
+
+    fn list_mut(&mut self, id: ListId) -> Option<&mut List> {
+        self.lists.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    fn add(&mut self, accounts: &Arc<[AccountId]>) -> ListId {
+        if self.by_content.len() >= LISTS + LISTS_PER_ACCOUNT * self.of_account.len() {
+            self.forget_unused();
+        }
+        let list = List { accounts: Arc::clone(accounts), rankings: Vec::new(), used: 0, waiting: 0 };
+        let id = ListId(self.vacant.pop().unwrap_or_else(|| {
+            self.lists.push(None);
+            u32::try_from(self.lists.len() - 1).unwrap_or(u32::MAX)
+        }));
+        self.lists[id.0 as usize] = Some(list);
+        self.by_allocation.insert(allocation(accounts), id);
+        self.by_content.insert(Arc::clone(accounts), id);
+        for (at, account) in accounts.iter().enumerate() {
+            if let Some(stands) = self.of_account.get_mut(place(*account)) {
+                stands.push((id, at));
+            }
+        }
+        self.unite(accounts);
+        id
+    }
+
+    /// The less lately used half of the lists that nobody waits on.
+    fn forget_unused(&mut self) {
+        let slots = (0..).map(ListId).zip(&self.lists);
+        let mut idle: Vec<(u64, ListId)> =
+            slots.filter_map(|(id, list)| list.as_ref().filter(|list| list.waiting == 0).map(|list| (list.used, id))).collect();
+        idle.sort_unstable();
+        for (_, id) in idle.iter().take(idle.len().div_ceil(2)) {
+            let Some(list) = self.lists[id.0 as usize].take() else { continue };
+            self.by_allocation.remove(&allocation(&list.accounts));
+            self.by_content.remove(&list.accounts);
+            for account in list.accounts.iter() {
+                if let Some(stands) = self.of_account.get_mut(place(*account)) {
+                    stands.retain(|(other, _)| other != id);
+                }
+            }
+            self.vacant.push(id.0);
+        }
+    }
+
+    fn unite(&mut self, accounts: &[AccountId]) {
+        let known = accounts.iter().filter(|account| place(**account) < self.kin.len());
+        let mut heads: Vec<u32> = known.map(|account| self.head_of(account.0)).collect();
+        heads.sort_unstable();
+        heads.dedup();
+        let Some((into, others)) = heads.split_first() else { return };
+        for from in others {
+            self.kin[*from as usize] = *into;
+            self.unions.push(Union { from: Kin(*from), into: Kin(*into) });
+        }
+        // Short ways from now on.
+        for account in accounts.iter().filter(|account| place(**account) < self.of_account.len()) {
+            self.kin[place(*account)] = *into;
+        }
+    }
+
+    fn head_of(&self, account: u32) -> u32 {
+        let mut head = account;
+        while let Some(next) = self.kin.get(head as usize).filter(|next| **next != head) {
+            head = *next;
+        }
+        head
+    }
+}
+
+/// A list's address, as long as somebody holds it.
+fn allocation(accounts: &Arc<[AccountId]>) -> usize {
+    accounts.as_ptr().addr()
+}

@@ -1,0 +1,150 @@
+//! Which denials get a second look: as many as find something, and few where they do not.
+//!
+//! Each endpoint has a credit. A look is paid from it, one that finds something pays back more than it cost, and denials that get no look earn a little, so that
+//! a change is noticed. A crawler that asks for 100 missing things costs 10 more requests, not 100 more.
+
+use std::collections::HashMap;
+
+use crate::api::EndpointId;
+
+/// What a look costs, in the same parts as the others. Ours.
+const COST: u32 = 20;
+/// What an endpoint begins with and can have at most: five looks in a row that find nothing.
+const CREDIT_MAX: u32 = 5 * COST;
+/// What a look pays that finds something: looks go on while one in four does.
+const FOUND: u32 = 4 * COST;
+/// What a denial without a look earns: of those that find nothing, every twentieth is looked at again.
+const UNLOOKED: u32 = 1;
+
+/// What a second look brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// An answer that is no denial.
+    Something,
+    /// A denial too, or no answer.
+    Nothing,
+    /// It was not made: no account was free for it.
+    NotLooked,
+}
+
+/// Whether a denial gets a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pass {
+    /// It does, and has paid for it.
+    Given,
+    /// What looks that are under way bring decides it.
+    Awaited,
+    /// It does not.
+    Refused,
+}
+
+/// The credit of each endpoint; no more entries than the table has endpoints.
+#[derive(Debug, Default)]
+pub(super) struct Looks(HashMap<EndpointId, Account>);
+
+#[derive(Debug)]
+struct Account {
+    credit: u32,
+    under_way: u32,
+}
+
+impl Looks {
+    /// Whether this denial gets a look; if so, its end must be told.
+    pub(super) fn take(&mut self, endpoint: EndpointId) -> Pass {
+        let account = self.account(endpoint);
+        if account.credit >= COST {
+            return self.take_anyway(endpoint);
+        }
+        // Many at once would use the credit up before the first has paid back.
+        if account.under_way > 0 {
+            return Pass::Awaited;
+        }
+        account.credit += UNLOOKED;
+        Pass::Refused
+    }
+
+    /// A look that is as good as certain to find something.
+    pub(super) fn take_anyway(&mut self, endpoint: EndpointId) -> Pass {
+        let account = self.account(endpoint);
+        account.credit = account.credit.saturating_sub(COST);
+        account.under_way += 1;
+        Pass::Given
+    }
+
+    pub(super) fn ended(&mut self, endpoint: EndpointId, found: Found) {
+        let paid = match found {
+            Found::Something => FOUND,
+            Found::Nothing => 0,
+            Found::NotLooked => COST,
+        };
+        let account = self.account(endpoint);
+        account.credit = account.credit.saturating_add(paid).min(CREDIT_MAX);
+        account.under_way = account.under_way.saturating_sub(1);
+    }
+
+    fn account(&mut self, endpoint: EndpointId) -> &mut Account {
+        self.0.entry(endpoint).or_insert(Account { credit: CREDIT_MAX, under_way: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+    use crate::api::{Dialect, Table};
+
+    fn endpoint() -> EndpointId {
+        Table::embedded(Dialect::Service).classify(&Method::GET, "/repos/o/r").endpoint.id
+    }
+
+    /// Of `denials`, how many get a look when every `finds`th look finds something.
+    fn looks_at(denials: u32, finds: Option<u32>) -> u32 {
+        let mut looks = Looks::default();
+        let mut made = 0;
+        for _ in 0..denials {
+            if looks.take(endpoint()) == Pass::Given {
+                made += 1;
+                let found = if finds.is_some_and(|finds| made % finds == 0) { Found::Something } else { Found::Nothing };
+                looks.ended(endpoint(), found);
+            }
+        }
+        made
+    }
+
+    #[test]
+    fn looks_that_find_nothing_become_rare_but_do_not_end() {
+        assert!(looks_at(100, None) <= 10, "{}", looks_at(100, None));
+        let later = looks_at(10_100, None) - looks_at(100, None);
+        assert!((400..=500).contains(&later), "{later}");
+    }
+
+    #[test]
+    fn looks_go_on_while_one_in_four_finds_something() {
+        assert_eq!(looks_at(1_000, Some(1)), 1_000);
+        assert_eq!(looks_at(1_000, Some(4)), 1_000);
+        assert!(looks_at(1_000, Some(20)) < 200);
+    }
+
+    #[test]
+    fn a_look_that_was_not_made_costs_nothing() {
+        let mut looks = Looks::default();
+        for _ in 0..100 {
+            assert_eq!(looks.take(endpoint()), Pass::Given);
+            looks.ended(endpoint(), Found::NotLooked);
+        }
+    }
+
+    #[test]
+    fn of_many_at_once_those_beyond_the_credit_await_what_the_others_find() {
+        let mut looks = Looks::default();
+        let mut passes = (0..8).map(|_| looks.take(endpoint())).collect::<Vec<_>>();
+        assert_eq!(passes.split_off(5), [Pass::Awaited; 3]);
+        assert_eq!(passes, [Pass::Given; 5]);
+        looks.ended(endpoint(), Found::Something);
+        let passes = (0..5).map(|_| looks.take(endpoint())).collect::<Vec<_>>();
+        assert_eq!(passes, [Pass::Given, Pass::Given, Pass::Given, Pass::Given, Pass::Awaited]);
+        (0..8).for_each(|_| looks.ended(endpoint(), Found::Nothing));
+        assert_eq!(looks.take(endpoint()), Pass::Refused);
+    }
+}

@@ -1,0 +1,128 @@
+//! What GraphQL operations cost the last time, so that as much can be reserved the next time (UPSTREAM.md, Limits: by query cost).
+//!
+//! Only what an answer says of itself is learnt: an operation that asks for `rateLimit { cost }` is told its price, any other is taken to cost 1 until its
+//! answer's headers settle the truth. The price of an operation also depends on its variables, which are left out: the last price is a forecast, not a bill.
+
+use std::collections::{HashMap, VecDeque};
+
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use crate::api::OperationKey;
+
+/// Operations whose price is remembered; the oldest goes first. Ours: bots have tens of documents; a client that writes its values into the document makes new
+/// ones without end.
+const OPERATIONS_MAX: usize = 1_024;
+/// The most that is reserved for one operation. Ours: a wrong forecast must not keep an operation from ever being sent.
+const UNITS_MAX: u32 = 100;
+
+/// The prices of the operations seen last.
+#[derive(Debug, Default)]
+pub struct GraphqlPrices {
+    inner: Mutex<Prices>,
+}
+
+#[derive(Debug, Default)]
+struct Prices {
+    /// Above 1.
+    units: HashMap<OperationKey, u32>,
+    oldest_first: VecDeque<OperationKey>,
+}
+
+impl GraphqlPrices {
+    /// Units of the primary budget to reserve, at least 1.
+    pub fn of(&self, operation: OperationKey) -> u32 {
+        self.inner.lock().units.get(&operation).copied().unwrap_or(1)
+    }
+
+    /// Learns from the answer to an operation that asked for its price.
+    pub fn learn(&self, operation: OperationKey, answer: &[u8]) {
+        let Some(units) = price_in(answer) else { return };
+        let units = units.clamp(1, UNITS_MAX);
+        let Prices { units: known, oldest_first } = &mut *self.inner.lock();
+        if let Some(price) = known.get_mut(&operation) {
+            *price = units;
+            return;
+        }
+        if units == 1 {
+            return;
+        }
+        if known.len() >= OPERATIONS_MAX
+            && let Some(oldest) = oldest_first.pop_front()
+        {
+            known.remove(&oldest);
+        }
+        known.insert(operation, units);
+        oldest_first.push_back(operation);
+    }
+}
+
+/// `data.rateLimit.cost`.
+fn price_in(answer: &[u8]) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct Answer {
+        data: Option<Data>,
+    }
+    #[derive(Deserialize)]
+    struct Data {
+        #[serde(rename = "rateLimit")]
+        rate_limit: Option<RateLimit>,
+    }
+    #[derive(Deserialize)]
+    struct RateLimit {
+        cost: u32,
+    }
+    serde_json::from_slice::<Answer>(answer).ok()?.data?.rate_limit.map(|rate| rate.cost)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, Method};
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::GraphqlRequest;
+
+    fn operation(name: usize) -> OperationKey {
+        let body = json!({ "query": format!("query Q{name} {{ rateLimit {{ cost }} }}") }).to_string();
+        GraphqlRequest::read(&Method::POST, None, &HeaderMap::new(), body.as_bytes()).priced.unwrap()
+    }
+
+    fn answer(cost: u32) -> Vec<u8> {
+        json!({ "data": { "viewer": { "login": "ada" }, "rateLimit": { "cost": cost } } }).to_string().into_bytes()
+    }
+
+    #[test]
+    fn an_operation_costs_what_its_last_answer_said() {
+        let prices = GraphqlPrices::default();
+        assert_eq!(prices.of(operation(1)), 1);
+        for cost in [7, 3, 1, 50] {
+            prices.learn(operation(1), &answer(cost));
+            assert_eq!(prices.of(operation(1)), cost);
+        }
+        assert_eq!(prices.of(operation(2)), 1);
+    }
+
+    #[test]
+    fn an_answer_without_a_price_teaches_nothing_and_no_price_is_out_of_reach() {
+        let prices = GraphqlPrices::default();
+        prices.learn(operation(1), &answer(7));
+        for silent in ["", "{}", "null", "{\"data\":null}", "{\"data\":{\"rateLimit\":null}}", "{\"data\":{\"rateLimit\":{\"cost\":-1}}}"] {
+            prices.learn(operation(1), silent.as_bytes());
+            assert_eq!(prices.of(operation(1)), 7, "{silent}");
+        }
+        prices.learn(operation(1), &answer(u32::MAX));
+        assert_eq!(prices.of(operation(1)), UNITS_MAX);
+        prices.learn(operation(1), &answer(0));
+        assert_eq!(prices.of(operation(1)), 1);
+    }
+
+    #[test]
+    fn only_so_many_prices_are_remembered() {
+        let prices = GraphqlPrices::default();
+        (0..3 * OPERATIONS_MAX).for_each(|name| prices.learn(operation(name), &answer(2)));
+        let inner = prices.inner.lock();
+        assert_eq!((inner.units.len(), inner.oldest_first.len()), (OPERATIONS_MAX, OPERATIONS_MAX));
+        assert_eq!(inner.units.get(&operation(3 * OPERATIONS_MAX - 1)), Some(&2));
+    }
+}

@@ -1,0 +1,104 @@
+//! A part of a whole answer (RFC 9110 §14): one range of bytes; of several, and of what is no range, the whole is given instead (§14.2 lets a server do so).
+
+use std::ops::RangeInclusive;
+
+use http::HeaderMap;
+use http::header::{self, HeaderValue};
+
+/// What of a body is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    Whole,
+    /// These bytes, which it has: 206.
+    Bytes(RangeInclusive<usize>),
+    /// Bytes that it does not have: 416.
+    Unsatisfiable,
+}
+
+/// What a GET with these headers asks of a body of `length` bytes. `etag` is the validator that the body is given with: an `If-Range` that is not strongly equal to
+/// it, or that is a date, asks for the whole (RFC 9110 §13.1.5).
+pub fn part_of(asked: &HeaderMap, length: usize, etag: Option<&HeaderValue>) -> Part {
+    let mut lines = asked.get_all(header::RANGE).iter();
+    let (Some(line), None) = (lines.next(), lines.next()) else { return Part::Whole };
+    let is_same = |condition: &HeaderValue| Some(condition) == etag && !condition.as_bytes().starts_with(b"W/");
+    if !asked.get_all(header::IF_RANGE).iter().all(is_same) {
+        return Part::Whole;
+    }
+    let spec = line.to_str().ok().and_then(|line| line.split_once('=')).filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"));
+    let Some((first, last)) = spec.and_then(|(_, set)| set.trim().split_once('-')) else { return Part::Whole };
+    if first.is_empty() {
+        return match (number(last), length.checked_sub(1)) {
+            (None, _) => Part::Whole,
+            (Some(suffix), Some(end)) if suffix > 0 => Part::Bytes(length.saturating_sub(suffix)..=end),
+            _ => Part::Unsatisfiable,
+        };
+    }
+    let Some(first) = number(first) else { return Part::Whole };
+    let last = if last.is_empty() { Some(usize::MAX) } else { number(last) };
+    let Some(last) = last.filter(|last| first <= *last) else { return Part::Whole };
+    match length.checked_sub(1) {
+        Some(end) if first <= end => Part::Bytes(first..=last.min(end)),
+        _ => Part::Unsatisfiable,
+    }
+}
+
+/// A position, or a count. One too large to be counted is as good as the largest.
+fn number(text: &str) -> Option<usize> {
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_plain.then(|| text.parse().unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(range: &'static str) -> Part {
+        part_of(&HeaderMap::from_iter([(header::RANGE, HeaderValue::from_static(range))]), 10, None)
+    }
+
+    #[test]
+    fn one_range_is_given() {
+        for (range, bytes) in [
+            ("bytes=0-1", 0..=1),
+            ("bytes=9-", 9..=9),
+            ("Bytes=3-99999999999999999999999", 3..=9),
+            ("bytes=-4", 6..=9),
+            ("bytes=-40", 0..=9),
+        ] {
+            assert_eq!(part(range), Part::Bytes(bytes), "{range}");
+        }
+    }
+
+    #[test]
+    fn what_lies_behind_the_end_cannot_be_given() {
+        for range in ["bytes=10-", "bytes=10-11", "bytes=-0"] {
+            assert_eq!(part(range), Part::Unsatisfiable, "{range}");
+        }
+        assert_eq!(part_of(&HeaderMap::from_iter([(header::RANGE, HeaderValue::from_static("bytes=0-0"))]), 0, None), Part::Unsatisfiable);
+    }
+
+    #[test]
+    fn several_ranges_and_what_is_no_range_ask_for_the_whole() {
+        for range in ["bytes=0-1,3-4", "bytes=2-1", "bytes=-", "bytes=", "bytes", "lines=0-1", "bytes=a-b", "bytes=0x1-2", "bytes=+1-2"] {
+            assert_eq!(part(range), Part::Whole, "{range}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_another_body_is_never_given() {
+        let asked = |condition: &'static str| {
+            HeaderMap::from_iter([
+                (header::RANGE, HeaderValue::from_static("bytes=0-1")),
+                (header::IF_RANGE, HeaderValue::from_static(condition)),
+            ])
+        };
+        let etag = HeaderValue::from_static("\"a\"");
+        assert_eq!(part_of(&asked("\"a\""), 10, Some(&etag)), Part::Bytes(0..=1));
+        for condition in ["\"b\"", "W/\"a\"", "Tue, 01 Jul 2025 00:00:00 GMT"] {
+            assert_eq!(part_of(&asked(condition), 10, Some(&etag)), Part::Whole, "{condition}");
+        }
+        let weak = HeaderValue::from_static("W/\"a\"");
+        assert_eq!(part_of(&asked("W/\"a\""), 10, Some(&weak)), Part::Whole);
+    }
+}

@@ -1,0 +1,202 @@
+//! What a request meets before it is sent: stored answers, a fetch that is under way already, its turn in its lane, admission.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+
+use super::{Event, Run};
+use crate::clock::Timestamp;
+use crate::decision::cache_key::{Accept, CacheKey};
+use crate::decision::freshness::{Stored, TokenKey};
+use crate::decision::lanes::{LaneKey, LaneTicket, Place};
+use crate::decision::{AccountId, ClientId, Decision, Demand, LimitKind, Refusal, Ticket, Until, WriteSpacing};
+use crate::simulation::Unplayable;
+use crate::simulation::bots::Ask;
+use crate::simulation::route::Route;
+
+/// The version that requests without one are taken for; all of a run are.
+const VERSION: &str = "2022-11-28";
+
+/// A request on its way to an answer, with all who wait for it.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub askers: Vec<Asker>,
+    pub client: usize,
+    pub method: Method,
+    pub path: String,
+    pub body: Bytes,
+    pub route: Route,
+    pub deadline: Timestamp,
+    /// How its answer is stored.
+    pub key: Option<CacheKey>,
+    pub lane: Option<LaneTicket>,
+    pub ticket: Option<Ticket>,
+    pub attempt: u32,
+    pub refusals: usize,
+    /// Time of all attempts with the upstream.
+    pub away: Duration,
+}
+
+/// Who waits for a job.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asker {
+    pub bot: Option<usize>,
+    pub client: usize,
+    pub asked_at: Timestamp,
+}
+
+impl Job {
+    /// Whether it changes nothing upstream.
+    pub fn is_read(&self) -> bool {
+        self.route.spacing == WriteSpacing::None
+    }
+}
+
+impl Run<'_> {
+    /// A request comes.
+    pub(super) fn ask(&mut self, bot: Option<usize>, client: usize, ask: Ask) {
+        let asker = Asker { bot, client, asked_at: self.now };
+        if let Some(report) = self.client(client) {
+            report.asked += 1;
+        }
+        let Some(plan) = self.plan.clients.get(client) else { return };
+        let Some(route) = Route::of(&ask, plan).filter(|route| !route.candidates.is_empty()) else {
+            return self.turned_away(asker, LimitKind::NoAccount, self.now + Duration::from_secs(60));
+        };
+        let key = route.scope.map(|scope| CacheKey::new(scope, &ask.path, &Accept::Json, VERSION));
+        if let Some(key) = &key {
+            let stored = self.store.get(key);
+            if stored.is_some_and(|stored| stored.is_fresh(self.now, self.plan.freshness)) {
+                if let Some(report) = self.client(client) {
+                    report.hits += 1;
+                }
+                return self.served(asker, Duration::ZERO);
+            }
+            if let Some(job) = self.fetching.get(key).and_then(|job| self.jobs.get_mut(job)) {
+                job.askers.push(asker);
+                return;
+            }
+        }
+        let id = self.number();
+        let deadline = self.now + plan.max_wait;
+        let Ask { method, path, body, patience } = ask;
+        let mut job = Job {
+            askers: vec![asker],
+            client,
+            method,
+            path,
+            body,
+            route,
+            deadline,
+            key: key.clone(),
+            lane: None,
+            ticket: None,
+            attempt: 0,
+            refusals: 0,
+            away: Duration::ZERO,
+        };
+        if let Some(patience) = patience {
+            self.agenda.put(self.now + patience, Event::GivesUp(id));
+        }
+        let is_its_turn = match job.route.lane.take() {
+            None => true,
+            Some(resource) => match self.lanes.enter(LaneKey { client: u32::try_from(client).unwrap_or(u32::MAX), resource }) {
+                Err(_) => return self.turned_away(asker, LimitKind::QueueFull, self.now + Duration::from_secs(1)),
+                Ok((ticket, place)) => {
+                    job.lane = Some(ticket);
+                    self.by_lane.insert(ticket, id);
+                    place == Place::Head
+                }
+            },
+        };
+        self.jobs.insert(id, job);
+        if let Some(key) = key {
+            self.fetching.insert(key, id);
+        }
+        if is_its_turn {
+            // What cannot be sent is known by its path, which the caller has checked.
+            let _ = self.admit(id);
+        }
+    }
+
+    /// Asks the core for a job, and does what it says.
+    pub(super) fn admit(&mut self, id: u64) -> Result<(), Unplayable> {
+        let Some(job) = self.jobs.get(&id) else { return Ok(()) };
+        let demand = self.demand(job);
+        let deadline = job.deadline;
+        match self.admission.request(self.now, demand, deadline) {
+            Decision::Granted(grant) => self.send(id, grant)?,
+            Decision::Refused(refusal) => self.refused(id, &refusal),
+            Decision::Waiting { ticket, .. } => {
+                self.by_ticket.insert(ticket, id);
+                if let Some(job) = self.jobs.get_mut(&id) {
+                    job.ticket = Some(ticket);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn demand(&self, job: &Job) -> Demand {
+        let route = &job.route;
+        let stored = job.key.as_ref().and_then(|key| self.store.get(key));
+        let prefer = stored.and_then(Stored::preferred_token).map(|TokenKey(token)| AccountId(u32::try_from(token).unwrap_or(0)));
+        Demand {
+            client: ClientId(u32::try_from(job.client).unwrap_or(u32::MAX)),
+            held_bytes: job.body.len() as u64,
+            candidates: route.candidates.clone(),
+            prefer,
+            resource: self.admission.books().resource_for(route.endpoint.id, &route.endpoint.resource),
+            endpoint: route.endpoint.id,
+            cost: route.endpoint.primary_cost,
+            points: route.points,
+            graphql: route.graphql,
+            content: route.endpoint.content_generating,
+            token_request: route.token_request,
+            write: route.spacing,
+        }
+    }
+
+    /// The core has said no.
+    pub(super) fn refused(&mut self, id: u64, refusal: &Refusal) {
+        let until = match refusal.until {
+            Until::Time(until) => until,
+            Until::Event => self.now + Duration::from_secs(1),
+        };
+        let Some(job) = self.close(id) else { return };
+        self.story.tell(self.now, || {
+            format!("we refuse {} {} for {} until {}", job.method, job.path, refusal.limit.name(), super::story::clock(until))
+        });
+        for asker in job.askers {
+            self.turned_away(asker, refusal.limit, until);
+        }
+    }
+
+    fn turned_away(&mut self, asker: Asker, limit: LimitKind, until: Timestamp) {
+        if let Some(report) = self.client(asker.client) {
+            *report.refused.entry(limit.name()).or_default() += 1;
+        }
+        // A refusal without an end, or one far away, is tried again after an hour.
+        let until = until.min(self.now + Duration::from_secs(3_600));
+        if let Some(bot) = asker.bot.and_then(|bot| self.bots.get_mut(bot)) {
+            bot.told = bot.told.max(until);
+        }
+        self.answered(asker);
+    }
+
+    /// The bot of a job has no patience left. One that is sent already, or that others wait for too, goes on.
+    pub(super) fn gives_up(&mut self, id: u64) {
+        let Some(job) = self.jobs.get(&id).filter(|job| job.askers.len() == 1) else { return };
+        let Some(ticket) = job.ticket.filter(|ticket| self.by_ticket.contains_key(ticket)) else { return };
+        self.by_ticket.remove(&ticket);
+        self.admission.abandon(self.now, ticket);
+        let Some(job) = self.close(id) else { return };
+        for asker in job.askers {
+            if let Some(report) = self.client(asker.client) {
+                report.gave_up += 1;
+            }
+            self.answered(asker);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What becomes of a request: an answer, another attempt, or the truth about why not.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::asks::{Asker, Job};
+use super::exchanges::Answer;
+use super::{Event, READS, Run};
+use crate::clock::Timestamp;
+use crate::decision::AccountId;
+use crate::decision::freshness::cache_control::storable;
+use crate::decision::freshness::{Stored, TokenKey};
+use crate::decision::retry::{Failure, Next, Policy};
+use crate::simulation::Unplayable;
+
+impl Run<'_> {
+    /// An answer that is no refusal for a limit.
+    pub(super) fn answer(&mut self, id: u64, account: AccountId, answer: &Answer) -> Result<(), Unplayable> {
+        if answer.status.is_server_error() {
+            return self.failed(id, Failure::Upstream5xx);
+        }
+        let token = Some(TokenKey(account.0.into()));
+        let is_confirmed = answer.status == StatusCode::NOT_MODIFIED;
+        if let Some(key) = self.jobs.get(&id).and_then(|job| job.key.clone()) {
+            if is_confirmed {
+                if let Some(stored) = self.store.get_mut(&key) {
+                    stored.confirm(self.now, &answer.headers, token, None);
+                }
+            } else if storable(answer.status, &answer.headers) {
+                self.store.put(&key, Stored::new(self.now, answer.status, &answer.headers, token, None));
+            }
+        }
+        let Some(job) = self.close(id) else { return Ok(()) };
+        for (place, asker) in job.askers.iter().enumerate() {
+            if let Some(report) = self.client(asker.client) {
+                if place > 0 {
+                    report.collapsed += 1;
+                } else if is_confirmed {
+                    report.not_modified += 1;
+                }
+            }
+            self.served(*asker, job.away);
+        }
+        Ok(())
+    }
+
+    /// The upstream has refused it for a limit.
+    pub(super) fn limited(&mut self, id: u64) -> Result<(), Unplayable> {
+        let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
+        if job.is_read() {
+            // Each refusal closes an account or a budget, so that a read goes to the next one.
+            job.attempt -= 1;
+            job.refusals += 1;
+            if job.refusals <= job.route.candidates.len() {
+                return self.admit(id);
+            }
+            self.in_vain(id);
+            return Ok(());
+        }
+        self.failed(id, Failure::LimitRefusal { until: self.now })
+    }
+
+    /// An attempt has failed.
+    pub(super) fn failed(&mut self, id: u64, failure: Failure) -> Result<(), Unplayable> {
+        let Some(job) = self.jobs.get(&id) else { return Ok(()) };
+        let policy = if job.is_read() { READS } else { Policy { max_attempts: self.plan.write_attempts } };
+        let (attempt, deadline) = (job.attempt, job.deadline);
+        match policy.next(self.now, &job.method, attempt, failure, self.jitter.unit()) {
+            Next::Retry { not_before } if not_before <= deadline => {
+                if not_before <= self.now {
+                    return self.admit(id);
+                }
+                self.agenda.put(not_before, Event::Retries(id));
+            }
+            Next::RetryElsewhere => return self.admit(id),
+            Next::Unknown => {
+                let Some(job) = self.close(id) else { return Ok(()) };
+                for asker in job.askers {
+                    if let Some(report) = self.client(asker.client) {
+                        report.unknown += 1;
+                    }
+                    self.answered(asker);
+                }
+            }
+            _ => self.in_vain(id),
+        }
+        Ok(())
+    }
+
+    /// Enough was tried.
+    fn in_vain(&mut self, id: u64) {
+        let Some(job) = self.close(id) else { return };
+        for asker in job.askers {
+            if let Some(report) = self.client(asker.client) {
+                report.failed += 1;
+            }
+            self.answered(asker);
+        }
+    }
+
+    pub(super) fn served(&mut self, asker: Asker, away: Duration) {
+        let held = self.now.since(asker.asked_at).saturating_sub(away);
+        if let Some(report) = self.client(asker.client) {
+            report.served += 1;
+            report.waits.add(u64::try_from(held.as_millis()).unwrap_or(u64::MAX));
+        }
+        self.answered(asker);
+    }
+
+    /// A bot has its answer, whatever it is.
+    pub(super) fn answered(&mut self, asker: Asker) {
+        let Some((place, bot)) = asker.bot.and_then(|place| Some((place, self.bots.get_mut(place)?))) else { return };
+        bot.pending = bot.pending.saturating_sub(1);
+        let again: Option<Timestamp> = bot.again(self.now);
+        if let Some(at) = again {
+            self.agenda.put(at.max(self.now + Duration::from_millis(1)), Event::Wakes(place));
+        }
+    }
+
+    /// Takes a job out of everything that knows it; the next write of its lane goes on.
+    pub(super) fn close(&mut self, id: u64) -> Option<Job> {
+        let job = self.jobs.remove(&id)?;
+        if let Some(key) = &job.key {
+            self.fetching.remove(key);
+        }
+        if let Some(ticket) = job.lane {
+            self.by_lane.remove(&ticket);
+            if let Some(next) = self.lanes.leave(ticket).and_then(|next| self.by_lane.get(&next).copied()) {
+                self.agenda.put(self.now, Event::Retries(next));
+            }
+        }
+        Some(job)
+    }
+}

@@ -1,0 +1,316 @@
+//! The way to the upstream and back: what is sent, how long it takes, what gets lost, what the answer teaches the books.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
+
+use super::{Event, Run, place_of};
+use crate::api::headers::RATE_RESET;
+use crate::api::{LimitRefusal, RateHeaders, ResourceName, limit_refusal};
+use crate::clock::Timestamp;
+use crate::decision::freshness::TokenKey;
+use crate::decision::retry::Failure;
+use crate::decision::{AccountId, Grant, LeaseId, Settlement};
+use crate::emulator::RequestId;
+use crate::simulation::Unplayable;
+use crate::simulation::plan::{BEGINNING, Order};
+use crate::simulation::truth::Kind;
+use crate::simulation::upstream::{PEER, Whose};
+
+/// Of a hundred lost exchanges, how many are lost on the way there: never executed, which nobody can tell.
+const LOST_BEFORE: f64 = 20.0;
+/// Of a hundred lost answers, how many are missed at once, because the connection is closed; the others take [`TIMEOUT`].
+const MISSED_AT_ONCE: f64 = 50.0;
+/// CONTRACT §2, `upstream.response_timeout`.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Where requests can overtake each other: of a hundred ways, how many are slow.
+const SLOW: f64 = 5.0;
+/// What an outside consumer asks for.
+const OUTSIDERS_PATH: &str = "/users/dan";
+
+/// A request between sending and settlement.
+#[derive(Debug)]
+pub(super) struct Flight {
+    /// `None`: somebody else's.
+    job: Option<(u64, LeaseId)>,
+    account: AccountId,
+    request: Request<Bytes>,
+    kind: Kind,
+    sent_at: Timestamp,
+    /// At the emulator.
+    number: Option<RequestId>,
+    answer: Option<Answer>,
+    fate: Fate,
+}
+
+/// Whether an exchange brings its answer back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Answered,
+    LostBefore,
+    LostAfter,
+}
+
+/// An answer of the upstream.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Run<'_> {
+    /// Sends a job on the account that was granted.
+    pub(super) fn send(&mut self, id: u64, grant: Grant) -> Result<(), Unplayable> {
+        let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
+        job.attempt += 1;
+        job.ticket = None;
+        let place = place_of(grant.account);
+        let stored = job.key.as_ref().and_then(|key| self.store.get(key));
+        let validators = stored.and_then(|stored| stored.validators(Some(TokenKey(grant.account.0.into()))));
+        let request = self.upstream.request(self.now, (place, Whose::Ours), (&job.method, &job.path, &job.body), validators.as_ref())?;
+        let route = &job.route;
+        let kind = Kind { graphql: route.graphql, content: route.endpoint.content_generating, token_request: route.token_request };
+        let costs = route.endpoint.primary_cost > 0;
+        let (endpoint, resource) = (route.endpoint, self.admission.books().resource_for(route.endpoint.id, &route.endpoint.resource));
+        self.note_if_told(place, costs.then_some(&resource));
+        let fate = match self.network.percent(self.plan.network.lost_percent) {
+            false => Fate::Answered,
+            true if self.network.percent(LOST_BEFORE) => Fate::LostBefore,
+            true => Fate::LostAfter,
+        };
+        self.story.tell(self.now, || format!("sent on {place}: {} {} (lease {})", endpoint.method, endpoint.template, grant.lease.0));
+        let way = self.way();
+        let flight = self.number();
+        match fate {
+            Fate::LostBefore => self.agenda.put(self.now + TIMEOUT, Event::Missed(flight)),
+            _ => self.agenda.put(self.now + way, Event::Arrives(flight)),
+        }
+        let flown = Flight {
+            job: Some((id, grant.lease)),
+            account: grant.account,
+            request,
+            kind,
+            sent_at: self.now,
+            number: None,
+            answer: None,
+            fate,
+        };
+        self.flights.insert(flight, flown);
+        Ok(())
+    }
+
+    /// The emulator judges and answers; how long that takes is its CPU time and a little more.
+    pub(super) fn arrives(&mut self, id: u64) {
+        let Some(flight) = self.flights.get_mut(&id) else { return };
+        let arrival = self.upstream.emulator.arrive(self.now, &flight.request, PEER);
+        flight.number = Some(arrival.id);
+        let (head, body) = arrival.response.into_parts();
+        flight.answer = Some(Answer { status: head.status, headers: head.headers, body });
+        let Some(entry) = self.upstream.emulator.latest() else { return };
+        let (place, is_ours) = (place_of(flight.account), flight.job.is_some());
+        let mut began = None;
+        if let Some(truth) = self.truth.get_mut(place) {
+            began = truth.note(self.now, entry, flight.kind, is_ours).then_some(entry.resource);
+        }
+        if let Some(limit) = entry.refused {
+            let lease = flight.job.map(|(_, lease)| lease.0);
+            let who = if is_ours { "OUR request" } else { "somebody else's request" };
+            self.story.tell(self.now, || format!("{who} (lease {lease:?}) on {place} is REFUSED by the upstream: {limit}; {entry:?}"));
+            if is_ours && limit != "fault" {
+                let snapshot = self.admission.books().snapshot(self.now).into_iter().nth(place);
+                self.story.tell(self.now, || format!("our books then: {snapshot:?}"));
+                self.story.climax();
+            }
+        }
+        let cpu = Duration::from_micros(if entry.executed { entry.cpu_micros } else { 0 });
+        let (least, most) = self.plan.upstream.answers_millis;
+        let takes = cpu + Duration::from_millis(self.network.between(least, most));
+        self.agenda.put(self.now + takes, Event::Finishes(id));
+        if let Some(truth) = self.truth.get_mut(place).filter(|_| entry.executed) {
+            truth.was_busy(takes.min((BEGINNING + self.plan.length).since(self.now)));
+        }
+        if let Some(resource) = began {
+            self.window_begins(place, resource);
+        }
+    }
+
+    fn window_begins(&mut self, place: usize, resource: &'static str) {
+        let windows = self.upstream.emulator.budget_windows(self.now);
+        let Some(truth) = self.truth.get_mut(place) else { return };
+        let window = windows.iter().find(|window| window.account == truth.login() && window.resource == resource);
+        if let Some(window) = window {
+            truth.window_began(window);
+            self.story.tell(self.now, || {
+                format!("a window of {resource} begins for {} until {}", truth.name(), super::story::clock(window.reset))
+            });
+            self.agenda.put(window.reset - Duration::from_millis(1), Event::WindowEnds(place, resource));
+        }
+    }
+
+    /// The answer leaves the upstream.
+    pub(super) fn finishes(&mut self, id: u64) {
+        let way = self.way();
+        let Some(flight) = self.flights.get(&id) else { return };
+        let Some(number) = flight.number else { return };
+        let emulator = &mut self.upstream.emulator;
+        match flight.fate {
+            Fate::LostAfter => {
+                emulator.abandon(self.now, number);
+                let noticed = if self.network.percent(MISSED_AT_ONCE) { self.now + way } else { flight.sent_at + TIMEOUT };
+                self.agenda.put(noticed.max(self.now), Event::Missed(id));
+            }
+            Fate::Answered | Fate::LostBefore => {
+                emulator.finish(self.now, number);
+                self.agenda.put(self.now + way, Event::Returns(id));
+            }
+        }
+        emulator.departed(number);
+    }
+
+    /// There will be no answer: it counts as spent.
+    pub(super) fn missed(&mut self, id: u64) -> Result<(), Unplayable> {
+        let Some(Flight { job: Some((job, lease)), sent_at, .. }) = self.flights.remove(&id) else { return Ok(()) };
+        self.report.lost += 1;
+        self.story.tell(self.now, || format!("no answer came for lease {}", lease.0));
+        let jitter = self.jitter.unit();
+        self.admission.settle(self.now, lease, Settlement::Unknown, jitter);
+        self.was_away(job, sent_at);
+        self.failed(job, Failure::Ambiguous)
+    }
+
+    /// The answer is here: it settles its lease, and teaches.
+    pub(super) fn returns(&mut self, id: u64) -> Result<(), Unplayable> {
+        let Some(Flight { job, account, sent_at, answer: Some(mut answer), kind, .. }) = self.flights.remove(&id) else { return Ok(()) };
+        let Some((job, lease)) = job else {
+            self.outsider_learns(&answer);
+            return Ok(());
+        };
+        self.wobble(&mut answer.headers);
+        let rate = RateHeaders::parse(&answer.headers);
+        let may_refuse = kind.graphql || matches!(answer.status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
+        let refusal = may_refuse.then(|| limit_refusal(answer.status, &answer.headers, &answer.body, self.now)).flatten();
+        self.story.tell(self.now, || {
+            let shown = rate.as_ref().map(|rate| (rate.remaining, super::story::clock(rate.reset)));
+            format!("lease {} answered {} with {shown:?}{}", lease.0, answer.status, if refusal.is_some() { ", a refusal" } else { "" })
+        });
+        if let Some(refusal) = &refusal {
+            self.remember(place_of(account), refusal, rate.as_ref());
+        }
+        let jitter = self.jitter.unit();
+        let settlement = Settlement::Answered { status: answer.status, rate: rate.as_ref(), refusal: refusal.as_ref() };
+        self.admission.settle(self.now, lease, settlement, jitter);
+        self.was_away(job, sent_at);
+        if refusal.is_some() { self.limited(job) } else { self.answer(job, account, &answer) }
+    }
+
+    fn was_away(&mut self, job: u64, sent_at: Timestamp) {
+        let away = self.now.since(sent_at);
+        if let Some(job) = self.jobs.get_mut(&job) {
+            job.away += away;
+        }
+    }
+
+    /// Somebody else asks on the same budget, and asks again later.
+    pub(super) fn outsider_asks(&mut self) -> Result<(), Unplayable> {
+        let Some(outside) = self.plan.outside else { return Ok(()) };
+        // The intervals of a Poisson process: as many consumers together have them.
+        let pause = outside.every.mul_f64(-(1.0 - self.network.unit()).ln());
+        self.agenda.put(self.now + pause.max(Duration::from_millis(1)), Event::Outsider);
+        if self.now < self.outsider_told() {
+            return Ok(());
+        }
+        self.outside().sent += 1;
+        let request = self.upstream.request(
+            self.now,
+            (place_of(outside.account), Whose::Others),
+            (&http::Method::GET, OUTSIDERS_PATH, &Bytes::new()),
+            None,
+        )?;
+        let id = self.number();
+        let kind = Kind { graphql: false, content: false, token_request: false };
+        let flight = Flight {
+            job: None,
+            account: outside.account,
+            request,
+            kind,
+            sent_at: self.now,
+            number: None,
+            answer: None,
+            fate: Fate::Answered,
+        };
+        self.flights.insert(id, flight);
+        let way = self.way();
+        self.agenda.put(self.now + way, Event::Arrives(id));
+        Ok(())
+    }
+
+    /// Others know when to stop, too.
+    fn outsider_learns(&mut self, answer: &Answer) {
+        let Some(refusal) = limit_refusal(answer.status, &answer.headers, &answer.body, self.now) else { return };
+        self.outside().refused += 1;
+        let rate = RateHeaders::parse(&answer.headers);
+        let until = named_by(self.now, &refusal, rate.as_ref());
+        self.outsider_waits(until);
+    }
+
+    /// The time for one direction.
+    fn way(&mut self) -> Duration {
+        let plan = &self.plan.network;
+        let millis = match plan.order {
+            Order::Kept => plan.least_millis,
+            Order::Shuffled if self.network.percent(SLOW) => self.network.between(plan.slow_millis.0, plan.slow_millis.1),
+            Order::Shuffled => plan.least_millis + self.network.below(plan.spread_millis),
+        };
+        Duration::from_millis(millis)
+    }
+
+    /// Makes the reset of an answer wrong, by whole seconds as the header has them.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a few seconds")]
+    fn wobble(&mut self, headers: &mut HeaderMap) {
+        let most = self.plan.network.wobble.as_millis() as f64 / 1_000.0;
+        let shift = ((self.network.unit() * 2.0 - 1.0) * most).round() as i64;
+        let Some(reset) = headers.get(RATE_RESET).and_then(|value| value.to_str().ok()?.parse::<u64>().ok()) else { return };
+        if shift != 0 {
+            headers.insert(RATE_RESET, HeaderValue::from(reset.saturating_add_signed(shift)));
+        }
+    }
+
+    /// Remembers until when an answer has told us to stay away.
+    fn remember(&mut self, place: usize, refusal: &LimitRefusal, rate: Option<&RateHeaders>) {
+        let until = named_by(self.now, refusal, rate);
+        let Some(told) = self.told.get_mut(place) else { return };
+        match refusal {
+            LimitRefusal::Secondary { .. } => {
+                told.account_until = told.account_until.max(until);
+                self.silence_until = self.silence_until.max(until);
+            }
+            LimitRefusal::Primary { resource: Some(resource), .. } => {
+                told.resources.retain(|(named, _)| named != resource);
+                told.resources.push((resource.clone(), until));
+            }
+            LimitRefusal::Primary { .. } => {}
+        }
+    }
+
+    /// Counts a request that is sent although we were told to wait: a promise broken.
+    fn note_if_told(&mut self, place: usize, resource: Option<&ResourceName>) {
+        let Some(told) = self.told.get(place) else { return };
+        let of_resource = told.resources.iter().any(|(named, until)| Some(named) == resource && self.now < *until);
+        if self.now < told.account_until || of_resource {
+            self.report.sent_while_told += 1;
+            self.story.tell(self.now, || format!("SENT on {place} although we were told to wait"));
+        } else if self.now < self.silence_until {
+            self.report.sent_elsewhere_meanwhile += 1;
+        }
+    }
+}
+
+/// The time before which a refusal asks for silence (Document 1, Client behavior after a limit).
+fn named_by(now: Timestamp, refusal: &LimitRefusal, rate: Option<&RateHeaders>) -> Timestamp {
+    let reset = refusal.reset().or(rate.map(|rate| rate.reset));
+    let remaining = refusal.remaining().or(rate.map(|rate| rate.remaining));
+    let told = refusal.retry_after().map(|pause| now + pause);
+    told.max(reset.filter(|_| remaining == Some(0))).unwrap_or(now + Duration::from_secs(60))
+}

@@ -1,0 +1,316 @@
+//! One run: takes events in the order of their time and lets each do its part.
+//!
+//! `asks` is what a request meets before it is sent, `exchanges` the way to the upstream and back, `ends` what becomes of it, `story` what is remembered of
+//! it all. They are the gateway's shell in virtual time: they decide nothing that `decision/` decides.
+
+mod asks;
+mod ends;
+mod exchanges;
+mod story;
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use super::agenda::Agenda;
+use super::bots::{Ask, Bot};
+use super::plan::{BEGINNING, Demanded, Plan};
+use super::random::Dice;
+use super::report::{ClientReport, OutsideReport, Report};
+use super::store::Store;
+use super::truth::Truth;
+use super::upstream::Upstream;
+use super::{Unplayable, trace};
+use crate::api::ResourceName;
+use crate::clock::Timestamp;
+use crate::decision::cache_key::CacheKey;
+use crate::decision::lanes::{LaneTicket, Lanes};
+use crate::decision::retry::Policy;
+use crate::decision::{AccountId, Admission, Ticket};
+use asks::Job;
+use exchanges::Flight;
+use story::Story;
+
+/// As many writes may stand in lanes as may in the gateway (CONTRACT §2, `writes.queue_max`).
+const LANES_MAX: usize = 10_000;
+/// How often a read is tried, as in the gateway.
+const READS: Policy = Policy { max_attempts: NonZeroU32::MIN.saturating_add(2) };
+/// How many leases and waiting requests are checked in each step, on average: the whole check is made after as many steps as it costs, so that
+/// checking takes a fixed part of the time. With no more than this many, as in most runs of a debug build, that is after every step.
+const CHECKED_A_STEP: usize = if cfg!(debug_assertions) { 64 } else { 4 };
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A bot asks.
+    Wakes(usize),
+    /// The recorded request at this place comes.
+    Recorded(usize),
+    /// A request arrives at the upstream.
+    Arrives(u64),
+    /// The upstream is done with it.
+    Finishes(u64),
+    /// Its answer reaches the gateway.
+    Returns(u64),
+    /// The gateway notices that there will be no answer.
+    Missed(u64),
+    /// The pause before another attempt is over.
+    Retries(u64),
+    /// A bot goes away if its request still waits.
+    GivesUp(u64),
+    /// The decision core wants to look again.
+    Tick,
+    /// Somebody else asks.
+    Outsider,
+    /// A window of a primary budget of this account is about to end.
+    WindowEnds(usize, &'static str),
+    /// The upstream is to refuse out of the blue.
+    Refuses,
+}
+
+/// What an account's answers have told us to wait for.
+#[derive(Debug, Default)]
+struct Told {
+    account_until: Timestamp,
+    resources: Vec<(ResourceName, Timestamp)>,
+}
+
+/// A run under way.
+pub(super) struct Run<'p> {
+    plan: &'p Plan,
+    now: Timestamp,
+    agenda: Agenda<Event>,
+    bots: Vec<Bot>,
+    admission: Admission,
+    lanes: Lanes,
+    store: Store,
+    upstream: Upstream,
+    jobs: HashMap<u64, Job>,
+    flights: HashMap<u64, Flight>,
+    by_ticket: HashMap<Ticket, u64>,
+    by_lane: HashMap<LaneTicket, u64>,
+    fetching: HashMap<CacheKey, u64>,
+    next_number: u64,
+    wakes_at: Timestamp,
+    unchecked: usize,
+    network: Dice,
+    jitter: Dice,
+    truth: Vec<Truth>,
+    told: Vec<Told>,
+    /// Until when some account is to be silent.
+    silence_until: Timestamp,
+    outsider_waits_until: Timestamp,
+    report: Report,
+    story: Story,
+}
+
+impl<'p> Run<'p> {
+    /// Everything at the beginning of its time.
+    pub fn new(plan: &'p Plan) -> Result<Self, Unplayable> {
+        let clients = plan.clients.iter().map(|client| ClientReport { name: client.name.to_string(), ..ClientReport::default() }).collect();
+        let mut run = Self {
+            plan,
+            now: BEGINNING,
+            agenda: Agenda::new(),
+            bots: Vec::new(),
+            admission: Admission::new(plan.settings.clone()),
+            lanes: Lanes::new(LANES_MAX),
+            store: Store::default(),
+            upstream: Upstream::new(plan, BEGINNING - Duration::from_secs(3_600))?,
+            jobs: HashMap::new(),
+            flights: HashMap::new(),
+            by_ticket: HashMap::new(),
+            by_lane: HashMap::new(),
+            fetching: HashMap::new(),
+            next_number: 0,
+            wakes_at: Timestamp::FAR_FUTURE,
+            unchecked: 0,
+            network: Dice::new(plan.seed, 1),
+            jitter: Dice::new(plan.seed, 2),
+            truth: plan.upstream.accounts.iter().map(|account| Truth::new(&account.name)).collect(),
+            told: plan.upstream.accounts.iter().map(|_| Told::default()).collect(),
+            silence_until: Timestamp::EPOCH,
+            outsider_waits_until: Timestamp::EPOCH,
+            report: Report { runs: 1, hours: plan.length.as_secs_f64() / 3_600.0, clients, ..Report::default() },
+            story: Story::new(plan.narration),
+        };
+        run.begin();
+        Ok(run)
+    }
+
+    /// Plays to the end.
+    pub fn play(mut self) -> Result<Report, Unplayable> {
+        let end = BEGINNING + self.plan.length;
+        while let Some((at, event)) = self.agenda.take_before(end) {
+            self.now = at;
+            self.happen(event)?;
+            self.deliver()?;
+            self.check();
+        }
+        self.now = end;
+        Ok(self.conclude(end))
+    }
+
+    fn begin(&mut self) {
+        match &self.plan.demand {
+            Demanded::Workload(workload) => {
+                let (habits, clients) = (workload.habits(), self.plan.clients.len().max(1));
+                for number in 0..self.plan.bots {
+                    let place = usize::try_from(number).unwrap_or(0);
+                    // A workload's own clients are named after its habits; else every client has bots of every habit.
+                    let habit = if workload.clients().is_some() && clients == habits.len() { place } else { place / clients };
+                    let mut bot = Bot::new(number, place % clients, habits[habit % habits.len()], self.plan.seed);
+                    self.agenda.put(self.now + bot.first(), Event::Wakes(place));
+                    self.bots.push(bot);
+                }
+            }
+            Demanded::Trace(trace) => {
+                for (place, recorded) in trace.requests.iter().enumerate() {
+                    self.agenda.put(self.now + recorded.after, Event::Recorded(place));
+                }
+            }
+        }
+        if self.plan.outside.is_some() {
+            self.agenda.put(self.now, Event::Outsider);
+        }
+        if let Some(refusal) = self.plan.upstream.refusal {
+            let halfway = self.now + self.plan.length / 2;
+            self.agenda.put(refusal.at.min(halfway), Event::Refuses);
+        }
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), Unplayable> {
+        match event {
+            Event::Wakes(bot) => self.bot_asks(bot),
+            Event::Recorded(place) => self.recorded_asks(place),
+            Event::Arrives(flight) => self.arrives(flight),
+            Event::Finishes(flight) => self.finishes(flight),
+            Event::Returns(flight) => return self.returns(flight),
+            Event::Missed(flight) => return self.missed(flight),
+            Event::Retries(job) => return self.admit(job),
+            Event::GivesUp(job) => self.gives_up(job),
+            Event::Tick => {
+                if self.wakes_at <= self.now {
+                    self.wakes_at = Timestamp::FAR_FUTURE;
+                }
+                self.admission.tick(self.now);
+            }
+            Event::Outsider => return self.outsider_asks(),
+            Event::WindowEnds(account, resource) => self.window_ends(account, resource),
+            Event::Refuses => {
+                if let Some(refusal) = self.plan.upstream.refusal {
+                    self.upstream.refuse_next_of(place_of(refusal.account), refusal.retry_after_secs);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn bot_asks(&mut self, place: usize) {
+        let installation = self.upstream.installation();
+        let Some(bot) = self.bots.get_mut(place) else { return };
+        let (client, asks) = (bot.client, bot.asks(installation));
+        bot.pending += u32::try_from(asks.len()).unwrap_or(u32::MAX);
+        for ask in asks {
+            self.ask(Some(place), client, ask);
+        }
+    }
+
+    fn recorded_asks(&mut self, place: usize) {
+        let Demanded::Trace(trace) = &self.plan.demand else { return };
+        let Some(trace::Recorded { client, method, path, .. }) = trace.requests.get(place).cloned() else { return };
+        let name = trace.clients.get(client);
+        // Whoever the plan does not know has no budget in it.
+        let Some(client) = self.plan.clients.iter().position(|known| Some(&known.name) == name) else { return };
+        let body = trace::body(&method);
+        self.ask(None, client, Ask { method, path, body, patience: None });
+    }
+
+    /// Hands out what the core has decided, and makes sure that it is asked again when it wants to be.
+    fn deliver(&mut self) -> Result<(), Unplayable> {
+        loop {
+            let decided = self.admission.take_decided();
+            if decided.is_empty() {
+                break;
+            }
+            for (ticket, decision) in decided {
+                let Some(job) = self.by_ticket.remove(&ticket) else { continue };
+                match decision {
+                    Ok(grant) => self.send(job, grant)?,
+                    Err(refusal) => self.refused(job, &refusal),
+                }
+            }
+        }
+        if let Some(at) = self.admission.next_wakeup() {
+            // Decisions move in steps of a millisecond, as in the gateway.
+            let at = at.max(self.now + Duration::from_millis(1));
+            if at < self.wakes_at {
+                self.wakes_at = at;
+                self.agenda.put(at, Event::Tick);
+            }
+        }
+        Ok(())
+    }
+
+    /// Audits the books, as often as it costs a fixed part of the time.
+    fn check(&mut self) {
+        self.unchecked = self.unchecked.saturating_add(CHECKED_A_STEP);
+        if self.unchecked <= self.admission.books().open_leases() + self.admission.waiting() {
+            return;
+        }
+        self.unchecked = 0;
+        let broken = self.admission.audit();
+        for invariant in &broken {
+            *self.report.broken.entry(format!("{} {}", invariant.number(), invariant.name())).or_default() += 1;
+            self.story.tell(self.now, || format!("INVARIANT {} is broken: {}", invariant.number(), invariant.name()));
+        }
+        debug_assert!(broken.is_empty(), "broken invariants: {broken:?}");
+    }
+
+    fn window_ends(&mut self, account: usize, resource: &'static str) {
+        let name = self.truth.get(account).map(Truth::login).unwrap_or_default();
+        let windows = self.upstream.emulator.budget_windows(self.now);
+        let window = windows.iter().find(|window| window.account == name && window.resource == resource);
+        if let (Some(window), Some(truth)) = (window, self.truth.get_mut(account)) {
+            truth.window_ended(window);
+            self.story
+                .tell(self.now, || format!("the window of {resource} ends for {}: {} of {} used", truth.name(), window.used, window.limit));
+        }
+    }
+
+    fn conclude(mut self, end: Timestamp) -> Report {
+        for (invariant, count) in self.admission.books().broken().filter(|(_, count)| *count > 0) {
+            *self.report.broken.entry(format!("{} {}", invariant.number(), invariant.name())).or_default() += count;
+        }
+        let (sent_while_limited, banned) = self.upstream.verdict(end);
+        let limits = self.plan.settings.limits;
+        let accounts = self.truth.into_iter().map(|truth| truth.report(self.plan.length, &limits)).collect();
+        Report { accounts, sent_while_limited, banned, story: self.story.told(), ..self.report }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    fn client(&mut self, client: usize) -> Option<&mut ClientReport> {
+        self.report.clients.get_mut(client)
+    }
+
+    fn outsider_told(&self) -> Timestamp {
+        self.outsider_waits_until
+    }
+
+    fn outsider_waits(&mut self, until: Timestamp) {
+        self.outsider_waits_until = self.outsider_waits_until.max(until);
+    }
+
+    fn outside(&mut self) -> &mut OutsideReport {
+        &mut self.report.outside
+    }
+}
+
+/// An account's place in the lists of the plan.
+fn place_of(account: AccountId) -> usize {
+    usize::try_from(account.0).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,105 @@
+//! "How many tokens do we need?": the least number of accounts with which a demand is served.
+//!
+//! Only refusals that further accounts can spare count: a client that has no account for its writes has none however large the pool is.
+
+use serde::Serialize;
+
+use super::{Plan, Report, Unplayable, play};
+use crate::decision::LimitKind;
+
+/// The part of all requests that may be refused by us before the accounts count as too few. Ours: one in a thousand is nobody's complaint.
+pub const TOLERATED: f64 = 0.001;
+/// More accounts than this are not tried.
+pub const ACCOUNTS_MAX: u32 = 128;
+
+/// What was tried, and what it says.
+#[derive(Debug, Default, Serialize)]
+pub struct Sizing {
+    /// Numbers of accounts with the part of the requests that was refused for want of accounts, in the order tried.
+    pub tried: Vec<(u32, f64)>,
+    /// The least number that is enough; `None` when none is, as for bots that always want more, or where twice as many accounts serve no more.
+    pub enough: Option<u32>,
+    /// What came of the run with that number, or of the last one.
+    pub report: Report,
+}
+
+impl Sizing {
+    /// Whether the last doubling served no more than the number before it.
+    pub fn is_useless(&self) -> bool {
+        matches!(self.tried.as_slice(), [.., (_, before), (_, last)] if last >= before)
+    }
+}
+
+/// Doubles the accounts until they are enough, then looks for the least number between.
+pub fn size(plan_with: impl Fn(u32) -> Plan) -> Result<Sizing, Unplayable> {
+    let mut sizing = Sizing::default();
+    let try_with = |sizing: &mut Sizing, accounts: u32| -> Result<bool, Unplayable> {
+        let report = play(&plan_with(accounts))?;
+        let share = report.refused_share_but(LimitKind::NoAccount);
+        sizing.tried.push((accounts, share));
+        let is_enough = share <= TOLERATED;
+        if is_enough || sizing.enough.is_none() {
+            sizing.report = report;
+        }
+        if is_enough {
+            sizing.enough = Some(accounts);
+        }
+        Ok(is_enough)
+    };
+    let (mut too_few, mut accounts) = (0, 1);
+    while !try_with(&mut sizing, accounts)? {
+        too_few = accounts;
+        if accounts >= ACCOUNTS_MAX || sizing.is_useless() {
+            return Ok(sizing);
+        }
+        accounts = (accounts * 2).min(ACCOUNTS_MAX);
+    }
+    let mut enough = accounts;
+    while enough - too_few > 1 {
+        let between = too_few + (enough - too_few) / 2;
+        if try_with(&mut sizing, between)? {
+            enough = between;
+        } else {
+            too_few = between;
+        }
+    }
+    Ok(sizing)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::simulation::Workload;
+
+    /// Bots whose clients have no account for their writes.
+    fn readers(workload: Workload, accounts: u32) -> Plan {
+        let mut plan = Plan::new(workload, accounts, 8);
+        plan.clients.iter_mut().for_each(|client| client.writes = None);
+        plan.length = Duration::from_secs(900);
+        plan
+    }
+
+    #[test]
+    fn what_no_number_of_accounts_would_serve_does_not_count_as_a_want_of_accounts() {
+        let sizing = size(|accounts| readers(Workload::Mixed, accounts)).unwrap();
+        assert!(sizing.report.refused_share() > TOLERATED, "{:?}", sizing.tried);
+        assert_eq!(sizing.enough, Some(1));
+    }
+
+    #[test]
+    fn the_search_ends_where_twice_as_many_accounts_serve_no_more() {
+        // One account writes for all of them, and it may write once in an hour.
+        let plan = |accounts: u32| {
+            let mut plan = readers(Workload::Content, accounts);
+            plan.clients.iter_mut().for_each(|client| client.writes = Some([crate::decision::AccountId(0)].into()));
+            plan.clients.truncate(1);
+            plan.settings.clients.truncate(1);
+            plan.settings.spacing = Duration::from_secs(3_600);
+            plan
+        };
+        let sizing = size(plan).unwrap();
+        assert_eq!((sizing.enough, sizing.tried.len(), sizing.is_useless()), (None, 2, true), "{:?}", sizing.tried);
+    }
+}

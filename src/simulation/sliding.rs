@@ -1,0 +1,63 @@
+//! Amounts in a sliding window, for what the upstream counts per minute and per hour: how much came at most, and how much in all.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+
+/// One sliding window.
+#[derive(Clone, Debug)]
+pub struct Sliding {
+    window: Duration,
+    recent: VecDeque<(Timestamp, u64)>,
+    sum: u64,
+    most: u64,
+    total: u64,
+}
+
+impl Sliding {
+    /// An empty window of this length.
+    pub fn new(window: Duration) -> Self {
+        Self { window, recent: VecDeque::new(), sum: 0, most: 0, total: 0 }
+    }
+
+    /// Something that came at `now`, which is never before the last one.
+    pub fn add(&mut self, now: Timestamp, amount: u64) {
+        while let Some((_, gone)) = self.recent.pop_front_if(|(at, _)| *at + self.window <= now) {
+            self.sum -= gone;
+        }
+        self.recent.push_back((now, amount));
+        self.sum += amount;
+        self.total += amount;
+        self.most = self.most.max(self.sum);
+    }
+
+    /// The most that ever came within the window's length.
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// All that ever came.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The window's length.
+    pub fn window(&self) -> Duration {
+        self.window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_a_whole_window_old_is_not_in_it_any_more() {
+        let mut sliding = Sliding::new(Duration::from_secs(60));
+        for at in [0, 30, 59, 60, 90] {
+            sliding.add(Timestamp::from_secs(at), 2);
+        }
+        assert_eq!((sliding.most(), sliding.total()), (6, 10));
+    }
+}

@@ -1,0 +1,202 @@
+//! A recorded access log as demand: the same requests of the same clients at the same distances in time.
+//!
+//! The log is our own in its JSON form (`telemetry/log.rs`): a line is written when a request ends, so that it came `duration_ms` before its `time`. The log
+//! has no queries and no bodies: what differed only in these counts as the same here. What is named in the paths is not in the emulator's world, which
+//! costs the same: a 404 spends a unit as well. Lines of other records are passed over; what cannot be read is counted, and the first are kept to be shown.
+
+use std::io::{self, BufRead};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use serde::Deserialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// The longest line: the log cuts its fields far shorter.
+const LINE_BYTES_MAX: u64 = 64 * 1024;
+/// The most requests of one log: some gigabytes of it.
+const REQUESTS_MAX: usize = 5_000_000;
+/// How many bad lines are kept to be shown.
+const SHOWN_MAX: usize = 5;
+/// What follows the last request, so that it can be answered.
+const AFTERWARDS: Duration = Duration::from_secs(60);
+/// The body of whatever has one: a GraphQL query, which no other route takes for its own.
+const BODY: &[u8] = b"{\"query\":\"{ viewer { login } }\"}";
+
+/// The requests of a log.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// In the order of their times.
+    pub requests: Vec<Recorded>,
+    /// The clients' names, in the order in which they first appear.
+    pub clients: Vec<Arc<str>>,
+    /// Lines that are no record of a request, such as those of other events.
+    pub others: usize,
+    /// Lines that could not be read, and how many requests were left out because there are too many.
+    pub bad: usize,
+    /// The first of them: line number from 1, and what is wrong.
+    pub first_bad: Vec<(usize, String)>,
+}
+
+/// A recorded request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The time since the first one.
+    pub after: Duration,
+    /// Its client's place in [`Trace::clients`].
+    pub client: usize,
+    /// Its method.
+    pub method: Method,
+    /// Its path.
+    pub path: String,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    time: String,
+    message: Option<String>,
+    client: Option<String>,
+    method: Option<String>,
+    path: Option<String>,
+    duration_ms: Option<f64>,
+}
+
+impl Trace {
+    /// Reads a log.
+    ///
+    /// # Errors
+    /// When the file cannot be read; a bad line is none.
+    pub fn read(mut log: impl BufRead) -> io::Result<Self> {
+        let mut trace = Self::default();
+        let mut times = Vec::new();
+        let (mut line, mut number) = (Vec::new(), 0);
+        loop {
+            line.clear();
+            let read = io::Read::take(&mut log, LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+            if read == 0 {
+                break;
+            }
+            number += 1;
+            if line.last() != Some(&b'\n') && read as u64 == LINE_BYTES_MAX {
+                skip_line(&mut log)?;
+                trace.note(number, "it is longer than any line of the log".to_owned());
+                continue;
+            }
+            match trace.take(&line) {
+                Ok(Some((at, recorded))) => times.push((at, recorded)),
+                Ok(None) => trace.others += 1,
+                Err(problem) => trace.note(number, problem),
+            }
+        }
+        times.sort_by_key(|(at, _)| *at);
+        let first = times.first().map_or(0, |(at, _)| *at);
+        let since = |at: i128| Duration::from_millis(u64::try_from((at - first) / 1_000_000).unwrap_or(0));
+        trace.requests = times.into_iter().map(|(at, recorded)| Recorded { after: since(at), ..recorded }).collect();
+        Ok(trace)
+    }
+
+    /// From the first request until a minute after the last.
+    pub fn length(&self) -> Duration {
+        self.requests.last().map_or(Duration::ZERO, |last| last.after) + AFTERWARDS
+    }
+
+    /// A line, with the time in nanoseconds since the epoch at which its request came; `None` when it is about something else.
+    fn take(&mut self, line: &[u8]) -> Result<Option<(i128, Recorded)>, String> {
+        if line.trim_ascii().is_empty() {
+            return Ok(None);
+        }
+        let line: Line = serde_json::from_slice(line).map_err(|fault| format!("not a line of the JSON log: {fault}"))?;
+        if line.message.as_deref() != Some("request") {
+            return Ok(None);
+        }
+        // Without a key nothing was asked of the upstream.
+        let Some(client) = line.client else { return Ok(None) };
+        let path = line.path.filter(|path| path.starts_with('/') && path.parse::<http::Uri>().is_ok()).ok_or("no path")?;
+        // What the gateway answers itself costs nothing.
+        if path.starts_with("/_weir/") || path == "/rate_limit" {
+            return Ok(None);
+        }
+        let method = line.method.and_then(|method| method.parse::<Method>().ok()).ok_or("no method")?;
+        let time = OffsetDateTime::parse(&line.time, &Rfc3339).map_err(|_| "its time is not RFC 3339")?;
+        let lasted = line.duration_ms.filter(|millis| (0.0..1e9).contains(millis)).unwrap_or(0.0);
+        #[expect(clippy::cast_possible_truncation, reason = "below 1e15 after the bounds above")]
+        let lasted = (lasted * 1e6) as i128;
+        if self.requests.len() >= REQUESTS_MAX {
+            return Err("there are too many requests before it".to_owned());
+        }
+        let place = self.clients.iter().position(|known| **known == *client).unwrap_or_else(|| {
+            self.clients.push(client.into());
+            self.clients.len() - 1
+        });
+        Ok(Some((time.unix_timestamp_nanos() - lasted, Recorded { after: Duration::ZERO, client: place, method, path })))
+    }
+
+    fn note(&mut self, line: usize, problem: String) {
+        self.bad += 1;
+        if self.first_bad.len() < SHOWN_MAX {
+            self.first_bad.push((line, problem));
+        }
+    }
+}
+
+/// The body that stands for one that was not recorded.
+pub(super) fn body(method: &Method) -> Bytes {
+    if matches!(*method, Method::GET | Method::HEAD) { Bytes::new() } else { Bytes::from_static(BODY) }
+}
+
+fn skip_line(log: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let buffered = log.fill_buf()?;
+        if buffered.is_empty() {
+            return Ok(());
+        }
+        let (used, ended) = match buffered.iter().position(|byte| *byte == b'\n') {
+            Some(at) => (at + 1, true),
+            None => (buffered.len(), false),
+        };
+        log.consume(used);
+        if ended {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Trace {
+        Trace::read(text.as_bytes()).unwrap()
+    }
+
+    const FIRST: &str = r#"{"time":"2026-07-01T10:00:05.000000Z","level":"INFO","message":"request","client":"ci","method":"GET","path":"/repos/a/b","duration_ms":2000.0}"#;
+    const SECOND: &str = r#"{"time":"2026-07-01T10:00:04.500000Z","level":"INFO","message":"request","client":"scan","method":"POST","path":"/graphql","duration_ms":500.0}"#;
+
+    #[test]
+    fn requests_come_when_they_began_not_when_they_were_logged() {
+        let trace = read(&format!("{FIRST}\n{SECOND}\n"));
+        let seen: Vec<_> = trace.requests.iter().map(|one| (one.after.as_millis(), one.client, one.path.as_str())).collect();
+        assert_eq!(seen, [(0, 0, "/repos/a/b"), (1_000, 1, "/graphql")]);
+        assert_eq!(trace.clients.iter().map(|name| &**name).collect::<Vec<_>>(), ["ci", "scan"]);
+        assert_eq!(trace.length(), Duration::from_secs(61));
+    }
+
+    #[test]
+    fn bad_lines_are_counted_with_their_numbers_and_spoil_nothing() {
+        let long = "x".repeat(200_000);
+        let other = r#"{"time":"2026-07-01T10:00:00Z","level":"INFO","message":"listening"}"#;
+        let timeless = FIRST.replace("2026-07-01T10", "yesterday");
+        let text = format!("\u{feff}{{\n{FIRST}\n{long}\n{other}\n\n{timeless}\n[1]\n{SECOND}");
+        let trace = read(&text);
+        assert_eq!((trace.requests.len(), trace.bad, trace.others), (2, 4, 2));
+        assert_eq!(trace.first_bad.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 3, 6, 7]);
+    }
+
+    #[test]
+    fn a_file_without_a_request_has_none() {
+        assert!(read("").requests.is_empty());
+        assert!(Trace::read(&[0xFF, 0xFE, b'\n', 0, 1][..]).unwrap().requests.is_empty());
+    }
+}

@@ -1,0 +1,176 @@
+//! What the bots do: named workloads, each a few habits and the conditions under which it shows what it is meant to show.
+
+use std::time::Duration;
+
+use super::bots::Habit;
+use super::plan::{Duty, Plan, SLOW_ANSWERS};
+use crate::decision::AccountId;
+
+/// A limit that is not to be met: far above what a run can ask for.
+const NEVER_MET: u64 = 1_000_000_000;
+/// The same in the gateway's own settings.
+const FAR_ABOVE: u32 = 1_000_000;
+/// CPU time of a request in the workloads that saturate it, in microseconds: a page that takes long, so that few requests fill the minute.
+const DEAR_MICROS: u64 = 300_000;
+
+/// A named workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Everyday bots.
+    Mixed,
+    /// More reads than the budgets allow.
+    Saturating,
+    /// More new issues and comments than the content limits allow.
+    Content,
+    /// More reads of one endpoint than its points allow.
+    Points,
+    /// More GraphQL queries than their points allow.
+    GraphqlPoints,
+    /// More GraphQL queries than their CPU time allows.
+    GraphqlCpu,
+    /// More reads than their CPU time allows.
+    Cpu,
+    /// More OAuth access token requests than an app may make.
+    Oauth,
+    /// More at once than may be.
+    Concurrency,
+    /// Four clients of unequal weight, always waiting.
+    Shares,
+    /// Saturating, with a secondary refusal in the middle.
+    Secondary,
+}
+
+impl Workload {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Mixed,
+        Self::Saturating,
+        Self::Content,
+        Self::Points,
+        Self::GraphqlPoints,
+        Self::GraphqlCpu,
+        Self::Cpu,
+        Self::Oauth,
+        Self::Concurrency,
+        Self::Shares,
+        Self::Secondary,
+    ];
+
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mixed => "mixed",
+            Self::Saturating => "saturating",
+            Self::Content => "content",
+            Self::Points => "points",
+            Self::GraphqlPoints => "graphql-points",
+            Self::GraphqlCpu => "graphql-cpu",
+            Self::Cpu => "cpu",
+            Self::Oauth => "oauth",
+            Self::Concurrency => "concurrency",
+            Self::Shares => "shares",
+            Self::Secondary => "secondary",
+        }
+    }
+
+    /// What it does, in a line of the help.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Mixed => "pollers of lists and notifications, crawlers over repositories, commenters, bursts",
+            Self::Saturating => "every bot always has another read ready: far more than the budgets allow",
+            Self::Content => "new issues and comments without end: 80 a minute and 500 an hour are the limits",
+            Self::Points => "one endpoint without end, with a primary budget that is never spent: 900 points a minute",
+            Self::GraphqlPoints => "GraphQL queries without end, with a budget that is never spent: 2,000 points a minute",
+            Self::GraphqlCpu => "GraphQL queries of 300 ms each without end: 60 s of CPU time a minute",
+            Self::Cpu => "reads of 300 ms each without end: 90 s of CPU time a minute",
+            Self::Oauth => "an app that asks for installation tokens without end: 2,000 an hour",
+            Self::Concurrency => "answers that take seconds, and more bots than may be served at once: 100",
+            Self::Shares => "four clients of weights 1, 1, 2 and 4 that always have requests waiting",
+            Self::Secondary => "saturating, and halfway the upstream refuses the first account for two minutes",
+        }
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|workload| workload.name() == name)
+    }
+
+    /// The clients' names and weights where no config says otherwise; `None`: one for each account.
+    pub(super) const fn clients(self) -> Option<&'static [(&'static str, u32)]> {
+        match self {
+            Self::Mixed => Some(&[("pollers", 1), ("crawlers", 1), ("commenters", 1), ("bursts", 1)]),
+            Self::Shares => Some(&[("first", 1), ("second", 1), ("double", 2), ("fourfold", 4)]),
+            Self::Saturating | Self::Points | Self::Cpu | Self::Concurrency | Self::Secondary => Some(&[("readers", 1)]),
+            Self::Content | Self::GraphqlPoints | Self::GraphqlCpu | Self::Oauth => None,
+        }
+    }
+
+    /// What its bots do; bot n has habit n, in turn.
+    pub(super) fn habits(self) -> Vec<Habit> {
+        match self {
+            Self::Mixed => vec![
+                Habit::Poll { every: Duration::from_secs(60) },
+                Habit::Crawl { pause: Duration::from_secs(10) },
+                Habit::Comment { every: Duration::from_secs(300) },
+                Habit::Burst { size: 40, every: Duration::from_secs(900) },
+            ],
+            Self::Saturating | Self::Secondary | Self::Concurrency => vec![Habit::ReadAnything],
+            Self::Points | Self::Cpu => vec![Habit::ReadOneEndpoint],
+            Self::Shares => vec![Habit::KeepWaiting { in_hand: 20 }],
+            Self::Content => vec![Habit::Create],
+            Self::GraphqlPoints | Self::GraphqlCpu => vec![Habit::Query],
+            Self::Oauth => vec![Habit::Mint],
+        }
+    }
+
+    /// The conditions it needs: which limits are out of the way, how long answers take, who the accounts are.
+    pub(super) fn prepare(self, plan: &mut Plan) {
+        let mut lift = |names: &[&str]| plan.upstream.limits.extend(names.iter().map(|name| ((*name).to_owned(), NEVER_MET)));
+        match self {
+            Self::Mixed | Self::Saturating => {}
+            Self::Content | Self::Points | Self::Shares => lift(&["core"]),
+            Self::GraphqlPoints => lift(&["graphql"]),
+            Self::GraphqlCpu => {
+                // What the upstream allows in ten seconds is not shown; it is out of the way here, so that the minute is what limits.
+                lift(&["graphql", "cpu.burst"]);
+                plan.upstream.limits.push(("cpu-micros.graphql".to_owned(), DEAR_MICROS));
+            }
+            Self::Cpu => {
+                lift(&["core", "cpu.burst"]);
+                plan.upstream.limits.push(("cpu-micros.read".to_owned(), DEAR_MICROS));
+            }
+            Self::Oauth => {
+                lift(&["core"]);
+                plan.upstream.accounts.iter_mut().take(1).for_each(|account| account.duty = Duty::App);
+                plan.clients.iter_mut().for_each(|client| client.writes = Some([AccountId(0)].into()));
+            }
+            Self::Concurrency => {
+                lift(&["core", "points.rest", "cpu", "cpu.burst"]);
+                plan.upstream.answers_millis = SLOW_ANSWERS;
+                // CPU time is taken to be elapsed time, and these answers are slow without being dear.
+                plan.settings.limits.cpu_seconds_per_minute = FAR_ABOVE;
+                plan.settings.limits.rest_points_per_minute = FAR_ABOVE;
+            }
+            Self::Secondary => plan.refuse_first_account_halfway(),
+        }
+        if matches!(self, Self::Points | Self::Shares | Self::GraphqlPoints | Self::Cpu | Self::GraphqlCpu) {
+            // CPU time is taken to be elapsed time: with fast answers over a fast network points are met before it, and it is not far from the truth.
+            plan.network.hurry();
+            plan.upstream.answers_millis = (0, 3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_workload_is_found_by_its_own_name() {
+        for workload in Workload::ALL {
+            assert_eq!(Workload::named(workload.name()), Some(workload));
+            assert!(!workload.habits().is_empty());
+        }
+        assert_eq!(Workload::named("other"), None);
+    }
+}

@@ -1,0 +1,259 @@
+//! An app as itself: its key, and the JWT that it is known by at the upstream (Document 1, Credentials: App JWT; UPSTREAM.md, Apps).
+//!
+//! A JWT is kept until shortly before its end, because signing costs a millisecond of computing and each one has `ETag`s of its own. Who may use it is decided in
+//! the parent module.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use http::HeaderValue;
+use parking_lot::Mutex;
+use ring::rand::SystemRandom;
+use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use super::bench::{Bench, Leave, SharedBench, take};
+use super::clock_offset::ClockOffset;
+use super::{Ids, SlotId, TokenId, bearer};
+use crate::clock::Timestamp;
+
+/// UPSTREAM.md, Apps: "`iat` 60 s in the past".
+const ISSUED_BEFORE: Duration = Duration::from_secs(60);
+/// UPSTREAM.md, Apps: "`exp` at most 10 min ahead".
+const AHEAD_MAX: Duration = Duration::from_secs(600);
+/// How far ahead it is: so that from `iat` to `exp` it is no longer than that either, however the upstream counts.
+const AHEAD: Duration = AHEAD_MAX.saturating_sub(ISSUED_BEFORE);
+/// With less left a new one is signed. Ours: a request may take the upstream's response timeout to arrive, and clocks differ.
+const LEFT_MIN: Duration = Duration::from_secs(60);
+
+/// One entry of `[[apps]]` at work.
+#[derive(Debug)]
+pub struct App {
+    /// Its id at the upstream.
+    pub id: u64,
+    /// Its place among the credentials.
+    pub slot: SlotId,
+    /// Whether its JWT is refused.
+    pub bench: SharedBench,
+    key: RsaKeyPair,
+    signed: Mutex<Option<Signed>>,
+}
+
+#[derive(Clone, Debug)]
+struct Signed {
+    token: TokenId,
+    authorization: HeaderValue,
+    issued: Timestamp,
+    expires: Timestamp,
+    times: Times,
+}
+
+/// What is known of a JWT's times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Times {
+    /// By the offset as it was believed.
+    Believed,
+    /// By the clock of an answer that had refused the one before for its time.
+    Corrected,
+    /// Refused: to be signed again.
+    Wrong,
+}
+
+/// What becomes of a refused JWT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its time was wrong; the next one is signed by the upstream's clock.
+    SignAgain,
+    /// The app is not accepted.
+    Benched,
+    /// It was an old one, about which nothing is to be done.
+    Ignored,
+}
+
+impl App {
+    /// With nothing signed yet; `tried` is told when a request has tried it after a refusal.
+    pub fn new(id: u64, slot: SlotId, key: RsaKeyPair, tried: Arc<Notify>) -> Self {
+        Self { id, slot, bench: Bench::telling(tried), key, signed: Mutex::default() }
+    }
+
+    /// Its JWT for one request, signed when there is none with enough time left by the upstream's clock; `None` while it is benched, or when signing fails.
+    pub fn jwt(&self, now: Timestamp, offset: &Mutex<ClockOffset>, ids: &Ids) -> Option<(TokenId, HeaderValue, Leave)> {
+        let leave = take(&self.bench, now)?;
+        let theirs = offset.lock().upstream(now);
+        let mut signed = self.signed.lock();
+        let good = signed.as_ref().filter(|signed| signed.is_good(theirs, LEFT_MIN));
+        if let Some(good) = good {
+            return Some((good.token, good.authorization.clone(), leave));
+        }
+        let was_wrong = signed.as_ref().is_some_and(|last| last.times == Times::Wrong);
+        let fresh = self.sign(theirs, if was_wrong { Times::Corrected } else { Times::Believed }, ids)?;
+        let authorization = fresh.authorization.clone();
+        let token = fresh.token;
+        *signed = Some(fresh);
+        Some((token, authorization, leave))
+    }
+
+    /// Whether `token` is the JWT in use.
+    pub fn owns(&self, token: TokenId) -> bool {
+        self.signed.lock().as_ref().is_some_and(|signed| signed.token == token)
+    }
+
+    /// The upstream refused the JWT `token` in an answer with this `Date`.
+    pub fn refused(
+        &self,
+        token: TokenId,
+        leave: &Leave,
+        now: Timestamp,
+        date: Option<Timestamp>,
+        offset: &Mutex<ClockOffset>,
+        said: &str,
+    ) -> Verdict {
+        let mut current = self.signed.lock();
+        let Some(signed) = current.as_mut().filter(|signed| signed.token == token) else { return Verdict::Ignored };
+        if let Some(date) = date
+            && signed.times != Times::Corrected
+            && !signed.is_good(date, Duration::ZERO)
+        {
+            offset.lock().correct(date, now);
+            signed.times = Times::Wrong;
+            return Verdict::SignAgain;
+        }
+        self.bench.lock().refused(now, leave, said);
+        *current = None;
+        Verdict::Benched
+    }
+
+    fn sign(&self, theirs: Timestamp, times: Times, ids: &Ids) -> Option<Signed> {
+        let (issued, expires) = (theirs - ISSUED_BEFORE, theirs + AHEAD);
+        let jwt = self.jwt_text(issued, expires)?;
+        Some(Signed { token: ids.next(self.slot), authorization: bearer(&jwt)?, issued, expires, times })
+    }
+
+    /// RFC 7515 §3.1, with the claims of UPSTREAM.md, Apps.
+    fn jwt_text(&self, issued: Timestamp, expires: Timestamp) -> Option<String> {
+        let header = json!({ "alg": "RS256", "typ": "JWT" });
+        let claims = json!({ "iat": issued.as_secs(), "exp": expires.as_secs(), "iss": self.id.to_string() });
+        let encode = |part: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(part);
+        let text = format!("{}.{}", encode(header.to_string().as_bytes()), encode(claims.to_string().as_bytes()));
+        let mut signature = vec![0; self.key.public().modulus_len()];
+        self.key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature).ok()?;
+        Some(format!("{text}.{}", encode(&signature)))
+    }
+}
+
+impl Signed {
+    /// Whether the upstream takes it when its clock shows `theirs`, with at least `left` to go.
+    fn is_good(&self, theirs: Timestamp, left: Duration) -> bool {
+        self.times != Times::Wrong && self.issued <= theirs && theirs + left < self.expires && self.expires <= theirs + AHEAD_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ring::signature::{KeyPair, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+    use serde_json::Value;
+
+    use super::*;
+    use crate::config::rsa_key;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+    const KEY: &str = include_str!("../emulator/seed/app_key.pem");
+
+    struct Bed {
+        app: App,
+        offset: Mutex<ClockOffset>,
+        ids: Ids,
+    }
+
+    fn bed() -> Bed {
+        Bed { app: App::new(301, SlotId(0), rsa_key(KEY).expect("a key"), Arc::default()), offset: Mutex::default(), ids: Ids::new() }
+    }
+
+    impl Bed {
+        fn jwt(&self, now: Timestamp) -> (TokenId, Value) {
+            let (token, authorization, _) = self.app.jwt(now, &self.offset, &self.ids).expect("a JWT");
+            assert!(authorization.is_sensitive());
+            let text = authorization.to_str().expect("text").strip_prefix("Bearer ").expect("a bearer");
+            let (signed, signature) = text.rsplit_once('.').expect("three parts");
+            let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).expect("base64");
+            let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, self.app.key.public_key().as_ref());
+            public.verify(signed.as_bytes(), &signature).expect("signed with the app's key");
+            let claims = BASE64_URL_SAFE_NO_PAD.decode(signed.split_once('.').expect("two parts").1).expect("base64");
+            (token, serde_json::from_slice(&claims).expect("claims"))
+        }
+
+        fn refused(&self, token: TokenId, now: Timestamp, date: Timestamp) -> Verdict {
+            self.app.refused(token, &Leave::Plain, now, Some(date), &self.offset, "401")
+        }
+    }
+
+    #[test]
+    fn a_jwt_begins_a_minute_ago_and_ends_within_ten_minutes() {
+        let (_, claims) = bed().jwt(NOW);
+        assert_eq!(claims, json!({ "iss": "301", "iat": NOW.as_secs() - 60, "exp": NOW.as_secs() + 540 }));
+    }
+
+    #[test]
+    fn a_jwt_is_kept_until_shortly_before_its_end() {
+        let bed = bed();
+        let (first, _) = bed.jwt(NOW);
+        assert_eq!(bed.jwt(NOW + Duration::from_secs(479)).0, first);
+        assert_ne!(bed.jwt(NOW + Duration::from_secs(480)).0, first, "another JWT is another token to validators");
+    }
+
+    #[test]
+    fn a_jwt_refused_for_its_time_is_signed_again_by_the_upstreams_clock_and_only_once() {
+        let bed = bed();
+        for ahead in [300_i64, -300, 40_000] {
+            *bed.offset.lock() = ClockOffset::default();
+            *bed.app.signed.lock() = None;
+            *bed.app.bench.lock() = super::super::bench::Bench::default();
+            let theirs = Timestamp::from_secs(NOW.as_secs().saturating_add_signed(ahead));
+            let (token, _) = bed.jwt(NOW);
+            let verdict = bed.refused(token, NOW, theirs);
+            if ahead == 300 {
+                // Within the ten minutes: nothing is wrong with its time.
+                assert_eq!(verdict, Verdict::Benched);
+                continue;
+            }
+            assert_eq!(verdict, Verdict::SignAgain, "{ahead}");
+            let (second, claims) = bed.jwt(NOW);
+            assert_ne!(second, token);
+            assert!(claims["iat"].as_u64().is_some_and(|iat| iat.abs_diff(theirs.as_secs() - 60) <= 1), "{claims}");
+            let still_wrong = theirs + Duration::from_secs(7_200);
+            assert_eq!(bed.refused(second, NOW, still_wrong), Verdict::Benched, "tried once");
+            assert!(bed.app.jwt(NOW, &bed.offset, &bed.ids).is_none());
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_an_older_jwt_changes_nothing() {
+        let bed = bed();
+        let (old, _) = bed.jwt(NOW);
+        let later = NOW + Duration::from_secs(500);
+        let (current, _) = bed.jwt(later);
+        assert_eq!(bed.refused(old, later, later), Verdict::Ignored);
+        assert!(bed.app.owns(current) && !bed.app.owns(old));
+    }
+
+    #[test]
+    fn a_clock_that_is_corrected_makes_a_jwt_that_fits_it() {
+        let bed = bed();
+        let (first, _) = bed.jwt(NOW);
+        bed.offset.lock().correct(NOW - Duration::from_secs(300), NOW);
+        let (second, claims) = bed.jwt(NOW);
+        assert_ne!(first, second);
+        assert!(claims["exp"].as_u64().is_some_and(|exp| exp.abs_diff(NOW.as_secs() + 240) <= 1), "{claims}");
+    }
+
+    #[test]
+    fn neither_key_nor_jwt_shows() {
+        let bed = bed();
+        let (_, authorization, _) = bed.app.jwt(NOW, &bed.offset, &bed.ids).expect("a JWT");
+        let shown = format!("{:?}", bed.app);
+        assert!(!shown.contains(&authorization.to_str().expect("text")[7..40]) && !shown.contains("BEGIN"), "{shown}");
+    }
+}

@@ -1,0 +1,174 @@
+//! How far the upstream's clock is from ours, as the `Date` of its answers tells: an app's JWT is judged by the upstream's clock, and a token's end is given in it.
+//!
+//! So are the times that limits name: the end of a window is read by the upstream's clock and waited for by ours.
+//!
+//! Pure: time is an argument. A second's error does not matter to any of them; a single wrong `Date` must not.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use http::header::{DATE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue};
+
+use crate::api::{headers, rate_reset};
+use crate::clock::Timestamp;
+
+/// Two offsets no farther apart are the same one: `Date` has whole seconds (RFC 9110 §5.6.7), and an answer takes a while.
+const SAME_MILLIS: i64 = 2_500;
+/// One part in so many of what an ordinary answer adds is believed. Ours: the second's error of each levels out over a handful of answers.
+const SMOOTHING: i64 = 8;
+/// An answer that took longer says nothing exact about when it was written. Ours.
+const TOOK_MAX: Duration = Duration::from_secs(5);
+
+/// A smaller offset is left alone where whole seconds are named: the books allow for that much (DESIGN D4).
+const NOTICED_MILLIS: u64 = 1_500;
+/// A larger one is no clock's error but an answer that was recorded, and its times are not moved by it. Ours.
+const CREDIBLE_MILLIS: u64 = 24 * 60 * 60 * 1_000;
+
+/// The upstream's clock as seen from here.
+#[derive(Debug, Default)]
+pub struct ClockOffset {
+    /// Whether any answer has told.
+    is_known: bool,
+    /// To be added to our time.
+    millis: i64,
+    /// What the last answer said, if that was something else: believed when the next one says the same.
+    doubt: Option<i64>,
+}
+
+/// An answer's `Date`.
+pub fn date_of(headers: &HeaderMap) -> Option<Timestamp> {
+    let date = httpdate::parse_http_date(headers.get(DATE)?.to_str().ok()?).ok()?;
+    Some(Timestamp::from_secs(date.duration_since(UNIX_EPOCH).ok()?.as_secs()))
+}
+
+impl ClockOffset {
+    /// An answer with this `Date` came, `took` after its request was sent.
+    pub fn observe(&mut self, date: Timestamp, now: Timestamp, took: Duration) {
+        if took > TOOK_MAX {
+            return;
+        }
+        let seen = offset(date, now - took / 2);
+        if !self.is_known {
+            *self = Self { is_known: true, millis: seen, doubt: None };
+            return;
+        }
+        if (seen - self.millis).abs() <= SAME_MILLIS {
+            self.millis += (seen - self.millis) / SMOOTHING;
+            self.doubt = None;
+            return;
+        }
+        match self.doubt {
+            Some(before) if (seen - before).abs() <= SAME_MILLIS => {
+                self.millis = i64::midpoint(seen, before);
+                self.doubt = None;
+            }
+            _ => self.doubt = Some(seen),
+        }
+    }
+
+    /// An answer with this `Date` refused a JWT for its time: believed at once, because nothing works otherwise.
+    pub fn correct(&mut self, date: Timestamp, now: Timestamp) {
+        *self = Self { is_known: true, millis: offset(date, now), doubt: None };
+    }
+
+    /// Our time, on the upstream's clock.
+    pub fn upstream(&self, ours: Timestamp) -> Timestamp {
+        moved(ours, self.millis)
+    }
+
+    /// The upstream's time, on our clock.
+    pub fn ours(&self, upstream: Timestamp) -> Timestamp {
+        moved(upstream, self.millis.saturating_neg())
+    }
+
+    /// Puts the times that an answer's limits name on our clock: `x-ratelimit-reset`, and a `retry-after` that is a date.
+    pub fn bring_home(&self, answer: &mut HeaderMap) {
+        if !(NOTICED_MILLIS..=CREDIBLE_MILLIS).contains(&self.millis.unsigned_abs()) {
+            return;
+        }
+        if let Some(reset) = rate_reset(answer) {
+            answer.insert(headers::RATE_RESET, HeaderValue::from(self.ours(reset).as_secs_ceil()));
+        }
+        let date = answer.get(RETRY_AFTER).and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
+        if let Some(date) = date.and_then(|date| date.duration_since(UNIX_EPOCH).ok()) {
+            let ours = self.ours(Timestamp::EPOCH + date).as_secs_ceil();
+            let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(ours));
+            answer.extend(HeaderValue::try_from(text).ok().map(|value| (RETRY_AFTER, value)));
+        }
+    }
+
+    /// Milliseconds that the upstream is ahead of us.
+    pub fn millis(&self) -> i64 {
+        self.millis
+    }
+}
+
+fn offset(date: Timestamp, ours: Timestamp) -> i64 {
+    // A `Date` is cut off: on average it is half a second old.
+    let (theirs, ours) = (date.as_millis().saturating_add(500), ours.as_millis());
+    i64::try_from(theirs).unwrap_or(i64::MAX).saturating_sub(i64::try_from(ours).unwrap_or(i64::MAX))
+}
+
+fn moved(time: Timestamp, millis: i64) -> Timestamp {
+    let by = Duration::from_millis(millis.unsigned_abs());
+    if millis < 0 { time - by } else { time + by }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+    const AHEAD: Timestamp = Timestamp::from_secs(1_800_000_300);
+
+    fn secs(offset: &ClockOffset) -> i64 {
+        offset.millis() / 1_000
+    }
+
+    #[test]
+    fn a_single_wrong_date_changes_nothing() {
+        let mut offset = ClockOffset::default();
+        for date in [NOW, AHEAD, NOW, NOW] {
+            offset.observe(date, NOW, Duration::ZERO);
+            assert_eq!(secs(&offset), 0);
+        }
+    }
+
+    #[test]
+    fn two_answers_that_agree_are_believed() {
+        let mut offset = ClockOffset::default();
+        offset.observe(AHEAD, NOW, Duration::ZERO);
+        offset.observe(AHEAD, NOW + Duration::from_millis(900), Duration::ZERO);
+        assert_eq!(secs(&offset), 300);
+        assert_eq!(offset.ours(offset.upstream(NOW)), NOW);
+    }
+
+    #[test]
+    fn an_answer_that_took_long_says_nothing() {
+        let mut offset = ClockOffset::default();
+        for _ in 0..3 {
+            offset.observe(AHEAD, NOW, Duration::from_secs(6));
+        }
+        assert_eq!(secs(&offset), 0);
+    }
+
+    #[test]
+    fn a_clock_that_drifts_is_followed() {
+        let mut offset = ClockOffset::default();
+        for second in 0..300_u64 {
+            // Ours loses a second in ten.
+            offset.observe(NOW + Duration::from_secs(second), NOW + Duration::from_millis(second * 900), Duration::ZERO);
+        }
+        assert!((25..=31).contains(&secs(&offset)), "{}", secs(&offset));
+    }
+
+    #[test]
+    fn the_date_of_an_answer_is_read_or_is_not_there() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(date_of(&headers), None);
+        headers.insert(DATE, http::HeaderValue::from_static("Tue, 01 Jul 2025 00:00:00 GMT"));
+        assert_eq!(date_of(&headers), Some(Timestamp::from_secs(1_751_328_000)));
+        headers.insert(DATE, http::HeaderValue::from_static("yesterday"));
+        assert_eq!(date_of(&headers), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! One installation through its life: minted, renewed, refused, and asked for by many at once.
+
+use std::sync::Barrier;
+
+use http::HeaderValue;
+use proptest::prelude::*;
+
+use super::*;
+
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+const HOUR: Duration = Duration::from_hours(1);
+const MINUTE: Duration = Duration::from_mins(1);
+
+fn installation() -> Arc<Installation> {
+    Arc::new(Installation::new(311, SlotId(0), AccountId(0), 0, Arc::default()))
+}
+
+fn due(installation: &Installation, now: Timestamp) -> Option<Timestamp> {
+    installation.due(now, Standing::Healthy).map(|(at, _)| at)
+}
+
+/// Mints the token `number`, which lives for an hour.
+fn mint(installation: &Arc<Installation>, number: u64, now: Timestamp) {
+    let minting = installation.begin().expect("no mint is under way");
+    minting.succeeded(TokenId(number), HeaderValue::from_static("Bearer t"), now + HOUR, now, 0.5);
+}
+
+fn fail(installation: &Arc<Installation>, now: Timestamp, failure: MintFailure) {
+    installation.begin().expect("no mint is under way").failed(now, failure, 1.0);
+}
+
+fn used(installation: &Installation, now: Timestamp) -> Option<u64> {
+    installation.take(now).map(|(token, ..)| token.0)
+}
+
+#[test]
+fn the_first_token_is_minted_without_being_asked_for() {
+    let installation = installation();
+    assert!(due(&installation, START).is_some_and(|at| at <= START));
+    assert_eq!(installation.health(START, Standing::Healthy).0, Health::Minting);
+    mint(&installation, 7, START);
+    assert_eq!((due(&installation, START), used(&installation, START)), (None, Some(7)));
+}
+
+#[test]
+fn a_used_token_is_renewed_with_at_least_five_minutes_left_and_serves_until_its_end() {
+    let installation = installation();
+    mint(&installation, 7, START);
+    used(&installation, START);
+    let at = due(&installation, START).expect("it was used");
+    assert!(at <= START + HOUR - 5 * MINUTE && at >= START + HOUR - 15 * MINUTE, "{at:?}");
+    // The renewal fails again and again; the token serves all the same.
+    let mut now = at;
+    while let Some(next) = due(&installation, now) {
+        now = next;
+        if now >= START + HOUR - 6 * Duration::from_secs(1) {
+            break;
+        }
+        fail(&installation, now, MintFailure::Passing("no answer".into()));
+        assert_eq!(used(&installation, now), Some(7));
+    }
+    assert_eq!(used(&installation, START + HOUR - END_MARGIN), None, "it would end on its way");
+}
+
+#[test]
+fn a_token_that_lives_shortly_is_renewed_at_half_of_its_life_and_not_all_the_time() {
+    let installation = installation();
+    let minting = installation.begin().expect("due");
+    minting.succeeded(TokenId(7), HeaderValue::from_static("Bearer t"), START + 4 * MINUTE, START, 0.5);
+    used(&installation, START);
+    assert_eq!(due(&installation, START), Some(START + 2 * MINUTE));
+}
+
+#[test]
+fn a_budget_that_never_comes_back_is_looked_at_again_within_the_hour() {
+    let installation = installation();
+    fail(&installation, START, MintFailure::Later(Timestamp::from_millis(u64::MAX), "spent".into()));
+    assert_eq!(due(&installation, START), Some(START + HOUR));
+}
+
+#[test]
+fn the_old_token_is_used_while_the_new_one_is_minted() {
+    let installation = installation();
+    mint(&installation, 7, START);
+    used(&installation, START);
+    let at = due(&installation, START).expect("it was used");
+    let minting = installation.begin().expect("due");
+    assert_eq!((used(&installation, at), due(&installation, at)), (Some(7), None));
+    minting.succeeded(TokenId(8), HeaderValue::from_static("Bearer u"), at + HOUR, at, 0.5);
+    assert_eq!(used(&installation, at), Some(8), "another token for validators");
+}
+
+#[test]
+fn a_token_that_nobody_used_is_left_to_end_and_the_next_request_has_one_minted() {
+    let installation = installation();
+    mint(&installation, 7, START);
+    let later = START + 5 * HOUR;
+    assert_eq!((due(&installation, START), due(&installation, later)), (None, None));
+    assert_eq!(installation.health(later, Standing::Healthy), (Health::Expired, None));
+    assert!(!installation.is_usable(later) && installation.want(later, later + MINUTE, Standing::Healthy));
+    assert!(due(&installation, later).is_some_and(|at| at <= later));
+}
+
+#[test]
+fn failures_are_retried_after_doubling_pauses_with_jitter_up_to_a_minute() {
+    let installation = installation();
+    let mut now = START;
+    for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+        fail(&installation, now, MintFailure::Passing("no answer".into()));
+        assert_eq!(due(&installation, now), Some(now + Duration::from_secs(seconds)));
+        now = now + Duration::from_secs(seconds);
+    }
+    assert!(backoff(3, 0.0) == Duration::from_secs(4) && backoff(3, 1.0) == Duration::from_secs(8));
+    assert_eq!(installation.health(now, Standing::Healthy), (Health::Minting, Some("no answer".into())));
+    mint(&installation, 7, now);
+    assert_eq!(installation.health(now, Standing::Healthy), (Health::Healthy, None));
+}
+
+#[test]
+fn an_installation_that_is_gone_is_asked_about_ever_more_rarely() {
+    let installation = installation();
+    let mut now = START;
+    for minutes in [5, 10, 20, 40, 60, 60] {
+        fail(&installation, now, MintFailure::Refused("404 Not Found".into()));
+        let until = now + minutes * MINUTE;
+        assert_eq!(due(&installation, now), Some(until));
+        assert_eq!(installation.health(now, Standing::Healthy), (Health::Benched { until }, Some("404 Not Found".into())));
+        now = until;
+    }
+}
+
+#[test]
+fn a_request_waits_only_for_a_token_that_can_come_in_its_time() {
+    let installation = installation();
+    fail(&installation, START, MintFailure::Later(START + MINUTE, "the app's budget is spent".into()));
+    assert!(!installation.want(START, START + 59 * Duration::from_secs(1), Standing::Healthy));
+    assert!(installation.want(START, START + MINUTE, Standing::Healthy));
+    assert!(!installation.want(START, START + MINUTE, Standing::Benched(START + HOUR)), "its app is not accepted");
+    assert_eq!(installation.due(START, Standing::Benched(START + HOUR)).map(|(at, _)| at), Some(START + HOUR));
+}
+
+#[test]
+fn a_refused_token_is_minted_anew_once_before_the_installation_is_benched() {
+    let installation = installation();
+    mint(&installation, 7, START);
+    let refuse = |number, now| installation.refused(TokenId(number), &Leave::Plain, now, "401");
+    assert_eq!(refuse(7, START), Verdict::Replaced);
+    assert_eq!(refuse(7, START), Verdict::Ignored, "who used it as well");
+    assert!(used(&installation, START).is_none() && due(&installation, START).is_some_and(|at| at <= START));
+    mint(&installation, 8, START);
+    assert_eq!(refuse(8, START + MINUTE), Verdict::Benched);
+    let until = START + MINUTE + PAUSE_MIN;
+    assert_eq!(installation.health(START + MINUTE, Standing::Healthy), (Health::Benched { until }, Some("401".into())));
+    assert!(!installation.want(START + MINUTE, until - MINUTE, Standing::Healthy));
+    // After the pause one is minted for one request, and the others keep away until its answer.
+    assert!(installation.want(until, until + MINUTE, Standing::Healthy));
+    mint(&installation, 9, until);
+    let (token, _, leave) = installation.take(until).expect("the probe");
+    assert!(installation.take(until).is_none());
+    assert_eq!(installation.refused(token, &leave, until, "401"), Verdict::Benched);
+    assert_eq!(installation.health(until, Standing::Healthy).0, Health::Benched { until: until + 2 * PAUSE_MIN });
+}
+
+#[test]
+fn a_token_that_came_too_late_for_its_end_is_replaced_without_suspicion() {
+    let installation = installation();
+    for number in 7..20 {
+        mint(&installation, number, START);
+        assert_eq!(installation.refused(TokenId(number), &Leave::Plain, START + HOUR, "401"), Verdict::Replaced);
+    }
+}
+
+#[test]
+fn a_mint_that_died_gives_its_right_back() {
+    let installation = installation();
+    drop(installation.begin().expect("due"));
+    assert!(due(&installation, START).is_some() && installation.begin().is_some());
+}
+
+#[test]
+fn of_many_askers_at_once_exactly_one_mints() {
+    for _ in 0..50 {
+        let installation = installation();
+        let start = Barrier::new(8);
+        let begun = std::thread::scope(|scope| {
+            let ask = || {
+                start.wait();
+                installation.want(START, START + MINUTE, Standing::Healthy);
+                installation.begin()
+            };
+            let askers: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+            askers.into_iter().map(|asker| asker.join().expect("no panic")).collect::<Vec<_>>()
+        });
+        assert_eq!(begun.iter().flatten().count(), 1);
+    }
+}
+
+/// What may happen to an installation.
+#[derive(Clone, Debug)]
+enum Step {
+    Pass(u64),
+    Ask,
+    Use,
+    Begin,
+    Mint,
+    Fail,
+    Gone,
+    Die,
+    Refuse,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (1..4_000_u64).prop_map(Step::Pass),
+        Just(Step::Ask),
+        Just(Step::Use),
+        Just(Step::Begin),
+        Just(Step::Begin),
+        Just(Step::Mint),
+        Just(Step::Fail),
+        Just(Step::Gone),
+        Just(Step::Die),
+        Just(Step::Refuse),
+    ]
+}
+
+proptest! {
+    /// Whatever happens in whatever order: one mint at a time, no token after its end, no deadlock, and whoever may wait is not forgotten.
+    #[test]
+    fn one_mint_at_a_time_and_no_asker_is_forgotten(steps in proptest::collection::vec(step(), 0..120)) {
+        let installation = installation();
+        let (mut now, mut minting, mut number) = (START, None, 0);
+        let mut ends = std::collections::HashMap::new();
+        let mut last: Option<(TokenId, Leave)> = None;
+        for step in steps {
+            match step {
+                Step::Pass(seconds) => now = now + Duration::from_secs(seconds),
+                Step::Ask => {
+                    let deadline = now + MINUTE;
+                    if !installation.is_usable(now) && installation.want(now, deadline, Standing::Healthy) && minting.is_none() {
+                        prop_assert!(due(&installation, now).is_some_and(|at| at.max(now) <= deadline));
+                    }
+                }
+                Step::Use => {
+                    last = None;
+                    if let Some((token, _, leave)) = installation.take(now) {
+                        prop_assert!(ends[&token] > now);
+                        last = Some((token, leave));
+                    }
+                }
+                Step::Begin => {
+                    let begun = installation.begin();
+                    prop_assert_eq!(begun.is_some(), minting.is_none());
+                    minting = minting.or(begun);
+                }
+                Step::Mint => if let Some(minting) = minting.take() {
+                    number += 1;
+                    ends.insert(TokenId(number), now + HOUR);
+                    Minting::succeeded(minting, TokenId(number), HeaderValue::from_static("Bearer t"), now + HOUR, now, 0.3);
+                },
+                Step::Fail => if let Some(minting) = minting.take() { minting.failed(now, MintFailure::Passing(String::new()), 0.3) },
+                Step::Gone => if let Some(minting) = minting.take() { minting.failed(now, MintFailure::Refused(String::new()), 0.3) },
+                Step::Die => drop(minting.take()),
+                Step::Refuse => if let Some((token, leave)) = last.take() { installation.refused(token, &leave, now, "401"); },
+            }
+            prop_assert!(minting.is_none() || due(&installation, now).is_none());
+        }
+    }
+}

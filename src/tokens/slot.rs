@@ -1,0 +1,199 @@
+//! One place for a credential in the config: what is in it now, which endpoints take it, and how it is.
+//!
+//! Which of an account's places serves a request is chosen in the parent module.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use http::HeaderValue;
+
+use super::app::App;
+use super::bench::{SharedBench, Standing};
+use super::health::{Source, State};
+use super::impaired::Soundness;
+use super::installation::Installation;
+use crate::api::{Endpoint, TokenKind, TokenKinds};
+use crate::clock::Timestamp;
+
+/// Names one credential as long as its secret is the same. Validators belong to it (DESIGN D3), so a renewed token has another. A configured token has the number
+/// of its position in the config; what is minted or signed has that of its place, and in the upper half a number of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TokenId(pub u64);
+
+/// Names one place for a credential: the same for a token and those that it is renewed by. What answers teach about rights belongs to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SlotId(pub u64);
+
+/// Bits of a [`TokenId`] that tell its place.
+const SLOT_BITS: u32 = 32;
+
+/// Gives out the [`TokenId`]s of what is minted and signed.
+#[derive(Debug)]
+pub struct Ids(AtomicU32);
+
+/// What an endpoint wants of a credential, as far as the config decides who has it: the same for all requests of the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wanted {
+    kinds: TokenKinds,
+    without: Without,
+}
+
+/// Whether an endpoint may answer who shows no credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Without {
+    Open,
+    Closed,
+}
+
+pub(super) enum Slot {
+    Configured(Configured),
+    Installation(Arc<Installation>),
+    App(Arc<App>),
+    /// Requests of this account carry no credential.
+    Anonymous(TokenId),
+}
+
+pub(super) struct Configured {
+    pub(super) id: TokenId,
+    pub(super) kind: TokenKind,
+    pub(super) authorization: HeaderValue,
+    pub(super) bench: SharedBench,
+}
+
+impl TokenId {
+    /// The place that it is or was in.
+    pub const fn slot(self) -> SlotId {
+        SlotId(self.0 & ((1 << SLOT_BITS) - 1))
+    }
+}
+
+impl Ids {
+    /// None is given out yet.
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(1))
+    }
+
+    /// The next in this place.
+    pub fn next(&self, slot: SlotId) -> TokenId {
+        TokenId(u64::from(self.0.fetch_add(1, Ordering::Relaxed)) << SLOT_BITS | slot.0)
+    }
+}
+
+impl Wanted {
+    /// By this endpoint. As far as the table says, those are open to anybody that are reads, not about the caller, and for which neither scope nor permission is
+    /// named.
+    pub fn by(endpoint: &Endpoint) -> Self {
+        let is_named = endpoint.permission.is_some() || !endpoint.scopes.is_empty();
+        let is_open = endpoint.method == http::Method::GET && endpoint.tokens.is_unknown() && !endpoint.about_caller && !is_named;
+        Self { kinds: endpoint.tokens, without: if is_open { Without::Open } else { Without::Closed } }
+    }
+
+    /// Whether nothing but an app's own credential will do.
+    pub fn only_app(self) -> bool {
+        self.kinds.accepts_app_jwt() == Some(true) && TokenKind::ALL.into_iter().all(|kind| self.kinds.accepts(kind) == Some(false))
+    }
+}
+
+impl Slot {
+    pub(super) fn id(&self) -> SlotId {
+        match self {
+            Self::Configured(token) => token.id.slot(),
+            Self::Installation(installation) => installation.slot,
+            Self::App(app) => app.slot,
+            Self::Anonymous(token) => token.slot(),
+        }
+    }
+
+    /// The kind of its tokens; an app's JWT and no credential are none.
+    pub(super) fn kind(&self) -> Option<TokenKind> {
+        match self {
+            Self::Configured(token) => Some(token.kind),
+            Self::Installation(_) => Some(TokenKind::Installation),
+            Self::App(_) | Self::Anonymous(_) => None,
+        }
+    }
+
+    /// Whether the endpoint takes what is in it.
+    pub(super) fn may_carry(&self, wanted: Wanted) -> bool {
+        self.fits(wanted.kinds) && (!matches!(self, Self::Anonymous(_)) || wanted.without == Without::Open)
+    }
+
+    pub(super) fn fits(&self, accepted: TokenKinds) -> bool {
+        let takes = |kind| accepted.accepts(kind) != Some(false);
+        match self {
+            Self::Configured(token) => takes(token.kind),
+            Self::Installation(_) => takes(TokenKind::Installation),
+            Self::App(_) => accepted.accepts_app_jwt() == Some(true),
+            // Whatever is said about credentials says that there is to be one.
+            Self::Anonymous(_) => accepted.is_unknown(),
+        }
+    }
+
+    /// Users' own tokens before those that apps act with for them: whatever those spend counts against the app's part as well.
+    pub(super) fn rank(&self) -> u8 {
+        match self {
+            Self::Configured(Configured { kind: TokenKind::AppUser | TokenKind::Oauth, .. }) => 1,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn source(&self) -> Source {
+        match self {
+            Self::Configured(token) => Source::Configured(token.id),
+            Self::Installation(installation) => Source::Installation(installation.id),
+            Self::App(app) => Source::App(app.id),
+            Self::Anonymous(_) => Source::Anonymous,
+        }
+    }
+
+    pub(super) fn owns(&self, token: TokenId) -> bool {
+        match self {
+            Self::Configured(configured) => configured.id == token,
+            Self::Installation(installation) => installation.owns(token),
+            Self::App(app) => app.owns(token),
+            Self::Anonymous(own) => *own == token,
+        }
+    }
+
+    pub(super) fn standing(&self, now: Timestamp) -> Standing {
+        match self {
+            Self::Configured(token) => token.bench.lock().standing(now),
+            Self::Installation(installation) => installation.bench.lock().standing(now),
+            Self::App(app) => app.bench.lock().standing(now),
+            Self::Anonymous(_) => Standing::Healthy,
+        }
+    }
+
+    pub(super) fn is_usable(&self, now: Timestamp) -> bool {
+        match self {
+            Self::Installation(installation) => installation.is_usable(now),
+            _ => matches!(self.standing(now), Standing::Healthy | Standing::Due(_)),
+        }
+    }
+
+    /// How it is now, and how long by itself.
+    pub(super) fn soundness(&self, now: Timestamp) -> Soundness {
+        match self {
+            _ if !self.is_usable(now) => Soundness::Impaired,
+            Self::Installation(installation) => installation.usable_until().map_or(Soundness::Impaired, Soundness::Until),
+            _ => Soundness::Lasting,
+        }
+    }
+
+    pub(super) fn health(&self, now: Timestamp, app: impl Fn(&Installation) -> Standing) -> (State, Option<String>) {
+        let of_bench = |bench: &SharedBench| {
+            let bench = bench.lock();
+            let state = match bench.standing(now) {
+                Standing::Healthy => State::Healthy,
+                Standing::Benched(until) | Standing::Due(until) | Standing::Probed(until) => State::Benched { until },
+            };
+            (state, bench.said().map(str::to_owned))
+        };
+        match self {
+            Self::Configured(token) => of_bench(&token.bench),
+            Self::Installation(installation) => installation.health(now, app(installation)),
+            Self::App(app) => of_bench(&app.bench),
+            Self::Anonymous(_) => (State::Healthy, None),
+        }
+    }
+}

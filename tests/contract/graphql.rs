@@ -1,0 +1,135 @@
+//! GraphQL requests: read as what they do, whatever they look like (CONTRACT §4, 2 and 3).
+
+use std::time::Duration;
+
+use http::{HeaderMap, Method};
+use serde_json::{Value, json};
+use weir::api::{GraphqlEffect, GraphqlRequest};
+
+use crate::support::{Setup, World, eventually};
+
+const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
+const NODE: &str = "{ repository(owner: \"acme\", name: \"widgets\") { issue(number: 1) { id } } }";
+const ADD: &str = "mutation($id: ID!) { addComment(input: { subjectId: $id, body: \"said\" }) { clientMutationId } }";
+const CLOSE: &str = "mutation($id: ID!) { closeIssue(input: { issueId: $id }) { clientMutationId } }";
+/// A hundred comments of each of a hundred issues, five times: 5 units.
+const DEAR: &str = "query($n: Int) { repository(owner: \"acme\", name: \"widgets\") { \
+    a: issues(first: 100) { nodes { comments(first: 1) { totalCount } } } b: issues(first: 100) { nodes { comments(first: 1) { totalCount } } } \
+    c: issues(first: 100) { nodes { comments(first: 1) { totalCount } } } d: issues(first: 100) { nodes { comments(first: 1) { totalCount } } } \
+    e: issues(first: $n) { nodes { comments(first: 1) { totalCount } } } } rateLimit { cost } }";
+
+async fn issue_id(world: &World) -> Value {
+    world.post("/graphql", json!({ "query": NODE })).await.json()["data"]["repository"]["issue"]["id"].clone()
+}
+
+#[tokio::test]
+async fn no_mutation_of_the_upstream_passes_for_a_query_and_its_queries_do() {
+    let world = Setup::new().config(QUICK).config("[limits]\ncontent_per_minute = 1000").start().await;
+    let both = "query A { viewer { login } } mutation B { closeIssue(input: { issueId: \"x\" }) { clientMutationId } }";
+    let request = |query: &str| json!({ "query": query }).to_string();
+    let named = |name: Value| json!({ "query": both, "operationName": name }).to_string();
+    let bodies = [
+        request("{ viewer { login } }"),
+        request("#mutation\nquery mutation { viewer { mutation: login } }"),
+        request("query($a: String = \"mutation{\") { a: user(login: $a) { login } b: user(login: \"\"\"} mutation {\"\"\") { login } }"),
+        request("\u{feff}{ viewer { ...mutation } } fragment mutation on User { login }"),
+        request("#\rmutation { closeIssue(input: { issueId: \"x\" }) { clientMutationId } }"),
+        request("fragment F on Mutation { closeIssue(input: { issueId: \"x\" }) { clientMutationId } } mutation M { ...F }"),
+        request("mutation { closeIssue(input: { issueId: \"\"\"x\"\"\" }) { clientMutationId } }").replace("mut", "\\u006dut"),
+        named(json!("A")),
+        named(json!("B")),
+        named(json!("")),
+        named(json!(null)),
+        named(json!("C")),
+        format!("[{}]", request("mutation { x }")),
+        "{\"query\":\"{viewer{login}}\",\"query\":\"mutation{closeIssue(input:{issueId:\\\"x\\\"}){clientMutationId}}\"}".to_owned(),
+        "{\"id\":\"persisted\"}".to_owned(),
+        "query={viewer{login}}".to_owned(),
+        String::new(),
+    ];
+    for body in &bodies {
+        let before = world.upstream_requests().len();
+        world.send(Method::POST, "/graphql", &[], body).await;
+        let sent = world.upstream_requests()[before..].to_vec();
+        let [entry] = &sent[..] else { panic!("{} requests for {body}", sent.len()) };
+        let read = GraphqlRequest::read(&Method::POST, None, &HeaderMap::new(), body.as_bytes()).effect;
+        if entry.points == 5 {
+            assert_ne!(read, GraphqlEffect::Query, "{body}");
+        }
+    }
+    let points = world.upstream_requests().iter().map(|entry| entry.points).collect::<Vec<_>>();
+    assert_eq!(points[..9], [1, 1, 1, 1, 5, 5, 5, 1, 5]);
+    let queries = bodies
+        .iter()
+        .filter(|body| GraphqlRequest::read(&Method::POST, None, &HeaderMap::new(), body.as_bytes()).effect == GraphqlEffect::Query);
+    assert_eq!(queries.count(), 5);
+}
+
+#[tokio::test]
+async fn a_client_without_an_account_may_run_the_query_of_a_document_that_also_has_a_mutation() {
+    let world = Setup::new().reader().start().await;
+    let both = "query A { viewer { login } } mutation B { closeIssue(input: { issueId: \"x\" }) { clientMutationId } }";
+    let named = |name: &str| json!({ "query": both, "operationName": name });
+    world.post("/graphql", named("A")).await.assert_status(200);
+    for name in ["B", "", "C"] {
+        world.post("/graphql", named(name)).await.assert_status(403);
+    }
+    world.send(Method::GET, "/graphql?query=%7Bviewer%7Blogin%7D%7D", &[], "").await.assert_status(403);
+    world
+        .send(Method::POST, "/graphql?operationName=B", &[], &json!({ "query": "{ viewer { login } }" }).to_string())
+        .await
+        .assert_status(403);
+    assert_eq!(world.upstream_requests().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mutation_that_makes_content_counts_against_the_content_limit_and_another_does_not() {
+    let world = Setup::new().manual_clock().config(QUICK).config("[limits]\ncontent_per_minute = 1").start().await;
+    let id = issue_id(&world).await;
+    let run = |query: &str| json!({ "query": query, "variables": { "id": id } }).to_string();
+    let ask = async |query: &str| world.send(Method::POST, "/graphql", &[("prefer", "wait=0")], &run(query)).await;
+    ask(ADD).await.assert_status(200);
+    ask(ADD).await.assert_secondary_limited();
+    world.send(Method::POST, "/graphql", &[("prefer", "wait=0")], "{\"id\":\"persisted\"}").await.assert_secondary_limited();
+    ask(CLOSE).await.assert_status(200);
+    ask("{ viewer { login } }").await.assert_status(200);
+    world.clock.advance(Duration::from_secs(61));
+    ask(ADD).await.assert_status(200);
+    assert_eq!(world.upstream_requests().iter().filter(|entry| entry.points == 5).count(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mutations_are_spaced_and_queries_are_not() {
+    let world = Setup::new().manual_clock().config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"").start().await;
+    let id = issue_id(&world).await;
+    let run = |query: &str| json!({ "query": query, "variables": { "id": id } });
+    world.post("/graphql", run(ADD)).await.assert_status(200);
+    world.post("/graphql", json!({ "query": NODE })).await.assert_status(200);
+    let second = world.post("/graphql", run(ADD));
+    let time = async {
+        eventually(|| world.gateway.admissions.waiting() == 1).await;
+        world.clock.advance(Duration::from_secs(1));
+        world.post("/graphql", json!({ "query": NODE })).await.assert_status(200);
+        assert_eq!(world.gateway.admissions.waiting(), 1, "people are notified of it: one second is not enough");
+        world.clock.advance(Duration::from_secs(2));
+    };
+    tokio::join!(second, time).0.assert_status(200);
+}
+
+#[tokio::test]
+async fn what_an_operation_cost_is_reserved_the_next_time() {
+    let world = Setup::new().start().await;
+    world.set_limits(&json!({ "graphql": 12 }));
+    let ask = async || world.post("/graphql", json!({ "query": DEAR, "variables": { "n": 100 } })).await;
+    for _ in 0..2 {
+        let answer = ask().await;
+        answer.assert_status(200);
+        assert_eq!(answer.json()["data"]["rateLimit"]["cost"], 5, "{answer:?}");
+    }
+    // Two are left: enough for a query, not for this one.
+    ask().await.assert_rate_limited(world.clock.now().as_secs());
+    world.post("/graphql", json!({ "query": "{ viewer { login } }" })).await.assert_status(200);
+    let sent = world.upstream_requests();
+    assert_eq!(sent.iter().map(|entry| entry.cost).collect::<Vec<_>>(), [5, 5, 1]);
+    assert!(sent.iter().all(|entry| entry.refused.is_none()));
+}

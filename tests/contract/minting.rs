@@ -1,0 +1,78 @@
+//! Waiting for tokens that are minted: how long, by whom, and what is said when none comes (CONTRACT §2, `[[apps]]` and `max_wait`).
+
+use std::time::Duration;
+
+use weir::tokens::State;
+
+use super::apps::{MINT, REPOSITORY, mints, mixed, ready, setup, state};
+use crate::support::raw::Connection;
+use crate::support::{KEY, eventually};
+
+#[tokio::test]
+async fn who_will_not_wait_at_all_has_a_token_minted_for_the_next_time() {
+    let world = setup().manual_clock().start().await;
+    ready(&world).await;
+    world.clock.advance(Duration::from_hours(2));
+    let mut connection = Connection::open(world.address).await;
+    let head = format!(
+        "GET {REPOSITORY} HTTP/1.1\r\nhost: weir\r\nauthorization: Bearer {KEY}\r\nprefer: wait=0\r\ncontent-length: 2\r\nexpect: 100-continue\r\n\r\n"
+    );
+    connection.send(head.as_bytes()).await;
+    assert!(connection.read_answer().await.starts_with("HTTP/1.1 100"));
+    // The request is here, and its time is over.
+    world.clock.advance(Duration::from_secs(1));
+    connection.send(b"{}").await;
+    let answer = connection.read_answer().await;
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    eventually(|| mints(&world).len() == 2 && state(&world, "installation 311") == Some(State::Healthy)).await;
+}
+
+#[tokio::test]
+async fn who_has_more_patience_than_the_first_asker_waits_on_for_the_token() {
+    let world = setup().manual_clock().start().await;
+    let gate = world.close_gate("POST", MINT);
+    let first = world.get_with(REPOSITORY, &[("prefer", "wait=5")]);
+    let second = async {
+        world.all_waiting_for_one_fetch(1).await;
+        world.get(REPOSITORY).await
+    };
+    let time = async {
+        world.held(gate, 1).await;
+        world.all_waiting_for_one_fetch(2).await;
+        world.clock.advance(Duration::from_secs(6));
+        world.all_waiting_for_one_fetch(1).await;
+        world.open_gate(gate);
+    };
+    let (first, second, ()) = tokio::join!(first, second, time);
+    first.assert_status(503);
+    second.assert_status(200);
+}
+
+#[tokio::test]
+async fn a_mint_that_is_answered_for_ever_is_given_up() {
+    let world = setup().manual_clock().start().await;
+    let gate = world.close_gate("POST", MINT);
+    world.held(gate, 1).await;
+    world.clock.advance(Duration::from_mins(3));
+    let said = || world.gateway.tokens.health(world.clock.now()).iter().any(|token| token.said.is_some());
+    eventually(said).await;
+    world.open_gate(gate);
+    world.clock.advance(Duration::from_secs(1));
+    ready(&world).await;
+}
+
+#[tokio::test]
+async fn a_denied_read_waits_a_few_seconds_and_no_longer_for_a_token_that_may_see_more() {
+    let world = mixed().start().await;
+    ready(&world).await;
+    world.clock.advance(Duration::from_hours(2));
+    let gate = world.close_gate("POST", MINT);
+    let denied = async { tokio::time::timeout(Duration::from_secs(20), world.get("/repos/acme/gadgets")).await.expect("it still waits") };
+    let time = async {
+        world.held(gate, 1).await;
+        world.clock.advance(Duration::from_secs(6));
+    };
+    let (denied, ()) = tokio::join!(denied, time);
+    denied.assert_status(404);
+    world.open_gate(gate);
+}

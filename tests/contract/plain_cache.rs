@@ -1,0 +1,149 @@
+//! `freshness = "rfc9111"`: the gateway as the shared HTTP cache that RFC 9111 describes. What the public suite of cache tests asks beyond this is in `tests/clients`.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::json;
+
+use crate::support::broken::{Behaviour, Broken};
+use crate::support::{Setup, World};
+
+const ISSUES: &str = "/repos/acme/widgets/issues";
+const REPOSITORY: &str = "/repos/acme/widgets";
+const PLAIN: &str = "[cache]\nfreshness = \"rfc9111\"";
+
+/// A plain cache before an upstream that always says the same.
+async fn before(upstream: &Broken) -> World {
+    upstream.setup().config(PLAIN).start().await
+}
+
+#[tokio::test]
+async fn an_answer_for_one_user_is_confirmed_before_each_use_unless_it_names_a_lifetime_for_shared_caches() {
+    for (lifetime, reached) in [("private, max-age=3600", 2), ("private, max-age=60, s-maxage=60", 1)] {
+        let says = format!("HTTP/1.1 200 OK\r\nCache-Control: {lifetime}\r\nContent-Length: 2\r\n\r\nhi");
+        let upstream = Broken::start(Behaviour::Keeps(says.leak())).await;
+        let world = before(&upstream).await;
+        for _ in 0..2 {
+            world.get(ISSUES).await.assert_status(200);
+        }
+        assert_eq!(upstream.requests(), reached, "{lifetime}");
+    }
+}
+
+#[tokio::test]
+async fn the_age_that_an_answer_came_with_is_told_and_counts() {
+    let upstream =
+        Broken::start(Behaviour::Keeps("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nAge: 30\r\nContent-Length: 2\r\n\r\nhi"));
+    let upstream = upstream.await;
+    let world = upstream.setup().config(PLAIN).manual_clock().start().await;
+    assert_eq!(world.get(ISSUES).await.header("age"), Some("30"));
+    world.clock.advance(Duration::from_secs(29));
+    let hit = world.get(ISSUES).await;
+    assert_eq!((hit.cache_status(), hit.header("age")), ("weir; hit", Some("59")));
+    world.clock.advance(Duration::from_secs(1));
+    world.get(ISSUES).await.assert_status(200);
+    assert_eq!(upstream.requests(), 2);
+}
+
+#[tokio::test]
+async fn the_upstreams_etag_is_the_clients_where_every_client_gets_the_same_bytes() {
+    let upstream =
+        Broken::start(Behaviour::Keeps("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nETag: \"a\"\r\nContent-Length: 2\r\n\r\nhi")).await;
+    let world = before(&upstream).await;
+    assert_eq!(world.get(ISSUES).await.header("etag"), Some("\"a\""));
+    let unchanged = world.get_with(ISSUES, &[("if-none-match", "\"a\"")]).await;
+    unchanged.assert_status(304);
+    assert_eq!(unchanged.header("etag"), Some("\"a\""));
+    let part = world.get_with(ISSUES, &[("range", "bytes=1-"), ("if-range", "\"a\"")]).await;
+    assert_eq!((part.status.as_u16(), &part.body[..]), (206, &b"i"[..]));
+    assert_eq!(upstream.requests(), 1);
+
+    let emulated = Setup::new().config(PLAIN).start().await;
+    let own = emulated.get(REPOSITORY).await;
+    assert!(own.header("etag").is_some_and(|etag| etag.starts_with("W/")), "its addresses are other ones for each client");
+}
+
+#[tokio::test]
+async fn an_encoding_that_is_no_choice_is_kept_and_one_that_is_not() {
+    for (vary, reached) in [("", 1), ("Vary: Accept-Encoding\r\n", 2), ("Content-Type: application/json\r\n", 2)] {
+        let says = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Encoding: br\r\n{vary}Content-Length: 2\r\n\r\nzz");
+        let upstream = Broken::start(Behaviour::Keeps(says.leak())).await;
+        let world = before(&upstream).await;
+        for _ in 0..2 {
+            assert_eq!(world.get(ISSUES).await.header("content-encoding"), Some("br"));
+        }
+        assert_eq!(upstream.requests(), reached, "{vary}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_passed_on_as_it_was_answered() {
+    let upstream = Broken::start(Behaviour::Keeps("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nno")).await;
+    let world = before(&upstream).await;
+    world.get(ISSUES).await.assert_status(503);
+    assert_eq!(upstream.requests(), 1);
+    let world = upstream.world().await;
+    world.get(ISSUES).await.assert_status(503);
+    assert_eq!(upstream.requests(), 3, "elsewhere a passing trouble is told from a lasting one");
+}
+
+#[tokio::test]
+async fn what_must_be_confirmed_is_not_served_when_it_cannot_be() {
+    // The emulator's answers name a lifetime for shared caches, which forbids it (RFC 9111 §5.2.2.10).
+    let world = Setup::new().manual_clock().config(PLAIN).start().await;
+    world.get(REPOSITORY).await.assert_status(200);
+    world.clock.advance(Duration::from_mins(2));
+    world.arm(&json!({ "fault": "reset_before", "match": { "path": REPOSITORY } }));
+    world.get_with(REPOSITORY, &[("prefer", "wait=0")]).await.assert_status(502);
+}
+
+#[tokio::test]
+async fn a_method_that_nobody_knows_is_passed_on_once() {
+    let upstream = Broken::start(Behaviour::Keeps("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 2\r\n\r\nhi")).await;
+    let world = before(&upstream).await;
+    let search = || Method::from_bytes(b"M-SEARCH").unwrap();
+    world.get(ISSUES).await.assert_status(200);
+    world.send(search(), ISSUES, &[], "abc").await.assert_status(200);
+    assert_eq!(upstream.requests(), 2);
+    world.get(ISSUES).await.assert_status(200);
+    assert_eq!(upstream.requests(), 3, "it may have changed what is stored");
+    // Whatever an upstream that does not mind the case would take for another method, or answer with what it was sent.
+    for refused in ["TRACE", "trace", "TRACK", "post", "Head", "connect"] {
+        world.send(Method::from_bytes(refused.as_bytes()).unwrap(), ISSUES, &[], "").await.assert_status(405);
+    }
+    assert_eq!(upstream.requests(), 3);
+    let documented = Setup::new().start().await;
+    documented.send(search(), ISSUES, &[], "abc").await.assert_status(405);
+}
+
+#[tokio::test]
+async fn what_the_answer_to_a_write_names_is_asked_for_anew() {
+    let named = "Location: /repos/acme/widgets/issues/7?page=1\r\nContent-Location: /repos/acme/widgets/labels\r\n";
+    let says = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n{named}Content-Length: 2\r\n\r\nhi");
+    let upstream = Broken::start(Behaviour::Keeps(says.leak())).await;
+    let world = before(&upstream).await;
+    let paths = ["/repos/acme/widgets/issues/7", "/repos/acme/widgets/labels", "/repos/acme/widgets/branches"];
+    for path in paths {
+        world.get(path).await.assert_status(200);
+    }
+    world.send(Method::POST, "/repos/acme/widgets/merges", &[("content-type", "application/json")], "{}").await.assert_status(200);
+    let asked = upstream.requests();
+    for (path, again) in paths.into_iter().zip([1, 2, 2]) {
+        world.get(path).await.assert_status(200);
+        assert_eq!(upstream.requests() - asked, again, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_part_of_an_answer_is_given_whatever_the_mode() {
+    let world = Setup::new().start().await;
+    let whole = world.get(REPOSITORY).await;
+    let part = world.get_with(REPOSITORY, &[("range", "bytes=2-5")]).await;
+    assert_eq!((part.status.as_u16(), &part.body[..]), (206, &whole.body[2..6]));
+    assert_eq!(part.header("content-range"), Some(format!("bytes 2-5/{}", whole.body.len()).as_str()));
+    let behind = world.get_with(REPOSITORY, &[("range", "bytes=9999999-")]).await;
+    assert_eq!((behind.status.as_u16(), behind.body.len()), (416, 0));
+    assert_eq!(behind.header("content-range"), Some(format!("bytes */{}", whole.body.len()).as_str()));
+    let head = world.send(Method::HEAD, REPOSITORY, &[("range", "bytes=2-5")], "").await;
+    head.assert_status(200);
+}

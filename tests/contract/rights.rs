@@ -1,0 +1,315 @@
+//! Which accounts and tokens carry a request: what the table says of kinds, what answers teach, and what is said when nobody may (DESIGN D2, D6).
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::json;
+
+use crate::support::{Reply, Setup, World, all_have_status};
+
+/// A private repository of acme.
+const GADGETS: &str = "/repos/acme/gadgets";
+/// A member of acme.
+const CLEO: (&str, &str) = ("classic", "emu_classic_cleo_all_scopes");
+/// A stranger to acme.
+const DAN: (&str, &str) = ("classic", "emu_classic_dan_all_scopes");
+/// Acts for a member of acme with a few permissions; `actions` is not one of them.
+const LIMITED: (&str, &str) = ("app-user", "emu_app_user_ben");
+/// The app where it is installed, with every permission.
+const INSTALLATION: (&str, &str) = ("installation", "emu_installation_acme");
+
+/// A stranger before a member: the books choose the first of equals.
+fn stranger_first() -> Setup {
+    Setup::new().holder("dan", "user", &[DAN], "").holder("cleo", "user", &[CLEO], "")
+}
+
+/// The accounts in the order in which the upstream was asked, as the emulator names them.
+fn asked(world: &World) -> Vec<String> {
+    world.upstream_requests().iter().map(|entry| entry.account.clone()).collect()
+}
+
+fn message(answer: &Reply) -> String {
+    answer.json()["message"].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_private_repository_is_served_whichever_account_is_asked_first() {
+    for setup in [stranger_first(), Setup::new().holder("cleo", "user", &[CLEO], "").holder("dan", "user", &[DAN], "")] {
+        let world = setup.start().await;
+        let answer = world.get(GADGETS).await;
+        answer.assert_status(200);
+        assert_eq!((answer.json()["name"].as_str(), answer.header("x-weir-account")), (Some("gadgets"), Some("cleo")));
+    }
+}
+
+#[tokio::test]
+async fn after_a_second_look_requests_go_straight_to_the_account_that_sees_the_place() {
+    let world = stranger_first().start().await;
+    world.get(&format!("{GADGETS}/issues")).await.assert_status(200);
+    assert_eq!(asked(&world), ["dan", "cleo"]);
+    for path in ["", "/issues?page=2", "/labels", "/issues/1"] {
+        world.get(&format!("{GADGETS}{path}")).await.assert_status(200);
+    }
+    assert_eq!(asked(&world), ["dan", "cleo", "cleo", "cleo", "cleo", "cleo"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn private_repositories_asked_for_all_at_once_are_all_served() {
+    let world = stranger_first().start().await;
+    let names: Vec<String> = (0..40).map(|number| format!("/repos/acme/secret-{number}")).collect();
+    for number in 0..40 {
+        world.ask_emulator(Method::POST, "/orgs/acme/repos", &json!({ "name": format!("secret-{number}"), "private": true }));
+    }
+    // Both budgets are known, so that none waits for its first answer.
+    for path in ["/repos/acme/widgets", "/repos/acme/sprockets"] {
+        world.get(path).await.assert_status(200);
+    }
+    let gate = world.close_gate("GET", "/repos/acme/secret-*");
+    let answers = join_all(names.iter().map(|name| world.get(name)));
+    let release = async {
+        world.held(gate, names.len()).await;
+        world.open_gate(gate);
+    };
+    let (answers, ()) = tokio::join!(answers, release);
+    all_have_status(&answers, 200);
+}
+
+#[tokio::test]
+async fn what_a_second_look_found_is_stored_for_the_pool_and_confirmed_by_who_sees_it() {
+    let world = stranger_first().start().await;
+    world.get(GADGETS).await.assert_status(200);
+    let again = world.get(GADGETS).await;
+    assert_eq!(again.cache_status(), "weir; fwd=stale; fwd-status=304");
+    assert_eq!(asked(&world), ["dan", "cleo", "cleo"]);
+}
+
+#[tokio::test]
+async fn the_owner_of_a_validator_that_has_lost_its_right_is_not_preferred() {
+    let world = Setup::new().accounts(2).start().await;
+    let labels = |page| format!("/repos/acme/gadgets/labels?page={page}");
+    world.get(&labels(1)).await.assert_status(200);
+    world.get(&labels(2)).await.assert_status(200);
+    let asked_before = asked(&world);
+    world.ask_emulator(
+        Method::POST,
+        "/_emulator/faults",
+        &json!({ "match": { "method": "GET", "path": "/repos/acme/gadgets/labels", "nth": 1 }, "fault": "status", "status": 404 }),
+    );
+    world.get(&labels(3)).await.assert_status(200);
+    let [owner, other] = asked_before.as_slice() else { panic!("{asked_before:?}") };
+    assert_eq!(asked(&world)[2..], [owner.clone(), other.clone()], "equals are asked in turn");
+    assert_eq!(world.get(&labels(1)).await.cache_status(), "weir; fwd=stale; fwd-status=200");
+    assert_eq!(asked(&world)[4], *other);
+}
+
+#[tokio::test]
+async fn what_nobody_sees_is_a_404_after_one_second_look_and_later_ones_ask_one_account() {
+    let world = stranger_first().start().await;
+    let first = world.get("/repos/acme/nothing").await;
+    first.assert_status(404);
+    assert_eq!(first.header("x-weir-account"), Some("dan"), "the first answer is the one that is given");
+    assert_eq!(asked(&world), ["dan", "cleo"]);
+    for _ in 0..3 {
+        world.get("/repos/acme/nothing").await.assert_status(404);
+    }
+    assert_eq!(world.upstream_requests().len(), 5);
+}
+
+#[tokio::test]
+async fn a_crawler_over_a_hundred_missing_repositories_costs_at_most_ten_requests_more() {
+    let world = stranger_first().start().await;
+    for number in 0..100 {
+        world.get(&format!("/repos/acme/missing-{number}")).await.assert_status(404);
+    }
+    let requests = world.upstream_requests().len();
+    assert!((100..=110).contains(&requests), "{requests} requests");
+}
+
+#[tokio::test]
+async fn a_missing_issue_of_a_repository_that_all_see_keeps_no_account_from_it() {
+    let world = stranger_first().start().await;
+    for page in 0..4 {
+        world.get(&format!("/repos/acme/widgets/issues?page={page}")).await.assert_status(200);
+    }
+    world.get("/repos/acme/widgets/issues/99999").await.assert_status(404);
+    for number in 1..=8 {
+        world.get(&format!("/repos/acme/widgets/issues/{number}")).await.assert_status(200);
+    }
+    let of = |account: &str| asked(&world).iter().filter(|asked| *asked == account).count();
+    assert!(of("dan") >= 6 && of("cleo") >= 6, "{:?}", asked(&world));
+}
+
+#[tokio::test]
+async fn a_missing_permission_moves_requests_to_the_account_that_has_it() {
+    let setup = Setup::new().holder("limited", "user", &[LIMITED], "").holder("app", "installation", &[INSTALLATION], "");
+    let world = setup.start().await;
+    let runs = format!("{GADGETS}/actions/runs");
+    world.get(&runs).await.assert_status(200);
+    let statuses = |world: &World| world.upstream_requests().iter().map(|entry| entry.status).collect::<Vec<_>>();
+    assert_eq!(statuses(&world), [403, 200]);
+    world.get(&format!("{runs}?page=2")).await.assert_status(200);
+    // Another endpoint that wants the same permission.
+    world.get(&format!("{GADGETS}/actions/workflows")).await.assert_status(200);
+    assert_eq!(statuses(&world), [403, 200, 200, 200]);
+    // What wants another permission is still for both.
+    for number in 1..=6 {
+        world.get(&format!("{GADGETS}/issues/{number}")).await.assert_status(200);
+    }
+    let accounts = asked(&world).split_off(4);
+    assert!(accounts.iter().any(|account| *account == asked(&world)[0]), "{accounts:?}");
+}
+
+#[tokio::test]
+async fn a_bare_403_closes_nothing_in_the_books() {
+    let world = Setup::new().holder("limited", "user", &[LIMITED], "").start().await;
+    world.get(&format!("{GADGETS}/actions/runs")).await.assert_status(403);
+    world.get(&format!("{GADGETS}/issues")).await.assert_status(200);
+    // Nobody else is there: it is asked again.
+    world.get(&format!("{GADGETS}/actions/runs")).await.assert_status(403);
+    assert_eq!(world.upstream_requests().len(), 3);
+}
+
+#[tokio::test]
+async fn what_was_learned_is_forgotten_after_a_while() {
+    let world = stranger_first().manual_clock().start().await;
+    world.get(&format!("{GADGETS}/labels")).await.assert_status(200);
+    world.clock.advance(Duration::from_mins(9));
+    world.get(&format!("{GADGETS}/labels?page=2")).await.assert_status(200);
+    assert_eq!(asked(&world), ["dan", "cleo", "cleo"]);
+    world.clock.advance(Duration::from_mins(2));
+    world.get(&format!("{GADGETS}/labels?page=3")).await.assert_status(200);
+    assert_eq!(asked(&world)[3..], ["dan", "cleo"]);
+}
+
+#[tokio::test]
+async fn a_mistaken_memory_refuses_nothing() {
+    let world = Setup::new().accounts(2).start().await;
+    world.ask_emulator(
+        Method::POST,
+        "/_emulator/faults",
+        &json!({ "match": { "method": "GET", "path": "/repos/acme/widgets/labels", "nth": 1 }, "fault": "status", "status": 404 }),
+    );
+    let labels = |page| format!("/repos/acme/widgets/labels?page={page}");
+    world.set_limits(&json!({ "core.user": 3 }));
+    world.get(&labels(1)).await.assert_status(200);
+    // The account that is known to be good has two requests left; an injected answer costs the other one nothing.
+    for page in 2..=6 {
+        world.get(&labels(page)).await.assert_status(200);
+    }
+    world.get(&labels(7)).await.assert_rate_limited(world.clock.now().as_secs());
+    assert!(world.upstream_requests().iter().all(|entry| entry.refused.is_none()));
+}
+
+#[tokio::test]
+async fn an_account_that_sees_nothing_there_does_not_answer_for_one_whose_budget_is_spent() {
+    let world = stranger_first().start().await;
+    world.set_limits(&json!({ "core.user": 3 }));
+    for page in 1..=3 {
+        world.get(&format!("{GADGETS}/issues?page={page}")).await.assert_status(200);
+    }
+    let refused = world.get(&format!("{GADGETS}/issues?page=4")).await;
+    refused.assert_rate_limited(world.clock.now().as_secs());
+    // One last resort, then no more for a minute.
+    world.get(&format!("{GADGETS}/issues?page=5")).await.assert_rate_limited(world.clock.now().as_secs());
+    assert_eq!(asked(&world).iter().filter(|account| *account == "dan").count(), 2);
+}
+
+#[tokio::test]
+async fn routes_of_one_account_and_writes_get_no_second_look() {
+    let world = Setup::new().accounts(2).start().await;
+    world.get("/user/repository_invitations/99999/nothing").await.assert_status(404);
+    world.post("/repos/acme/nothing/issues", json!({ "title": "lost" })).await.assert_status(404);
+    world.get("/notifications/threads/99999").await.assert_status(404);
+    assert_eq!(world.upstream_requests().len(), 3);
+}
+
+#[tokio::test]
+async fn a_user_only_route_is_never_sent_with_an_installation_token() {
+    let setup = Setup::new().holder("app", "installation", &[INSTALLATION], "").client("writes = \"app\"");
+    let world = setup.start().await;
+    let refused = world.send(Method::PUT, "/orgs/acme/public_members/ben", &[], "").await;
+    refused.assert_status(403);
+    let said = message(&refused);
+    assert!(said.contains("no account of this client may call PUT /orgs/{org}/public_members/{username}"), "{said}");
+    assert!(said.contains("an app user token with the permission org/members:write") && said.contains("app has installation"), "{said}");
+    assert_eq!(world.get("/user/memberships/orgs/acme").await.status, 403);
+    assert_eq!(world.upstream_requests(), []);
+}
+
+#[tokio::test]
+async fn a_user_only_route_is_sent_with_the_users_token_of_the_app() {
+    let setup = Setup::new().holder("ben", "user", &[LIMITED], "").client("writes = \"ben\"");
+    let world = setup.start().await;
+    let _ = world.send(Method::PUT, "/orgs/acme/public_members/ben", &[], "").await;
+    assert_eq!(world.upstream_requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_route_that_no_token_may_serve_is_refused_at_once_and_says_what_it_needs() {
+    let world = Setup::new().holder("bot", "user", &[("fine-grained", "emu_fine_grained_ada_all_permissions")], "").start().await;
+    let teams = message(&world.get("/enterprises/umbrella/teams/t/organizations").await);
+    assert!(teams.contains("it needs a classic token") && teams.ends_with("bot has fine-grained."), "{teams}");
+    let hook = message(&world.get("/app/hook/config").await);
+    assert!(hook.contains("an app's own credential (a JWT)"), "{hook}");
+    assert_eq!(world.upstream_requests(), []);
+}
+
+#[tokio::test]
+async fn what_no_account_reaches_is_refused_as_such() {
+    let world = Setup::new().holder("cleo", "user", &[CLEO], "reach = [\"acme\"]").start().await;
+    for (path, named) in [
+        ("/repos/globex/portal", "globex/portal"),
+        ("/orgs/globex/teams", "globex"),
+        ("/organizations/globex/settings/billing/usage", "globex"),
+    ] {
+        let refused = world.get(path).await;
+        refused.assert_status(403);
+        assert!(message(&refused).contains(&format!("no account of this client reaches {named}")), "{refused:?}");
+    }
+    assert_eq!(world.upstream_requests(), []);
+    world.get(GADGETS).await.assert_status(200);
+}
+
+#[tokio::test]
+async fn of_an_accounts_tokens_the_one_that_sees_the_place_is_used() {
+    let tokens = [("fine-grained", "emu_fine_grained_ada_no_permissions"), ("classic", "emu_classic_ada_all_scopes")];
+    let world = Setup::new().holder("ada", "user", &tokens, "").start().await;
+    world.get(GADGETS).await.assert_status(404);
+    world.get(GADGETS).await.assert_status(200);
+    world.get(&format!("{GADGETS}/issues")).await;
+    world.get(&format!("{GADGETS}/issues")).await.assert_status(200);
+}
+
+#[tokio::test]
+async fn a_read_goes_to_another_account_where_the_upstream_wants_another_kind_of_credential() {
+    let world = Setup::new().accounts(2).start().await;
+    world.arm(&json!({ "fault": "status", "status": 401, "body": { "message": "Requires authentication" }, "match": { "path": "/repos/*", "nth": 1 } }));
+    world.get("/repos/acme/widgets").await.assert_status(200);
+    assert_eq!(world.upstream_requests().len(), 2);
+    world.get("/repos/acme/widgets/labels").await.assert_status(200);
+}
+
+#[tokio::test]
+async fn when_the_upstream_wants_another_credential_of_everybody_each_is_asked_once() {
+    let world = Setup::new().accounts(2).start().await;
+    world.arm(
+        &json!({ "fault": "status", "status": 401, "body": { "message": "Requires authentication" }, "match": { "path": "/repos/*" } }),
+    );
+    let refused = world.get("/repos/acme/widgets").await;
+    refused.assert_status(403);
+    assert!(message(&refused).contains("the upstream wants another kind of credential"), "{refused:?}");
+    assert_eq!(world.upstream_requests().len(), 2);
+}
+
+#[tokio::test]
+async fn who_shows_no_credential_is_not_asked_again_and_again_for_a_bad_one() {
+    let text = format!(
+        "[[accounts]]\nname = \"nobody\"\nkind = \"anonymous\"\n[[clients]]\nname = \"ci\"\nkey_sha256 = \"{}\"\n",
+        weir::config::digest_hex(crate::support::KEY.as_bytes())
+    );
+    let world = Setup::new().credentials(text).start().await;
+    world.arm(&json!({ "fault": "status", "status": 401, "body": { "message": "Bad credentials" }, "match": { "path": "/repos/*" } }));
+    world.get("/repos/acme/widgets").await.assert_status(403);
+    assert_eq!(world.upstream_requests().len(), 1);
+}

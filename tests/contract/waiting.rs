@@ -1,0 +1,151 @@
+//! How long a request is held at most (CONTRACT §2, `max_wait`, and §3, `Prefer: wait`).
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::support::{Reply, Setup, all_have_status, eventually};
+
+/// What a client with this `max_wait` gets, `Prefer` as given, while the only place upstream is taken; and after how many seconds.
+async fn held(max_wait: &str, prefer: &str) -> (Reply, u64) {
+    let client = format!("max_wait = \"{max_wait}\"");
+    let world = Setup::new().manual_clock().config("[limits]\nconcurrency = 1").client(&client).start().await;
+    world.get("/repos/acme/widgets/issues").await.assert_status(200);
+    let gate = world.close_gate("GET", "/repos/acme/widgets");
+    let holder = world.get("/repos/acme/widgets");
+    let waiter = async {
+        world.held(gate, 1).await;
+        let begun = world.clock.now();
+        let preference = [("prefer", prefer)];
+        let waiting = world.get_with("/repos/acme/sprockets", &preference);
+        let time = async {
+            eventually(|| world.gateway.admissions.waiting() == 1).await;
+            let mut seconds = 0;
+            while world.gateway.admissions.waiting() == 1 && seconds < 60 {
+                world.clock.advance(Duration::from_secs(1));
+                seconds += 1;
+                let gateway = &world.gateway;
+                settle(|| gateway.admissions.waiting() == 0).await;
+            }
+            world.clock.now().since(begun).as_secs()
+        };
+        let answered = tokio::join!(waiting, time);
+        world.open_gate(gate);
+        answered
+    };
+    let (held, refused) = tokio::join!(holder, waiter);
+    held.assert_status(200);
+    assert_eq!(world.upstream_requests().iter().filter(|entry| entry.path.contains("sprockets")).count(), 0);
+    refused
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_goes_first_does_not_wait_for_the_fetch_of_one_who_goes_last() {
+    const BOSS: &str = "weir_key_of_somebody_who_waits_for_the_answer";
+    let boss = format!(
+        "[[clients]]\nname = \"boss\"\nkey_sha256 = \"{}\"\nreads = \"default\"\npriority = \"interactive\"\n[limits]\nconcurrency = 1",
+        weir::config::digest_hex(BOSS.as_bytes())
+    );
+    let world = Setup::new().client("priority = \"batch\"").config(&boss).start().await;
+    world.get("/repos/acme/widgets/issues").await.assert_status(200);
+    let gate = world.close_gate("GET", "/repos/acme/widgets");
+    let holder = world.get("/repos/acme/widgets");
+    let others = async {
+        world.held(gate, 1).await;
+        let last = world.get("/repos/acme/sprockets");
+        let first = async {
+            eventually(|| world.gateway.admissions.waiting() == 1).await;
+            let authorization = format!("Bearer {BOSS}");
+            let headers = [("authorization", authorization.as_str())];
+            let first = world.get_with("/repos/acme/sprockets", &headers);
+            let open = async {
+                eventually(|| world.gateway.admissions.waiting() == 2).await;
+                world.open_gate(gate);
+            };
+            tokio::join!(first, open).0
+        };
+        tokio::join!(last, first)
+    };
+    let (held, (last, first)) = tokio::join!(holder, others);
+    for answer in [held, last, first] {
+        answer.assert_status(200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_greedy_client_asks_for_last_is_not_late_for_another_one_and_is_fetched_once() {
+    const MODEST: &str = "weir_key_of_somebody_who_asks_for_one_thing";
+    const SHARED: &str = "/repos/acme/sprockets";
+    let modest = format!(
+        "[[clients]]\nname = \"modest\"\nkey_sha256 = \"{}\"\nreads = \"default\"\n[limits]\nconcurrency = 1",
+        weir::config::digest_hex(MODEST.as_bytes())
+    );
+    let world = Setup::new().config(&modest).start().await;
+    let gate = world.close_gate("GET", "/repos/acme/widgets");
+    let holder = world.get("/repos/acme/widgets");
+    let others = async {
+        world.held(gate, 1).await;
+        let page = |number: usize| {
+            let (world, path) = (&world, format!("/repos/acme/widgets/issues?page={number}"));
+            async move { world.get(&path).await }
+        };
+        let greedy = join_all((1..=20).map(page));
+        let last = async {
+            eventually(|| world.gateway.admissions.waiting() == 20).await;
+            world.get(SHARED).await
+        };
+        let modest = async {
+            eventually(|| world.gateway.admissions.waiting() == 21).await;
+            let authorization = format!("Bearer {MODEST}");
+            let headers = [("authorization", authorization.as_str())];
+            let asked = world.get_with(SHARED, &headers);
+            let open = async {
+                eventually(|| world.gateway.admissions.waiting() == 22).await;
+                world.open_gate(gate);
+            };
+            tokio::join!(asked, open).0
+        };
+        tokio::join!(greedy, last, modest)
+    };
+    let (held, (greedy, last, modest)) = tokio::join!(holder, others);
+    all_have_status(&greedy, 200);
+    for answer in [&held, &last, &modest] {
+        answer.assert_status(200);
+    }
+    let sent: Vec<String> = world.upstream_requests().into_iter().map(|entry| entry.path).collect();
+    let places: Vec<usize> = (0..sent.len()).filter(|place| sent[*place] == SHARED).collect();
+    assert!(matches!(places[..], [place] if place <= 2), "{sent:?}");
+    assert_eq!(modest.cache_status(), "weir; fwd=uri-miss; stored");
+    assert_eq!(last.cache_status(), "weir; fwd=uri-miss; stored; collapsed");
+}
+
+/// Gives what a moved clock woke the time to run, as long as nothing comes of it.
+async fn settle(condition: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if condition() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_held_no_longer_than_its_client_allows() {
+    let (refused, seconds) = held("7s", "").await;
+    refused.assert_secondary_limited();
+    assert!((7..=9).contains(&seconds), "{seconds}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_may_ask_to_be_held_shorter() {
+    let (refused, seconds) = held("20s", "respond-async, wait=4").await;
+    refused.assert_secondary_limited();
+    assert!((4..=6).contains(&seconds), "{seconds}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_cannot_ask_to_be_held_longer_than_its_client_allows() {
+    let (refused, seconds) = held("7s", "wait=50").await;
+    refused.assert_secondary_limited();
+    assert!((7..=9).contains(&seconds), "{seconds}");
+}

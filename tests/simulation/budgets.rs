@@ -1,0 +1,52 @@
+//! Primary budgets, used up and never overdrawn (issue: "upstream refusals 0, budget used ≥ 99 %").
+
+use std::time::Duration;
+
+use weir::decision::AccountId;
+use weir::simulation::Workload;
+use weir::simulation::plan::Outside;
+
+use crate::kit::{SEEDS, assert_used, minutes, played, played_without_refusal, stormy, with_core};
+
+#[test]
+fn saturated_budgets_are_used_to_99_per_cent_without_one_refusal() {
+    let plan = minutes(with_core(stormy(Workload::Saturating), 400), 130);
+    let report = played_without_refusal(&plan, SEEDS);
+    assert!(report.windows("core") >= 2 * SEEDS, "windows end within the run");
+    assert_used(&report, "core", 0.99);
+    assert!(report.lost > 0, "answers were lost");
+}
+
+#[test]
+fn an_outside_consumer_costs_few_refusals_and_little_of_the_budget() {
+    // One request a second on a budget of 5,000 an hour, with budget and consumer scaled down alike.
+    let mut plan = minutes(with_core(stormy(Workload::Saturating), 500), 130);
+    plan.outside = Some(Outside { account: AccountId(0), every: Duration::from_secs(10) });
+    let report = played(&plan, SEEDS / 2);
+    assert!(report.outside.sent > 0);
+    let refusals = report.refusals();
+    let windows = report.windows("core");
+    assert!(refusals * 5 <= windows, "{refusals} refusals in {windows} windows; at most 0.2 a window are allowed");
+    assert_used(&report, "core", 0.97);
+}
+
+#[test]
+fn everyday_bots_are_never_refused_by_the_upstream_and_hardly_by_us() {
+    let report = played_without_refusal(&minutes(stormy(Workload::Mixed), 20), 2);
+    assert!(report.refused_share() < 0.01, "{:.2} % refused by us", report.refused_share() * 100.0);
+    let saved: u64 = report.clients.iter().map(weir::simulation::report::ClientReport::saved).sum();
+    assert!(saved > 0, "polling costs nothing while nothing changes");
+}
+
+#[test]
+fn a_write_is_never_executed_twice_when_its_answer_is_lost() {
+    // Lost POSTs end as unknown; none is asked for again. What the emulator executed is at most what was asked for.
+    let mut plan = minutes(stormy(Workload::Content), 60);
+    plan.network.lost_percent = 5.0;
+    let report = played_without_refusal(&plan, 3);
+    let (asked, refused) =
+        report.clients.iter().fold((0, 0), |(asked, refused), client| (asked + client.asked, refused + client.turned_away()));
+    let sent: u64 = report.accounts.iter().map(|account| account.sent).sum();
+    assert!(report.clients.iter().any(|client| client.unknown > 0));
+    assert!(sent <= asked - refused, "{sent} sent of {asked} asked, {refused} of them refused");
+}

@@ -1,0 +1,37 @@
+//! Keeps what is logged, so that a test can read it: those beside the code (`telemetry::written`) and those of the outside.
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// What was written. Clones share it.
+#[derive(Clone, Default)]
+pub struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Written {
+    /// All of it so far.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock()).into_owned()
+    }
+}
+
+impl io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Written {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
