@@ -266,28 +266,35 @@ fn huge_documents_and_deep_ones_overflow_no_stack() {
     assert_eq!(effect(&format!("{{{}}}", "a ".repeat(20_000))), Query);
 }
 
-/// A second, cruder reading: whether `mutation` stands outside of strings, comments and braces.
+/// A second, cruder reading: whether `mutation` stands outside of strings, comments and braces, and is not what a query is called.
 fn names_a_mutation(document: &str) -> bool {
     let mut depth = 0_u32;
+    let mut is_name = false;
     let mut rest = document;
     while let Some(at) = rest.find(|c: char| matches!(c, '"' | '#' | '{' | '}') || c.is_ascii_alphabetic() || c == '_') {
+        // Whatever is no space and no word ends the place for a name.
+        is_name &= !rest[..at].contains(|c: char| !matches!(c, ' ' | '\n' | '\r' | ',' | '\u{feff}'));
         rest = &rest[at..];
         let skip = match rest.as_bytes().first() {
             Some(b'{') => {
-                depth += 1;
+                (depth, is_name) = (depth + 1, false);
                 1
             }
             Some(b'}') => {
-                depth = depth.saturating_sub(1);
+                (depth, is_name) = (depth.saturating_sub(1), false);
                 1
             }
             Some(b'#') => rest.find(['\n', '\r']).unwrap_or(rest.len()),
-            Some(b'"') => string_length(rest),
+            Some(b'"') => {
+                is_name = false;
+                string_length(rest)
+            }
             _ => {
                 let word = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
-                if depth == 0 && &rest[..word] == "mutation" {
+                if depth == 0 && !is_name && &rest[..word] == "mutation" {
                     return true;
                 }
+                is_name = !is_name && &rest[..word] == "query";
                 word
             }
         };
@@ -396,8 +403,6 @@ proptest! {
         ]), 0..24),
     ) {
         let document = tokens.concat();
-        // The crude reading takes an operation's name for its kind.
-        prop_assume!(!document.contains("query mutation"));
         if effect(&document) == Query {
             prop_assert!(!names_a_mutation(&document), "{:?}", document);
         }
