@@ -10,6 +10,8 @@ mod apps;
 mod cache;
 #[path = "contract/concurrency.rs"]
 mod concurrency;
+#[path = "contract/freshness.rs"]
+mod freshness;
 #[path = "contract/graphql.rs"]
 mod graphql;
 #[path = "contract/identity.rs"]

@@ -13,13 +13,14 @@
 //! | [`report`] | the figures |
 //! | [`sweep`] | many seeds, on all cores |
 //! | [`sizing`] | how many accounts would do |
+//! | [`random`] | chance, by seed |
 //!
 //! Left out: rights and reach of tokens, bodies, rewriting, the queue of asynchronous writes. They decide nothing about limits.
 
 mod agenda;
 mod bots;
 pub mod plan;
-mod random;
+pub mod random;
 pub mod report;
 mod route;
 mod run;

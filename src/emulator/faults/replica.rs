@@ -18,8 +18,10 @@ const READS_MAX: usize = 500;
 #[derive(Debug)]
 struct Shown {
     reply: Reply,
-    /// When the change was first asked for, and how often the old answer was given since.
-    lagging: Option<(Timestamp, u32)>,
+    /// When it was last the truth, as far as anybody asked.
+    seen_at: Timestamp,
+    /// How often it was given since.
+    served: u32,
 }
 
 /// What lagging replicas last showed, by the fault that makes them lag and by request.
@@ -35,24 +37,20 @@ impl Replica {
         let has_room = self.shown.len() < READS_MAX;
         let Some(shown) = self.shown.get_mut(&key) else {
             if has_room {
-                self.shown.insert(key, Shown { reply: fresh.clone(), lagging: None });
+                self.shown.insert(key, Shown { reply: fresh.clone(), seen_at: now, served: 0 });
             }
             return fresh;
         };
-        if shown.reply == fresh {
-            shown.lagging = None;
-            return fresh;
-        }
-        let (since, served) = shown.lagging.get_or_insert((now, 0));
+        // No replica shows what was gone longer ago than it lags.
         let lags = match lag {
-            Lag::Reads(reads) => *served < reads,
-            Lag::For(length) => now < *since + length,
+            Lag::Reads(reads) => shown.served < reads,
+            Lag::For(length) => now < shown.seen_at + length,
         };
-        if lags {
-            *served += 1;
+        if shown.reply != fresh && lags {
+            shown.served += 1;
             return shown.reply.clone();
         }
-        *shown = Shown { reply: fresh.clone(), lagging: None };
+        *shown = Shown { reply: fresh.clone(), seen_at: now, served: 0 };
         fresh
     }
 

@@ -1,0 +1,161 @@
+//! No answer is older than its mode allows: bots read and write the same things at once, through the gateway and around it, with lost answers, lagging replicas,
+//! clients that leave, and webhooks that are lost, late or doubled; each answer is compared with what was true when it was asked for.
+//!
+//! `REQUESTS=1000000 cargo test --release --test contract freshness -- --nocapture` makes a million of them.
+
+#[path = "freshness/history.rs"]
+mod history;
+#[path = "freshness/traffic.rs"]
+mod traffic;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use weir::simulation::random::Dice;
+
+use crate::support::{Setup, World};
+use history::Allowed;
+use traffic::{Rules, Traffic};
+
+/// Limits that are never met: here it is about what answers show.
+const UNLIMITED: &str = r#"
+[limits]
+concurrency = 10000
+rest_points_per_minute = 100000000
+cpu_seconds_per_minute = 100000000
+content_per_minute = 100000000
+content_per_hour = 100000000
+[writes]
+spacing = "0s"
+notify_spacing = "0s"
+"#;
+
+/// How many requests are made when the environment says nothing: enough to find what is wrong in the rules, and done in seconds.
+const REQUESTS: usize = 4_000;
+
+/// A round that takes longer waits for the clock.
+const STUCK: Duration = Duration::from_millis(300);
+const TTL: Duration = Duration::from_secs(40);
+/// What the service's own answers say (UPSTREAM.md, Conditional requests).
+const S_MAXAGE: Duration = Duration::from_secs(60);
+/// How long a replica hides a change; less than the ten seconds after which it is asked for the last time.
+const LAG: Duration = Duration::from_secs(6);
+
+const RULES: &str = r#"
+[[cache.rules]]
+route = "/repos/{owner}/{repo}/issues"
+ttl = "40s"
+[[cache.rules]]
+route = "/repos/{owner}/{repo}/issues/{issue_number}/comments"
+ttl = "40s"
+[[cache.rules]]
+route = "/repos/{owner}/{repo}/pulls/{pull_number}"
+ttl = "40s"
+"#;
+
+/// The same for all routes.
+const fn everywhere(allowed: Allowed) -> Rules {
+    Rules { issue: allowed, list: allowed, comments: allowed, pull: allowed, repository: allowed }
+}
+
+/// What `RULES` makes of it.
+const fn with_rules() -> Rules {
+    let ttl = Allowed::Ttl(TTL);
+    Rules { list: ttl, comments: ttl, pull: ttl, ..everywhere(Allowed::Nothing) }
+}
+
+/// For one of the scenarios, which share them.
+fn requests() -> usize {
+    std::env::var("REQUESTS").ok().and_then(|count| count.parse().ok()).unwrap_or(REQUESTS) / SCENARIOS
+}
+
+async fn world(config: &str) -> Arc<World> {
+    let world = Setup::new().accounts(2).manual_clock().config(UNLIMITED).config(config).start().await;
+    world.set_limits(&json!({
+        "core": 1_000_000_000, "points.rest": 100_000_000, "content.minute": 100_000_000, "content.hour": 100_000_000, "cpu": 1_000_000, "cpu.burst": 1_000_000,
+        "concurrency": 10_000,
+    }));
+    Arc::new(world)
+}
+
+/// Rounds of requests at once, between which time passes.
+async fn play(traffic: &Arc<Traffic>, world: &World, seed: u64) {
+    let mut dice = Dice::new(seed, 1);
+    let mut left = requests();
+    while left > 0 {
+        let count = usize::try_from(dice.between(1, 120)).unwrap().min(left);
+        left -= count;
+        let is_troubled = dice.percent(10.0);
+        if is_troubled {
+            trouble(world, &mut dice);
+        }
+        let mut round = Box::pin(traffic.round(&mut dice, count, !is_troubled));
+        // Whatever waits for a time, as a repeated request does, gets it.
+        while tokio::time::timeout(STUCK, &mut round).await.is_err() {
+            world.advance_both(Duration::from_secs(1));
+        }
+        drop(round);
+        if is_troubled {
+            world.ask_emulator(Method::DELETE, "/_emulator/faults", &Value::Null);
+        }
+        let pause = if dice.percent(3.0) { dice.between(60, 900) } else { dice.below(9) };
+        world.advance_both(Duration::from_secs(pause));
+    }
+    let figures = &traffic.figures;
+    println!("seed {seed}: {figures:?}");
+    let findings = traffic.findings.lock();
+    assert!(
+        findings.is_empty(),
+        "{} answers were too old (seed {seed}):\n{}",
+        figures.too_old.load(Ordering::Relaxed),
+        findings.join("\n")
+    );
+    let changes = figures.changes_through.load(Ordering::Relaxed).min(figures.changes_around.load(Ordering::Relaxed));
+    assert!(changes * 100 > (requests()) as u64, "too little changed to prove anything: {figures:?}");
+}
+
+/// Something goes wrong upstream for a round.
+fn trouble(world: &World, dice: &mut Dice) {
+    let fault = match dice.below(4) {
+        0 => json!({ "fault": "reset_after", "match": { "method": "PATCH", "times": 1 } }),
+        1 => json!({ "fault": "reset_before", "match": { "method": "PATCH", "times": 1 } }),
+        2 => json!({ "fault": "status", "status": 502, "executed": true, "match": { "method": "POST", "times": 1 } }),
+        _ => json!({ "fault": "status", "status": 503, "match": { "method": "GET", "times": 5 } }),
+    };
+    world.arm(&fault);
+}
+
+/// Plays one of the scenarios.
+async fn scenario(config: &str, rules: Rules, lag: Duration, seed: u64) {
+    let world = world(config).await;
+    if !lag.is_zero() {
+        world.arm(&json!({ "fault": "stale_read", "seconds": lag.as_secs() }));
+    }
+    let traffic = Arc::new(Traffic::new(Arc::clone(&world), rules, lag));
+    play(&traffic, &world, seed).await;
+}
+
+const SCENARIOS: usize = 4;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_every_hit_is_confirmed_each_answer_shows_what_was_over_before_it_was_asked_for() {
+    scenario("", everywhere(Allowed::Nothing), Duration::ZERO, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ttl_hides_what_went_around_the_gateway_for_that_long_and_never_what_went_through_it() {
+    scenario(RULES, with_rules(), Duration::ZERO, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plain_http_cache_hides_what_went_around_it_as_long_as_answers_say_and_never_what_went_through_it() {
+    scenario("[cache]\nfreshness = \"rfc9111\"", everywhere(Allowed::Ttl(S_MAXAGE)), Duration::ZERO, 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lagging_replicas_hide_a_change_through_the_gateway_for_ten_seconds_and_not_for_a_ttl() {
+    scenario(RULES, with_rules(), LAG, 4).await;
+}

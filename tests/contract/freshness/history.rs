@@ -1,0 +1,196 @@
+//! What was true upstream at each instant, and which of it an answer may still show.
+//!
+//! Every change is made by the test itself, so that the truth needs no asking: a subject's versions are numbered, its text says the number. Two clocks order
+//! things: ticks, one for each beginning and end of a request, say what was over before what began; the virtual time says how old something is.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use weir::clock::Timestamp;
+
+/// A place in the order of all beginnings and ends.
+pub type Tick = u64;
+
+/// How a change came to the upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Through the gateway, which so knows of it.
+    Through,
+    /// Past the gateway.
+    Around,
+}
+
+/// One change; the version it made is its place in the list, counted from 1.
+#[derive(Clone, Debug)]
+struct Change {
+    way: Way,
+    begun: Tick,
+    /// When it was over, by both clocks.
+    over: Option<(Tick, Timestamp)>,
+    /// When the gateway had taken a webhook that tells of it.
+    told: Option<(Tick, Timestamp)>,
+}
+
+/// Something that changes: a title, a description, a list of comments.
+#[derive(Debug, Default)]
+pub struct Subject {
+    changes: Mutex<Vec<Change>>,
+    is_being_changed: Mutex<bool>,
+}
+
+/// How old an answer may be, by its route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// What was over before the request began shows.
+    Nothing,
+    /// What happened around the gateway may be hidden this long.
+    Ttl(Duration),
+    /// The same for what no webhook has told of.
+    Untold(Duration),
+}
+
+/// A request, as far as the age of its answer depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// When it began.
+    pub tick: Tick,
+    /// The virtual time then.
+    pub at: Timestamp,
+    /// How long the upstream's replicas may hide a change.
+    pub lag: Duration,
+}
+
+/// UPSTREAM.md, Conditional requests: what was asked 10 s after a change is trusted.
+const DOUBT: Duration = Duration::from_secs(10);
+
+/// The order of things.
+#[derive(Debug, Default)]
+pub struct Ticks(AtomicU64);
+
+impl Ticks {
+    pub fn next(&self) -> Tick {
+        self.0.fetch_add(1, Ordering::SeqCst)
+    }
+}
+
+impl Subject {
+    /// Begins the next change, unless another one is under way: two at once would have no order. Gives the version it makes.
+    pub fn begin(&self, way: Way, ticks: &Ticks) -> Option<usize> {
+        let mut is_being_changed = self.is_being_changed.lock();
+        if *is_being_changed {
+            return None;
+        }
+        *is_being_changed = true;
+        let mut changes = self.changes.lock();
+        changes.push(Change { way, begun: ticks.next(), over: None, told: None });
+        Some(changes.len())
+    }
+
+    /// The change under way is over.
+    pub fn end(&self, ticks: &Ticks, now: Timestamp) {
+        if let Some(change) = self.changes.lock().last_mut() {
+            change.over = Some((ticks.next(), now));
+        }
+        *self.is_being_changed.lock() = false;
+    }
+
+    /// The change under way was never made.
+    pub fn undo(&self) {
+        self.changes.lock().pop();
+        *self.is_being_changed.lock() = false;
+    }
+
+    /// The gateway has taken a webhook that shows this version.
+    pub fn told(&self, version: usize, ticks: &Ticks, now: Timestamp) {
+        let told = (ticks.next(), now);
+        for change in self.changes.lock().iter_mut().take(version) {
+            change.told.get_or_insert(told);
+        }
+    }
+
+    /// The oldest version that an answer to `asked` may show.
+    pub fn least(&self, asked: Asked, allowed: Allowed) -> usize {
+        let changes = self.changes.lock();
+        changes.iter().rposition(|change| change.must_show(asked, allowed)).map_or(0, |place| place + 1)
+    }
+
+    /// Whether an answer that was read at `tick` may show this version: it had been begun.
+    pub fn may_exist(&self, version: usize, tick: Tick) -> bool {
+        version == 0 || self.changes.lock().get(version - 1).is_some_and(|change| change.begun < tick)
+    }
+}
+
+impl Change {
+    fn must_show(&self, asked: Asked, allowed: Allowed) -> bool {
+        let Some(over) = self.over else { return false };
+        // What the gateway knows of is asked for anew; where replicas lag, again and again for a while.
+        let is_known = |(tick, at): (Tick, Timestamp)| tick < asked.tick && (asked.lag.is_zero() || at + DOUBT <= asked.at);
+        let has_passed = |wait: Duration| over.0 < asked.tick && over.1 + wait + asked.lag <= asked.at;
+        match allowed {
+            Allowed::Nothing => has_passed(Duration::ZERO),
+            Allowed::Ttl(ttl) => self.way == Way::Through && is_known(over) || has_passed(ttl),
+            Allowed::Untold(unknown) => {
+                self.way == Way::Through && is_known(over) || self.told.is_some_and(is_known) || has_passed(unknown)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Timestamp = Timestamp::from_secs(1_000);
+
+    fn later(seconds: u64) -> Timestamp {
+        START + Duration::from_secs(seconds)
+    }
+
+    fn asked(ticks: &Ticks, seconds: u64, lag: u64) -> Asked {
+        Asked { tick: ticks.next(), at: later(seconds), lag: Duration::from_secs(lag) }
+    }
+
+    /// A subject with two changes at once: through the gateway, then around it.
+    fn subject(ticks: &Ticks) -> Subject {
+        let subject = Subject::default();
+        for way in [Way::Through, Way::Around] {
+            subject.begin(way, ticks).unwrap();
+            subject.end(ticks, START);
+        }
+        subject
+    }
+
+    #[test]
+    fn where_nothing_is_allowed_what_was_over_shows_and_what_was_not_may_not() {
+        let ticks = Ticks::default();
+        let before = asked(&ticks, 0, 0);
+        let subject = subject(&ticks);
+        assert_eq!(subject.least(before, Allowed::Nothing), 0);
+        assert_eq!(subject.least(asked(&ticks, 0, 0), Allowed::Nothing), 2);
+        assert_eq!(subject.least(asked(&ticks, 4, 5), Allowed::Nothing), 0);
+        assert_eq!(subject.least(asked(&ticks, 5, 5), Allowed::Nothing), 2);
+    }
+
+    #[test]
+    fn a_ttl_hides_what_went_around_the_gateway_and_not_what_went_through_it() {
+        let ticks = Ticks::default();
+        let subject = subject(&ticks);
+        let ttl = Allowed::Ttl(Duration::from_secs(30));
+        assert_eq!(subject.least(asked(&ticks, 29, 0), ttl), 1);
+        assert_eq!(subject.least(asked(&ticks, 30, 0), ttl), 2);
+        assert_eq!(subject.least(asked(&ticks, 9, 5), ttl), 0);
+        assert_eq!(subject.least(asked(&ticks, 10, 5), ttl), 1);
+    }
+
+    #[test]
+    fn a_webhook_ends_the_hiding() {
+        let ticks = Ticks::default();
+        let subject = subject(&ticks);
+        let untold = Allowed::Untold(Duration::from_secs(600));
+        assert_eq!(subject.least(asked(&ticks, 20, 0), untold), 1);
+        subject.told(2, &ticks, later(20));
+        assert_eq!(subject.least(asked(&ticks, 20, 0), untold), 2);
+        assert_eq!(subject.least(asked(&ticks, 29, 5), untold), 1);
+    }
+}

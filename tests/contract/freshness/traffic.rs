@@ -1,0 +1,312 @@
+//! Bots that read and write the same few things at once, and what each answer showed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::Method;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use weir::simulation::random::Dice;
+
+use super::history::{Allowed, Asked, Subject, Ticks, Way};
+use crate::support::{KEY, OTHER_KEY, Reply, World};
+
+const REPOSITORY: &str = "/repos/acme/widgets";
+/// So many comments are made for an issue; further changes edit the last one.
+const COMMENTS_MAX: usize = 24;
+/// Answers that were too old and are told of.
+const TOLD_MAX: usize = 8;
+
+/// How old the answers of each route may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    pub issue: Allowed,
+    pub list: Allowed,
+    pub comments: Allowed,
+    pub pull: Allowed,
+    pub repository: Allowed,
+}
+
+/// An issue, perhaps with a pull request, whose title is a subject; and its comments, which are another.
+struct Thread {
+    number: u64,
+    is_pull: bool,
+    title: Subject,
+    comments: Subject,
+    /// Of the comments that this test has made.
+    comment_ids: Mutex<Vec<u64>>,
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+pub struct Figures {
+    pub reads: AtomicU64,
+    pub unsent: AtomicU64,
+    pub changes_through: AtomicU64,
+    pub changes_around: AtomicU64,
+    pub changes_in_doubt: AtomicU64,
+    pub served_stale_by_choice: AtomicU64,
+    pub hits: AtomicU64,
+    pub confirmed: AtomicU64,
+    pub fetched: AtomicU64,
+    pub failed: AtomicU64,
+    pub too_old: AtomicU64,
+}
+
+/// The traffic of one run.
+pub struct Traffic {
+    world: Arc<World>,
+    rules: Rules,
+    /// How long the upstream's replicas hide a change.
+    lag: Duration,
+    ticks: Ticks,
+    repository: Subject,
+    repository_id: u64,
+    threads: Vec<Thread>,
+    pub figures: Figures,
+    pub findings: Mutex<Vec<String>>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    Issue(usize),
+    IssueByNumber(usize),
+    Pull(usize),
+    List,
+    Comments(usize),
+    /// A page of ten, which is full when there are ten.
+    FirstComments(usize),
+    Repository,
+}
+
+impl Traffic {
+    /// Over the issues and pull requests that the emulator's world begins with.
+    pub fn new(world: Arc<World>, rules: Rules, lag: Duration) -> Self {
+        let repository_id = world.ask_emulator(Method::GET, REPOSITORY, &Value::Null)["id"].as_u64().unwrap();
+        let list = world.ask_emulator(Method::GET, &format!("{REPOSITORY}/issues?state=all&per_page=100"), &Value::Null);
+        let all = list.as_array().unwrap();
+        let pulls = all.iter().filter(|issue| issue.get("pull_request").is_some()).take(3);
+        let issues = all.iter().filter(|issue| issue.get("pull_request").is_none() && issue["comments"] == 0).take(9);
+        let thread = |issue: &Value| Thread {
+            number: issue["number"].as_u64().unwrap(),
+            is_pull: issue.get("pull_request").is_some(),
+            title: Subject::default(),
+            comments: Subject::default(),
+            comment_ids: Mutex::default(),
+        };
+        let threads: Vec<Thread> = pulls.chain(issues).map(thread).collect();
+        assert!(threads.iter().filter(|thread| thread.is_pull).count() == 3 && threads.len() == 12);
+        let (ticks, repository, figures, findings) = Default::default();
+        Self { world, rules, lag, ticks, repository, repository_id, threads, figures, findings }
+    }
+
+    /// So many requests at once, most of them reads.
+    pub async fn round(self: &Arc<Self>, dice: &mut Dice, requests: usize, may_go_around: bool) {
+        let tasks = (0..requests).map(|_| {
+            let (traffic, mut dice) = (Arc::clone(self), Dice::new(dice.next(), 0));
+            tokio::spawn(async move {
+                match dice.below(100) {
+                    0..88 => traffic.read(&mut dice).await,
+                    88..94 => traffic.change_through(&mut dice).await,
+                    _ if may_go_around => traffic.change_around(&mut dice),
+                    _ => traffic.read(&mut dice).await,
+                }
+            })
+        });
+        for ended in join_all(tasks.collect::<Vec<_>>()).await {
+            ended.expect("a bot of the test itself failed");
+        }
+    }
+
+    async fn read(&self, dice: &mut Dice) {
+        let target = self.target(dice);
+        let key = if dice.percent(50.0) { KEY } else { OTHER_KEY };
+        let key = format!("Bearer {key}");
+        let path = self.path(target);
+        let asked = self.asked();
+        let headers = [("authorization", key.as_str())];
+        let request = self.world.send(Method::GET, &path, &headers, "");
+        if dice.percent(3.0) {
+            // It leaves before the answer, or just with it.
+            let patience = dice.below(100);
+            let left = async {
+                for _ in 0..patience {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                answer = request => self.judge(target, asked, &answer),
+                () = left => drop(self.figures.unsent.fetch_add(1, Ordering::Relaxed)),
+            }
+        } else {
+            self.judge(target, asked, &request.await);
+        }
+    }
+
+    fn asked(&self) -> Asked {
+        Asked { tick: self.ticks.next(), at: self.world.clock.now(), lag: self.lag }
+    }
+
+    fn target(&self, dice: &mut Dice) -> Target {
+        let any = usize::try_from(dice.below(self.threads.len() as u64)).unwrap();
+        match dice.below(100) {
+            0..40 => Target::Issue(any),
+            40..50 => Target::IssueByNumber(any),
+            50..62 => Target::Pull(any % 3),
+            62..65 => Target::List,
+            65..80 => Target::Comments(any),
+            80..90 => Target::FirstComments(any),
+            _ => Target::Repository,
+        }
+    }
+
+    fn path(&self, target: Target) -> String {
+        match target {
+            Target::Issue(place) => format!("{REPOSITORY}/issues/{}", self.threads[place].number),
+            Target::IssueByNumber(place) => format!("/repositories/{}/issues/{}", self.repository_id, self.threads[place].number),
+            Target::Pull(place) => format!("{REPOSITORY}/pulls/{}", self.threads[place].number),
+            Target::List => format!("{REPOSITORY}/issues?state=all&per_page=100"),
+            Target::Comments(place) => format!("{REPOSITORY}/issues/{}/comments?per_page=100", self.threads[place].number),
+            Target::FirstComments(place) => format!("{REPOSITORY}/issues/{}/comments?per_page=10", self.threads[place].number),
+            Target::Repository => REPOSITORY.to_owned(),
+        }
+    }
+
+    /// Compares an answer with the truth.
+    fn judge(&self, target: Target, asked: Asked, answer: &Reply) {
+        self.figures.reads.fetch_add(1, Ordering::Relaxed);
+        let status = answer.cache_status();
+        let counter = match status {
+            _ if answer.status != 200 => &self.figures.failed,
+            _ if status.contains("detail=stale") => &self.figures.served_stale_by_choice,
+            "weir; hit" => &self.figures.hits,
+            _ if status.contains("fwd-status=304") => &self.figures.confirmed,
+            _ => &self.figures.fetched,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        if answer.status != 200 {
+            return;
+        }
+        // Served because the upstream failed: as old as the config allows, but never from before a write through the gateway.
+        let by_choice = status.contains("detail=stale").then_some(Allowed::Ttl(Duration::from_secs(3_600)));
+        let body = answer.json();
+        let check = |subject: &Subject, allowed: Allowed, shown: usize, what: String| {
+            let least = subject.least(asked, by_choice.unwrap_or(allowed));
+            if shown < least || !subject.may_exist(shown, self.ticks.next()) {
+                self.found(&format!("{what} of {}: version {shown}, at least {least} was due; {status}", self.path(target)));
+            }
+        };
+        let Rules { issue, list, comments, pull, repository } = self.rules;
+        match target {
+            Target::Issue(place) | Target::IssueByNumber(place) => {
+                check(&self.threads[place].title, issue, version_in(&body["title"]), "title".into());
+            }
+            Target::Pull(place) => check(&self.threads[place].title, pull, version_in(&body["title"]), "title".into()),
+            Target::List => {
+                let shown = |number: u64| body.as_array().unwrap().iter().find(|issue| issue["number"] == number);
+                for thread in &self.threads {
+                    let title = shown(thread.number).map_or(0, |issue| version_in(&issue["title"]));
+                    check(&thread.title, list, title, format!("title of {}", thread.number));
+                }
+            }
+            Target::Comments(place) => {
+                let newest = body.as_array().unwrap().iter().map(|comment| version_in(&comment["body"])).max().unwrap_or(0);
+                check(&self.threads[place].comments, comments, newest, "comments".into());
+            }
+            Target::FirstComments(place) => {
+                let least = self.threads[place].comments.least(asked, by_choice.unwrap_or(comments));
+                let count = body.as_array().unwrap().len();
+                if count < least.min(10) || least > 10 && answer.next_page().is_none() {
+                    let next = answer.header("link").unwrap_or("none").to_owned();
+                    self.found(&format!("page of {}: {count} comments, {least} were due; Link {next}; {status}", self.path(target)));
+                }
+            }
+            Target::Repository => check(&self.repository, repository, version_in(&body["description"]), "description".into()),
+        }
+    }
+
+    fn found(&self, finding: &str) {
+        self.figures.too_old.fetch_add(1, Ordering::Relaxed);
+        let mut findings = self.findings.lock();
+        if findings.len() < TOLD_MAX {
+            findings.push(finding.to_owned());
+        }
+    }
+
+    /// What is changed, by a request with this method, path and body, to this version.
+    fn change(&self, dice: &mut Dice, way: Way) -> Option<(&Subject, usize, Method, String, Value)> {
+        let thread = &self.threads[usize::try_from(dice.below(self.threads.len() as u64)).unwrap()];
+        let choice = dice.below(100);
+        let subject = match choice {
+            0..60 => &thread.title,
+            60..90 => &thread.comments,
+            _ => &self.repository,
+        };
+        let version = subject.begin(way, &self.ticks)?;
+        let text = format!("v{version}");
+        let number = thread.number;
+        let (method, path, body) = match choice {
+            0..30 if thread.is_pull => (Method::PATCH, format!("{REPOSITORY}/pulls/{number}"), json!({ "title": text })),
+            0..60 => (Method::PATCH, format!("{REPOSITORY}/issues/{number}"), json!({ "title": text })),
+            60..90 => match thread.comment_ids.lock().last_chunk::<1>() {
+                Some([last]) if version > COMMENTS_MAX => {
+                    (Method::PATCH, format!("{REPOSITORY}/issues/comments/{last}"), json!({ "body": text }))
+                }
+                _ => (Method::POST, format!("{REPOSITORY}/issues/{number}/comments"), json!({ "body": text })),
+            },
+            _ => (Method::PATCH, REPOSITORY.to_owned(), json!({ "description": text })),
+        };
+        Some((subject, version, method, path, body))
+    }
+
+    async fn change_through(&self, dice: &mut Dice) {
+        let Some((subject, version, method, path, body)) = self.change(dice, Way::Through) else { return };
+        let answer = self.world.send(method.clone(), &path, &[], &body.to_string()).await;
+        let is_done = answer.status.is_success();
+        if !is_done {
+            self.figures.changes_in_doubt.fetch_add(1, Ordering::Relaxed);
+        }
+        if is_done || self.was_executed(&method, &path, version) {
+            self.figures.changes_through.fetch_add(1, Ordering::Relaxed);
+            self.made(&method, &path);
+            subject.end(&self.ticks, self.world.clock.now());
+        } else {
+            subject.undo();
+        }
+    }
+
+    fn change_around(&self, dice: &mut Dice) {
+        let Some((subject, _, method, path, body)) = self.change(dice, Way::Around) else { return };
+        self.world.ask_emulator(method.clone(), &path, &body);
+        self.figures.changes_around.fetch_add(1, Ordering::Relaxed);
+        self.made(&method, &path);
+        subject.end(&self.ticks, self.world.clock.now());
+    }
+
+    /// Remembers the id of a comment that was made.
+    fn made(&self, method: &Method, path: &str) {
+        if *method != Method::POST {
+            return;
+        }
+        let thread = self.threads.iter().find(|thread| path.contains(&format!("/issues/{}/", thread.number))).unwrap();
+        let comments = self.world.ask_emulator(Method::GET, &format!("{path}?per_page=100"), &Value::Null);
+        *thread.comment_ids.lock() = comments.as_array().unwrap().iter().filter_map(|comment| comment["id"].as_u64()).collect();
+    }
+
+    /// The truth about a change whose answer was lost.
+    fn was_executed(&self, method: &Method, path: &str, version: usize) -> bool {
+        let path = if *method == Method::POST { format!("{path}?per_page=100") } else { path.to_owned() };
+        let state = self.world.ask_emulator(Method::GET, &path, &Value::Null);
+        let texts = [&state["title"], &state["description"], &state["body"]].map(version_in);
+        let newest = state.as_array().into_iter().flatten().map(|comment| version_in(&comment["body"])).max();
+        texts.into_iter().chain(newest).any(|shown| shown == version)
+    }
+}
+
+/// The version that a text names; what the world began with is version 0.
+fn version_in(text: &Value) -> usize {
+    text.as_str().and_then(|text| text.strip_prefix('v')?.parse().ok()).unwrap_or(0)
+}
