@@ -24,6 +24,8 @@ mod limits;
 mod listeners;
 #[path = "contract/minting.rs"]
 mod minting;
+#[path = "contract/passthrough.rs"]
+mod passthrough;
 #[path = "contract/plain_cache.rs"]
 mod plain_cache;
 #[path = "contract/rewriting.rs"]

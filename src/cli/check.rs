@@ -51,8 +51,8 @@ mod tests {
     const VALID: &str = r#"
         [upstream]
         url = "http://code.corp"
-        [passthrough]
-        enabled = true
+        [cache]
+        predicted_etags = true
         [[accounts]]
         name = "bot"
         kind = "user"
@@ -79,7 +79,7 @@ mod tests {
         let (outcome, out, err) = checked(VALID);
         assert_eq!(outcome, Outcome::Valid);
         assert!(out.starts_with("[listen]\n") && !out.contains("s3cret"), "{out}");
-        assert!(err.contains("passthrough.enabled: accepted, not active yet"), "{err}");
+        assert!(err.contains("cache.predicted_etags: accepted, not active yet"), "{err}");
         assert!(err.contains("warning: ") && err.contains("upstream.url: http://code.corp is plain HTTP"), "{err}");
     }
 

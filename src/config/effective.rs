@@ -29,7 +29,6 @@ impl Config {
     pub fn inactive(&self) -> Vec<Inactive> {
         let features = [
             ("listen.https", self.listen.https.is_some(), "the gateway does not listen for TLS"),
-            ("passthrough.enabled", self.passthrough.enabled, "clients' own credentials are not used"),
             ("cache.predicted_etags", self.cache.predicted_etags, "only ETags that a token has received are used"),
             ("writes.store", self.writes.store != WriteStore::Memory, "queued writes are kept in memory"),
             ("writes.retention", self.writes.retention != RETENTION, "finished writes cannot be looked up"),

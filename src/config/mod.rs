@@ -52,7 +52,7 @@ pub use fault::{Fault, Faults};
 pub use http_url::{HttpUrl, Scheme, UpstreamUrl};
 pub use limits::{Limits, Pace};
 pub use listen::{Https, Listen};
-pub use passthrough::Passthrough;
+pub use passthrough::{PASSTHROUGH_ACCOUNT, Passthrough};
 pub use pools::Pool;
 pub use scalars::parse_duration;
 pub use secret::rsa_key;
@@ -220,6 +220,9 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
     let webhooks = root.optional("webhooks");
     let telemetry = root.section("telemetry", |reader| Some(Telemetry::read(reader)));
     check_credentials(root, &accounts, &tokens, &apps);
+    if passthrough.as_ref().is_some_and(|passthrough| passthrough.enabled) {
+        check_names(root, &accounts);
+    }
     let mut accounts = accounts.finish()?;
     let apps = apps.finish(&mut accounts)?;
     Some(Config {
@@ -238,6 +241,16 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         webhooks,
         telemetry: telemetry?,
     })
+}
+
+/// No account may be taken for those behind the credentials that clients bring.
+fn check_names(root: &Reader<'_>, accounts: &Declared<Account>) {
+    for index in 0..accounts.len() {
+        if accounts.get(index).is_some_and(|account| *account.name == *PASSTHROUGH_ACCOUNT) {
+            let problem = format!("the name `{PASSTHROUGH_ACCOUNT}` is that of clients' own credentials, which [passthrough] enables");
+            root.refuse_item("accounts", index, problem, "another name");
+        }
+    }
 }
 
 /// Every account needs a credential of its own, but for the one without any.

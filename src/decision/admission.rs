@@ -191,6 +191,11 @@ impl Admission {
         self.books.view(now, accounts, resource)
     }
 
+    /// Frees a guest's place; see [`Books::vacate`].
+    pub fn vacate(&mut self, now: Timestamp, guest: AccountId) -> bool {
+        self.books.vacate(now, guest)
+    }
+
     /// How many wait.
     pub fn waiting(&self) -> usize {
         self.line.len()

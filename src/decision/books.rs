@@ -13,6 +13,7 @@
 mod account;
 mod audit;
 mod candidates;
+mod guests;
 mod ranking;
 mod view;
 
@@ -35,6 +36,7 @@ use super::secondary::{Secondary, Sent, Spacing, Weight};
 use account::{Account, BookPlace};
 use candidates::Candidates;
 pub(super) use candidates::{Closed, Kin, ListId, Union};
+use guests::Guests;
 pub use view::{AccountSnapshot, BookSnapshot, BudgetView, SecondarySnapshot};
 
 /// The book of all resources beyond the most that an account keeps; no header can spell it so.
@@ -50,7 +52,9 @@ const FREE: &str = "(free)";
 /// The books of all accounts.
 #[derive(Debug)]
 pub struct Books {
+    /// Those of the config, then the guests.
     accounts: Vec<Account>,
+    guests: Guests,
     clients: Vec<ClientSettings>,
     candidates: Candidates,
     leases: HashMap<LeaseId, Lease>,
@@ -122,12 +126,15 @@ impl Books {
         let limits = settings.limits;
         let spacing = Spacing { any: settings.spacing, notifying: settings.notify_spacing };
         let terms = |reserve| Terms { reserve, batch_floor: in_ten_thousandths(settings.batch_floor), pace: settings.pace };
+        let guests = Guests { first: settings.accounts.len(), terms: terms(0), limits, spacing };
         let accounts: Vec<Account> = settings
             .accounts
             .into_iter()
             .map(|settings| Account::new(settings.clone(), terms(settings.reserve), Secondary::new(limits, spacing)))
+            .chain((0..settings.guests).map(|_| guests.arrival()))
             .collect();
         Self {
+            guests,
             candidates: Candidates::new(accounts.len()),
             accounts,
             clients: settings.clients,

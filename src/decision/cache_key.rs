@@ -4,6 +4,7 @@
 //! one upstream, so it is not part of the key. Headers that `Vary` names beyond these are the store's business: it compares them inside
 //! an entry.
 
+use std::fmt;
 use std::sync::Arc;
 
 /// Whose view an answer shows.
@@ -13,8 +14,30 @@ pub enum Scope {
     Pool(u32),
     /// This account alone: routes about "me".
     Account(u32),
+    /// Whoever shows this credential, which is the client's own and not in the config.
+    Credential(CredentialKey),
     /// Everyone.
     Public,
+}
+
+/// Names a credential that a client brings: the first 128 bits of a digest of it under a secret of the process, so that no two are the same and nobody can look
+/// for the credential by it. Not to be printed all the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CredentialKey([u8; 16]);
+
+impl CredentialKey {
+    /// From such a digest, which is longer.
+    pub fn of_digest(digest: &[u8; 32]) -> Self {
+        let mut key = [0; 16];
+        key.copy_from_slice(&digest[..16]);
+        Self(key)
+    }
+}
+
+impl fmt::Debug for CredentialKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CredentialKey(..)")
+    }
 }
 
 /// The key of a stored answer. One allocation; clones share it. The hash is left to the map that uses it: maps keyed by what clients send
@@ -187,10 +210,16 @@ mod tests {
 
     #[test]
     fn scopes_never_share_an_answer() {
-        let keys = [Scope::Pool(1), Scope::Pool(2), Scope::Account(1), Scope::Public].map(|scope| key(scope, "/a", None));
+        let [one, other] = [1, 2].map(|byte| Scope::Credential(CredentialKey::of_digest(&[byte; 32])));
+        let keys = [Scope::Pool(1), Scope::Pool(2), Scope::Account(1), one, other, Scope::Public].map(|scope| key(scope, "/a", None));
         for (place, one) in keys.iter().enumerate() {
             assert!(keys[..place].iter().all(|other| other != one));
         }
+    }
+
+    #[test]
+    fn the_key_of_a_credential_is_not_printed() {
+        assert_eq!(format!("{:?}", Scope::Credential(CredentialKey::of_digest(&[171; 32]))), "Credential(CredentialKey(..))");
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub enum Pace {
 pub struct Settings {
     /// The accounts; an [`AccountId`] is a place in this list.
     pub accounts: Vec<AccountSettings>,
+    /// Places for accounts that no config names, those of the credentials that clients bring. Their [`AccountId`]s follow those of the list.
+    pub guests: u32,
     /// The clients; a [`ClientId`] is a place in this list. One that is not in it has the default share and priority.
     pub clients: Vec<ClientSettings>,
     /// How a primary budget is spread over its window.
@@ -78,6 +80,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             accounts: Vec::new(),
+            guests: 0,
             clients: Vec::new(),
             pace: Pace::Burst,
             batch_floor: 0.0,

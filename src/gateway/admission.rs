@@ -99,7 +99,12 @@ impl Admissions {
         (self.inner.lock().admission.view(now, accounts, resource), now)
     }
 
-    /// Every account for an operator, with the time at which the picture was taken.
+    /// Frees a guest's place in the books; whether it could. See [`Books::vacate`].
+    pub fn vacate(&self, guest: AccountId) -> bool {
+        self.inner.lock().admission.vacate(self.clock.now(), guest)
+    }
+
+    /// Every account of the config for an operator, with the time at which the picture was taken.
     pub fn snapshot(&self) -> (Timestamp, Vec<AccountSnapshot>) {
         self.with_books(|books, now| (now, books.snapshot(now)))
     }

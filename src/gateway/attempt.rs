@@ -23,6 +23,7 @@ use super::counted::Counted;
 use super::effort::{Effort, Hold};
 use super::fetch::{Collected, Exchange, FetchError, OutgoingBody, Reuse, UpstreamRequest};
 use super::intake::Service;
+use super::passthrough::Brought;
 use super::rights::{Offer, Whom, lesson};
 
 /// A refusal's body is never longer than this; what follows says nothing more about limits.
@@ -68,6 +69,8 @@ pub struct Job {
     pub span: tracing::Span,
     /// The held body's part of the memory for bodies.
     pub memory: Option<OwnedSemaphorePermit>,
+    /// The client's own credential, which no other takes the place of.
+    pub brought: Option<Arc<Brought>>,
 }
 
 /// The validators that a request carries: they belong to tokens (DESIGN D3), so they are known only once the token is.
@@ -379,7 +382,7 @@ impl Gateway {
             // A JWT is used where nothing else is accepted, so that whatever is wrong is wrong with it.
             Source::App(_) => true,
             // There is nothing that could be revoked.
-            Source::Anonymous => false,
+            Source::Anonymous | Source::Brought => false,
             Source::Configured(_) | Source::Installation(_) => said.eq_ignore_ascii_case("401 bad credentials"),
         };
         if is_revoked {
@@ -417,7 +420,8 @@ impl Gateway {
         body: Collected,
     ) -> Result<Answer, Unanswered> {
         let now = self.clock.now();
-        if status == StatusCode::UNAUTHORIZED {
+        // What is wrong with a client's own credential is for the client to hear.
+        if status == StatusCode::UNAUTHORIZED && job.brought.is_none() {
             return Err(self.unauthorized(job, lease, credential, &headers, &body));
         }
         if !status.is_server_error() {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
 use subtle::ConstantTimeEq;
 
 use crate::config::{AllowedMethod, Client as ClientConfig, Config, digest};
@@ -18,7 +18,7 @@ use crate::decision::AccountId;
 use crate::decision::access::Rule;
 
 /// The client's own header for its key; `Authorization` is then not the gateway's (CONTRACT §3).
-const KEY_HEADER: &str = "x-weir-key";
+pub const KEY_HEADER: &str = "x-weir-key";
 /// Longer than any key that `weir key` makes, short enough that hashing costs nothing.
 const KEY_BYTES_MAX: usize = 512;
 
@@ -74,6 +74,11 @@ impl Clients {
         if values.next().is_some() {
             return Err(Unknown::WrongKey);
         }
+        self.identify_by(value)
+    }
+
+    /// The client whose key is in an `Authorization`.
+    pub fn identify_by(&self, value: &HeaderValue) -> Result<&Arc<Client>, Unknown> {
         let (scheme, credential) = split_once(value.as_bytes(), b' ').ok_or(Unknown::WrongKey)?;
         let credential = credential.trim_ascii();
         if scheme.eq_ignore_ascii_case(b"bearer") || scheme.eq_ignore_ascii_case(b"token") {
@@ -126,7 +131,6 @@ fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
 
     fn clients() -> Clients {
         let client = Client { name: "ci".into(), index: 0, pool: 0, account: None, allow: Vec::new(), max_wait: Duration::from_secs(30) };

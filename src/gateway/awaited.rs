@@ -62,7 +62,7 @@ impl Gateway {
 
     /// Those of `accounts` without a usable token for the job, in ascending order. Free while all tokens work.
     pub(super) fn asleep(&self, job: &Job, accounts: &[AccountId], now: Timestamp) -> Vec<AccountId> {
-        if self.tokens.all_in_use(now) {
+        if job.brought.is_some() || self.tokens.all_in_use(now) {
             return Vec::new();
         }
         let is_asleep = |account: &AccountId| !self.tokens.is_usable(*account, job.endpoint.tokens, now);

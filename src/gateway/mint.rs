@@ -148,6 +148,7 @@ impl Gateway {
             view: payer,
             span: tracing::Span::none(),
             memory: None,
+            brought: None,
         })
     }
 }

@@ -7,7 +7,7 @@
 //! | [`door`] | deadlines of the head, HTTP/1.1 or HTTP/2, keep-alive |
 //! | [`service`] | the stages in order, and the one place where a request ends |
 //! | [`intake`] | is it exactly one well-formed request |
-//! | [`auth`] | whose key is it |
+//! | [`auth`], [`passthrough`] | whose key is it, and does it bring an upstream credential of its own |
 //! | [`route`], [`candidates`], [`graphql_prices`] | endpoint, view, accounts, cost |
 //! | [`read`], [`flight`], [`store`] | what is stored, one fetch for all askers |
 //! | [`write`], [`turns`], [`upload`], [`body`] | a write in its lane; a body too large to hold |
@@ -37,6 +37,7 @@ pub mod intake;
 pub mod listen;
 mod mint;
 pub mod own;
+pub mod passthrough;
 pub mod perform;
 pub mod random;
 mod range;
@@ -84,6 +85,7 @@ use fetch::Upstream;
 use flight::Flights;
 use graphql_prices::GraphqlPrices;
 use intake::{Intake, Root, Service};
+use passthrough::Guests;
 use rewrite::{Origin, UrlMap};
 use store::Store;
 use turns::Turns;
@@ -121,6 +123,7 @@ pub struct Gateway {
     table: &'static Table,
     roots_about_caller: BTreeSet<String>,
     clients: Clients,
+    guests: Guests,
     /// Fetches under way, by what they fetch.
     pub flights: Arc<Flights>,
     graphql_prices: GraphqlPrices,
@@ -148,7 +151,9 @@ impl Gateway {
         let account_id = |index: usize| AccountId(u32::try_from(index).unwrap_or(u32::MAX));
         let candidates = Candidates::new(&config);
         let pools = config.pools.iter().map(|pool| candidates.list(pool.accounts.iter().map(|account| account_id(*account)))).collect();
-        let alone = (0..config.accounts.len()).map(|account| candidates.list([account_id(account)])).collect();
+        let alone = (0..config.accounts.len() + config.passthrough.places() as usize)
+            .map(|account| candidates.list([account_id(account)]))
+            .collect();
         let admissions = Admissions::new(settings(&config), clock.clone());
         tokio::spawn(Arc::clone(&admissions).run());
         let evictions = Arc::clone(&metrics);
@@ -169,6 +174,7 @@ impl Gateway {
             table: Table::embedded(config.upstream.dialect),
             roots_about_caller: route::roots_about_caller(Table::embedded(config.upstream.dialect)),
             clients: Clients::new(&config),
+            guests: Guests::new(&config),
             flights: Arc::default(),
             graphql_prices: GraphqlPrices::default(),
             upstream: Arc::new(Upstream::new(&config.upstream, &clock)),
@@ -207,16 +213,20 @@ impl Gateway {
         health.iter().any(|token| token.may_serve(now) && (only_apps || !matches!(token.token, Source::App(_))))
     }
 
-    /// The config's name of an account.
+    /// The config's name of an account; all those that the config does not know have one together.
     pub fn account_name(&self, account: AccountId) -> &str {
-        self.config.accounts.get(account.0 as usize).map_or("", |account| &account.name)
+        self.shared_name(account)
+    }
+
+    fn shared_name(&self, account: AccountId) -> &Arc<str> {
+        self.config.accounts.get(account.0 as usize).map_or(self.guests.name(), |account| &account.name)
     }
 
     /// What holds a request, in the words of the log.
     fn held(&self, hold: Hold) -> Held {
         let until = if let Until::Time(until) = hold.until { Some(until) } else { None };
-        let account = hold.account.and_then(|account| self.config.accounts.get(account.0 as usize));
-        Held { by: hold.by.name(), account: account.map(|account| Arc::clone(&account.name)), until }
+        let account = hold.account.map(|account| Arc::clone(self.shared_name(account)));
+        Held { by: hold.by.name(), account, until }
     }
 
     fn pool(&self, pool: usize) -> Accounts {
@@ -259,6 +269,7 @@ fn settings(config: &Config) -> Settings {
     let client = |client: &crate::config::Client| ClientSettings { weight: client.weight, priority: client.priority };
     Settings {
         accounts: config.accounts.iter().map(account).collect(),
+        guests: config.passthrough.places(),
         clients: config.clients.iter().map(client).collect(),
         pace: limits.pace,
         batch_floor: limits.batch_floor,

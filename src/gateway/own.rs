@@ -5,7 +5,7 @@ use serde_json::{Map, json};
 use crate::api::ResourceName;
 
 use super::Gateway;
-use super::auth::Client;
+use super::candidates::Accounts;
 use super::refuse::{HELP_PATH, RateView};
 use super::reply::{Reply, ReplyBody};
 use http::header::CONTENT_TYPE;
@@ -42,12 +42,11 @@ const HELP: &str = "weir: what the gateway's own errors mean\n\n\
 
 impl Gateway {
     /// `GET /rate_limit`: spends nothing (CONTRACT §3).
-    pub fn rate_limit(&self, client: &Client) -> Reply {
-        let accounts = self.view_of(client, true);
+    pub fn rate_limit(&self, accounts: &Accounts) -> Reply {
         let mut names: Vec<ResourceName> = ALWAYS_LISTED.iter().map(|name| ResourceName::new(name)).collect();
-        names.extend(self.admissions.with_books(|books, _| books.resources_seen(&accounts)));
+        names.extend(self.admissions.with_books(|books, _| books.resources_seen(accounts)));
         let shown = |name: &ResourceName| {
-            let (view, now) = self.admissions.view(&accounts, name);
+            let (view, now) = self.admissions.view(accounts, name);
             (name.as_str().to_owned(), RateView::plain(&view, now).json())
         };
         let resources: Map<String, serde_json::Value> = names.iter().map(shown).collect();

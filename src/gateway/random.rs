@@ -30,6 +30,14 @@ fn mixed(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
+/// 256 bits for a key that is as old as this process.
+pub fn secret() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    // Should the system have none to give, what is made with it is a plain digest.
+    let _ = SystemRandom::new().fill(&mut bytes);
+    bytes
+}
+
 fn system_random() -> u64 {
     let mut bytes = [0_u8; 8];
     // Should the system have none to give, jitter is lost and nothing else.

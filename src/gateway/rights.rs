@@ -99,6 +99,9 @@ impl Gateway {
 
     /// A working credential of `account` for the job: the best by its rights; among equals one that is to be tried again, then `preferred`.
     pub(super) fn credential(&self, job: &Job, account: AccountId, preferred: Option<TokenId>, now: Timestamp) -> Option<Credential> {
+        if let Some(brought) = &job.brought {
+            return Some(brought.credential());
+        }
         // A body that is passed on once cannot be sent again after its token was refused.
         let trial = if matches!(job.body, OutgoingBody::Streamed(_)) { Trial::Reluctant } else { Trial::Willing };
         let slots = self.tokens.order(account, job.endpoint.tokens, preferred, trial, now);
@@ -116,6 +119,10 @@ impl Gateway {
 
     /// Remembers what an answer says about its token. `stored` is the status that a 304 confirms.
     pub(super) fn learn(&self, job: &Job, answer: &Answer, stored: Option<StatusCode>) {
+        // What a client's own credential may do is that client's business, and its place somebody else's next.
+        if job.brought.is_some() {
+            return;
+        }
         let Some(lesson) = lesson(answer, stored) else { return };
         let accepted = accepted_permission(&answer.headers, self.config.upstream.dialect);
         let holder = Holder { account: answer.account, token: key_of(answer.token.slot()) };

@@ -20,6 +20,7 @@ use super::attempt::MINT;
 use super::auth::Client;
 use super::candidates::{Accounts, Place, Territories};
 use super::intake::Intake;
+use super::passthrough::Brought;
 use super::refuse::Refused;
 
 /// Where a request goes and for whom.
@@ -52,17 +53,19 @@ impl Gateway {
     }
 
     /// The route of a REST request or an upload.
-    pub fn route(&self, intake: &Intake, client: &Client) -> Result<Route, Refused> {
+    pub fn route(&self, intake: &Intake, client: &Client, brought: Option<&Brought>) -> Result<Route, Refused> {
         let Classified { endpoint, params, lane_path } = self.table.classify(&intake.method, &intake.path);
         if endpoint.template == MINT {
             // Its answer is an upstream credential, which no client sees (CONTRACT §4, 6).
             return Err(Refused::NoToken("installation tokens are minted for the gateway alone".into()));
         }
         let is_read = matches!(intake.method, Method::GET | Method::HEAD);
-        let view = self.view_of(client, is_read);
+        let view = self.view_for(client, brought, is_read);
         let own = client.account;
         let about_caller = endpoint.about_caller || self.may_be_about_caller(endpoint, intake);
-        let (scope, accounts) = if is_read && !about_caller {
+        let (scope, accounts) = if let Some(brought) = brought {
+            (brought.scope(), self.account_alone(brought.account()))
+        } else if is_read && !about_caller {
             (Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX)), self.pool(client.pool))
         } else {
             // A pool of one account has only one identity to be "me".
@@ -70,7 +73,8 @@ impl Gateway {
             let account = self.acting_app(endpoint, client, is_read).or(own).or(alone).ok_or(Refused::NoAccount)?;
             (Scope::Account(account.0), self.account_alone(account))
         };
-        let candidates = self.able(endpoint, &params, &intake.path, &accounts)?;
+        // Which kind a client's own credential is, and what it reaches, is not known; the upstream will say.
+        let candidates = if brought.is_some() { accounts } else { self.able(endpoint, &params, &intake.path, &accounts)? };
         let spacing = match (is_read, endpoint.notifies) {
             (true, _) => WriteSpacing::None,
             (false, false) => WriteSpacing::Plain,
@@ -117,15 +121,16 @@ impl Gateway {
 
     /// The route of a GraphQL request: a query is read for the pool and not kept, anything else is a write of the client's own account. What could not be read may
     /// make something that people see, and keeps the distances of such a write.
-    pub fn graphql_route(&self, client: &Client, asked: &GraphqlRequest) -> Result<Route, Refused> {
+    pub fn graphql_route(&self, client: &Client, asked: &GraphqlRequest, brought: Option<&Brought>) -> Result<Route, Refused> {
         let Classified { endpoint, .. } = self.table.classify(&Method::POST, "/graphql");
-        let own = client.account.map(|account| (Scope::Account(account.0), self.account_alone(account)));
+        let guest = brought.map(|brought| (brought.scope(), self.account_alone(brought.account())));
+        let own = guest.or_else(|| client.account.map(|account| (Scope::Account(account.0), self.account_alone(account))));
         let (scope, accounts) = match asked.effect {
             // `viewer` may stand in any query: the client's own identity answers it where it has one.
             GraphqlEffect::Query => own.unwrap_or((Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX)), self.pool(client.pool))),
             _ => own.ok_or(Refused::NoAccount)?,
         };
-        let candidates = self.able(endpoint, &Params::default(), "/graphql", &accounts)?;
+        let candidates = if brought.is_some() { accounts } else { self.able(endpoint, &Params::default(), "/graphql", &accounts)? };
         let (points, spacing) = match asked.effect {
             GraphqlEffect::Query => (GRAPHQL_QUERY_POINTS, WriteSpacing::None),
             GraphqlEffect::Plain => (GRAPHQL_MUTATION_POINTS, WriteSpacing::Plain),

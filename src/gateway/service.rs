@@ -25,6 +25,7 @@ use super::effort::{Effort, Fate};
 use super::fetch::OutgoingBody;
 use super::headers;
 use super::intake::{self, BodyFraming, Intake, Root, Service, Wire, decode_unreserved};
+use super::passthrough::Brought;
 use super::random;
 use super::read::{Question, ReadAnswer};
 use super::refuse::{RateView, Refused};
@@ -50,6 +51,8 @@ struct Request {
     outcome: Outcome,
     effort: Effort,
     client: Option<Arc<Client>>,
+    /// The client's own upstream credential; what of it is under way keeps its place in the books.
+    brought: Option<Arc<Brought>>,
     route: Option<Route>,
     span: tracing::Span,
     body: Body,
@@ -127,6 +130,7 @@ impl Door {
             outcome,
             effort: Effort::default(),
             client: None,
+            brought: None,
             route: None,
             span,
             body: Body::Settled,
@@ -172,16 +176,17 @@ impl Door {
             return Err(Refused::NotAllowed.into());
         }
         let is_read = matches!(intake.method, Method::GET | Method::HEAD);
+        request.brought = gateway.brought(&client, &request.asked, is_read)?;
         if is_read && intake.path == "/rate_limit" {
             request.outcome.endpoint = "/rate_limit";
-            return Ok(gateway.rate_limit(&client));
+            return Ok(gateway.rate_limit(&gateway.view_for(&client, request.brought.as_deref(), true)));
         }
         // Without a query, a GET is for the schema: a read like any other.
         if intake.service == Service::Graphql && !(is_read && intake.query.as_deref().is_none_or(str::is_empty)) {
             return Box::pin(self.graphql(session, request, &client, &intake)).await;
         }
         request.outcome.endpoint = gateway.template_of(&intake);
-        let route = gateway.route(&intake, &client)?;
+        let route = gateway.route(&intake, &client, request.brought.as_deref())?;
         request.routed(&route);
         if is_read {
             self.read(session, request, &client, &intake, route).await
@@ -240,7 +245,7 @@ impl Door {
     async fn graphql(&self, session: &mut ServerSession, request: &mut Request, client: &Client, intake: &Intake) -> Result<Reply, Stop> {
         let body = self.whole_body(session, request, intake, self.gateway.write_body_max()).await?;
         let asked = GraphqlRequest::read(&intake.method, intake.query.as_deref(), &request.asked, &body.bytes);
-        let route = self.gateway.graphql_route(client, &asked)?;
+        let route = self.gateway.graphql_route(client, &asked, request.brought.as_deref())?;
         request.routed(&route);
         let is_bodiless = matches!(intake.method, Method::GET | Method::HEAD);
         let mut job =
@@ -341,6 +346,7 @@ impl Door {
             view: Arc::clone(&route.view),
             span: request.span.clone(),
             memory: None,
+            brought: request.brought.clone(),
         }
     }
 
@@ -382,7 +388,8 @@ impl Door {
             Err(BodyFault::NoRoom) => {
                 // The rest of the body is still on its way.
                 session.set_keepalive(None);
-                let accounts = request.client.as_ref().map(|client| gateway.view_of(client, false)).unwrap_or_default();
+                let accounts =
+                    request.client.as_ref().map(|client| gateway.view_for(client, request.brought.as_deref(), false)).unwrap_or_default();
                 Err(gateway.queue_full(&accounts, ResourceName::core()).into())
             }
         }
@@ -393,7 +400,8 @@ impl Door {
         let resource = figures.resource.clone().or_else(|| request.route.as_ref().map(|route| route.endpoint.resource.clone()));
         let view = request.client.as_ref().map(|client| {
             let resource = resource.unwrap_or(ResourceName::core());
-            let accounts = request.route.as_ref().map_or_else(|| self.gateway.view_of(client, true), |route| Arc::clone(&route.view));
+            let of_client = || self.gateway.view_for(client, request.brought.as_deref(), true);
+            let accounts = request.route.as_ref().map_or_else(of_client, |route| Arc::clone(&route.view));
             let view = {
                 let (view, now) = self.gateway.admissions.view(&accounts, &resource);
                 RateView::served(&view, now)
@@ -420,7 +428,7 @@ impl Door {
         outcome.upstream_attempts = figures.attempts;
         outcome.upstream = figures.upstream;
         outcome.queue = figures.queue;
-        outcome.account = figures.account.map(|account| Arc::clone(&self.gateway.config.accounts[account.0 as usize].name));
+        outcome.account = figures.account.map(|account| Arc::clone(self.gateway.shared_name(account)));
         outcome.held = figures.held.map(|hold| self.gateway.held(hold));
         // A request that was refused or left while it waited was asked of no account, but of a budget.
         let asked_of = || outcome.held.as_ref().and(request.route.as_ref()).map(|route| route.endpoint.resource.clone());

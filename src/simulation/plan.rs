@@ -257,6 +257,7 @@ impl Plan {
         };
         let limits = &config.limits;
         let settings = Settings {
+            guests: 0,
             accounts: known,
             clients: config.clients.iter().map(|client| ClientSettings { weight: client.weight, priority: client.priority }).collect(),
             pace: limits.pace,

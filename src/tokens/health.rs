@@ -17,6 +17,8 @@ pub enum Source {
     App(u64),
     /// None at all.
     Anonymous,
+    /// A client's own.
+    Brought,
 }
 
 /// How a credential is.
@@ -66,6 +68,7 @@ impl fmt::Display for Source {
             Self::Installation(id) => write!(f, "installation {id}"),
             Self::App(id) => write!(f, "app {id}"),
             Self::Anonymous => f.write_str("anonymous"),
+            Self::Brought => f.write_str("passthrough"),
         }
     }
 }

@@ -72,6 +72,13 @@ pub struct Credential {
     leave: Leave,
 }
 
+impl Credential {
+    /// A client's own, for one request of that client.
+    pub fn brought(token: TokenId, authorization: HeaderValue) -> Self {
+        Self { token, authorization: Some(authorization), source: Source::Brought, leave: Leave::Plain }
+    }
+}
+
 /// What becomes of a credential that the upstream refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {

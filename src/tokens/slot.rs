@@ -61,6 +61,11 @@ pub(super) struct Configured {
 }
 
 impl TokenId {
+    /// The `number`th credential that a client brought, which is in no place of the config.
+    pub const fn brought(number: u32) -> Self {
+        Self((number as u64) << SLOT_BITS | u32::MAX as u64)
+    }
+
     /// The place that it is or was in.
     pub const fn slot(self) -> SlotId {
         SlotId(self.0 & ((1 << SLOT_BITS) - 1))

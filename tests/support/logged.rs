@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use super::log::Written;
 
 static ALL: LazyLock<Written> = LazyLock::new(|| {
-    let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_max_level(tracing::Level::DEBUG).with_writer(Both).finish();
+    let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_max_level(tracing::Level::TRACE).with_writer(Both).finish();
     tracing::subscriber::set_global_default(subscriber).unwrap();
     Written::default()
 });

@@ -62,6 +62,7 @@ impl Scene {
             graphql_cpu_seconds_per_minute: 1_000_000,
         };
         let settings = Settings {
+            guests: 0,
             accounts: (0..accounts).map(account).collect(),
             clients: (0..6).map(client).collect(),
             pace: if chance.percent(25) { Pace::Even } else { Pace::Burst },

@@ -176,6 +176,11 @@ impl Candidates {
         }
     }
 
+    /// Whether somebody waits on a list that an account is in.
+    pub(super) fn is_waited_on(&self, account: AccountId) -> bool {
+        self.lists_of(account).any(|list| self.list(list).is_some_and(|list| list.waiting > 0))
+    }
+
     #[cfg(test)]
     pub(super) fn rankings(&self) -> usize {
         self.lists.iter().flatten().map(|list| list.rankings.len()).sum()

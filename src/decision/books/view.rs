@@ -87,9 +87,9 @@ impl Books {
         BudgetView { limit, remaining, used: limit.saturating_sub(remaining), reset }
     }
 
-    /// Everything, for an operator.
+    /// Every account of the config, for an operator.
     pub fn snapshot(&self, now: Timestamp) -> Vec<AccountSnapshot> {
-        (0..).map(AccountId).zip(&self.accounts).map(|(id, account)| account.snapshot(now, id)).collect()
+        (0..).map(AccountId).zip(&self.accounts).take(self.guests.first).map(|(id, account)| account.snapshot(now, id)).collect()
     }
 
     /// The resources that these accounts have books of, sorted.
