@@ -70,9 +70,9 @@ impl CacheKey {
         self.text.split('\n').next().unwrap_or_default()
     }
 
-    /// Bytes it takes in memory, for the store's weigher.
-    pub fn bytes(&self) -> usize {
-        self.text.len() + size_of::<Self>()
+    /// Bytes of its allocation, for the store's weigher: the text and the two counts of its references.
+    pub fn allocation(&self) -> usize {
+        self.text.len() + 2 * size_of::<usize>()
     }
 }
 

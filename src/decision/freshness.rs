@@ -7,13 +7,18 @@
 
 pub mod cache_control;
 pub mod conditional;
+mod known;
 pub mod merge;
+mod seconds;
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::clock::Timestamp;
+
+use known::Known;
+use seconds::Seconds;
 
 /// `ETag`s kept per answer. Ours: more than the tokens of most pools; the one longest unused goes first.
 const ETAGS_MAX: usize = 16;
@@ -40,17 +45,16 @@ pub struct Stored {
     status: StatusCode,
     confirmed_at: Timestamp,
     /// How old it was then.
-    initial_age: Duration,
-    lifetime: Duration,
+    initial_age: Seconds,
+    lifetime: Seconds,
     forbids_stale: bool,
     /// Whether the lifetime is that of a `Cache-Control`, which goes before `Expires`.
     has_cache_control: bool,
     ttl: Option<Duration>,
     /// How long nobody is to ask again.
-    poll_interval: Duration,
-    last_modified: Option<HeaderValue>,
-    /// The longest unused first.
-    etags: Vec<(TokenKey, HeaderValue)>,
+    poll_interval: Seconds,
+    /// `Last-Modified`, and the `ETag` of each token.
+    known: Known,
 }
 
 /// What to do.
@@ -80,44 +84,40 @@ impl Stored {
         let mut stored = Self {
             status,
             confirmed_at: now,
-            initial_age: cache_control::initial_age(headers),
-            lifetime: cache_control::lifetime(headers),
+            initial_age: cache_control::initial_age(headers).into(),
+            lifetime: cache_control::lifetime(headers).into(),
             forbids_stale: cache_control::forbids_stale(headers),
             has_cache_control: headers.contains_key(header::CACHE_CONTROL),
             ttl,
-            poll_interval: poll_interval(headers).unwrap_or_default(),
-            last_modified: headers.get(header::LAST_MODIFIED).cloned(),
-            etags: Vec::new(),
+            poll_interval: poll_interval(headers).unwrap_or_default().into(),
+            known: Known::default(),
         };
-        stored.learn_etag(token, headers);
+        stored.learn_validators(token, headers);
         stored
     }
 
     /// Takes over what a 304 says; `ttl` as in [`Stored::new`]. The answer counts as new from now on (RFC 9111 §4.3.4).
     pub fn confirm(&mut self, now: Timestamp, headers: &HeaderMap, token: Option<TokenKey>, ttl: Option<Duration>) {
         self.confirmed_at = now;
-        self.initial_age = cache_control::initial_age(headers);
+        self.initial_age = cache_control::initial_age(headers).into();
         self.ttl = ttl;
         // A 304 may leave out what has not changed; the lifetime then stays too, and what a `Cache-Control` said goes before an `Expires`.
         if headers.contains_key(header::CACHE_CONTROL) {
-            self.lifetime = cache_control::lifetime(headers);
+            self.lifetime = cache_control::lifetime(headers).into();
             self.forbids_stale = cache_control::forbids_stale(headers);
             self.has_cache_control = true;
         } else if headers.contains_key(header::EXPIRES) && !self.has_cache_control {
-            self.lifetime = cache_control::lifetime(headers);
+            self.lifetime = cache_control::lifetime(headers).into();
         }
-        self.poll_interval = poll_interval(headers).unwrap_or(self.poll_interval);
-        if let Some(value) = headers.get(header::LAST_MODIFIED) {
-            self.last_modified = Some(value.clone());
-        }
-        self.learn_etag(token, headers);
+        self.poll_interval = poll_interval(headers).map_or(self.poll_interval, Seconds::from);
+        self.learn_validators(token, headers);
     }
 
     /// A write or an event has made it doubtful: it is confirmed before it is served again, whatever its ttl (DESIGN D2).
     pub fn make_stale(&mut self) {
-        self.lifetime = Duration::ZERO;
+        self.lifetime = Seconds::default();
         self.ttl = None;
-        self.poll_interval = Duration::ZERO;
+        self.poll_interval = Seconds::default();
     }
 
     /// Whether it may be served without asking: also as long as the upstream is not to be polled again, in whatever mode (Document 1, Conventions, Poll interval).
@@ -140,7 +140,7 @@ impl Stored {
 
     /// Whether it came from another cache.
     pub fn came_aged(&self) -> bool {
-        !self.initial_age.is_zero()
+        self.initial_age > Seconds::default()
     }
 
     /// Whether it may be served when it is stale and cannot be confirmed, as far as the answer itself goes. Where every hit is confirmed, lifetimes and what goes
@@ -159,24 +159,29 @@ impl Stored {
 
     /// The conditions that `token` can ask with. Both when it owns an `ETag`, because a date alone can miss a change and costs nothing more.
     pub fn validators(&self, token: Option<TokenKey>) -> Option<Validators> {
-        let if_none_match = self.etags.iter().find(|(owner, _)| Some(*owner) == token).map(|(_, etag)| etag.clone());
-        let if_modified_since = self.date().cloned();
+        let if_none_match = token.and_then(|token| self.known.of(token));
+        let if_modified_since = if self.has_date() { self.known.date() } else { None };
         (if_none_match.is_some() || if_modified_since.is_some()).then_some(Validators { if_none_match, if_modified_since })
     }
 
     /// The token to prefer among equally good ones: the latest owner of an `ETag`, unless a date serves every token.
     pub fn preferred_token(&self) -> Option<TokenKey> {
-        if self.date().is_some() { None } else { self.etags.last().map(|(owner, _)| *owner) }
+        if self.has_date() { None } else { self.known.last_owner() }
     }
 
     /// Every `ETag` under which the stored answer is known; a client may hold any of them.
-    pub fn etags(&self) -> impl Iterator<Item = &HeaderValue> {
-        self.etags.iter().map(|(_, etag)| etag)
+    pub fn etags(&self) -> impl Iterator<Item = HeaderValue> {
+        self.known.etags().map(|(_, etag)| etag)
     }
 
     /// Its `Last-Modified`.
-    pub fn last_modified(&self) -> Option<&HeaderValue> {
-        self.last_modified.as_ref()
+    pub fn last_modified(&self) -> Option<HeaderValue> {
+        self.known.date()
+    }
+
+    /// Bytes that it takes on the heap.
+    pub fn allocation(&self) -> usize {
+        self.known.bytes()
     }
 
     /// Its status.
@@ -184,21 +189,34 @@ impl Stored {
         self.status
     }
 
-    /// The date to ask with. Only for answers that show something: what was missing (404) may be older than the date once it is there
+    /// Whether there is a date to ask with. Only for answers that show something: what was missing (404) may be older than the date once it is there
     /// (UPSTREAM.md, Conditional requests).
-    fn date(&self) -> Option<&HeaderValue> {
-        self.last_modified.as_ref().filter(|_| self.status.is_success())
+    fn has_date(&self) -> bool {
+        self.status.is_success() && self.known.has_date()
     }
 
-    fn learn_etag(&mut self, token: Option<TokenKey>, headers: &HeaderMap) {
-        let (Some(token), Some(etag)) = (token, headers.get(header::ETAG)) else { return };
-        let known = self.etags.iter().position(|(owner, _)| *owner == token).map(|place| self.etags.remove(place).1);
-        // A 304 may name the strong form of the weak ETag that the body came with; the body's own form stays.
-        let value = known.filter(|known| conditional::weakly_equal(known.as_bytes(), etag.as_bytes())).unwrap_or_else(|| etag.clone());
-        if self.etags.len() >= ETAGS_MAX {
-            self.etags.remove(0);
+    fn learn_validators(&mut self, token: Option<TokenKey>, headers: &HeaderMap) {
+        let said = headers.get(header::LAST_MODIFIED);
+        let learned = token.zip(headers.get(header::ETAG));
+        let is_known = |token, etag: &HeaderValue| {
+            self.known.last_owner() == Some(token)
+                && self.known.of(token).is_some_and(|known| conditional::weakly_equal(known.as_bytes(), etag.as_bytes()))
+        };
+        if said.is_none_or(|date| self.known.date().as_ref() == Some(date)) && learned.is_none_or(|(token, etag)| is_known(token, etag)) {
+            return;
         }
-        self.etags.push((token, value));
+        let date = said.cloned().or_else(|| self.known.date());
+        let mut etags: Vec<_> = self.known.etags().collect();
+        if let Some((token, etag)) = learned {
+            let known = etags.iter().position(|(owner, _)| *owner == token).map(|place| etags.remove(place).1);
+            // A 304 may name the strong form of the weak ETag that the body came with; the body's own form stays.
+            let value = known.filter(|known| conditional::weakly_equal(known.as_bytes(), etag.as_bytes())).unwrap_or_else(|| etag.clone());
+            if etags.len() >= ETAGS_MAX {
+                etags.remove(0);
+            }
+            etags.push((token, value));
+        }
+        self.known = Known::new(date.as_ref(), &etags);
     }
 }
 

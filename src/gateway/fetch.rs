@@ -370,7 +370,8 @@ impl Exchange {
             self.release().await;
             return Ok(Collected::Whole(first));
         };
-        let mut body = BytesMut::from(first);
+        let mut body = BytesMut::with_capacity(declared_length(&self.headers).map_or(0, |length| usize::try_from(length).unwrap_or(0)));
+        body.extend_from_slice(&first);
         body.extend_from_slice(&second);
         loop {
             if body.len() > bytes_max {
@@ -382,7 +383,7 @@ impl Exchange {
             }
         }
         self.release().await;
-        Ok(Collected::Whole(body.freeze()))
+        Ok(Collected::Whole(fitted(body)))
     }
 
     /// Puts the connection back, once the body has been read to its end.
@@ -396,6 +397,12 @@ impl Exchange {
             self.address.idle.put(stream);
         }
     }
+}
+
+/// A body as large as its text: one that grew has up to as much again beside it, and would keep that as long as it is stored.
+fn fitted(body: BytesMut) -> Bytes {
+    // A sixteenth is less than the allocator loses.
+    if body.capacity() - body.len() > body.len() / 16 { Bytes::copy_from_slice(&body) } else { body.freeze() }
 }
 
 /// The length that the answer's head declares.

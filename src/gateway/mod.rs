@@ -31,10 +31,12 @@ pub mod effort;
 pub mod fetch;
 pub mod flight;
 pub mod graphql_prices;
+pub mod head;
 pub mod headers;
 mod idle;
 pub mod intake;
 pub mod listen;
+mod marks;
 mod mint;
 pub mod own;
 pub mod passthrough;
@@ -165,7 +167,7 @@ impl Gateway {
         let gateway = Arc::new(Self {
             tokens: Arc::new(Tokens::new(&config)),
             admissions,
-            store: Store::new(config.cache.max_size, move || evictions.evicted(1)),
+            store: Store::new(config.cache.max_size, config.cache.max_object, move |entries| evictions.evicted(entries)),
             bodies: BodyMemory::default(),
             turns: Turns::new(config.writes.queue_max.get() as usize),
             active: Arc::new(Active::default()),

@@ -21,6 +21,7 @@ use super::Gateway;
 use super::attempt::{Answer, AnswerBody, Conditions, Job};
 use super::effort::{Effort, HeldBy, Hold};
 use super::flight::{Asker, Landed, Role, Seat};
+use super::head::StoredHead;
 use super::headers;
 use super::intake::{Intake, Service, decode_unreserved};
 use super::refuse::Refused;
@@ -219,15 +220,21 @@ impl Gateway {
     }
 
     fn confirmed(&self, key: CacheKey, question: &Question, entry: &Entry, answer: &Answer) -> Landed {
-        let mut merged = entry.headers.clone();
-        merge_not_modified(&mut merged, &headers::to_client(&answer.headers, self.mode), self.mode);
+        let news = headers::to_client(&answer.headers, self.mode);
+        let head = if entry.head.says_already(&news) {
+            entry.head.clone()
+        } else {
+            let mut merged = entry.head.to_map();
+            let etag = merged.remove(header::ETAG);
+            merge_not_modified(&mut merged, &news, self.mode);
+            StoredHead::new(&merged, etag.as_ref(), &self.store.shared_lines)
+        };
         let mut stored = entry.stored.clone();
         stored.confirm(self.clock.now(), &answer.headers, Some(token_key(answer.token)), self.ttl(question));
         let entry = Arc::new(Entry {
             status: entry.status,
-            headers: merged,
+            head,
             body: entry.body.clone(),
-            etag: entry.etag.clone(),
             stored,
             requested_at: answer.requested_at,
             vary: entry.vary.clone(),
@@ -243,10 +250,10 @@ impl Gateway {
         };
         let keep = storable(answer.status, &answer.headers) && self.may_keep_encoding(&answer.headers);
         let body = if is_json(&answer.headers) { self.urls.mark_json(blank_secrets(bytes)) } else { Body::opaque(bytes.clone()) };
+        let etag = self.etag_for_clients(&answer, bytes, &body);
         let entry = Arc::new(Entry {
             status: answer.status,
-            headers: headers::to_client(&answer.headers, self.mode),
-            etag: self.etag_for_clients(&answer, bytes, &body),
+            head: StoredHead::new(&headers::to_client(&answer.headers, self.mode), etag.as_ref(), &self.store.shared_lines),
             stored: Stored::new(self.clock.now(), answer.status, &answer.headers, Some(token_key(answer.token)), self.ttl(question)),
             requested_at: answer.requested_at,
             vary: Entry::vary_of(&answer.headers, &question.asked),

@@ -48,12 +48,8 @@ pub struct Broken;
 impl Gateway {
     /// An entry as this client gets it: whole, or 304 when it has it already.
     pub fn reply_from_entry(&self, entry: &Entry, cache: CacheOutcome, form: &Form<'_>, now: Timestamp) -> Reply {
-        let mut headers = entry.headers.clone();
+        let mut headers = entry.head.to_map();
         self.rewrite_addresses(&mut headers, form.origin);
-        match &entry.etag {
-            Some(etag) => headers.insert(header::ETAG, etag.clone()),
-            None => headers.remove(header::ETAG),
-        };
         if matches!(cache, CacheOutcome::Hit | CacheOutcome::StaleIfLimited | CacheOutcome::StaleIfError)
             || matches!(cache, CacheOutcome::Fetched(Fetch::Revalidated) | CacheOutcome::Collapsed(Fetch::Revalidated))
             || self.mode == Mode::Rfc9111 && entry.stored.came_aged()
@@ -61,8 +57,10 @@ impl Gateway {
             // RFC 9111 §1.2.2: what is older than can be said is as old as can be said.
             headers.insert(header::AGE, HeaderValue::from(u32::try_from(entry.stored.age(now, self.mode).as_secs()).unwrap_or(1 << 31)));
         }
-        let etags = entry.etag.iter().chain(entry.stored.etags());
-        let verdict = evaluate(form.asked, entry.status, etags, entry.stored.last_modified());
+        let own = headers.get(header::ETAG).cloned();
+        let etags = own.iter().cloned().chain(entry.stored.etags());
+        let last_modified = form.asked.contains_key(header::IF_MODIFIED_SINCE).then(|| entry.stored.last_modified()).flatten();
+        let verdict = evaluate(form.asked, entry.status, etags, last_modified.as_ref());
         if verdict == Conditional::NotModified {
             // Only when asked, and without what describes a body (CLIENTS.md, 10).
             for name in [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::LINK] {
@@ -72,7 +70,7 @@ impl Gateway {
         }
         let body = self.urls.render(&entry.body, form.origin);
         let part = if *form.method == Method::GET && entry.status == StatusCode::OK {
-            part_of(form.asked, body.len(), entry.etag.as_ref())
+            part_of(form.asked, body.len(), own.as_ref())
         } else {
             Part::Whole
         };

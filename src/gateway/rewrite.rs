@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use memchr::{memchr, memmem};
 
 use super::intake::Root;
+use super::marks::{Mark, Marks};
 
 /// One of the upstream's URL prefixes and what stands for it under each shape of the gateway.
 #[derive(Clone, Debug)]
@@ -31,18 +32,11 @@ pub struct Origin {
     pub root: Root,
 }
 
-/// A place in a body where an upstream prefix stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
-    at: usize,
-    prefix: usize,
-}
-
 /// A body and the places in it that are rendered per client.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     bytes: Bytes,
-    marks: Box<[Mark]>,
+    marks: Marks,
 }
 
 impl UrlMap {
@@ -161,7 +155,7 @@ impl UrlMap {
     /// Finds the API URLs of a JSON body: string values of `url`, of keys ending in `_url` but for `html_url`, and of the keys of `_links`.
     #[must_use]
     pub fn mark_json(&self, bytes: Bytes) -> Body {
-        let mut marks = Vec::new();
+        let mut marks = Marks::builder();
         let mut key: &[u8] = &[];
         let mut at = 0;
         while let Some(open) = find(&bytes, at, b'"') {
@@ -180,7 +174,7 @@ impl UrlMap {
             }
             at = end + 1;
         }
-        Body { bytes, marks: marks.into_boxed_slice() }
+        Body { bytes, marks: marks.finish() }
     }
 
     /// The body as this client sees it; the stored bytes themselves when there is nothing to change.
@@ -189,9 +183,9 @@ impl UrlMap {
         if body.marks.is_empty() {
             return body.bytes.clone();
         }
-        let mut out = BytesMut::with_capacity(body.bytes.len() + body.marks.len() * (origin.base.len() + 8));
+        let mut out = BytesMut::with_capacity(body.bytes.len() + body.marks.count() * (origin.base.len() + 8));
         let mut done = 0;
-        for mark in &body.marks {
+        for mark in body.marks.iter() {
             out.extend_from_slice(&body.bytes[done..mark.at]);
             out.extend_from_slice(origin.base.as_bytes());
             out.extend_from_slice(self.replacement(mark.prefix, origin).as_bytes());
@@ -206,7 +200,7 @@ impl Body {
     /// A body that is passed on as it is.
     #[must_use]
     pub fn opaque(bytes: Bytes) -> Self {
-        Self { bytes, marks: Box::default() }
+        Self { bytes, marks: Marks::default() }
     }
 
     /// Whether every client gets these bytes and no others.
@@ -215,10 +209,10 @@ impl Body {
         self.marks.is_empty() && self.bytes == bytes
     }
 
-    /// Memory held: the bytes and the marks.
+    /// Bytes on the heap, by allocation: the text and the marks.
     #[must_use]
-    pub fn memory_bytes(&self) -> usize {
-        self.bytes.len() + self.marks.len() * size_of::<Mark>()
+    pub fn allocations(&self) -> [usize; 2] {
+        [self.bytes.len(), self.marks.bytes()]
     }
 }
 

@@ -3,26 +3,33 @@
 //! An entry never changes: a confirmation stores a new one that shares its body. When an entry may be used is decided by `decision/freshness.rs`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
-use moka::sync::Cache;
+use quick_cache::sync::Cache;
+use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 
 use crate::clock::Timestamp;
 use crate::decision::cache_key::CacheKey;
 use crate::decision::freshness::Stored;
 use crate::decision::freshness::cache_control::vary_names;
 
+use super::head::{SharedLines, StoredHead};
 use super::rewrite::Body;
 
-/// What an entry takes beside its key, headers and body: the struct itself, two reference counts, and the table's own slot (moka's documentation puts it at
-/// about 150 bytes).
-const ENTRY_OVERHEAD_BYTES: usize = size_of::<Entry>() + 200;
+/// What the table takes for an entry: its slot (48 bytes) and its place in the index (5), in tables that double when they are full and are three quarters full on
+/// average.
+const SLOT_BYTES: usize = 72;
+/// The counts of references before a shared allocation.
+const COUNTS_BYTES: usize = 2 * size_of::<usize>();
+/// Parts of the store that are locked by themselves, at most. Ours: more than there are workers on most machines.
+const SHARDS_MAX: u64 = 64;
+/// Each part has room for this many of the largest bodies, so that one of them does not push out all the rest.
+const LARGEST_PER_SHARD: u64 = 4;
+/// A usual answer, to size what is remembered of the evicted ones. Ours.
+const ANSWER_BYTES: u64 = 4096;
 /// How many written paths are remembered; one that is forgotten early would leave an entry fresh, so the bound is far above what is written within a ttl.
-const WRITTEN_PATHS_MAX: u64 = 100_000;
-/// Longer than any sensible ttl of a rule.
-const WRITTEN_PATHS_KEPT: Duration = Duration::from_secs(24 * 3600);
+const WRITTEN_PATHS_MAX: usize = 100_000;
 
 /// Headers of `Vary` that the key or the scope answers already (DESIGN D2), or that never reach the upstream.
 const VARY_ANSWERED: [&str; 7] =
@@ -32,12 +39,10 @@ const VARY_ANSWERED: [&str; 7] =
 pub struct Entry {
     /// The status.
     pub status: StatusCode,
-    /// The headers a client may see; addresses in them still point upstream.
-    pub headers: HeaderMap,
+    /// The headers a client may see, the gateway's own validator among them (the same whichever token fetched the body); addresses still point upstream.
+    pub head: StoredHead,
     /// The body, with the places of its URLs.
     pub body: Body,
-    /// The gateway's own validator, the same whichever token fetched the body.
-    pub etag: Option<HeaderValue>,
     /// Validators and age.
     pub stored: Stored,
     /// When the request left that brought or confirmed it: a later write makes it doubtful.
@@ -71,32 +76,68 @@ impl Entry {
         Vary::Headers(further.map(|name| (name.clone(), request.get_all(&name).iter().cloned().collect())).collect())
     }
 
-    fn memory_bytes(&self) -> usize {
-        let headers: usize = self.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
-        ENTRY_OVERHEAD_BYTES + headers + self.body.memory_bytes()
+    /// Bytes it takes in memory, its key and its place in the table included.
+    fn memory_bytes(&self, key: &CacheKey) -> usize {
+        let [repeated, own] = self.head.own_allocations();
+        let [text, marks] = self.body.allocations();
+        let of_vary = match &self.vary {
+            Vary::Headers(headers) => headers.len() * size_of::<(HeaderName, Vec<HeaderValue>)>(),
+            Vary::Everything => 0,
+        };
+        let parts = [COUNTS_BYTES + size_of::<Self>(), repeated, own, text, marks, self.stored.allocation(), of_vary, key.allocation()];
+        SLOT_BYTES + parts.into_iter().map(allocated).sum::<usize>()
     }
+}
+
+/// What the allocator takes for an allocation of so many bytes: its size classes are a quarter of a power of two apart (mimalloc), so a fifth may be lost.
+fn allocated(bytes: usize) -> usize {
+    bytes.next_multiple_of((bytes.next_power_of_two() / 8).max(16))
 }
 
 /// All entries, and the paths that were written lately.
 pub struct Store {
-    entries: Cache<CacheKey, Arc<Entry>>,
+    entries: Cache<CacheKey, Arc<Entry>, ByMemory, DefaultHashBuilder, Displaced>,
+    /// Lines that many heads have.
+    pub shared_lines: SharedLines,
     written: Cache<Box<str>, Timestamp>,
+    on_evicted: Box<dyn Fn(u64) + Send + Sync>,
+}
+
+/// Weighs entries by the bytes they take.
+#[derive(Clone)]
+struct ByMemory;
+
+impl Weighter<CacheKey, Arc<Entry>> for ByMemory {
+    fn weight(&self, key: &CacheKey, entry: &Arc<Entry>) -> u64 {
+        entry.memory_bytes(key) as u64
+    }
+}
+
+/// Collects what had to make room, so that it is dropped outside the lock.
+#[derive(Clone)]
+struct Displaced;
+
+impl Lifecycle<CacheKey, Arc<Entry>> for Displaced {
+    type RequestState = Vec<(CacheKey, Arc<Entry>)>;
+
+    fn on_evict(&self, displaced: &mut Self::RequestState, key: CacheKey, entry: Arc<Entry>) {
+        displaced.push((key, entry));
+    }
 }
 
 impl Store {
-    /// Empty, for at most `bytes_max`. `on_evicted` is told of each entry that had to go.
-    pub fn new(bytes_max: u64, on_evicted: impl Fn() + Send + Sync + 'static) -> Self {
-        let entries = Cache::builder()
-            .max_capacity(bytes_max)
-            .weigher(|key: &CacheKey, entry: &Arc<Entry>| u32::try_from(key.bytes() + entry.memory_bytes()).unwrap_or(u32::MAX))
-            .eviction_listener(move |_, _, cause| {
-                if cause.was_evicted() {
-                    on_evicted();
-                }
-            })
-            .build();
-        let written = Cache::builder().max_capacity(WRITTEN_PATHS_MAX).time_to_live(WRITTEN_PATHS_KEPT).build();
-        Self { entries, written }
+    /// Empty, for at most `bytes_max`, of which one body takes up to `object_max`. `on_evicted` is told how many entries had to go.
+    pub fn new(bytes_max: u64, object_max: u64, on_evicted: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        let shards = (bytes_max / object_max.saturating_mul(LARGEST_PER_SHARD).max(1)).clamp(1, SHARDS_MAX);
+        // The next power of two is what it becomes.
+        let shards = 1_usize << shards.ilog2();
+        let entries = usize::try_from(bytes_max / ANSWER_BYTES).unwrap_or(usize::MAX);
+        let entries = match OptionsBuilder::new().shards(shards).weight_capacity(bytes_max).estimated_items_capacity(entries).build() {
+            Ok(options) => Cache::with_options(options, ByMemory, DefaultHashBuilder::default(), Displaced),
+            // Only an option that is missing is an error.
+            Err(_) => Cache::with(entries, bytes_max, ByMemory, DefaultHashBuilder::default(), Displaced),
+        };
+        Self { entries, shared_lines: SharedLines::default(), written: Cache::new(WRITTEN_PATHS_MAX), on_evicted: Box::new(on_evicted) }
     }
 
     /// The entry under this key, whoever may use it.
@@ -106,12 +147,18 @@ impl Store {
 
     /// Keeps an answer.
     pub fn put(&self, key: CacheKey, entry: Arc<Entry>) {
-        self.entries.insert(key, entry);
+        let mut displaced = Vec::new();
+        self.entries.insert_with_lifecycle(key.clone(), entry, &mut displaced);
+        // What it replaces, and itself when it is too large, is not evicted.
+        let evicted = displaced.iter().filter(|(other, _)| *other != key).count();
+        if evicted > 0 {
+            (self.on_evicted)(evicted as u64);
+        }
     }
 
     /// Drops what is under this key.
     pub fn remove(&self, key: &CacheKey) {
-        self.entries.invalidate(key);
+        self.entries.remove(key);
     }
 
     /// A write to `path` ended, or may have been executed, at `now`: what was asked for before is doubtful, with any query and for everyone.
@@ -126,8 +173,7 @@ impl Store {
 
     /// Entries and their bytes, for the metrics.
     pub fn size(&self) -> (u64, u64) {
-        self.entries.run_pending_tasks();
-        (self.entries.entry_count(), self.entries.weighted_size())
+        (self.entries.len() as u64, self.entries.weight())
     }
 }
 

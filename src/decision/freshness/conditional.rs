@@ -17,10 +17,10 @@ pub enum Outcome {
 
 /// Weighs the conditions of `request` against an answer. `If-None-Match` is compared weakly and goes first; with it, `If-Modified-Since`
 /// is not looked at (RFC 9110 §13.1.3). Answers that are not 2xx are never 304.
-pub fn evaluate<'a>(
+pub fn evaluate(
     request: &HeaderMap,
     status: StatusCode,
-    etags: impl Iterator<Item = &'a HeaderValue>,
+    etags: impl Iterator<Item: AsRef<[u8]>>,
     last_modified: Option<&HeaderValue>,
 ) -> Outcome {
     if !status.is_success() {
@@ -43,12 +43,12 @@ fn opaque(etag: &[u8]) -> &[u8] {
     etag.strip_prefix(b"W/").unwrap_or(etag)
 }
 
-fn none_match<'a>(request: &HeaderMap, mut etags: impl Iterator<Item = &'a HeaderValue>) -> bool {
+fn none_match(request: &HeaderMap, mut etags: impl Iterator<Item: AsRef<[u8]>>) -> bool {
     let lines = || request.get_all(header::IF_NONE_MATCH).iter().map(HeaderValue::as_bytes);
     if lines().any(|line| line.trim_ascii() == b"*") {
         return true;
     }
-    etags.any(|etag| lines().any(|line| list(line).any(|listed| weakly_equal(listed, etag.as_bytes()))))
+    etags.any(|etag| lines().any(|line| list(line).any(|listed| weakly_equal(listed, etag.as_ref()))))
 }
 
 /// The `ETag`s of one line. A comma inside the quotes belongs to the `ETag`; what has no quotes (some clients leave them out) ends at a comma.

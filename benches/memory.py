@@ -1,0 +1,342 @@
+#!/usr/bin/env python3
+"""Resident memory of `weir serve`: what 100,000 stored answers of 2 KiB take, and what eight downloads of 200 MiB at once take.
+
+memory.py WEIR [stored|streams] [--answers N] [--bytes N] [--mib N] [--clients N]
+
+Real answers through the real gateway; the figures are differences of VmRSS in /proc. Exits with 1 when one is above its bound. What is measured, and what is
+not, stands in README.md beside this file.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import http.client
+import json
+import multiprocessing
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+KEY = "weir_bench_" + "0" * 32
+CONNECTIONS = 32
+MIB = 1024 * 1024
+# Most a stored answer may take, over the bytes of its body, and most that all downloads together may add.
+STORED_RATIO_MAX, STREAMS_MIB_MAX = 1.35, 32
+EXPOSED = (
+    "ETag, Link, Location, Retry-After, X-GitHub-OTP, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Used, X-RateLimit-Resource, "
+    "X-RateLimit-Reset, X-OAuth-Scopes, X-Accepted-OAuth-Scopes, X-Poll-Interval, X-GitHub-Media-Type, X-GitHub-SSO, X-GitHub-Request-Id, Deprecation, Sunset"
+)
+
+
+def issue(number, length, api):
+    """An issue of exactly `length` bytes, with the addresses that one has."""
+    at = f"{api}/repos/acme/widgets/issues/{number}"
+    body = {"url": at, "repository_url": f"{api}/repos/acme/widgets", "labels_url": f"{at}/labels{{/name}}", "comments_url": f"{at}/comments"}
+    body |= {"events_url": f"{at}/events", "html_url": f"https://example.com/acme/widgets/issues/{number}", "id": number, "number": number}
+    body |= {"title": f"Issue {number}", "user": {"login": "octo", "url": f"{api}/users/octo", "repos_url": f"{api}/users/octo/repos"}, "body": ""}
+    body["body"] = hashlib.sha256(str(number).encode()).hexdigest().ljust(length - len(json.dumps(body)), "x")
+    return json.dumps(body).encode()
+
+
+def head(number, body):
+    """What the service says with each answer."""
+    digest = hashlib.sha256(body).hexdigest()
+    lines = {
+        "Date": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
+        "Content-Type": "application/json; charset=utf-8",
+        "Content-Length": len(body),
+        "Cache-Control": "private, max-age=60, s-maxage=60",
+        "Vary": "Accept, Authorization, Cookie, X-GitHub-OTP, Accept-Encoding, Accept, X-Requested-With",
+        "ETag": f'W/"{digest}"',
+        "Last-Modified": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(1_700_000_000 + number)),
+        "X-GitHub-Media-Type": "github.v3; format=json",
+        "x-github-api-version-selected": "2022-11-28",
+        "X-Accepted-GitHub-Permissions": "issues=read; pull_requests=read",
+        "X-RateLimit-Limit": 5_000_000,
+        "X-RateLimit-Remaining": 4_999_999,
+        "X-RateLimit-Used": 1,
+        "X-RateLimit-Reset": int(time.time()) + 3600,
+        "X-RateLimit-Resource": "core",
+        "Access-Control-Expose-Headers": EXPOSED,
+        "Access-Control-Allow-Origin": "*",
+        "Strict-Transport-Security": "max-age=31536000; includeSubdomains; preload",
+        "X-Frame-Options": "deny",
+        "X-Content-Type-Options": "nosniff",
+        "X-XSS-Protection": "0",
+        "Referrer-Policy": "origin-when-cross-origin, strict-origin-when-cross-origin",
+        "Content-Security-Policy": "default-src 'none'",
+        "X-GitHub-Request-Id": f"{digest[:4]}:{digest[4:9]}:{digest[9:16]}:{digest[16:23]}:{digest[23:31]}".upper(),
+    }
+    if number % 5 == 0:
+        page = "http://127.0.0.1/repositories/1/issues?page"
+        lines["Link"] = f'<{page}={number + 1}>; rel="next", <{page}=90000>; rel="last"'
+    return lines
+
+
+def text_of(lines):
+    return ("HTTP/1.1 200 OK\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items()) + "\r\n").encode()
+
+
+class Origin(asyncio.Protocol):
+    """`/repos/acme/widgets/issues/N` is a small answer; `/repos/acme/widgets/contents/KIND-MIB-N` a large one: `plain`, `chunked` or `json`."""
+
+    def __init__(self, length, api):
+        self.length, self.api, self.asked, self.may_write = length, api, b"", asyncio.Event()
+        self.may_write.set()
+
+    def connection_made(self, transport):
+        self.transport = transport
+        transport.set_write_buffer_limits(high=MIB)
+
+    def pause_writing(self):
+        self.may_write.clear()
+
+    def resume_writing(self):
+        self.may_write.set()
+
+    def connection_lost(self, error):
+        self.transport = None
+        self.may_write.set()
+
+    def data_received(self, data):
+        self.asked += data
+        while b"\r\n\r\n" in self.asked:
+            asked, self.asked = self.asked.split(b"\r\n\r\n", 1)
+            last = asked.split(b" ", 2)[1].decode().split("?")[0].rsplit("/", 1)[1]
+            if last.isdigit():
+                body = issue(int(last), self.length, self.api)
+                self.transport.write(text_of(head(int(last), body)) + body)
+            else:
+                kind, mib, _ = last.split("-")
+                asyncio.get_running_loop().create_task(self.stream(kind, int(mib)))
+
+    async def stream(self, kind, mib):
+        item = b'{"url":"%s/repos/acme/widgets/issues/1","title":"' % self.api.encode()
+        piece = (item + b"x" * 974).ljust(1021, b"x")[:1021] + b'"},' if kind == "json" else bytes(1024)
+        piece *= 64
+        lines = head(1, b"")
+        lines["Content-Type"] = "application/json" if kind == "json" else "application/octet-stream"
+        chunk = (b"%x\r\n" % len(piece) + piece + b"\r\n") if kind == "chunked" else piece
+        if kind == "chunked":
+            del lines["Content-Length"]
+            lines["Transfer-Encoding"] = "chunked"
+        else:
+            lines["Content-Length"] = mib * MIB
+        self.transport.write(text_of(lines))
+        for _ in range(mib * MIB // len(piece)):
+            await self.may_write.wait()
+            if self.transport is None:
+                return
+            self.transport.write(chunk)
+        if kind == "chunked":
+            self.transport.write(b"0\r\n\r\n")
+
+
+def serve_origin(listener, length):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    api = f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    async def serve():
+        server = await asyncio.get_running_loop().create_server(lambda: Origin(length, api), sock=listener)
+        await server.serve_forever()
+
+    asyncio.run(serve())
+
+
+def weir_config(origin, port):
+    """Limits that nothing here meets, and room for all answers."""
+    return f"""
+[listen]
+http = ["127.0.0.1:{port}"]
+[upstream]
+url = "http://127.0.0.1:{origin}"
+dialect = "github"
+[[accounts]]
+name = "bench"
+kind = "user"
+[[tokens]]
+account = "bench"
+kind = "classic"
+secret = {{ value = "not-a-secret" }}
+[[clients]]
+name = "bench"
+key_sha256 = "{hashlib.sha256(KEY.encode()).hexdigest()}"
+[cache]
+max_size = "4GiB"
+freshness = "rfc9111"
+[[cache.rules]]
+route = "/repos/{{owner}}/{{repo}}/issues/{{issue_number}}"
+ttl = "10h"
+[limits]
+rest_points_per_minute = 100000000
+cpu_seconds_per_minute = 100000000
+"""
+
+
+def resident(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) * 1024
+
+
+def ask(connection, path):
+    connection.request("GET", path, headers={"Authorization": f"Bearer {KEY}", "Accept": "application/vnd.github+json"})
+    response = connection.getresponse()
+    if response.status != 200:
+        sys.exit(f"{path}: {response.status} {response.read()[:300]!r}")
+    return response
+
+
+def fill(port, numbers):
+    """Asks for each number once; returns the bytes of the bodies as the origin sent them, and the hits."""
+    lengths, hits, lock = [0], [0], threading.Lock()
+
+    def some(mine):
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        hit = 0
+        for number in mine:
+            response = ask(connection, f"/repos/acme/widgets/issues/{number}")
+            response.read()
+            hit += "hit" in response.headers["cache-status"]
+        with lock:
+            hits[0] += hit
+            lengths[0] += len(mine)
+
+    threads = [threading.Thread(target=some, args=(numbers[index::CONNECTIONS],)) for index in range(CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return hits[0]
+
+
+def cache_figures(admin):
+    connection = http.client.HTTPConnection("127.0.0.1", admin)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    return tuple(int(float(next(line for line in text.splitlines() if line.startswith(f"{name} ")).split()[1])) for name in ("weir_cache_entries", "weir_cache_bytes"))
+
+
+def measure_stored(weir, port, admin, options):
+    # So that what the process needs once is there before.
+    fill(port, list(range(10_000_000, 10_000_000 + 10 * CONNECTIONS)))
+    before, (entries_before, weight_before) = resident(weir.pid), cache_figures(admin)
+    fill(port, list(range(1, options.answers + 1)))
+    after, (entries, weight) = resident(weir.pid), cache_figures(admin)
+    hits = fill(port, list(range(1, options.answers + 1, 101)))
+    entries, weight, grown = entries - entries_before, weight - weight_before, after - before
+    bodies = options.answers * options.bytes
+    print(f"{entries} stored answers of {options.bytes} bytes, {hits} of {len(range(1, options.answers + 1, 101))} asked again were hits")
+    print(f"resident memory grew by {grown / MIB:.1f} MiB: {grown / bodies:.3f} times the bodies' {bodies / MIB:.1f} MiB, {(grown - bodies) / options.answers:.0f} bytes each beside the body")
+    print(f"the store weighs them {weight / MIB:.1f} MiB: {weight / grown:.3f} of what they took")
+    if entries != options.answers or grown > STORED_RATIO_MAX * bodies or not 0.85 < weight / grown < 1.15:
+        return f"above {STORED_RATIO_MAX} times the bodies, or weighed wrong, or not all stored"
+    return None
+
+
+def download(port, path, expected, pause):
+    """Reads one large answer to its end; `pause` seconds between reads make a slow reader."""
+    # The whole of it without keeping any of it.
+    connection = socket.create_connection(("127.0.0.1", port))
+    if pause:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n\r\n".encode())
+    buffer, total = bytearray(MIB), 0
+    view = memoryview(buffer)
+    while count := connection.recv_into(view):
+        total += count
+        if pause:
+            time.sleep(pause)
+    connection.close()
+    if total < expected:
+        print(f"{path}: {total} bytes instead of {expected}", flush=True)
+        raise SystemExit(1)
+
+
+def measure_streams(weir, port, options):
+    worst = 0
+    for kind, same, slow in [("plain", False, 0), ("chunked", False, 0), ("json", False, 0), ("plain", True, 0), ("plain", False, options.clients)]:
+        mib = options.mib if not slow else max(1, options.mib // 8)
+        before, peak, ended = resident(weir.pid), 0, threading.Event()
+        paths = [f"/repos/acme/widgets/contents/{kind}-{mib}-{0 if same else index}" for index in range(options.clients)]
+        pause = 0.005 if slow else 0
+        clients = [multiprocessing.Process(target=download, args=(port, path, mib * MIB, pause)) for path in paths]
+        started = time.monotonic()
+        for client in clients:
+            client.start()
+        while any(client.is_alive() for client in clients):
+            peak = max(peak, resident(weir.pid))
+            time.sleep(0.02)
+        ended.set()
+        failed = sum(client.exitcode != 0 for client in clients)
+        grown = (peak - before) / MIB
+        worst = max(worst, grown)
+        print(f"{options.clients} x {mib} MiB {kind}{', all the same' if same else ''}{', slow readers' if slow else ''}: +{grown:.1f} MiB at most, {time.monotonic() - started:.1f} s" + (f", {failed} FAILED" if failed else ""), flush=True)
+        if failed:
+            return f"{failed} downloads were not whole"
+    return f"{worst:.1f} MiB is above {STREAMS_MIB_MAX}" if worst > STREAMS_MIB_MAX else None
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def until_listening(process, port):
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            sys.exit(f"the gateway ended with {process.returncode} instead of listening")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    sys.exit(f"nothing listens on port {port} after 20 s")
+
+
+def run(options, folder):
+    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    upstream = multiprocessing.Process(target=serve_origin, args=(listener, options.bytes), daemon=True)
+    upstream.start()
+    port, admin = free_port(), free_port()
+    config = weir_config(listener.getsockname()[1], port).replace("[upstream]", f'admin = "127.0.0.1:{admin}"\n[upstream]', 1)
+    (folder / "weir.toml").write_text(config)
+    weir = subprocess.Popen([options.weir, "serve", "--config", f"{folder}/weir.toml"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL if options.quiet else None)
+    try:
+        until_listening(weir, port)
+        faults = []
+        if options.what != "streams":
+            faults.append(measure_stored(weir, port, admin, options))
+        if options.what != "stored":
+            faults.append(measure_streams(weir, port, options))
+        return [fault for fault in faults if fault]
+    finally:
+        weir.terminate()
+        weir.wait()
+        upstream.terminate()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("weir", help="the program, built with --profile dist")
+    parser.add_argument("what", nargs="?", choices=["stored", "streams"], help="one of the two; default: both")
+    parser.add_argument("--answers", type=int, default=100_000)
+    parser.add_argument("--bytes", type=int, default=2048, help="of each stored answer's body")
+    parser.add_argument("--mib", type=int, default=200, help="of each download")
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--quiet", action="store_true", help="without the gateway's log")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
+        faults = run(options, pathlib.Path(folder))
+    for fault in faults:
+        print(f"FAILED: {fault}")
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+//! The places in a stored body where the upstream's URLs stand, packed: an answer of the service has one every hundred bytes, and a hundred thousand answers are kept.
+//!
+//! Each place is the distance from the one before it and which of the upstream's prefixes it is, in one number of seven bits a byte, the low ones first.
+
+/// How many of the upstream's prefixes can be told apart: there are three (API, GraphQL, uploads).
+const PREFIX_BITS: u32 = 2;
+
+/// A place in a body where an upstream prefix stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Where it begins.
+    pub at: usize,
+    /// Which one: below four.
+    pub prefix: usize,
+}
+
+/// All places of one body, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Marks(Box<[u8]>);
+
+/// Collects them.
+#[derive(Default)]
+pub struct Builder {
+    packed: Vec<u8>,
+    last: usize,
+}
+
+impl Marks {
+    /// For those of one body.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.iter().filter(|byte| **byte < 0x80).count()
+    }
+
+    /// Bytes on the heap.
+    pub fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    /// In order.
+    pub fn iter(&self) -> impl Iterator<Item = Mark> {
+        let (mut packed, mut at) = (self.0.iter(), 0);
+        std::iter::from_fn(move || {
+            let (mut number, mut shift) = (0, 0);
+            loop {
+                let byte = packed.next()?;
+                number |= usize::from(byte & 0x7f) << shift;
+                if *byte < 0x80 {
+                    break;
+                }
+                shift += 7;
+            }
+            at += number >> PREFIX_BITS;
+            Some(Mark { at, prefix: number & ((1 << PREFIX_BITS) - 1) })
+        })
+    }
+}
+
+impl Builder {
+    /// Adds one that stands behind the others.
+    pub fn push(&mut self, mark: Mark) {
+        debug_assert!(mark.at >= self.last && mark.prefix < 1 << PREFIX_BITS, "marks come in order");
+        let mut number = (mark.at - self.last) << PREFIX_BITS | mark.prefix;
+        while number >= 0x80 {
+            self.packed.push((number & 0x7f) as u8 | 0x80);
+            number >>= 7;
+        }
+        self.packed.push((number & 0x7f) as u8);
+        self.last = mark.at;
+    }
+
+    /// Exactly as large as needed.
+    pub fn finish(self) -> Marks {
+        Marks(self.packed.as_slice().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_come_out_as_they_went_in() {
+        let places = [(0, 0), (1, 3), (1, 2), (32, 1), (160, 0), (8_000, 2), (8 * 1024 * 1024, 1), (1 << 40, 3)];
+        let marks = places.map(|(at, prefix)| Mark { at, prefix });
+        let mut builder = Marks::builder();
+        marks.iter().for_each(|mark| builder.push(*mark));
+        let packed = builder.finish();
+        assert_eq!(packed.iter().collect::<Vec<_>>(), marks);
+        assert_eq!(packed.count(), marks.len());
+        assert!(Marks::default().is_empty() && Marks::default().iter().next().is_none());
+    }
+}
