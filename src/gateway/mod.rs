@@ -32,6 +32,7 @@ pub mod fetch;
 pub mod flight;
 pub mod graphql_prices;
 pub mod headers;
+mod http1;
 mod idle;
 pub mod intake;
 pub mod listen;
