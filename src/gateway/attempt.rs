@@ -351,7 +351,7 @@ impl Gateway {
             held_bytes: job.body.held_bytes(),
             candidates: Arc::clone(&offer.accounts),
             prefer: prefer.and_then(|token| self.tokens.account_of(token)),
-            resource: self.resource_of(job),
+            resource: job.endpoint.resource.clone(),
             endpoint: job.endpoint.id,
             cost: job.cost,
             points: job.points,

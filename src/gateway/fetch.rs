@@ -255,12 +255,16 @@ impl Upstream {
             OutgoingBody::Whole(body) => (body, Outgoing::Length(body.len() as u64)),
             OutgoingBody::Streamed(length) => (&[], length.map_or(Outgoing::Chunks, Outgoing::Length)),
         };
-        in_time(self.response_timeout, connection.send(request.method, head, body, outgoing)).await?;
         if let OutgoingBody::Streamed(_) = request.body {
+            in_time(self.response_timeout, connection.send(request.method, head, body, outgoing)).await?;
             // The caller drives both directions.
             return Ok((StatusCode::CONTINUE, HeaderMap::new()));
         }
-        in_time(self.response_timeout, connection.read_head()).await
+        let exchange = async {
+            connection.send(request.method, head, body, outgoing).await?;
+            connection.read_head().await
+        };
+        in_time(self.response_timeout, exchange).await
     }
 }
 
