@@ -255,16 +255,25 @@ impl Upstream {
             OutgoingBody::Whole(body) => (body, Outgoing::Length(body.len() as u64)),
             OutgoingBody::Streamed(length) => (&[], length.map_or(Outgoing::Chunks, Outgoing::Length)),
         };
-        if let OutgoingBody::Streamed(_) = request.body {
-            in_time(self.response_timeout, connection.send(request.method, head, body, outgoing)).await?;
-            // The caller drives both directions.
-            return Ok((StatusCode::CONTINUE, HeaderMap::new()));
+        let limit = self.response_timeout;
+        match request.body {
+            OutgoingBody::Absent => {
+                let both = async {
+                    connection.send(request.method, head, body, outgoing).await?;
+                    connection.read_head().await
+                };
+                in_time(limit, both).await
+            }
+            OutgoingBody::Whole(_) => {
+                in_time(limit, connection.send(request.method, head, body, outgoing)).await?;
+                in_time(limit, connection.read_head()).await
+            }
+            OutgoingBody::Streamed(_) => {
+                in_time(limit, connection.send(request.method, head, body, outgoing)).await?;
+                // The caller drives both directions.
+                Ok((StatusCode::CONTINUE, HeaderMap::new()))
+            }
         }
-        let exchange = async {
-            connection.send(request.method, head, body, outgoing).await?;
-            connection.read_head().await
-        };
-        in_time(self.response_timeout, exchange).await
     }
 }
 
