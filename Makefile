@@ -56,11 +56,12 @@ check: setup
 	fi
 	cargo test --locked --test tidy
 
-# Hits per second beside nginx's cache (benches/README.md). Three to six minutes, most of them building.
+# Hits and revalidated answers per second beside nginx's cache (benches/README.md). Five to eight minutes, most of them building.
 bench: NEEDS = bench
 bench: setup
 	cargo build --locked --profile dist
 	python3 benches/hits_vs_nginx.py $(TARGET_DIR)/dist/weir $(ARGS)
+	python3 benches/revalidated_vs_nginx.py $(TARGET_DIR)/dist/weir $(ARGS)
 
 setup:
 	@sh deploy/setup.sh $(NEEDS)

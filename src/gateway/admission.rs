@@ -25,13 +25,22 @@ use super::random::unit_random;
 pub struct Admissions {
     inner: Mutex<Inner>,
     clock: Clock,
-    /// Told when the next wake-up may have moved.
+    /// Told when the next wake-up is earlier than what the timer sleeps until. Telling it of each event would cost a task's turn for each request.
     moved: Notify,
 }
 
 struct Inner {
     admission: Admission,
     askers: HashMap<Ticket, oneshot::Sender<Result<Grant, Refusal>>>,
+    /// What the timer sleeps until; `None`: until it is told.
+    armed: Option<Timestamp>,
+}
+
+impl Inner {
+    /// Whether the timer sleeps too long. One that wakes too early only looks and sleeps again.
+    fn is_late(&self) -> bool {
+        self.admission.next_wakeup().is_some_and(|next| self.armed.is_none_or(|armed| next < armed))
+    }
 }
 
 /// The right to send one request upstream for an account. Dropped before anything was sent it costs nothing; dropped afterwards it counts as spent.
@@ -50,7 +59,7 @@ const SETTLED: u8 = 2;
 impl Admissions {
     /// With empty books.
     pub fn new(settings: Settings, clock: Clock) -> Arc<Self> {
-        let inner = Inner { admission: Admission::new(settings), askers: HashMap::new() };
+        let inner = Inner { admission: Admission::new(settings), askers: HashMap::new(), armed: None };
         Arc::new(Self { inner: Mutex::new(inner), clock, moved: Notify::new() })
     }
 
@@ -77,13 +86,13 @@ impl Admissions {
             };
             // The request may have decided about others before itself.
             self.deliver(&mut inner);
+            self.arm(&inner);
             waiting
         };
         let waiting = match waiting {
             Ok(decided) => return decided,
             Err(waiting) => waiting,
         };
-        self.moved.notify_one();
         waiting.decided().await.map(|grant| self.lease(grant))
     }
 
@@ -127,7 +136,8 @@ impl Admissions {
                 let mut inner = self.inner.lock();
                 inner.admission.tick(now);
                 self.deliver(&mut inner);
-                inner.admission.next_wakeup()
+                inner.armed = inner.admission.next_wakeup();
+                inner.armed
             };
             match next {
                 // A wake-up that is due already must not spin: decisions move at millisecond steps.
@@ -148,12 +158,17 @@ impl Admissions {
     }
 
     fn settle(&self, id: LeaseId, settlement: Settlement<'_>) {
-        {
-            let mut inner = self.inner.lock();
-            inner.admission.settle(self.clock.now(), id, settlement, unit_random());
-            self.deliver(&mut inner);
+        let mut inner = self.inner.lock();
+        inner.admission.settle(self.clock.now(), id, settlement, unit_random());
+        self.deliver(&mut inner);
+        self.arm(&inner);
+    }
+
+    /// Has the timer sleep no longer than it may. To be called after every change of the line.
+    fn arm(&self, inner: &Inner) {
+        if inner.is_late() {
+            self.moved.notify_one();
         }
-        self.moved.notify_one();
     }
 
     /// Hands out what has been decided. A grant whose asker has left goes back, which may decide the next.
@@ -205,8 +220,7 @@ impl Drop for Place {
             return;
         }
         self.admissions.deliver(&mut inner);
-        drop(inner);
-        self.admissions.moved.notify_one();
+        self.admissions.arm(&inner);
     }
 }
 
@@ -229,12 +243,10 @@ impl Lease {
 
     /// The head of an answer has come whose body is passed on piece by piece; the lease goes on holding its slot.
     pub fn answer_begun(&self, status: StatusCode, rate: Option<&RateHeaders>) {
-        {
-            let mut inner = self.admissions.inner.lock();
-            inner.admission.answer_begun(self.admissions.clock.now(), self.id, status, rate);
-            self.admissions.deliver(&mut inner);
-        }
-        self.admissions.moved.notify_one();
+        let mut inner = self.admissions.inner.lock();
+        inner.admission.answer_begun(self.admissions.clock.now(), self.id, status, rate);
+        self.admissions.deliver(&mut inner);
+        self.admissions.arm(&inner);
     }
 
     /// The upstream has answered.

@@ -151,9 +151,9 @@ impl Drop for Held {
 }
 
 /// An attempt that is admitted and not sent yet.
-pub(super) struct Prepared {
+pub(super) struct Prepared<'j> {
     /// What to send.
-    pub request: UpstreamRequest,
+    pub request: UpstreamRequest<'j>,
     /// To be told when it is sent.
     pub lease: Lease,
     /// Its span.
@@ -213,8 +213,8 @@ impl Gateway {
             effort.may_send()
         };
         let answered = async {
-            let exchange = self.upstream.send(&prepared.request, reuse, may_send).await?;
-            let (status, headers) = (exchange.status(), exchange.headers().clone());
+            let mut exchange = self.upstream.send(&prepared.request, reuse, may_send).await?;
+            let (status, headers) = (exchange.status(), exchange.take_headers());
             let bytes_max = if status.is_success() { job.hold_max } else { job.hold_max.max(REFUSAL_BYTES_MAX) };
             Ok((status, headers, exchange.collect(bytes_max).await?))
         };
@@ -223,26 +223,26 @@ impl Gateway {
     }
 
     /// Admission, and the request complete with its credential.
-    pub(super) async fn prepare(
+    pub(super) async fn prepare<'j>(
         self: &Arc<Self>,
-        job: &Job,
+        job: &'j Job,
         whom: &Whom,
         effort: &Effort,
         conditions: &impl Conditions,
-    ) -> Result<Prepared, Unanswered> {
+    ) -> Result<Prepared<'j>, Unanswered> {
         let Admitted { lease, credential, resource, expected } = self.admit(job, whom, effort, conditions.preferred()).await?;
         effort.attempted(lease.account(), &resource);
-        let mut headers = job.headers.clone();
-        headers.extend(conditions.with(credential.token));
-        headers.extend(credential.authorization.clone().map(|value| (http::header::AUTHORIZATION, value)));
+        let mut added = conditions.with(credential.token);
+        added.extend(credential.authorization.clone().map(|value| (http::header::AUTHORIZATION, value)));
         let span = spans::upstream_span(&job.span, MethodName::from(&job.method), self.upstream.host(job.service));
-        spans::inject(&span, &mut headers);
+        spans::inject(&span, &mut added);
         let request = UpstreamRequest {
             service: job.service,
-            method: job.method.clone(),
-            target: job.target.clone(),
-            headers,
-            body: job.body.clone(),
+            method: &job.method,
+            target: &job.target,
+            headers: &job.headers,
+            added,
+            body: &job.body,
         };
         let on_wire = (!job.is_read()).then(|| Counted::new(&self.writes_on_wire));
         let (requested_at, stored) = (self.clock.now(), conditions.stored());
@@ -254,7 +254,7 @@ impl Gateway {
         &self,
         job: &Job,
         effort: &Effort,
-        prepared: Prepared,
+        prepared: Prepared<'_>,
         result: Result<(StatusCode, HeaderMap, Collected), FetchError>,
     ) -> Result<Answer, Unanswered> {
         let Prepared { lease, credential, resource, span, requested_at, stored, expected, .. } = prepared;
@@ -351,7 +351,7 @@ impl Gateway {
             held_bytes: job.body.held_bytes(),
             candidates: Arc::clone(&offer.accounts),
             prefer: prefer.and_then(|token| self.tokens.account_of(token)),
-            resource: self.resource_of(job),
+            resource: job.endpoint.resource.clone(),
             endpoint: job.endpoint.id,
             cost: job.cost,
             points: job.points,

@@ -165,7 +165,7 @@ impl BodyReader {
         };
         match (&mut self.chunks, piece) {
             (None, piece) => Ok(piece),
-            (Some(chunks), Some(piece)) => chunks.push(piece).map(Some).map_err(|BadChunk| BodyFault::Broken),
+            (Some(chunks), Some(piece)) => chunks.push(piece).map(|(data, _)| Some(data)).map_err(|BadChunk| BodyFault::Broken),
             // The connection ended before the last chunk.
             (Some(_), None) => Err(BodyFault::Broken),
         }

@@ -1,6 +1,6 @@
-//! Chunked request bodies, read strictly (RFC 9112 §7.1).
+//! Chunked bodies, read strictly (RFC 9112 §7.1).
 //!
-//! The framework's own reader takes an empty size for zero, and a bare line feed for the end of a line. Two parsers that differ about where a body ends are
+//! Of requests: the framework's own reader takes an empty size for zero, and a bare line feed for the end of a line. Two parsers that differ about where a body ends are
 //! what request smuggling is made of, so its reader is made to hand over the bytes as they are, and they are taken apart here. Connections end after such a
 //! body, so nothing that follows it is ever read as a request.
 
@@ -37,8 +37,8 @@ enum Place {
 }
 
 impl ChunkReader {
-    /// The data among these bytes. Whatever follows the end of the body is dropped.
-    pub fn push(&mut self, mut bytes: Bytes) -> Result<Bytes, BadChunk> {
+    /// The data among these bytes, and what follows the end of the body.
+    pub fn push(&mut self, mut bytes: Bytes) -> Result<(Bytes, Bytes), BadChunk> {
         let mut out = BytesMut::new();
         while !bytes.is_empty() && self.place != Place::Done {
             match self.place {
@@ -55,7 +55,7 @@ impl ChunkReader {
                 }
             }
         }
-        Ok(out.freeze())
+        Ok((out.freeze(), bytes))
     }
 
     /// Whether the body has ended.
@@ -120,7 +120,7 @@ mod tests {
         let mut reader = ChunkReader::default();
         let mut body = Vec::new();
         for piece in text.as_bytes().chunks(piece_bytes) {
-            body.extend_from_slice(&reader.push(Bytes::copy_from_slice(piece))?);
+            body.extend_from_slice(&reader.push(Bytes::copy_from_slice(piece))?.0);
         }
         Ok((String::from_utf8_lossy(&body).into_owned(), reader.is_done()))
     }

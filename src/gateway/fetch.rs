@@ -1,7 +1,8 @@
-//! The upstream client: one attempt of one request over pingora's connector, and what is known of it when it fails.
+//! The upstream client: one attempt of one request over pingora's connector, and what is known of it when it fails. What is on the wire is in `http1.rs`.
 //!
 //! No limits, tokens, retries or caching here: the caller holds the lease, puts the credential in, and decides what a failure means (DESIGN D7).
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +10,13 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, StatusCode};
 use pingora::connectors::{ConnectorOptions, TransportConnector};
-use pingora::http::RequestHeader;
-use pingora::protocols::http::v1::client::HttpSession;
 use pingora::upstreams::peer::{HttpPeer, PeerOptions};
 use tokio::time::timeout;
 
 use crate::clock::Clock;
 use crate::config::{Upstream as UpstreamConfig, UpstreamUrl};
 
+use super::http1::{Broken, Connection, Outgoing};
 use super::idle::IdleConnections;
 use super::intake::Service;
 use super::resolve::Resolver;
@@ -41,9 +41,9 @@ struct Address {
     idle: IdleConnections,
 }
 
-/// A connection with a request or its answer on it.
-struct Connection {
-    session: HttpSession,
+/// A connection for one request.
+struct Connected {
+    connection: Connection,
     is_reused: bool,
 }
 
@@ -64,18 +64,19 @@ impl Reuse {
 }
 
 /// A request as it goes upstream, credential included.
-#[derive(Clone)]
-pub struct UpstreamRequest {
+pub struct UpstreamRequest<'r> {
     /// Which address it goes to.
     pub service: Service,
     /// The method.
-    pub method: Method,
+    pub method: &'r Method,
     /// Canonical path and query; the address's own prefix is put before it.
-    pub target: String,
-    /// End-to-end headers and the sensitive `Authorization`; no Host, no framing.
-    pub headers: HeaderMap,
+    pub target: &'r str,
+    /// End-to-end headers; no Host, no framing.
+    pub headers: &'r HeaderMap,
+    /// What this attempt adds, or puts in the place of those: conditions, the sensitive `Authorization`, `traceparent`.
+    pub added: HeaderMap,
     /// How the body is sent.
-    pub body: OutgoingBody,
+    pub body: &'r OutgoingBody,
 }
 
 /// The body of an [`UpstreamRequest`].
@@ -131,7 +132,7 @@ impl FetchError {
 
 /// An answer whose body has not been read yet, on the connection it comes from.
 pub struct Exchange {
-    session: HttpSession,
+    connection: Connection,
     address: Arc<Address>,
     body_timeout: Duration,
     /// Whether the connection is at the start of another request once the answer has been read.
@@ -183,37 +184,39 @@ impl Upstream {
     /// POST and PATCH always get a connection of their own ([`Reuse::of`]): a pooled one that dies under them would leave their outcome unknown.
     pub async fn send(
         self: &Arc<Self>,
-        request: &UpstreamRequest,
+        request: &UpstreamRequest<'_>,
         reuse: Reuse,
         may_send: impl FnOnce() -> bool,
     ) -> Result<Exchange, FetchError> {
-        let mut connection = self.connect(request, reuse).await?;
+        let to = self.address(request.service);
+        let head = head_of(&to.url, request)?;
+        let Connected { mut connection, is_reused } = self.connect(to, reuse).await?;
         if !may_send() {
             return Err(FetchError::Deserted);
         }
-        match self.exchange_head(&mut connection.session, request).await {
-            Ok((status, headers)) => {
-                let address = Arc::clone(self.address(request.service));
-                Ok(Exchange {
-                    session: connection.session,
-                    address,
-                    body_timeout: self.response_timeout,
-                    is_reusable: true,
-                    status,
-                    headers,
-                })
-            }
-            Err(FetchError::Lost(error)) if connection.is_reused => Err(FetchError::Stale(error)),
+        match self.exchange_head(&mut connection, &head, request).await {
+            Ok((status, headers)) => Ok(Exchange {
+                connection,
+                address: Arc::clone(to),
+                body_timeout: self.response_timeout,
+                is_reusable: true,
+                status,
+                headers,
+            }),
+            Err(FetchError::Lost(error)) if is_reused => Err(FetchError::Stale(error)),
             Err(error) => Err(error),
         }
     }
 
-    async fn connect(&self, request: &UpstreamRequest, reuse: Reuse) -> Result<Connection, FetchError> {
-        let to = self.address(request.service);
+    async fn connect(&self, to: &Address, reuse: Reuse) -> Result<Connected, FetchError> {
         let idle = if reuse == Reuse::Idle { to.idle.take() } else { None };
-        if let Some(stream) = idle {
-            return Ok(Connection { session: HttpSession::new(stream), is_reused: true });
+        if let Some(connection) = idle {
+            return Ok(Connected { connection, is_reused: true });
         }
+        Box::pin(self.connect_anew(to)).await
+    }
+
+    async fn connect_anew(&self, to: &Address) -> Result<Connected, FetchError> {
         let addresses = timeout(self.connect_timeout, self.resolver.lookup(to.url.host(), to.url.port())).await;
         let addresses = match addresses {
             Ok(addresses) => addresses.map_err(|error| FetchError::Connect(error.to_string()))?,
@@ -223,7 +226,7 @@ impl Upstream {
         for address in addresses.iter() {
             let peer = self.peer(&to.url, *address);
             match timeout(self.connect_timeout, self.connector.new_stream(&peer)).await {
-                Ok(Ok(stream)) => return Ok(Connection { session: HttpSession::new(stream), is_reused: false }),
+                Ok(Ok(stream)) => return Ok(Connected { connection: Connection::new(stream), is_reused: false }),
                 Ok(Err(error)) => last = FetchError::Connect(format!("{address}: {}", error.etype().as_str())),
                 Err(_) => last = FetchError::Connect(format!("{address}: timed out")),
             }
@@ -241,73 +244,73 @@ impl Upstream {
         peer
     }
 
-    async fn exchange_head(&self, session: &mut HttpSession, request: &UpstreamRequest) -> Result<(StatusCode, HeaderMap), FetchError> {
-        let lost = |error: Box<pingora::Error>| FetchError::Lost(error.etype().as_str().to_owned());
-        session.write_timeout = Some(self.response_timeout);
-        // Reading has deadlines of our own (`read_head`, `Exchange::read_body`): a second one of the same length would end some waits as lost answers.
-        session.read_timeout = None;
-        let head = self.request_head(request)?;
-        session.write_request_header(Box::new(head)).await.map_err(lost)?;
-        match &request.body {
-            OutgoingBody::Absent => {
-                session.finish_body().await.map_err(lost)?;
-            }
-            OutgoingBody::Whole(body) => {
-                if !body.is_empty() {
-                    session.write_body(body).await.map_err(lost)?;
-                }
-                session.finish_body().await.map_err(lost)?;
-            }
-            // The caller drives both directions.
-            OutgoingBody::Streamed(_) => return Ok((StatusCode::CONTINUE, HeaderMap::new())),
-        }
-        read_head(session, self.response_timeout).await
-    }
-
-    fn request_head(&self, request: &UpstreamRequest) -> Result<RequestHeader, FetchError> {
-        let url = &self.address(request.service).url;
-        // The GraphQL address is complete in itself.
-        let path = if request.service == Service::Graphql {
-            request.target.replacen("/graphql", url.path_prefix(), 1)
-        } else {
-            format!("{}{}", url.path_prefix(), request.target)
+    async fn exchange_head(
+        &self,
+        connection: &mut Connection,
+        head: &[u8],
+        request: &UpstreamRequest<'_>,
+    ) -> Result<(StatusCode, HeaderMap), FetchError> {
+        let (body, outgoing): (&[u8], _) = match request.body {
+            OutgoingBody::Absent => (&[], Outgoing::Length(0)),
+            OutgoingBody::Whole(body) => (body, Outgoing::Length(body.len() as u64)),
+            OutgoingBody::Streamed(length) => (&[], length.map_or(Outgoing::Chunks, Outgoing::Length)),
         };
-        let unsendable = |error: Box<pingora::Error>| FetchError::Unsendable(error.etype().as_str().to_owned());
-        let mut head =
-            RequestHeader::build_no_case(request.method.clone(), path.as_bytes(), Some(request.headers.len() + 3)).map_err(unsendable)?;
-        head.insert_header(http::header::HOST, url.authority()).map_err(unsendable)?;
-        for (name, value) in &request.headers {
-            head.append_header(name.clone(), value.clone()).map_err(unsendable)?;
+        let limit = self.response_timeout;
+        match request.body {
+            OutgoingBody::Absent => {
+                let both = async {
+                    connection.send(request.method, head, body, outgoing).await?;
+                    connection.read_head().await
+                };
+                in_time(limit, both).await
+            }
+            OutgoingBody::Whole(_) => {
+                in_time(limit, connection.send(request.method, head, body, outgoing)).await?;
+                in_time(limit, connection.read_head()).await
+            }
+            OutgoingBody::Streamed(_) => {
+                in_time(limit, connection.send(request.method, head, body, outgoing)).await?;
+                // The caller drives both directions.
+                Ok((StatusCode::CONTINUE, HeaderMap::new()))
+            }
         }
-        match &request.body {
-            OutgoingBody::Absent => {}
-            OutgoingBody::Whole(body) => {
-                head.insert_header(http::header::CONTENT_LENGTH, body.len()).map_err(unsendable)?;
-            }
-            OutgoingBody::Streamed(Some(length)) => {
-                head.insert_header(http::header::CONTENT_LENGTH, *length).map_err(unsendable)?;
-            }
-            OutgoingBody::Streamed(None) => {
-                head.insert_header(http::header::TRANSFER_ENCODING, "chunked").map_err(unsendable)?;
-            }
-        }
-        Ok(head)
     }
 }
 
-/// Reads heads until a final one; informational answers (1xx) are dropped.
-async fn read_head(session: &mut HttpSession, limit: Duration) -> Result<(StatusCode, HeaderMap), FetchError> {
-    let read = async {
-        loop {
-            session.read_response().await.map_err(|error| FetchError::Lost(error.etype().as_str().to_owned()))?;
-            let head = session.resp_header().ok_or_else(|| FetchError::Lost("no head".into()))?;
-            if !head.status.is_informational() {
-                return Ok((head.status, head.headers.clone()));
-            }
+/// The head of a request as it is on the wire.
+fn head_of(url: &UpstreamUrl, request: &UpstreamRequest<'_>) -> Result<BytesMut, FetchError> {
+    let mut head = BytesMut::with_capacity(1024);
+    // The GraphQL address is complete in itself.
+    let target =
+        if request.service == Service::Graphql { request.target.strip_prefix("/graphql").unwrap_or_default() } else { request.target };
+    // `intake` has seen to it; a line that is none would be another request.
+    if target.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return Err(FetchError::Unsendable("the path has a space or a control character".into()));
+    }
+    for part in [request.method.as_str(), " ", url.path_prefix(), target, " HTTP/1.1\r\nhost: ", url.authority(), "\r\n"] {
+        head.extend_from_slice(part.as_bytes());
+    }
+    let kept = request.headers.iter().filter(|(name, _)| !request.added.contains_key(*name));
+    for (name, value) in kept.chain(&request.added) {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            head.extend_from_slice(part);
         }
+    }
+    let framing = match &request.body {
+        OutgoingBody::Absent => String::new(),
+        OutgoingBody::Whole(body) => format!("content-length: {}\r\n", body.len()),
+        OutgoingBody::Streamed(Some(length)) => format!("content-length: {length}\r\n"),
+        OutgoingBody::Streamed(None) => "transfer-encoding: chunked\r\n".into(),
     };
-    match timeout(limit, read).await {
-        Ok(answer) => answer,
+    head.extend_from_slice(framing.as_bytes());
+    head.extend_from_slice(b"\r\n");
+    Ok(head)
+}
+
+/// A step of an exchange, or `Timeout`. What breaks may have been executed all the same.
+async fn in_time<T>(limit: Duration, step: impl Future<Output = Result<T, Broken>>) -> Result<T, FetchError> {
+    match timeout(limit, step).await {
+        Ok(done) => done.map_err(|Broken(why)| FetchError::Lost(why)),
         Err(_) => Err(FetchError::Timeout),
     }
 }
@@ -318,59 +321,57 @@ impl Exchange {
         self.status
     }
 
-    /// The answer's headers.
-    pub fn headers(&self) -> &HeaderMap {
-        &self.headers
+    /// The answer's headers, which are given away.
+    pub fn take_headers(&mut self) -> HeaderMap {
+        std::mem::take(&mut self.headers)
     }
 
     /// Sends a piece of a streamed body; an empty piece does nothing.
     pub async fn send_body(&mut self, piece: &[u8]) -> Result<(), FetchError> {
-        if piece.is_empty() {
-            return Ok(());
-        }
-        self.session.write_body(piece).await.map(drop).map_err(|error| FetchError::Lost(error.etype().as_str().to_owned()))
+        in_time(self.body_timeout, self.connection.send_body(piece)).await
     }
 
     /// Ends a streamed body and reads the head of the answer.
     pub async fn finish_streamed(&mut self) -> Result<(), FetchError> {
-        self.session.finish_body().await.map_err(|error| FetchError::Lost(error.etype().as_str().to_owned()))?;
-        (self.status, self.headers) = read_head(&mut self.session, self.body_timeout).await?;
+        in_time(self.body_timeout, self.connection.finish_body()).await?;
+        (self.status, self.headers) = in_time(self.body_timeout, self.connection.read_head()).await?;
         Ok(())
     }
 
     /// The upstream has stopped reading: whatever it had to say it has said by now.
     pub async fn early_answer(&mut self) -> Result<(), FetchError> {
         self.is_reusable = false;
-        (self.status, self.headers) = read_head(&mut self.session, self.body_timeout).await?;
+        (self.status, self.headers) = in_time(self.body_timeout, self.connection.read_head()).await?;
         Ok(())
     }
 
     /// The next piece of the answer's body; `None` at its end.
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, FetchError> {
-        match timeout(self.body_timeout, self.session.read_body_bytes()).await {
-            Ok(Ok(piece)) => Ok(piece),
-            Ok(Err(error)) => Err(FetchError::Lost(error.etype().as_str().to_owned())),
-            Err(_) => Err(FetchError::Timeout),
-        }
+        in_time(self.body_timeout, self.connection.read_body()).await
     }
 
     /// Reads the body up to `bytes_max`; a longer one is handed back with what was read.
     pub async fn collect(mut self, bytes_max: usize) -> Result<Collected, FetchError> {
-        if declared_length(&self.headers).is_some_and(|length| length > bytes_max as u64) {
+        let left = self.connection.body_bytes_left();
+        if left == Some(0) {
+            self.release();
+            return Ok(Collected::Whole(Bytes::new()));
+        }
+        if left.is_some_and(|left| left > bytes_max as u64) {
             return Ok(Collected::TooLarge(Bytes::new(), Box::new(self)));
         }
         let Some(first) = self.read_body().await? else {
-            self.release().await;
+            self.release();
             return Ok(Collected::Whole(Bytes::new()));
         };
         if first.len() > bytes_max {
             return Ok(Collected::TooLarge(first, Box::new(self)));
         }
         let Some(second) = self.read_body().await? else {
-            self.release().await;
+            self.release();
             return Ok(Collected::Whole(first));
         };
-        let mut body = BytesMut::with_capacity(declared_length(&self.headers).map_or(0, |length| usize::try_from(length).unwrap_or(0)));
+        let mut body = BytesMut::with_capacity(left.map_or(0, |left| usize::try_from(left).unwrap_or(bytes_max)));
         body.extend_from_slice(&first);
         body.extend_from_slice(&second);
         loop {
@@ -382,19 +383,14 @@ impl Exchange {
                 None => break,
             }
         }
-        self.release().await;
+        self.release();
         Ok(Collected::Whole(fitted(body)))
     }
 
-    /// Puts the connection back, once the body has been read to its end.
-    pub async fn release(self) {
-        if !self.is_reusable {
-            return;
-        }
-        let mut session = self.session;
-        session.respect_keepalive();
-        if let Some(stream) = session.reuse().await {
-            self.address.idle.put(stream);
+    /// Puts the connection back, if its answer has been read to its end.
+    pub fn release(self) {
+        if self.is_reusable && self.connection.is_reusable() {
+            self.address.idle.put(self.connection);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! One fetch for all who ask the same at the same time (DESIGN D1): the fetch is a task of its own, its askers wait on a channel.
+//! One fetch for all who ask the same at the same time (DESIGN D1): whoever asks first drives it as part of its own request, the others wait on a channel. When the
+//! first one leaves while it is wanted all the same, the fetch becomes a task of its own.
 //!
 //! A fetch that still waits in line waits at the place of the client that started it, behind all else that this client has asked for. Another client gets a fetch and a
 //! place of its own beside it (DESIGN D10); the first of them to bring an answer brings it for all, and those still in line are given up.
@@ -8,10 +9,15 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
 use crate::clock::Timestamp;
@@ -46,9 +52,13 @@ struct Underway {
     /// Whose place it waits at, and with which priority.
     client: u32,
     priority: Priority,
-    landed: watch::Sender<Option<Arrival>>,
-    /// Another one has brought the answer.
+    /// Whether the one who started it still waits, and drives it.
+    is_led: AtomicBool,
+    /// Where the others wait. Made for the first of them: mostly there is none.
+    followers: OnceLock<watch::Sender<Option<Arrival>>>,
+    /// Another one has brought the answer, and which.
     superseded: Notify,
+    superseded_by: Mutex<Option<Landed>>,
 }
 
 /// The end of a fetch, and whether it is that of another one.
@@ -64,8 +74,21 @@ pub struct Seat {
     pub effort: Effort,
     /// Whether this asker started it.
     pub role: Role,
-    landed: watch::Receiver<Option<Arrival>>,
+    place: Place,
 }
+
+enum Place {
+    /// It drives the fetch.
+    Pilot(Flight),
+    /// It waits for another one's.
+    Passenger(watch::Receiver<Option<Arrival>>),
+}
+
+/// A fetch in the hands of whoever started it; dropped before its end it goes on by itself, as far as it is wanted.
+struct Flight(Option<(Departure, FetchFuture)>);
+
+/// Boxed, so that it can be handed over to a task midway.
+type FetchFuture = Pin<Box<dyn Future<Output = Landed> + Send>>;
 
 /// Whether an asker started the fetch it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +116,7 @@ pub struct Flights {
     by_key: Mutex<ByKey>,
 }
 
-type ByKey = HashMap<CacheKey, Vec<Arc<Underway>>>;
+type ByKey = HashMap<CacheKey, Vec<Arc<Underway>>, foldhash::fast::RandomState>;
 
 impl Flights {
     /// Joins a fetch for `key` that is on its way or waits where this asker would; else starts the one that `start` makes. Fetches of which `is_stale` says that they
@@ -112,28 +135,29 @@ impl Flights {
         let flights = by_key.entry(key.clone()).or_default();
         flights.retain(|underway| !is_stale(underway.started_at));
         if let Some(underway) = flights.iter().find(|underway| underway.is_as_early_as(asker)) {
-            return underway.seat(Role::Follower);
+            return underway.follow();
         }
         let underway = Arc::new(Underway {
             effort: Effort::default(),
             started_at: asker.now,
             client: asker.client,
             priority: asker.priority,
-            landed: watch::Sender::new(None),
+            is_led: AtomicBool::new(true),
+            followers: OnceLock::new(),
             superseded: Notify::new(),
+            superseded_by: Mutex::default(),
         });
-        let seat = underway.seat(Role::Leader);
         flights.push(Arc::clone(&underway));
         drop(by_key);
-        let fetch = start(underway.effort.clone());
+        let effort = underway.effort.clone();
         let departure = Departure { flights: Arc::clone(self), key: key.clone(), underway };
-        tokio::spawn(departure.fly(fetch));
-        seat
+        let fetch = Box::pin(start(effort.clone()));
+        Seat { effort, role: Role::Leader, place: Place::Pilot(Flight(Some((departure, fetch)))) }
     }
 
     /// How many requests wait for a fetch, all fetches together.
     pub fn askers(&self) -> usize {
-        self.by_key.lock().values().flatten().map(|underway| underway.landed.receiver_count()).sum()
+        self.by_key.lock().values().flatten().map(|underway| underway.askers()).sum()
     }
 }
 
@@ -143,16 +167,35 @@ impl Underway {
         self.client == asker.client && self.priority >= asker.priority || !self.effort.waits_in_line()
     }
 
-    fn seat(&self, role: Role) -> Seat {
-        Seat { effort: self.effort.clone(), role, landed: self.landed.subscribe() }
+    /// A place for one more.
+    fn follow(&self) -> Seat {
+        Seat { effort: self.effort.clone(), role: Role::Follower, place: Place::Passenger(self.channel().subscribe()) }
+    }
+
+    fn channel(&self) -> &watch::Sender<Option<Arrival>> {
+        self.followers.get_or_init(|| watch::Sender::new(None))
+    }
+
+    fn askers(&self) -> usize {
+        self.followers.get().map_or(0, watch::Sender::receiver_count) + usize::from(self.is_led.load(Ordering::Relaxed))
+    }
+
+    /// Tells those who wait for another one's fetch.
+    fn tell(&self, arrival: impl FnOnce() -> Arrival) {
+        if let Some(followers) = self.followers.get() {
+            followers.send_replace(Some(arrival()));
+        }
     }
 }
 
 impl Seat {
     /// Waits for the end. Who started the fetch follows another one when that brings the answer.
     pub async fn landed(&mut self) -> Landed {
-        // Without one the task was ended from outside, as at the end of the process.
-        let arrival = self.landed.wait_for(Option::is_some).await.ok().and_then(|arrival| arrival.clone());
+        let arrival = match &mut self.place {
+            Place::Pilot(flight) => Some(flight.landed().await),
+            // Without one the task was ended from outside, as at the end of the process.
+            Place::Passenger(arrivals) => arrivals.wait_for(Option::is_some).await.ok().and_then(|arrival| arrival.clone()),
+        };
         let Some(Arrival { landed, is_of_other }) = arrival else { return Landed::Refused(Refused::UpstreamFailed) };
         if is_of_other {
             self.role = Role::Follower;
@@ -161,7 +204,42 @@ impl Seat {
     }
 }
 
-/// The task's end of a fetch: takes it off the list and tells the askers, however the task ends.
+impl Flight {
+    async fn landed(&mut self) -> Arrival {
+        let of_own = |landed| Arrival { landed, is_of_other: false };
+        let died = of_own(Landed::Refused(Refused::UpstreamFailed));
+        let Some((departure, fetch)) = &mut self.0 else { return died };
+        let landed = tokio::select! {
+            biased;
+            // A fetch that panics ends as one that failed, for everybody who waits for it.
+            landed = AssertUnwindSafe(fetch).catch_unwind() => Some(landed),
+            () = departure.underway.superseded.notified() => None,
+        };
+        let Some((departure, fetch)) = self.0.take() else { return died };
+        match landed {
+            Some(Ok(landed)) => of_own(departure.land(landed)),
+            Some(Err(_)) => died,
+            None => {
+                let by = departure.underway.superseded_by.lock().take();
+                departure.give_up(fetch);
+                by.map_or(died, |landed| Arrival { landed, is_of_other: true })
+            }
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let Some((departure, fetch)) = self.0.take() else { return };
+        departure.underway.is_led.store(false, Ordering::Relaxed);
+        // Where there is no runtime any more, the process ends.
+        if let (true, Ok(runtime)) = (departure.is_wanted(), Handle::try_current()) {
+            runtime.spawn(departure.fly(fetch));
+        }
+    }
+}
+
+/// The other end of a fetch: takes it off the list and tells the askers, however it ends.
 struct Departure {
     flights: Arc<Flights>,
     key: CacheKey,
@@ -169,27 +247,25 @@ struct Departure {
 }
 
 impl Departure {
-    async fn fly(self, fetch: impl Future<Output = Landed>) {
-        tokio::pin!(fetch);
+    /// Goes on without the one who started it.
+    async fn fly(self, mut fetch: FetchFuture) {
         loop {
             tokio::select! {
-                landed = &mut fetch => return self.land(landed),
-                // Its askers have their answer. What is on its way all the same, by a hair, is not cut off.
-                () = self.underway.superseded.notified() => {
-                    if self.underway.effort.is_on_wire() {
-                        let _ = tokio::time::timeout(ORPHAN_GRACE, &mut fetch).await;
-                    }
+                landed = &mut fetch => {
+                    self.land(landed);
                     return;
                 }
-                () = self.underway.landed.closed() => {
+                () = self.underway.superseded.notified() => return self.give_up(fetch),
+                () = self.underway.channel().closed() => {
                     if self.underway.effort.is_on_wire()
                         && let Ok(landed) = tokio::time::timeout(ORPHAN_GRACE, &mut fetch).await
                     {
-                        return self.land(landed);
+                        self.land(landed);
+                        return;
                     }
-                    let mut by_key = self.flights.by_key.lock();
                     // Somebody may have joined meanwhile; under the lock nobody can.
-                    if self.underway.landed.is_closed() {
+                    let mut by_key = self.flights.by_key.lock();
+                    if self.underway.askers() == 0 {
                         self.strike(&mut by_key);
                         return;
                     }
@@ -198,13 +274,32 @@ impl Departure {
         }
     }
 
-    fn land(self, landed: Landed) {
+    /// Whether somebody waits for it, or it is on its way; else it is off the list from now on.
+    fn is_wanted(&self) -> bool {
+        let mut by_key = self.flights.by_key.lock();
+        let is_wanted = self.underway.askers() > 0 || self.underway.effort.is_on_wire();
+        if !is_wanted {
+            self.strike(&mut by_key);
+        }
+        is_wanted
+    }
+
+    /// Its askers have their answer. What is on its way all the same, by a hair, is not cut off.
+    fn give_up(&self, fetch: FetchFuture) {
+        if let (true, Ok(runtime)) = (self.underway.effort.is_on_wire(), Handle::try_current()) {
+            runtime.spawn(tokio::time::timeout(ORPHAN_GRACE, fetch));
+        }
+    }
+
+    /// Tells everybody but the one who drives it, to whom the answer is given back.
+    fn land(self, landed: Landed) -> Landed {
         // Off the list first: who comes from now on finds the stored answer.
         let mut by_key = self.flights.by_key.lock();
         let is_listed = self.strike(&mut by_key);
         if is_listed && let (Landed::Entry(..), Some(beside)) = (&landed, by_key.get_mut(&self.key)) {
             for waiting in beside.extract_if(.., |underway| !underway.effort.is_on_wire()) {
-                waiting.landed.send_replace(Some(Arrival { landed: landed.clone(), is_of_other: true }));
+                waiting.tell(|| Arrival { landed: landed.clone(), is_of_other: true });
+                *waiting.superseded_by.lock() = Some(landed.clone());
                 waiting.superseded.notify_one();
             }
             if beside.is_empty() {
@@ -212,7 +307,8 @@ impl Departure {
             }
         }
         drop(by_key);
-        self.underway.landed.send_replace(Some(Arrival { landed, is_of_other: false }));
+        self.underway.tell(|| Arrival { landed: landed.clone(), is_of_other: false });
+        landed
     }
 
     /// Takes it off the list; whether it was there. It is not when it was found to have begun too early.
@@ -231,7 +327,8 @@ impl Departure {
 impl Drop for Departure {
     fn drop(&mut self) {
         self.strike(&mut self.flights.by_key.lock());
-        self.underway.landed.send_if_modified(|landed| {
+        let Some(followers) = self.underway.followers.get() else { return };
+        followers.send_if_modified(|landed| {
             let died = landed.is_none();
             if died {
                 *landed = Some(Arrival { landed: Landed::Refused(Refused::UpstreamFailed), is_of_other: false });

@@ -5,12 +5,11 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use parking_lot::Mutex;
-use pingora::protocols::Stream;
-use tokio::io::AsyncReadExt;
 
 use crate::clock::{Clock, Timestamp};
+
+use super::http1::Connection;
 
 /// The service closes idle connections at about 60 s: reuse within half of that (UPSTREAM.md, Conditional requests).
 const IDLE_MAX: Duration = Duration::from_secs(30);
@@ -20,39 +19,35 @@ const CONNECTIONS_MAX: usize = 128;
 /// The pool; the latest connection is used first, so that the others can grow old.
 pub struct IdleConnections {
     clock: Clock,
-    streams: Mutex<Vec<(Timestamp, Stream)>>,
+    connections: Mutex<Vec<(Timestamp, Connection)>>,
 }
 
 impl IdleConnections {
     /// Empty.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, streams: Mutex::default() }
+        Self { clock, connections: Mutex::default() }
     }
 
     /// A connection that was alive a moment ago.
-    pub fn take(&self) -> Option<Stream> {
+    pub fn take(&self) -> Option<Connection> {
         let now = self.clock.now();
         loop {
-            let (since, mut stream) = self.streams.lock().pop()?;
-            if now.since(since) < IDLE_MAX && is_silent(&mut stream) {
-                return Some(stream);
+            let (since, mut connection) = self.connections.lock().pop()?;
+            if now.since(since) < IDLE_MAX && connection.is_silent() {
+                return Some(connection);
             }
         }
     }
 
     /// Keeps a connection whose last answer was read to its end.
-    pub fn put(&self, stream: Stream) {
+    pub fn put(&self, mut connection: Connection) {
+        connection.rest();
         let now = self.clock.now();
-        let mut streams = self.streams.lock();
-        let old = streams.iter().take_while(|(since, _)| now.since(*since) >= IDLE_MAX).count();
-        streams.drain(..old);
-        if streams.len() < CONNECTIONS_MAX {
-            streams.push((now, stream));
+        let mut connections = self.connections.lock();
+        let old = connections.iter().take_while(|(since, _)| now.since(*since) >= IDLE_MAX).count();
+        connections.drain(..old);
+        if connections.len() < CONNECTIONS_MAX {
+            connections.push((now, connection));
         }
     }
-}
-
-/// An idle connection on which there is something to read was closed, or says what nobody asked for.
-fn is_silent(stream: &mut Stream) -> bool {
-    stream.read(&mut [0]).now_or_never().is_none()
 }

@@ -33,6 +33,7 @@ pub mod flight;
 pub mod graphql_prices;
 pub mod head;
 pub mod headers;
+mod http1;
 mod idle;
 pub mod intake;
 pub mod listen;

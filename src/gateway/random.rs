@@ -9,9 +9,10 @@ use ring::rand::{SecureRandom, SystemRandom};
 static SEED: LazyLock<[u64; 2]> = LazyLock::new(|| [system_random(), system_random()]);
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Between 0 and 1.
+/// Between 0 and 1. For jitter: asking the system for each would be one of its calls for each answer.
 pub fn unit_random() -> f64 {
-    let high = u32::try_from(system_random() >> 32).unwrap_or_default();
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let high = u32::try_from(mixed(SEED[0] ^ number) >> 32).unwrap_or_default();
     f64::from(high) / f64::from(u32::MAX)
 }
 

@@ -116,12 +116,16 @@ impl Gateway {
     /// The end of the fetch; `None` when the deadline came while it was still in line. What is on its way is waited for: the client's patience is about
     /// being held, the upstream's slowness has its own timeout.
     async fn await_landing(&self, seat: &mut Seat, deadline: Timestamp) -> Option<Landed> {
+        // Its own fetch is held no longer than that, and ends by itself: no timer for what mostly has nobody else waiting.
+        if seat.role == Role::Leader {
+            return Some(seat.landed().await);
+        }
         let effort = seat.effort.clone();
         tokio::select! {
             landed = seat.landed() => return Some(landed),
             () = self.wait_until(deadline) => {}
         }
-        if effort.is_on_wire() || seat.role == Role::Leader { Some(seat.landed().await) } else { None }
+        if effort.is_on_wire() { Some(seat.landed().await) } else { None }
     }
 
     /// The fetch it takes part in is held, and is left waiting for those with more patience.

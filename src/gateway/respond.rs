@@ -203,7 +203,7 @@ pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply, p
             }
             writer.last(rewriting.map_or_else(Bytes::new, |rewriting| rewriting.finish())).await?;
             if sends_body {
-                exchange.release().await;
+                exchange.release();
             }
             drop(held);
         }

@@ -73,7 +73,7 @@ impl Gateway {
         session: &mut ServerSession,
         job: &Job,
         effort: &Effort,
-        prepared: &Prepared,
+        prepared: &Prepared<'_>,
         body: BegunBody,
     ) -> Result<(StatusCode, HeaderMap, Collected), Stopped> {
         let may_send = || {
@@ -85,7 +85,7 @@ impl Gateway {
             Passed::Whole => exchange.finish_streamed().await.map_err(Stopped::failed)?,
             Passed::Part => exchange.early_answer().await.map_err(Stopped::failed)?,
         }
-        let (status, headers) = (exchange.status(), exchange.headers().clone());
+        let (status, headers) = (exchange.status(), exchange.take_headers());
         Ok((status, headers, exchange.collect(job.hold_max).await.map_err(Stopped::failed)?))
     }
 

@@ -1,0 +1,239 @@
+"""What the comparisons beside nginx share: the answers, the processes, the load and the figures (README.md).
+
+What is compared, and with which configs, is in `hits_vs_nginx.py` and `revalidated_vs_nginx.py`.
+"""
+
+import argparse
+import hashlib
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+URLS = 1_000
+ANSWER_BYTES = 2_048
+CONNECTIONS = 32
+KEY = "weir_bench_" + "0" * 32
+SERVER_CORE, LOAD_CORE = 0, 1
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def answer(kind, number, origin):
+    """An issue of exactly ANSWER_BYTES; `issue` has the API URLs that the gateway rewrites for each client, `plain` has none."""
+    body = {"id": number, "number": number, "title": f"Issue {number}", "state": "open", "locked": False, "comments": 3}
+    if kind == "issue":
+        api = f"http://127.0.0.1:{origin}/repos/acme/widgets"
+        issue = f"{api}/issues/{number}"
+        body |= {"url": issue, "repository_url": api, "comments_url": f"{issue}/comments", "events_url": f"{issue}/events"}
+        body["labels_url"] = f"{issue}/labels{{/name}}"
+        body["user"] = {"login": "octo", "url": f"http://127.0.0.1:{origin}/users/octo", "repos_url": f"http://127.0.0.1:{origin}/users/octo/repos"}
+        body["timeline_url"] = f"{issue}/timeline"
+    body["body"] = ""
+    body["body"] = "x" * (ANSWER_BYTES - len(json.dumps(body)))
+    return json.dumps(body).encode()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def nginx_base(folder, log):
+    """What every nginx here begins with: one worker, everything it writes in `folder`."""
+    # A log to /dev/null is one write for each request, as the gateway's log is.
+    access_log = {"on": "access_log /dev/null;", "off": "access_log off;"}.get(log, "")
+    return f"""
+{"user root;" if os.geteuid() == 0 else ""}
+worker_processes 1;
+daemon off;
+pid {folder}/nginx.pid;
+error_log {folder}/nginx-errors.log;
+events {{ worker_connections 1024; }}
+http {{
+    {access_log}
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/temp;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_timeout 1h;
+    keepalive_requests 1000000000;
+"""
+
+
+def weir_config(origin, port, freshness):
+    """Limits that are not met: what is measured is the way of a request, not its waiting."""
+    return f"""
+[listen]
+http = ["127.0.0.1:{port}"]
+[upstream]
+url = "http://127.0.0.1:{origin}"
+dialect = "github"
+[[accounts]]
+name = "bench"
+kind = "user"
+[[tokens]]
+account = "bench"
+kind = "classic"
+secret = {{ value = "not-a-secret" }}
+[[clients]]
+name = "bench"
+key_sha256 = "{hashlib.sha256(KEY.encode()).hexdigest()}"
+[cache]
+freshness = "{freshness}"
+[limits]
+concurrency = 1000
+rest_points_per_minute = 1000000000
+cpu_seconds_per_minute = 1000000
+"""
+
+
+def pinned(core):
+    return lambda: os.sched_setaffinity(0, {core})
+
+
+def start(command, log, core=SERVER_CORE, **environment):
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=pinned(core), env=os.environ | environment)
+
+
+def start_nginx(folder, config, core=SERVER_CORE):
+    """nginx with everything it writes in `folder`; returns its master."""
+    folder.mkdir(exist_ok=True)
+    (folder / "nginx.conf").write_text(config)
+    return start([shutil.which("nginx") or "/usr/sbin/nginx", "-e", f"{folder}/nginx-errors.log", "-c", f"{folder}/nginx.conf"], None, core)
+
+
+def start_weir(program, folder, config, log):
+    """The gateway with one worker, after its config was checked."""
+    file = folder / "weir.toml"
+    file.write_text(config)
+    checked = subprocess.run([program, "check", "--config", file], capture_output=True, text=True)
+    if checked.returncode:
+        sys.exit(f"the gateway refuses the benchmark's config:\n{checked.stderr}")
+    # The gateway has no switch for its request lines but its log level.
+    environment = {"WEIR_LOG": "info" if log == "on" else "warn"}
+    return start([program, "serve", "--config", file, "--threads", "1"], subprocess.DEVNULL, **environment)
+
+
+def worker_of(master):
+    """nginx's one worker; its master and its cache manager do nothing for a hit."""
+    children = pathlib.Path(f"/proc/{master}/task/{master}/children").read_text().split()
+    workers = [int(pid) for pid in children if b"worker process" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+    if len(workers) != 1:
+        sys.exit(f"nginx has {len(workers)} workers, not one")
+    return workers[0]
+
+
+def until_listening(process, port):
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            sys.exit(f"{process.args[0]} ended with {process.returncode} instead of listening")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    sys.exit(f"nothing listens on port {port} after 10 s")
+
+
+def fill(name, port):
+    """Asks for every URL once, over one connection; returns the last answer's headers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    headers = {"Authorization": f"Bearer {KEY}", "Accept": "application/vnd.github+json"}
+    for number in range(1, URLS + 1):
+        connection.request("GET", f"/repos/acme/widgets/issues/{number}", headers=headers)
+        response = connection.getresponse()
+        body = response.read()
+        if response.status != 200 or json.loads(body)["number"] != number:
+            sys.exit(f"{name} answered {response.status} for issue {number}: {body[:300]!r}")
+    return response.getheaders()
+
+
+def cpu_seconds(pid):
+    # Fields 14 and 15 of proc(5) stat, counted after the name, which may hold spaces.
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+
+
+def round_of_load(port, pid, seconds):
+    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", str(HERE / "urls.lua"), f"http://127.0.0.1:{port}", "--", KEY]
+    before = cpu_seconds(pid)
+    output = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, preexec_fn=pinned(LOAD_CORE)).stdout
+    spent = cpu_seconds(pid) - before
+    result = json.loads(next(line for line in output.splitlines() if line.startswith("RESULT ")).removeprefix("RESULT "))
+    if result["failed"]:
+        sys.exit(f"port {port}: {result['failed']} of {result['requests']} requests failed\n{output}")
+    return {
+        "requests": result["requests"],
+        "per_second": result["requests"] / result["microseconds"] * 1e6,
+        "p50_ms": result["p50_us"] / 1e3,
+        "p99_ms": result["p99_us"] / 1e3,
+        "cpu_us": spent / result["requests"] * 1e6,
+    }
+
+
+def measure(servers, rounds, seconds, check=lambda name, result: None):
+    """Alternating rounds, so that whatever else slows the machine down slows all down alike; the first round only warms up. `check` sees each round's result."""
+    figures = {name: [] for name in servers}
+    for index in range(rounds + 1):
+        for name, (port, pid) in servers.items():
+            result = round_of_load(port, pid, seconds if index else 2)
+            check(name, result)
+            if index:
+                figures[name].append(result)
+                print(f"round {index}  {name:24} {result['per_second']:8.0f}/s  p99 {result['p99_ms']:6.2f} ms  {result['cpu_us']:5.1f} us/request", flush=True)
+    return {name: {field: statistics.median(result[field] for result in results) for field in results[0]} for name, results in figures.items()}
+
+
+def report(medians, what):
+    print(f"\nmedians                     {what + '/s':>14}   p50 ms   p99 ms   CPU us/request")
+    for name, median in medians.items():
+        print(f"  {name:24} {median['per_second']:14.0f} {median['p50_ms']:8.2f} {median['p99_ms']:8.2f} {median['cpu_us']:10.1f}")
+    if "weir" in medians:
+        print()
+        for name in [name for name in medians if name != "weir"]:
+            rate, tail, cpu = (medians["weir"][field] / medians[name][field] for field in ("per_second", "p99_ms", "cpu_us"))
+            print(f"weir / {name:24} {what} per second {rate:.2f}, p99 {tail:.2f}, CPU per request {cpu:.2f}")
+
+
+def arguments(description):
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("weir", nargs="?", help="the program, built with --profile dist; without it only nginx is measured")
+    parser.add_argument("--answer", choices=["issue", "plain"], default="issue", help="with API URLs in it, or without")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=5, help="of each round")
+    parser.add_argument("--log", choices=["on", "off"], default="on", help="one line a request to /dev/null, by all or by none")
+    return parser.parse_args()
+
+
+def run(description, compare):
+    """Runs `compare(options, folder, processes)`, and ends every process that it has started, however it ends."""
+    options = arguments(description)
+    if len(os.sched_getaffinity(0)) < 2:
+        sys.exit("two cores are needed: one for the server, one for the load")
+    for program in ["nginx", "wrk"]:
+        if not shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin"):
+            sys.exit(f"{program} is missing; `make bench` installs it")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
+
+    processes = []
+    with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
+        try:
+            compare(options, pathlib.Path(folder), processes)
+        finally:
+            for process in reversed(processes):
+                process.terminate()
+            for process in processes:
+                process.wait() if isinstance(process, subprocess.Popen) else process.join()

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Revalidated answers per second of `weir serve` beside nginx's proxy_cache_revalidate: the same answers, one worker each, alternating rounds.
+
+revalidated_vs_nginx.py [WEIR] [--answer issue|plain] [--rounds N] [--seconds N] [--log on|off]
+
+Each answer is confirmed at the origin by one conditional request, which the origin's log must show. Without WEIR only nginx is measured. What is compared, and
+what is not, stands in README.md beside this file.
+"""
+
+import collections
+import sys
+import time
+
+from beside_nginx import (
+    ANSWER_BYTES, CONNECTIONS, LOAD_CORE, URLS, answer, fill, free_port, measure, nginx_base, report, run, start_nginx, start_weir,
+    until_listening, weir_config, worker_of,
+)
+
+# Longer than any run.
+ONE_HOUR = 3600
+
+
+class Origin:
+    """The upstream: nginx with a file for each answer, on the core of the load. It makes the same answers for everybody and logs what it was asked."""
+
+    def __init__(self, kind, folder):
+        self.port = free_port()
+        issues = folder / "files" / "repos" / "acme" / "widgets" / "issues"
+        issues.mkdir(parents=True)
+        for number in range(1, URLS + 1):
+            (issues / str(number)).write_bytes(answer(kind, number, self.port))
+        self.log = folder / "asked.log"
+        self.process = start_nginx(folder, self.config(folder), LOAD_CORE)
+        self.read = 0
+
+    def config(self, folder):
+        # X-Accel-Expires makes what nginx stores stale at once; the other headers are those of the service.
+        return f"""{nginx_base(folder, log=None)}
+    log_format asked "$status $http_if_modified_since";
+    access_log {self.log} asked buffer=64k flush=100ms;
+    open_file_cache max=2000 inactive=1h;
+    open_file_cache_valid 1h;
+    types {{ }}
+    default_type application/json;
+    charset utf-8;
+    charset_types application/json;
+    server {{
+        listen 127.0.0.1:{self.port} backlog=1024;
+        root {folder}/files;
+        add_header Cache-Control "private, max-age=60, s-maxage=60";
+        add_header X-Accel-Expires "@1";
+        add_header X-RateLimit-Limit 5000000;
+        add_header X-RateLimit-Remaining 4999999;
+        add_header X-RateLimit-Reset {int(time.time()) + ONE_HOUR};
+        add_header X-RateLimit-Resource core;
+    }}
+}}
+"""
+
+    def asked(self, at_least):
+        """What was asked since the last call, as counts by (status, whether it was conditional), once `at_least` of it are in the log."""
+        counts = collections.Counter()
+        deadline = time.monotonic() + 5
+        # The log is written in blocks, the last of them after 0.1 s; a settled one is as long as before.
+        settled = False
+        while not settled and time.monotonic() < deadline:
+            time.sleep(0.3)
+            before = counts.total()
+            with self.log.open() as log:
+                log.seek(self.read)
+                for line in log:
+                    status, condition = line.rstrip("\n").split(" ", 1)
+                    counts[(int(status), condition != "-")] += 1
+                self.read = log.tell()
+            settled = counts.total() == before and before >= at_least
+        return counts
+
+
+def nginx_config(folder, origin, plain, open_files, log):
+    """Two servers in one worker, alike but for open_file_cache."""
+    server = """
+    server {{
+        listen 127.0.0.1:{port} backlog=1024;
+        {extra}
+        location / {{
+            proxy_pass http://origin;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_cache {zone};
+            proxy_cache_key $request_uri;
+            proxy_cache_valid 200 1h;
+            proxy_cache_revalidate on;
+            proxy_ignore_headers Cache-Control Expires Vary Set-Cookie;
+        }}
+    }}"""
+    # Without limits of their own, connections to the origin would end after 1,000 requests.
+    return f"""{nginx_base(folder, log)}
+    proxy_cache_path {folder}/plain levels=1:2 keys_zone=plain:10m inactive=1h max_size=256m use_temp_path=off;
+    proxy_cache_path {folder}/open levels=1:2 keys_zone=open:10m inactive=1h max_size=256m use_temp_path=off;
+    upstream origin {{ server 127.0.0.1:{origin}; keepalive 64; keepalive_requests 1000000000; keepalive_timeout 1h; }}
+    {server.format(port=plain, zone="plain", extra="")}
+    {server.format(port=open_files, zone="open", extra="open_file_cache max=2000 inactive=1h; open_file_cache_valid 1h;")}
+}}
+"""
+
+
+def confirmed(name, counts, answers, in_flight):
+    """One conditional request for each answer, and a 304 each time; but for those that were in flight when the load ended."""
+    confirmations = counts[(304, True)]
+    if counts.total() != confirmations or not answers <= confirmations <= answers + in_flight:
+        sys.exit(f"{name}: {answers} answers, but the origin was asked so (status, conditional): {dict(counts)}")
+
+
+def compare(options, folder, processes):
+    (folder / "origin").mkdir()
+    origin = Origin(options.answer, folder / "origin")
+    processes.append(origin.process)
+    until_listening(origin.process, origin.port)
+
+    plain, open_files = free_port(), free_port()
+    nginx = start_nginx(folder / "nginx", nginx_config(folder / "nginx", origin.port, plain, open_files, options.log))
+    processes.append(nginx)
+    until_listening(nginx, plain)
+    worker = worker_of(nginx.pid)
+    servers = {"nginx": (plain, worker), "nginx, open_file_cache": (open_files, worker)}
+
+    if options.weir:
+        port = free_port()
+        weir = start_weir(options.weir, folder, weir_config(origin.port, port, "revalidate"), options.log)
+        processes.append(weir)
+        until_listening(weir, port)
+        servers["weir"] = (port, weir.pid)
+
+    print(f"{URLS} answers of {ANSWER_BYTES} bytes ({options.answer}), {CONNECTIONS} connections, log {options.log}, {options.rounds} rounds of {options.seconds} s")
+    for name, (port, _) in servers.items():
+        fill(name, port)
+        filled = origin.asked(URLS)
+        if filled != {(200, False): URLS}:
+            sys.exit(f"{name}: to fill the cache the origin was asked so (status, conditional): {dict(filled)}")
+        stored = dict(fill(name, port))
+        confirmed(name, origin.asked(URLS), URLS, in_flight=0)
+        print(f"{name}: {stored.get('Cache-Status') or stored.get('cache-status') or 'filled'}")
+    medians = measure(
+        servers,
+        options.rounds,
+        options.seconds,
+        lambda name, result: confirmed(name, origin.asked(result["requests"]), result["requests"], CONNECTIONS),
+    )
+    report(medians, "revalidated")
+
+
+if __name__ == "__main__":
+    run(__doc__.splitlines()[0], compare)
