@@ -337,3 +337,88 @@ impl Drop for Departure {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::decision::cache_key::{Accept, Scope};
+
+    fn asker() -> Asker {
+        Asker { now: Timestamp::from_secs(1), client: 0, priority: Priority::Normal }
+    }
+
+    /// Asks; a fetch that is started ends when it is told, or when its teller is gone, and leaves word when it is dropped.
+    fn ask(flights: &Arc<Flights>) -> (Seat, Option<(oneshot::Sender<()>, oneshot::Receiver<()>)>) {
+        let mut ends = None;
+        let key = CacheKey::new(Scope::Public, "/meta", &Accept::Json, "");
+        let seat = flights.join(
+            &key,
+            asker(),
+            |_| false,
+            |_| {
+                let ((tell, told), (dropped, drops)) = (oneshot::channel::<()>(), oneshot::channel::<()>());
+                ends = Some((tell, drops));
+                async move {
+                    let _until_dropped = dropped;
+                    if told.await.is_ok() { Landed::Refused(Refused::Unreachable) } else { panic!("the fetch dies") }
+                }
+            },
+        );
+        (seat, ends)
+    }
+
+    fn is_unreachable(landed: &Landed) -> bool {
+        matches!(landed, Landed::Refused(Refused::Unreachable))
+    }
+
+    #[tokio::test]
+    async fn a_fetch_in_line_ends_at_once_with_its_only_asker() {
+        let flights = Arc::<Flights>::default();
+        let (mut seat, ends) = ask(&flights);
+        assert!(seat.landed().now_or_never().is_none());
+        assert_eq!(flights.askers(), 1);
+        drop(seat);
+        let (_tell, mut drops) = ends.unwrap();
+        assert!(drops.try_recv() == Err(oneshot::error::TryRecvError::Closed), "it is still there");
+        assert_eq!(flights.askers(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_fetch_that_others_wait_for_goes_on_without_the_one_who_started_it() {
+        let flights = Arc::<Flights>::default();
+        let (mut leader, ends) = ask(&flights);
+        let (mut follower, none) = ask(&flights);
+        assert!(none.is_none() && leader.landed().now_or_never().is_none());
+        assert_eq!((flights.askers(), follower.role), (2, Role::Follower));
+        drop(leader);
+        assert_eq!(flights.askers(), 1);
+        ends.unwrap().0.send(()).unwrap();
+        assert!(is_unreachable(&follower.landed().await));
+    }
+
+    #[tokio::test]
+    async fn a_fetch_that_is_on_its_way_is_brought_to_its_end_for_nobody() {
+        let flights = Arc::<Flights>::default();
+        let (mut seat, ends) = ask(&flights);
+        assert!(seat.landed().now_or_never().is_none() && seat.effort.may_send());
+        drop(seat);
+        let (tell, drops) = ends.unwrap();
+        tokio::task::yield_now().await;
+        assert!(tell.send(()).is_ok(), "it was cut off");
+        assert!(drops.await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_fetch_that_dies_is_a_failure_for_everybody() {
+        let flights = Arc::<Flights>::default();
+        let (mut leader, ends) = ask(&flights);
+        let (mut follower, _) = ask(&flights);
+        drop(ends);
+        for seat in [&mut leader, &mut follower] {
+            assert!(matches!(seat.landed().await, Landed::Refused(Refused::UpstreamFailed)));
+        }
+        assert_eq!(flights.askers(), 0);
+    }
+}
