@@ -12,6 +12,8 @@ mod budgets;
 mod command;
 #[path = "simulation/fairness.rs"]
 mod fairness;
+#[path = "simulation/polling.rs"]
+mod polling;
 #[path = "simulation/recorded.rs"]
 mod recorded;
 #[path = "simulation/repetition.rs"]

@@ -15,11 +15,13 @@ use serde_json::json;
 
 use super::{BAD_CONFIG, FAILED};
 use crate::config::{self, Config};
+use crate::decision::freshness::Mode;
 use crate::simulation::plan::{Known, Narration, Network, Order, Outside};
+use crate::simulation::rivals::{self, Rival, Rules};
 use crate::simulation::sizing::{self, Sizing};
 use crate::simulation::sweep::{Sweep, sweep};
 use crate::simulation::trace::Trace;
-use crate::simulation::{Plan, Unplayable};
+use crate::simulation::{Plan, Unplayable, Workload};
 
 use arguments::Accounts;
 pub use arguments::Simulate;
@@ -44,6 +46,7 @@ impl Simulate {
             }
         };
         let played = match self.accounts {
+            Some(Accounts::Number(_)) | None if self.compares() => self.compare(&sources),
             Some(Accounts::Auto) => self.size(&sources),
             Some(Accounts::Number(_)) | None => self.play(&sources),
         };
@@ -111,7 +114,6 @@ impl Simulate {
             _ => None,
         };
         let plan = self.plan(sources, accounts);
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(usize::try_from(self.seeds.get()).unwrap_or(1));
         let shows = self.seeds.get() > 1 && io::stderr().is_terminal();
         let tell = |ended: u64| {
             if shows {
@@ -120,7 +122,7 @@ impl Simulate {
         };
         // The story of the worst is told afterwards, by playing it once more.
         let silent = Plan { narration: if self.seeds.get() > 1 { Narration::Silent } else { plan.narration }, ..plan.clone() };
-        let mut swept = sweep(&silent, self.seeds.get(), threads, &tell)?;
+        let mut swept = sweep(&silent, self.seeds.get(), self.threads(), &tell)?;
         if shows {
             eprint!("\r                        \r");
         }
@@ -144,6 +146,40 @@ impl Simulate {
         let again = sweep(&Plan { seed: worst.seed, ..plan.clone() }, 1, 1, &|_| ())?;
         worst.report.story = again.total.story;
         Ok(())
+    }
+
+    /// Whether other gateways are played too.
+    fn compares(&self) -> bool {
+        self.workload == Workload::Polling && self.trace.is_none() && !self.explain
+    }
+
+    fn compare(&self, sources: &Sources) -> Result<(String, ExitCode), Unplayable> {
+        let accounts = if let Some(Accounts::Number(accounts)) = self.accounts { Some(accounts.get()) } else { None };
+        let plan = self.plan(sources, accounts);
+        let rivals = rivals::compare(&plan, self.seeds.get(), self.threads())?;
+        let mut verdict = ExitCode::SUCCESS;
+        for rival in &rivals {
+            for (seed, problem) in &rival.swept.failures {
+                eprintln!("weir simulate: {}: seed {seed} failed: {problem}", rival.rules.name());
+                verdict = FAILED.into();
+            }
+            // Where answers have a lifetime, they may be as old as that.
+            if rival.rules == Rules::Weir && plan.freshness == Mode::Revalidate && rival.report().tally.stale > 0 {
+                eprintln!("weir simulate: {} stale answers", rival.report().tally.stale);
+                verdict = FAILED.into();
+            }
+        }
+        let as_json = |rival: &Rival| json!({ "rules": rival.rules, "report": rival.report() });
+        let text = if self.json {
+            format!("{}\n", json!({ "gateways": rivals.iter().map(as_json).collect::<Vec<_>>() }))
+        } else {
+            table::of_rivals(self, &plan, &rivals)
+        };
+        Ok((text, verdict))
+    }
+
+    fn threads(&self) -> usize {
+        std::thread::available_parallelism().map_or(1, usize::from).min(usize::try_from(self.seeds.get()).unwrap_or(1))
     }
 
     fn size(&self, sources: &Sources) -> Result<(String, ExitCode), Unplayable> {

@@ -275,3 +275,11 @@ proptest! {
         let _ = load(&path);
     }
 }
+
+#[test]
+fn no_account_has_the_name_of_clients_own_credentials_when_these_are_used() {
+    let named = VALID.replace("\"acme-app\"", "\"passthrough\"");
+    assert!(!accepted(&named).passthrough.enabled);
+    let faults = parsed(&format!("{named}\n[passthrough]\nenabled = true\n")).unwrap_err().to_string();
+    assert!(faults.contains("accounts[1]: the name `passthrough` is that of clients' own credentials"), "{faults}");
+}

@@ -9,6 +9,7 @@
 //! | [`workload`], `bots` | what is asked, and when |
 //! | [`trace`] | the same from a recorded access log |
 //! | `run` | the events: the gateway's part, as thin as the real one, around `decision/` |
+//! | `polling`, [`rivals`] | what pollers ask for and what changes; other gateways' rules to compare with |
 //! | `upstream`, `truth` | the emulator, and what really happened by its books |
 //! | [`report`] | the figures |
 //! | [`sweep`] | many seeds, on all cores |
@@ -20,8 +21,10 @@
 mod agenda;
 mod bots;
 pub mod plan;
+mod polling;
 pub mod random;
 pub mod report;
+pub mod rivals;
 mod route;
 mod run;
 pub mod sizing;

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::rivals::Rules;
 use super::trace::Trace;
 use super::workload::Workload;
 use crate::api::{AccountKind, ResourceName, default_limit};
@@ -62,6 +63,8 @@ pub struct Plan {
     pub freshness: Mode,
     /// How often a write is tried.
     pub write_attempts: NonZeroU32,
+    /// By whose rules stored answers are used.
+    pub rules: Rules,
     /// Whether the run remembers what led to the first refusal by the upstream.
     pub narration: Narration,
 }
@@ -306,6 +309,7 @@ impl Plan {
             outside: None,
             freshness: Mode::Revalidate,
             write_attempts: WRITE_ATTEMPTS,
+            rules: Rules::Weir,
             narration: Narration::Silent,
         };
         workload.prepare(&mut plan);

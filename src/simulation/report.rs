@@ -28,6 +28,8 @@ pub struct Report {
     pub banned: u64,
     /// Exchanges that brought no answer.
     pub lost: u64,
+    /// What was sent, and what it cost.
+    pub tally: Tally,
     /// Somebody else's requests, and how many of them were refused.
     pub outside: OutsideReport,
     /// How often each invariant was found broken.
@@ -35,6 +37,21 @@ pub struct Report {
     /// What led to the first refusal by the upstream, when the run was to remember it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub story: Vec<String>,
+}
+
+/// All that was sent, by the emulator's books.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Tally {
+    /// Our requests that arrived.
+    pub sent: u64,
+    /// Those that were answered by a 304.
+    pub not_modified: u64,
+    /// Units of primary budgets that they cost.
+    pub spent: u64,
+    /// Of resources that the run itself changes: how often that was.
+    pub changes: u64,
+    /// Of these: answers that showed what was no longer so when the fetch began that brought them, or when they were served without one. Must be 0.
+    pub stale: u64,
 }
 
 /// An account by the upstream's own books.
@@ -132,6 +149,7 @@ impl Report {
         self.sent_while_limited += other.sent_while_limited;
         self.banned += other.banned;
         self.lost += other.lost;
+        self.tally.add(other.tally);
         self.outside.sent += other.outside.sent;
         self.outside.refused += other.outside.refused;
         add(&mut self.broken, &other.broken);
@@ -194,6 +212,16 @@ impl Report {
 
     fn limits<'r>(&'r self, name: &'r str) -> impl Iterator<Item = &'r LimitReport> {
         self.accounts.iter().flat_map(|account| &account.limits).filter(move |limit| limit.limit == name)
+    }
+}
+
+impl Tally {
+    fn add(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.not_modified += other.not_modified;
+        self.spent += other.spent;
+        self.changes += other.changes;
+        self.stale += other.stale;
     }
 }
 

@@ -38,11 +38,13 @@ pub enum Workload {
     Shares,
     /// Saturating, with a secondary refusal in the middle.
     Secondary,
+    /// Forty resources, looked at again and again while a few of them change.
+    Polling,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Mixed,
         Self::Saturating,
         Self::Content,
@@ -54,6 +56,7 @@ impl Workload {
         Self::Concurrency,
         Self::Shares,
         Self::Secondary,
+        Self::Polling,
     ];
 
     /// Its name on the command line.
@@ -70,6 +73,7 @@ impl Workload {
             Self::Concurrency => "concurrency",
             Self::Shares => "shares",
             Self::Secondary => "secondary",
+            Self::Polling => "polling",
         }
     }
 
@@ -86,6 +90,9 @@ impl Workload {
             Self::Oauth => "an app that asks for installation tokens without end: 2,000 an hour",
             Self::Concurrency => "answers that take seconds, and more bots than may be served at once: 100",
             Self::Shares => "four clients of weights 1, 1, 2 and 4 that always have requests waiting",
+            Self::Polling => {
+                "40 resources polled while 2 of them change each minute; played through other gateways' rules too, and compared"
+            }
             Self::Secondary => "saturating, and halfway the upstream refuses the first account for two minutes",
         }
     }
@@ -100,12 +107,12 @@ impl Workload {
         match self {
             Self::Mixed => Some(&[("pollers", 1), ("crawlers", 1), ("commenters", 1), ("bursts", 1)]),
             Self::Shares => Some(&[("first", 1), ("second", 1), ("double", 2), ("fourfold", 4)]),
-            Self::Saturating | Self::Points | Self::Cpu | Self::Concurrency | Self::Secondary => Some(&[("readers", 1)]),
+            Self::Saturating | Self::Points | Self::Cpu | Self::Concurrency | Self::Secondary | Self::Polling => Some(&[("readers", 1)]),
             Self::Content | Self::GraphqlPoints | Self::GraphqlCpu | Self::Oauth => None,
         }
     }
 
-    /// What its bots do; bot n has habit n, in turn.
+    /// What its bots do; bot n has habit n, in turn. Those of [`Self::Polling`] ask by a trace instead.
     pub(super) fn habits(self) -> Vec<Habit> {
         match self {
             Self::Mixed => vec![
@@ -120,6 +127,7 @@ impl Workload {
             Self::Content => vec![Habit::Create],
             Self::GraphqlPoints | Self::GraphqlCpu => vec![Habit::Query],
             Self::Oauth => vec![Habit::Mint],
+            Self::Polling => Vec::new(),
         }
     }
 
@@ -127,7 +135,7 @@ impl Workload {
     pub(super) fn prepare(self, plan: &mut Plan) {
         let mut lift = |names: &[&str]| plan.upstream.limits.extend(names.iter().map(|name| ((*name).to_owned(), NEVER_MET)));
         match self {
-            Self::Mixed | Self::Saturating => {}
+            Self::Mixed | Self::Saturating | Self::Polling => {}
             Self::Content | Self::Points | Self::Shares => lift(&["core"]),
             Self::GraphqlPoints => lift(&["graphql"]),
             Self::GraphqlCpu => {
@@ -169,7 +177,7 @@ mod tests {
     fn every_workload_is_found_by_its_own_name() {
         for workload in Workload::ALL {
             assert_eq!(Workload::named(workload.name()), Some(workload));
-            assert!(!workload.habits().is_empty());
+            assert_eq!(workload.habits().is_empty(), workload == Workload::Polling);
         }
         assert_eq!(Workload::named("other"), None);
     }

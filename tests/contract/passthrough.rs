@@ -67,6 +67,19 @@ async fn a_credential_that_is_one_of_the_pools_has_a_view_of_its_own_all_the_sam
 }
 
 #[tokio::test]
+async fn an_answer_that_has_only_an_etag_is_confirmed_by_the_credential_that_received_it() {
+    let world = strangers().start().await;
+    let labels = format!("{WIDGETS}/labels?page=1");
+    for credential in [CLEO, DAN] {
+        assert_eq!(get_as(&world, credential, &labels).await.cache_status(), "weir; fwd=uri-miss; stored");
+    }
+    for credential in [CLEO, DAN] {
+        assert_eq!(get_as(&world, credential, &labels).await.cache_status(), "weir; fwd=stale; fwd-status=304");
+    }
+    assert!(world.upstream_requests()[2..].iter().all(|entry| entry.conditional == "etag"));
+}
+
+#[tokio::test]
 async fn other_clients_with_the_same_credential_share_its_answers() {
     let world = strangers().start().await;
     get_as(&world, CLEO, GADGETS).await.assert_status(200);

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::Simulate;
 use crate::simulation::plan::Demanded;
 use crate::simulation::report::{AccountReport, ClientReport};
+use crate::simulation::rivals::Rival;
 use crate::simulation::sizing::{Sizing, TOLERATED};
 use crate::simulation::sweep::Sweep;
 use crate::simulation::{Plan, Report};
@@ -39,6 +40,29 @@ pub fn of_sweep(arguments: &Simulate, plan: &Plan, swept: &Sweep) -> String {
             line(&mut text, format_args!("  there was none"));
         }
     }
+    text
+}
+
+/// The same polls through different gateways.
+pub fn of_rivals(arguments: &Simulate, plan: &Plan, rivals: &[Rival]) -> String {
+    let mut text = String::new();
+    let ours = rivals.first().map_or(0, |rival| rival.report().tally.spent);
+    let hours = rivals.first().map_or(0.0, |rival| rival.report().hours);
+    line(&mut text, format_args!("workload {}: {}", arguments.workload.name(), arguments.workload.about()));
+    let seeds = format!("{} from {} on", counted(arguments.seeds.get(), "seed"), arguments.seed);
+    line(&mut text, format_args!("{hours} hours, {} bots, {} accounts, {seeds}\n", plan.bots, plan.settings.accounts.len()));
+    let head = ["asked", "sent", "304", "spent", "beside Weir", "stale", "refused"];
+    line(&mut text, format_args!("{:<26}{}", "gateway", head.map(|title| format!("{title:>12}")).concat()));
+    for rival in rivals {
+        let (report, tally) = (rival.report(), rival.report().tally);
+        let asked: u64 = report.clients.iter().map(|client| client.asked).sum();
+        #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+        let beside = format!("{:.1} x", tally.spent as f64 / ours.max(1) as f64);
+        let refused = report.refusals() + report.clients.iter().map(ClientReport::turned_away).sum::<u64>();
+        let figures = [asked, tally.sent, tally.not_modified, tally.spent].map(|figure| format!("{figure:>12}")).concat();
+        line(&mut text, format_args!("{:<26}{figures}{beside:>12}{:>12}{refused:>12}", rival.rules.name(), tally.stale));
+    }
+    line(&mut text, format_args!("\nresources changed {} times", rivals.first().map_or(0, |rival| rival.report().tally.changes)));
     text
 }
 

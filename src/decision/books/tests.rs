@@ -355,3 +355,32 @@ fn endless_names_of_resources_take_no_endless_memory() {
     }
     assert!(books.candidates.rankings() <= 80, "{}", books.candidates.rankings());
 }
+
+/// Two accounts of the config and one place for a guest, which is number 2.
+fn with_guest() -> (Books, Demand) {
+    let account =
+        |number: u32| AccountSettings { name: format!("account-{number}").into(), kind: AccountKind::User, reserve: 0, also_spends: None };
+    let books = Books::new(Settings { accounts: (0..2).map(account).collect(), guests: 1, ..Settings::default() });
+    (books, Demand { candidates: [AccountId(2)].into(), ..demand(1) })
+}
+
+#[test]
+fn a_guest_has_the_books_of_any_account_until_its_place_is_anothers() {
+    let (mut books, of_guest) = with_guest();
+    books.try_admit(NOW, LeaseId(1), &of_guest).unwrap();
+    assert!(!books.vacate(NOW, AccountId(2)), "something of it is in flight");
+    answer(&mut books, 1, Some(&says(100, 0)));
+    assert_eq!(books.try_admit(NOW, LeaseId(2), &of_guest).unwrap_err().limit, LimitKind::Primary);
+    assert_eq!(books.view(NOW, &of_guest.candidates, &ResourceName::core()).remaining, 0);
+    assert!(books.vacate(NOW, AccountId(2)));
+    assert_eq!(books.view(NOW, &of_guest.candidates, &ResourceName::core()).remaining, 5_000);
+    assert_eq!(books.try_admit(NOW, LeaseId(3), &of_guest).unwrap().account, AccountId(2));
+    assert!(books.audit().is_empty());
+}
+
+#[test]
+fn accounts_of_the_config_are_never_vacated_and_alone_are_shown_to_operators() {
+    let (mut books, _) = with_guest();
+    assert!(!books.vacate(NOW, AccountId(0)) && !books.vacate(NOW, AccountId(1)) && !books.vacate(NOW, AccountId(3)));
+    assert_eq!(books.snapshot(NOW).len(), 2);
+}

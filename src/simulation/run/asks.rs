@@ -61,7 +61,10 @@ impl Run<'_> {
             report.asked += 1;
         }
         let Some(plan) = self.plan.clients.get(client) else { return };
-        let Some(route) = Route::of(&ask, plan).filter(|route| !route.candidates.is_empty()) else {
+        let turn = self.turn;
+        self.turn += 1;
+        let by_rules = |route: Route| Route { candidates: self.plan.rules.candidates(&route.candidates, turn), ..route };
+        let Some(route) = Route::of(&ask, plan).map(by_rules).filter(|route| !route.candidates.is_empty()) else {
             return self.turned_away(asker, LimitKind::NoAccount, self.now + Duration::from_secs(60));
         };
         let key = route.scope.map(|scope| CacheKey::new(scope, &ask.path, &Accept::Json, VERSION));
@@ -71,9 +74,14 @@ impl Run<'_> {
                 if let Some(report) = self.client(client) {
                     report.hits += 1;
                 }
+                if let Some(resource) = self.polling.resource(&ask.path) {
+                    let shown = self.shown.get(key).copied().unwrap_or(0);
+                    self.report.tally.stale += u64::from(shown < self.polling.version(resource));
+                }
                 return self.served(asker, Duration::ZERO);
             }
-            if let Some(job) = self.fetching.get(key).and_then(|job| self.jobs.get_mut(job)) {
+            let fetching = self.fetching.get(key).filter(|_| self.plan.rules.coalesces());
+            if let Some(job) = fetching.and_then(|job| self.jobs.get_mut(job)) {
                 job.askers.push(asker);
                 return;
             }

@@ -9,8 +9,8 @@ use super::exchanges::Answer;
 use super::{Event, READS, Run};
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
+use crate::decision::freshness::Stored;
 use crate::decision::freshness::cache_control::storable;
-use crate::decision::freshness::{Stored, TokenKey};
 use crate::decision::retry::{Failure, Next, Policy};
 use crate::simulation::Unplayable;
 
@@ -20,7 +20,7 @@ impl Run<'_> {
         if answer.status.is_server_error() {
             return self.failed(id, Failure::Upstream5xx);
         }
-        let token = Some(TokenKey(account.0.into()));
+        let token = Some(self.plan.rules.owner(account));
         let is_confirmed = answer.status == StatusCode::NOT_MODIFIED;
         if let Some(key) = self.jobs.get(&id).and_then(|job| job.key.clone()) {
             if is_confirmed {
@@ -32,6 +32,16 @@ impl Run<'_> {
             }
         }
         let Some(job) = self.close(id) else { return Ok(()) };
+        if let (Some(key), Some((asked, answered))) = (&job.key, answer.versions) {
+            if !is_confirmed && answer.status != StatusCode::OK {
+                return Err(Unplayable(format!("{} was answered with {}", job.path, answer.status)));
+            }
+            let shown = self.shown.entry(key.clone()).or_default();
+            if !is_confirmed {
+                *shown = (*shown).max(answered);
+            }
+            self.report.tally.stale += if *shown < asked { job.askers.len() as u64 } else { 0 };
+        }
         for (place, asker) in job.askers.iter().enumerate() {
             if let Some(report) = self.client(asker.client) {
                 if place > 0 {

@@ -9,7 +9,6 @@ use super::{Event, Run, place_of};
 use crate::api::headers::RATE_RESET;
 use crate::api::{LimitRefusal, RateHeaders, ResourceName, limit_refusal};
 use crate::clock::Timestamp;
-use crate::decision::freshness::TokenKey;
 use crate::decision::retry::Failure;
 use crate::decision::{AccountId, Grant, LeaseId, Settlement};
 use crate::emulator::RequestId;
@@ -42,6 +41,8 @@ pub(super) struct Flight {
     number: Option<RequestId>,
     answer: Option<Answer>,
     fate: Fate,
+    /// Of a polled resource, and the version that there was when the request left.
+    polled: Option<(usize, u64)>,
 }
 
 /// Whether an exchange brings its answer back.
@@ -58,6 +59,8 @@ pub(super) struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     body: Bytes,
+    /// Of a polled resource: the version that there was when the request left, and the one that was answered with.
+    pub versions: Option<(u64, u64)>,
 }
 
 impl Run<'_> {
@@ -68,8 +71,9 @@ impl Run<'_> {
         job.ticket = None;
         let place = place_of(grant.account);
         let stored = job.key.as_ref().and_then(|key| self.store.get(key));
-        let validators = stored.and_then(|stored| stored.validators(Some(TokenKey(grant.account.0.into()))));
+        let validators = stored.and_then(|stored| stored.validators(Some(self.plan.rules.owner(grant.account))));
         let request = self.upstream.request(self.now, (place, Whose::Ours), (&job.method, &job.path, &job.body), validators.as_ref())?;
+        let polled = self.polling.resource(&job.path).map(|resource| (resource, self.polling.version(resource)));
         let route = &job.route;
         let kind = Kind { graphql: route.graphql, content: route.endpoint.content_generating, token_request: route.token_request };
         let costs = route.endpoint.primary_cost > 0;
@@ -96,6 +100,7 @@ impl Run<'_> {
             number: None,
             answer: None,
             fate,
+            polled,
         };
         self.flights.insert(flight, flown);
         Ok(())
@@ -107,9 +112,16 @@ impl Run<'_> {
         let arrival = self.upstream.emulator.arrive(self.now, &flight.request, PEER);
         flight.number = Some(arrival.id);
         let (head, body) = arrival.response.into_parts();
-        flight.answer = Some(Answer { status: head.status, headers: head.headers, body });
+        let versions = flight.polled.map(|(resource, asked)| (asked, self.polling.version(resource)));
+        flight.answer = Some(Answer { status: head.status, headers: head.headers, body, versions });
         let Some(entry) = self.upstream.emulator.latest() else { return };
         let (place, is_ours) = (place_of(flight.account), flight.job.is_some());
+        if is_ours {
+            let tally = &mut self.report.tally;
+            tally.sent += 1;
+            tally.not_modified += u64::from(entry.status == 304);
+            tally.spent += u64::from(entry.cost);
+        }
         let mut began = None;
         if let Some(truth) = self.truth.get_mut(place) {
             began = truth.note(self.now, entry, flight.kind, is_ours).then_some(entry.resource);
@@ -239,6 +251,7 @@ impl Run<'_> {
             number: None,
             answer: None,
             fate: Fate::Answered,
+            polled: None,
         };
         self.flights.insert(id, flight);
         let way = self.way();

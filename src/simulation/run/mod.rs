@@ -15,12 +15,13 @@ use std::time::Duration;
 use super::agenda::Agenda;
 use super::bots::{Ask, Bot};
 use super::plan::{BEGINNING, Demanded, Plan};
+use super::polling::{self, Polling};
 use super::random::Dice;
 use super::report::{ClientReport, OutsideReport, Report};
 use super::store::Store;
 use super::truth::Truth;
 use super::upstream::Upstream;
-use super::{Unplayable, trace};
+use super::{Unplayable, Workload, trace};
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::cache_key::CacheKey;
@@ -46,6 +47,10 @@ enum Event {
     Wakes(usize),
     /// The recorded request at this place comes.
     Recorded(usize),
+    /// A bot's look at this place in the trace of polls.
+    Polls(usize),
+    /// The change at this place happens.
+    Changes(usize),
     /// A request arrives at the upstream.
     Arrives(u64),
     /// The upstream is done with it.
@@ -84,6 +89,11 @@ pub(super) struct Run<'p> {
     admission: Admission,
     lanes: Lanes,
     store: Store,
+    polling: Polling,
+    /// Which version of a polled resource a stored answer shows.
+    shown: HashMap<CacheKey, u64>,
+    /// How many requests have been asked, for those who take turns.
+    turn: u64,
     upstream: Upstream,
     jobs: HashMap<u64, Job>,
     flights: HashMap<u64, Flight>,
@@ -116,6 +126,9 @@ impl<'p> Run<'p> {
             admission: Admission::new(plan.settings.clone()),
             lanes: Lanes::new(LANES_MAX),
             store: Store::default(),
+            polling: Polling::default(),
+            shown: HashMap::new(),
+            turn: 0,
             upstream: Upstream::new(plan, BEGINNING - Duration::from_secs(3_600))?,
             jobs: HashMap::new(),
             flights: HashMap::new(),
@@ -153,6 +166,15 @@ impl<'p> Run<'p> {
 
     fn begin(&mut self) {
         match &self.plan.demand {
+            Demanded::Workload(Workload::Polling) => {
+                self.polling = Polling::new(self.plan.seed, self.plan.bots, self.plan.length);
+                for (place, ask) in self.polling.asks.iter().enumerate() {
+                    self.agenda.put(self.now + ask.after, Event::Polls(place));
+                }
+                for (place, (after, _)) in self.polling.changes.iter().enumerate() {
+                    self.agenda.put(self.now + *after, Event::Changes(place));
+                }
+            }
             Demanded::Workload(workload) => {
                 let (habits, clients) = (workload.habits(), self.plan.clients.len().max(1));
                 for number in 0..self.plan.bots {
@@ -183,6 +205,8 @@ impl<'p> Run<'p> {
         match event {
             Event::Wakes(bot) => self.bot_asks(bot),
             Event::Recorded(place) => self.recorded_asks(place),
+            Event::Polls(place) => self.polls(place),
+            Event::Changes(place) => return self.changes(place),
             Event::Arrives(flight) => self.arrives(flight),
             Event::Finishes(flight) => self.finishes(flight),
             Event::Returns(flight) => return self.returns(flight),
@@ -224,6 +248,19 @@ impl<'p> Run<'p> {
         let Some(client) = self.plan.clients.iter().position(|known| Some(&known.name) == name) else { return };
         let body = trace::body(&method);
         self.ask(None, client, Ask { method, path, body, patience: None });
+    }
+
+    fn polls(&mut self, place: usize) {
+        let Some(polled) = self.polling.asks.get(place).copied() else { return };
+        let client = polled.bot % self.plan.clients.len().max(1);
+        let ask = Ask { method: http::Method::GET, path: polling::path_of(polled.resource), body: bytes::Bytes::new(), patience: None };
+        self.ask(None, client, ask);
+    }
+
+    fn changes(&mut self, place: usize) -> Result<(), Unplayable> {
+        let Some((_, resource)) = self.polling.changes.get(place).copied() else { return Ok(()) };
+        self.report.tally.changes += 1;
+        self.polling.change(self.now, &mut self.upstream.emulator, resource)
     }
 
     /// Hands out what the core has decided, and makes sure that it is asked again when it wants to be.

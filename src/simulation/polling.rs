@@ -1,0 +1,141 @@
+//! Bots that poll: who asks for what and when, what changes meanwhile, and whether what they are served is what there was.
+//!
+//! The trace depends on the seed alone and not on any answer, so that different gateways are asked the same. What changes is known here, as nobody else but the
+//! emulator knows it: each resource has a version, and an answer shows one.
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use serde_json::json;
+use std::time::Duration;
+
+use super::Unplayable;
+use super::random::Dice;
+use super::upstream::PEER;
+use crate::clock::Timestamp;
+use crate::emulator::Emulator;
+
+/// How many resources there are: single issues, and as many lists of comments, each of another issue so that no change touches two of them.
+pub const RESOURCES: usize = 40;
+/// Changes in a minute: 5 % of the resources.
+const CHANGES_A_MINUTE: usize = RESOURCES / 20;
+/// How many of the resources a bot watches. Ours.
+pub const WATCHED: usize = 8;
+/// The time between two rounds of a bot, in seconds, from and to. Ours: what pollers are set to.
+const ROUND_SECS: (u64, u64) = (30, 90);
+/// A bot asks for what it watches within so many milliseconds.
+const ROUND_MILLIS: u64 = 2_000;
+/// One bot in so many is a scheduled job: it begins at the full minute, and asks for all at once.
+const SCHEDULED: u32 = 5;
+const MINUTE: Duration = Duration::from_mins(1);
+/// Somebody of the seed world who may write there, and is none of the accounts that read.
+const WRITER: &str = "Bearer emu_classic_ada_all_scopes";
+
+/// What is asked and what changes, in times after the beginning.
+#[derive(Debug, Default)]
+pub(super) struct Polling {
+    pub asks: Vec<Polled>,
+    /// A change of the resource at this place.
+    pub changes: Vec<(Duration, usize)>,
+    /// What the upstream has of each, and under which path.
+    resources: Vec<(String, u64)>,
+}
+
+/// A bot asks for a resource.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Polled {
+    pub after: Duration,
+    pub bot: usize,
+    pub resource: usize,
+}
+
+impl Polling {
+    pub fn new(seed: u64, bots: u32, length: Duration) -> Self {
+        let asks = (0..bots).flat_map(|bot| Self::rounds(seed, bot, length)).collect();
+        let mut dice = Dice::new(seed, 500);
+        let mut changes = Vec::new();
+        for minute in 0..u32::try_from(length.as_secs() / 60).unwrap_or(u32::MAX) {
+            for resource in several(&mut dice, CHANGES_A_MINUTE) {
+                changes.push((MINUTE * minute + Duration::from_millis(dice.below(60_000)), resource));
+            }
+        }
+        Self { asks, changes, resources: (0..RESOURCES).map(|resource| (path_of(resource), 0)).collect() }
+    }
+
+    fn rounds(seed: u64, bot: u32, length: Duration) -> Vec<Polled> {
+        let mut dice = Dice::new(seed, 10_000 + u64::from(bot));
+        let watched = several(&mut dice, WATCHED);
+        let is_scheduled = bot.is_multiple_of(SCHEDULED);
+        let every = Duration::from_secs(dice.between(ROUND_SECS.0, ROUND_SECS.1));
+        let mut begins = if is_scheduled { Duration::ZERO } else { every.mul_f64(dice.unit()) };
+        let mut asks = Vec::new();
+        while begins < length {
+            for resource in &watched {
+                let after = begins + Duration::from_millis(if is_scheduled { 0 } else { dice.below(ROUND_MILLIS) });
+                asks.push(Polled { after, bot: usize::try_from(bot).unwrap_or(0), resource: *resource });
+            }
+            begins += if is_scheduled { MINUTE } else { every.mul_f64(0.9 + 0.2 * dice.unit()) };
+        }
+        asks
+    }
+
+    /// The resource with this path, where it is one of those.
+    pub fn resource(&self, path: &str) -> Option<usize> {
+        self.resources.iter().position(|(known, _)| known == path)
+    }
+
+    /// What the upstream has now.
+    pub fn version(&self, resource: usize) -> u64 {
+        self.resources.get(resource).map_or(0, |(_, version)| *version)
+    }
+
+    /// Changes a resource, past every gateway.
+    pub fn change(&mut self, now: Timestamp, emulator: &mut Emulator, resource: usize) -> Result<(), Unplayable> {
+        let Some((path, version)) = self.resources.get_mut(resource) else { return Ok(()) };
+        *version += 1;
+        let is_list = resource >= RESOURCES / 2;
+        let (method, body, expected) = if is_list {
+            (Method::POST, json!({ "body": format!("comment {version}") }), StatusCode::CREATED)
+        } else {
+            (Method::PATCH, json!({ "title": format!("title {version}") }), StatusCode::OK)
+        };
+        let mut request = Request::new(Bytes::from(body.to_string()));
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().map_err(|_| Unplayable(format!("`{path}` is no path")))?;
+        request.headers_mut().insert(header::AUTHORIZATION, header::HeaderValue::from_static(WRITER));
+        let answer = emulator.respond(now, &request, PEER);
+        if answer.status() == expected { Ok(()) } else { Err(Unplayable(format!("{path} cannot be changed: {}", answer.status()))) }
+    }
+}
+
+/// What is asked for.
+pub(super) fn path_of(resource: usize) -> String {
+    let number = resource + 1;
+    let issue = format!("/repos/acme/widgets/issues/{number}");
+    if resource < RESOURCES / 2 { issue } else { format!("{issue}/comments?per_page=100") }
+}
+
+/// So many different resources.
+fn several(dice: &mut Dice, count: usize) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..RESOURCES).collect();
+    let mut drawn = || all.swap_remove(usize::try_from(dice.below(all.len() as u64)).unwrap_or(0));
+    (0..count).map(|_| drawn()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_trace_is_that_of_its_seed_and_two_resources_change_each_minute() {
+        let hour = Duration::from_hours(1);
+        let (one, again, other) = (Polling::new(1, 50, hour), Polling::new(1, 50, hour), Polling::new(2, 50, hour));
+        let asked = |polling: &Polling| polling.asks.iter().map(|ask| (ask.after, ask.resource)).collect::<Vec<_>>();
+        assert_eq!(asked(&one), asked(&again));
+        assert_ne!(asked(&one), asked(&other));
+        assert_eq!(one.changes.len(), 120);
+        for minute in one.changes.chunks(2) {
+            assert_ne!(minute[0].1, minute[1].1);
+            assert_eq!(minute[0].0.as_secs() / 60, minute[1].0.as_secs() / 60);
+        }
+    }
+}
