@@ -12,6 +12,7 @@ use pingora::connectors::{ConnectorOptions, TransportConnector};
 use pingora::http::RequestHeader;
 use pingora::protocols::http::v1::client::HttpSession;
 use pingora::upstreams::peer::{HttpPeer, PeerOptions};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::clock::Clock;
@@ -21,6 +22,13 @@ use super::idle::IdleConnections;
 use super::intake::Service;
 use super::resolve::Resolver;
 
+/// Memory for the bodies of one address whose length nobody has said, all together, while it is not known whether they can be held. Ours: it may take twice as much
+/// for a moment, since what grows is copied; the bound for all large bodies at once is 32 MiB.
+const UNMEASURED_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What each of them has without asking: more than most answers, and four times what is read at once.
+const UNMEASURED_BYTES_FREE: usize = 256 * 1024;
+/// In such portions.
+const UNIT_BYTES: usize = 64 * 1024;
 /// Idle connections are kept in a pool of our own, so the connector keeps none.
 const CONNECTOR_POOL_SIZE: usize = 1;
 
@@ -39,6 +47,8 @@ pub struct Upstream {
 struct Address {
     url: UpstreamUrl,
     idle: IdleConnections,
+    /// Memory for bodies that may turn out too large to hold.
+    unmeasured: Arc<Semaphore>,
 }
 
 /// A connection with a request or its answer on it.
@@ -138,6 +148,8 @@ pub struct Exchange {
     is_reusable: bool,
     status: StatusCode,
     headers: HeaderMap,
+    /// What [`Address::unmeasured`] has given it.
+    memory: Option<OwnedSemaphorePermit>,
 }
 
 /// A body that was read as far as the bound allowed.
@@ -153,7 +165,10 @@ impl Upstream {
     pub fn new(config: &UpstreamConfig, clock: &Clock) -> Self {
         let mut options = ConnectorOptions::new(CONNECTOR_POOL_SIZE);
         options.ca_file = config.ca_file.as_ref().map(|path| path.display().to_string());
-        let address = |url: &UpstreamUrl| Arc::new(Address { url: url.clone(), idle: IdleConnections::new(clock.clone()) });
+        let address = |url: &UpstreamUrl| {
+            let unmeasured = Arc::new(Semaphore::new(UNMEASURED_BYTES_MAX / UNIT_BYTES));
+            Arc::new(Address { url: url.clone(), idle: IdleConnections::new(clock.clone()), unmeasured })
+        };
         Self {
             connector: TransportConnector::new(Some(options)),
             resolver: Resolver::new(clock.clone()),
@@ -201,6 +216,7 @@ impl Upstream {
                     is_reusable: true,
                     status,
                     headers,
+                    memory: None,
                 })
             }
             Err(FetchError::Lost(error)) if connection.is_reused => Err(FetchError::Stale(error)),
@@ -345,8 +361,13 @@ impl Exchange {
         Ok(())
     }
 
-    /// The next piece of the answer's body; `None` at its end.
+    /// The next piece of the answer's body; `None` at its end. What was read before it has been passed on.
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, FetchError> {
+        self.memory = None;
+        self.next_piece().await
+    }
+
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, FetchError> {
         match timeout(self.body_timeout, self.session.read_body_bytes()).await {
             Ok(Ok(piece)) => Ok(piece),
             Ok(Err(error)) => Err(FetchError::Lost(error.etype().as_str().to_owned())),
@@ -354,30 +375,44 @@ impl Exchange {
         }
     }
 
-    /// Reads the body up to `bytes_max`; a longer one is handed back with what was read.
+    /// Whether so much of a body whose length nobody has said may be held, in case it ends soon.
+    fn may_hold(&mut self, bytes: usize) -> bool {
+        let units = bytes.saturating_sub(UNMEASURED_BYTES_FREE).div_ceil(UNIT_BYTES);
+        let have = self.memory.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let Ok(more @ 1..) = u32::try_from(units.saturating_sub(have)) else { return units <= have };
+        let Ok(more) = Arc::clone(&self.address.unmeasured).try_acquire_many_owned(more) else { return false };
+        match &mut self.memory {
+            Some(memory) => memory.merge(more),
+            None => self.memory = Some(more),
+        }
+        true
+    }
+
+    /// Reads the body up to `bytes_max`; a longer one is handed back with what was read, and so is one of unknown length when too many such are read at once.
     pub async fn collect(mut self, bytes_max: usize) -> Result<Collected, FetchError> {
         if declared_length(&self.headers).is_some_and(|length| length > bytes_max as u64) {
             return Ok(Collected::TooLarge(Bytes::new(), Box::new(self)));
         }
-        let Some(first) = self.read_body().await? else {
+        let Some(first) = self.next_piece().await? else {
             self.release().await;
             return Ok(Collected::Whole(Bytes::new()));
         };
         if first.len() > bytes_max {
             return Ok(Collected::TooLarge(first, Box::new(self)));
         }
-        let Some(second) = self.read_body().await? else {
+        let Some(second) = self.next_piece().await? else {
             self.release().await;
             return Ok(Collected::Whole(first));
         };
-        let mut body = BytesMut::with_capacity(declared_length(&self.headers).map_or(0, |length| usize::try_from(length).unwrap_or(0)));
+        let declared = declared_length(&self.headers).and_then(|length| usize::try_from(length).ok());
+        let mut body = BytesMut::with_capacity(declared.unwrap_or(0));
         body.extend_from_slice(&first);
         body.extend_from_slice(&second);
         loop {
-            if body.len() > bytes_max {
+            if body.len() > bytes_max || declared.is_none() && !self.may_hold(body.len()) {
                 return Ok(Collected::TooLarge(body.freeze(), Box::new(self)));
             }
-            match self.read_body().await? {
+            match self.next_piece().await? {
                 Some(piece) => body.extend_from_slice(&piece),
                 None => break,
             }
