@@ -4,6 +4,7 @@
 //! gateway's listeners does not blind the operator. Nothing here shows a credential: what is shown is made of names of the config and figures.
 
 pub mod budgets;
+pub mod cache;
 pub mod clients;
 mod pages;
 
@@ -16,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -24,6 +25,7 @@ use hyper_util::server::conn::auto;
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use crate::config::digest;
 use crate::gateway::Gateway;
@@ -65,10 +67,11 @@ async fn accept(listener: TcpListener, gateway: Arc<Gateway>) {
         let gateway = Arc::clone(&gateway);
         tokio::spawn(async move {
             let service = service_fn(move |request: Request<Incoming>| {
-                let (gateway, (head, _)) = (Arc::clone(&gateway), request.into_parts());
+                let (gateway, (head, body)) = (Arc::clone(&gateway), request.into_parts());
                 async move {
+                    let body = read(&head, body).await;
                     // A page about thousands of accounts takes tens of milliseconds, which clients should not wait for.
-                    let answer = tokio::task::spawn_blocking(move || answer(&gateway, &head)).await;
+                    let answer = tokio::task::spawn_blocking(move || answer(&gateway, &head, body.as_ref())).await;
                     Ok::<_, Infallible>(
                         answer.unwrap_or_else(|_| pages::error(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made")),
                     )
@@ -82,8 +85,17 @@ async fn accept(listener: TcpListener, gateway: Arc<Gateway>) {
     }
 }
 
-fn answer(gateway: &Gateway, request: &Parts) -> Response<Full<Bytes>> {
-    let mut reply = page(gateway, request);
+/// The body of a request that means something by it. `None`: too long, too slow or cut off. All others are answered without.
+async fn read(head: &Parts, body: Incoming) -> Option<Bytes> {
+    if head.method != Method::POST {
+        return Some(Bytes::new());
+    }
+    let collected = timeout(HEAD_TIMEOUT, Limited::new(body, cache::PURGE_BYTES_MAX).collect()).await;
+    collected.ok()?.ok().map(http_body_util::Collected::to_bytes)
+}
+
+fn answer(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Response<Full<Bytes>> {
+    let mut reply = page(gateway, request, body);
     if request.method == Method::HEAD {
         let length = hyper::body::Body::size_hint(reply.body()).exact().unwrap_or_default();
         reply.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
@@ -92,7 +104,7 @@ fn answer(gateway: &Gateway, request: &Parts) -> Response<Full<Bytes>> {
     reply
 }
 
-fn page(gateway: &Gateway, request: &Parts) -> Response<Full<Bytes>> {
+fn page(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Response<Full<Bytes>> {
     let path = request.uri.path();
     // Health is for load balancers, which hold no secrets.
     let is_health = matches!(path, "/healthz" | "/readyz");
@@ -104,20 +116,35 @@ fn page(gateway: &Gateway, request: &Parts) -> Response<Full<Bytes>> {
         reply.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
         return reply;
     }
+    if path == "/api/cache/purge" {
+        return match (&request.method, body) {
+            (&Method::POST, Some(body)) => cache::purge(gateway, body),
+            (&Method::POST, None) => pages::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long, or did not come"),
+            _ => not_allowed("only POST is answered here", "POST"),
+        };
+    }
     let show: fn(&Gateway) -> Response<Full<Bytes>> = match path {
         "/healthz" => |_| pages::text(StatusCode::OK, "ok"),
         "/readyz" => pages::readiness,
         "/metrics" => pages::metrics,
         "/api/budgets" => |gateway| pages::json(StatusCode::OK, &budgets::of(gateway)),
+        "/api/cache" => |gateway| pages::json(StatusCode::OK, &cache::figures(gateway)),
         "/api/clients" => |gateway| pages::json(StatusCode::OK, &clients::of(gateway)),
-        _ => return pages::error(StatusCode::NOT_FOUND, "there is /healthz, /readyz, /metrics, /api/budgets and /api/clients"),
+        _ => {
+            let paths = "there is /healthz, /readyz, /metrics, /api/budgets, /api/cache, /api/cache/purge and /api/clients";
+            return pages::error(StatusCode::NOT_FOUND, paths);
+        }
     };
     if request.method != Method::GET && request.method != Method::HEAD {
-        let mut reply = pages::error(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered here");
-        reply.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return reply;
+        return not_allowed("only GET and HEAD are answered here", "GET, HEAD");
     }
     show(gateway)
+}
+
+fn not_allowed(message: &str, allowed: &'static str) -> Response<Full<Bytes>> {
+    let mut reply = pages::error(StatusCode::METHOD_NOT_ALLOWED, message);
+    reply.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+    reply
 }
 
 /// Whether the request carries the admin token. Hashes are compared, so that the time says nothing about the token, not even its length.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
-use http::{HeaderValue, Request, StatusCode, header};
-use http_body_util::{BodyExt, Empty, Limited};
+use http::{HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use secrecy::{ExposeSecret, SecretString};
@@ -81,6 +81,9 @@ pub enum Fault {
         /// What was tried.
         given: &'static str,
     },
+    /// It is asked for what cannot be: its own words.
+    #[error("{0}")]
+    Rejected(String),
     /// Something else listens there.
     #[error("{address} is not the admin listener of a gateway: {problem}")]
     NotAdmin {
@@ -94,7 +97,7 @@ pub enum Fault {
 impl Fault {
     /// The exit code (CONTRACT §1).
     pub fn code(&self) -> u8 {
-        if matches!(self, Self::Config(_) | Self::NoAddress) { BAD_CONFIG } else { FAILED }
+        if matches!(self, Self::Config(_) | Self::NoAddress | Self::Rejected(_)) { BAD_CONFIG } else { FAILED }
     }
 }
 
@@ -118,30 +121,41 @@ impl AdminArguments {
 impl AdminApi {
     /// The answer to `GET path`, when it is one of an admin listener.
     pub async fn get(&self, path: &str) -> Result<Bytes, Fault> {
-        timeout(PATIENCE, self.exchange(path)).await.unwrap_or_else(|_| Err(Fault::Timeout(self.address.clone())))
+        self.in_time(self.exchange(Method::GET, path, Bytes::new())).await
     }
 
-    async fn exchange(&self, path: &str) -> Result<Bytes, Fault> {
+    /// The answer to `POST path` with this body.
+    pub async fn post(&self, path: &str, body: &serde_json::Value) -> Result<Bytes, Fault> {
+        self.in_time(self.exchange(Method::POST, path, Bytes::from(body.to_string()))).await
+    }
+
+    async fn in_time(&self, exchange: impl Future<Output = Result<Bytes, Fault>>) -> Result<Bytes, Fault> {
+        timeout(PATIENCE, exchange).await.unwrap_or_else(|_| Err(Fault::Timeout(self.address.clone())))
+    }
+
+    async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Fault> {
         let stream =
             TcpStream::connect(&self.address).await.map_err(|problem| Fault::Unreachable { address: self.address.clone(), problem })?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|fault| self.not_admin(&fault))?;
         tokio::spawn(connection);
-        let mut request = Request::get(path).header(header::HOST, &self.address);
+        let mut request = Request::builder().method(&method).uri(path).header(header::HOST, &self.address);
         if let Some(token) = &self.token {
             let value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()));
             let mut value = value.map_err(|_| self.not_admin(&"the admin token has characters that a header cannot hold"))?;
             value.set_sensitive(true);
             request = request.header(header::AUTHORIZATION, value);
         }
-        let request = request.body(Empty::<Bytes>::new()).map_err(|fault| self.not_admin(&fault))?;
+        let request = request.body(Full::new(body)).map_err(|fault| self.not_admin(&fault))?;
         let answer = sender.send_request(request).await.map_err(|fault| self.not_admin(&fault))?;
-        match answer.status() {
-            StatusCode::OK => {}
+        let status = answer.status();
+        match status {
+            StatusCode::OK | StatusCode::UNPROCESSABLE_ENTITY => {}
             StatusCode::UNAUTHORIZED if is_of_admin(answer.headers()) => return Err(self.unauthorized()),
-            status => return Err(self.not_admin(&format!("it answers {status} to GET {path}"))),
+            status => return Err(self.not_admin(&format!("it answers {status} to {method} {path}"))),
         }
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-        body.map(http_body_util::Collected::to_bytes).map_err(|fault| self.not_admin(&fault))
+        let body = body.map(http_body_util::Collected::to_bytes).map_err(|fault| self.not_admin(&fault))?;
+        if status == StatusCode::OK { Ok(body) } else { Err(Fault::Rejected(message_of(&body))) }
     }
 
     /// What is asked is no admin listener.
@@ -153,6 +167,13 @@ impl AdminApi {
         let given = if self.token.is_some() { "this admin token" } else { "a question without an admin token" };
         Fault::Unauthorized { address: self.address.clone(), given }
     }
+}
+
+/// The `message` of an error, or what there is in its place.
+fn message_of(body: &[u8]) -> String {
+    let error: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let message = error.as_ref().and_then(|error| error.get("message")?.as_str());
+    message.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned)
 }
 
 /// Whether a 401 is that of an admin listener and not of something else that wants credentials.

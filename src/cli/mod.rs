@@ -4,6 +4,7 @@
 
 pub mod admin_api;
 pub mod budgets;
+pub mod cache;
 pub mod check;
 pub mod demo;
 pub mod emulate;
@@ -52,6 +53,8 @@ enum Command {
     Simulate(simulate::Simulate),
     /// Show what is left of every account's budgets, asked of a running gateway
     Budgets(budgets::Budgets),
+    /// Show what is stored in a running gateway, or take some of it out
+    Cache(cache::Cache),
     /// Make a client key; prints it once, with the line for the config
     Key,
 }
@@ -65,6 +68,7 @@ pub fn main() -> ExitCode {
         Command::Check { config } => check::run(&config),
         Command::Simulate(simulate) => simulate.run(),
         Command::Budgets(budgets) => budgets.run(),
+        Command::Cache(cache) => cache.run(),
         Command::Key => key::run(),
     }
 }

@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, StatusCode};
 use pingora::connectors::{ConnectorOptions, TransportConnector};
 use pingora::upstreams::peer::{HttpPeer, PeerOptions};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::clock::Clock;
@@ -21,6 +22,13 @@ use super::idle::IdleConnections;
 use super::intake::Service;
 use super::resolve::Resolver;
 
+/// Memory for the bodies of one address whose length nobody has said, all together, while it is not known whether they can be held. Ours: it may take twice as much
+/// for a moment, since what grows is copied; the bound for all large bodies at once is 32 MiB.
+const UNMEASURED_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What each of them has without asking: more than most answers, and four times what is read at once.
+const UNMEASURED_BYTES_FREE: usize = 256 * 1024;
+/// In such portions.
+const UNIT_BYTES: usize = 64 * 1024;
 /// Idle connections are kept in a pool of our own, so the connector keeps none.
 const CONNECTOR_POOL_SIZE: usize = 1;
 
@@ -39,6 +47,8 @@ pub struct Upstream {
 struct Address {
     url: UpstreamUrl,
     idle: IdleConnections,
+    /// Memory for bodies that may turn out too large to hold.
+    unmeasured: Arc<Semaphore>,
 }
 
 /// A connection for one request.
@@ -139,6 +149,8 @@ pub struct Exchange {
     is_reusable: bool,
     status: StatusCode,
     headers: HeaderMap,
+    /// What [`Address::unmeasured`] has given it.
+    memory: Option<OwnedSemaphorePermit>,
 }
 
 /// A body that was read as far as the bound allowed.
@@ -154,7 +166,10 @@ impl Upstream {
     pub fn new(config: &UpstreamConfig, clock: &Clock) -> Self {
         let mut options = ConnectorOptions::new(CONNECTOR_POOL_SIZE);
         options.ca_file = config.ca_file.as_ref().map(|path| path.display().to_string());
-        let address = |url: &UpstreamUrl| Arc::new(Address { url: url.clone(), idle: IdleConnections::new(clock.clone()) });
+        let address = |url: &UpstreamUrl| {
+            let unmeasured = Arc::new(Semaphore::new(UNMEASURED_BYTES_MAX / UNIT_BYTES));
+            Arc::new(Address { url: url.clone(), idle: IdleConnections::new(clock.clone()), unmeasured })
+        };
         Self {
             connector: TransportConnector::new(Some(options)),
             resolver: Resolver::new(clock.clone()),
@@ -202,6 +217,7 @@ impl Upstream {
                 is_reusable: true,
                 status,
                 headers,
+                memory: None,
             }),
             Err(FetchError::Lost(error)) if is_reused => Err(FetchError::Stale(error)),
             Err(error) => Err(error),
@@ -345,12 +361,30 @@ impl Exchange {
         Ok(())
     }
 
-    /// The next piece of the answer's body; `None` at its end.
+    /// The next piece of the answer's body; `None` at its end. What was read before it has been passed on.
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, FetchError> {
+        self.memory = None;
+        self.next_piece().await
+    }
+
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, FetchError> {
         in_time(self.body_timeout, self.connection.read_body()).await
     }
 
-    /// Reads the body up to `bytes_max`; a longer one is handed back with what was read.
+    /// Whether so much of a body whose length nobody has said may be held, in case it ends soon.
+    fn may_hold(&mut self, bytes: usize) -> bool {
+        let units = bytes.saturating_sub(UNMEASURED_BYTES_FREE).div_ceil(UNIT_BYTES);
+        let have = self.memory.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let Ok(more @ 1..) = u32::try_from(units.saturating_sub(have)) else { return units <= have };
+        let Ok(more) = Arc::clone(&self.address.unmeasured).try_acquire_many_owned(more) else { return false };
+        match &mut self.memory {
+            Some(memory) => memory.merge(more),
+            None => self.memory = Some(more),
+        }
+        true
+    }
+
+    /// Reads the body up to `bytes_max`; a longer one is handed back with what was read, and so is one of unknown length when too many such are read at once.
     pub async fn collect(mut self, bytes_max: usize) -> Result<Collected, FetchError> {
         let left = self.connection.body_bytes_left();
         if left == Some(0) {
@@ -360,14 +394,14 @@ impl Exchange {
         if left.is_some_and(|left| left > bytes_max as u64) {
             return Ok(Collected::TooLarge(Bytes::new(), Box::new(self)));
         }
-        let Some(first) = self.read_body().await? else {
+        let Some(first) = self.next_piece().await? else {
             self.release();
             return Ok(Collected::Whole(Bytes::new()));
         };
         if first.len() > bytes_max {
             return Ok(Collected::TooLarge(first, Box::new(self)));
         }
-        let Some(second) = self.read_body().await? else {
+        let Some(second) = self.next_piece().await? else {
             self.release();
             return Ok(Collected::Whole(first));
         };
@@ -375,10 +409,10 @@ impl Exchange {
         body.extend_from_slice(&first);
         body.extend_from_slice(&second);
         loop {
-            if body.len() > bytes_max {
+            if body.len() > bytes_max || left.is_none() && !self.may_hold(body.len()) {
                 return Ok(Collected::TooLarge(body.freeze(), Box::new(self)));
             }
-            match self.read_body().await? {
+            match self.next_piece().await? {
                 Some(piece) => body.extend_from_slice(&piece),
                 None => break,
             }

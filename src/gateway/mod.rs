@@ -42,6 +42,7 @@ mod mint;
 pub mod own;
 pub mod passthrough;
 pub mod perform;
+pub mod purge;
 pub mod random;
 mod range;
 pub mod read;

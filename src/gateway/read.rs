@@ -25,7 +25,7 @@ use super::head::StoredHead;
 use super::headers;
 use super::intake::{Intake, Service, decode_unreserved};
 use super::refuse::Refused;
-use super::rewrite::{Body, blank_secrets};
+use super::rewrite::{Body, without_secrets};
 use super::store::{Entry, etag_of, has_json_type, is_json};
 
 /// How often an asker joins a fetch that turns out not to be for it before it fetches alone.
@@ -247,14 +247,17 @@ impl Gateway {
         Landed::Entry(entry, Fetch::Revalidated)
     }
 
-    fn fetched(&self, key: CacheKey, question: &Question, was_stored: bool, answer: Answer) -> Landed {
-        let AnswerBody::Whole(bytes) = &answer.body else {
+    fn fetched(&self, key: CacheKey, question: &Question, was_stored: bool, mut answer: Answer) -> Landed {
+        let AnswerBody::Whole(bytes) = &mut answer.body else {
             self.store.remove(&key);
             return Landed::Large(Arc::new(Mutex::new(Some(answer))));
         };
+        let length = bytes.len();
+        let bytes = std::mem::take(bytes);
         let keep = storable(answer.status, &answer.headers) && self.may_keep_encoding(&answer.headers);
-        let body = if is_json(&answer.headers) { self.urls.mark_json(blank_secrets(bytes)) } else { Body::opaque(bytes.clone()) };
-        let etag = self.etag_for_clients(&answer, bytes, &body);
+        let body = if is_json(&answer.headers) { self.urls.mark_json(without_secrets(bytes)) } else { Body::opaque(bytes) };
+        let is_as_sent = body.is_alike_for_all() && body.text().len() == length;
+        let etag = self.etag_for_clients(&answer, &body, is_as_sent);
         let entry = Arc::new(Entry {
             status: answer.status,
             head: StoredHead::new(&headers::to_client(&answer.headers, self.mode), etag.as_ref(), &self.store.shared_lines),
@@ -285,12 +288,12 @@ impl Gateway {
 
     /// What clients know an answer by: the gateway's own validator, which is the same whichever token fetched the body. In a plain HTTP cache the upstream's, where
     /// each client gets the very bytes that the upstream named so (RFC 9110 §8.8.3).
-    fn etag_for_clients(&self, answer: &Answer, bytes: &bytes::Bytes, body: &Body) -> Option<HeaderValue> {
+    fn etag_for_clients(&self, answer: &Answer, body: &Body, is_as_sent: bool) -> Option<HeaderValue> {
         if answer.status != StatusCode::OK {
             return None;
         }
-        let upstreams = answer.headers.get(header::ETAG).filter(|_| self.mode == Mode::Rfc9111 && body.is_all_of(bytes));
-        upstreams.cloned().or_else(|| etag_of(bytes))
+        let upstreams = answer.headers.get(header::ETAG).filter(|_| self.mode == Mode::Rfc9111 && is_as_sent);
+        upstreams.cloned().or_else(|| etag_of(body.text()))
     }
 
     fn ttl(&self, question: &Question) -> Option<Duration> {

@@ -9,6 +9,9 @@ use memchr::{memchr, memmem};
 use super::intake::Root;
 use super::marks::{Mark, Marks};
 
+/// The key of a short-lived secret (Document 3, Repository object).
+const SECRET_KEY: &[u8] = b"\"temp_clone_token\"";
+
 /// One of the upstream's URL prefixes and what stands for it under each shape of the gateway.
 #[derive(Clone, Debug)]
 struct Prefix {
@@ -203,10 +206,16 @@ impl Body {
         Self { bytes, marks: Marks::default() }
     }
 
-    /// Whether every client gets these bytes and no others.
+    /// Whether every client gets the same bytes.
     #[must_use]
-    pub fn is_all_of(&self, bytes: &Bytes) -> bool {
-        self.marks.is_empty() && self.bytes == bytes
+    pub fn is_alike_for_all(&self) -> bool {
+        self.marks.is_empty()
+    }
+
+    /// The text as it is kept, with the upstream's addresses.
+    #[must_use]
+    pub fn text(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Bytes on the heap, by allocation: the text and the marks.
@@ -219,12 +228,11 @@ impl Body {
 /// DESIGN D2: short-lived secrets are neither kept nor shared. Empties the value of every `temp_clone_token` (Document 3, Repository object).
 #[must_use]
 pub fn blank_secrets(bytes: &Bytes) -> Bytes {
-    const KEY: &[u8] = b"\"temp_clone_token\"";
     let mut out: Option<BytesMut> = None;
     let mut done = 0;
-    for at in memmem::find_iter(bytes, KEY) {
-        let after = &bytes[at + KEY.len()..];
-        let value = after.iter().position(|byte| !byte.is_ascii_whitespace() && *byte != b':').map(|offset| at + KEY.len() + offset);
+    for at in memmem::find_iter(bytes, SECRET_KEY) {
+        let after = &bytes[at + SECRET_KEY.len()..];
+        let value = after.iter().position(|byte| !byte.is_ascii_whitespace() && *byte != b':').map(|offset| at + SECRET_KEY.len() + offset);
         let Some(open) = value.filter(|&open| open >= done && bytes[open] == b'"') else { continue };
         let Some(end) = string_end(bytes, open + 1) else { break };
         out.get_or_insert_with(|| BytesMut::with_capacity(bytes.len())).extend_from_slice(&bytes[done..=open]);
@@ -237,6 +245,12 @@ pub fn blank_secrets(bytes: &Bytes) -> Bytes {
         }
         None => bytes.clone(),
     }
+}
+
+/// The same for bytes that are nobody else's: sharing them would cost an allocation for as long as they are kept.
+#[must_use]
+pub fn without_secrets(bytes: Bytes) -> Bytes {
+    if memmem::find(&bytes, SECRET_KEY).is_some() { blank_secrets(&bytes) } else { bytes }
 }
 
 pub(super) fn is_url_key(key: &[u8]) -> bool {

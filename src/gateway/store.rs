@@ -2,6 +2,7 @@
 //!
 //! An entry never changes: a confirmation stores a new one that shares its body. When an entry may be used is decided by `decision/freshness.rs`.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use http::header::{self, HeaderName, HeaderValue};
@@ -15,11 +16,12 @@ use crate::decision::freshness::Stored;
 use crate::decision::freshness::cache_control::vary_names;
 
 use super::head::{SharedLines, StoredHead};
+use super::purge::{Prefix, Purged, Purges};
 use super::rewrite::Body;
 
-/// What the table takes for an entry: its slot (48 bytes) and its place in the index (5), in tables that double when they are full and are three quarters full on
-/// average.
-const SLOT_BYTES: usize = 72;
+/// What the table takes for an entry: a slot (the key, the entry's address, its state and its neighbours) and a place in the index (5), in tables that double when
+/// they are full and are three quarters full on average.
+const SLOT_BYTES: usize = (size_of::<CacheKey>() + 8 + 8 + 8 + 5) * 4 / 3;
 /// The counts of references before a shared allocation.
 const COUNTS_BYTES: usize = 2 * size_of::<usize>();
 /// Parts of the store that are locked by themselves, at most. Ours: more than there are workers on most machines.
@@ -100,6 +102,7 @@ pub struct Store {
     /// Lines that many heads have.
     pub shared_lines: SharedLines,
     written: Cache<Box<str>, Timestamp>,
+    purges: Purges,
     on_evicted: Box<dyn Fn(u64) + Send + Sync>,
 }
 
@@ -137,7 +140,13 @@ impl Store {
             // Only an option that is missing is an error.
             Err(_) => Cache::with(entries, bytes_max, ByMemory, DefaultHashBuilder::default(), Displaced),
         };
-        Self { entries, shared_lines: SharedLines::default(), written: Cache::new(WRITTEN_PATHS_MAX), on_evicted: Box::new(on_evicted) }
+        Self {
+            entries,
+            shared_lines: SharedLines::default(),
+            written: Cache::new(WRITTEN_PATHS_MAX),
+            purges: Purges::default(),
+            on_evicted: Box::new(on_evicted),
+        }
     }
 
     /// The entry under this key, whoever may use it.
@@ -168,7 +177,30 @@ impl Store {
 
     /// Whether what was asked for at `requested_at` may show a state from before a write to `path` (without query).
     pub fn is_doubtful(&self, path: &str, requested_at: Timestamp) -> bool {
-        self.written.get(path).is_some_and(|at| at >= requested_at)
+        self.written.get(path).is_some_and(|at| at >= requested_at) || self.purges.covers(path, requested_at)
+    }
+
+    /// Takes out what begins so. One part of the store after the other is locked meanwhile, each for as long as its own entries take.
+    pub fn purge(&self, prefix: Prefix, now: Timestamp) -> Purged {
+        let (entries, bytes) = (Cell::new(0), Cell::new(0));
+        // First: an answer that lands meanwhile is doubtful, whether it is found below or not.
+        self.purges.note(prefix.clone(), now);
+        self.entries.retain(|key, entry| {
+            let goes = prefix.begins(key.path_and_query());
+            if goes {
+                entries.set(entries.get() + 1);
+                bytes.set(bytes.get() + entry.memory_bytes(key) as u64);
+            }
+            !goes
+        });
+        Purged { entries: entries.get(), bytes: bytes.get() }
+    }
+
+    /// Shows every key with the bytes of its entry.
+    pub fn each(&self, mut show: impl FnMut(&CacheKey, u64)) {
+        for (key, entry) in self.entries.iter() {
+            show(&key, entry.memory_bytes(&key) as u64);
+        }
     }
 
     /// Entries and their bytes, for the metrics.
@@ -199,4 +231,81 @@ pub fn has_json_type(headers: &HeaderMap) -> bool {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     essence == "application/json" || essence.ends_with("+json")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::decision::cache_key::{Accept, Scope};
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+
+    fn key(scope: Scope, path: &str) -> CacheKey {
+        CacheKey::new(scope, path, &Accept::Json, "2022-11-28")
+    }
+
+    fn entry(store: &Store, body_bytes: usize) -> Arc<Entry> {
+        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))]);
+        Arc::new(Entry {
+            status: StatusCode::OK,
+            head: StoredHead::new(&headers, None, &store.shared_lines),
+            body: Body::opaque(vec![b'x'; body_bytes].into()),
+            stored: Stored::new(NOW, StatusCode::OK, &headers, None, None),
+            requested_at: NOW,
+            vary: Entry::vary_of(&headers, &headers),
+        })
+    }
+
+    fn store(bytes_max: u64) -> (Store, Arc<AtomicU64>) {
+        let evicted = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&evicted);
+        (Store::new(bytes_max, bytes_max / 4, move |entries| _ = count.fetch_add(entries, Ordering::Relaxed)), evicted)
+    }
+
+    #[test]
+    fn an_entry_weighs_what_it_takes() {
+        let (store, _) = store(1 << 20);
+        store.put(key(Scope::Public, "/a"), entry(&store, 2048));
+        let (entries, bytes) = store.size();
+        assert_eq!(entries, 1);
+        assert!((2048 + 250..2048 + 500).contains(&bytes), "{bytes}");
+        // Two counts before it, and no more than a size class of the allocator.
+        assert!(size_of::<Entry>() + COUNTS_BYTES <= 192, "{}", size_of::<Entry>());
+    }
+
+    #[test]
+    fn what_makes_room_is_counted_as_evicted_and_what_is_replaced_is_not() {
+        let (store, evicted) = store(100_000);
+        for _ in 0..200 {
+            store.put(key(Scope::Public, "/a"), entry(&store, 2048));
+        }
+        assert_eq!(evicted.load(Ordering::Relaxed), 0);
+        for number in 0..200 {
+            store.put(key(Scope::Public, &format!("/{number}")), entry(&store, 2048));
+        }
+        let (entries, bytes) = store.size();
+        assert_eq!(entries + evicted.load(Ordering::Relaxed), 201);
+        assert!(bytes <= 100_000 && entries > 20, "{entries} {bytes}");
+    }
+
+    #[test]
+    fn a_purge_takes_out_what_begins_so_of_every_view_and_nothing_else() {
+        let (store, evicted) = store(1 << 20);
+        for scope in [Scope::Public, Scope::Pool(0), Scope::Account(3)] {
+            for path in ["/repos/Acme/widgets?page=2", "/repos/acme/sprockets", "/repos/acme-labs/x", "/users/acme"] {
+                store.put(key(scope, path), entry(&store, 100));
+            }
+        }
+        let (_, before) = store.size();
+        let purged = store.purge(Prefix::new("/repos/acme/").unwrap(), NOW);
+        assert_eq!((purged.entries, store.size()), (6, (6, before - purged.bytes)));
+        assert!(
+            store.get(&key(Scope::Pool(0), "/repos/acme/sprockets")).is_none() && store.get(&key(Scope::Public, "/users/acme")).is_some()
+        );
+        assert!(store.is_doubtful("/repos/acme/widgets", NOW) && !store.is_doubtful("/users/acme", NOW));
+        assert_eq!(store.purge(Prefix::new("/").unwrap(), NOW).entries, 6);
+        assert_eq!((store.size(), evicted.load(Ordering::Relaxed)), ((0, 0), 0));
+    }
 }

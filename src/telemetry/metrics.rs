@@ -6,7 +6,7 @@
 //! A request costs one hash of its labels, one read lock, one atomic increment and one histogram lock, and allocates nothing once its
 //! label set has been seen; see `record`. Left out: the names (`names`), and who asks for the text (`admin`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -201,6 +201,20 @@ impl Metrics {
     /// Adds `entries` to the stored answers thrown out to make room.
     pub fn evicted(&self, entries: u64) {
         self.counts.cache_evictions.inc_by(entries);
+    }
+
+    /// Stored answers thrown out to make room.
+    pub fn evictions(&self) -> u64 {
+        self.counts.cache_evictions.get()
+    }
+
+    /// Finished requests by what the cache did for them, in the words of the label; without those whose label sets found no room.
+    pub fn answers_by_cache(&self) -> BTreeMap<&'static str, u64> {
+        let mut answers = BTreeMap::new();
+        for (labels, handles) in self.handles.read().iter() {
+            *answers.entry(labels.cache).or_default() += handles.count.get();
+        }
+        answers
     }
 
     /// Counts a webhook delivery. Call it with `event` from the delivery only when the signature was right.

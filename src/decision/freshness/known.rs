@@ -112,7 +112,7 @@ fn seconds_of(date: &[u8]) -> Option<u32> {
 fn push_etag(packed: &mut Vec<u8>, token: TokenKey, etag: &[u8]) {
     packed.extend_from_slice(&token.0.to_le_bytes());
     let (weak, opaque) = etag.strip_prefix(b"W/").map_or((0, etag), |opaque| (WEAK, opaque));
-    let digits = opaque.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).and_then(|text| hexadecimal(text));
+    let digits = opaque.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).and_then(hexadecimal);
     let (form, text) = match &digits {
         Some(digits) => (weak | HEXADECIMAL, digits.as_slice()),
         None => (0, etag),

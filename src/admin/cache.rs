@@ -1,0 +1,161 @@
+//! `GET /api/cache`: what is stored and what came of it. `POST /api/cache/purge {"prefix": "/repos/acme/"}`: what begins so is taken out (CONTRACT §5).
+//!
+//! Both walk the stored answers part by part, beside the workers. Left out: single answers, their paths and queries below the second segment.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use serde::{Deserialize, Serialize};
+
+use super::pages;
+use crate::decision::cache_key::Scope;
+use crate::gateway::Gateway;
+use crate::gateway::purge::Prefix;
+
+/// The longest body of a purge: a prefix is part of a path, and a head is no longer than this.
+pub const PURGE_BYTES_MAX: usize = 32 * 1024;
+/// How many beginnings of paths are shown.
+const SHOWN_MAX: usize = 20;
+/// How many are told apart while counting; the rest is counted under `other`.
+const COUNTED_MAX: usize = 10_000;
+
+/// The figures.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Figures {
+    /// Stored answers.
+    pub entries: u64,
+    /// Bytes that they take in memory.
+    pub bytes: u64,
+    /// Bytes that they may take.
+    pub max_bytes: u64,
+    /// Answers thrown out to make room, since the start.
+    pub evictions: u64,
+    /// Reads since the start, by what the cache did for them: the words of the metrics' label `cache`.
+    pub answers: std::collections::BTreeMap<String, u64>,
+    /// By whose view they show, the largest first.
+    pub scopes: Vec<Part>,
+    /// By the first segments of their path, the largest first.
+    pub prefixes: Vec<Part>,
+}
+
+/// A part of the stored answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Part {
+    /// What they have in common.
+    pub name: String,
+    /// How many.
+    pub entries: u64,
+    /// Their bytes in memory.
+    pub bytes: u64,
+}
+
+/// What a purge has done.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Purged {
+    /// As it was asked for.
+    pub prefix: String,
+    /// Answers taken out.
+    pub entries: u64,
+    /// Their bytes in memory.
+    pub bytes: u64,
+}
+
+/// What a purge is asked with.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Order {
+    prefix: String,
+}
+
+/// As they stand.
+pub fn figures(gateway: &Gateway) -> Figures {
+    let (mut scopes, mut prefixes) = (HashMap::new(), HashMap::new());
+    let add = |parts: &mut HashMap<Arc<str>, (u64, u64)>, name: &str, bytes: u64| {
+        let name = if parts.len() >= COUNTED_MAX && !parts.contains_key(name) { "other" } else { name };
+        match parts.get_mut(name) {
+            Some(part) => *part = (part.0 + 1, part.1 + bytes),
+            None => drop(parts.insert(name.into(), (1, bytes))),
+        }
+    };
+    gateway.store.each(|key, bytes| {
+        add(&mut scopes, &scope_name(gateway, key.scope()), bytes);
+        add(&mut prefixes, beginning(key.path_and_query()), bytes);
+    });
+    let (entries, bytes) = gateway.store.size();
+    Figures {
+        entries,
+        bytes,
+        max_bytes: gateway.config.cache.max_size,
+        evictions: gateway.metrics.evictions(),
+        answers: gateway.metrics.answers_by_cache().into_iter().map(|(cache, count)| (cache.to_owned(), count)).collect(),
+        scopes: largest(scopes),
+        prefixes: largest(prefixes),
+    }
+}
+
+/// Takes out what the body names.
+pub fn purge(gateway: &Gateway, body: &[u8]) -> Response<Full<Bytes>> {
+    const EXAMPLE: &str = "{\"prefix\": \"/repos/acme/\"}";
+    if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_err() {
+        return pages::error(StatusCode::BAD_REQUEST, &format!("the body is not JSON; it is to be like {EXAMPLE}"));
+    }
+    let order: Order = match serde_json::from_slice(body) {
+        Ok(order) => order,
+        Err(fault) => return pages::error(StatusCode::UNPROCESSABLE_ENTITY, &format!("{fault}; the body is to be like {EXAMPLE}")),
+    };
+    let Some(prefix) = Prefix::new(&order.prefix) else {
+        return pages::error(StatusCode::UNPROCESSABLE_ENTITY, "prefix is to begin with a slash; \"/\" alone is everything");
+    };
+    let purged = gateway.store.purge(prefix, gateway.clock.now());
+    tracing::info!(prefix = order.prefix, entries = purged.entries, bytes = purged.bytes, "stored answers were purged");
+    pages::json(StatusCode::OK, &Purged { prefix: order.prefix, entries: purged.entries, bytes: purged.bytes })
+}
+
+fn scope_name(gateway: &Gateway, scope: Scope) -> String {
+    match scope {
+        Scope::Pool(pool) => {
+            gateway.config.pools.get(pool as usize).map_or_else(|| format!("pool {pool}"), |pool| format!("pool {}", pool.name))
+        }
+        Scope::Account(account) => format!("account {}", gateway.account_name(crate::decision::AccountId(account))),
+        // Whose it is cannot be told, and is not to be.
+        Scope::Credential(_) => "credentials of clients".into(),
+        Scope::Public => "everyone".into(),
+    }
+}
+
+/// The first two segments of a path below `/repos`, else the first.
+fn beginning(path_and_query: &str) -> &str {
+    let path = path_and_query.split('?').next().unwrap_or_default();
+    let segments = if path.starts_with("/repos/") { 3 } else { 2 };
+    let end = path.match_indices('/').nth(segments).map_or(path.len(), |(end, _)| end);
+    path.get(..end).unwrap_or(path)
+}
+
+fn largest(parts: HashMap<Arc<str>, (u64, u64)>) -> Vec<Part> {
+    let mut parts: Vec<_> = parts.into_iter().map(|(name, (entries, bytes))| Part { name: name.to_string(), entries, bytes }).collect();
+    parts.sort_by(|one, other| other.bytes.cmp(&one.bytes).then_with(|| one.name.cmp(&other.name)));
+    parts.truncate(SHOWN_MAX);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_counted_under_its_owner_or_repository() {
+        for (path, counted) in [
+            ("/repos/acme/widgets/issues/1?page=2", "/repos/acme/widgets"),
+            ("/repos/acme/widgets?x=/y", "/repos/acme/widgets"),
+            ("/users/octo/repos", "/users/octo"),
+            ("/orgs/acme", "/orgs/acme"),
+            ("/search?q=a/b/c", "/search"),
+            ("/", "/"),
+        ] {
+            assert_eq!(beginning(path), counted, "{path}");
+        }
+    }
+}
