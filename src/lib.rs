@@ -14,7 +14,7 @@
 //!
 //! # The modules, in reading order
 //!
-//! [`clock`] (time) · [`api`] (facts about the upstream) · [`config`] · [`decision`] (every policy, pure) · [`tokens`] · [`gateway`] (the I/O shell) ·
+//! [`clock`] (time) · [`api`] (facts about the upstream) · [`config`] · [`decision`] (every policy, pure) · [`tokens`] · [`webhooks`] · [`gateway`] (the I/O shell) ·
 //! [`telemetry`] · [`admin`] · [`emulator`] (the upstream for tests and demos; never shares a rule with `decision`) ·
 //! [`simulation`] (all of it in virtual time) · [`cli`].
 //!
@@ -40,3 +40,4 @@ pub mod gateway;
 pub mod simulation;
 pub mod telemetry;
 pub mod tokens;
+pub mod webhooks;

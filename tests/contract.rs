@@ -38,5 +38,7 @@ mod secondary;
 mod upstream;
 #[path = "contract/waiting.rs"]
 mod waiting;
+#[path = "contract/webhooks.rs"]
+mod webhooks;
 #[path = "contract/writes.rs"]
 mod writes;

@@ -62,9 +62,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("config", &["api", "decision"]),
     ("tokens", &["api", "clock", "config", "decision"]),
     ("telemetry", &["clock"]),
+    ("webhooks", &["api", "clock"]),
     ("emulator", &["api", "clock"]),
     ("simulation", &["api", "clock", "config", "decision", "emulator"]),
-    ("gateway", &["api", "clock", "config", "decision", "telemetry", "tokens"]),
+    ("gateway", &["api", "clock", "config", "decision", "telemetry", "tokens", "webhooks"]),
     ("admin", &["api", "clock", "config", "decision", "gateway", "telemetry", "tokens"]),
 ];
 

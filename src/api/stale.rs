@@ -2,8 +2,11 @@
 //!
 //! The rule: the written path itself, then each of its parents, stopping before the root that owns them: `/repos/{owner}/{repo}`,
 //! `/orgs/{org}`, `/users/{username}`, `/user` and their like. So a comment on an issue makes the comments, the issue and the
-//! list of issues stale, but not the whole repository. What lies below the written path, and every query of each path, is for the
-//! cache to find by prefix. Links between branches of the tree (a pull request is an issue too) are not known here.
+//! list of issues stale, but not the whole repository. Beyond that a write causes what the upstream would tell a webhook of: a pull request is an issue too, and a
+//! file that is written changes commits and branches. Which event a write causes is here, what the event changes in `events.rs`.
+
+use super::address::twins;
+use super::events::{Stale, Subject, Unknown, stale_after};
 
 /// How many leading segments make the root that owns a path. Paths that begin with none of these have no root: all parents count.
 const OWNER_ROOTS: [(&str, usize); 11] = [
@@ -53,12 +56,166 @@ impl<'p> Iterator for Collections<'p> {
     }
 }
 
-/// The owner whose lists of repositories change with a write to `path`: that of a write to `/repos/{owner}/{repo}` itself, or to its transfer.
-pub(super) fn repository_owner(path: &str) -> Option<&str> {
-    let mut segments = path.strip_prefix("/repos/")?.split('/');
-    let owner = segments.next()?;
-    segments.next()?;
-    matches!((segments.next(), segments.next()), (None | Some("transfer"), None)).then_some(owner)
+/// What a write below a repository causes: the tail of its path (`{name}` any segment, whose value the event's row may ask for; `**` any rest), the events, and what
+/// is known of a parameter without a value. The first that fits counts.
+const IN_REPOSITORY: &[(&str, &[&str], Unknown)] = &[
+    ("", &["repository"], Unknown::Any),
+    ("/transfer", &["repository"], Unknown::Any),
+    ("/topics", &["page_build"], Unknown::Any),
+    ("/issues", &["issues"], Unknown::New),
+    ("/issues/comments/{comment}/**", &["issue_comment"], Unknown::Any),
+    ("/issues/{number}/comments", &["issue_comment"], Unknown::Any),
+    ("/issues/{number}/dependencies/**", &["issue_dependencies"], Unknown::Any),
+    ("/issues/{number}/sub_issues/**", &["sub_issues"], Unknown::Any),
+    ("/issues/{number}/sub_issue", &["sub_issues"], Unknown::Any),
+    ("/issues/{number}/**", &["issues"], Unknown::Any),
+    ("/pulls", &["pull_request"], Unknown::New),
+    ("/pulls/comments/**", &["pull_request_review_comment"], Unknown::Any),
+    ("/pulls/{number}/merge", &["pull_request", "push"], Unknown::Any),
+    ("/pulls/{number}/update-branch", &["pull_request", "push"], Unknown::Any),
+    ("/pulls/{number}/reviews/**", &["pull_request_review"], Unknown::Any),
+    ("/pulls/{number}/comments/**", &["pull_request_review_comment"], Unknown::Any),
+    ("/pulls/{number}/**", &["pull_request"], Unknown::Any),
+    ("/contents/**", &["push"], Unknown::Any),
+    ("/git/**", &["push"], Unknown::Any),
+    ("/merges", &["push"], Unknown::Any),
+    ("/merge-upstream", &["push"], Unknown::Any),
+    ("/branches/**", &["push", "branch_protection_rule"], Unknown::Any),
+    ("/rulesets/**", &["repository_ruleset"], Unknown::Any),
+    ("/statuses/{sha}", &["status"], Unknown::Any),
+    ("/check-runs/**", &["check_run"], Unknown::Any),
+    ("/check-suites/**", &["check_suite"], Unknown::Any),
+    ("/actions/runs/{run}/**", &["workflow_run"], Unknown::Any),
+    ("/actions/jobs/**", &["workflow_job"], Unknown::Any),
+    ("/actions/workflows/**", &["workflow_run"], Unknown::Any),
+    ("/dispatches", &["repository_dispatch"], Unknown::Any),
+    ("/labels", &["label.created"], Unknown::New),
+    ("/labels/**", &["label"], Unknown::Any),
+    ("/milestones", &["milestone.created"], Unknown::New),
+    ("/milestones/**", &["milestone"], Unknown::Any),
+    ("/releases/**", &["release"], Unknown::Any),
+    ("/collaborators/**", &["member"], Unknown::Any),
+    ("/invitations/**", &["member"], Unknown::Any),
+    ("/comments/**", &["commit_comment"], Unknown::Any),
+    ("/commits/{sha}/comments", &["commit_comment"], Unknown::Any),
+    ("/deployments/**", &["deployment"], Unknown::Any),
+    ("/environments/**", &["deployment"], Unknown::Any),
+    ("/forks", &["fork"], Unknown::Any),
+    ("/keys/**", &["deploy_key"], Unknown::Any),
+    ("/pages/**", &["page_build"], Unknown::Any),
+    ("/properties/values", &["custom_property_values"], Unknown::Any),
+    ("/subscription", &["watch"], Unknown::Any),
+];
+/// The same below an organization.
+const IN_ORGANIZATION: &[(&str, &[&str], Unknown)] = &[
+    ("", &["organization"], Unknown::Any),
+    ("/repos", &["repository"], Unknown::Any),
+    ("/members/**", &["membership"], Unknown::Any),
+    ("/memberships/**", &["membership"], Unknown::Any),
+    ("/invitations/**", &["membership"], Unknown::Any),
+    ("/outside_collaborators/**", &["membership"], Unknown::Any),
+    ("/organization-roles/**", &["membership"], Unknown::Any),
+    ("/teams/{team}/memberships/**", &["membership"], Unknown::Any),
+    ("/teams/**", &["team"], Unknown::Any),
+    ("/team/**", &["team", "membership"], Unknown::Any),
+    ("/properties/**", &["custom_property"], Unknown::Any),
+    ("/rulesets/**", &["repository_ruleset"], Unknown::Any),
+];
+
+/// Everything that a write to `path` (without query) that was, or may have been, executed makes stale.
+pub fn stale_after_write(path: &str) -> Vec<Stale> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    // What a mutation changes is not in its path.
+    if path.is_empty() || path == "/graphql" {
+        return vec![Stale::Everything];
+    }
+    let mut stale: Vec<Stale> = Collections::of(path).map(str::to_owned).map(Stale::Exactly).collect();
+    stale.extend(Collections::of(path).flat_map(twins).map(Stale::Exactly));
+    stale.extend(caused_in_repository(path));
+    stale.extend(caused_in_organization(path));
+    stale.extend(caused_by_caller(path));
+    stale.sort();
+    stale.dedup();
+    stale
+}
+
+fn caused_in_repository(path: &str) -> Vec<Stale> {
+    let Some(head) = root(path).filter(|_| path.starts_with("/repos/") || path.starts_with("/repositories/")) else { return Vec::new() };
+    let tail = path.get(head.len()..).unwrap_or_default();
+    let owner = head.strip_prefix("/repos/").and_then(|names| names.split('/').next());
+    let organization = |owner: &str| addresses(&format!("/orgs/{owner}"));
+    let subject = Subject {
+        repositories: addresses(head),
+        organizations: owner.map_or_else(Vec::new, organization),
+        owners: owner.map_or_else(Vec::new, |owner| organization(owner).into_iter().chain(addresses(&format!("/users/{owner}"))).collect()),
+        ..Subject::default()
+    };
+    caused(IN_REPOSITORY, tail, subject)
+}
+
+fn caused_in_organization(path: &str) -> Vec<Stale> {
+    // The address of a team by its number alone names no organization.
+    let (head, tail) = if path.starts_with("/teams/") {
+        ("/orgs/*".to_owned(), format!("/team{}", path.get("/teams".len()..).unwrap_or_default()))
+    } else if path.starts_with("/orgs/") || path.starts_with("/organizations/") {
+        let Some(head) = root(path) else { return Vec::new() };
+        (head.to_owned(), path.get(head.len()..).unwrap_or_default().to_owned())
+    } else {
+        return Vec::new();
+    };
+    let name = head.strip_prefix("/orgs/").filter(|name| *name != "*");
+    let subject = Subject {
+        organizations: addresses(&head),
+        owners: addresses(&head),
+        territories: vec![format!("/repos/{}", name.unwrap_or("*"))],
+        ..Subject::default()
+    };
+    caused(IN_ORGANIZATION, &tail, subject)
+}
+
+/// What the caller does with repositories of others.
+fn caused_by_caller(path: &str) -> Vec<Stale> {
+    let starred = path.strip_prefix("/user/starred/").map(|name| (name, "star"));
+    let Some((name, event)) = starred.or_else(|| path.strip_prefix("/user/subscriptions/").map(|name| (name, "watch"))) else {
+        return if path == "/user/repos" { vec![Stale::Exactly("/search/repositories".to_owned())] } else { Vec::new() };
+    };
+    let subject = Subject { repositories: addresses(&format!("/repos/{name}")), ..Subject::default() };
+    stale_after(event, &subject, Unknown::Any)
+}
+
+fn caused(table: &'static [(&'static str, &'static [&'static str], Unknown)], tail: &str, mut subject: Subject) -> Vec<Stale> {
+    let found = table.iter().find_map(|(pattern, events, unknown)| Some((values(pattern, tail)?, *events, *unknown)));
+    let Some((values, events, unknown)) = found else { return Vec::new() };
+    subject.values = values;
+    events.iter().flat_map(|event| stale_after(event, &subject, unknown)).collect()
+}
+
+/// The values of a pattern's parameters in a path that fits it.
+fn values(pattern: &'static str, tail: &str) -> Option<Vec<(&'static str, String)>> {
+    let (mut wanted, mut given) = (pattern.split('/').skip(1), tail.split('/').skip(1));
+    let mut values = Vec::new();
+    loop {
+        match (wanted.next(), given.next()) {
+            (None, None) | (Some("**"), _) => return Some(values),
+            (Some(name), Some(value)) if name.starts_with('{') => {
+                values.push((name.trim_start_matches('{').trim_end_matches('}'), value.to_owned()));
+            }
+            (Some(wanted), Some(given)) if wanted == given => {}
+            _ => return None,
+        }
+    }
+}
+
+/// The part of a path that names the repository or organization that it belongs to.
+fn root(path: &str) -> Option<&str> {
+    let wanted = root_segments(path);
+    let ends = path.bytes().enumerate().filter(|(_, byte)| *byte == b'/').map(|(at, _)| at).chain([path.len()]);
+    path.get(..ends.skip(1).nth(wanted.checked_sub(1)?)?)
+}
+
+/// By name and by number.
+fn addresses(path: &str) -> Vec<String> {
+    [path.to_owned()].into_iter().chain(twins(path)).collect()
 }
 
 #[cfg(test)]
@@ -95,12 +252,71 @@ mod tests {
         assert_eq!(stale("x"), ["x"]);
     }
 
+    fn after_write(path: &str) -> Vec<String> {
+        let text = |stale| match stale {
+            Stale::Exactly(path) => path,
+            Stale::Below(path) => path + "/**",
+            Stale::Everything => "everything".to_owned(),
+        };
+        stale_after_write(path).into_iter().map(text).collect()
+    }
+
+    fn is_stale_after(written: &str, path: &str) -> bool {
+        after_write(written).iter().any(|stale| stale == path || stale == &format!("{path}/**"))
+    }
+
     #[test]
     fn a_repository_that_changes_changes_its_owners_lists() {
-        assert_eq!(repository_owner("/repos/o/r"), Some("o"));
-        assert_eq!(repository_owner("/repos/o/r/transfer"), Some("o"));
-        assert_eq!(repository_owner("/repos/o/r/issues"), None);
-        assert_eq!(repository_owner("/repos/o"), None);
-        assert_eq!(repository_owner("/orgs/o"), None);
+        for path in ["/repos/o/r", "/repos/o/r/transfer"] {
+            for list in ["/repos/o/r", "/users/o/repos", "/orgs/o/repos", "/user/repos", "/repositories/*", "/organizations/*/repos"] {
+                assert!(is_stale_after(path, list), "{path} changes {list}: {:?}", after_write(path));
+            }
+        }
+        assert!(is_stale_after("/repos/o/r/issues", "/orgs/o/repos"), "it shows how many issues are open");
+        assert!(!is_stale_after("/repos/o/r/labels", "/orgs/o/repos"));
+    }
+
+    #[test]
+    fn branches_of_the_tree_that_show_the_same_change_together() {
+        for (written, stale) in [
+            ("/repos/o/r/issues/5", "/repos/o/r/pulls/5"),
+            ("/repos/o/r/issues/5", "/repositories/*/issues/5"),
+            ("/repos/o/r/issues/5", "/issues"),
+            ("/repos/o/r/pulls/5", "/repos/o/r/issues/5"),
+            ("/repos/o/r/pulls/5/merge", "/repos/o/r/commits"),
+            ("/repos/o/r/pulls/5/merge", "/repos/o/r/branches"),
+            ("/repos/o/r/pulls/5/reviews", "/repos/o/r/issues/5"),
+            ("/repos/o/r/contents/README.md", "/repos/o/r/commits"),
+            ("/repos/o/r/contents/README.md", "/repos/o/r/readme"),
+            ("/repos/o/r/git/refs/heads/main", "/repos/o/r/branches"),
+            ("/repos/o/r/issues/comments/9", "/repos/o/r/issues/*"),
+            ("/repos/o/r/labels/bug", "/repos/o/r/issues"),
+            ("/repositories/7/issues/5", "/repos/*/*/pulls/5"),
+            ("/orgs/o/teams/t/memberships/u", "/orgs/o/members"),
+            ("/teams/7/memberships/u", "/orgs/*/members"),
+            ("/user/starred/o/r", "/repos/o/r/stargazers"),
+        ] {
+            assert!(is_stale_after(written, stale), "a write to {written} changes {stale}: {:#?}", after_write(written));
+        }
+    }
+
+    #[test]
+    fn a_write_leaves_alone_what_it_cannot_change() {
+        for (written, kept) in [
+            ("/repos/o/r/issues/5", "/repos/o/r/issues/6"),
+            ("/repos/o/r/issues/5", "/repos/o/r/commits"),
+            ("/repos/o/r/issues", "/repos/o/r/issues/*"),
+            ("/repos/o/r/labels", "/repos/o/r/issues"),
+            ("/repos/o/r/hooks/5", "/repos/o/r"),
+            ("/gists/5", "/users/o"),
+        ] {
+            assert!(!is_stale_after(written, kept), "{written} and {kept}: {:#?}", after_write(written));
+        }
+    }
+
+    #[test]
+    fn what_a_mutation_changes_is_not_known() {
+        assert_eq!(after_write("/graphql"), ["everything"]);
+        assert_eq!(after_write("/unknown/path"), ["/unknown", "/unknown/path"]);
     }
 }

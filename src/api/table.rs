@@ -133,11 +133,6 @@ impl Table {
         Collections::of(path)
     }
 
-    /// The owner whose lists of repositories a write to `path` makes stale; `None` when it makes none.
-    pub fn repository_owner_written(path: &str) -> Option<&str> {
-        stale::repository_owner(path)
-    }
-
     /// The part of a path or template that names the repository, organization, team, enterprise or user it is about; `None` where no such thing is named.
     pub fn place(path: &str) -> Option<&str> {
         // One segment names no place: `/user` is whoever asks.

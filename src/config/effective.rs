@@ -34,7 +34,6 @@ impl Config {
             ("writes.retention", self.writes.retention != RETENTION, "finished writes cannot be looked up"),
             ("state.redis", self.state.redis.is_some(), "nothing is shared with other replicas"),
             ("state.replicas_max", self.state.replicas_max != REPLICAS_MAX, "nothing is shared with other replicas"),
-            ("webhooks", self.webhooks.is_some(), "deliveries are not accepted"),
         ];
         features.into_iter().filter(|(_, set, _)| *set).map(|(key, _, why)| Inactive { key, why }).collect()
     }

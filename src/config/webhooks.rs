@@ -10,6 +10,8 @@ use super::reader::{Entry, Read};
 pub struct Webhooks {
     /// The secret that signs the deliveries.
     pub secret: SecretString,
+    /// The one before, which is still good while the upstream is told of the new one.
+    pub previous_secret: Option<SecretString>,
 }
 
 impl Read for Webhooks {
@@ -18,14 +20,19 @@ impl Read for Webhooks {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        entry.table(|reader| reader.required("secret").map(|secret| Self { secret }))
+        entry.table(|reader| {
+            let (secret, previous_secret) = (reader.required("secret"), reader.optional("previous_secret"));
+            Some(Self { secret: secret?, previous_secret })
+        })
     }
 }
 
 impl Webhooks {
-    #[expect(clippy::unused_self, reason = "its one key is a secret")]
     pub(super) fn print(&self, printer: &mut Printer) {
         printer.section("webhooks");
         printer.set("secret", redacted());
+        if self.previous_secret.is_some() {
+            printer.set("previous_secret", redacted());
+        }
     }
 }

@@ -3,13 +3,14 @@
 //! Validators belong to tokens: a `Last-Modified` is good with every token, an `ETag` only with the token that received it, because the
 //! upstream computes it over the credential (UPSTREAM.md, Conditional requests). The body and the headers of the stored answer are the
 //! store's; here is only what decides. What may be stored and for how long is in [`cache_control`], a client's own conditions in
-//! [`conditional`], taking over the headers of a 304 in [`merge`].
+//! [`conditional`], taking over the headers of a 304 in [`merge`], what a change leaves of an answer's worth in [`settling`].
 
 pub mod cache_control;
 pub mod conditional;
 mod known;
 pub mod merge;
 mod seconds;
+pub mod settling;
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::clock::Timestamp;
 
 use known::Known;
 use seconds::Seconds;
+use settling::Trust;
 
 /// `ETag`s kept per answer. Ours: more than the tokens of most pools; the one longest unused goes first.
 const ETAGS_MAX: usize = 16;
@@ -122,14 +124,29 @@ impl Stored {
 
     /// Whether it may be served without asking: also as long as the upstream is not to be polled again, in whatever mode (Document 1, Conventions, Poll interval).
     pub fn is_fresh(&self, now: Timestamp, mode: Mode) -> bool {
-        if now.since(self.confirmed_at) < self.poll_interval {
-            return true;
+        self.is_polled_already(now)
+            || match (self.ttl, mode) {
+                (Some(ttl), _) => now.since(self.confirmed_at) < ttl,
+                (None, Mode::Rfc9111) => self.age(now, mode) < self.lifetime,
+                (None, Mode::Revalidate) => false,
+            }
+    }
+
+    /// The same after a change that leaves this `trust` in it. A poll interval is shortened by the change itself alone, not by the second looks after it. While a
+    /// webhook tells of each change, the answer is good for `watched` too, counted from its last confirmation.
+    pub fn is_fresh_after(&self, now: Timestamp, mode: Mode, trust: impl FnOnce() -> Trust, watched: Option<Duration>) -> bool {
+        // First what costs nothing: most answers are confirmed each time anyway.
+        if !self.is_fresh(now, mode) && watched.is_none_or(|ttl| now.since(self.confirmed_at) >= ttl) {
+            return false;
         }
-        match (self.ttl, mode) {
-            (Some(ttl), _) => now.since(self.confirmed_at) < ttl,
-            (None, Mode::Rfc9111) => self.age(now, mode) < self.lifetime,
-            (None, Mode::Revalidate) => false,
+        match trust() {
+            Trust::Doubtful => false,
+            trust => trust.holds(now) || self.is_polled_already(now),
         }
+    }
+
+    fn is_polled_already(&self, now: Timestamp) -> bool {
+        now.since(self.confirmed_at) < self.poll_interval
     }
 
     /// How old it is: how long ago the upstream last said that it is so; by RFC 9111 §4.2.3 also how old it was by then.
@@ -311,6 +328,34 @@ mod tests {
         polled.confirm(after(4_000), &headers(&[("x-poll-interval", "-1")]), MINE, None);
         polled.make_stale();
         assert!(!polled.is_fresh(after(4_000), Mode::Revalidate));
+    }
+
+    #[test]
+    fn after_a_change_it_is_good_as_long_as_the_change_has_not_settled_and_no_longer_than_without_it() {
+        let ruled = Stored::new(NOW, StatusCode::OK, &headers(&[]), MINE, Some(Duration::from_secs(60)));
+        let (after, until) = (|secs| NOW + Duration::from_secs(secs), Trust::Until(NOW + Duration::from_secs(2)));
+        let is_fresh = |now, trust| ruled.is_fresh_after(now, Mode::Revalidate, || trust, None);
+        assert!(!is_fresh(NOW, Trust::Doubtful));
+        assert!(is_fresh(after(1), until) && !is_fresh(after(2), until));
+        assert!(is_fresh(after(59), Trust::Settled) && !is_fresh(after(60), Trust::Settled));
+        let plain = stored(200, &[]);
+        assert!(!plain.is_fresh_after(NOW, Mode::Revalidate, || until, None), "where every hit is confirmed, trust serves nothing");
+    }
+
+    #[test]
+    fn second_looks_after_a_change_keep_to_the_poll_interval() {
+        let polled = stored(200, &[("x-poll-interval", "60")]);
+        let now = NOW + Duration::from_secs(3);
+        assert!(polled.is_fresh_after(now, Mode::Revalidate, || Trust::Until(NOW), None));
+        assert!(!polled.is_fresh_after(now, Mode::Revalidate, || Trust::Doubtful, None), "a client sees what it has done");
+    }
+
+    #[test]
+    fn while_a_webhook_watches_it_another_lifetime_holds() {
+        let (plain, six_hours) = (stored(200, &[]), Some(Duration::from_hours(6)));
+        let is_fresh = |after, trust| plain.is_fresh_after(NOW + after, Mode::Revalidate, || trust, six_hours);
+        assert!(is_fresh(Duration::from_hours(5), Trust::Settled) && !is_fresh(Duration::from_hours(6), Trust::Settled));
+        assert!(!is_fresh(Duration::ZERO, Trust::Doubtful));
     }
 
     #[test]

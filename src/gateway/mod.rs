@@ -10,6 +10,7 @@
 //! | [`auth`], [`passthrough`] | whose key is it, and does it bring an upstream credential of its own |
 //! | [`route`], [`candidates`], [`graphql_prices`] | endpoint, view, accounts, cost |
 //! | [`read`], [`flight`], [`store`] | what is stored, one fetch for all askers |
+//! | [`stale`], `doubt`, [`deliveries`] | what changed, by a write or as a webhook tells, and what that makes doubtful |
 //! | [`write`], [`turns`], [`upload`], [`body`] | a write in its lane; a body too large to hold |
 //! | [`perform`], [`attempt`], [`rights`], [`admission`], [`effort`], `waiting` | one attempt after another: account, credential, budget, settling |
 //! | `mint`, `awaited` | beside the requests: installation tokens, through the same admission; and who waits for them |
@@ -25,7 +26,9 @@ pub mod body;
 pub mod candidates;
 mod chunks;
 pub mod counted;
+pub mod deliveries;
 pub mod door;
+mod doubt;
 pub mod drain;
 pub mod effort;
 pub mod fetch;
@@ -55,6 +58,7 @@ mod rewrite_stream;
 pub mod rights;
 pub mod route;
 pub mod service;
+pub mod stale;
 pub mod store;
 pub mod turns;
 pub mod upload;
@@ -78,6 +82,7 @@ use crate::decision::rights::Rights;
 use crate::decision::{AccountId, AccountSettings, ClientSettings, SecondaryLimits, Settings, Until};
 use crate::telemetry::{Held, Metrics};
 use crate::tokens::{Source, Tokens};
+use crate::webhooks::Receiver;
 
 use admission::Admissions;
 use auth::Clients;
@@ -147,6 +152,7 @@ pub struct Gateway {
     /// For spans: where clients reach this gateway.
     server_address: String,
     watch: watch::Watch,
+    webhooks: Option<Mutex<Receiver>>,
 }
 
 impl Gateway {
@@ -193,6 +199,7 @@ impl Gateway {
             public_base: config.listen.public_url.as_ref().map(|url| url.as_str().to_owned()),
             server_address,
             watch: watch::Watch::default(),
+            webhooks: deliveries::receiver(&config),
             clock,
             metrics,
             config,

@@ -13,7 +13,8 @@ use crate::decision::Priority;
 use crate::decision::cache_key::{Accept, CacheKey, Scope};
 use crate::decision::freshness::cache_control::{storable, vary_names};
 use crate::decision::freshness::merge::merge_not_modified;
-use crate::decision::freshness::{Mode, Plan, Stored, TokenKey};
+use crate::decision::freshness::settling::Trust;
+use crate::decision::freshness::{Mode, Stored, TokenKey};
 use crate::telemetry::{CacheOutcome, Fetch, spans};
 use crate::tokens::{Cause, Lack, TokenId};
 
@@ -23,9 +24,10 @@ use super::effort::{Effort, HeldBy, Hold};
 use super::flight::{Asker, Landed, Role, Seat};
 use super::head::StoredHead;
 use super::headers;
-use super::intake::{Intake, Service, decode_unreserved};
+use super::intake::{Intake, Service};
 use super::refuse::Refused;
 use super::rewrite::{Body, without_secrets};
+use super::stale::path_of;
 use super::store::{Entry, etag_of, has_json_type, is_json};
 
 /// How often an asker joins a fetch that turns out not to be for it before it fetches alone.
@@ -83,7 +85,7 @@ impl Gateway {
         let path = path_of(&question.job.target);
         let start = |effort| Arc::clone(self).fetch(key.clone(), Arc::clone(question), entry.clone(), effort);
         let asker = Asker { now: self.clock.now(), client: question.job.client, priority: self.priority_of(&question.job) };
-        let mut seat = self.flights.join(key, asker, |started_at| self.store.is_doubtful(path, started_at), start);
+        let mut seat = self.flights.join(key, asker, |started_at| !self.store.trust(path, started_at).holds(asker.now), start);
         effort.clone_from(&seat.effort);
         let Some(landed) = self.await_landing(&mut seat, question.job.deadline).await else {
             // Still in line when this asker's own patience ended.
@@ -162,7 +164,7 @@ impl Gateway {
                 if entry.stored.age(self.clock.now(), self.mode) <= allowed
                     && !allowed.is_zero()
                     && entry.stored.may_be_served_stale(self.mode)
-                    && !self.is_doubtful(&entry, question) =>
+                    && self.trust(&entry, question) != Trust::Doubtful =>
             {
                 Ok(ReadAnswer::Entry(entry, outcome))
             }
@@ -175,8 +177,8 @@ impl Gateway {
     pub fn fresh(&self, scope: Scope, intake: &Intake, target: &str, asked: &HeaderMap, span: &tracing::Span) -> Option<Arc<Entry>> {
         let _looking = spans::cache_span(span).entered();
         let entry = self.store.get(&self.cache_key(scope, intake.service, target, asked))?;
-        let is_fresh = entry.fits(asked) && entry.stored.is_fresh(self.clock.now(), self.mode);
-        (is_fresh && !self.store.is_doubtful(&intake.path, entry.requested_at)).then_some(entry)
+        let trust = || self.store.trust(&intake.path, entry.requested_at);
+        (entry.fits(asked) && entry.stored.is_fresh_after(self.clock.now(), self.mode, trust, None)).then_some(entry)
     }
 
     fn cache_key(&self, scope: Scope, service: Service, target: &str, asked: &HeaderMap) -> CacheKey {
@@ -202,11 +204,11 @@ impl Gateway {
     }
 
     fn may_serve(&self, entry: &Entry, question: &Question) -> bool {
-        entry.stored.plan(self.clock.now(), self.mode, None) == Plan::Serve && !self.is_doubtful(entry, question)
+        entry.stored.is_fresh_after(self.clock.now(), self.mode, || self.trust(entry, question), None)
     }
 
-    fn is_doubtful(&self, entry: &Entry, question: &Question) -> bool {
-        self.store.is_doubtful(path_of(&question.job.target), entry.requested_at)
+    fn trust(&self, entry: &Entry, question: &Question) -> Trust {
+        self.store.trust(path_of(&question.job.target), entry.requested_at)
     }
 
     /// The fetch itself, conditional when something is stored.
@@ -299,36 +301,6 @@ impl Gateway {
     fn ttl(&self, question: &Question) -> Option<Duration> {
         self.config.cache.rules.iter().find(|rule| *rule.route == *question.job.endpoint.template).map(|rule| rule.ttl)
     }
-
-    /// After a write to `target` that was, or may have been, executed.
-    pub fn invalidate(&self, target: &str) {
-        let path = path_of(target);
-        let now = self.clock.now();
-        for stale in crate::api::Table::collections(path) {
-            self.store.written(stale, now);
-        }
-        if let Some(owner) = crate::api::Table::repository_owner_written(path) {
-            for list in ["users", "orgs"] {
-                self.store.written(&format!("/{list}/{owner}/repos"), now);
-            }
-            self.store.written("/user/repos", now);
-        }
-    }
-}
-
-impl Gateway {
-    /// After a write that was answered so: what it says that it made or changed (RFC 9111 §4.4), where that is the upstream's own.
-    pub fn invalidate_named(&self, answer: &Answer) {
-        if !(answer.status.is_success() || answer.status.is_redirection()) {
-            return;
-        }
-        for name in [header::LOCATION, header::CONTENT_LOCATION] {
-            let reference = answer.headers.get(name).and_then(|value| value.to_str().ok());
-            if let Some(path) = reference.and_then(|reference| self.urls.own_path(reference)) {
-                self.store.written(&decode_unreserved(path_of(path)), self.clock.now());
-            }
-        }
-    }
 }
 
 /// What a landed fetch is for an asker.
@@ -353,10 +325,6 @@ pub fn mode_of(freshness: crate::config::Freshness) -> Mode {
 
 fn token_key(token: TokenId) -> TokenKey {
     TokenKey(token.0)
-}
-
-fn path_of(target: &str) -> &str {
-    target.split(['?', '#']).next().unwrap_or(target)
 }
 
 /// The validators that an entry has for each token.

@@ -37,6 +37,10 @@ pub enum Refused {
     HeadTimeout,
     /// No client has this key.
     Unauthenticated(Unknown),
+    /// A delivery that is not signed with a secret of this gateway.
+    WrongSignature,
+    /// A delivery that is signed and cannot be read.
+    MalformedDelivery,
     /// The client's `allow` does not cover it.
     NotAllowed,
     /// A write, or a route about "me", of a client without an account of its own.
@@ -85,6 +89,8 @@ impl Refused {
             Self::HeadTimeout => "head_timeout",
             Self::Unauthenticated(Unknown::NoKey) => "no_key",
             Self::Unauthenticated(Unknown::WrongKey) => "wrong_key",
+            Self::WrongSignature => "wrong_signature",
+            Self::MalformedDelivery => "malformed_delivery",
             Self::NotAllowed => "not_allowed",
             Self::NoAccount => "no_account",
             Self::NoToken(_) => "no_token",
@@ -149,6 +155,11 @@ impl Refused {
             Self::Unauthenticated(Unknown::WrongKey) => {
                 (StatusCode::UNAUTHORIZED, "Bad credentials: this gateway knows no client with this key.")
             }
+            Self::WrongSignature => (
+                StatusCode::UNAUTHORIZED,
+                "This delivery needs one X-Hub-Signature-256 header, made with the secret of this gateway's webhook.",
+            ),
+            Self::MalformedDelivery => (StatusCode::BAD_REQUEST, "Bad request: the body of this delivery is not a JSON object."),
             Self::NotAllowed => (StatusCode::FORBIDDEN, "This gateway does not allow this request to this client."),
             Self::NoAccount => (
                 StatusCode::FORBIDDEN,

@@ -42,13 +42,13 @@ const LINGER: Duration = Duration::from_secs(5);
 const UPLOAD_HELD_BYTES_MAX: usize = 256 * 1024;
 
 /// A request as its stages learn about it; becomes its outcome.
-struct Request {
+pub(super) struct Request {
     method: Method,
-    asked: HeaderMap,
+    pub(super) asked: HeaderMap,
     origin: Origin,
     id: String,
     arrived: crate::clock::Timestamp,
-    outcome: Outcome,
+    pub(super) outcome: Outcome,
     effort: Effort,
     client: Option<Arc<Client>>,
     /// The client's own upstream credential; what of it is under way keeps its place in the books.
@@ -68,7 +68,7 @@ enum Body {
 }
 
 /// Why a request ends without a reply.
-enum Stop {
+pub(super) enum Stop {
     Refused(Refused),
     ClientGone,
 }
@@ -164,6 +164,10 @@ impl Door {
         }
         if let Some(page) = (intake.service == Service::Weir).then(|| Gateway::public_page(&intake.path)).flatten() {
             return Ok(page);
+        }
+        // The upstream itself, which has no key.
+        if intake.service == Service::Weir && Gateway::is_delivery(&intake) {
+            return Box::pin(self.delivery(session, request, &intake)).await;
         }
         // Who asks, and may they?
         let client = Arc::clone(gateway.clients.identify(&request.asked).map_err(Refused::Unauthenticated)?);
@@ -351,7 +355,7 @@ impl Door {
     }
 
     /// A body that has to be held; a longer one is refused.
-    async fn whole_body(
+    pub(super) async fn whole_body(
         &self,
         session: &mut ServerSession,
         request: &mut Request,

@@ -14,7 +14,9 @@ use crate::clock::Timestamp;
 use crate::decision::cache_key::CacheKey;
 use crate::decision::freshness::Stored;
 use crate::decision::freshness::cache_control::vary_names;
+use crate::decision::freshness::settling::Trust;
 
+use super::doubt::Doubt;
 use super::head::{SharedLines, StoredHead};
 use super::purge::{Prefix, Purged, Purges};
 use super::rewrite::Body;
@@ -30,8 +32,6 @@ const SHARDS_MAX: u64 = 64;
 const LARGEST_PER_SHARD: u64 = 4;
 /// A usual answer, to size what is remembered of the evicted ones. Ours.
 const ANSWER_BYTES: u64 = 4096;
-/// How many written paths are remembered; one that is forgotten early would leave an entry fresh, so the bound is far above what is written within a ttl.
-const WRITTEN_PATHS_MAX: usize = 100_000;
 
 /// Headers of `Vary` that the key or the scope answers already (DESIGN D2), or that never reach the upstream.
 const VARY_ANSWERED: [&str; 7] =
@@ -96,13 +96,13 @@ fn allocated(bytes: usize) -> usize {
     bytes.next_multiple_of((bytes.next_power_of_two() / 8).max(16))
 }
 
-/// All entries, and the paths that were written lately.
+/// All entries, and what changed lately.
 pub struct Store {
     entries: Cache<CacheKey, Arc<Entry>, ByMemory, DefaultHashBuilder, Displaced>,
     /// Lines that many heads have.
     pub shared_lines: SharedLines,
-    written: Cache<Box<str>, Timestamp>,
     purges: Purges,
+    doubt: Doubt,
     on_evicted: Box<dyn Fn(u64) + Send + Sync>,
 }
 
@@ -143,8 +143,8 @@ impl Store {
         Self {
             entries,
             shared_lines: SharedLines::default(),
-            written: Cache::new(WRITTEN_PATHS_MAX),
             purges: Purges::default(),
+            doubt: Doubt::default(),
             on_evicted: Box::new(on_evicted),
         }
     }
@@ -170,14 +170,22 @@ impl Store {
         self.entries.remove(key);
     }
 
-    /// A write to `path` ended, or may have been executed, at `now`: what was asked for before is doubtful, with any query and for everyone.
+    /// `path` changed, or may have changed, at `now`: what was asked for before is doubtful, with any query and for everyone.
     pub fn written(&self, path: &str, now: Timestamp) {
-        self.written.insert(path.into(), now);
+        self.doubt.changed(path, now);
     }
 
-    /// Whether what was asked for at `requested_at` may show a state from before a write to `path` (without query).
-    pub fn is_doubtful(&self, path: &str, requested_at: Timestamp) -> bool {
-        self.written.get(path).is_some_and(|at| at >= requested_at) || self.purges.covers(path, requested_at)
+    /// `prefix` and all paths below it changed, or may have changed, at `now`; `/`: all that is stored. It ends with a whole segment.
+    pub fn make_doubtful_below(&self, prefix: &str, now: Timestamp) {
+        self.doubt.changed_below(prefix, now);
+    }
+
+    /// How far an answer to `path` (without query) may be trusted whose request left at `requested_at`.
+    pub fn trust(&self, path: &str, requested_at: Timestamp) -> Trust {
+        if self.purges.covers(path, requested_at) {
+            return Trust::Doubtful;
+        }
+        Trust::after(self.doubt.last_change(path, requested_at), requested_at)
     }
 
     /// Takes out what begins so. One part of the store after the other is locked meanwhile, each for as long as its own entries take.

@@ -122,7 +122,7 @@ async fn what_the_answer_to_a_write_names_is_asked_for_anew() {
     let says = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n{named}Content-Length: 2\r\n\r\nhi");
     let upstream = Broken::start(Behaviour::Keeps(says.leak())).await;
     let world = before(&upstream).await;
-    let paths = ["/repos/acme/widgets/issues/7", "/repos/acme/widgets/labels", "/repos/acme/widgets/branches"];
+    let paths = ["/repos/acme/widgets/issues/7", "/repos/acme/widgets/labels", "/repos/acme/widgets/milestones"];
     for path in paths {
         world.get(path).await.assert_status(200);
     }

@@ -1,0 +1,102 @@
+//! What may be trusted after a change: the upstream's replicas lag, so the first answers after a write or an event may still show what was before
+//! (UPSTREAM.md, Conditional requests).
+//!
+//! Nothing is asked by a timer. An answer that was asked for soon after a change is only served for a short while, so that whoever asks next has it
+//! confirmed again: once after [`FIRST_LOOK`], once more after [`SECOND_LOOK`]. What counts is when the request left that brought or confirmed the
+//! answer, and the latest change: an earlier one has either settled by then, or the later one makes it be looked at again as soon.
+
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+
+/// The first answer is asked for again this long after a change (UPSTREAM.md: "ask again after 2 s and 10 s before trusting it").
+pub const FIRST_LOOK: Duration = Duration::from_secs(2);
+/// What is asked for this long after a change is trusted (same place).
+pub const SECOND_LOOK: Duration = Duration::from_secs(10);
+
+/// How far an answer may be trusted after the latest change that it may show or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// It was asked for before the change, or in the same instant: it may show what was before.
+    Doubtful,
+    /// It was asked for after the change, but so soon that it is to be confirmed again from this time on.
+    Until(Timestamp),
+    /// As its ttl, its poll interval and the mode say.
+    Settled,
+}
+
+impl Trust {
+    /// In an answer whose request left at `requested_at`, when what it shows changed at `changed_at`; `None`: never, as far as is known.
+    pub fn after(changed_at: Option<Timestamp>, requested_at: Timestamp) -> Self {
+        let Some(changed_at) = changed_at else { return Self::Settled };
+        let (first, second) = (changed_at + FIRST_LOOK, changed_at + SECOND_LOOK);
+        if requested_at <= changed_at {
+            Self::Doubtful
+        } else if requested_at < first {
+            Self::Until(first)
+        } else if requested_at < second {
+            Self::Until(second)
+        } else {
+            Self::Settled
+        }
+    }
+
+    /// Whether it holds at `now`.
+    pub fn holds(self, now: Timestamp) -> bool {
+        match self {
+            Self::Doubtful => false,
+            Self::Until(end) => now < end,
+            Self::Settled => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHANGE: Timestamp = Timestamp::from_secs(1_000);
+
+    fn after(millis: u64) -> Timestamp {
+        CHANGE + Duration::from_millis(millis)
+    }
+
+    fn trust(requested_after_millis: u64) -> Trust {
+        Trust::after(Some(CHANGE), after(requested_after_millis))
+    }
+
+    #[test]
+    fn what_was_asked_for_before_a_change_is_doubtful_and_in_the_same_instant_too() {
+        assert_eq!(Trust::after(Some(CHANGE), CHANGE - Duration::from_millis(1)), Trust::Doubtful);
+        assert_eq!(trust(0), Trust::Doubtful);
+        assert!(!Trust::Doubtful.holds(CHANGE) && !Trust::Doubtful.holds(Timestamp::EPOCH));
+    }
+
+    #[test]
+    fn what_was_asked_for_right_after_it_holds_for_two_seconds_and_then_for_ten() {
+        for (requested, end) in [(1, 2_000), (1_999, 2_000), (2_000, 10_000), (9_999, 10_000)] {
+            assert_eq!(trust(requested), Trust::Until(after(end)), "{requested}");
+            assert!(trust(requested).holds(after(end - 1)) && !trust(requested).holds(after(end)), "{requested}");
+        }
+    }
+
+    #[test]
+    fn what_was_asked_for_ten_seconds_after_it_is_trusted() {
+        assert_eq!(trust(10_000), Trust::Settled);
+        assert!(Trust::Settled.holds(Timestamp::FAR_FUTURE));
+        assert_eq!(Trust::after(None, Timestamp::EPOCH), Trust::Settled);
+    }
+
+    #[test]
+    fn a_popular_answer_is_asked_for_three_times_after_a_change_and_then_no_more() {
+        // Asked for each 100 ms, for a minute; the answer arrives at once.
+        let (mut requested_at, mut fetches) = (CHANGE - FIRST_LOOK, Vec::new());
+        for millis in (1..60_000).step_by(100) {
+            if !Trust::after(Some(CHANGE), requested_at).holds(after(millis)) {
+                requested_at = after(millis);
+                fetches.push(millis);
+            }
+        }
+        assert_eq!(fetches, [1, 2_001, 10_001]);
+    }
+}

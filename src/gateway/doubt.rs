@@ -1,0 +1,326 @@
+//! What changed lately, by path: marks that make stored answers doubtful, wherever those are, without looking at any of them.
+//!
+//! A mark is a hash of a path and the time of the change. Whoever looks at a stored answer hashes its path once, segment by segment, and looks for a mark of
+//! the whole path and for marks of "everything below" on the way: the cost grows with the depth of the path, not with the number of changes or answers. Two
+//! paths that share a hash share their marks, and letters' case is not told apart: both only make more doubtful. So does forgetting: marks are bounded, and
+//! when old ones go, everything that was asked for before them becomes doubtful (`floor`). What follows from doubt is decided in
+//! `decision/freshness/settling.rs`.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use foldhash::fast::{FoldHasher, RandomState};
+use parking_lot::RwLock;
+
+use crate::api::{WildForm, wild_form, wild_forms};
+use crate::clock::Timestamp;
+use crate::decision::freshness::settling::SECOND_LOOK;
+
+/// So that marks and looks in different repositories do not wait for each other. A power of two.
+const SHARDS: usize = 16;
+/// Marks of one generation in one shard; two generations are kept. Ours: all together 17 MiB at most, and the changes of hours.
+const GENERATION_MAX: usize = 16 * 1024;
+/// The deepest mark "below" that is looked for; a deeper one is made of its leading part. Ours: as many as a word has bits, more than any route has segments.
+const DEPTH_MAX: usize = 32;
+/// How much of a segment is put into lower case at once.
+const CHUNK_BYTES: usize = 32;
+
+/// All marks.
+pub struct Doubt {
+    shards: [RwLock<Shard>; SHARDS],
+    hasher: RandomState,
+    /// The latest change of all, in milliseconds; zero: none yet.
+    latest: AtomicU64,
+    /// Whatever was asked for until then is doubtful.
+    floor: AtomicU64,
+    /// At which depths there are marks "below".
+    depths: AtomicU32,
+    /// Which forms of wild paths there are marks of.
+    forms: AtomicU32,
+    generation_max: usize,
+}
+
+/// Two generations of marks: when the young is full, the old is forgotten.
+#[derive(Default)]
+struct Shard {
+    young: HashMap<u64, Mark>,
+    old: HashMap<u64, Mark>,
+}
+
+/// The latest changes of a path; zero: none.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    exactly: u64,
+    below: u64,
+}
+
+/// How far a mark goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Exactly,
+    Below,
+}
+
+impl Default for Doubt {
+    fn default() -> Self {
+        Self::bounded(GENERATION_MAX)
+    }
+}
+
+impl Doubt {
+    fn bounded(generation_max: usize) -> Self {
+        Self {
+            shards: std::array::from_fn(|_| RwLock::default()),
+            hasher: RandomState::default(),
+            latest: AtomicU64::new(0),
+            floor: AtomicU64::new(0),
+            depths: AtomicU32::new(0),
+            forms: AtomicU32::new(0),
+            generation_max,
+        }
+    }
+
+    /// The path, with any query, changed. It has no query itself, and may have `*` where `api/address.rs` knows them.
+    pub fn changed(&self, path: &str, now: Timestamp) {
+        match (path.contains('*'), wild_form(path)) {
+            (true, None) => self.changed_below(path, now),
+            (_, form) => self.mark(path, form, Extent::Exactly, now),
+        }
+    }
+
+    /// The path and everything below it changed.
+    pub fn changed_below(&self, path: &str, now: Timestamp) {
+        let form = wild_form(path);
+        // A star that nobody looks for: all that it may stand for.
+        let known = if form.is_none() { path.split("/*").next().unwrap_or_default() } else { path };
+        let end = known.bytes().enumerate().filter(|(_, byte)| *byte == b'/').nth(DEPTH_MAX - 1).map_or(known.len(), |(end, _)| end);
+        let bounded = known.get(..end).unwrap_or_default();
+        if segments_of(bounded).next().is_none() {
+            self.changed_everywhere(now);
+        } else {
+            self.mark(bounded, form, Extent::Below, now);
+        }
+    }
+
+    /// Anything may have changed.
+    pub fn changed_everywhere(&self, now: Timestamp) {
+        self.floor.fetch_max(now.as_millis(), Ordering::AcqRel);
+        self.latest.fetch_max(now.as_millis(), Ordering::AcqRel);
+    }
+
+    /// The latest change that an answer to `path` (without query), asked for at `requested_at`, may show or not; `None` when all of them had settled by then.
+    pub fn last_change(&self, path: &str, requested_at: Timestamp) -> Option<Timestamp> {
+        let latest = self.latest.load(Ordering::Acquire);
+        if latest == 0 || Timestamp::from_millis(latest) + SECOND_LOOK <= requested_at {
+            return None;
+        }
+        let plain = self.look(path, 0).max(self.floor.load(Ordering::Acquire));
+        let wild = wild_forms(path, self.forms.load(Ordering::Acquire)).map(|form| self.look(path, form.segments));
+        let found = wild.fold(plain, u64::max);
+        (found > 0).then(|| Timestamp::from_millis(found))
+    }
+
+    fn mark(&self, path: &str, form: Option<WildForm>, extent: Extent, now: Timestamp) {
+        let at = now.as_millis();
+        let mut hash = self.begin();
+        let mut depth = 0;
+        for segment in segments_of(path) {
+            hash.segment(segment);
+            depth += 1;
+        }
+        let forgotten = self.insert(hash.key(), extent, at);
+        self.floor.fetch_max(forgotten, Ordering::AcqRel);
+        if extent == Extent::Below {
+            self.depths.fetch_or(1_u32.checked_shl(depth).unwrap_or(0), Ordering::AcqRel);
+        }
+        self.forms.fetch_or(form.map_or(0, |form| form.bit), Ordering::AcqRel);
+        // Last: who sees it sees the rest.
+        self.latest.fetch_max(at, Ordering::AcqRel);
+    }
+
+    /// Returns the time of the latest mark that had to be forgotten for it; zero: none.
+    fn insert(&self, key: u64, extent: Extent, at: u64) -> u64 {
+        let mut shard = self.shard(key).write();
+        let is_full = shard.young.len() >= self.generation_max && !shard.young.contains_key(&key);
+        let forgotten = if is_full {
+            let young = std::mem::take(&mut shard.young);
+            std::mem::replace(&mut shard.old, young)
+        } else {
+            HashMap::new()
+        };
+        let mark = shard.young.entry(key).or_default();
+        match extent {
+            Extent::Exactly => mark.exactly = mark.exactly.max(at),
+            Extent::Below => mark.below = mark.below.max(at),
+        }
+        forgotten.values().map(|mark| mark.exactly.max(mark.below)).max().unwrap_or(0)
+    }
+
+    /// The latest mark for a path, with these of its segments wild.
+    fn look(&self, path: &str, wild: u32) -> u64 {
+        let depths = self.depths.load(Ordering::Acquire);
+        let (mut hash, mut found, mut depth) = (self.begin(), 0, 0_u32);
+        for segment in segments_of(path) {
+            let is_wild = depth < 32 && wild >> depth & 1 == 1;
+            hash.segment(if is_wild { "*" } else { segment });
+            depth += 1;
+            if depth < 32 && depths >> depth & 1 == 1 {
+                found = self.mark_of(hash.key()).below.max(found);
+            }
+        }
+        let whole = self.mark_of(hash.key());
+        found.max(whole.exactly).max(whole.below)
+    }
+
+    fn mark_of(&self, key: u64) -> Mark {
+        let shard = self.shard(key).read();
+        let [young, old] = [&shard.young, &shard.old].map(|marks| marks.get(&key).copied().unwrap_or_default());
+        Mark { exactly: young.exactly.max(old.exactly), below: young.below.max(old.below) }
+    }
+
+    fn shard(&self, key: u64) -> &RwLock<Shard> {
+        // The table below uses the low bits, so the high ones choose.
+        let [first, ..] = key.to_be_bytes();
+        &self.shards[usize::from(first) % SHARDS]
+    }
+
+    fn begin(&self) -> PathHash<'_> {
+        PathHash(self.hasher.build_hasher())
+    }
+}
+
+/// The hash of a path that is read segment by segment, without regard to case: the upstream's names have none (UPSTREAM.md, Dialects), and where it has, more
+/// becomes doubtful than must.
+#[derive(Clone)]
+struct PathHash<'h>(FoldHasher<'h>);
+
+impl PathHash<'_> {
+    fn segment(&mut self, segment: &str) {
+        self.0.write_u8(b'/');
+        for chunk in segment.as_bytes().chunks(CHUNK_BYTES) {
+            let mut lower = [0; CHUNK_BYTES];
+            for (to, from) in lower.iter_mut().zip(chunk) {
+                *to = from.to_ascii_lowercase();
+            }
+            self.0.write(&lower);
+        }
+    }
+
+    fn key(&self) -> u64 {
+        self.0.clone().finish()
+    }
+}
+
+/// Without the empty one after a trailing slash.
+fn segments_of(path: &str) -> impl Iterator<Item = &str> {
+    path.strip_suffix('/').unwrap_or(path).split('/').skip(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const EARLY: Timestamp = Timestamp::from_secs(1_000);
+    const CHANGE: Timestamp = Timestamp::from_secs(2_000);
+    const LIST: &str = "/repos/acme/widgets/issues";
+
+    fn change_of(doubt: &Doubt, path: &str) -> Option<Timestamp> {
+        doubt.last_change(path, EARLY)
+    }
+
+    #[test]
+    fn a_change_is_found_at_its_path_and_nowhere_else() {
+        let doubt = Doubt::default();
+        assert_eq!(change_of(&doubt, LIST), None);
+        doubt.changed(LIST, CHANGE);
+        for path in [LIST, "/repos/Acme/WIDGETS/issues", "/repos/acme/widgets/issues/"] {
+            assert_eq!(change_of(&doubt, path), Some(CHANGE), "{path}");
+        }
+        for path in ["/repos/acme/widgets", "/repos/acme/widgets/issues/5", "/repos/acme/gadgets/issues", "/repos/acmewidgets/issues", "/"]
+        {
+            assert_eq!(change_of(&doubt, path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_change_below_is_found_at_every_depth_and_not_beside_it() {
+        let doubt = Doubt::default();
+        doubt.changed_below("/repos/acme/widgets", CHANGE);
+        for path in ["/repos/acme/widgets", LIST, "/repos/acme/widgets/issues/5/comments", "/repos/ACME/widgets/contents/a/b/c"] {
+            assert_eq!(change_of(&doubt, path), Some(CHANGE), "{path}");
+        }
+        for path in ["/repos/acme", "/repos/acme/widgets2", "/repos/acme/gadgets/issues", "/orgs/acme"] {
+            assert_eq!(change_of(&doubt, path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_latest_of_several_changes_counts_and_one_that_has_settled_does_not() {
+        let doubt = Doubt::default();
+        doubt.changed(LIST, CHANGE);
+        doubt.changed_below("/repos/acme", CHANGE + Duration::from_secs(5));
+        doubt.changed(LIST, CHANGE + Duration::from_secs(1));
+        assert_eq!(change_of(&doubt, LIST), Some(CHANGE + Duration::from_secs(5)));
+        assert_eq!(doubt.last_change(LIST, CHANGE + Duration::from_secs(15)), None);
+        assert!(doubt.last_change(LIST, CHANGE + Duration::from_millis(14_999)).is_some());
+    }
+
+    #[test]
+    fn a_star_stands_for_whatever_it_may_mean() {
+        let doubt = Doubt::default();
+        doubt.changed("/repositories/*/issues/5", CHANGE);
+        doubt.changed_below("/repos/acme/widgets/issues/*/timeline", CHANGE);
+        for path in ["/repositories/7/issues/5", "/repos/acme/widgets/issues/8/timeline"] {
+            assert_eq!(change_of(&doubt, path), Some(CHANGE), "{path}");
+        }
+        for path in [
+            "/repositories/7/issues/6",
+            "/repositories/x/issues/5",
+            "/repos/acme/widgets/issues/8",
+            "/repos/acme/gadgets/issues/8/timeline",
+        ] {
+            assert_eq!(change_of(&doubt, path), None, "{path}");
+        }
+        doubt.changed("/gists/*/comments", CHANGE);
+        assert_eq!(change_of(&doubt, "/gists/5/forks"), Some(CHANGE), "a star that nobody looks for makes more doubtful, not less");
+        assert_eq!(change_of(&doubt, "/users/ada"), None);
+    }
+
+    #[test]
+    fn when_anything_may_have_changed_everything_is_doubtful() {
+        for root in ["", "/", "*", "/*"] {
+            let doubt = Doubt::default();
+            doubt.changed_below(root, CHANGE);
+            assert_eq!(change_of(&doubt, LIST), Some(CHANGE), "{root:?}");
+        }
+    }
+
+    #[test]
+    fn marks_are_bounded_and_a_forgotten_one_leaves_its_answers_doubtful() {
+        let doubt = Doubt::bounded(8);
+        let last = CHANGE + Duration::from_secs(20_000);
+        for number in 0..20_000 {
+            doubt.changed(&format!("/gists/{number}"), CHANGE + Duration::from_secs(number));
+        }
+        let kept: usize = doubt.shards.iter().map(|shard| shard.read().young.len() + shard.read().old.len()).sum();
+        assert!(kept <= SHARDS * 2 * 8, "{kept}");
+        for number in (0..20_000).step_by(97) {
+            let change = change_of(&doubt, &format!("/gists/{number}"));
+            assert!(change >= Some(CHANGE + Duration::from_secs(number)), "{number}: {change:?}");
+        }
+        assert_eq!(doubt.last_change("/user", last + SECOND_LOOK), None, "what was asked for lately is trusted");
+    }
+
+    #[test]
+    fn very_deep_paths_are_covered_by_what_leads_to_them() {
+        let doubt = Doubt::default();
+        let deep = format!("/repos/acme/widgets/contents{}", "/x".repeat(100));
+        doubt.changed_below(&deep, CHANGE);
+        assert_eq!(change_of(&doubt, &format!("{deep}/y")), Some(CHANGE));
+        doubt.changed(&format!("{deep}/z"), CHANGE + Duration::from_secs(1));
+        assert_eq!(change_of(&doubt, &format!("{deep}/z")), Some(CHANGE + Duration::from_secs(1)));
+    }
+}

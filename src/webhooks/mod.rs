@@ -1,0 +1,211 @@
+//! Deliveries by which the upstream says that something changed: are they genuine, were they seen before, and what do they make stale (Document 3, Events;
+//! UPSTREAM.md, Webhooks).
+//!
+//! An unsigned body is never parsed. What an event changes is a fact of the API (`api/events.rs`); here its payload is read. Receiving them and telling the store
+//! is the gateway's (`gateway/deliveries.rs`).
+
+mod seen;
+mod signature;
+mod subject;
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, header};
+use percent_encoding::percent_decode;
+use serde_json::Value;
+
+use crate::api::{Dialect, Stale, is_known_event, stale_after_event};
+use crate::clock::Timestamp;
+
+use seen::Seen;
+pub use signature::{Keys, Signature};
+
+/// The longest body of a delivery. The documents name none; the running service sends no larger ones.
+pub const BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
+/// The longest `guid` that is remembered as itself; it is a UUID (Document 3, Delivery summary).
+const GUID_BYTES_MAX: usize = 100;
+
+/// A genuine delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The event's name; `unknown` when no row says what it changes, which also bounds what it can be.
+    pub event: Cow<'static, str>,
+    /// What follows from it.
+    pub effect: Effect,
+}
+
+/// What follows from a genuine delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// This may have changed.
+    Changed(Vec<Stale>),
+    /// Nothing: the same delivery had its effect before.
+    Duplicate,
+}
+
+/// Why a delivery has no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejected {
+    /// Not signed with a secret of ours.
+    Signature,
+    /// Signed, but its body is not the JSON object that it should be.
+    Malformed,
+}
+
+/// Takes deliveries.
+pub struct Receiver {
+    keys: Keys,
+    names: Names,
+    seen: Seen,
+}
+
+/// Headers of a delivery in the upstream's dialect.
+struct Names {
+    event: String,
+    delivery: String,
+}
+
+impl Receiver {
+    /// One that knows these keys.
+    pub fn new(keys: Keys, dialect: Dialect) -> Self {
+        let names = Names { event: dialect.delivery_header("event"), delivery: dialect.delivery_header("delivery") };
+        Self { keys, names, seen: Seen::default() }
+    }
+
+    /// Checks a delivery with this signature, and says what it changed. Duplicates are known by their GUID, signature and body together: none can hide another.
+    /// It counts as seen from now on, so its effect has to follow at once.
+    pub fn receive(&mut self, headers: &HeaderMap, signature: &Signature, body: &[u8], now: Timestamp) -> Result<Received, Rejected> {
+        if !self.keys.verify(signature, body) {
+            return Err(Rejected::Signature);
+        }
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let (event, guid) = (text(&self.names.event), text(&self.names.delivery));
+        let payload = payload(headers, body).ok_or(Rejected::Malformed)?;
+        let name = if is_known_event(event) { Cow::Owned(event.to_owned()) } else { Cow::Borrowed("unknown") };
+        let may_be_seen = !guid.is_empty() && guid.len() <= GUID_BYTES_MAX;
+        if may_be_seen && self.seen.is_again(guid, signature, now) {
+            return Ok(Received { event: name, effect: Effect::Duplicate });
+        }
+        let action = payload.get("action").and_then(Value::as_str);
+        let stale = stale_after_event(event, action, &subject::read(event, &payload));
+        Ok(Received { event: name, effect: Effect::Changed(stale) })
+    }
+
+    /// Whether the delivery of this GUID was received.
+    pub fn has_seen(&self, guid: &str) -> bool {
+        self.seen.has(guid)
+    }
+}
+
+/// The payload, as JSON or in the field `payload` of a form.
+fn payload(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    let json = if essence.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        let field = body.split(|byte| *byte == b'&').find_map(|field| field.strip_prefix(b"payload="))?;
+        let spaced: Vec<u8> = field.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+        Cow::Owned(percent_decode(&spaced).collect::<Vec<u8>>())
+    } else {
+        Cow::Borrowed(body)
+    };
+    serde_json::from_slice(&json).ok().filter(Value::is_object)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+    const SECRET: &[u8] = b"s3cret";
+
+    fn receiver() -> Receiver {
+        Receiver::new(Keys::new([SECRET]), Dialect::Github)
+    }
+
+    fn headers(event: &str, guid: &str, content_type: &'static str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-github-event", event.parse().unwrap());
+        headers.insert("x-github-delivery", guid.parse().unwrap());
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        headers
+    }
+
+    fn receive(receiver: &mut Receiver, headers: &HeaderMap, body: &str) -> Result<Received, Rejected> {
+        receiver.receive(headers, &Signature::by(SECRET, body.as_bytes()), body.as_bytes(), NOW)
+    }
+
+    const BODY: &str =
+        r#"{"action":"opened","issue":{"number":5},"repository":{"id":7,"full_name":"acme/widgets","owner":{"login":"acme"}}}"#;
+
+    fn stale(received: Result<Received, Rejected>) -> Vec<Stale> {
+        match received.map(|received| received.effect) {
+            Ok(Effect::Changed(stale)) => stale,
+            other => panic!("an effect: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_event_names_what_it_changed_by_name_and_by_number() {
+        let stale = stale(receive(&mut receiver(), &headers("issues", "g-1", "application/json"), BODY));
+        for path in ["/repos/acme/widgets/issues", "/repositories/7/issues"] {
+            assert!(stale.contains(&Stale::Exactly(path.into())), "{stale:#?}");
+        }
+        assert!(stale.contains(&Stale::Below("/repos/acme/widgets/issues/5".into())));
+        assert!(
+            !stale
+                .iter()
+                .any(|stale| matches!(stale, Stale::Below(path) if path == "/repos/acme/widgets" || path == "/repos/acme/widgets/issues"))
+        );
+    }
+
+    #[test]
+    fn a_form_is_read_as_json_is_and_signed_as_it_is_sent() {
+        let form = format!("payload={}", percent_encoding::utf8_percent_encode(BODY, percent_encoding::NON_ALPHANUMERIC));
+        let as_form = stale(receive(&mut receiver(), &headers("issues", "g-1", "application/x-www-form-urlencoded"), &form));
+        assert_eq!(as_form, stale(receive(&mut receiver(), &headers("issues", "g-1", "application/json"), BODY)));
+    }
+
+    #[test]
+    fn a_duplicate_has_no_second_effect_and_hides_no_other_delivery() {
+        let mut receiver = receiver();
+        let first = headers("issues", "g-1", "application/json");
+        assert!(!stale(receive(&mut receiver, &first, BODY)).is_empty() && receiver.has_seen("g-1"));
+        assert_eq!(receive(&mut receiver, &first, BODY).unwrap().effect, Effect::Duplicate);
+        let other = BODY.replace('5', "6");
+        assert!(!stale(receive(&mut receiver, &first, &other)).is_empty(), "another body is no duplicate");
+        assert!(!stale(receive(&mut receiver, &headers("issues", "g-2", "application/json"), BODY)).is_empty());
+        assert!(!stale(receive(&mut receiver, &headers("issues", "", "application/json"), BODY)).is_empty());
+    }
+
+    #[test]
+    fn what_is_malformed_was_not_received() {
+        let mut receiver = receiver();
+        let headers = headers("issues", "g-1", "application/json");
+        for body in ["", "{", "[]", "\"issues\"", "payload={}"] {
+            assert_eq!(receive(&mut receiver, &headers, body), Err(Rejected::Malformed), "{body}");
+        }
+        assert!(!receiver.has_seen("g-1"));
+        let wrong = receiver.receive(&headers, &Signature::by(b"another", BODY.as_bytes()), BODY.as_bytes(), NOW);
+        assert_eq!(wrong, Err(Rejected::Signature));
+        assert!(!stale(receive(&mut receiver, &headers, BODY)).is_empty());
+    }
+
+    #[test]
+    fn an_event_that_nobody_knows_changes_all_that_it_names() {
+        let received = receive(&mut receiver(), &headers("brewed", "g-1", "application/json"), BODY).unwrap();
+        assert_eq!(received.event, "unknown");
+        let whole = ["/repos/acme/widgets", "/repositories/7"].map(|path| Stale::Below(path.into()));
+        assert_eq!(received.effect, Effect::Changed(whole.into()));
+        let received = receive(&mut receiver(), &headers("brewed", "g-1", "application/json"), "{}").unwrap();
+        assert_eq!(received.effect, Effect::Changed(vec![Stale::Everything]));
+        let received = receive(&mut receiver(), &headers("issues", "g-1", "application/json"), "{}").unwrap();
+        assert_eq!(received.effect, Effect::Changed(vec![Stale::Everything]), "a known one that does not say where, too");
+    }
+
+    #[test]
+    fn a_ping_changes_nothing() {
+        assert_eq!(stale(receive(&mut receiver(), &headers("ping", "g-1", "application/json"), "{\"zen\":\"…\"}")), []);
+    }
+}

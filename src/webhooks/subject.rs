@@ -1,0 +1,161 @@
+//! What a payload is about: its repository, organization, team, person and numbers, each by all addresses that it names.
+//!
+//! A payload is genuine, not well-formed: a name that could not be one is left out, and what is then not known is dealt with by `api/events.rs`, which makes more
+//! stale and not less.
+
+use serde_json::Value;
+
+use crate::api::Subject;
+
+/// Longer than any name of the upstream's.
+const WORD_BYTES_MAX: usize = 100;
+
+/// The parameters of `api/events.rs`, and where payloads have them.
+const VALUES: [(&str, &[&str]); 4] = [
+    ("number", &["/issue/number", "/pull_request/number", "/number"]),
+    ("comment", &["/comment/id"]),
+    ("sha", &["/sha", "/check_run/head_sha", "/check_suite/head_sha", "/workflow_run/head_sha", "/workflow_job/head_sha"]),
+    ("run", &["/workflow_run/id", "/workflow_job/run_id"]),
+];
+
+/// Reads the payload of this event.
+pub fn read(event: &str, payload: &Value) -> Subject {
+    let mut subject = Subject::default();
+    for repository in [payload.pointer("/repository"), payload.pointer("/changes/new_repository")].into_iter().flatten() {
+        add_repository(&mut subject, payload, repository);
+    }
+    add_organization(&mut subject, payload);
+    if let Some(account) = payload.pointer("/installation/account").or_else(|| payload.pointer("/account")) {
+        add_owner(&mut subject, account);
+        let names = [word(account, "/login"), word(payload, "/changes/login/from")];
+        subject.territories.extend(names.into_iter().flatten().map(|login| format!("/repos/{login}")));
+    }
+    add_team(&mut subject, payload);
+    let person = ["/member", "/membership/user", "/collaborator"].into_iter().find_map(|place| payload.pointer(place));
+    // Who stars or watches is the one who does it.
+    let person = person.or_else(|| payload.pointer("/sender").filter(|_| matches!(event, "star" | "watch")));
+    if let Some(person) = person {
+        subject.users.extend(word(person, "/login").map(|login| format!("/users/{login}")));
+        subject.users.extend(number(person, "/id").map(|id| format!("/user/{id}")));
+    }
+    for (name, places) in VALUES {
+        let value = places.iter().find_map(|place| number(payload, place).map(|value| value.to_string()).or_else(|| word(payload, place)));
+        subject.values.extend(value.map(|value| (name, value)));
+    }
+    subject
+}
+
+/// Under its name, its number, and the name that it had before.
+fn add_repository(subject: &mut Subject, payload: &Value, repository: &Value) {
+    let full_name = repository.get("full_name").and_then(Value::as_str).and_then(|name| name.split_once('/'));
+    let (owner, name) = match full_name {
+        Some((owner, name)) => (fit(owner), fit(name)),
+        None => (word(repository, "/owner/login"), word(repository, "/name")),
+    };
+    let was_named = word(payload, "/changes/repository/name/from");
+    let was_of = word(payload, "/changes/owner/from/user/login").or_else(|| word(payload, "/changes/owner/from/organization/login"));
+    if let (Some(owner), Some(name)) = (&owner, &name) {
+        subject.repositories.push(format!("/repos/{owner}/{name}"));
+        subject.repositories.extend(was_named.map(|before| format!("/repos/{owner}/{before}")));
+        subject.repositories.extend(was_of.as_ref().map(|before| format!("/repos/{before}/{name}")));
+    }
+    subject.repositories.extend(number(repository, "/id").map(|id| format!("/repositories/{id}")));
+    if let Some(owner) = repository.get("owner") {
+        add_owner(subject, owner);
+    } else if let Some(owner) = owner {
+        subject.owners.extend([format!("/users/{owner}"), format!("/orgs/{owner}")]);
+    }
+    subject.owners.extend(was_of.into_iter().flat_map(|before| [format!("/users/{before}"), format!("/orgs/{before}")]));
+}
+
+fn add_owner(subject: &mut Subject, owner: &Value) {
+    subject.owners.extend(word(owner, "/login").into_iter().flat_map(|login| [format!("/users/{login}"), format!("/orgs/{login}")]));
+    subject.owners.extend(number(owner, "/id").into_iter().flat_map(|id| [format!("/user/{id}"), format!("/organizations/{id}")]));
+}
+
+fn add_organization(subject: &mut Subject, payload: &Value) {
+    let names = [word(payload, "/organization/login"), word(payload, "/changes/login/from")];
+    for login in names.into_iter().flatten() {
+        subject.organizations.push(format!("/orgs/{login}"));
+        subject.territories.push(format!("/repos/{login}"));
+    }
+    subject.organizations.extend(number(payload, "/organization/id").map(|id| format!("/organizations/{id}")));
+}
+
+/// Also under the names that it had.
+fn add_team(subject: &mut Subject, payload: &Value) {
+    let Some(team) = payload.get("team") else { return };
+    let (name, id) = (word(team, "/slug"), number(team, "/id"));
+    let by_slug = |organization: &String| Some(format!("{organization}/teams/{}", name.as_ref()?));
+    let by_id = |organization: &String| Some(format!("{organization}/team/{}", id?));
+    let teams = subject.organizations.iter().filter_map(|place| if place.starts_with("/orgs/") { by_slug(place) } else { by_id(place) });
+    subject.teams.extend(teams);
+    subject.teams.extend(id.map(|id| format!("/teams/{id}")));
+}
+
+fn number(value: &Value, place: &str) -> Option<u64> {
+    value.pointer(place)?.as_u64()
+}
+
+fn word(value: &Value, place: &str) -> Option<String> {
+    fit(value.pointer(place)?.as_str()?)
+}
+
+/// What can be a segment of a path as it stands.
+fn fit(word: &str) -> Option<String> {
+    let is_fit = !word.is_empty() && word.len() <= WORD_BYTES_MAX && word != "." && word != "..";
+    (is_fit && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))).then(|| word.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn repositories(payload: &Value) -> Vec<String> {
+        read("repository", payload).repositories
+    }
+
+    #[test]
+    fn a_repository_has_its_name_its_number_and_the_name_that_it_had() {
+        let widgets = json!({ "id": 7, "full_name": "acme/widgets" });
+        assert_eq!(repositories(&json!({ "repository": widgets })), ["/repos/acme/widgets", "/repositories/7"]);
+        let renamed = json!({ "repository": widgets, "changes": { "repository": { "name": { "from": "gears" } } } });
+        assert_eq!(repositories(&renamed), ["/repos/acme/widgets", "/repos/acme/gears", "/repositories/7"]);
+        let transferred = json!({ "repository": widgets, "changes": { "owner": { "from": { "user": { "login": "ada" } } } } });
+        assert_eq!(repositories(&transferred), ["/repos/acme/widgets", "/repos/ada/widgets", "/repositories/7"]);
+        assert!(read("repository", &transferred).owners.contains(&"/users/ada".to_owned()));
+    }
+
+    #[test]
+    fn a_team_has_three_addresses_and_a_person_two() {
+        let payload = json!({
+            "organization": { "login": "acme", "id": 3 },
+            "team": { "slug": "core", "id": 4 },
+            "member": { "login": "ada", "id": 9 },
+        });
+        let subject = read("membership", &payload);
+        assert_eq!(subject.teams, ["/orgs/acme/teams/core", "/organizations/3/team/4", "/teams/4"]);
+        assert_eq!(subject.users, ["/users/ada", "/user/9"]);
+        assert_eq!(subject.territories, ["/repos/acme"]);
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_one_names_nothing() {
+        for name in ["acme/../secrets", "acme/wid/gets", "acme/", "/", "acme/wid?gets", "acme/..", "é/é", "acme/*"] {
+            assert!(repositories(&json!({ "repository": { "full_name": name } })).is_empty(), "{name}");
+        }
+        assert_eq!(repositories(&json!({ "repository": { "full_name": "../x", "id": 7 } })), ["/repositories/7"]);
+        assert_eq!(read("issues", &json!({ "repository": 5, "issue": "x", "number": -1 })), Subject::default());
+    }
+
+    #[test]
+    fn numbers_are_found_where_each_event_has_them() {
+        for payload in [json!({ "issue": { "number": 5 } }), json!({ "pull_request": { "number": 5 } }), json!({ "number": 5 })] {
+            assert_eq!(read("issues", &payload).values, [("number", "5".to_owned())]);
+        }
+        let run = json!({ "workflow_run": { "id": 8, "head_sha": "abc" } });
+        assert_eq!(read("workflow_run", &run).values, [("sha", "abc".to_owned()), ("run", "8".to_owned())]);
+    }
+}

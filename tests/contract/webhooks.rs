@@ -1,0 +1,250 @@
+//! Deliveries: what an event makes stale and what it leaves alone, and who is not believed.
+
+use std::time::Duration;
+
+use http::Method;
+use ring::hmac;
+use serde_json::{Value, json};
+
+use crate::support::reply::Reply;
+use crate::support::{Setup, World, eventually};
+
+const SECRET: &str = "It's a Secret to Everybody";
+const PATH: &str = "/_weir/webhooks";
+const REPOSITORY: &str = "/repos/acme/widgets";
+/// Everything that these tests ask for may be served for an hour.
+const RULES: [&str; 6] = [
+    "/repos/{owner}/{repo}",
+    "/repos/{owner}/{repo}/issues",
+    "/repos/{owner}/{repo}/issues/{issue_number}",
+    "/repos/{owner}/{repo}/commits",
+    "/repos/{owner}/{repo}/labels",
+    "/repos/{owner}/{repo}/pulls/{pull_number}",
+];
+
+fn setup() -> Setup {
+    let rules: String = RULES.iter().map(|route| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"1h\"\n")).collect();
+    Setup::new()
+        .manual_clock()
+        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
+        .config(&rules)
+        .config(&format!("[webhooks]\nsecret = {{ value = \"{SECRET}\" }}\nprevious_secret = {{ value = \"the one before\" }}"))
+}
+
+/// A world with a webhook of the organization that delivers to the gateway.
+async fn hooked() -> World {
+    let world = setup().start().await;
+    hook(&world, &["*"]);
+    world
+}
+
+/// Makes a webhook of the organization that delivers to the gateway; its id.
+fn hook(world: &World, events: &[&str]) -> u64 {
+    let config = json!({ "url": format!("http://{}{PATH}", world.address), "content_type": "json", "secret": SECRET });
+    let hook = json!({ "name": "web", "config": config, "events": events });
+    world.ask_emulator(Method::POST, "/orgs/acme/hooks", &hook)["id"].as_u64().unwrap()
+}
+
+/// Makes something happen at the upstream.
+fn happens(world: &World, event: &Value) {
+    world.ask_emulator(Method::POST, "/_emulator/events", event);
+}
+
+fn deliveries(world: &World, event: &str, outcome: &str) -> u64 {
+    let series = format!("weir_webhook_deliveries_total{{event=\"{event}\",outcome=\"{outcome}\"}} ");
+    let text = world.gateway.metrics.encode();
+    text.lines().find_map(|line| line.strip_prefix(&series)).map_or(0, |count| count.parse().unwrap())
+}
+
+/// Until deliveries of this event have been taken.
+async fn delivered(world: &World, event: &str) {
+    eventually(|| deliveries(world, event, "accepted") > 0).await;
+}
+
+fn seconds(world: &World, count: u64) {
+    world.advance_both(Duration::from_secs(count));
+}
+
+/// What these paths are answered from.
+async fn hits(world: &World, paths: &[&str]) -> Vec<bool> {
+    let mut hits = Vec::new();
+    for path in paths {
+        let answer = world.get(path).await;
+        answer.assert_status(200);
+        hits.push(answer.cache_status() == "weir; hit");
+    }
+    hits
+}
+
+fn signature(secret: &str, body: &str) -> String {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), body.as_bytes());
+    let digits = tag.as_ref().iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    format!("sha256={}", digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect::<String>())
+}
+
+/// A delivery made by the test itself.
+async fn deliver(world: &World, event: &str, guid: &str, lines: &[(&str, &str)], body: &str) -> Reply {
+    let mut headers =
+        vec![("authorization", ""), ("content-type", "application/json"), ("x-github-event", event), ("x-github-delivery", guid)];
+    headers.extend(lines);
+    world.send(Method::POST, PATH, &headers, body).await
+}
+
+async fn signed(world: &World, event: &str, guid: &str, body: &str) -> Reply {
+    deliver(world, event, guid, &[("x-hub-signature-256", &signature(SECRET, body))], body).await
+}
+
+fn issue_event(number: u64) -> String {
+    json!({ "action": "edited", "issue": { "number": number }, "repository": { "id": 1, "full_name": "acme/widgets" } }).to_string()
+}
+
+#[tokio::test]
+async fn an_event_makes_stale_what_it_touched_and_nothing_else() {
+    let world = hooked().await;
+    let issue = format!("{REPOSITORY}/issues/3");
+    let other = format!("{REPOSITORY}/issues/4");
+    let pages =
+        [&issue, &format!("{REPOSITORY}/issues?per_page=5"), &other, &format!("{REPOSITORY}/commits"), &format!("{REPOSITORY}/labels")];
+    let pages = pages.map(String::as_str);
+    hits(&world, &pages).await;
+    seconds(&world, 60);
+    assert_eq!(hits(&world, &pages).await, [true; 5]);
+    world.ask_emulator(Method::PATCH, &issue, &json!({ "title": "changed around the gateway" }));
+    delivered(&world, "issues").await;
+    assert_eq!(hits(&world, &pages).await, [false, false, true, true, true]);
+    assert_eq!(world.get(&issue).await.json()["title"], "changed around the gateway");
+}
+
+#[tokio::test]
+async fn a_push_makes_commits_and_the_repository_stale_and_no_issue() {
+    let world = hooked().await;
+    let pages = [REPOSITORY, &format!("{REPOSITORY}/commits"), &format!("{REPOSITORY}/issues/3"), &format!("{REPOSITORY}/labels")];
+    let pages = pages.map(|page| page);
+    hits(&world, &pages).await;
+    seconds(&world, 60);
+    happens(&world, &json!({ "type": "push", "repository": "acme/widgets", "text": "more" }));
+    delivered(&world, "push").await;
+    assert_eq!(hits(&world, &pages).await, [false, false, true, true]);
+}
+
+#[tokio::test]
+async fn an_unknown_event_makes_the_whole_repository_stale_and_no_other() {
+    let world = hooked().await;
+    let pages = [REPOSITORY, &format!("{REPOSITORY}/labels"), "/repos/acme/gadgets", "/repos/ACME/Widgets/labels"];
+    hits(&world, &pages).await;
+    seconds(&world, 60);
+    happens(&world, &json!({ "type": "custom", "event": "brewed", "repository": "acme/widgets" }));
+    delivered(&world, "unknown").await;
+    assert_eq!(hits(&world, &pages).await, [false, false, true, false]);
+}
+
+#[tokio::test]
+async fn a_change_is_looked_at_again_after_two_seconds_and_after_ten() {
+    let world = hooked().await;
+    let issue = format!("{REPOSITORY}/issues/3");
+    world.get(&issue).await.assert_status(200);
+    seconds(&world, 60);
+    signed(&world, "issues", "g-1", &issue_event(3)).await.assert_status(202);
+    let mut hit = Vec::new();
+    for _ in 0..15 {
+        seconds(&world, 1);
+        hit.extend(hits(&world, &[&issue]).await);
+    }
+    let asked: Vec<usize> = (1..=15).filter(|second| !hit[second - 1]).collect();
+    assert_eq!(asked, [1, 2, 10]);
+}
+
+#[tokio::test]
+async fn a_fetch_that_began_before_an_event_is_joined_by_nobody_after_it_and_not_trusted() {
+    let world = hooked().await;
+    let issue = format!("{REPOSITORY}/issues/3");
+    // The budget is known from here on: two requests may be on their way at once.
+    world.get(REPOSITORY).await.assert_status(200);
+    let gate = world.close_gate("GET", &issue);
+    let first = world.get(&issue);
+    let (late, ()) = tokio::join!(first, async {
+        world.held(gate, 1).await;
+        seconds(&world, 1);
+        signed(&world, "issues", "g-1", &issue_event(3)).await.assert_status(202);
+        seconds(&world, 1);
+        let (second, ()) = tokio::join!(world.get(&issue), async {
+            world.held(gate, 2).await;
+            world.open_gate(gate);
+        });
+        assert_eq!(second.cache_status(), "weir; fwd=uri-miss; stored");
+    });
+    late.assert_status(200);
+    assert_eq!(world.upstream_requests().iter().filter(|entry| entry.path == issue).count(), 2);
+}
+
+#[tokio::test]
+async fn a_duplicate_has_no_second_effect_and_a_late_one_still_has_its_first() {
+    let world = hooked().await;
+    let issue = format!("{REPOSITORY}/issues/3");
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        world.get(&issue).await.assert_status(200);
+        seconds(&world, 60);
+        let answer = signed(&world, "issues", "g-1", &issue_event(3)).await;
+        answers.push((answer.status.as_u16(), hits(&world, &[&issue]).await[0]));
+        seconds(&world, 60);
+    }
+    assert_eq!(answers, [(202, false), (202, true), (202, true)]);
+    assert_eq!((deliveries(&world, "issues", "accepted"), deliveries(&world, "issues", "duplicate")), (1, 2));
+}
+
+#[tokio::test]
+async fn a_delivery_that_is_not_signed_with_our_secret_is_refused_and_has_no_effect() {
+    let world = hooked().await;
+    let issue = format!("{REPOSITORY}/issues/3");
+    world.get(&issue).await.assert_status(200);
+    seconds(&world, 60);
+    let body = issue_event(3);
+    let right = signature(SECRET, &body);
+    let wrong: [&[(&str, &str)]; 6] = [
+        &[],
+        &[("x-hub-signature", "sha1=da39a3ee5e6b4b0d3255bfef95601890afd80709")],
+        &[("x-hub-signature-256", &signature("another", &body))],
+        &[("x-hub-signature-256", &right), ("x-hub-signature-256", &right)],
+        &[("x-hub-signature-256", "sha256=")],
+        &[("x-hub-signature-256", &signature(SECRET, "{}"))],
+    ];
+    for lines in wrong {
+        let answer = deliver(&world, "issues", "g-1", lines, &body).await;
+        answer.assert_status(401);
+        assert!(answer.json()["message"].as_str().unwrap().contains("X-Hub-Signature-256"));
+    }
+    assert_eq!(hits(&world, &[&issue]).await, [true]);
+    assert_eq!(deliveries(&world, "unverified", "wrong_signature"), 6);
+    let with_a_key = world.send(Method::POST, PATH, &[], &body).await;
+    with_a_key.assert_status(401);
+    let before = deliver(&world, "issues", "g-1", &[("x-hub-signature-256", &signature("the one before", &body))], &body).await;
+    before.assert_status(202);
+}
+
+#[tokio::test]
+async fn a_signed_delivery_that_is_no_json_is_a_bad_request_and_may_come_again() {
+    let world = hooked().await;
+    signed(&world, "issues", "g-1", "{\"issue\":").await.assert_status(400);
+    signed(&world, "issues", "g-1", &issue_event(3)).await.assert_status(202);
+    assert_eq!(deliveries(&world, "issues", "accepted"), 1);
+}
+
+#[tokio::test]
+async fn without_a_secret_there_is_no_such_place() {
+    let world = Setup::new().start().await;
+    let body = issue_event(3);
+    signed(&world, "issues", "g-1", &body).await.assert_status(404);
+    world.send(Method::GET, PATH, &[], "").await.assert_status(404);
+}
+
+#[tokio::test]
+async fn a_write_shows_wherever_its_thing_is_shown() {
+    let world = setup().start().await;
+    let pages = [&format!("{REPOSITORY}/issues/3"), REPOSITORY, &format!("{REPOSITORY}/commits"), &format!("{REPOSITORY}/labels")];
+    let pages = pages.map(|page| page);
+    hits(&world, &pages).await;
+    seconds(&world, 60);
+    world.post(&format!("{REPOSITORY}/issues/3/comments"), json!({ "body": "hello" })).await.assert_status(201);
+    assert_eq!(hits(&world, &pages).await, [false, false, true, true]);
+}
