@@ -3,6 +3,7 @@
 //! Whatever a field holds, it cannot end the line early or start another: JSON escapes it, and text mode writes what is not plain the
 //! way JSON would. Keys are flat: `time`, `level`, `target`, then `message` and the event's own. Left out: spans, which are not logged.
 
+use std::cell::RefCell;
 use std::fmt::{self, Debug, Write};
 
 use serde::ser::{SerializeMap, Serializer};
@@ -10,16 +11,44 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
-use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::init::LogFormat;
+use crate::clock::{Timestamp, machine_micros};
 
 /// The longest value of a field; a dependency that logs a whole document is cut short.
 const VALUE_BYTES_MAX: usize = 4096;
 
 /// The target of every record that comes by way of the `log` crate; the real one is in its field `log.target`.
 const BRIDGED: &str = "log";
+
+thread_local! {
+    static TIME: RefCell<Time> = RefCell::default();
+}
+
+/// The time of a line: RFC 3339 in UTC, to the microsecond. Its second is kept, which most lines share with the one before.
+#[derive(Default)]
+struct Time {
+    second: Option<u64>,
+    text: String,
+}
+
+impl Time {
+    fn at(&mut self, micros: u64) -> &str {
+        let (second, micros) = (micros / 1_000_000, micros % 1_000_000);
+        if self.second != Some(second) {
+            self.second = Some(second);
+            self.text = Timestamp::from_secs(second).rfc3339();
+        }
+        self.text.truncate(SECOND_BYTES);
+        // A string takes whatever is written to it.
+        let _ = write!(self.text, ".{micros:06}Z");
+        &self.text
+    }
+}
+
+/// The bytes of `2026-11-22T05:00:00`.
+const SECOND_BYTES: usize = 19;
 
 /// Writes events in a [`LogFormat`].
 pub(super) struct Line(pub(super) LogFormat);
@@ -30,12 +59,13 @@ where
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let mut time = String::with_capacity(32);
-        SystemTime.format_time(&mut Writer::new(&mut time))?;
-        match self.0 {
-            LogFormat::Json => write_json(&mut writer, &time, event)?,
-            LogFormat::Text => write_text(&mut writer, &time, event)?,
-        }
+        TIME.with_borrow_mut(|time| {
+            let time = time.at(machine_micros());
+            match self.0 {
+                LogFormat::Json => write_json(&mut writer, time, event),
+                LogFormat::Text => write_text(&mut writer, time, event),
+            }
+        })?;
         writer.write_char('\n')
     }
 }
@@ -176,5 +206,23 @@ impl fmt::Display for Plain<'_> {
             return f.write_str(self.0);
         }
         write!(f, "\"{}\"", self.0.escape_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Time;
+
+    #[test]
+    fn the_time_of_a_line_is_exact_to_the_microsecond() {
+        let mut time = Time::default();
+        for (micros, text) in [
+            (1_709_164_799_000_001, "2024-02-28T23:59:59.000001Z"),
+            (1_709_164_799_999_999, "2024-02-28T23:59:59.999999Z"),
+            (1_709_164_800_020_000, "2024-02-29T00:00:00.020000Z"),
+            (1_709_164_799_500_000, "2024-02-28T23:59:59.500000Z"),
+        ] {
+            assert_eq!(time.at(micros), text);
+        }
     }
 }
