@@ -12,6 +12,9 @@ use pingora::http::RequestHeader;
 use pingora::server::ShutdownWatch;
 use tokio::time::Instant;
 
+use crate::clock::Timestamp;
+use crate::telemetry::CacheOutcome;
+
 use super::connection::{Came, Connection, Watch, now};
 use super::door::{Door, FrontDoor, PREFACE_BEGINS};
 use super::intake::{self, Wire};
@@ -20,7 +23,6 @@ use super::request::{Request, Sorted, Task};
 use super::respond::encode;
 use super::service::Known;
 use super::store::Entry;
-use crate::telemetry::CacheOutcome;
 
 /// The most headers of a request that is looked at here; ordinary clients send about ten.
 const HEADERS_MAX: usize = 32;
@@ -77,7 +79,8 @@ impl FrontDoor {
             if age == Age::New && connection.ahead().starts_with(PREFACE_BEGINS) {
                 return Next::Preface;
             }
-            let known = match Head::taken_from(connection).filter(|_| !*shutdown.borrow()) {
+            let head = if *shutdown.borrow() { None } else { Head::taken_from(connection) };
+            let known = match head {
                 None => None,
                 Some(head) => match self.http1.hit(head, &mut buffer) {
                     Ok((request, body_bytes)) => {
@@ -163,19 +166,21 @@ impl Door {
         let mut request = Request::new(&self.gateway, parts.method, parts.uri.path(), parts.headers);
         let span = request.span.clone();
         let _inside = span.enter();
+        // Nothing is waited for from here to the answer's last byte in the buffer: one reading of the clock serves all of it.
+        let now = request.arrived;
         let sorted = intake.map_err(Refused::Malformed).and_then(|intake| self.sort(&mut request, intake));
         if let Ok(Sorted::Allowed(allowed)) = &sorted
             && let Task::Read(route) = &allowed.task
-            && let Some(entry) = self.stored(&mut request, &allowed.intake, route)
-            && let Some(body_bytes) = self.put(&entry, &mut request, buffer)
+            && let Some(entry) = self.stored(&mut request, &allowed.intake, route, now)
+            && let Some(body_bytes) = self.put(&entry, &mut request, now, buffer)
         {
             return Ok((request, body_bytes));
         }
         Err((Box::new(Known { request, sorted }), raw))
     }
-    fn put(&self, entry: &Entry, request: &mut Request, buffer: &mut Vec<u8>) -> Option<u64> {
-        let now = self.gateway.clock.now();
-        if let Some((status, body_bytes)) = self.gateway.put_hit(entry, &request.form(), &self.added(request), now, buffer) {
+    /// Writes the answer to a hit; returns the length of its body.
+    fn put(&self, entry: &Entry, request: &mut Request, now: Timestamp, buffer: &mut Vec<u8>) -> Option<u64> {
+        if let Some((status, body_bytes)) = self.gateway.put_hit(entry, &request.form(), &self.added(request, now), now, buffer) {
             request.outcome.status = status.as_u16();
             return Some(body_bytes);
         }

@@ -172,10 +172,9 @@ impl Gateway {
 
     /// A stored answer that may be served without asking. Looked for before anything is made that only a fetch needs: most requests end here where
     /// answers have a lifetime.
-    pub fn fresh(&self, scope: Scope, intake: &Intake, asked: &HeaderMap, span: &tracing::Span) -> Option<Arc<Entry>> {
-        let _looking = spans::cache_span(span).entered();
+    pub fn fresh(&self, scope: Scope, intake: &Intake, asked: &HeaderMap, now: Timestamp) -> Option<Arc<Entry>> {
         let entry = self.store.get(&self.cache_key(scope, intake.service, &intake.target(), asked))?;
-        let is_fresh = entry.fits(asked) && entry.stored.is_fresh(self.clock.now(), self.mode);
+        let is_fresh = entry.fits(asked) && entry.stored.is_fresh(now, self.mode);
         (is_fresh && !self.store.is_doubtful(&intake.path, entry.requested_at)).then_some(entry)
     }
 

@@ -166,8 +166,9 @@ impl Door {
     }
 
     /// What answers a read that need not be asked of the upstream.
-    pub(super) fn stored(&self, request: &mut Request, intake: &Intake, route: &Route) -> Option<Arc<Entry>> {
-        let entry = self.gateway.fresh(route.scope, intake, &request.asked, &request.span)?;
+    pub(super) fn stored(&self, request: &mut Request, intake: &Intake, route: &Route, now: Timestamp) -> Option<Arc<Entry>> {
+        let _looking = spans::cache_span(&request.span).entered();
+        let entry = self.gateway.fresh(route.scope, intake, &request.asked, now)?;
         request.outcome.cache = CacheOutcome::Hit;
         Some(entry)
     }
@@ -183,7 +184,7 @@ impl Door {
 
     /// What every answer carries beside its own.
     pub(super) fn dress(&self, request: &mut Request, reply: &mut Reply) {
-        let mut added = self.added(request);
+        let mut added = self.added(request, self.gateway.clock.now());
         // A refusal carries its own.
         added.view = added.view.filter(|_| !reply.headers.contains_key(crate::api::headers::RATE_LIMIT));
         self.gateway.add(&mut reply.headers, &added);
@@ -191,8 +192,8 @@ impl Door {
     }
 
     /// What the gateway adds to a request's answer.
-    pub(super) fn added<'r>(&self, request: &'r Request) -> Added<'r> {
-        let figures = request.effort.figures(self.gateway.clock.now());
+    pub(super) fn added<'r>(&self, request: &'r Request, now: Timestamp) -> Added<'r> {
+        let figures = request.effort.figures(now);
         let view = request.client.as_ref().map(|client| {
             let booked = figures.resource.as_ref().or_else(|| request.endpoint.map(|endpoint| &endpoint.resource));
             let resource = booked.cloned().unwrap_or(ResourceName::core());

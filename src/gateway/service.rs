@@ -121,8 +121,9 @@ impl Door {
             Task::Read(route) => {
                 // Some libraries send a body with a GET; it means nothing and must be out of the way.
                 self.whole_body(session, request, &intake, IDLE_BODY_BYTES_MAX).await?;
-                if !is_looked_for && let Some(entry) = self.stored(request, &intake, &route) {
-                    return Ok(self.gateway.reply_from_entry(&entry, CacheOutcome::Hit, &request.form(), self.gateway.clock.now()));
+                let now = self.gateway.clock.now();
+                if !is_looked_for && let Some(entry) = self.stored(request, &intake, &route, now) {
+                    return Ok(self.gateway.reply_from_entry(&entry, CacheOutcome::Hit, &request.form(), now));
                 }
                 Box::pin(self.ask(session, request, &client, &intake, route)).await
             }

@@ -6,7 +6,6 @@
 use std::cell::RefCell;
 use std::fmt::{self, Debug, Write};
 
-use serde::ser::{SerializeMap, Serializer};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::FmtContext;
@@ -18,6 +17,9 @@ use crate::clock::{Timestamp, machine_micros};
 
 /// The longest value of a field; a dependency that logs a whole document is cut short.
 const VALUE_BYTES_MAX: usize = 4096;
+
+/// Room for the line of a request.
+const LINE_BYTES_USUAL: usize = 768;
 
 /// The target of every record that comes by way of the `log` crate; the real one is in its field `log.target`.
 const BRIDGED: &str = "log";
@@ -71,23 +73,18 @@ where
 }
 
 fn write_json(writer: &mut Writer<'_>, time: &str, event: &Event<'_>) -> fmt::Result {
-    let mut line = Vec::with_capacity(768);
-    let mut serializer = serde_json::Serializer::new(&mut line);
-    json_map(&mut serializer, time, event).map_err(|_| fmt::Error)?;
-    writer.write_str(std::str::from_utf8(&line).map_err(|_| fmt::Error)?)
-}
-
-fn json_map<S: Serializer>(serializer: S, time: &str, event: &Event<'_>) -> Result<S::Ok, S::Error> {
-    let mut map = serializer.serialize_map(None)?;
-    map.serialize_entry("time", time)?;
-    map.serialize_entry("level", event.metadata().level().as_str())?;
+    let mut line = Vec::with_capacity(LINE_BYTES_USUAL);
+    line.extend_from_slice(b"{\"time\":");
+    let mut fields = JsonFields { result: serde_json::to_writer(&mut line, time), line };
+    fields.push("level", event.metadata().level().as_str());
     if event.metadata().target() != BRIDGED {
-        map.serialize_entry("target", event.metadata().target())?;
+        fields.push("target", event.metadata().target());
     }
-    let mut fields = JsonFields { map, result: Ok(()) };
     event.record(&mut fields);
-    fields.result?;
-    fields.map.end()
+    let JsonFields { mut line, result } = fields;
+    result.map_err(|_| fmt::Error)?;
+    line.push(b'}');
+    writer.write_str(std::str::from_utf8(&line).map_err(|_| fmt::Error)?)
 }
 
 fn write_text(writer: &mut Writer<'_>, time: &str, event: &Event<'_>) -> fmt::Result {
@@ -133,20 +130,30 @@ fn debug_text(value: &dyn Debug) -> String {
     text.0
 }
 
-struct JsonFields<M: SerializeMap> {
-    map: M,
-    result: Result<(), M::Error>,
+struct JsonFields {
+    line: Vec<u8>,
+    result: serde_json::Result<()>,
 }
 
-impl<M: SerializeMap> JsonFields<M> {
+impl JsonFields {
     fn entry(&mut self, field: &Field, value: &(impl serde::Serialize + ?Sized)) {
-        if let (true, Some(key)) = (self.result.is_ok(), key(field)) {
-            self.result = self.map.serialize_entry(key, value);
+        if let Some(key) = key(field) {
+            self.push(key, value);
+        }
+    }
+
+    /// `key` is a field's name: an identifier, in which nothing needs escaping.
+    fn push(&mut self, key: &'static str, value: &(impl serde::Serialize + ?Sized)) {
+        if self.result.is_ok() {
+            for part in [",\"", key, "\":"] {
+                self.line.extend_from_slice(part.as_bytes());
+            }
+            self.result = serde_json::to_writer(&mut self.line, value);
         }
     }
 }
 
-impl<M: SerializeMap> Visit for JsonFields<M> {
+impl Visit for JsonFields {
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.entry(field, &value);
     }
