@@ -175,16 +175,24 @@ impl Clock {
     }
 }
 
+/// The machine's steady time: for how long a socket may be slow, which no other clock is to shorten or lengthen.
+#[must_use]
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clock")]
-fn machine_instant() -> Instant {
+pub fn machine_instant() -> Instant {
     Instant::now()
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clock")]
 fn machine_millis() -> u64 {
+    machine_micros() / 1000
+}
+
+/// The machine's wall clock in microseconds since the epoch: what a log line is stamped with, whatever clock the gateway goes by.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clock")]
+pub fn machine_micros() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |elapsed| u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
+        .map_or(0, |elapsed| u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

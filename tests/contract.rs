@@ -14,6 +14,8 @@ mod concurrency;
 mod freshness;
 #[path = "contract/graphql.rs"]
 mod graphql;
+#[path = "contract/hits.rs"]
+mod hits;
 #[path = "contract/identity.rs"]
 mod identity;
 #[path = "contract/intake.rs"]

@@ -14,7 +14,8 @@ use super::door::Door;
 use super::intake::Intake;
 use super::refuse::Refused;
 use super::reply::Reply;
-use super::service::{Request, Stop};
+use super::request::Request;
+use super::service::Stop;
 
 /// Where the upstream delivers to.
 pub const WEBHOOKS_PATH: &str = "/_weir/webhooks";

@@ -9,31 +9,34 @@ use std::time::Duration;
 use async_trait::async_trait;
 use http::Method;
 use pingora::ErrorType;
-use pingora::apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
-use pingora::protocols::Stream;
+use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
+use pingora::protocols::{Peek as _, Stream};
 use pingora::server::ShutdownWatch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Gateway;
+use super::connection::{Connection, Watch, now};
+use super::hit::{Age, Next};
 use super::intake::{HEAD_BYTES_MAX, Malformed, Root};
 use super::refuse::Refused;
 use super::respond;
 use super::rewrite::Origin;
+use super::service::Known;
 
 /// How long an unread request body is drained so that its connection can be used again.
 const DRAIN_BODY: Duration = Duration::from_secs(5);
 /// How HTTP/2's connection preface begins, and no request of HTTP/1.1 that is served here (RFC 9113 §3.4).
-const PREFACE_BEGINS: &[u8; 4] = b"PRI ";
+pub(super) const PREFACE_BEGINS: &[u8; 4] = b"PRI ";
 /// The length of the whole preface.
 const PREFACE_BYTES: usize = 24;
 
-/// A listener's application: bounds the time before the first bytes, tells HTTP/2 from HTTP/1.1, and hands the connection to a [`Door`].
+/// A listener's application: bounds the time before the first bytes, tells HTTP/2 from HTTP/1.1, answers hits (`hit.rs`), and hands everything else to a [`Door`].
 ///
 /// The framework would look for the whole preface without a deadline, and so never answer a request shorter than that.
 pub struct FrontDoor {
-    http1: Arc<Door>,
+    pub(super) http1: Arc<Door>,
     http2: Arc<Door>,
     header_timeout: Duration,
 }
@@ -61,62 +64,46 @@ impl FrontDoor {
 
 #[async_trait]
 impl ServerApp for FrontDoor {
-    async fn process_new(self: &Arc<Self>, mut session: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let mut beginning = [0; PREFACE_BEGINS.len()];
-        timeout(self.header_timeout, session.try_peek(&mut beginning)).await.ok()?.ok()?;
-        if beginning != *PREFACE_BEGINS {
-            return self.http1.process_new(session, shutdown).await;
+    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let mut connection = Connection::new(stream);
+        let mut watch = Watch::new(shutdown);
+        let mut age = Age::New;
+        loop {
+            match self.hits(&mut connection, &mut watch, age, shutdown).await {
+                Next::Over => return None,
+                Next::Late => {
+                    self.http1.refuse_unread(&mut ServerSession::new_http1(connection), Refused::HeadTimeout).await;
+                    return None;
+                }
+                Next::Preface => {
+                    timeout(self.header_timeout, connection.try_peek(&mut [0; PREFACE_BYTES])).await.ok()?.ok()?;
+                    let _connection = self.http2.gateway.active.connect();
+                    return self.http2.process_new(connection, shutdown).await;
+                }
+                Next::Session { known, deadline } => {
+                    let session = ServerSession::new_http1(connection);
+                    let stream = Box::pin(self.http1.one(session, known, HeadDue { at: deadline, age }, shutdown)).await?;
+                    (connection, age) = (Connection::of(stream)?, Age::Used);
+                }
+            }
         }
-        timeout(self.header_timeout, session.try_peek(&mut [0; PREFACE_BYTES])).await.ok()?.ok()?;
-        let _connection = self.http2.gateway.active.connect();
-        self.http2.process_new(session, shutdown).await
     }
+}
+
+/// By when the head of a session's request must be there.
+#[derive(Clone, Copy)]
+struct HeadDue {
+    at: Instant,
+    age: Age,
 }
 
 #[async_trait]
 impl HttpServerApp for Door {
-    async fn process_new_http(self: &Arc<Self>, mut session: ServerSession, shutdown: &ShutdownWatch) -> Option<ReusedHttpStream> {
-        let listen = &self.gateway.config.listen;
-        let is_reused = session.take_connection_user_context().is_some();
-        session.set_pipelining_enabled(false);
-        session.set_read_timeout(Some(listen.body_timeout));
-        session.set_write_timeout(Some(listen.body_timeout));
-        session.set_total_drain_timeout(Some(DRAIN_BODY));
-        session.set_keepalive(if *shutdown.borrow() { None } else { Some(listen.idle_timeout.as_secs().max(1)) });
-        // pingora counts the pause before a reused connection's next request into the same read.
-        let head_deadline = listen.header_timeout + if is_reused { listen.idle_timeout } else { Duration::ZERO };
-        let mut stopping = shutdown.clone();
-        let read = tokio::select! {
-            biased;
-            read = timeout(head_deadline, session.read_request()) => read,
-            _ = stopping.wait_for(|stopping| *stopping) => return None,
-        };
-        match read {
-            Ok(Ok(true)) => {}
-            Ok(Ok(false)) => return None,
-            Ok(Err(error)) => {
-                if *error.etype() == ErrorType::InvalidHTTPHeader {
-                    self.refuse_unread(&mut session, Refused::Malformed(fault_of_head(&error.to_string()))).await;
-                }
-                return None;
-            }
-            Err(_) => {
-                if !is_reused {
-                    self.refuse_unread(&mut session, Refused::HeadTimeout).await;
-                }
-                return None;
-            }
-        }
-        let _active = self.gateway.active.enter();
-        self.serve(&mut session).await.ok()?;
-        if *shutdown.borrow() {
-            session.set_keepalive(None);
-        }
-        let mut settings = HttpPersistentSettings::for_session(&session);
-        settings.set_user_context(Box::new(()));
-        // Flushing what a client does not read must end some time.
-        let stream = timeout(self.gateway.config.listen.body_timeout, session.finish()).await.ok()?.ok().flatten()?;
-        Some(ReusedHttpStream::from_reusable_stream(stream, settings))
+    /// The framework's way here is that of HTTP/2, a session for each request.
+    async fn process_new_http(self: &Arc<Self>, session: ServerSession, shutdown: &ShutdownWatch) -> Option<ReusedHttpStream> {
+        let at = now() + self.gateway.config.listen.header_timeout;
+        let stream = self.one(session, None, HeadDue { at, age: Age::New }, shutdown).await?;
+        Some(ReusedHttpStream::new(stream, None))
     }
 
     fn server_options(&self) -> Option<&HttpServerOptions> {
@@ -132,6 +119,47 @@ impl HttpServerApp for Door {
 }
 
 impl Door {
+    /// One request of a session; returns the connection when it can carry another.
+    async fn one(&self, mut session: ServerSession, known: Option<Box<Known>>, due: HeadDue, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let listen = &self.gateway.config.listen;
+        session.set_pipelining_enabled(false);
+        session.set_read_timeout(Some(listen.body_timeout));
+        session.set_write_timeout(Some(listen.body_timeout));
+        session.set_total_drain_timeout(Some(DRAIN_BODY));
+        session.set_keepalive(if *shutdown.borrow() { None } else { Some(listen.idle_timeout.as_secs().max(1)) });
+        let mut stopping = shutdown.clone();
+        let read = tokio::select! {
+            biased;
+            read = timeout_at(due.at, session.read_request()) => read,
+            _ = stopping.wait_for(|stopping| *stopping) => return None,
+        };
+        match read {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => return None,
+            Ok(Err(error)) => {
+                if *error.etype() == ErrorType::InvalidHTTPHeader {
+                    self.refuse_unread(&mut session, Refused::Malformed(fault_of_head(&error.to_string()))).await;
+                }
+                return None;
+            }
+            Err(_) => {
+                if due.age == Age::New {
+                    self.refuse_unread(&mut session, Refused::HeadTimeout).await;
+                }
+                return None;
+            }
+        }
+        let _active = self.gateway.active.enter();
+        self.serve(&mut session, known.map(|known| *known)).await.ok()?;
+        if *shutdown.borrow() {
+            session.set_keepalive(None);
+        }
+        // Flushing what a client does not read must end some time.
+        let stream = timeout(listen.body_timeout, session.finish()).await.ok()?.ok().flatten()?;
+        // Nothing of a next request was read: then the framework gives no connection back.
+        Some(stream.into_parts().0)
+    }
+
     /// Refuses what has no readable head; the connection is closed afterwards.
     async fn refuse_unread(&self, session: &mut ServerSession, refused: Refused) {
         session.set_keepalive(None);

@@ -124,6 +124,12 @@ impl StoredHead {
         lines(self.own.get(self.addresses_at as usize..).unwrap_or_default())
     }
 
+    /// The same as a map, to be rewritten.
+    pub fn addresses_map(&self) -> HeaderMap {
+        let known = |name: &str| ADDRESSES.iter().find(|known| known.as_str() == name).cloned();
+        self.addresses().filter_map(|(name, value)| Some((known(name)?, HeaderValue::from_bytes(value).ok()?))).collect()
+    }
+
     /// Every line, addresses included.
     pub fn lines(&self) -> impl Iterator<Item = (&str, &[u8])> {
         lines(&self.repeated).chain(lines(&self.own))

@@ -37,6 +37,7 @@ impl Marks {
     }
 
     /// How many there are.
+    #[cfg(test)]
     pub fn count(&self) -> usize {
         self.0.iter().filter(|byte| **byte < 0x80).count()
     }

@@ -4,8 +4,9 @@
 //!
 //! | module | stage |
 //! |---|---|
-//! | [`door`] | deadlines of the head, HTTP/1.1 or HTTP/2, keep-alive |
-//! | [`service`] | the stages in order, and the one place where a request ends |
+//! | [`door`], `connection` | deadlines of the head, HTTP/1.1 or HTTP/2, keep-alive |
+//! | `hit` | hits, read and written without a session of the framework |
+//! | [`service`], `request` | the stages in order, and the one place where a request ends |
 //! | [`intake`] | is it exactly one well-formed request |
 //! | [`auth`], [`passthrough`] | whose key is it, and does it bring an upstream credential of its own |
 //! | [`route`], [`candidates`], [`graphql_prices`] | endpoint, view, accounts, cost |
@@ -16,8 +17,9 @@
 //! | `mint`, `awaited` | beside the requests: installation tokens, through the same admission; and who waits for them |
 //! | [`fetch`], `idle`, [`resolve`] | the upstream's connections |
 //! | `watch` | the invariants of the books, once a minute |
-//! | [`rewrite`], [`headers`], [`respond`], `range`, [`refuse`], [`own`] | the answer as this client sees it |
+//! | [`rewrite`], [`headers`], [`respond`], [`added`], `range`, [`refuse`], [`own`] | the answer as this client sees it |
 
+pub mod added;
 pub mod admission;
 pub mod attempt;
 pub mod auth;
@@ -25,6 +27,7 @@ mod awaited;
 pub mod body;
 pub mod candidates;
 mod chunks;
+mod connection;
 pub mod counted;
 pub mod deliveries;
 pub mod door;
@@ -36,6 +39,7 @@ pub mod flight;
 pub mod graphql_prices;
 pub mod head;
 pub mod headers;
+mod hit;
 mod http1;
 mod idle;
 pub mod intake;
@@ -51,6 +55,7 @@ mod range;
 pub mod read;
 pub mod refuse;
 pub mod reply;
+mod request;
 pub mod resolve;
 pub mod respond;
 pub mod rewrite;

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use http::HeaderValue;
 use ring::rand::{SecureRandom, SystemRandom};
 
 /// Where this process's request ids begin: different for each process, so that theirs do not meet.
@@ -17,10 +18,14 @@ pub fn unit_random() -> f64 {
 }
 
 /// A fresh `X-Request-Id`: 128 bits in hex, unique and without a visible order. Not a secret: asking the system for each would cost more than all else about it.
-pub fn request_id() -> String {
+pub fn request_id() -> HeaderValue {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let [high, low] = *SEED;
-    format!("{:016x}{:016x}", mixed(high ^ number), mixed(low.wrapping_add(number)))
+    let bits = u128::from(mixed(high ^ number)) << 64 | u128::from(mixed(low.wrapping_add(number)));
+    let text: [u8; 32] = std::array::from_fn(|place| DIGITS[(bits >> (124 - 4 * place)) as usize & 15]);
+    // Hex digits make a header's value.
+    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("none"))
 }
 
 /// The finishing step of `SplitMix64` (Steele, Lea and Flood, 2014): a bijection, so different numbers stay different.
@@ -53,7 +58,7 @@ mod tests {
 
     #[test]
     fn request_ids_do_not_repeat() {
-        let ids: HashSet<String> = (0..10_000).map(|_| request_id()).collect();
+        let ids: HashSet<HeaderValue> = (0..10_000).map(|_| request_id()).collect();
         assert_eq!(ids.len(), 10_000);
         assert!(ids.iter().all(|id| id.len() == 32));
     }

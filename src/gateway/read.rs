@@ -174,11 +174,10 @@ impl Gateway {
 
     /// A stored answer that may be served without asking. Looked for before anything is made that only a fetch needs: most requests end here where
     /// answers have a lifetime.
-    pub fn fresh(&self, scope: Scope, intake: &Intake, target: &str, asked: &HeaderMap, span: &tracing::Span) -> Option<Arc<Entry>> {
-        let _looking = spans::cache_span(span).entered();
-        let entry = self.store.get(&self.cache_key(scope, intake.service, target, asked))?;
+    pub fn fresh(&self, scope: Scope, intake: &Intake, asked: &HeaderMap, now: Timestamp) -> Option<Arc<Entry>> {
+        let entry = self.store.get(&self.cache_key(scope, intake.service, &intake.target(), asked))?;
         let trust = || self.store.trust(&intake.path, entry.requested_at);
-        (entry.fits(asked) && entry.stored.is_fresh_after(self.clock.now(), self.mode, trust, None)).then_some(entry)
+        (entry.fits(asked) && entry.stored.is_fresh_after(now, self.mode, trust, None)).then_some(entry)
     }
 
     fn cache_key(&self, scope: Scope, service: Service, target: &str, asked: &HeaderMap) -> CacheKey {

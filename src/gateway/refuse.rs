@@ -11,6 +11,7 @@ use crate::clock::Timestamp;
 use crate::decision::{BudgetView, LimitKind};
 use crate::tokens::Lack;
 
+use super::added::Head;
 use super::auth::Unknown;
 use super::intake::Malformed;
 use super::reply::Reply;
@@ -266,8 +267,8 @@ impl RateView {
         json!({ "limit": self.limit, "remaining": self.remaining, "used": self.used, "reset": self.reset })
     }
 
-    /// Puts the headers in, each exactly once.
-    pub fn write(self, headers: &mut http::HeaderMap, resource: &ResourceName) {
+    /// Says the headers, each exactly once.
+    pub fn write(self, head: &mut impl Head, resource: &ResourceName) {
         use crate::api::headers::{RATE_LIMIT, RATE_REMAINING, RATE_RESET, RATE_RESOURCE, RATE_USED};
         let numbers = [
             (RATE_LIMIT, u64::from(self.limit)),
@@ -276,11 +277,9 @@ impl RateView {
             (RATE_RESET, self.reset),
         ];
         for (name, number) in numbers {
-            headers.insert(HeaderName::from_static(name), HeaderValue::from(number));
+            head.say_number(HeaderName::from_static(name), number);
         }
-        if let Ok(resource) = HeaderValue::from_str(resource.as_str()) {
-            headers.insert(HeaderName::from_static(RATE_RESOURCE), resource);
-        }
+        head.say(HeaderName::from_static(RATE_RESOURCE), resource.as_str().as_bytes());
     }
 }
 

@@ -10,6 +10,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::date::get_cached_date;
 use tokio::time::timeout;
 
 use crate::clock::Timestamp;
@@ -18,12 +19,11 @@ use crate::decision::freshness::conditional::{Outcome as Conditional, evaluate};
 use crate::telemetry::{CacheOutcome, Fetch};
 
 use super::Gateway;
+use super::added::{Added, Head as _, OnWire};
 use super::attempt::{Answer, AnswerBody};
-use super::effort::Figures;
 use super::fetch::declared_length;
-use super::headers::{own, to_client};
+use super::headers::to_client;
 use super::range::{Part, part_of};
-use super::refuse::RateView;
 use super::reply::{Reply, ReplyBody};
 use super::rewrite::{Origin, blank_secrets};
 use super::rewrite_stream::JsonStream;
@@ -42,6 +42,11 @@ pub struct Form<'r> {
 /// What is written at once; the time allowed for a pause is counted for each.
 const SLICE_BYTES: usize = 64 * 1024;
 
+/// What a 304 does not say, because it describes a body (CLIENTS.md, 10).
+const NOT_OF_A_304: [HeaderName; 3] = [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::LINK];
+/// Room for the head of an ordinary answer.
+const HEAD_BYTES_USUAL: usize = 2 * 1024;
+
 /// The answer could not be written to its end: the connection is of no more use.
 pub struct Broken;
 
@@ -50,27 +55,18 @@ impl Gateway {
     pub fn reply_from_entry(&self, entry: &Entry, cache: CacheOutcome, form: &Form<'_>, now: Timestamp) -> Reply {
         let mut headers = entry.head.to_map();
         self.rewrite_addresses(&mut headers, form.origin);
-        if matches!(cache, CacheOutcome::Hit | CacheOutcome::StaleIfLimited | CacheOutcome::StaleIfError)
-            || matches!(cache, CacheOutcome::Fetched(Fetch::Revalidated) | CacheOutcome::Collapsed(Fetch::Revalidated))
-            || self.mode == Mode::Rfc9111 && entry.stored.came_aged()
-        {
-            // RFC 9111 §1.2.2: what is older than can be said is as old as can be said.
-            headers.insert(header::AGE, HeaderValue::from(u32::try_from(entry.stored.age(now, self.mode).as_secs()).unwrap_or(1 << 31)));
+        if let Some(age) = self.age_told(entry, cache, now) {
+            headers.say_number(header::AGE, age.into());
         }
-        let own = headers.get(header::ETAG).cloned();
-        let etags = own.iter().cloned().chain(entry.stored.etags());
-        let last_modified = form.asked.contains_key(header::IF_MODIFIED_SINCE).then(|| entry.stored.last_modified()).flatten();
-        let verdict = evaluate(form.asked, entry.status, etags, last_modified.as_ref());
-        if verdict == Conditional::NotModified {
-            // Only when asked, and without what describes a body (CLIENTS.md, 10).
-            for name in [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::LINK] {
+        if is_not_modified(entry, form.asked) {
+            for name in NOT_OF_A_304 {
                 headers.remove(name);
             }
             return Reply { status: StatusCode::NOT_MODIFIED, headers, body: ReplyBody::Whole(Bytes::new()) };
         }
         let body = self.urls.render(&entry.body, form.origin);
         let part = if *form.method == Method::GET && entry.status == StatusCode::OK {
-            part_of(form.asked, body.len(), own.as_ref())
+            part_of(form.asked, body.len(), headers.get(header::ETAG))
         } else {
             Part::Whole
         };
@@ -91,6 +87,58 @@ impl Gateway {
             }
         };
         Reply { status, headers, body: ReplyBody::Whole(body) }
+    }
+
+    /// The same for a hit, put on the wire at once with what the gateway adds; returns the status and the bytes of the body. A part of an answer is not for here.
+    pub fn put_hit(
+        &self,
+        entry: &Entry,
+        form: &Form<'_>,
+        added: &Added<'_>,
+        now: Timestamp,
+        into: &mut Vec<u8>,
+    ) -> Option<(StatusCode, u64)> {
+        if form.asked.contains_key(header::RANGE) {
+            return None;
+        }
+        let is_not_modified = is_not_modified(entry, form.asked);
+        let status = if is_not_modified { StatusCode::NOT_MODIFIED } else { entry.status };
+        let (has_no_body, sends_body) = body_of(form.method, status);
+        let length = self.urls.rendered_bytes(&entry.body, form.origin);
+        into.reserve(HEAD_BYTES_USUAL + length);
+        status_line(status, into);
+        let lines = if is_not_modified { entry.head.wire_not_modified() } else { entry.head.wire() };
+        lines.into_iter().for_each(|lines| into.extend_from_slice(lines));
+        let head = &mut OnWire(into);
+        if entry.head.addresses().next().is_some() {
+            let mut addresses = entry.head.addresses_map();
+            self.rewrite_addresses(&mut addresses, form.origin);
+            let said = addresses.iter().filter(|(name, _)| !(is_not_modified && NOT_OF_A_304.contains(name)));
+            said.for_each(|(name, value)| head.say(name.clone(), value.as_bytes()));
+        }
+        if let Some(age) = self.age_told(entry, CacheOutcome::Hit, now) {
+            head.say_number(header::AGE, age.into());
+        }
+        if !has_no_body {
+            head.say_number(header::CONTENT_LENGTH, length as u64);
+        }
+        self.add(head, added);
+        // As the framework would say them.
+        head.say(header::DATE, get_cached_date().as_bytes());
+        head.say(header::CONNECTION, b"keep-alive");
+        into.extend_from_slice(b"\r\n");
+        if sends_body {
+            self.urls.render_into(&entry.body, form.origin, into);
+        }
+        Some((status, if sends_body { length as u64 } else { 0 }))
+    }
+
+    /// The `Age` of an answer: of every one that was not fetched for this request as it is. RFC 9111 §1.2.2: what is older than can be said is as old as can be said.
+    fn age_told(&self, entry: &Entry, cache: CacheOutcome, now: Timestamp) -> Option<u32> {
+        let is_stored = matches!(cache, CacheOutcome::Hit | CacheOutcome::StaleIfLimited | CacheOutcome::StaleIfError)
+            || matches!(cache, CacheOutcome::Fetched(Fetch::Revalidated) | CacheOutcome::Collapsed(Fetch::Revalidated))
+            || self.mode == Mode::Rfc9111 && entry.stored.came_aged();
+        is_stored.then(|| u32::try_from(entry.stored.age(now, self.mode).as_secs()).unwrap_or(1 << 31))
     }
 
     /// An answer that is not kept: that of a write, or one too large to hold.
@@ -135,48 +183,24 @@ impl Gateway {
             }
         }
     }
-
-    /// What the gateway adds to every answer of a known client.
-    pub fn dress(&self, reply: &mut Reply, cache: CacheOutcome, figures: &Figures, view: Option<(RateView, &crate::api::ResourceName)>) {
-        // A refusal carries its own.
-        if let Some((view, resource)) = view
-            && !reply.headers.contains_key(crate::api::headers::RATE_LIMIT)
-        {
-            view.write(&mut reply.headers, resource);
-        }
-        let mut set = |name: HeaderName, value: &str| {
-            if let Ok(value) = HeaderValue::from_str(value) {
-                reply.headers.insert(name, value);
-            }
-        };
-        if let Some(status) = cache.cache_status() {
-            set(own("cache-status"), &status);
-        }
-        if spent_nothing(cache) {
-            set(own("x-from-cache"), "1");
-        }
-        if let Some(account) = figures.account {
-            set(own("x-weir-account"), self.account_name(account));
-        }
-        let held = figures.held.map(|hold| format!(";desc=\"{}\"", hold.by.name())).unwrap_or_default();
-        let timing = format!("queue;dur={}{held}, upstream;dur={}", figures.queue.as_millis(), figures.upstream.as_millis());
-        set(own("server-timing"), &timing);
-    }
 }
 
-/// Whether the answer cost no budget: `X-From-Cache: 1` (CONTRACT §3).
-const fn spent_nothing(cache: CacheOutcome) -> bool {
-    match cache {
-        CacheOutcome::Hit | CacheOutcome::Collapsed(_) | CacheOutcome::StaleIfLimited | CacheOutcome::StaleIfError => true,
-        CacheOutcome::Fetched(fetch) => matches!(fetch, Fetch::Revalidated),
-        CacheOutcome::Bypass | CacheOutcome::None => false,
+/// Whether the client has what is stored already.
+fn is_not_modified(entry: &Entry, asked: &HeaderMap) -> bool {
+    let own = entry.head.etag().into_iter().filter_map(|etag| HeaderValue::from_bytes(etag).ok());
+    let last_modified = asked.contains_key(header::IF_MODIFIED_SINCE).then(|| entry.stored.last_modified()).flatten();
+    evaluate(asked, entry.status, own.chain(entry.stored.etags()), last_modified.as_ref()) == Conditional::NotModified
+}
+
+fn status_line(status: StatusCode, into: &mut Vec<u8>) {
+    for part in ["HTTP/1.1 ", status.as_str(), " ", status.canonical_reason().unwrap_or_default(), "\r\n"] {
+        into.extend_from_slice(part.as_bytes());
     }
 }
 
 /// Writes an answer; returns the bytes of its body. A client that reads nothing for `pause_max` is given up.
 pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply, pause_max: Duration) -> Result<u64, Broken> {
-    let has_no_body = matches!(reply.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) || reply.status.is_informational();
-    let sends_body = !has_no_body && *method != Method::HEAD;
+    let (has_no_body, sends_body) = body_of(method, reply.status);
     let has_length = reply.headers.contains_key(header::CONTENT_LENGTH);
     let mut head = head_of(reply.status, reply.headers);
     let mut writer = Writer { session, pause_max, written: 0 };
@@ -209,6 +233,32 @@ pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply, p
         }
     }
     Ok(writer.written)
+}
+
+/// Writes a whole answer into a buffer, as the framework would write it to an HTTP/1.1 connection that goes on; returns the bytes of its body. `None` for a body
+/// that is not in memory.
+pub fn encode(method: &Method, reply: Reply, into: &mut Vec<u8>) -> Option<u64> {
+    let ReplyBody::Whole(body) = reply.body else { return None };
+    let (has_no_body, sends_body) = body_of(method, reply.status);
+    let mut head = head_of(reply.status, reply.headers);
+    if !has_no_body {
+        head.insert_header(header::CONTENT_LENGTH, body.len()).ok()?;
+    }
+    head.insert_header(header::DATE, get_cached_date()).ok()?;
+    head.insert_header(header::CONNECTION, HeaderValue::from_static("keep-alive")).ok()?;
+    let body = if sends_body { body } else { Bytes::new() };
+    into.reserve(HEAD_BYTES_USUAL + body.len());
+    status_line(head.status, into);
+    head.header_to_h1_wire(into);
+    into.extend_from_slice(b"\r\n");
+    into.extend_from_slice(&body);
+    Some(body.len() as u64)
+}
+
+/// Whether an answer has no body by its status, and whether it is sent with one.
+fn body_of(method: &Method, status: StatusCode) -> (bool, bool) {
+    let has_no_body = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) || status.is_informational();
+    (has_no_body, !has_no_body && *method != Method::HEAD)
 }
 
 /// A head made of these headers as they are, none of them copied.

@@ -186,7 +186,23 @@ impl UrlMap {
         if body.marks.is_empty() {
             return body.bytes.clone();
         }
-        let mut out = BytesMut::with_capacity(body.bytes.len() + body.marks.count() * (origin.base.len() + 8));
+        let mut out = Vec::with_capacity(self.rendered_bytes(body, origin));
+        self.render_into(body, origin, &mut out);
+        out.into()
+    }
+
+    /// How long a body is as this client sees it.
+    #[must_use]
+    pub fn rendered_bytes(&self, body: &Body, origin: &Origin) -> usize {
+        // Every address that is replaced stands in the body.
+        let grown = |length: usize, mark: Mark| {
+            length + origin.base.len() + self.replacement(mark.prefix, origin).len() - self.prefixes[mark.prefix].upstream.len()
+        };
+        body.marks.iter().fold(body.bytes.len(), grown)
+    }
+
+    /// Writes the body as this client sees it.
+    pub fn render_into(&self, body: &Body, origin: &Origin, out: &mut Vec<u8>) {
         let mut done = 0;
         for mark in body.marks.iter() {
             out.extend_from_slice(&body.bytes[done..mark.at]);
@@ -195,7 +211,6 @@ impl UrlMap {
             done = mark.at + self.prefixes[mark.prefix].upstream.len();
         }
         out.extend_from_slice(&body.bytes[done..]);
-        out.freeze()
     }
 }
 

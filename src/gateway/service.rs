@@ -5,33 +5,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method};
 use pingora::ErrorType;
 use pingora::protocols::http::ServerSession;
 use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::api::{GraphqlRequest, ResourceName};
-use crate::decision::access::permitted;
 use crate::decision::rights::Asked;
-use crate::telemetry::{CacheOutcome, LogText, MethodName, Outcome, log, spans};
+use crate::telemetry::CacheOutcome;
 
-use super::Gateway;
 use super::attempt::{Answer, AnswerBody, Job};
 use super::auth::Client;
 use super::body::{BodyFault, BodyRead, Expects, HeldBody};
 use super::door::Door;
-use super::effort::{Effort, Fate};
+use super::effort::Fate;
 use super::fetch::OutgoingBody;
 use super::headers;
-use super::intake::{self, BodyFraming, Intake, Root, Service, Wire, decode_unreserved};
-use super::passthrough::Brought;
-use super::random;
+use super::intake::{self, BodyFraming, Intake, Service, Wire};
 use super::read::{Question, ReadAnswer};
-use super::refuse::{RateView, Refused};
+use super::refuse::Refused;
 use super::reply::Reply;
-use super::respond::{self, Broken, Form};
-use super::rewrite::Origin;
+use super::request::{Allowed, Body, Request, Sorted, Task};
+use super::respond::{self, Broken};
 use super::route::Route;
 
 /// The longest body of a request that has no use for one.
@@ -41,30 +37,12 @@ const LINGER: Duration = Duration::from_secs(5);
 /// Uploads up to this size are held like other writes, so that a client that leaves is noticed and a failure can be mended; larger ones are streamed.
 const UPLOAD_HELD_BYTES_MAX: usize = 256 * 1024;
 
-/// A request as its stages learn about it; becomes its outcome.
-pub(super) struct Request {
-    method: Method,
-    pub(super) asked: HeaderMap,
-    origin: Origin,
-    id: String,
-    arrived: crate::clock::Timestamp,
-    pub(super) outcome: Outcome,
-    effort: Effort,
-    client: Option<Arc<Client>>,
-    /// The client's own upstream credential; what of it is under way keeps its place in the books.
-    brought: Option<Arc<Brought>>,
-    route: Option<Route>,
-    span: tracing::Span,
-    body: Body,
-}
-
-/// What has become of a request's body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Body {
-    /// There is none, or it was read, or it broke off.
-    Settled,
-    /// A well-formed request was answered without it.
-    Unread,
+/// What was found out about a request before the framework's session had read it.
+pub(super) struct Known {
+    /// It has no body, and nothing stored answers it.
+    pub(super) request: Request,
+    /// What became of it so far.
+    pub(super) sorted: Result<Sorted, Refused>,
 }
 
 /// Why a request ends without a reply.
@@ -80,27 +58,33 @@ impl From<Refused> for Stop {
 }
 
 impl Door {
-    /// One request, whose head has been read, to the end of its answer.
-    pub(super) async fn serve(&self, session: &mut ServerSession) -> Result<(), Broken> {
-        let mut request = self.begin(session);
+    /// One request, whose head has been read, to the end of its answer. `known` is what is known of it already.
+    pub(super) async fn serve(&self, session: &mut ServerSession, known: Option<Known>) -> Result<(), Broken> {
+        let (mut request, sorted) = match known {
+            Some(Known { request, sorted }) => (request, Some(sorted)),
+            None => {
+                let head = session.req_header();
+                (Request::new(&self.gateway, head.method.clone(), head.uri.path(), head.headers.clone()), None)
+            }
+        };
         let span = request.span.clone();
-        let answered = self.answer(session, &mut request).instrument(span).await;
+        let answered = self.answer(session, &mut request, sorted).instrument(span).await;
         let (reply, closes) = match answered {
             Ok(reply) => (Some(reply), false),
-            Err(Stop::Refused(refused)) => {
-                request.outcome.refusal = Some(refused.reason());
-                if let Refused::Limited { limit, until, .. } = &refused {
-                    request.effort.refused_somewhere(*limit, *until);
-                }
-                (Some(refused.answer(&request.origin, self.gateway.clock.now())), refused.closes_connection())
-            }
+            Err(Stop::Refused(refused)) => (Some(self.refusal(&mut request, &refused)), refused.closes_connection()),
             Err(Stop::ClientGone) => (None, true),
         };
         if closes {
             session.set_keepalive(None);
         }
         let written = match reply {
-            Some(reply) => self.write(session, &mut request, reply).await,
+            Some(mut reply) => {
+                self.dress(&mut request, &mut reply);
+                if self.gateway.is_draining() {
+                    session.set_keepalive(None);
+                }
+                respond::write(session, &request.method, reply, self.gateway.config.listen.body_timeout).await
+            }
             None => Err(Broken),
         };
         let body = request.body;
@@ -112,40 +96,49 @@ impl Door {
         written.map(drop)
     }
 
-    fn begin(&self, session: &ServerSession) -> Request {
-        let head = session.req_header();
-        let (method, asked) = (head.method.clone(), head.headers.clone());
-        let id = headers::request_id(&asked).map_or_else(random::request_id, str::to_owned);
-        // Decoded first: an encoded key must look like one to what keeps keys out of the log.
-        let outcome = Outcome::new(&method, &decode_unreserved(head.uri.path()), &id);
-        let span = spans::server_span(&asked, MethodName::from(&method), &self.gateway.server_address);
-        let origin = Origin { base: self.gateway.public_base.clone().unwrap_or_default(), root: Root::Plain };
-        let arrived = self.gateway.clock.now();
-        Request {
-            method,
-            asked,
-            origin,
-            id,
-            arrived,
-            outcome,
-            effort: Effort::default(),
-            client: None,
-            brought: None,
-            route: None,
-            span,
-            body: Body::Settled,
+    /// Every stage in order; each may end it. What asks the upstream is boxed: kept in line, its state would be moved about for every hit.
+    async fn answer(
+        &self,
+        session: &mut ServerSession,
+        request: &mut Request,
+        known: Option<Result<Sorted, Refused>>,
+    ) -> Result<Reply, Stop> {
+        let is_looked_for = known.is_some();
+        let sorted = match known {
+            Some(sorted) => sorted?,
+            None => {
+                let intake = self.take_in(session, request)?;
+                self.sort(request, intake)?
+            }
+        };
+        let allowed = match sorted {
+            Sorted::Answered(reply) => return Ok(reply),
+            Sorted::Delivery(intake) => return Box::pin(self.delivery(session, request, &intake)).await,
+            Sorted::Allowed(allowed) => allowed,
+        };
+        let Allowed { intake, client, task } = *allowed;
+        match task {
+            Task::Graphql => Box::pin(self.graphql(session, request, &client, &intake)).await,
+            Task::Read(route) => {
+                // Some libraries send a body with a GET; it means nothing and must be out of the way.
+                self.whole_body(session, request, &intake, IDLE_BODY_BYTES_MAX).await?;
+                let now = self.gateway.clock.now();
+                if !is_looked_for && let Some(entry) = self.stored(request, &intake, &route, now) {
+                    return Ok(self.gateway.reply_from_entry(&entry, CacheOutcome::Hit, &request.form(), now));
+                }
+                Box::pin(self.ask(session, request, &client, &intake, route)).await
+            }
+            Task::Write(route) => Box::pin(self.write_request(session, request, &client, &intake, route)).await,
         }
     }
 
-    /// Every stage in order; each may end it. What asks the upstream is boxed: kept in line, its state would be moved about for every hit.
-    async fn answer(&self, session: &mut ServerSession, request: &mut Request) -> Result<Reply, Stop> {
-        let gateway = &self.gateway;
-        // Is it one well-formed request, and what does it address?
+    /// Is it one well-formed request, and what does it address?
+    fn take_in(&self, session: &mut ServerSession, request: &mut Request) -> Result<Intake, Refused> {
         let intake = {
             let head = session.req_header();
             let raw = session.as_http1().map(pingora::protocols::http::v1::server::HttpSession::get_headers_raw_bytes);
             let wire = raw.as_deref().map_or(Wire::Http2, Wire::Http1);
-            intake::check(&head.method, gateway.methods(), &head.uri, &head.headers, wire).map_err(Refused::Malformed)?
+            intake::check(&head.method, self.gateway.methods(), &head.uri, &head.headers, wire).map_err(Refused::Malformed)?
         };
         if intake.body == BodyFraming::Chunked && !session.is_http2() {
             // Also when the body is never read: the framework would skip it by its own, more forgiving reading (PINGORA.md, Pitfalls).
@@ -154,67 +147,7 @@ impl Door {
         if intake.body != BodyFraming::None {
             request.body = Body::Unread;
         }
-        request.origin = gateway.origin(self.scheme, &intake);
-        if gateway.is_draining() {
-            return Err(Refused::Draining.into());
-        }
-        // What anyone may ask.
-        if intake.method == Method::OPTIONS {
-            return Ok(Reply { headers: headers::preflight(), ..Reply::empty(StatusCode::NO_CONTENT) });
-        }
-        if let Some(page) = (intake.service == Service::Weir).then(|| Gateway::public_page(&intake.path)).flatten() {
-            return Ok(page);
-        }
-        // The upstream itself, which has no key.
-        if intake.service == Service::Weir && Gateway::is_delivery(&intake) {
-            return Box::pin(self.delivery(session, request, &intake)).await;
-        }
-        // Who asks, and may they?
-        let client = Arc::clone(gateway.clients.identify(&request.asked).map_err(Refused::Unauthenticated)?);
-        request.outcome.client = Some(Arc::clone(&client.name));
-        request.client = Some(Arc::clone(&client));
-        if intake.service == Service::Weir {
-            return Err(Refused::NoSuchResource.into());
-        }
-        if !permitted(&client.allow, &intake.method, &intake.path) {
-            return Err(Refused::NotAllowed.into());
-        }
-        let is_read = matches!(intake.method, Method::GET | Method::HEAD);
-        request.brought = gateway.brought(&client, &request.asked, is_read)?;
-        if is_read && intake.path == "/rate_limit" {
-            request.outcome.endpoint = "/rate_limit";
-            return Ok(gateway.rate_limit(&gateway.view_for(&client, request.brought.as_deref(), true)));
-        }
-        // Without a query, a GET is for the schema: a read like any other.
-        if intake.service == Service::Graphql && !(is_read && intake.query.as_deref().is_none_or(str::is_empty)) {
-            return Box::pin(self.graphql(session, request, &client, &intake)).await;
-        }
-        request.outcome.endpoint = gateway.template_of(&intake);
-        let route = gateway.route(&intake, &client, request.brought.as_deref())?;
-        request.routed(&route);
-        if is_read {
-            self.read(session, request, &client, &intake, route).await
-        } else {
-            Box::pin(self.write_request(session, request, &client, &intake, route)).await
-        }
-    }
-
-    async fn read(
-        &self,
-        session: &mut ServerSession,
-        request: &mut Request,
-        client: &Client,
-        intake: &Intake,
-        route: Route,
-    ) -> Result<Reply, Stop> {
-        // Some libraries send a body with a GET; it means nothing and must be out of the way.
-        self.whole_body(session, request, intake, IDLE_BODY_BYTES_MAX).await?;
-        if let Some(entry) = self.gateway.fresh(route.scope, intake, &intake.target(), &request.asked, &request.span) {
-            request.outcome.cache = CacheOutcome::Hit;
-            let form = Form { method: &request.method, asked: &request.asked, origin: &request.origin };
-            return Ok(self.gateway.reply_from_entry(&entry, CacheOutcome::Hit, &form, self.gateway.clock.now()));
-        }
-        Box::pin(self.ask(session, request, client, intake, route)).await
+        Ok(intake)
     }
 
     /// A read that needs the upstream, or another request's fetch.
@@ -233,11 +166,10 @@ impl Door {
             answered = self.gateway.read(question, &mut request.effort) => answered,
             () = gone(session) => return Err(Stop::ClientGone),
         };
-        let form = Form { method: &request.method, asked: &request.asked, origin: &request.origin };
         match answered? {
             ReadAnswer::Entry(entry, cache) => {
                 request.outcome.cache = cache;
-                Ok(self.gateway.reply_from_entry(&entry, cache, &form, self.gateway.clock.now()))
+                Ok(self.gateway.reply_from_entry(&entry, cache, &request.form(), self.gateway.clock.now()))
             }
             ReadAnswer::Streamed(answer) => {
                 request.outcome.cache = CacheOutcome::Bypass;
@@ -397,57 +329,6 @@ impl Door {
                 Err(gateway.queue_full(&accounts, ResourceName::core()).into())
             }
         }
-    }
-
-    async fn write(&self, session: &mut ServerSession, request: &mut Request, mut reply: Reply) -> Result<u64, Broken> {
-        let figures = request.effort.figures(self.gateway.clock.now());
-        let resource = figures.resource.clone().or_else(|| request.route.as_ref().map(|route| route.endpoint.resource.clone()));
-        let view = request.client.as_ref().map(|client| {
-            let resource = resource.unwrap_or(ResourceName::core());
-            let of_client = || self.gateway.view_for(client, request.brought.as_deref(), true);
-            let accounts = request.route.as_ref().map_or_else(of_client, |route| Arc::clone(&route.view));
-            let view = {
-                let (view, now) = self.gateway.admissions.view(&accounts, &resource);
-                RateView::served(&view, now)
-            };
-            (view, resource)
-        });
-        self.gateway.dress(&mut reply, request.outcome.cache, &figures, view.as_ref().map(|(view, resource)| (*view, resource)));
-        if let Ok(id) = http::HeaderValue::from_str(&request.id) {
-            reply.headers.insert(headers::own("x-request-id"), id);
-        }
-        request.outcome.status = reply.status.as_u16();
-        if self.gateway.is_draining() {
-            session.set_keepalive(None);
-        }
-        respond::write(session, &request.method, reply, self.gateway.config.listen.body_timeout).await
-    }
-
-    /// The one place where a request ends: log, metrics, span (DESIGN D11).
-    fn conclude(&self, mut request: Request, bytes_out: Option<u64>) {
-        let figures = request.effort.figures(self.gateway.clock.now());
-        let outcome = &mut request.outcome;
-        outcome.bytes_out = bytes_out.unwrap_or_default();
-        outcome.total = self.gateway.clock.now().since(request.arrived);
-        outcome.upstream_attempts = figures.attempts;
-        outcome.upstream = figures.upstream;
-        outcome.queue = figures.queue;
-        outcome.account = figures.account.map(|account| Arc::clone(self.gateway.shared_name(account)));
-        outcome.held = figures.held.map(|hold| self.gateway.held(hold));
-        // A request that was refused or left while it waited was asked of no account, but of a budget.
-        let asked_of = || outcome.held.as_ref().and(request.route.as_ref()).map(|route| route.endpoint.resource.clone());
-        outcome.resource = figures.resource.or_else(asked_of).map(|resource| resource.as_str().into());
-        outcome.error = figures.error.as_deref().map(LogText::error);
-        self.gateway.metrics.record(outcome);
-        log::emit(outcome);
-        spans::finish(&request.span, outcome);
-    }
-}
-
-impl Request {
-    fn routed(&mut self, route: &Route) {
-        self.outcome.endpoint = &route.endpoint.template;
-        self.route = Some(route.clone());
     }
 }
 

@@ -17,6 +17,7 @@ use tracing_subscriber::registry::Registry;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::line::Line;
+use super::lines::{Lines, Writing};
 use super::otlp::Exporter;
 
 /// The targets of the gateway's own events and spans begin with this: the name of the crate.
@@ -102,8 +103,8 @@ impl Default for TelemetrySettings {
 /// Why telemetry did not start.
 #[derive(Debug, Error)]
 pub enum InitError {
-    /// The exporter's thread could not be started.
-    #[error("cannot start the thread that exports spans: {0}")]
+    /// A thread could not be started.
+    #[error("cannot start the thread that writes the log, or the one that exports spans: {0}")]
     Thread(#[source] io::Error),
     /// The endpoint cannot be used. One that is merely down is no error. It is not shown: an URL may carry a password.
     #[error("telemetry.otlp_endpoint cannot be used: accepted is http://HOST:PORT")]
@@ -113,16 +114,18 @@ pub enum InitError {
     AlreadyStarted,
 }
 
-/// Keeps telemetry going. When it is dropped, spans that are still waiting are exported, for at most
-/// 3 s; the log needs no flushing.
-#[must_use = "spans stop being exported when the guard is dropped"]
+/// Keeps telemetry going. When it is dropped, spans that are still waiting are exported and log lines are written, for at most
+/// 3 s each.
+#[must_use = "the log and the spans end when the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard {
     exporter: Option<Exporter>,
+    /// Last, so that it writes what the exporter has to say.
+    _writing: Writing,
 }
 
 impl Guard {
-    /// Exports what is waiting and ends the export; the same as dropping the guard. Blocks for at most 3 s, and does not
+    /// Exports and writes what is waiting and ends both; the same as dropping the guard. Blocks for at most 3 s each, and does not
     /// need the caller's runtime.
     pub fn shutdown(self) {
         drop(self);
@@ -147,9 +150,11 @@ pub fn init(settings: &TelemetrySettings) -> Result<Guard, InitError> {
         .as_deref()
         .map(|endpoint| Exporter::start(endpoint, &settings.service_name, settings.sample_ratio))
         .transpose()?;
+    let left_out = |lines| tracing::warn!(lines, "log lines were left out, because the log was read too slowly");
+    let (lines, writing) = Lines::start(io::stderr(), left_out).map_err(InitError::Thread)?;
     // Made first, so that it is shut down when the next step fails.
-    let guard = Guard { exporter };
-    subscriber(settings, guard.exporter.as_ref(), io::stderr).try_init().map_err(|_| InitError::AlreadyStarted)?;
+    let guard = Guard { exporter, _writing: writing };
+    subscriber(settings, guard.exporter.as_ref(), lines).try_init().map_err(|_| InitError::AlreadyStarted)?;
     Ok(guard)
 }
 

@@ -3,23 +3,54 @@
 //! Whatever a field holds, it cannot end the line early or start another: JSON escapes it, and text mode writes what is not plain the
 //! way JSON would. Keys are flat: `time`, `level`, `target`, then `message` and the event's own. Left out: spans, which are not logged.
 
+use std::cell::RefCell;
 use std::fmt::{self, Debug, Write};
 
-use serde::ser::{SerializeMap, Serializer};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
-use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::init::LogFormat;
+use crate::clock::{Timestamp, machine_micros};
 
 /// The longest value of a field; a dependency that logs a whole document is cut short.
 const VALUE_BYTES_MAX: usize = 4096;
 
+/// Room for the line of a request.
+const LINE_BYTES_USUAL: usize = 768;
+
 /// The target of every record that comes by way of the `log` crate; the real one is in its field `log.target`.
 const BRIDGED: &str = "log";
+
+thread_local! {
+    static TIME: RefCell<Time> = RefCell::default();
+}
+
+/// The time of a line: RFC 3339 in UTC, to the microsecond. Its second is kept, which most lines share with the one before.
+#[derive(Default)]
+struct Time {
+    second: Option<u64>,
+    text: String,
+}
+
+impl Time {
+    fn at(&mut self, micros: u64) -> &str {
+        let (second, micros) = (micros / 1_000_000, micros % 1_000_000);
+        if self.second != Some(second) {
+            self.second = Some(second);
+            self.text = Timestamp::from_secs(second).rfc3339();
+        }
+        self.text.truncate(SECOND_BYTES);
+        // A string takes whatever is written to it.
+        let _ = write!(self.text, ".{micros:06}Z");
+        &self.text
+    }
+}
+
+/// The bytes of `2026-11-22T05:00:00`.
+const SECOND_BYTES: usize = 19;
 
 /// Writes events in a [`LogFormat`].
 pub(super) struct Line(pub(super) LogFormat);
@@ -30,34 +61,30 @@ where
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let mut time = String::with_capacity(32);
-        SystemTime.format_time(&mut Writer::new(&mut time))?;
-        match self.0 {
-            LogFormat::Json => write_json(&mut writer, &time, event)?,
-            LogFormat::Text => write_text(&mut writer, &time, event)?,
-        }
+        TIME.with_borrow_mut(|time| {
+            let time = time.at(machine_micros());
+            match self.0 {
+                LogFormat::Json => write_json(&mut writer, time, event),
+                LogFormat::Text => write_text(&mut writer, time, event),
+            }
+        })?;
         writer.write_char('\n')
     }
 }
 
 fn write_json(writer: &mut Writer<'_>, time: &str, event: &Event<'_>) -> fmt::Result {
-    let mut line = Vec::with_capacity(768);
-    let mut serializer = serde_json::Serializer::new(&mut line);
-    json_map(&mut serializer, time, event).map_err(|_| fmt::Error)?;
-    writer.write_str(std::str::from_utf8(&line).map_err(|_| fmt::Error)?)
-}
-
-fn json_map<S: Serializer>(serializer: S, time: &str, event: &Event<'_>) -> Result<S::Ok, S::Error> {
-    let mut map = serializer.serialize_map(None)?;
-    map.serialize_entry("time", time)?;
-    map.serialize_entry("level", event.metadata().level().as_str())?;
+    let mut line = Vec::with_capacity(LINE_BYTES_USUAL);
+    line.extend_from_slice(b"{\"time\":");
+    let mut fields = JsonFields { result: serde_json::to_writer(&mut line, time), line };
+    fields.push("level", event.metadata().level().as_str());
     if event.metadata().target() != BRIDGED {
-        map.serialize_entry("target", event.metadata().target())?;
+        fields.push("target", event.metadata().target());
     }
-    let mut fields = JsonFields { map, result: Ok(()) };
     event.record(&mut fields);
-    fields.result?;
-    fields.map.end()
+    let JsonFields { mut line, result } = fields;
+    result.map_err(|_| fmt::Error)?;
+    line.push(b'}');
+    writer.write_str(std::str::from_utf8(&line).map_err(|_| fmt::Error)?)
 }
 
 fn write_text(writer: &mut Writer<'_>, time: &str, event: &Event<'_>) -> fmt::Result {
@@ -103,20 +130,30 @@ fn debug_text(value: &dyn Debug) -> String {
     text.0
 }
 
-struct JsonFields<M: SerializeMap> {
-    map: M,
-    result: Result<(), M::Error>,
+struct JsonFields {
+    line: Vec<u8>,
+    result: serde_json::Result<()>,
 }
 
-impl<M: SerializeMap> JsonFields<M> {
+impl JsonFields {
     fn entry(&mut self, field: &Field, value: &(impl serde::Serialize + ?Sized)) {
-        if let (true, Some(key)) = (self.result.is_ok(), key(field)) {
-            self.result = self.map.serialize_entry(key, value);
+        if let Some(key) = key(field) {
+            self.push(key, value);
+        }
+    }
+
+    /// `key` is a field's name: an identifier, in which nothing needs escaping.
+    fn push(&mut self, key: &'static str, value: &(impl serde::Serialize + ?Sized)) {
+        if self.result.is_ok() {
+            for part in [",\"", key, "\":"] {
+                self.line.extend_from_slice(part.as_bytes());
+            }
+            self.result = serde_json::to_writer(&mut self.line, value);
         }
     }
 }
 
-impl<M: SerializeMap> Visit for JsonFields<M> {
+impl Visit for JsonFields {
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.entry(field, &value);
     }
@@ -176,5 +213,23 @@ impl fmt::Display for Plain<'_> {
             return f.write_str(self.0);
         }
         write!(f, "\"{}\"", self.0.escape_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Time;
+
+    #[test]
+    fn the_time_of_a_line_is_exact_to_the_microsecond() {
+        let mut time = Time::default();
+        for (micros, text) in [
+            (1_709_164_799_000_001, "2024-02-28T23:59:59.000001Z"),
+            (1_709_164_799_999_999, "2024-02-28T23:59:59.999999Z"),
+            (1_709_164_800_020_000, "2024-02-29T00:00:00.020000Z"),
+            (1_709_164_799_500_000, "2024-02-28T23:59:59.500000Z"),
+        ] {
+            assert_eq!(time.at(micros), text);
+        }
     }
 }

@@ -34,6 +34,8 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// default of both `response_timeout` and `max_wait` (CONTRACT §2).
 const DURATION_BUCKETS_S: [f64; 16] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
+/// Labels are names from the config and words of closed sets: nobody outside can choose them to collide.
+type Hasher = foldhash::fast::RandomState;
 type Count<S> = Series<S, Counter>;
 type Level<S> = Series<S, Gauge<u64, AtomicU64>>;
 type Fraction<S> = Series<S, Gauge<f64, AtomicU64>>;
@@ -62,7 +64,7 @@ pub struct Metrics {
     counts: Counts,
     gauges: Gauges,
     /// What [`Metrics::record`] counts into, resolved once per label set.
-    handles: RwLock<HashMap<RequestLabels, RequestHandles>>,
+    handles: RwLock<HashMap<RequestLabels, RequestHandles, Hasher>>,
     /// By client; what has no room is tallied under the overflow name.
     tallies: RwLock<HashMap<Name, Arc<Tally>>>,
 }

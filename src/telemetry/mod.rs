@@ -19,6 +19,7 @@ pub mod spans;
 
 mod labels;
 mod line;
+mod lines;
 mod otlp;
 mod series;
 mod tally;

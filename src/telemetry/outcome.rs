@@ -239,6 +239,10 @@ impl LogText {
     fn printable(raw: &str, bytes_max: usize, keep: impl Fn(char) -> bool) -> Self {
         // Redacted first: a cut must not leave half a credential that no longer looks like one.
         let redacted = redact_credentials(raw);
+        // Nearly every text is plain and short.
+        if redacted.len() <= bytes_max && redacted.bytes().all(|byte| byte.is_ascii() && keep(char::from(byte))) {
+            return Self(redacted.into_owned());
+        }
         let mut text = String::with_capacity(redacted.len().min(bytes_max));
         for character in redacted.chars() {
             let before = text.len();

@@ -32,22 +32,27 @@ impl Connection {
 
     /// One answer with a Content-Length, leaving the connection open.
     pub async fn read_answer(&mut self) -> String {
-        let mut text = Vec::new();
-        loop {
-            let mut byte = [0];
-            if self.0.read(&mut byte).await.unwrap_or(0) == 0 {
-                return String::from_utf8_lossy(&text).into_owned();
-            }
-            text.push(byte[0]);
-            if text.ends_with(b"\r\n\r\n") {
-                break;
-            }
+        let text = self.read_head().await;
+        if text.starts_with("HTTP/1.1 304") {
+            return text;
         }
-        let head = String::from_utf8_lossy(&text).to_ascii_lowercase();
+        let head = text.to_ascii_lowercase();
         let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next()?.parse().ok()).unwrap_or(0);
         let mut body = vec![0; length];
         self.0.read_exact(&mut body).await.unwrap();
-        text.extend_from_slice(&body);
+        text + &String::from_utf8_lossy(&body)
+    }
+
+    /// The head of one answer.
+    pub async fn read_head(&mut self) -> String {
+        let mut text = Vec::new();
+        while !text.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            if self.0.read(&mut byte).await.unwrap_or(0) == 0 {
+                break;
+            }
+            text.push(byte[0]);
+        }
         String::from_utf8_lossy(&text).into_owned()
     }
 }

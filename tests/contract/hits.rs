@@ -1,0 +1,174 @@
+//! Hits are answered before the framework makes a session of the connection; they are the answers that such a session would have given, and leave the same line.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::support::raw::Connection;
+use crate::support::{KEY, OTHER_KEY, Setup, World, eventually};
+
+const REPOSITORY: &str = "/repos/acme/widgets";
+const ISSUES: &str = "/repos/acme/widgets/issues?per_page=2";
+/// The client has the connection's bytes go to a session: that is what a word about the transfer does, and all that it does.
+const BY_SESSION: &str = "TE: trailers\r\n";
+const LONG_LIVED: &str = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"\n\
+     [[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"1h\"\n\
+     [[cache.rules]]\nroute = \"/user\"\nttl = \"1h\"";
+
+/// A world in which some answers are stored, and time has passed since.
+async fn filled() -> World {
+    let world = Setup::new().manual_clock().client("allow = [\"GET *\"]").config(LONG_LIVED).start().await;
+    for (path, media_type) in [(REPOSITORY, "*/*"), (ISSUES, "*/*"), ("/user", "*/*"), ("/repos/acme/nothing", "*/*")] {
+        world.get_with(path, &[("accept", media_type)]).await;
+    }
+    world.advance_both(Duration::from_secs(7));
+    world
+}
+
+fn request(line: &str, headers: &str) -> String {
+    let key = if headers.to_ascii_lowercase().contains("key") || headers.contains("uthorization") {
+        String::new()
+    } else {
+        format!("Authorization: Bearer {KEY}\r\n")
+    };
+    let host = if headers.contains("Host:") { "" } else { "Host: weir:8080\r\n" };
+    format!("{line} HTTP/1.1\r\n{host}{key}X-Request-Id: the-same\r\nPrefer: wait=0\r\n{headers}\r\n")
+}
+
+/// Status line, headers in any order and spelling of their names but for the time of day, and body.
+async fn answer(world: &World, line: &str, headers: &str) -> (String, BTreeSet<String>, String) {
+    let mut connection = Connection::open(world.address).await;
+    connection.send(request(line, headers).as_bytes()).await;
+    let text = if line.starts_with("HEAD") { connection.read_head().await } else { connection.read_answer().await };
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let mut lines = head.split("\r\n").map(str::to_owned);
+    let status = lines.next().unwrap_or_default();
+    let lower =
+        |line: String| line.split_once(": ").map_or(line.clone(), |(name, value)| format!("{}: {value}", name.to_ascii_lowercase()));
+    (status, lines.map(lower).filter(|line| !line.starts_with("date: ")).collect(), body.to_owned())
+}
+
+#[tokio::test]
+async fn a_hit_is_what_a_session_would_have_answered() {
+    let world = filled().await;
+    let etag = world.get(REPOSITORY).await.header("etag").unwrap().to_owned();
+    let fetched = world.upstream_requests().len();
+    let own = format!("If-None-Match: {etag}\r\n");
+    let listed = format!("If-None-Match: \"x\", {}\r\n", etag.trim_start_matches("W/"));
+    let other = format!("Authorization: token {OTHER_KEY}\r\n");
+    let header = format!("X-Weir-Key: {KEY}\r\nAuthorization: Bearer theirs\r\n");
+    let mut hits = 0;
+    for path in [
+        REPOSITORY,
+        ISSUES,
+        "/user",
+        "/api/v3/repos/acme/widgets",
+        "//repos/acme/widgets",
+        "/repos/acme/%77idgets",
+        "/repos/acme/widgets?a=%20",
+    ] {
+        for method in ["GET", "HEAD"] {
+            for headers in [
+                "",
+                &own,
+                &listed,
+                &other,
+                &header,
+                "If-None-Match: *\r\n",
+                "If-None-Match: \"x\"\r\n",
+                "If-Modified-Since: Thu, 01 Jan 2099 00:00:00 GMT\r\n",
+                "If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n",
+                "Range: bytes=0-9\r\n",
+                "Range: bytes=-5\r\nIf-Range: \"x\"\r\n",
+                "Range: bytes=99999999-\r\n",
+                "Accept: application/vnd.github+json\r\nAccept: application/json\r\n",
+                "accept: application/vnd.github.raw+json\r\n",
+                "Host: Other.Example\r\n",
+                "Connection: Keep-Alive\r\nUser-Agent: x\r\n",
+                "X-Weir-Key: wrong\r\n",
+                "Authorization: none\r\n",
+                "X-GitHub-Api-Version: 2022-11-28\r\n",
+            ] {
+                let line = format!("{method} {path}");
+                let hit = answer(&world, &line, headers).await;
+                assert!(hit.0.starts_with("HTTP/1.1 "), "{line} {headers:?}: {hit:?}");
+                let by_session = answer(&world, &line, &format!("{headers}{BY_SESSION}")).await;
+                assert_eq!(hit.1, by_session.1, "{line} {headers:?}");
+                assert_eq!((hit.0, hit.2), (by_session.0, by_session.2), "{line} {headers:?}");
+                hits += usize::from(by_session.1.contains("cache-status: weir; hit"));
+            }
+        }
+    }
+    assert!(hits > 100, "{hits} hits were compared");
+    assert!(world.upstream_requests().len() >= fetched);
+}
+
+#[tokio::test]
+async fn hits_asked_for_in_one_go_are_answered_in_their_order() {
+    let world = filled().await;
+    let mut connection = Connection::open(world.address).await;
+    let three = [REPOSITORY, ISSUES, REPOSITORY].map(|path| request(&format!("GET {path}"), "")).concat();
+    for _ in 0..2 {
+        connection.send(three.as_bytes()).await;
+        for begins in ['{', '[', '{'] {
+            let answer = connection.read_answer().await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            assert!(answer.split_once("\r\n\r\n").is_some_and(|(_, body)| body.starts_with(begins)), "{answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_goes_from_hits_to_what_is_none_and_back() {
+    let world = filled().await;
+    let mut connection = Connection::open(world.address).await;
+    let before = world.upstream_requests().len();
+    for (line, headers, status) in [
+        ("GET /repos/acme/widgets", "", "200"),
+        ("GET /repos/acme/sprockets", "", "200"),
+        ("GET /repos/acme/widgets", BY_SESSION, "200"),
+        ("POST /repos/acme/widgets/issues", "Content-Length: 2\r\n", "403"),
+    ] {
+        connection.send(request(line, headers).as_bytes()).await;
+        if line.starts_with("POST") {
+            connection.send(b"{}").await;
+        }
+        let answer = connection.read_answer().await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{line}: {answer}");
+    }
+    assert_eq!(world.upstream_requests().len(), before + 1);
+}
+
+#[tokio::test]
+async fn a_head_in_pieces_is_one_request() {
+    let world = filled().await;
+    let mut connection = Connection::open(world.address).await;
+    let whole = request(&format!("GET {REPOSITORY}"), "");
+    for _ in 0..3 {
+        for piece in whole.as_bytes().chunks(19) {
+            connection.send(piece).await;
+            // The gateway has its turn between the pieces, or not: both are well.
+            tokio::task::yield_now().await;
+        }
+        assert!(connection.read_answer().await.starts_with("HTTP/1.1 200"));
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_its_hits_is_given_up() {
+    let world = Setup::new().listen("body_timeout = \"300ms\"").config(LONG_LIVED).start().await;
+    world.get(REPOSITORY).await.assert_status(200);
+    let mut connection = Connection::open(world.address).await;
+    let many = request(&format!("GET {REPOSITORY}"), "").repeat(100);
+    while connection.send_unless_full(many.as_bytes()).await {}
+    eventually(|| world.gateway.active.count() == 0).await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_after_its_time() {
+    let world = Setup::new().listen("idle_timeout = \"1s\"").config(LONG_LIVED).start().await;
+    world.get(REPOSITORY).await.assert_status(200);
+    let mut connection = Connection::open(world.address).await;
+    connection.send(request(&format!("GET {REPOSITORY}"), "").as_bytes()).await;
+    assert!(connection.read_answer().await.starts_with("HTTP/1.1 200"));
+    assert_eq!(connection.read_to_close().await, "");
+}
