@@ -109,7 +109,7 @@ pub fn purge(gateway: &Gateway, body: &[u8]) -> Response<Full<Bytes>> {
     let Some(prefix) = Prefix::new(&order.prefix) else {
         return pages::error(StatusCode::UNPROCESSABLE_ENTITY, "prefix is to begin with a slash; \"/\" alone is everything");
     };
-    let purged = gateway.store.purge(prefix, gateway.clock.now());
+    let purged = gateway.store.purge(&prefix, gateway.clock.now());
     tracing::info!(prefix = order.prefix, entries = purged.entries, bytes = purged.bytes, "stored answers were purged");
     pages::json(StatusCode::OK, &Purged { prefix: order.prefix, entries: purged.entries, bytes: purged.bytes })
 }

@@ -2,6 +2,7 @@
 //!
 //! No limits, tokens, retries or caching here: the caller holds the lease, puts the credential in, and decides what a failure means (DESIGN D7).
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ use super::idle::IdleConnections;
 use super::intake::Service;
 use super::resolve::Resolver;
 
-/// Memory for the bodies of one address whose length nobody has said, all together, while it is not known whether they can be held. Ours: it may take twice as much
-/// for a moment, since what grows is copied; the bound for all large bodies at once is 32 MiB.
+/// Memory for the bodies of one address whose length nobody has said, all together, while it is not known whether they can be held. Ours: one that is
+/// whole takes as much again for a moment, to be put together; the bound for all large bodies at once is 32 MiB.
 const UNMEASURED_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// What each of them has without asking: more than most answers, and four times what is read at once.
 const UNMEASURED_BYTES_FREE: usize = 256 * 1024;
@@ -149,7 +150,9 @@ pub struct Exchange {
     is_reusable: bool,
     status: StatusCode,
     headers: HeaderMap,
-    /// What [`Address::unmeasured`] has given it.
+    /// What was read of a body that turned out too large to hold.
+    pending: VecDeque<Bytes>,
+    /// What [`Address::unmeasured`] has given for it.
     memory: Option<OwnedSemaphorePermit>,
 }
 
@@ -217,6 +220,7 @@ impl Upstream {
                 is_reusable: true,
                 status,
                 headers,
+                pending: VecDeque::new(),
                 memory: None,
             }),
             Err(FetchError::Lost(error)) if is_reused => Err(FetchError::Stale(error)),
@@ -363,6 +367,9 @@ impl Exchange {
 
     /// The next piece of the answer's body; `None` at its end. What was read before it has been passed on.
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, FetchError> {
+        if let Some(piece) = self.pending.pop_front() {
+            return Ok(Some(piece));
+        }
         self.memory = None;
         self.next_piece().await
     }
@@ -405,11 +412,14 @@ impl Exchange {
             self.release();
             return Ok(Collected::Whole(first));
         };
-        let mut body = BytesMut::with_capacity(left.map_or(0, |left| usize::try_from(left).unwrap_or(bytes_max)));
+        let Some(left) = left.and_then(|left| usize::try_from(left).ok()) else {
+            return self.collect_unmeasured(VecDeque::from([first, second]), bytes_max).await;
+        };
+        let mut body = BytesMut::with_capacity(left);
         body.extend_from_slice(&first);
         body.extend_from_slice(&second);
         loop {
-            if body.len() > bytes_max || left.is_none() && !self.may_hold(body.len()) {
+            if body.len() > bytes_max {
                 return Ok(Collected::TooLarge(body.freeze(), Box::new(self)));
             }
             match self.next_piece().await? {
@@ -418,7 +428,27 @@ impl Exchange {
             }
         }
         self.release();
-        Ok(Collected::Whole(fitted(body)))
+        Ok(Collected::Whole(body.freeze()))
+    }
+
+    /// A body of unknown length, in its pieces until it is whole: one buffer that grows takes three times the memory while it is copied.
+    async fn collect_unmeasured(mut self, mut pieces: VecDeque<Bytes>, bytes_max: usize) -> Result<Collected, FetchError> {
+        let mut length = pieces.iter().map(Bytes::len).sum();
+        loop {
+            if length > bytes_max || !self.may_hold(length) {
+                self.pending = pieces;
+                return Ok(Collected::TooLarge(Bytes::new(), Box::new(self)));
+            }
+            let Some(piece) = self.next_piece().await? else { break };
+            length += piece.len();
+            pieces.push_back(piece);
+        }
+        let mut body = BytesMut::with_capacity(length);
+        for piece in pieces {
+            body.extend_from_slice(&piece);
+        }
+        self.release();
+        Ok(Collected::Whole(body.freeze()))
     }
 
     /// Puts the connection back, if its answer has been read to its end.
@@ -427,12 +457,6 @@ impl Exchange {
             self.address.idle.put(self.connection);
         }
     }
-}
-
-/// A body as large as its text: one that grew has up to as much again beside it, and would keep that as long as it is stored.
-fn fitted(body: BytesMut) -> Bytes {
-    // A sixteenth is less than the allocator loses.
-    if body.capacity() - body.len() > body.len() / 16 { Bytes::copy_from_slice(&body) } else { body.freeze() }
 }
 
 /// The length that the answer's head declares.

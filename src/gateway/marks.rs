@@ -72,10 +72,10 @@ impl Builder {
         debug_assert!(mark.at >= self.last && mark.prefix < 1 << PREFIX_BITS, "marks come in order");
         let mut number = (mark.at - self.last) << PREFIX_BITS | mark.prefix;
         while number >= 0x80 {
-            self.packed.push((number & 0x7f) as u8 | 0x80);
+            self.packed.push(seven_bits(number) | 0x80);
             number >>= 7;
         }
-        self.packed.push((number & 0x7f) as u8);
+        self.packed.push(seven_bits(number));
         self.last = mark.at;
     }
 
@@ -83,6 +83,10 @@ impl Builder {
     pub fn finish(self) -> Marks {
         Marks(self.packed.as_slice().into())
     }
+}
+
+fn seven_bits(number: usize) -> u8 {
+    u8::try_from(number & 0x7f).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -156,10 +156,10 @@ impl Store {
 
     /// Keeps an answer.
     pub fn put(&self, key: CacheKey, entry: Arc<Entry>) {
-        let mut displaced = Vec::new();
-        self.entries.insert_with_lifecycle(key.clone(), entry, &mut displaced);
+        let (mut displaced, own) = (Vec::new(), key.clone());
+        self.entries.insert_with_lifecycle(key, entry, &mut displaced);
         // What it replaces, and itself when it is too large, is not evicted.
-        let evicted = displaced.iter().filter(|(other, _)| *other != key).count();
+        let evicted = displaced.iter().filter(|(other, _)| *other != own).count();
         if evicted > 0 {
             (self.on_evicted)(evicted as u64);
         }
@@ -189,7 +189,7 @@ impl Store {
     }
 
     /// Takes out what begins so. One part of the store after the other is locked meanwhile, each for as long as its own entries take.
-    pub fn purge(&self, prefix: Prefix, now: Timestamp) -> Purged {
+    pub fn purge(&self, prefix: &Prefix, now: Timestamp) -> Purged {
         let (entries, bytes) = (Cell::new(0), Cell::new(0));
         // First: an answer that lands meanwhile is doubtful, whether it is found below or not.
         self.purges.note(prefix.clone(), now);
@@ -307,13 +307,13 @@ mod tests {
             }
         }
         let (_, before) = store.size();
-        let purged = store.purge(Prefix::new("/repos/acme/").unwrap(), NOW);
+        let purged = store.purge(&Prefix::new("/repos/acme/").unwrap(), NOW);
         assert_eq!((purged.entries, store.size()), (6, (6, before - purged.bytes)));
         assert!(
             store.get(&key(Scope::Pool(0), "/repos/acme/sprockets")).is_none() && store.get(&key(Scope::Public, "/users/acme")).is_some()
         );
         assert!(store.is_doubtful("/repos/acme/widgets", NOW) && !store.is_doubtful("/users/acme", NOW));
-        assert_eq!(store.purge(Prefix::new("/").unwrap(), NOW).entries, 6);
+        assert_eq!(store.purge(&Prefix::new("/").unwrap(), NOW).entries, 6);
         assert_eq!((store.size(), evicted.load(Ordering::Relaxed)), ((0, 0), 0));
     }
 }

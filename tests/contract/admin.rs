@@ -1,5 +1,8 @@
 //! What operators see of limits, on a listener of their own (CONTRACT §1, §5, §6).
 
+#[path = "admin/cache.rs"]
+mod cache;
+
 use std::net::SocketAddr;
 use std::process::Output;
 use std::time::Duration;
@@ -441,72 +444,4 @@ async fn a_write_behind_another_is_held_by_its_turn() {
     .await;
     let held: Vec<&Value> = lines.iter().map(|line| &line["held_by"]).collect();
     assert_eq!(held, [&Value::Null, &json!("turn")], "{lines:?}");
-}
-
-#[tokio::test]
-async fn a_purge_takes_stored_answers_out_by_the_beginning_of_their_path_whoever_they_are_for() {
-    let world = Setup::new().listen(ADMIN).config("[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"1h\"").start().await;
-    let operator = Operator::of(&world).await;
-    for path in [ISSUES, "/repos/acme/widgets/issues?page=2", "/users/octo"] {
-        world.get(path).await;
-    }
-    assert_eq!(world.get(ISSUES).await.header("cache-status"), Some("weir; hit"));
-    let figures = operator.get("/api/cache").await.json();
-    assert_eq!((&figures["entries"], &figures["answers"]["hit"], &figures["evictions"]), (&json!(3), &json!(1), &json!(0)), "{figures}");
-    assert_eq!(figures["prefixes"].as_array().unwrap().len(), 2, "{figures}");
-    let purged = operator.purge("{\"prefix\": \"/repos/ACME/\"}").await;
-    purged.assert_status(200);
-    assert_eq!(purged.json()["entries"], 2);
-    assert_eq!(operator.metric("weir_cache_entries").await, Some(1.0));
-    let left = figures["bytes"].as_u64().unwrap() - purged.json()["bytes"].as_u64().unwrap();
-    assert_eq!(operator.get("/api/cache").await.json()["bytes"], left);
-    assert_eq!(world.get(ISSUES).await.header("cache-status"), Some("weir; fwd=uri-miss; stored"));
-    assert_eq!(operator.purge("{\"prefix\": \"/\"}").await.json()["entries"], 2);
-    assert_eq!(operator.metric("weir_cache_entries").await, Some(0.0));
-}
-
-#[tokio::test]
-async fn a_fetch_that_was_on_its_way_when_its_path_was_purged_is_confirmed_before_it_is_used() {
-    let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"1h\"";
-    let world = Setup::new().listen(ADMIN).manual_clock().config(rule).start().await;
-    let operator = Operator::of(&world).await;
-    let gate = world.close_gate("GET", ISSUES);
-    let asked = world.get(ISSUES);
-    let meanwhile = async {
-        world.held(gate, 1).await;
-        world.clock.advance(Duration::from_secs(1));
-        operator.purge("{\"prefix\": \"/repos/acme/\"}").await.assert_status(200);
-        world.open_gate(gate);
-    };
-    let (asked, ()) = tokio::join!(asked, meanwhile);
-    asked.assert_status(200);
-    world.clock.advance(Duration::from_secs(1));
-    assert_eq!(world.get(ISSUES).await.header("cache-status"), Some("weir; fwd=stale; fwd-status=304"));
-    assert_eq!(world.get(ISSUES).await.header("cache-status"), Some("weir; hit"));
-}
-
-#[tokio::test]
-async fn a_purge_that_says_nothing_clear_takes_nothing_out() {
-    let world = Setup::new().listen(ADMIN).start().await;
-    let operator = Operator::of(&world).await;
-    world.get(ISSUES).await.assert_status(200);
-    let long = format!("{{\"prefix\": \"/{}\"}}", "a".repeat(64 * 1024));
-    for (body, status) in [
-        ("", 400),
-        ("{", 400),
-        ("[]", 422),
-        ("{}", 422),
-        ("{\"prefix\": 1}", 422),
-        ("{\"prefix\": \"\"}", 422),
-        ("{\"prefix\": \"repos\"}", 422),
-        ("{\"prefix\": \"/\", \"dry\": true}", 422),
-        (long.as_str(), 413),
-    ] {
-        let refused = operator.purge(body).await;
-        refused.assert_status(status);
-        assert!(refused.json()["message"].as_str().is_some_and(|message| !message.is_empty()), "{body}");
-    }
-    operator.ask(Method::GET, "/api/cache/purge", None).await.assert_status(405);
-    operator.ask(Method::POST, "/api/cache", None).await.assert_status(405);
-    assert_eq!(operator.metric("weir_cache_entries").await, Some(1.0));
 }
