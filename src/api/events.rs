@@ -372,3 +372,6 @@ fn is_like(pattern: &str, template: &str) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -192,7 +192,7 @@ fn no_secret_and_no_key_hash_is_ever_shown() {
             assert!(!shown.contains(secret), "{secret} is shown in {shown}");
         }
     }
-    assert_eq!(config.redacted_toml().matches("\"<redacted>\"").count(), 8);
+    assert_eq!(config.redacted_toml().matches("\"<redacted>\"").count(), 9);
 }
 
 #[test]

@@ -36,15 +36,10 @@ impl Door {
         let Some(signature) = Signature::of(&request.asked) else { return refuse(Refused::WrongSignature) };
         let body = self.whole_body(session, request, intake, BODY_BYTES_MAX).await?;
         let now = gateway.clock.now();
-        // The lock is held until the store is told: a duplicate that comes at the same time is answered after the effect of the first.
-        let mut receiver = receiver.lock();
-        match receiver.receive(&request.asked, &signature, &body.bytes, now) {
+        match receiver.receive(&request.asked, &signature, &body.bytes, now, |stale| gateway.make_doubtful(stale, now)) {
             Ok(Received { event, effect }) => {
-                let outcome = match &effect {
-                    Effect::Changed(stale) => {
-                        gateway.make_doubtful(stale, now);
-                        "accepted"
-                    }
+                let outcome = match effect {
+                    Effect::Applied => "accepted",
                     Effect::Duplicate => "duplicate",
                 };
                 gateway.metrics.webhook(&event, outcome);
@@ -57,12 +52,12 @@ impl Door {
 }
 
 /// What takes deliveries; `None` where the config has no secret for them.
-pub fn receiver(config: &crate::config::Config) -> Option<parking_lot::Mutex<Receiver>> {
+pub fn receiver(config: &crate::config::Config) -> Option<Receiver> {
     use secrecy::ExposeSecret;
     let webhooks = config.webhooks.as_ref()?;
     let secrets = [Some(&webhooks.secret), webhooks.previous_secret.as_ref()];
     let keys = Keys::new(secrets.into_iter().flatten().map(|secret| secret.expose_secret().as_bytes()));
-    Some(parking_lot::Mutex::new(Receiver::new(keys, config.upstream.dialect)))
+    Some(Receiver::new(keys, config.upstream.dialect))
 }
 
 impl Gateway {

@@ -157,7 +157,7 @@ pub struct Gateway {
     /// For spans: where clients reach this gateway.
     server_address: String,
     watch: watch::Watch,
-    webhooks: Option<Mutex<Receiver>>,
+    webhooks: Option<Receiver>,
 }
 
 impl Gateway {

@@ -11,6 +11,7 @@ mod subject;
 use std::borrow::Cow;
 
 use http::{HeaderMap, header};
+use parking_lot::Mutex;
 use percent_encoding::percent_decode;
 use serde_json::Value;
 
@@ -30,15 +31,15 @@ const GUID_BYTES_MAX: usize = 100;
 pub struct Received {
     /// The event's name; `unknown` when no row says what it changes, which also bounds what it can be.
     pub event: Cow<'static, str>,
-    /// What follows from it.
+    /// What followed from it.
     pub effect: Effect,
 }
 
-/// What follows from a genuine delivery.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What followed from a genuine delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// This may have changed.
-    Changed(Vec<Stale>),
+    /// What it changed is stale.
+    Applied,
     /// Nothing: the same delivery had its effect before.
     Duplicate,
 }
@@ -56,7 +57,7 @@ pub enum Rejected {
 pub struct Receiver {
     keys: Keys,
     names: Names,
-    seen: Seen,
+    seen: Mutex<Seen>,
 }
 
 /// Headers of a delivery in the upstream's dialect.
@@ -69,12 +70,19 @@ impl Receiver {
     /// One that knows these keys.
     pub fn new(keys: Keys, dialect: Dialect) -> Self {
         let names = Names { event: dialect.delivery_header("event"), delivery: dialect.delivery_header("delivery") };
-        Self { keys, names, seen: Seen::default() }
+        Self { keys, names, seen: Mutex::default() }
     }
 
-    /// Checks a delivery with this signature, and says what it changed. Duplicates are known by their GUID, signature and body together: none can hide another.
-    /// It counts as seen from now on, so its effect has to follow at once.
-    pub fn receive(&mut self, headers: &HeaderMap, signature: &Signature, body: &[u8], now: Timestamp) -> Result<Received, Rejected> {
+    /// Checks a delivery with this signature, and has `apply` done with what it changed. Duplicates are known by their GUID, signature and body together: none can
+    /// hide another. It counts as seen when it has had its effect, and not before: of two that come at once, both have it.
+    pub fn receive(
+        &self,
+        headers: &HeaderMap,
+        signature: &Signature,
+        body: &[u8],
+        now: Timestamp,
+        apply: impl FnOnce(&[Stale]),
+    ) -> Result<Received, Rejected> {
         if !self.keys.verify(signature, body) {
             return Err(Rejected::Signature);
         }
@@ -83,17 +91,15 @@ impl Receiver {
         let payload = payload(headers, body).ok_or(Rejected::Malformed)?;
         let name = if is_known_event(event) { Cow::Owned(event.to_owned()) } else { Cow::Borrowed("unknown") };
         let may_be_seen = !guid.is_empty() && guid.len() <= GUID_BYTES_MAX;
-        if may_be_seen && self.seen.is_again(guid, signature, now) {
+        if may_be_seen && self.seen.lock().has(guid, signature) {
             return Ok(Received { event: name, effect: Effect::Duplicate });
         }
         let action = payload.get("action").and_then(Value::as_str);
-        let stale = stale_after_event(event, action, &subject::read(event, &payload));
-        Ok(Received { event: name, effect: Effect::Changed(stale) })
-    }
-
-    /// Whether the delivery of this GUID was received.
-    pub fn has_seen(&self, guid: &str) -> bool {
-        self.seen.has(guid)
+        apply(&stale_after_event(event, action, &subject::read(event, &payload)));
+        if may_be_seen {
+            self.seen.lock().note(guid, signature, now);
+        }
+        Ok(Received { event: name, effect: Effect::Applied })
     }
 }
 
@@ -132,23 +138,25 @@ mod tests {
         headers
     }
 
-    fn receive(receiver: &mut Receiver, headers: &HeaderMap, body: &str) -> Result<Received, Rejected> {
-        receiver.receive(headers, &Signature::by(SECRET, body.as_bytes()), body.as_bytes(), NOW)
+    /// What came of a delivery, and what it made stale.
+    fn receive(receiver: &Receiver, headers: &HeaderMap, body: &str) -> (Result<Received, Rejected>, Vec<Stale>) {
+        let mut stale = Vec::new();
+        let signature = Signature::by(SECRET, body.as_bytes());
+        let received = receiver.receive(headers, &signature, body.as_bytes(), NOW, |changed| stale = changed.to_vec());
+        (received, stale)
     }
 
     const BODY: &str =
         r#"{"action":"opened","issue":{"number":5},"repository":{"id":7,"full_name":"acme/widgets","owner":{"login":"acme"}}}"#;
 
-    fn stale(received: Result<Received, Rejected>) -> Vec<Stale> {
-        match received.map(|received| received.effect) {
-            Ok(Effect::Changed(stale)) => stale,
-            other => panic!("an effect: {other:?}"),
-        }
+    fn stale((received, stale): (Result<Received, Rejected>, Vec<Stale>)) -> Vec<Stale> {
+        assert_eq!(received.map(|received| received.effect), Ok(Effect::Applied));
+        stale
     }
 
     #[test]
     fn an_event_names_what_it_changed_by_name_and_by_number() {
-        let stale = stale(receive(&mut receiver(), &headers("issues", "g-1", "application/json"), BODY));
+        let stale = stale(receive(&receiver(), &headers("issues", "g-1", "application/json"), BODY));
         for path in ["/repos/acme/widgets/issues", "/repositories/7/issues"] {
             assert!(stale.contains(&Stale::Exactly(path.into())), "{stale:#?}");
         }
@@ -163,49 +171,49 @@ mod tests {
     #[test]
     fn a_form_is_read_as_json_is_and_signed_as_it_is_sent() {
         let form = format!("payload={}", percent_encoding::utf8_percent_encode(BODY, percent_encoding::NON_ALPHANUMERIC));
-        let as_form = stale(receive(&mut receiver(), &headers("issues", "g-1", "application/x-www-form-urlencoded"), &form));
-        assert_eq!(as_form, stale(receive(&mut receiver(), &headers("issues", "g-1", "application/json"), BODY)));
+        let as_form = stale(receive(&receiver(), &headers("issues", "g-1", "application/x-www-form-urlencoded"), &form));
+        assert_eq!(as_form, stale(receive(&receiver(), &headers("issues", "g-1", "application/json"), BODY)));
     }
 
     #[test]
     fn a_duplicate_has_no_second_effect_and_hides_no_other_delivery() {
-        let mut receiver = receiver();
+        let receiver = receiver();
         let first = headers("issues", "g-1", "application/json");
-        assert!(!stale(receive(&mut receiver, &first, BODY)).is_empty() && receiver.has_seen("g-1"));
-        assert_eq!(receive(&mut receiver, &first, BODY).unwrap().effect, Effect::Duplicate);
+        assert!(!stale(receive(&receiver, &first, BODY)).is_empty());
+        let (again, nothing) = receive(&receiver, &first, BODY);
+        assert_eq!((again.unwrap().effect, nothing), (Effect::Duplicate, Vec::new()));
         let other = BODY.replace('5', "6");
-        assert!(!stale(receive(&mut receiver, &first, &other)).is_empty(), "another body is no duplicate");
-        assert!(!stale(receive(&mut receiver, &headers("issues", "g-2", "application/json"), BODY)).is_empty());
-        assert!(!stale(receive(&mut receiver, &headers("issues", "", "application/json"), BODY)).is_empty());
+        assert!(!stale(receive(&receiver, &first, &other)).is_empty(), "another body is no duplicate");
+        assert!(!stale(receive(&receiver, &headers("issues", "g-2", "application/json"), BODY)).is_empty());
+        assert!(!stale(receive(&receiver, &headers("issues", "", "application/json"), BODY)).is_empty());
     }
 
     #[test]
     fn what_is_malformed_was_not_received() {
-        let mut receiver = receiver();
+        let receiver = receiver();
         let headers = headers("issues", "g-1", "application/json");
         for body in ["", "{", "[]", "\"issues\"", "payload={}"] {
-            assert_eq!(receive(&mut receiver, &headers, body), Err(Rejected::Malformed), "{body}");
+            assert_eq!(receive(&receiver, &headers, body), (Err(Rejected::Malformed), Vec::new()), "{body}");
         }
-        assert!(!receiver.has_seen("g-1"));
-        let wrong = receiver.receive(&headers, &Signature::by(b"another", BODY.as_bytes()), BODY.as_bytes(), NOW);
+        let wrong =
+            receiver.receive(&headers, &Signature::by(b"another", BODY.as_bytes()), BODY.as_bytes(), NOW, |_| panic!("it has no effect"));
         assert_eq!(wrong, Err(Rejected::Signature));
-        assert!(!stale(receive(&mut receiver, &headers, BODY)).is_empty());
+        assert!(!stale(receive(&receiver, &headers, BODY)).is_empty());
     }
 
     #[test]
     fn an_event_that_nobody_knows_changes_all_that_it_names() {
-        let received = receive(&mut receiver(), &headers("brewed", "g-1", "application/json"), BODY).unwrap();
-        assert_eq!(received.event, "unknown");
-        let whole = ["/repos/acme/widgets", "/repositories/7"].map(|path| Stale::Below(path.into()));
-        assert_eq!(received.effect, Effect::Changed(whole.into()));
-        let received = receive(&mut receiver(), &headers("brewed", "g-1", "application/json"), "{}").unwrap();
-        assert_eq!(received.effect, Effect::Changed(vec![Stale::Everything]));
-        let received = receive(&mut receiver(), &headers("issues", "g-1", "application/json"), "{}").unwrap();
-        assert_eq!(received.effect, Effect::Changed(vec![Stale::Everything]), "a known one that does not say where, too");
+        let (received, changed) = receive(&receiver(), &headers("brewed", "g-1", "application/json"), BODY);
+        assert_eq!(received.unwrap().event, "unknown");
+        assert_eq!(changed, ["/repos/acme/widgets", "/repositories/7"].map(|path| Stale::Below(path.into())));
+        for event in ["brewed", "issues"] {
+            let nowhere = stale(receive(&receiver(), &headers(event, "g-1", "application/json"), "{}"));
+            assert_eq!(nowhere, [Stale::Everything], "a known one that does not say where, too");
+        }
     }
 
     #[test]
     fn a_ping_changes_nothing() {
-        assert_eq!(stale(receive(&mut receiver(), &headers("ping", "g-1", "application/json"), "{\"zen\":\"…\"}")), []);
+        assert_eq!(stale(receive(&receiver(), &headers("ping", "g-1", "application/json"), "{\"zen\":\"…\"}")), []);
     }
 }

@@ -21,12 +21,14 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether a delivery of this GUID with this signature, which is that of one body, was seen; from now on it was.
-    pub fn is_again(&mut self, guid: &str, signature: &Signature, now: Timestamp) -> bool {
+    /// Whether a delivery of this GUID with this signature, which is that of one body, was seen.
+    pub fn has(&self, guid: &str, signature: &Signature) -> bool {
+        self.by_guid.get(&key(guid)).is_some_and(|(seen, _)| seen == signature.bytes())
+    }
+
+    /// It was seen.
+    pub fn note(&mut self, guid: &str, signature: &Signature, now: Timestamp) {
         let key = key(guid);
-        if self.by_guid.get(&key).is_some_and(|(seen, _)| seen == signature.bytes()) {
-            return true;
-        }
         self.by_guid.insert(key, (*signature.bytes(), now));
         self.order.push_back((key, now));
         while self.order.len() > SEEN_MAX {
@@ -36,12 +38,6 @@ impl Seen {
                 self.by_guid.remove(&oldest);
             }
         }
-        false
-    }
-
-    /// Whether one of this GUID was seen.
-    pub fn has(&self, guid: &str) -> bool {
-        self.by_guid.contains_key(&key(guid))
     }
 }
 
@@ -58,10 +54,10 @@ mod tests {
     fn the_oldest_is_forgotten_first_and_what_is_kept_is_bounded() {
         let (mut seen, signature) = (Seen::default(), Signature::by(b"k", b"b"));
         for number in 0..=SEEN_MAX {
-            assert!(!seen.is_again(&number.to_string(), &signature, Timestamp::from_millis(number as u64)));
+            seen.note(&number.to_string(), &signature, Timestamp::from_millis(number as u64));
         }
-        assert!(!seen.has("0") && seen.has("1") && seen.has(&SEEN_MAX.to_string()));
+        assert!(!seen.has("0", &signature) && seen.has("1", &signature) && seen.has(&SEEN_MAX.to_string(), &signature));
         assert_eq!((seen.by_guid.len(), seen.order.len()), (SEEN_MAX, SEEN_MAX));
-        assert!(seen.is_again("1", &signature, Timestamp::FAR_FUTURE));
+        assert!(!seen.has("1", &Signature::by(b"k", b"another body")));
     }
 }

@@ -49,7 +49,7 @@ impl Signature {
     }
 
     #[cfg(test)]
-    pub fn by(secret: &[u8], body: &[u8]) -> Self {
+    pub(super) fn by(secret: &[u8], body: &[u8]) -> Self {
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), body);
         Self(tag.as_ref().try_into().expect("SHA-256 has 32 bytes"))
     }

@@ -1,0 +1,121 @@
+//! The rows of events, each by itself and against the routes that there are.
+
+use super::*;
+use crate::api::{Dialect, Table};
+
+fn subject() -> Subject {
+    let owned = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
+    Subject {
+        repositories: owned(&["/repos/o/r", "/repositories/7"]),
+        organizations: owned(&["/orgs/o", "/organizations/3"]),
+        teams: owned(&["/orgs/o/teams/t", "/teams/4"]),
+        users: owned(&["/users/u"]),
+        owners: owned(&["/orgs/o", "/users/o"]),
+        territories: owned(&["/repos/o"]),
+        values: vec![("number", "5".into()), ("comment", "9".into()), ("sha", "abc".into()), ("run", "8".into())],
+    }
+}
+
+/// Whether an event makes a path stale; a `*` must stand where the path is looked for with one.
+fn touches(event: &str, path: &str) -> bool {
+    stale_after_event(event, None, &subject()).iter().any(|stale| match stale {
+        Stale::Exactly(exact) => exact == path,
+        Stale::Below(head) => path == head || path.starts_with(&format!("{head}/")),
+        Stale::Everything => true,
+    })
+}
+
+#[test]
+fn each_event_touches_what_shows_it_and_leaves_the_rest() {
+    let rows: &[(&str, &[&str], &[&str])] = &[
+        (
+            "push",
+            &["", "/commits", "/commits/main", "/branches", "/contents/a/b", "/git/trees/main", "/compare/a...b", "/tags", "/readme"],
+            &["/issues", "/labels", "/releases"],
+        ),
+        ("create", &["/branches", "/tags", "/git/refs"], &["/issues"]),
+        ("delete", &["/branches", "/tags", "/git/refs"], &["/issues"]),
+        (
+            "pull_request",
+            &["/pulls", "/pulls/5", "/pulls/5/files", "/pulls/5/commits", "/issues/5", "/issues", "/commits/*/pulls"],
+            &["/pulls/6", "/contents", "/labels"],
+        ),
+        ("pull_request_review", &["/pulls/5/reviews", "/pulls/5", "/pulls", "/issues/5/timeline"], &["/pulls/6/reviews", "/commits"]),
+        ("pull_request_review_comment", &["/pulls/5/comments", "/pulls/comments"], &["/pulls/6/comments", "/issues/comments"]),
+        (
+            "issues",
+            &["", "/issues", "/issues/5", "/issues/5/events", "/issues/5/labels", "/issues/*/timeline", "/milestones/1", "/pulls/5"],
+            &["/issues/6", "/commits", "/labels"],
+        ),
+        (
+            "issue_comment",
+            &["/issues/5/comments", "/issues/comments", "/issues/comments/9", "/issues/5", "/pulls/5"],
+            &["/issues/6/comments", "/issues/comments/8"],
+        ),
+        ("check_run", &["/check-runs/1", "/commits/abc/check-runs", "/commits/*/check-runs", "/actions/runs"], &["/commits", "/issues"]),
+        ("status", &["/statuses/abc", "/commits/*/status", "/pulls/5"], &["/commits", "/statuses/def", "/issues"]),
+        ("workflow_run", &["/actions/runs", "/actions/runs/8/jobs", "/actions/artifacts"], &["/actions/runs/9", "/actions/secrets"]),
+        ("release", &["/releases", "/releases/latest", "/releases/5/assets", "/tags"], &["/issues", "/branches"]),
+        ("label", &["/labels", "/labels/bug", "/issues", "/issues/6"], &["/commits", "/releases"]),
+        ("label.created", &["/labels", "/labels/bug"], &["/issues", ""]),
+        ("milestone", &["/milestones/1", "/issues"], &["/commits"]),
+        ("star", &["/stargazers", ""], &["/issues", "/forks"]),
+        ("fork", &["/forks", ""], &["/issues", "/stargazers"]),
+        ("member", &["/collaborators", "/collaborators/u"], &["/issues"]),
+        ("repository", &["", "/issues", "/anything"], &[]),
+    ];
+    for (event, touched, kept) in rows {
+        for (tails, expected) in [(touched, true), (kept, false)] {
+            for head in ["/repos/o/r", "/repositories/7"] {
+                for tail in *tails {
+                    assert_eq!(touches(event, &format!("{head}{tail}")), expected, "{event} and {head}{tail}");
+                }
+            }
+        }
+        assert!(*event == "repository" || !touches(event, "/repos/o/other/issues"), "{event}");
+    }
+}
+
+#[test]
+fn events_of_organizations_touch_their_people_and_teams() {
+    for (event, path, expected) in [
+        ("membership", "/orgs/o/members/u", true),
+        ("membership", "/teams/4/members", true),
+        ("membership", "/users/u/orgs", true),
+        ("membership", "/repos/o/r/issues", false),
+        ("team", "/orgs/o/teams", true),
+        ("team", "/orgs/o/properties/schema", false),
+        ("organization", "/repos/o/r/issues", true),
+        ("organization", "/repos/p/r/issues", false),
+        ("custom_property", "/orgs/o/properties/schema", true),
+        ("installation", "/repos/o/r/issues", true),
+        ("installation", "/installation/repositories", true),
+        ("installation", "/repos/p/r", false),
+        ("ping", "/repos/o/r", false),
+    ] {
+        assert_eq!(touches(event, path), expected, "{event} and {path}");
+    }
+}
+
+#[test]
+fn every_row_is_there_once_and_changes_a_route_that_exists() {
+    let table = Table::embedded(Dialect::Service);
+    for (event, _, groups) in ROWS {
+        assert_eq!(ROWS.iter().filter(|(name, _, _)| name == event).count(), 1, "{event}");
+        for pattern in groups.iter().copied().flatten() {
+            let exists =
+                table.iter().filter(|endpoint| endpoint.method == http::Method::GET).any(|endpoint| may_match(pattern, &endpoint.template));
+            assert!(exists, "no route is like {pattern} of {event}");
+        }
+    }
+}
+
+#[test]
+fn read_backwards_the_rows_name_the_events_that_a_route_depends_on() {
+    let events = |template| events_of(template).map(|(event, _)| event).collect::<Vec<_>>();
+    assert_eq!(events("/repos/{owner}/{repo}/labels"), ["label", "public", "repository"]);
+    assert!(events("/repos/{owner}/{repo}/issues").contains(&"issues"));
+    assert!(!events("/repos/{owner}/{repo}/issues").contains(&"push"));
+    assert_eq!(events("/emojis"), Vec::<&str>::new(), "no event tells of them");
+    assert!(events_of("/orgs/{org}/members").all(|(_, is_of_organization)| is_of_organization));
+}
