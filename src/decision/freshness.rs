@@ -52,6 +52,8 @@ pub struct Stored {
     forbids_stale: bool,
     /// Whether the lifetime is that of a `Cache-Control`, which goes before `Expires`.
     has_cache_control: bool,
+    /// Whether its date stands for no other state: see [`is_exact`].
+    is_date_exact: bool,
     ttl: Option<Duration>,
     /// How long nobody is to ask again.
     poll_interval: Seconds,
@@ -90,6 +92,7 @@ impl Stored {
             lifetime: cache_control::lifetime(headers).into(),
             forbids_stale: cache_control::forbids_stale(headers),
             has_cache_control: headers.contains_key(header::CACHE_CONTROL),
+            is_date_exact: is_exact(headers, headers.get(header::LAST_MODIFIED)),
             ttl,
             poll_interval: poll_interval(headers).unwrap_or_default().into(),
             known: Known::default(),
@@ -113,6 +116,8 @@ impl Stored {
         }
         self.poll_interval = poll_interval(headers).map_or(self.poll_interval, Seconds::from);
         self.learn_validators(token, headers);
+        // As long as the date is not exact, only the owner of an `ETag` asks: then it was that which matched, and this is what the date stands for by now.
+        self.is_date_exact |= headers.contains_key(header::DATE) && is_exact(headers, self.known.date().as_ref());
     }
 
     /// A write or an event has made it doubtful: it is confirmed before it is served again, whatever its ttl (DESIGN D2).
@@ -177,13 +182,14 @@ impl Stored {
     /// The conditions that `token` can ask with. Both when it owns an `ETag`, because a date alone can miss a change and costs nothing more.
     pub fn validators(&self, token: Option<TokenKey>) -> Option<Validators> {
         let if_none_match = token.and_then(|token| self.known.of(token));
-        let if_modified_since = if self.has_date() { self.known.date() } else { None };
+        let may_be_dated = self.has_date() && (self.is_date_exact || if_none_match.is_some());
+        let if_modified_since = if may_be_dated { self.known.date() } else { None };
         (if_none_match.is_some() || if_modified_since.is_some()).then_some(Validators { if_none_match, if_modified_since })
     }
 
     /// The token to prefer among equally good ones: the latest owner of an `ETag`, unless a date serves every token.
     pub fn preferred_token(&self) -> Option<TokenKey> {
-        if self.has_date() { None } else { self.known.last_owner() }
+        if self.has_date() && self.is_date_exact { None } else { self.known.last_owner() }
     }
 
     /// Every `ETag` under which the stored answer is known; a client may hold any of them.
@@ -237,6 +243,16 @@ impl Stored {
     }
 }
 
+/// Whether a `Last-Modified` stands for the state that an answer shows and for no later one: it has whole seconds, and what changes once may change again within the
+/// same one (RFC 9110 §8.8.2.2: strong when the `Date` is at least a second later). Nothing speaks against it where either cannot be read.
+fn is_exact(headers: &HeaderMap, last_modified: Option<&HeaderValue>) -> bool {
+    let read = |value: &HeaderValue| httpdate::parse_http_date(value.to_str().ok()?).ok();
+    match (headers.get(header::DATE).and_then(read), last_modified.and_then(read)) {
+        (Some(date), Some(last_modified)) => last_modified < date,
+        _ => true,
+    }
+}
+
 /// How many seconds `X-Poll-Interval` names, at most [`POLL_INTERVAL_MAX`].
 fn poll_interval(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get("x-poll-interval")?.to_str().ok()?.trim().parse().ok()?;
@@ -286,6 +302,18 @@ mod tests {
         assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch);
         assert_eq!(entry.preferred_token(), MINE);
         assert_eq!(stored(200, &[("etag", "\"a\""), ("last-modified", DATE)]).preferred_token(), None);
+    }
+
+    #[test]
+    fn a_date_of_the_very_second_of_its_answer_is_no_condition_of_its_own() {
+        let fresh = [("etag", "\"a\""), ("last-modified", DATE), ("date", DATE)];
+        let mut entry = stored(200, &fresh);
+        assert_eq!((entry.plan(NOW, Mode::Revalidate, OTHER), entry.preferred_token()), (Plan::Fetch, MINE));
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, MINE), revalidate(Some("\"a\""), Some(DATE)));
+        entry.confirm(NOW, &headers(&[("date", DATE)]), MINE, None);
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch);
+        entry.confirm(NOW, &headers(&[("date", "Tue, 01 Jul 2025 00:00:01 GMT")]), MINE, None);
+        assert_eq!((entry.plan(NOW, Mode::Revalidate, OTHER), entry.preferred_token()), (revalidate(None, Some(DATE)), None));
     }
 
     #[test]
