@@ -349,8 +349,11 @@ mod tests {
         Asker { now: Timestamp::from_secs(1), client: 0, priority: Priority::Normal }
     }
 
-    /// Asks; a fetch that is started ends when it is told, or when its teller is gone, and leaves word when it is dropped.
-    fn ask(flights: &Arc<Flights>) -> (Seat, Option<(oneshot::Sender<()>, oneshot::Receiver<()>)>) {
+    /// What ends a fetch, and what tells that it was dropped.
+    type Ends = (oneshot::Sender<()>, oneshot::Receiver<()>);
+
+    /// Asks; a fetch that is started dies when nobody is left to end it.
+    fn ask(flights: &Arc<Flights>) -> (Seat, Option<Ends>) {
         let mut ends = None;
         let key = CacheKey::new(Scope::Public, "/meta", &Accept::Json, "");
         let seat = flights.join(
