@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use weir::simulation::random::Dice;
 
-use super::traffic::{REPOSITORY, Traffic};
+use super::traffic::Traffic;
 use crate::support::World;
 
 /// The secret that upstream and gateway share.
@@ -36,7 +36,7 @@ struct Delivery {
 }
 
 impl Mangler {
-    /// Has a webhook of the repository deliver to it.
+    /// Has a webhook of the organization deliver to it.
     pub async fn start(world: &Arc<World>, traffic: &Arc<Traffic>, seed: u64) -> Arc<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -50,7 +50,7 @@ impl Mangler {
     fn hook(&self, receiver: SocketAddr) {
         let config = json!({ "url": format!("http://{receiver}/"), "content_type": "json", "secret": SECRET });
         let hook = json!({ "name": "web", "active": true, "events": ["*"], "config": config });
-        self.world.ask_emulator(Method::POST, &format!("{REPOSITORY}/hooks"), &hook);
+        self.world.ask_emulator(Method::POST, "/orgs/acme/hooks", &hook);
     }
 
     /// Hands on some of what is late, in any order.

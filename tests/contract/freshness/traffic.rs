@@ -13,7 +13,7 @@ use weir::simulation::random::Dice;
 use super::history::{Allowed, Asked, Subject, Ticks, Way};
 use crate::support::{KEY, OTHER_KEY, Reply, World};
 
-pub const REPOSITORY: &str = "/repos/acme/widgets";
+const REPOSITORY: &str = "/repos/acme/widgets";
 /// So many comments are made for an issue; further changes edit the last one.
 const COMMENTS_MAX: usize = 24;
 /// Answers that were too old and are told of.
