@@ -26,6 +26,8 @@ mod limits;
 mod listeners;
 #[path = "contract/minting.rs"]
 mod minting;
+#[path = "contract/pages.rs"]
+mod pages;
 #[path = "contract/passthrough.rs"]
 mod passthrough;
 #[path = "contract/plain_cache.rs"]

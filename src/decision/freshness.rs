@@ -3,12 +3,14 @@
 //! Validators belong to tokens: a `Last-Modified` is good with every token, an `ETag` only with the token that received it, because the
 //! upstream computes it over the credential (UPSTREAM.md, Conditional requests). The body and the headers of the stored answer are the
 //! store's; here is only what decides. What may be stored and for how long is in [`cache_control`], a client's own conditions in
-//! [`conditional`], taking over the headers of a 304 in [`merge`], what a change leaves of an answer's worth in [`settling`].
+//! [`conditional`], taking over the headers of a 304 in [`merge`], what a change leaves of an answer's worth in [`settling`], which page is not confirmed by a 304
+//! in [`pages`].
 
 pub mod cache_control;
 pub mod conditional;
 mod known;
 pub mod merge;
+pub mod pages;
 mod seconds;
 pub mod settling;
 
@@ -19,6 +21,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use crate::clock::Timestamp;
 
 use known::Known;
+use pages::Page;
 use seconds::Seconds;
 use settling::Trust;
 
@@ -57,6 +60,8 @@ pub struct Stored {
     ttl: Option<Duration>,
     /// How long nobody is to ask again.
     poll_interval: Seconds,
+    /// What it is as a page of a list.
+    pub page: Page,
     /// `Last-Modified`, and the `ETag` of each token.
     known: Known,
 }
@@ -95,6 +100,7 @@ impl Stored {
             is_date_exact: is_exact(headers, headers.get(header::LAST_MODIFIED)),
             ttl,
             poll_interval: poll_interval(headers).unwrap_or_default().into(),
+            page: Page::default(),
             known: Known::default(),
         };
         stored.learn_validators(token, headers);

@@ -11,7 +11,7 @@
 //! | [`auth`], [`passthrough`] | whose key is it, and does it bring an upstream credential of its own |
 //! | [`route`], [`candidates`], [`graphql_prices`] | endpoint, view, accounts, cost |
 //! | [`read`], [`flight`], [`store`] | what is stored, one fetch for all askers |
-//! | [`stale`], `doubt`, [`deliveries`] | what changed, by a write or as a webhook tells, and what that makes doubtful |
+//! | [`stale`], `doubt`, [`deliveries`], `neighbours` | what changed, by a write, as a webhook tells or as an answer shows, and what that makes doubtful |
 //! | [`write`], [`turns`], [`upload`], [`body`] | a write in its lane; a body too large to hold |
 //! | [`perform`], [`attempt`], [`rights`], [`admission`], [`effort`], `waiting` | one attempt after another: account, credential, budget, settling |
 //! | `mint`, `awaited` | beside the requests: installation tokens, through the same admission; and who waits for them |
@@ -46,6 +46,7 @@ pub mod intake;
 pub mod listen;
 mod marks;
 mod mint;
+mod neighbours;
 pub mod own;
 pub mod passthrough;
 pub mod perform;
@@ -158,6 +159,8 @@ pub struct Gateway {
     server_address: String,
     watch: watch::Watch,
     webhooks: Option<Receiver>,
+    /// Where answers were seen to change.
+    neighbours: neighbours::Neighbours,
 }
 
 impl Gateway {
@@ -205,6 +208,7 @@ impl Gateway {
             server_address,
             watch: watch::Watch::default(),
             webhooks: deliveries::receiver(&config),
+            neighbours: neighbours::Neighbours::default(),
             clock,
             metrics,
             config,

@@ -3,6 +3,7 @@
 //! Which accounts may fetch and whose view the answer shows comes from `route.rs`; how the answer is put on the wire is in `respond.rs`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -25,6 +26,7 @@ use super::flight::{Asker, Landed, Role, Seat};
 use super::head::StoredHead;
 use super::headers;
 use super::intake::{Intake, Service};
+use super::neighbours::page_of;
 use super::refuse::Refused;
 use super::rewrite::{Body, without_secrets};
 use super::stale::path_of;
@@ -212,29 +214,34 @@ impl Gateway {
 
     /// The fetch itself, conditional when something is stored.
     async fn fetch(self: Arc<Self>, key: CacheKey, question: Arc<Question>, entry: Option<Arc<Entry>>, effort: Effort) -> Landed {
-        let answer = match self.perform(&question.job, &effort, &OfEntry(entry.as_deref())).await {
-            Ok(answer) => answer,
-            Err(refused) => return Landed::Refused(refused),
-        };
-        match entry {
-            Some(entry) if answer.status == StatusCode::NOT_MODIFIED => self.confirmed(key, &question, &entry, &answer),
+        let conditions = OfEntry { gateway: &self, key: &key, entry: entry.as_deref(), was_asked: AtomicBool::new(false) };
+        let performed = self.perform(&question.job, &effort, &conditions).await;
+        let was_asked = conditions.was_asked.into_inner();
+        match (performed, entry) {
+            (Err(refused), _) => Landed::Refused(refused),
+            (Ok(answer), Some(entry)) if answer.status == StatusCode::NOT_MODIFIED && was_asked => {
+                self.confirmed(key, &question, &entry, &answer)
+            }
             // An answer to a condition that was never sent; nothing can be made of it.
-            None if answer.status == StatusCode::NOT_MODIFIED => Landed::Refused(Refused::UpstreamFailed),
-            entry => self.fetched(key, &question, entry.is_some(), answer),
+            (Ok(answer), _) if answer.status == StatusCode::NOT_MODIFIED => Landed::Refused(Refused::UpstreamFailed),
+            (Ok(answer), entry) => self.fetched(key, &question, entry.as_deref(), answer),
         }
     }
 
     fn confirmed(&self, key: CacheKey, question: &Question, entry: &Entry, answer: &Answer) -> Landed {
         let news = headers::to_client(&answer.headers, self.mode);
+        let mut stored = entry.stored.clone();
         let head = if entry.head.says_already(&news) {
             entry.head.clone()
         } else {
             let mut merged = entry.head.to_map();
             let etag = merged.remove(header::ETAG);
             merge_not_modified(&mut merged, &news, self.mode);
+            if news.contains_key(header::LINK) {
+                stored.page = page_of(question, entry.status, &merged, &entry.body);
+            }
             StoredHead::new(&merged, etag.as_ref(), &self.store.shared_lines)
         };
-        let mut stored = entry.stored.clone();
         stored.confirm(self.clock.now(), &answer.headers, Some(token_key(answer.token)), self.ttl(question));
         let entry = Arc::new(Entry {
             status: entry.status,
@@ -248,7 +255,7 @@ impl Gateway {
         Landed::Entry(entry, Fetch::Revalidated)
     }
 
-    fn fetched(&self, key: CacheKey, question: &Question, was_stored: bool, mut answer: Answer) -> Landed {
+    fn fetched(&self, key: CacheKey, question: &Question, before: Option<&Entry>, mut answer: Answer) -> Landed {
         let AnswerBody::Whole(bytes) = &mut answer.body else {
             self.store.remove(&key);
             return Landed::Large(Arc::new(Mutex::new(Some(answer))));
@@ -259,15 +266,18 @@ impl Gateway {
         let body = if is_json(&answer.headers) { self.urls.mark_json(without_secrets(bytes)) } else { Body::opaque(bytes) };
         let is_as_sent = body.is_alike_for_all() && body.text().len() == length;
         let etag = self.etag_for_clients(&answer, &body, is_as_sent);
+        let mut stored = Stored::new(self.clock.now(), answer.status, &answer.headers, Some(token_key(answer.token)), self.ttl(question));
+        stored.page = page_of(question, answer.status, &answer.headers, &body);
         let entry = Arc::new(Entry {
             status: answer.status,
             head: StoredHead::new(&headers::to_client(&answer.headers, self.mode), etag.as_ref(), &self.store.shared_lines),
-            stored: Stored::new(self.clock.now(), answer.status, &answer.headers, Some(token_key(answer.token)), self.ttl(question)),
+            stored,
             requested_at: answer.requested_at,
             vary: Entry::vary_of(&answer.headers, &question.asked),
             body,
         });
-        let fetch = match (keep, was_stored) {
+        self.note_change(&key, question, before, &entry);
+        let fetch = match (keep, before.is_some()) {
             (_, true) => Fetch::Changed { status: answer.status.as_u16() },
             (true, false) => Fetch::Stored,
             (false, false) => Fetch::NotStored,
@@ -327,23 +337,32 @@ fn token_key(token: TokenId) -> TokenKey {
 }
 
 /// The validators that an entry has for each token.
-struct OfEntry<'e>(Option<&'e Entry>);
+struct OfEntry<'e> {
+    gateway: &'e Gateway,
+    key: &'e CacheKey,
+    entry: Option<&'e Entry>,
+    /// Whether the last request was sent with conditions.
+    was_asked: AtomicBool,
+}
 
 impl Conditions for OfEntry<'_> {
     fn preferred(&self) -> Option<TokenId> {
-        self.0?.stored.preferred_token().map(|TokenKey(token)| TokenId(token))
+        self.entry?.stored.preferred_token().map(|TokenKey(token)| TokenId(token))
     }
 
+    /// Decided when it is sent: a request may have waited long.
     fn with(&self, token: TokenId) -> HeaderMap {
         let mut conditions = HeaderMap::new();
-        if let Some(validators) = self.0.and_then(|entry| entry.stored.validators(Some(token_key(token)))) {
+        let entry = self.entry.filter(|entry| !self.gateway.may_hide_next(self.key, entry));
+        if let Some(validators) = entry.and_then(|entry| entry.stored.validators(Some(token_key(token)))) {
             conditions.extend(validators.if_none_match.map(|value| (header::IF_NONE_MATCH, value)));
             conditions.extend(validators.if_modified_since.map(|value| (header::IF_MODIFIED_SINCE, value)));
         }
+        self.was_asked.store(!conditions.is_empty(), Ordering::Relaxed);
         conditions
     }
 
     fn stored(&self) -> Option<StatusCode> {
-        self.0.map(|entry| entry.status)
+        self.entry.map(|entry| entry.status)
     }
 }

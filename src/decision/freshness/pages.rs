@@ -1,0 +1,142 @@
+//! Pages of lists whose 304 may hide a next page: `Link` is outside the `ETag` (UPSTREAM.md, Conditional requests), so that the last page, exactly full, is
+//! confirmed unchanged while another one has come after it. Such a page is asked for without conditions when there is a reason to think so (DESIGN D3).
+//!
+//! What was seen of the page's neighbours is the gateway's to remember (`gateway/neighbours.rs`). Left out: lists that are a part of an object; they carry a count
+//! of all items, which changes with them.
+
+use http::{HeaderMap, HeaderValue, header};
+use serde::de::IgnoredAny;
+
+use crate::clock::Timestamp;
+
+use super::settling::Trust;
+
+/// Query parameters that begin a page at an item instead of counting pages (Document 1, Cursor pagination; the running service's lists have `after` too).
+const CURSORS: [&str; 2] = ["cursor", "after"];
+
+/// What an answer is as a page of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Page {
+    /// No list, not full, or followed by another page.
+    #[default]
+    Other,
+    /// The last one, without room for another item.
+    FullAndLast,
+}
+
+/// How many items an endpoint's pages have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageSizes {
+    /// When nobody says.
+    pub default: u32,
+    /// At most.
+    pub max: u32,
+}
+
+impl Page {
+    /// Of an answer to `target`. The body is looked at only where nothing names a next page.
+    pub fn of(target: &str, sizes: PageSizes, headers: &HeaderMap, body: &[u8]) -> Self {
+        if names_next(headers) || body.trim_ascii_start().first() != Some(&b'[') {
+            return Self::Other;
+        }
+        let is_full = serde_json::from_slice::<Vec<IgnoredAny>>(body).is_ok_and(|items| items.len() >= size_of_page(target, sizes));
+        if is_full { Self::FullAndLast } else { Self::Other }
+    }
+
+    /// Whether a 304 would prove nothing of it: its request left at `requested_at` and left this `trust`, something beside or above it was last seen to change at
+    /// `neighbour_changed_at`.
+    pub fn may_hide_next(self, requested_at: Timestamp, trust: Trust, neighbour_changed_at: Option<Timestamp>) -> bool {
+        self == Self::FullAndLast && (trust != Trust::Settled || neighbour_changed_at.is_some_and(|changed_at| requested_at <= changed_at))
+    }
+}
+
+/// Whether the first sight of this answer shows that its list goes on behind an earlier page.
+pub fn continues_list(target: &str, body: &[u8]) -> bool {
+    let is_later =
+        parameter(target, "page").is_some_and(|page| page != "1") || CURSORS.iter().any(|name| parameter(target, name).is_some());
+    is_later && body.trim_ascii_start().strip_prefix(b"[").is_some_and(|rest| rest.trim_ascii_start().first() != Some(&b']'))
+}
+
+fn size_of_page(target: &str, sizes: PageSizes) -> usize {
+    let asked = parameter(target, "per_page").and_then(|size| size.parse().ok()).filter(|size| *size > 0);
+    asked.unwrap_or(sizes.default).clamp(1, sizes.max.max(1)) as usize
+}
+
+fn parameter<'t>(target: &'t str, name: &str) -> Option<&'t str> {
+    let (_, query) = target.split_once('?')?;
+    query.split('&').filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
+fn names_next(headers: &HeaderMap) -> bool {
+    let is_next = |value: &HeaderValue| {
+        let Ok(text) = value.to_str() else { return false };
+        text.split(';').any(|part| {
+            let part = part.split(',').next().unwrap_or_default().trim();
+            part == "rel=\"next\"" || part == "rel=next"
+        })
+    };
+    headers.get_all(header::LINK).iter().any(is_next)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const SIZES: PageSizes = PageSizes { default: 3, max: 5 };
+    const THREE: &[u8] = br#" [{"a": [1, 2]}, "],[", 3 ]"#;
+    const AT: Timestamp = Timestamp::from_secs(1_000);
+
+    fn links(link: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(header::LINK, HeaderValue::from_static(link))])
+    }
+
+    fn page(target: &str, body: &[u8]) -> Page {
+        Page::of(target, SIZES, &HeaderMap::new(), body)
+    }
+
+    #[test]
+    fn a_page_is_full_when_it_has_as_many_items_as_were_asked_for() {
+        for target in ["/a", "/a?per_page=3&page=2", "/a?page=2&per_page=3", "/a?per_page=0", "/a?per_page=x"] {
+            assert_eq!(page(target, THREE), Page::FullAndLast, "{target}");
+        }
+        assert_eq!(page("/a?per_page=4", THREE), Page::Other);
+        assert_eq!(page("/a?per_page=100", b"[1,2,3,4,5]"), Page::FullAndLast, "more than there can be is as many as there can be");
+        for body in [&b"[]"[..], b"", b"{\"items\":[1,2,3]}", b"[1,2,", b"[1,2]", b"\"[1,2,3]\""] {
+            assert_eq!(page("/a", body), Page::Other);
+        }
+    }
+
+    #[test]
+    fn a_page_that_names_the_next_is_not_the_last() {
+        let of = |link| Page::of("/a", SIZES, &links(link), THREE);
+        for link in [
+            r#"<https://x/a?page=1>; rel="prev", <https://x/a?page=3>; rel="next", <https://x/a?page=9>; rel="last""#,
+            "<https://x/a?page=3>; rel=next",
+        ] {
+            assert_eq!(of(link), Page::Other, "{link}");
+        }
+        assert_eq!(of(r#"<https://x/a?page=1&rel="next">; rel="prev", <https://x/a?page=1>; rel="first""#), Page::FullAndLast);
+    }
+
+    #[test]
+    fn a_304_proves_nothing_after_a_change_beside_it_or_of_its_own_path_and_only_of_a_full_last_page() {
+        let later = AT + Duration::from_millis(1);
+        let hides = |trust, neighbour| Page::FullAndLast.may_hide_next(AT, trust, neighbour);
+        assert!(hides(Trust::Settled, Some(AT)) && hides(Trust::Settled, Some(later)));
+        assert!(hides(Trust::Doubtful, None) && hides(Trust::Until(later), None));
+        assert!(!hides(Trust::Settled, None) && !hides(Trust::Settled, Some(AT - Duration::from_millis(1))));
+        assert!(!Page::Other.may_hide_next(AT, Trust::Doubtful, Some(later)));
+    }
+
+    #[test]
+    fn a_later_page_with_something_on_it_shows_that_the_list_goes_on() {
+        for target in ["/a?page=2", "/a?per_page=5&page=7", "/a?cursor=v1_5", "/a?after=x"] {
+            assert!(continues_list(target, THREE) && !continues_list(target, b"[ ]"), "{target}");
+        }
+        for target in ["/a", "/a?page=1", "/a?per_page=5", "/a?per_page=5&homepage=2"] {
+            assert!(!continues_list(target, THREE), "{target}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A last page that is exactly full: its 304 does not tell that another page has come after it (DESIGN D3).
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::json;
+
+use crate::support::{Setup, World};
+
+const ISSUE: &str = "/repos/acme/widgets/issues/3";
+const UNCHANGED: &str = "weir; fwd=stale; fwd-status=304";
+
+fn page(number: u32) -> String {
+    format!("{ISSUE}/comments?per_page=10&page={number}")
+}
+
+/// Adds a comment around the gateway, later.
+fn comment(world: &World) {
+    world.advance_both(Duration::from_secs(60));
+    world.ask_emulator(Method::POST, &format!("{ISSUE}/comments"), &json!({ "body": "hello" }));
+    world.advance_both(Duration::from_secs(60));
+}
+
+/// A page of ten comments, of which there are ten, is stored; then there is an eleventh that nobody here heard of.
+async fn an_eleventh_comes(setup: Setup) -> World {
+    let world = setup.manual_clock().start().await;
+    let at_first = world.count_at_emulator(&format!("{ISSUE}/comments?a=b"));
+    (at_first..10).for_each(|_| comment(&world));
+    let first = world.get(&page(1)).await;
+    assert_eq!((first.json().as_array().map(Vec::len), first.header("link")), (Some(10), None));
+    world.get(ISSUE).await.assert_status(200);
+    comment(&world);
+    world
+}
+
+/// Whether the first page, asked for now, tells of the second.
+async fn tells_of_the_next(world: &World) -> bool {
+    let answer = world.get(&page(1)).await;
+    answer.assert_status(200);
+    assert_eq!(answer.json().as_array().map(Vec::len), Some(10));
+    answer.header("link").is_some_and(|link| link.contains("rel=\"next\""))
+}
+
+#[tokio::test]
+async fn a_304_alone_tells_of_no_next_page_and_a_change_above_makes_the_page_be_asked_for_anew() {
+    let world = an_eleventh_comes(Setup::new()).await;
+    let answer = world.get(&page(1)).await;
+    assert_eq!((answer.cache_status(), answer.header("link")), (UNCHANGED, None), "nobody can know");
+    assert_ne!(world.get(ISSUE).await.cache_status(), UNCHANGED, "the issue counts its comments");
+    assert!(tells_of_the_next(&world).await);
+    world.advance_both(Duration::from_secs(60));
+    assert_eq!(world.get(&page(1)).await.cache_status(), UNCHANGED, "and that was all there was to know");
+    assert!(tells_of_the_next(&world).await);
+}
+
+#[tokio::test]
+async fn a_further_page_that_is_seen_makes_the_one_before_be_asked_for_anew() {
+    let world = an_eleventh_comes(Setup::new()).await;
+    assert_eq!(world.get(&page(2)).await.json().as_array().map(Vec::len), Some(1));
+    assert!(tells_of_the_next(&world).await);
+}
+
+#[tokio::test]
+async fn a_further_page_that_is_empty_says_nothing() {
+    let world = an_eleventh_comes(Setup::new()).await;
+    world.get(&page(3)).await.assert_status(200);
+    assert_eq!(world.get(&page(1)).await.cache_status(), UNCHANGED);
+}
+
+#[tokio::test]
+async fn another_page_of_the_list_that_changed_makes_it_be_asked_for_anew() {
+    let world = an_eleventh_comes(Setup::new()).await;
+    let all = format!("{ISSUE}/comments?per_page=100");
+    world.get(&all).await.assert_status(200);
+    assert_eq!(world.get(&page(1)).await.cache_status(), UNCHANGED);
+    comment(&world);
+    assert_ne!(world.get(&all).await.cache_status(), UNCHANGED);
+    assert!(tells_of_the_next(&world).await);
+}
+
+#[tokio::test]
+async fn after_a_write_it_is_asked_for_anew() {
+    let world = an_eleventh_comes(Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")).await;
+    world.post(&format!("{ISSUE}/comments"), json!({ "body": "by a client" })).await.assert_status(201);
+    assert!(tells_of_the_next(&world).await);
+}
+
+#[tokio::test]
+async fn a_page_with_room_or_a_next_is_confirmed_for_nothing_whatever_changes_beside_it() {
+    let world = an_eleventh_comes(Setup::new()).await;
+    let few = format!("{ISSUE}/comments?per_page=4&page=1");
+    let roomy = format!("{ISSUE}/comments?per_page=100&page=1");
+    for path in [&few, &roomy, &page(1)] {
+        world.get(path).await.assert_status(200);
+    }
+    world.get(&page(2)).await.assert_status(200);
+    for path in [&few, &roomy] {
+        assert_eq!(world.get(path).await.cache_status(), UNCHANGED, "{path}");
+    }
+}
