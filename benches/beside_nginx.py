@@ -50,7 +50,7 @@ def free_port():
 
 def nginx_base(folder, log):
     """What every nginx here begins with: one worker, everything it writes in `folder`."""
-    # A log to /dev/null is one write for each request, as the gateway's log is.
+    # Lines are written together, as the gateway writes its own.
     access_log = {"on": "access_log /dev/null combined buffer=128k flush=20ms;", "off": "access_log off;"}.get(log, "")
     return f"""
 {"user root;" if os.geteuid() == 0 else ""}

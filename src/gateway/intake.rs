@@ -185,11 +185,18 @@ fn check_framing(headers: &HeaderMap, wire: Wire<'_>) -> Result<BodyFraming, Mal
 fn check_raw_head(raw: &[u8]) -> Result<(), Malformed> {
     let mut length_seen = false;
     let mut coding_seen = false;
-    for (index, line) in raw.split_inclusive(|&byte| byte == b'\n').enumerate() {
+    let mut rest = raw;
+    for index in 0.. {
+        if rest.is_empty() {
+            break;
+        }
+        let (line, after) = rest.split_at(memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1));
+        rest = after;
         let Some(line) = line.strip_suffix(b"\r\n") else {
             return Err(Malformed::Bad("a line that does not end in CR LF"));
         };
-        if line.iter().any(|&byte| (byte < 0x20 && byte != b'\t') || byte == 0x7f) {
+        // Every byte, without stopping at the first: several at once are compared so.
+        if line.iter().fold(false, |bad, &byte| bad | ((byte < 0x20) & (byte != b'\t')) | (byte == 0x7f)) {
             return Err(Malformed::Bad("control characters"));
         }
         if index == 0 {

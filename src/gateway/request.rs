@@ -78,7 +78,7 @@ pub(super) enum Task {
 /// What is known of a request before anything is waited for.
 pub(super) enum Sorted {
     /// The gateway answers it from what it knows.
-    Answered(Reply),
+    Answered(Box<Reply>),
     /// The upstream's own, which has no key.
     Delivery(Box<Intake>),
     /// It is to be carried out.
@@ -133,10 +133,11 @@ impl Door {
         }
         // What anyone may ask.
         if intake.method == Method::OPTIONS {
-            return Ok(Sorted::Answered(Reply { headers: headers::preflight(), ..Reply::empty(StatusCode::NO_CONTENT) }));
+            let reply = Reply { headers: headers::preflight(), ..Reply::empty(StatusCode::NO_CONTENT) };
+            return Ok(Sorted::Answered(Box::new(reply)));
         }
         if let Some(page) = (intake.service == Service::Weir).then(|| Gateway::public_page(&intake.path)).flatten() {
-            return Ok(Sorted::Answered(page));
+            return Ok(Sorted::Answered(Box::new(page)));
         }
         if intake.service == Service::Weir && Gateway::is_delivery(&intake) {
             return Ok(Sorted::Delivery(Box::new(intake)));
@@ -156,7 +157,7 @@ impl Door {
         let brought = request.brought.as_deref();
         if is_read && intake.path == "/rate_limit" {
             request.outcome.endpoint = "/rate_limit";
-            return Ok(Sorted::Answered(gateway.rate_limit(&gateway.view_for(&client, brought, true))));
+            return Ok(Sorted::Answered(Box::new(gateway.rate_limit(&gateway.view_for(&client, brought, true)))));
         }
         // Without a query, a GET is for the schema: a read like any other.
         let task = if intake.service == Service::Graphql && !(is_read && intake.query.as_deref().is_none_or(str::is_empty)) {

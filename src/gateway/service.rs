@@ -112,7 +112,7 @@ impl Door {
             }
         };
         let allowed = match sorted {
-            Sorted::Answered(reply) => return Ok(reply),
+            Sorted::Answered(reply) => return Ok(*reply),
             Sorted::Delivery(intake) => return Box::pin(self.delivery(session, request, &intake)).await,
             Sorted::Allowed(allowed) => allowed,
         };

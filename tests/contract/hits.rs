@@ -51,7 +51,6 @@ async fn answer(world: &World, line: &str, headers: &str) -> (String, BTreeSet<S
 async fn a_hit_is_what_a_session_would_have_answered() {
     let world = filled().await;
     let etag = world.get(REPOSITORY).await.header("etag").unwrap().to_owned();
-    let fetched = world.upstream_requests().len();
     let own = format!("If-None-Match: {etag}\r\n");
     let listed = format!("If-None-Match: \"x\", {}\r\n", etag.trim_start_matches("W/"));
     let other = format!("Authorization: token {OTHER_KEY}\r\n");
@@ -89,17 +88,21 @@ async fn a_hit_is_what_a_session_would_have_answered() {
                 "X-GitHub-Api-Version: 2022-11-28\r\n",
             ] {
                 let line = format!("{method} {path}");
+                let as_session = format!("{headers}{BY_SESSION}");
+                answer(&world, &line, &as_session).await;
+                let before = world.upstream_requests().len();
                 let hit = answer(&world, &line, headers).await;
+                let by_session = answer(&world, &line, &as_session).await;
                 assert!(hit.0.starts_with("HTTP/1.1 "), "{line} {headers:?}: {hit:?}");
-                let by_session = answer(&world, &line, &format!("{headers}{BY_SESSION}")).await;
-                assert_eq!(hit.1, by_session.1, "{line} {headers:?}");
-                assert_eq!((hit.0, hit.2), (by_session.0, by_session.2), "{line} {headers:?}");
-                hits += usize::from(by_session.1.contains("cache-status: weir; hit"));
+                // What had to be asked for differs in what it cost.
+                if world.upstream_requests().len() == before {
+                    assert_eq!(hit, by_session, "{line} {headers:?}");
+                }
+                hits += usize::from(hit.1.contains("cache-status: weir; hit"));
             }
         }
     }
     assert!(hits > 100, "{hits} hits were compared");
-    assert!(world.upstream_requests().len() >= fetched);
 }
 
 #[tokio::test]
