@@ -88,8 +88,8 @@ pub(super) fn now() -> Instant {
 
 impl Connection {
     /// Nothing was read yet.
-    pub(super) fn new(stream: Stream) -> Box<Self> {
-        Box::new(Self { stream, ahead: BytesMut::new() })
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { stream, ahead: BytesMut::new() }
     }
 
     /// The connection inside a stream that was made of one.

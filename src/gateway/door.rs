@@ -65,7 +65,7 @@ impl FrontDoor {
 #[async_trait]
 impl ServerApp for FrontDoor {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let mut connection = Connection::new(stream);
+        let mut connection = Box::new(Connection::new(stream));
         let mut watch = Watch::new(shutdown);
         let mut age = Age::New;
         loop {

@@ -196,7 +196,7 @@ fn check_raw_head(raw: &[u8]) -> Result<(), Malformed> {
             return Err(Malformed::Bad("a line that does not end in CR LF"));
         };
         // Every byte, without stopping at the first: several at once are compared so.
-        if line.iter().fold(false, |bad, &byte| bad | ((byte < 0x20) & (byte != b'\t')) | (byte == 0x7f)) {
+        if line.iter().filter(|byte| (**byte < 0x20 && **byte != b'\t') || **byte == 0x7f).count() > 0 {
             return Err(Malformed::Bad("control characters"));
         }
         if index == 0 {

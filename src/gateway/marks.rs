@@ -98,7 +98,9 @@ mod tests {
         let places = [(0, 0), (1, 3), (1, 2), (32, 1), (160, 0), (8_000, 2), (8 * 1024 * 1024, 1), (1 << 40, 3)];
         let marks = places.map(|(at, prefix)| Mark { at, prefix });
         let mut builder = Marks::builder();
-        marks.iter().for_each(|mark| builder.push(*mark));
+        for mark in &marks {
+            builder.push(*mark);
+        }
         let packed = builder.finish();
         assert_eq!(packed.iter().collect::<Vec<_>>(), marks);
         assert_eq!(packed.count(), marks.len());

@@ -108,7 +108,9 @@ impl Gateway {
         into.reserve(HEAD_BYTES_USUAL + length);
         status_line(status, into);
         let lines = if is_not_modified { entry.head.wire_not_modified() } else { entry.head.wire() };
-        lines.into_iter().for_each(|lines| into.extend_from_slice(lines));
+        for lines in lines {
+            into.extend_from_slice(lines);
+        }
         let head = &mut OnWire(into);
         if entry.head.addresses().next().is_some() {
             let mut addresses = entry.head.addresses_map();

@@ -60,12 +60,11 @@ impl From<Refused> for Stop {
 impl Door {
     /// One request, whose head has been read, to the end of its answer. `known` is what is known of it already.
     pub(super) async fn serve(&self, session: &mut ServerSession, known: Option<Known>) -> Result<(), Broken> {
-        let (mut request, sorted) = match known {
-            Some(Known { request, sorted }) => (request, Some(sorted)),
-            None => {
-                let head = session.req_header();
-                (Request::new(&self.gateway, head.method.clone(), head.uri.path(), head.headers.clone()), None)
-            }
+        let (mut request, sorted) = if let Some(Known { request, sorted }) = known {
+            (request, Some(sorted))
+        } else {
+            let head = session.req_header();
+            (Request::new(&self.gateway, head.method.clone(), head.uri.path(), head.headers.clone()), None)
         };
         let span = request.span.clone();
         let answered = self.answer(session, &mut request, sorted).instrument(span).await;
@@ -104,12 +103,11 @@ impl Door {
         known: Option<Result<Sorted, Refused>>,
     ) -> Result<Reply, Stop> {
         let is_looked_for = known.is_some();
-        let sorted = match known {
-            Some(sorted) => sorted?,
-            None => {
-                let intake = self.take_in(session, request)?;
-                self.sort(request, intake)?
-            }
+        let sorted = if let Some(sorted) = known {
+            sorted?
+        } else {
+            let intake = self.take_in(session, request)?;
+            self.sort(request, intake)?
         };
         let allowed = match sorted {
             Sorted::Answered(reply) => return Ok(*reply),

@@ -327,7 +327,7 @@ mod tests {
         assert!(
             store.get(&key(Scope::Pool(0), "/repos/acme/sprockets")).is_none() && store.get(&key(Scope::Public, "/users/acme")).is_some()
         );
-        assert!(store.is_doubtful("/repos/acme/widgets", NOW) && !store.is_doubtful("/users/acme", NOW));
+        assert_eq!((store.trust("/repos/acme/widgets", NOW), store.trust("/users/acme", NOW)), (Trust::Doubtful, Trust::Settled));
         assert_eq!(store.purge(&Prefix::new("/").unwrap(), NOW).entries, 6);
         assert_eq!((store.size(), evicted.load(Ordering::Relaxed)), ((0, 0), 0));
     }

@@ -8,12 +8,12 @@ impl Dice {
     /// Dice for one purpose of a run. Purposes do not share numbers: a further draw for one does not change what another draws.
     pub fn new(seed: u64, purpose: u64) -> Self {
         let mut dice = Self(seed ^ purpose.wrapping_mul(0xD6E8_FEB8_6659_FD93));
-        dice.next();
+        dice.roll();
         dice
     }
 
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -23,7 +23,7 @@ impl Dice {
 
     /// A number below `end`; 0 when that is 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
+        self.roll() % end.max(1)
     }
 
     /// A number from `least` to `most`, both included.
@@ -34,7 +34,7 @@ impl Dice {
     /// A number from 0 to 1, 1 not included.
     #[expect(clippy::cast_precision_loss, reason = "53 bits are exact in an f64")]
     pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        (self.roll() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// True in so many of a hundred cases.
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_and_purpose_draw_the_same_numbers_and_others_do_not() {
-        let draw = |seed, purpose| (0..4).map(|_| 0).scan(Dice::new(seed, purpose), |dice, _| Some(dice.next())).collect::<Vec<_>>();
+        let draw = |seed, purpose| (0..4).map(|_| 0).scan(Dice::new(seed, purpose), |dice, _| Some(dice.roll())).collect::<Vec<_>>();
         assert_eq!(draw(1, 2), draw(1, 2));
         assert_ne!(draw(1, 2), draw(2, 2));
         assert_ne!(draw(1, 2), draw(1, 3));

@@ -151,7 +151,7 @@ pub fn init(settings: &TelemetrySettings) -> Result<Guard, InitError> {
         .map(|endpoint| Exporter::start(endpoint, &settings.service_name, settings.sample_ratio))
         .transpose()?;
     let left_out = |lines| tracing::warn!(lines, "log lines were left out, because the log was read too slowly");
-    let (lines, writing) = Lines::start(io::stderr(), left_out).map_err(InitError::Thread)?;
+    let (lines, writing) = Lines::start(io::stderr, left_out).map_err(InitError::Thread)?;
     // Made first, so that it is shut down when the next step fails.
     let guard = Guard { exporter, _writing: writing };
     subscriber(settings, guard.exporter.as_ref(), lines).try_init().map_err(|_| InitError::AlreadyStarted)?;

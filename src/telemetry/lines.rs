@@ -60,11 +60,14 @@ pub(super) struct Line<'l> {
 }
 
 impl Lines {
-    /// Starts the thread that writes to `to`. `tell` is called on it with the number of lines that were left out, when they could be written again.
-    pub(super) fn start(to: impl Write + Send + 'static, tell: impl Fn(u64) + Send + 'static) -> io::Result<(Self, Writing)> {
+    /// Starts the thread that writes to what `open` gives it. `tell` is called on it with the number of lines that were left out, when they could be written again.
+    pub(super) fn start<W: Write>(
+        open: impl FnOnce() -> W + Send + 'static,
+        tell: impl Fn(u64) + Send + 'static,
+    ) -> io::Result<(Self, Writing)> {
         let lines = Self::default();
         let shared = Arc::clone(&lines.0);
-        let thread = thread::Builder::new().name("weir-log".into()).spawn(move || shared.write_all(to, tell))?;
+        let thread = thread::Builder::new().name("weir-log".into()).spawn(move || shared.write_all(open(), tell))?;
         Ok((lines.clone(), Writing { lines, thread: Some(thread) }))
     }
 

@@ -142,8 +142,8 @@ mod tests {
     fn receive(receiver: &Receiver, headers: &HeaderMap, body: &str) -> (Result<Received, Rejected>, Vec<Stale>) {
         let mut stale = Vec::new();
         let signature = Signature::by(SECRET, body.as_bytes());
-        let received = receiver.receive(headers, &signature, body.as_bytes(), NOW, |changed| stale = changed.to_vec());
-        (received, stale)
+        let outcome = receiver.receive(headers, &signature, body.as_bytes(), NOW, |changed| stale = changed.to_vec());
+        (outcome, stale)
     }
 
     const BODY: &str =

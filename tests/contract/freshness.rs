@@ -5,6 +5,8 @@
 
 #[path = "freshness/history.rs"]
 mod history;
+#[path = "freshness/mangler.rs"]
+mod mangler;
 #[path = "freshness/traffic.rs"]
 mod traffic;
 
@@ -18,6 +20,7 @@ use weir::simulation::random::Dice;
 
 use crate::support::{Setup, World};
 use history::Allowed;
+use mangler::Mangler;
 use traffic::{Rules, Traffic};
 
 /// Limits that are never met: here it is about what answers show.
@@ -56,6 +59,15 @@ route = "/repos/{owner}/{repo}/pulls/{pull_number}"
 ttl = "40s"
 "#;
 
+/// Long, because webhooks tell of what changes.
+const LONG_TTL: Duration = Duration::from_secs(900);
+
+fn hooked() -> String {
+    let routes = ["", "/issues", "/issues/{issue_number}", "/issues/{issue_number}/comments", "/pulls/{pull_number}"];
+    let rule = |route: &str| format!("[[cache.rules]]\nroute = \"/repos/{{owner}}/{{repo}}{route}\"\nttl = \"{}s\"\n", LONG_TTL.as_secs());
+    format!("{}[webhooks]\nsecret = {{ value = \"{}\" }}\n", routes.map(rule).concat(), mangler::SECRET)
+}
+
 /// The same for all routes.
 const fn everywhere(allowed: Allowed) -> Rules {
     Rules { issue: allowed, list: allowed, comments: allowed, pull: allowed, repository: allowed }
@@ -82,7 +94,7 @@ async fn world(config: &str) -> Arc<World> {
 }
 
 /// Rounds of requests at once, between which time passes.
-async fn play(traffic: &Arc<Traffic>, world: &World, seed: u64) {
+async fn play(traffic: &Arc<Traffic>, world: &World, mangler: Option<&Mangler>, seed: u64) {
     let mut dice = Dice::new(seed, 1);
     let mut left = requests();
     while left > 0 {
@@ -98,6 +110,9 @@ async fn play(traffic: &Arc<Traffic>, world: &World, seed: u64) {
             world.advance_both(Duration::from_secs(1));
         }
         drop(round);
+        if let Some(mangler) = mangler {
+            mangler.hand_on_late().await;
+        }
         if is_troubled {
             world.ask_emulator(Method::DELETE, "/_emulator/faults", &Value::Null);
         }
@@ -135,10 +150,10 @@ async fn scenario(config: &str, rules: Rules, lag: Duration, seed: u64) {
         world.arm(&json!({ "fault": "stale_read", "seconds": lag.as_secs() }));
     }
     let traffic = Arc::new(Traffic::new(Arc::clone(&world), rules, lag));
-    play(&traffic, &world, seed).await;
+    play(&traffic, &world, None, seed).await;
 }
 
-const SCENARIOS: usize = 4;
+const SCENARIOS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_every_hit_is_confirmed_each_answer_shows_what_was_over_before_it_was_asked_for() {
@@ -158,4 +173,14 @@ async fn a_plain_http_cache_hides_what_went_around_it_as_long_as_answers_say_and
 #[tokio::test(flavor = "multi_thread")]
 async fn lagging_replicas_hide_a_change_through_the_gateway_for_ten_seconds_and_not_for_a_ttl() {
     scenario(RULES, with_rules(), LAG, 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_webhook_told_is_shown_at_once_and_what_a_lost_one_would_have_told_when_the_ttl_is_over() {
+    let world = world(&hooked()).await;
+    let traffic = Arc::new(Traffic::new(Arc::clone(&world), everywhere(Allowed::Untold(LONG_TTL)), Duration::ZERO));
+    let mangler = Mangler::start(&world, &traffic, 5).await;
+    play(&traffic, &world, Some(&mangler), 5).await;
+    let told = traffic.figures.told.load(Ordering::Relaxed);
+    assert!(told > 0, "no webhook came through");
 }

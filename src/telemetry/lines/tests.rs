@@ -25,7 +25,7 @@ impl Write for Gated {
 fn gated(tell: impl Fn(u64) + Send + 'static) -> (Lines, Writing, Receiver<Vec<u8>>, Sender<()>) {
     let (pieces, written) = channel();
     let (open, gate) = channel();
-    let (lines, writing) = Lines::start(Gated { pieces, gate }, tell).unwrap();
+    let (lines, writing) = Lines::start(move || Gated { pieces, gate }, tell).unwrap();
     (lines, writing, written, open)
 }
 

@@ -52,6 +52,7 @@ pub struct Figures {
     pub confirmed: AtomicU64,
     pub fetched: AtomicU64,
     pub failed: AtomicU64,
+    pub told: AtomicU64,
     pub too_old: AtomicU64,
 }
 
@@ -106,7 +107,7 @@ impl Traffic {
     /// So many requests at once, most of them reads.
     pub async fn round(self: &Arc<Self>, dice: &mut Dice, requests: usize, may_go_around: bool) {
         let tasks = (0..requests).map(|_| {
-            let (traffic, mut dice) = (Arc::clone(self), Dice::new(dice.next(), 0));
+            let (traffic, mut dice) = (Arc::clone(self), Dice::new(dice.roll(), 0));
             tokio::spawn(async move {
                 match dice.below(100) {
                     0..88 => traffic.read(&mut dice).await,
@@ -118,6 +119,22 @@ impl Traffic {
         });
         for ended in join_all(tasks.collect::<Vec<_>>()).await {
             ended.expect("a bot of the test itself failed");
+        }
+    }
+
+    /// The gateway has taken a webhook with this payload.
+    pub fn told(&self, payload: &Value) {
+        let now = self.world.clock.now();
+        let told = |subject: &Subject, text: &Value| subject.told(version_in(text), &self.ticks, now);
+        self.figures.told.fetch_add(1, Ordering::Relaxed);
+        let about = [&payload["issue"], &payload["pull_request"]].into_iter().find(|about| about.is_object());
+        let number = about.and_then(|about| about["number"].as_u64());
+        if let (Some(about), Some(thread)) = (about, self.threads.iter().find(|thread| Some(thread.number) == number)) {
+            told(&thread.title, &about["title"]);
+            told(&thread.comments, &payload["comment"]["body"]);
+        }
+        if payload["changes"]["description"].is_object() {
+            told(&self.repository, &payload["repository"]["description"]);
         }
     }
 
