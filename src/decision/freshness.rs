@@ -133,37 +133,34 @@ impl Stored {
         self.poll_interval = Seconds::default();
     }
 
-    /// Whether it may be served without asking: also as long as the upstream is not to be polled again, in whatever mode (Document 1, Conventions, Poll interval).
+    /// Whether a 304 with these headers leaves everything but the time of its confirmation as it is when the last one said the same, apart from dates and counters.
+    pub fn is_repeated_by(&self, headers: &HeaderMap) -> bool {
+        self.is_date_exact && !headers.contains_key(header::AGE) && !headers.contains_key(header::EXPIRES)
+    }
+
+    /// The same answer as it stands when it was last confirmed at `at`, by a 304 that changed nothing else.
+    pub fn confirmed(&self, at: Timestamp) -> Confirmed<'_> {
+        Confirmed { stored: self, at }
+    }
+
+    /// See [`Confirmed::is_fresh`].
     pub fn is_fresh(&self, now: Timestamp, mode: Mode) -> bool {
-        self.is_polled_already(now)
-            || match (self.ttl, mode) {
-                (Some(ttl), _) => now.since(self.confirmed_at) < ttl,
-                (None, Mode::Rfc9111) => self.age(now, mode) < self.lifetime,
-                (None, Mode::Revalidate) => false,
-            }
+        self.confirmed(self.confirmed_at).is_fresh(now, mode)
     }
 
-    /// The same after a change that leaves this `trust` in it. A poll interval is shortened by the change itself alone, not by the second looks after it. While a
-    /// webhook tells of each change, the answer is good for `watched` too, counted from its last confirmation.
+    /// See [`Confirmed::is_fresh_after`].
     pub fn is_fresh_after(&self, now: Timestamp, mode: Mode, trust: impl FnOnce() -> Trust, watched: Option<Duration>) -> bool {
-        // First what costs nothing: most answers are confirmed each time anyway.
-        if !self.is_fresh(now, mode) && watched.is_none_or(|ttl| now.since(self.confirmed_at) >= ttl) {
-            return false;
-        }
-        match trust() {
-            Trust::Doubtful => false,
-            trust => trust.holds(now) || self.is_polled_already(now),
-        }
+        self.confirmed(self.confirmed_at).is_fresh_after(now, mode, trust, watched)
     }
 
-    fn is_polled_already(&self, now: Timestamp) -> bool {
-        now.since(self.confirmed_at) < self.poll_interval
-    }
-
-    /// How old it is: how long ago the upstream last said that it is so; by RFC 9111 §4.2.3 also how old it was by then.
+    /// See [`Confirmed::age`].
     pub fn age(&self, now: Timestamp, mode: Mode) -> Duration {
-        let since = now.since(self.confirmed_at);
-        if mode == Mode::Rfc9111 { self.initial_age + since } else { since }
+        self.confirmed(self.confirmed_at).age(now, mode)
+    }
+
+    /// When it was stored, or confirmed by [`Stored::confirm`].
+    pub fn confirmed_at(&self) -> Timestamp {
+        self.confirmed_at
     }
 
     /// Whether it came from another cache.
@@ -246,6 +243,48 @@ impl Stored {
             etags.push((token, value));
         }
         self.known = Known::new(date.as_ref(), &etags);
+    }
+}
+
+/// A stored answer by the time of its last confirmation.
+#[derive(Clone, Copy, Debug)]
+pub struct Confirmed<'s> {
+    stored: &'s Stored,
+    at: Timestamp,
+}
+
+impl Confirmed<'_> {
+    /// Whether it may be served without asking: also as long as the upstream is not to be polled again, in whatever mode (Document 1, Conventions, Poll interval).
+    pub fn is_fresh(self, now: Timestamp, mode: Mode) -> bool {
+        self.is_polled_already(now)
+            || match (self.stored.ttl, mode) {
+                (Some(ttl), _) => now.since(self.at) < ttl,
+                (None, Mode::Rfc9111) => self.age(now, mode) < self.stored.lifetime,
+                (None, Mode::Revalidate) => false,
+            }
+    }
+
+    /// The same after a change that leaves this `trust` in it. A poll interval is shortened by the change itself alone, not by the second looks after it. While a
+    /// webhook tells of each change, the answer is good for `watched` too, counted from its last confirmation.
+    pub fn is_fresh_after(self, now: Timestamp, mode: Mode, trust: impl FnOnce() -> Trust, watched: Option<Duration>) -> bool {
+        // First what costs nothing: most answers are confirmed each time anyway.
+        if !self.is_fresh(now, mode) && watched.is_none_or(|ttl| now.since(self.at) >= ttl) {
+            return false;
+        }
+        match trust() {
+            Trust::Doubtful => false,
+            trust => trust.holds(now) || self.is_polled_already(now),
+        }
+    }
+
+    /// How old it is: how long ago the upstream last said that it is so; by RFC 9111 §4.2.3 also how old it was by then.
+    pub fn age(self, now: Timestamp, mode: Mode) -> Duration {
+        let since = now.since(self.at);
+        if mode == Mode::Rfc9111 { self.stored.initial_age + since } else { since }
+    }
+
+    fn is_polled_already(self, now: Timestamp) -> bool {
+        now.since(self.at) < self.stored.poll_interval
     }
 }
 

@@ -26,6 +26,8 @@ use crate::clock::machine_instant;
 
 /// Room for what is read at once: the heads of nearly all requests are shorter.
 const READ_BYTES: usize = 4 * 1024;
+/// Room while nothing is expected: what is left of the buffer that the request came in is mostly enough.
+const WATCHED_BYTES: usize = 256;
 /// What is written at once; the time allowed for a pause is counted for each.
 const SLICE_BYTES: usize = 64 * 1024;
 
@@ -116,7 +118,7 @@ impl Connection {
     /// Reads once, until `deadline` at the latest.
     pub(super) async fn more(&mut self, watch: &mut Watch, deadline: Instant) -> Came {
         poll_fn(|context| {
-            match self.poll_more(context) {
+            match self.poll_more(context, READ_BYTES) {
                 Poll::Ready(Ok(1..)) => return Poll::Ready(Came::Bytes),
                 Poll::Ready(_) => return Poll::Ready(Came::Over),
                 Poll::Pending => {}
@@ -129,8 +131,23 @@ impl Connection {
         .await
     }
 
-    fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        self.ahead.reserve(READ_BYTES);
+    /// Ends when the client is gone; one that closes its sending half counts as gone. What it sends is kept; of a client that sends more than a head or two before
+    /// it has an answer, no more is read, and its leaving is noticed when the answer is written.
+    pub(super) async fn left(&mut self) {
+        poll_fn(|context| {
+            while self.ahead.len() < READ_BYTES {
+                match ready!(self.poll_more(context, WATCHED_BYTES)) {
+                    Ok(1..) => {}
+                    _ => return Poll::Ready(()),
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn poll_more(&mut self, context: &mut Context<'_>, bytes: usize) -> Poll<io::Result<usize>> {
+        self.ahead.reserve(bytes);
         std::pin::pin!(self.stream.read_buf(&mut self.ahead)).poll(context)
     }
 

@@ -69,7 +69,7 @@ impl ServerApp for FrontDoor {
         let mut watch = Watch::new(shutdown);
         let mut age = Age::New;
         loop {
-            match self.hits(&mut connection, &mut watch, age, shutdown).await {
+            match self.reads(&mut connection, &mut watch, age, shutdown).await {
                 Next::Over => return None,
                 Next::Late => {
                     self.http1.refuse_unread(&mut ServerSession::new_http1(connection), Refused::HeadTimeout).await;

@@ -1,8 +1,9 @@
-//! Hits over HTTP/1.1, answered before the framework makes a session: one read, one buffer, one write.
+//! Reads over HTTP/1.1, answered before the framework makes a session: one read, one buffer, one write.
 //!
 //! Only what cannot be misunderstood is taken here: a GET or HEAD that came in one piece, without a body and without a word about its connection. It is checked,
-//! sorted, answered, dressed and concluded by the functions of every other request; what is different is who reads the bytes and who writes them. Everything that
-//! nothing stored answers goes on to the framework's session (`service.rs`), with its bytes and with what was found out about it, so that no stage runs twice.
+//! sorted, answered, dressed and concluded by the functions of every other request; what is different is who reads the bytes and who writes them. What has to be
+//! asked for goes on in `asking.rs`; everything that is no read goes on to the framework's session (`service.rs`), with its bytes and with what was found out about
+//! it, so that no stage runs twice.
 
 use bytes::Bytes;
 use http::header::CONNECTION;
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 use crate::clock::Timestamp;
 use crate::telemetry::CacheOutcome;
 
+use super::asking::{Asked, Asking};
 use super::connection::{Came, Connection, Watch, now};
 use super::door::{Door, FrontDoor, PREFACE_BEGINS};
 use super::intake::{self, Wire};
@@ -62,8 +64,8 @@ pub(super) enum Age {
 }
 
 impl FrontDoor {
-    /// Answers what is asked on a connection as long as it is hits.
-    pub(super) async fn hits(&self, connection: &mut Connection, watch: &mut Watch, mut age: Age, shutdown: &ShutdownWatch) -> Next {
+    /// Answers what is asked on a connection as long as it is reads.
+    pub(super) async fn reads(&self, connection: &mut Connection, watch: &mut Watch, mut age: Age, shutdown: &ShutdownWatch) -> Next {
         let listen = &self.http1.gateway.config.listen;
         let mut buffer = Vec::new();
         loop {
@@ -80,30 +82,38 @@ impl FrontDoor {
                 return Next::Preface;
             }
             let head = if *shutdown.borrow() { None } else { Head::taken_from(connection) };
-            let known = match head {
-                None => None,
-                Some(head) => match self.http1.hit(head, &mut buffer) {
-                    Ok((request, body_bytes)) => {
-                        let active = self.http1.gateway.active.enter();
-                        let is_written = connection.write(watch, &buffer, listen.body_timeout).await;
-                        self.http1.conclude(request, is_written.then_some(body_bytes));
-                        drop(active);
-                        if !is_written {
-                            return Next::Over;
-                        }
-                        buffer.clear();
-                        buffer.shrink_to(BUFFER_KEPT_BYTES);
-                        age = Age::Used;
-                        continue;
-                    }
-                    Err((known, raw)) => {
-                        connection.put_back(&raw);
-                        Some(known)
-                    }
-                },
+            let deadline = || if age == Age::New { until } else { now() + listen.header_timeout };
+            let Some(head) = head else { return Next::Session { known: None, deadline: deadline() } };
+            let active = self.http1.gateway.active.enter();
+            let (asked, raw) = match self.http1.look(head, &mut buffer) {
+                Looked::Hit(request, body_bytes) => (Asked::Answered(request, body_bytes), None),
+                Looked::Stale(asking, raw) => {
+                    // Boxed: kept in line, its state would be moved about for every hit.
+                    (Box::pin(self.http1.ask_here(connection, *asking, shutdown, &mut buffer)).await, Some(raw))
+                }
+                Looked::Other(known, raw) => (Asked::Known(known), Some(raw)),
             };
-            let deadline = if age == Age::New { until } else { now() + listen.header_timeout };
-            return Next::Session { known, deadline };
+            match asked {
+                Asked::Answered(request, body_bytes) => {
+                    let is_written = connection.write(watch, &buffer, listen.body_timeout).await;
+                    self.http1.conclude(request, is_written.then_some(body_bytes));
+                    if !is_written {
+                        return Next::Over;
+                    }
+                }
+                Asked::Gone(request) => {
+                    self.http1.conclude(request, None);
+                    return Next::Over;
+                }
+                Asked::Known(known) => {
+                    connection.put_back(&raw.unwrap_or_default());
+                    return Next::Session { known: Some(known), deadline: deadline() };
+                }
+            }
+            drop(active);
+            buffer.clear();
+            buffer.shrink_to(BUFFER_KEPT_BYTES);
+            age = Age::Used;
         }
     }
 }
@@ -111,6 +121,16 @@ impl FrontDoor {
 /// Whether it cannot be told yet whether these are the first bytes of HTTP/2.
 fn is_too_short(ahead: &[u8]) -> bool {
     ahead.len() < PREFACE_BEGINS.len() && PREFACE_BEGINS.starts_with(ahead)
+}
+
+/// What the store has for a request, with the bytes of its head where they are needed again.
+enum Looked {
+    /// The answer, which is in the buffer; with the bytes of its body.
+    Hit(Request, u64),
+    /// Nothing that may be served without asking.
+    Stale(Box<Asking>, Bytes),
+    /// It is no read.
+    Other(Box<Known>, Bytes),
 }
 
 /// A request's head, and its bytes.
@@ -158,8 +178,8 @@ fn is_not_for_here(header: &httparse::Header<'_>) -> bool {
 }
 
 impl Door {
-    /// Writes the answer to a hit into `buffer`, and gives the request back with the length of the answer's body; of every other request, what is known of it.
-    fn hit(&self, head: Head, buffer: &mut Vec<u8>) -> Result<(Request, u64), (Box<Known>, Bytes)> {
+    /// Writes the answer into `buffer` when it is a hit.
+    fn look(&self, head: Head, buffer: &mut Vec<u8>) -> Looked {
         let Head { request: head, raw } = head;
         let parts: http::request::Parts = head.into();
         let intake = intake::check(&parts.method, self.gateway.methods(), &parts.uri, &parts.headers, Wire::Http1(&raw));
@@ -169,22 +189,37 @@ impl Door {
         // Nothing is waited for from here to the answer's last byte in the buffer: one reading of the clock serves all of it.
         let now = request.arrived;
         let sorted = intake.map_err(Refused::Malformed).and_then(|intake| self.sort(&mut request, intake));
-        if let Ok(Sorted::Allowed(allowed)) = &sorted
-            && let Task::Read(route) = &allowed.task
-            && let Some(entry) = self.stored(&mut request, &allowed.intake, route, now)
-            && let Some(body_bytes) = self.put(&entry, &mut request, now, buffer)
-        {
-            return Ok((request, body_bytes));
+        let allowed = match sorted {
+            Ok(Sorted::Allowed(allowed)) => allowed,
+            sorted => return Looked::Other(Box::new(Known { request, sorted }), raw),
+        };
+        if let Task::Read(route) = &allowed.task {
+            match self.stored(&mut request, &allowed.intake, route, now) {
+                Ok(entry) => {
+                    if let Some(body_bytes) = self.put(&entry, CacheOutcome::Hit, &mut request, now, buffer) {
+                        return Looked::Hit(request, body_bytes);
+                    }
+                }
+                Err(sought) => return Looked::Stale(Box::new(Asking { request, allowed, sought }), raw),
+            }
         }
-        Err((Box::new(Known { request, sorted }), raw))
+        Looked::Other(Box::new(Known { request, sorted: Ok(Sorted::Allowed(allowed)) }), raw)
     }
-    /// Writes the answer to a hit; returns the length of its body.
-    fn put(&self, entry: &Entry, request: &mut Request, now: Timestamp, buffer: &mut Vec<u8>) -> Option<u64> {
-        if let Some((status, body_bytes)) = self.gateway.put_hit(entry, &request.form(), &self.added(request, now), now, buffer) {
+
+    /// Writes the answer that an entry is; returns the length of its body.
+    pub(super) fn put(
+        &self,
+        entry: &Entry,
+        cache: CacheOutcome,
+        request: &mut Request,
+        now: Timestamp,
+        buffer: &mut Vec<u8>,
+    ) -> Option<u64> {
+        if let Some((status, body_bytes)) = self.gateway.put_entry(entry, &request.form(), &self.added(request, now), now, buffer) {
             request.outcome.status = status.as_u16();
             return Some(body_bytes);
         }
-        let mut reply = self.gateway.reply_from_entry(entry, CacheOutcome::Hit, &request.form(), now);
+        let mut reply = self.gateway.reply_from_entry(entry, cache, &request.form(), now);
         self.dress(request, &mut reply);
         encode(&request.method, reply, buffer)
     }

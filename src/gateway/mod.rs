@@ -21,12 +21,14 @@
 
 pub mod added;
 pub mod admission;
+mod asking;
 pub mod attempt;
 pub mod auth;
 mod awaited;
 pub mod body;
 pub mod candidates;
 mod chunks;
+mod confirmation;
 mod connection;
 pub mod counted;
 pub mod deliveries;

@@ -21,6 +21,7 @@ use crate::tokens::{Cause, Lack, TokenId};
 
 use super::Gateway;
 use super::attempt::{Answer, AnswerBody, Conditions, Job};
+use super::confirmation::Confirmation;
 use super::effort::{Effort, HeldBy, Hold};
 use super::flight::{Asker, Landed, Role, Seat};
 use super::head::StoredHead;
@@ -42,7 +43,13 @@ pub struct Question {
     /// Whose view the answer shows.
     pub scope: Scope,
     /// The client's own headers: conditions, `Accept`, what `Vary` names.
-    pub asked: HeaderMap,
+    pub asked: Arc<HeaderMap>,
+}
+
+/// What a look into the store has found that may not be served without asking.
+pub struct Sought {
+    key: CacheKey,
+    entry: Option<Arc<Entry>>,
 }
 
 /// How a read was answered.
@@ -61,18 +68,28 @@ enum Miss {
 
 impl Gateway {
     /// Answers a GET or HEAD. `effort` becomes that of the fetch it takes part in as soon as there is one: a client that leaves while it waits has
-    /// waited for something all the same.
-    pub async fn read(self: &Arc<Self>, question: Arc<Question>, effort: &mut Effort) -> Result<ReadAnswer, Refused> {
-        let key = self.cache_key(question.scope, question.job.service, &question.job.target, &question.asked);
-        let span = spans::cache_span(&question.job.span);
+    /// waited for something all the same. `sought` is what the store was found to have just now.
+    pub async fn read(
+        self: &Arc<Self>,
+        question: Arc<Question>,
+        sought: Option<Sought>,
+        effort: &mut Effort,
+    ) -> Result<ReadAnswer, Refused> {
+        let (key, mut sought) = match sought {
+            Some(Sought { key, entry }) => (key, Some(entry)),
+            None => (self.cache_key(question.scope, question.job.service, &question.job.target, &question.asked), None),
+        };
         for _ in 0..JOINS_MAX {
-            let entry = span.in_scope(|| self.lookup(&key, &question));
-            if let Some(entry) = &entry
-                && self.may_serve(entry, &question)
-            {
-                *effort = Effort::default();
-                return Ok(ReadAnswer::Entry(Arc::clone(entry), CacheOutcome::Hit));
-            }
+            let entry = match sought.take() {
+                Some(entry) => entry,
+                None => match spans::cache_span(&question.job.span).in_scope(|| self.lookup(&key, &question)) {
+                    Some(entry) if self.may_serve(&entry, &question) => {
+                        *effort = Effort::default();
+                        return Ok(ReadAnswer::Entry(entry, CacheOutcome::Hit));
+                    }
+                    entry => entry,
+                },
+            };
             match self.take_part(&key, &question, entry, effort).await {
                 Miss::Give(answer) => return answer,
                 Miss::Again => {}
@@ -163,7 +180,7 @@ impl Gateway {
         match entry {
             // A stored answer from before a write would show the client that its write did not happen.
             Some(entry)
-                if entry.stored.age(self.clock.now(), self.mode) <= allowed
+                if entry.confirmed().age(self.clock.now(), self.mode) <= allowed
                     && !allowed.is_zero()
                     && entry.stored.may_be_served_stale(self.mode)
                     && self.trust(&entry, question) != Trust::Doubtful =>
@@ -176,10 +193,17 @@ impl Gateway {
 
     /// A stored answer that may be served without asking. Looked for before anything is made that only a fetch needs: most requests end here where
     /// answers have a lifetime.
-    pub fn fresh(&self, scope: Scope, intake: &Intake, asked: &HeaderMap, now: Timestamp) -> Option<Arc<Entry>> {
-        let entry = self.store.get(&self.cache_key(scope, intake.service, &intake.target(), asked))?;
-        let trust = || self.store.trust(&intake.path, entry.requested_at);
-        (entry.fits(asked) && entry.stored.is_fresh_after(now, self.mode, trust, None)).then_some(entry)
+    pub fn fresh(&self, scope: Scope, intake: &Intake, asked: &HeaderMap, now: Timestamp) -> Result<Arc<Entry>, Sought> {
+        let key = self.cache_key(scope, intake.service, &intake.target(), asked);
+        let entry = self.store.get(&key).filter(|entry| entry.fits(asked));
+        let may_be_served = |entry: &Arc<Entry>| {
+            let trust = || self.store.trust(&intake.path, entry.requested_at());
+            entry.confirmed().is_fresh_after(now, self.mode, trust, None)
+        };
+        match entry {
+            Some(entry) if may_be_served(&entry) => Ok(entry),
+            entry => Err(Sought { key, entry }),
+        }
     }
 
     fn cache_key(&self, scope: Scope, service: Service, target: &str, asked: &HeaderMap) -> CacheKey {
@@ -205,11 +229,11 @@ impl Gateway {
     }
 
     fn may_serve(&self, entry: &Entry, question: &Question) -> bool {
-        entry.stored.is_fresh_after(self.clock.now(), self.mode, || self.trust(entry, question), None)
+        entry.confirmed().is_fresh_after(self.clock.now(), self.mode, || self.trust(entry, question), None)
     }
 
     fn trust(&self, entry: &Entry, question: &Question) -> Trust {
-        self.store.trust(path_of(&question.job.target), entry.requested_at)
+        self.store.trust(path_of(&question.job.target), entry.requested_at())
     }
 
     /// The fetch itself, conditional when something is stored.
@@ -228,7 +252,13 @@ impl Gateway {
         }
     }
 
-    fn confirmed(&self, key: CacheKey, question: &Question, entry: &Entry, answer: &Answer) -> Landed {
+    /// A 304 has come. What the last one said already is not taken over again.
+    fn confirmed(&self, key: CacheKey, question: &Question, entry: &Arc<Entry>, answer: &Answer) -> Landed {
+        let (now, token) = (self.clock.now(), token_key(answer.token));
+        let print = if entry.stored.is_repeated_by(&answer.headers) { self.store.prints.of(token, &answer.headers) } else { None };
+        if entry.confirmation.repeated(print, answer.requested_at, now) {
+            return Landed::Entry(Arc::clone(entry), Fetch::Revalidated);
+        }
         let news = headers::to_client(&answer.headers, self.mode);
         let mut stored = entry.stored.clone();
         let head = if entry.head.says_already(&news) {
@@ -242,13 +272,13 @@ impl Gateway {
             }
             StoredHead::new(&merged, etag.as_ref(), &self.store.shared_lines)
         };
-        stored.confirm(self.clock.now(), &answer.headers, Some(token_key(answer.token)), self.ttl(question));
+        stored.confirm(now, &answer.headers, Some(token), self.ttl(question));
         let entry = Arc::new(Entry {
             status: entry.status,
             head,
             body: entry.body.clone(),
             stored,
-            requested_at: answer.requested_at,
+            confirmation: Confirmation::new(answer.requested_at, now, print),
             vary: entry.vary.clone(),
         });
         self.store.put(key, Arc::clone(&entry));
@@ -266,13 +296,14 @@ impl Gateway {
         let body = if is_json(&answer.headers) { self.urls.mark_json(without_secrets(bytes)) } else { Body::opaque(bytes) };
         let is_as_sent = body.is_alike_for_all() && body.text().len() == length;
         let etag = self.etag_for_clients(&answer, &body, is_as_sent);
-        let mut stored = Stored::new(self.clock.now(), answer.status, &answer.headers, Some(token_key(answer.token)), self.ttl(question));
+        let now = self.clock.now();
+        let mut stored = Stored::new(now, answer.status, &answer.headers, Some(token_key(answer.token)), self.ttl(question));
         stored.page = page_of(question, answer.status, &answer.headers, &body);
         let entry = Arc::new(Entry {
             status: answer.status,
             head: StoredHead::new(&headers::to_client(&answer.headers, self.mode), etag.as_ref(), &self.store.shared_lines),
             stored,
-            requested_at: answer.requested_at,
+            confirmation: Confirmation::new(answer.requested_at, now, None),
             vary: Entry::vary_of(&answer.headers, &question.asked),
             body,
         });

@@ -22,6 +22,7 @@ use super::headers;
 use super::intake::{Intake, Root, Service, decode_unreserved};
 use super::passthrough::Brought;
 use super::random;
+use super::read::Sought;
 use super::refuse::{RateView, Refused};
 use super::reply::Reply;
 use super::respond::Form;
@@ -32,7 +33,7 @@ use super::store::Entry;
 /// A request as its stages learn about it; becomes its outcome.
 pub(super) struct Request {
     pub(super) method: Method,
-    pub(super) asked: HeaderMap,
+    pub(super) asked: Arc<HeaderMap>,
     pub(super) origin: Origin,
     pub(super) arrived: Timestamp,
     pub(super) outcome: Outcome,
@@ -95,7 +96,7 @@ impl Request {
         let origin = Origin { base: gateway.public_base.clone().unwrap_or_default(), root: Root::Plain };
         Self {
             method,
-            asked,
+            asked: Arc::new(asked),
             origin,
             arrived: gateway.clock.now(),
             outcome,
@@ -171,12 +172,12 @@ impl Door {
         Ok(Sorted::Allowed(Box::new(Allowed { intake, client, task })))
     }
 
-    /// What answers a read that need not be asked of the upstream.
-    pub(super) fn stored(&self, request: &mut Request, intake: &Intake, route: &Route, now: Timestamp) -> Option<Arc<Entry>> {
+    /// What answers a read that need not be asked of the upstream; else what there is to ask with.
+    pub(super) fn stored(&self, request: &mut Request, intake: &Intake, route: &Route, now: Timestamp) -> Result<Arc<Entry>, Sought> {
         let _looking = spans::cache_span(&request.span).entered();
         let entry = self.gateway.fresh(route.scope, intake, &request.asked, now)?;
         request.outcome.cache = CacheOutcome::Hit;
-        Some(entry)
+        Ok(entry)
     }
 
     /// The answer to a refusal.

@@ -89,8 +89,8 @@ impl Gateway {
         Reply { status, headers, body: ReplyBody::Whole(body) }
     }
 
-    /// The same for a hit, put on the wire at once with what the gateway adds; returns the status and the bytes of the body. A part of an answer is not for here.
-    pub fn put_hit(
+    /// The same put on the wire at once with what the gateway adds; returns the status and the bytes of the body. A part of an answer is not for here.
+    pub fn put_entry(
         &self,
         entry: &Entry,
         form: &Form<'_>,
@@ -118,7 +118,7 @@ impl Gateway {
             let said = addresses.iter().filter(|(name, _)| !(is_not_modified && NOT_OF_A_304.contains(name)));
             said.for_each(|(name, value)| head.say(name.clone(), value.as_bytes()));
         }
-        if let Some(age) = self.age_told(entry, CacheOutcome::Hit, now) {
+        if let Some(age) = self.age_told(entry, added.cache, now) {
             head.say_number(header::AGE, age.into());
         }
         if !has_no_body {
@@ -140,7 +140,7 @@ impl Gateway {
         let is_stored = matches!(cache, CacheOutcome::Hit | CacheOutcome::StaleIfLimited | CacheOutcome::StaleIfError)
             || matches!(cache, CacheOutcome::Fetched(Fetch::Revalidated) | CacheOutcome::Collapsed(Fetch::Revalidated))
             || self.mode == Mode::Rfc9111 && entry.stored.came_aged();
-        is_stored.then(|| u32::try_from(entry.stored.age(now, self.mode).as_secs()).unwrap_or(1 << 31))
+        is_stored.then(|| u32::try_from(entry.confirmed().age(now, self.mode).as_secs()).unwrap_or(1 << 31))
     }
 
     /// An answer that is not kept: that of a write, or one too large to hold.

@@ -23,7 +23,7 @@ use super::effort::Fate;
 use super::fetch::OutgoingBody;
 use super::headers;
 use super::intake::{self, BodyFraming, Intake, Service, Wire};
-use super::read::{Question, ReadAnswer};
+use super::read::{Question, ReadAnswer, Sought};
 use super::refuse::Refused;
 use super::reply::Reply;
 use super::request::{Allowed, Body, Request, Sorted, Task};
@@ -39,7 +39,7 @@ const UPLOAD_HELD_BYTES_MAX: usize = 256 * 1024;
 
 /// What was found out about a request before the framework's session had read it.
 pub(super) struct Known {
-    /// It has no body, and nothing stored answers it.
+    /// It has no body, and either nothing stored answers it or its answer is known.
     pub(super) request: Request,
     /// What became of it so far.
     pub(super) sorted: Result<Sorted, Refused>,
@@ -121,10 +121,12 @@ impl Door {
                 // Some libraries send a body with a GET; it means nothing and must be out of the way.
                 self.whole_body(session, request, &intake, IDLE_BODY_BYTES_MAX).await?;
                 let now = self.gateway.clock.now();
-                if !is_looked_for && let Some(entry) = self.stored(request, &intake, &route, now) {
-                    return Ok(self.gateway.reply_from_entry(&entry, CacheOutcome::Hit, &request.form(), now));
-                }
-                Box::pin(self.ask(session, request, &client, &intake, route)).await
+                let sought = match if is_looked_for { None } else { Some(self.stored(request, &intake, &route, now)) } {
+                    Some(Ok(entry)) => return Ok(self.gateway.reply_from_entry(&entry, CacheOutcome::Hit, &request.form(), now)),
+                    Some(Err(sought)) => Some(sought),
+                    None => None,
+                };
+                Box::pin(self.ask_for_session(session, request, &client, &intake, route, sought)).await
             }
             Task::Write(route) => Box::pin(self.write_request(session, request, &client, &intake, route)).await,
         }
@@ -148,31 +150,47 @@ impl Door {
         Ok(intake)
     }
 
-    /// A read that needs the upstream, or another request's fetch.
-    async fn ask(
+    async fn ask_for_session(
         &self,
         session: &mut ServerSession,
         request: &mut Request,
         client: &Client,
         intake: &Intake,
         route: Route,
+        sought: Option<Sought>,
     ) -> Result<Reply, Stop> {
-        let mut job = self.job(request, client, intake, &route, OutgoingBody::Absent);
-        job.method = Method::GET;
-        let question = Arc::new(Question { job, scope: route.scope, asked: request.asked.clone() });
         let answered = tokio::select! {
-            answered = self.gateway.read(question, &mut request.effort) => answered,
+            answered = self.ask(request, client, intake, route, sought) => answered?,
             () = gone(session) => return Err(Stop::ClientGone),
         };
-        match answered? {
-            ReadAnswer::Entry(entry, cache) => {
-                request.outcome.cache = cache;
-                Ok(self.gateway.reply_from_entry(&entry, cache, &request.form(), self.gateway.clock.now()))
-            }
-            ReadAnswer::Streamed(answer) => {
-                request.outcome.cache = CacheOutcome::Bypass;
-                Ok(self.gateway.reply_from_answer(*answer, &request.origin))
-            }
+        Ok(self.reply(request, answered))
+    }
+
+    /// A read that needs the upstream, or another request's fetch. Dropped, it is left.
+    pub(super) async fn ask(
+        &self,
+        request: &mut Request,
+        client: &Client,
+        intake: &Intake,
+        route: Route,
+        sought: Option<Sought>,
+    ) -> Result<ReadAnswer, Refused> {
+        let mut job = self.job(request, client, intake, &route, OutgoingBody::Absent);
+        job.method = Method::GET;
+        let question = Arc::new(Question { job, scope: route.scope, asked: Arc::clone(&request.asked) });
+        let answered = self.gateway.read(question, sought, &mut request.effort).await?;
+        request.outcome.cache = match &answered {
+            ReadAnswer::Entry(_, cache) => *cache,
+            ReadAnswer::Streamed(_) => CacheOutcome::Bypass,
+        };
+        Ok(answered)
+    }
+
+    /// The answer to a read.
+    pub(super) fn reply(&self, request: &Request, answered: ReadAnswer) -> Reply {
+        match answered {
+            ReadAnswer::Entry(entry, cache) => self.gateway.reply_from_entry(&entry, cache, &request.form(), self.gateway.clock.now()),
+            ReadAnswer::Streamed(answer) => self.gateway.reply_from_answer(*answer, &request.origin),
         }
     }
 

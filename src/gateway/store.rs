@@ -1,6 +1,7 @@
 //! The stored answers in memory, weighed by their bytes (DESIGN D1–D3); a second level shared between replicas would stand behind this one.
 //!
-//! An entry never changes: a confirmation stores a new one that shares its body. When an entry may be used is decided by `decision/freshness.rs`.
+//! Of an entry only the times of its last confirmation change (`confirmation.rs`); a 304 that says more than the last one stores a new one that shares its body.
+//! When an entry may be used is decided by `decision/freshness.rs`.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -12,10 +13,11 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 
 use crate::clock::Timestamp;
 use crate::decision::cache_key::CacheKey;
-use crate::decision::freshness::Stored;
 use crate::decision::freshness::cache_control::vary_names;
 use crate::decision::freshness::settling::Trust;
+use crate::decision::freshness::{Confirmed, Stored};
 
+use super::confirmation::{Confirmation, Prints};
 use super::doubt::Doubt;
 use super::head::{SharedLines, StoredHead};
 use super::purge::{Prefix, Purged, Purges};
@@ -47,8 +49,8 @@ pub struct Entry {
     pub body: Body,
     /// Validators and age.
     pub stored: Stored,
-    /// When the request left that brought or confirmed it: a later write makes it doubtful.
-    pub requested_at: Timestamp,
+    /// When it was last confirmed.
+    pub confirmation: Confirmation,
     /// What it depends on beyond its key.
     pub vary: Vary,
 }
@@ -63,6 +65,16 @@ pub enum Vary {
 }
 
 impl Entry {
+    /// What its last confirmation makes of it.
+    pub fn confirmed(&self) -> Confirmed<'_> {
+        self.stored.confirmed(self.confirmation.latest().confirmed_at)
+    }
+
+    /// When the request left that brought or confirmed it: a later change makes it doubtful.
+    pub fn requested_at(&self) -> Timestamp {
+        self.confirmation.latest().requested_at
+    }
+
     /// Whether it answers another request with these headers.
     pub fn fits(&self, request: &HeaderMap) -> bool {
         match &self.vary {
@@ -101,6 +113,8 @@ pub struct Store {
     entries: Cache<CacheKey, Arc<Entry>, ByMemory, DefaultHashBuilder, Displaced>,
     /// Lines that many heads have.
     pub shared_lines: SharedLines,
+    /// Knows 304s again.
+    pub prints: Prints,
     purges: Purges,
     doubt: Doubt,
     on_evicted: Box<dyn Fn(u64) + Send + Sync>,
@@ -143,6 +157,7 @@ impl Store {
         Self {
             entries,
             shared_lines: SharedLines::default(),
+            prints: Prints::default(),
             purges: Purges::default(),
             doubt: Doubt::default(),
             on_evicted: Box::new(on_evicted),
@@ -261,7 +276,7 @@ mod tests {
             head: StoredHead::new(&headers, None, &store.shared_lines),
             body: Body::opaque(vec![b'x'; body_bytes].into()),
             stored: Stored::new(NOW, StatusCode::OK, &headers, None, None),
-            requested_at: NOW,
+            confirmation: Confirmation::new(NOW, NOW, None),
             vary: Entry::vary_of(&headers, &headers),
         })
     }
