@@ -8,20 +8,20 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Seconds(u32);
 
-/// The ttl of a rule of the config, or none.
+/// The ttl of a rule of the config, or none, in whole milliseconds. One of more than 49 days counts as so many: it is confirmed sooner than it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ttl {
     /// [`NO_TTL`]: none.
-    millis: u64,
+    millis: u32,
 }
 
 /// Longer than any.
-const NO_TTL: u64 = u64::MAX;
+const NO_TTL: u32 = u32::MAX;
 
 impl Ttl {
     /// How long it is.
     pub(super) fn span(self) -> Option<Duration> {
-        (self.millis != NO_TTL).then(|| Duration::from_millis(self.millis))
+        (self.millis != NO_TTL).then(|| Duration::from_millis(self.millis.into()))
     }
 }
 
@@ -33,7 +33,7 @@ impl Default for Ttl {
 
 impl From<Option<Duration>> for Ttl {
     fn from(span: Option<Duration>) -> Self {
-        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(NO_TTL).min(NO_TTL - 1);
+        let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(NO_TTL).min(NO_TTL - 1);
         Self { millis: span.map_or(NO_TTL, millis) }
     }
 }
@@ -80,6 +80,6 @@ mod tests {
             assert_eq!(Ttl::from(span).span(), span);
         }
         assert_eq!(Ttl::default().span(), None);
-        assert!(Ttl::from(Some(Duration::MAX)).span() > Some(Duration::from_hours(1_000_000)));
+        assert!(Ttl::from(Some(Duration::MAX)).span() > Some(Duration::from_hours(49 * 24)));
     }
 }
