@@ -103,10 +103,10 @@ impl Gateway {
     pub(super) fn note_change(&self, key: &CacheKey, question: &Question, before: Option<&Entry>, after: &Entry) {
         let target = &question.job.target;
         let is_news = match before {
-            Some(before) => before.status != after.status || before.body.text() != after.body.text(),
+            Some(before) => before.status() != after.status() || before.body.text() != after.body.text(),
             None => continues_list(target, after.body.text()),
         };
-        if after.status == StatusCode::OK && is_news {
+        if after.status() == StatusCode::OK && is_news {
             let now = self.clock.now();
             self.neighbours.changed(path_of(target), key, now);
             if let Some(other) = self.path_in_links(after) {
