@@ -42,38 +42,98 @@ impl fmt::Debug for CredentialKey {
 
 /// The key of a stored answer. One allocation; clones share it. The hash is left to the map that uses it: maps keyed by what clients send
 /// must be seeded, and a seed is not ours to have.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+///
+/// A hundred thousand of them are kept, so the scope is in the allocation too, in as few bytes as its number has: beside it, the rare long one (a credential)
+/// would take its place in every key.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct CacheKey {
-    scope: Scope,
-    /// Path and query, then `\n`, the API version, `\n`, the `Accept`: none of the three can hold a line feed.
-    text: Arc<str>,
+    /// What the scope is and how many bytes of it follow; those; path and query, then `\n`, the API version, `\n`, the `Accept`: none of these three can hold
+    /// a line feed.
+    packed: Arc<[u8]>,
 }
+
+/// A pool's scope begins with this, and is followed by so many bytes more as stand in the low bits.
+const POOL: u8 = 0x00;
+/// See [`POOL`].
+const ACCOUNT: u8 = 0x20;
+/// See [`POOL`].
+const CREDENTIAL: u8 = 0x40;
+/// See [`POOL`].
+const PUBLIC: u8 = 0x60;
+/// The bits of the first byte that say how many bytes follow.
+const FOLLOWING: u8 = 0x1f;
 
 impl CacheKey {
     /// The key of a GET or HEAD. `path_and_query` is the canonical one that goes upstream; `api_version` is what the upstream will take
     /// the request for: give the default where a request names none.
     pub fn new(scope: Scope, path_and_query: &str, accept: &Accept, api_version: &str) -> Self {
-        let mut text = String::with_capacity(path_and_query.len() + api_version.len() + accept.text().len() + 2);
-        for part in [path_and_query, "\n", api_version, "\n", accept.text()] {
-            text.push_str(part);
+        let mut packed =
+            Vec::with_capacity(1 + size_of::<CredentialKey>() + path_and_query.len() + api_version.len() + accept.text().len() + 2);
+        match scope {
+            Scope::Pool(pool) => push_number(&mut packed, POOL, pool),
+            Scope::Account(account) => push_number(&mut packed, ACCOUNT, account),
+            Scope::Credential(CredentialKey(key)) => {
+                packed.push(CREDENTIAL | 16);
+                packed.extend_from_slice(&key);
+            }
+            Scope::Public => packed.push(PUBLIC),
         }
-        Self { scope, text: text.into() }
+        for part in [path_and_query, "\n", api_version, "\n", accept.text()] {
+            packed.extend_from_slice(part.as_bytes());
+        }
+        Self { packed: packed.into() }
     }
 
     /// Whose view it is.
     pub fn scope(&self) -> Scope {
-        self.scope
+        let (first, own, _) = self.parts();
+        let number = || {
+            let mut number = [0; 4];
+            number.iter_mut().zip(own).for_each(|(to, from)| *to = *from);
+            u32::from_le_bytes(number)
+        };
+        match first & !FOLLOWING {
+            POOL => Scope::Pool(number()),
+            ACCOUNT => Scope::Account(number()),
+            CREDENTIAL => Scope::Credential(CredentialKey(own.try_into().unwrap_or_default())),
+            _ => Scope::Public,
+        }
     }
 
     /// The path and query it was made from, to purge by prefix.
     pub fn path_and_query(&self) -> &str {
-        self.text.split('\n').next().unwrap_or_default()
+        let (_, _, text) = self.parts();
+        let path = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        // It was one before.
+        std::str::from_utf8(path).unwrap_or_default()
     }
 
     /// Bytes of its allocation, for the store's weigher: the text and the two counts of its references.
     pub fn allocation(&self) -> usize {
-        self.text.len() + 2 * size_of::<usize>()
+        self.packed.len() + 2 * size_of::<usize>()
     }
+
+    /// The first byte, what follows of the scope, and the text.
+    fn parts(&self) -> (u8, &[u8], &[u8]) {
+        let (first, rest) = self.packed.split_first().unwrap_or((&PUBLIC, &[]));
+        let (own, text) = rest.split_at_checked(usize::from(first & FOLLOWING)).unwrap_or((&[], rest));
+        (*first, own, text)
+    }
+}
+
+impl fmt::Debug for CacheKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheKey").field("scope", &self.scope()).field("path_and_query", &self.path_and_query()).finish_non_exhaustive()
+    }
+}
+
+/// In as few bytes as it has.
+fn push_number(packed: &mut Vec<u8>, kind: u8, number: u32) {
+    let bytes = number.to_le_bytes();
+    let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    // At most four.
+    packed.push(kind | u8::try_from(length).unwrap_or(0));
+    packed.extend(bytes.iter().take(length));
 }
 
 /// An `Accept` as the upstream understands it: equal for every spelling of the same wish (CLIENTS.md 14).
@@ -218,8 +278,26 @@ mod tests {
     }
 
     #[test]
+    fn the_scope_comes_out_as_it_went_in() {
+        let numbers = [0, 1, 9, 10, 255, 256, 65_536, u32::MAX];
+        let numbered = numbers.into_iter().flat_map(|number| [Scope::Pool(number), Scope::Account(number)]);
+        let credentials = [0, 10, 255].map(|byte| Scope::Credential(CredentialKey::of_digest(&[byte; 32])));
+        let scopes: Vec<_> = numbered.chain(credentials).chain([Scope::Public]).collect();
+        let keys: Vec<_> = scopes.iter().map(|scope| key(*scope, "/a\u{e9}?b", Some("text/html"))).collect();
+        for (place, (scope, one)) in scopes.iter().zip(&keys).enumerate() {
+            assert_eq!((one.scope(), one.path_and_query()), (*scope, "/a\u{e9}?b"));
+            assert!(keys[..place].iter().all(|other| other != one), "{scope:?}");
+        }
+    }
+
+    #[test]
     fn the_key_of_a_credential_is_not_printed() {
-        assert_eq!(format!("{:?}", Scope::Credential(CredentialKey::of_digest(&[171; 32]))), "Credential(CredentialKey(..))");
+        let scope = Scope::Credential(CredentialKey::of_digest(&[171; 32]));
+        assert_eq!(format!("{scope:?}"), "Credential(CredentialKey(..))");
+        assert_eq!(
+            format!("{:?}", key(scope, "/a", None)),
+            "CacheKey { scope: Credential(CredentialKey(..)), path_and_query: \"/a\", .. }"
+        );
     }
 
     #[test]
@@ -235,6 +313,7 @@ mod tests {
     #[test]
     fn a_line_feed_in_a_header_cannot_forge_another_key() {
         let forged = CacheKey::new(Scope::Public, "/a", &accept("x\ny"), "v");
-        assert_eq!(forged.text.matches('\n').count(), 2);
+        let (_, _, text) = forged.parts();
+        assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 2);
     }
 }

@@ -22,7 +22,7 @@ use crate::clock::Timestamp;
 
 use known::Known;
 use pages::Page;
-use seconds::Seconds;
+use seconds::{Seconds, Ttl};
 use settling::Trust;
 
 /// `ETag`s kept per answer. Ours: more than the tokens of most pools; the one longest unused goes first.
@@ -57,7 +57,7 @@ pub struct Stored {
     has_cache_control: bool,
     /// Whether its date stands for no other state: see [`is_exact`].
     is_date_exact: bool,
-    ttl: Option<Duration>,
+    ttl: Ttl,
     /// How long nobody is to ask again.
     poll_interval: Seconds,
     /// What it is as a page of a list.
@@ -98,7 +98,7 @@ impl Stored {
             forbids_stale: cache_control::forbids_stale(headers),
             has_cache_control: headers.contains_key(header::CACHE_CONTROL),
             is_date_exact: is_exact(headers, headers.get(header::LAST_MODIFIED)),
-            ttl,
+            ttl: ttl.into(),
             poll_interval: poll_interval(headers).unwrap_or_default().into(),
             page: Page::default(),
             known: Known::default(),
@@ -111,7 +111,7 @@ impl Stored {
     pub fn confirm(&mut self, now: Timestamp, headers: &HeaderMap, token: Option<TokenKey>, ttl: Option<Duration>) {
         self.confirmed_at = now;
         self.initial_age = cache_control::initial_age(headers).into();
-        self.ttl = ttl;
+        self.ttl = ttl.into();
         // A 304 may leave out what has not changed; the lifetime then stays too, and what a `Cache-Control` said goes before an `Expires`.
         if headers.contains_key(header::CACHE_CONTROL) {
             self.lifetime = cache_control::lifetime(headers).into();
@@ -129,7 +129,7 @@ impl Stored {
     /// A write or an event has made it doubtful: it is confirmed before it is served again, whatever its ttl (DESIGN D2).
     pub fn make_stale(&mut self) {
         self.lifetime = Seconds::default();
-        self.ttl = None;
+        self.ttl = Ttl::default();
         self.poll_interval = Seconds::default();
     }
 
@@ -257,7 +257,7 @@ impl Confirmed<'_> {
     /// Whether it may be served without asking: also as long as the upstream is not to be polled again, in whatever mode (Document 1, Conventions, Poll interval).
     pub fn is_fresh(self, now: Timestamp, mode: Mode) -> bool {
         self.is_polled_already(now)
-            || match (self.stored.ttl, mode) {
+            || match (self.stored.ttl.span(), mode) {
                 (Some(ttl), _) => now.since(self.at) < ttl,
                 (None, Mode::Rfc9111) => self.age(now, mode) < self.stored.lifetime,
                 (None, Mode::Revalidate) => false,

@@ -143,7 +143,7 @@ impl Connection {
             }
             Poll::Pending
         })
-        .await
+        .await;
     }
 
     fn poll_more(&mut self, context: &mut Context<'_>, bytes: usize) -> Poll<io::Result<usize>> {

@@ -3,7 +3,9 @@
 //! Most lines are the same in thousands of answers (what the upstream says of caches, scripts and frames); those are kept once. What a client gets anew on each
 //! answer is not in it: dates, lengths, rate headers, what the gateway says of itself. Nor are addresses rewritten: they stand apart, as the upstream wrote them.
 
+use std::borrow::Borrow;
 use std::collections::HashSet;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -64,7 +66,7 @@ const SHARED_BYTES_MAX: usize = 2048;
 #[derive(Clone, Debug)]
 pub struct StoredHead {
     /// The lines that other answers have as well.
-    repeated: Arc<[u8]>,
+    repeated: Block,
     /// Its own lines, then those with addresses.
     own: Box<[u8]>,
     addresses_at: u32,
@@ -75,7 +77,36 @@ pub struct StoredHead {
 
 /// The blocks of repeated lines that are kept once. Bounded; what finds no place is kept with its entry.
 #[derive(Default)]
-pub struct SharedLines(Mutex<HashSet<Arc<[u8]>>>);
+pub struct SharedLines(Mutex<HashSet<Block>>);
+
+/// A block of repeated lines. Its length is with the lines, not with the address: every entry has one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Block(Arc<Box<[u8]>>);
+
+impl Deref for Block {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Borrow<[u8]> for Block {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Block {
+    fn new(lines: &[u8]) -> Self {
+        Self(Arc::new(lines.into()))
+    }
+
+    /// Bytes on the heap, in two allocations.
+    fn bytes(&self) -> usize {
+        self.len() + 2 * size_of::<usize>() + size_of::<Box<[u8]>>()
+    }
+}
 
 impl StoredHead {
     /// Of the headers that reach clients. `etag` is the validator that clients know the answer by.
@@ -173,7 +204,7 @@ impl StoredHead {
 
     /// Bytes on the heap that are this head's alone.
     pub fn own_allocations(&self) -> [usize; 2] {
-        [if self.is_shared { 0 } else { self.repeated.len() + 2 * size_of::<usize>() }, self.own.len()]
+        [if self.is_shared { 0 } else { self.repeated.bytes() }, self.own.len()]
     }
 
     fn without_addresses(&self) -> &[u8] {
@@ -183,19 +214,19 @@ impl StoredHead {
 
 impl SharedLines {
     /// The block that reads so, and whether others have it too.
-    fn one_of(&self, block: &[u8]) -> (Arc<[u8]>, bool) {
+    fn one_of(&self, block: &[u8]) -> (Block, bool) {
         if block.len() > SHARED_BYTES_MAX {
-            return (block.into(), false);
+            return (Block::new(block), false);
         }
         let mut known = self.0.lock();
         if let Some(known) = known.get(block) {
-            return (Arc::clone(known), true);
+            return (known.clone(), true);
         }
         if known.len() >= SHARED_MAX {
-            known.retain(|block| Arc::strong_count(block) > 1);
+            known.retain(|block| Arc::strong_count(&block.0) > 1);
         }
-        let made: Arc<[u8]> = block.into();
-        let has_place = known.len() < SHARED_MAX && known.insert(Arc::clone(&made));
+        let made = Block::new(block);
+        let has_place = known.len() < SHARED_MAX && known.insert(made.clone());
         (made, has_place)
     }
 }
@@ -287,7 +318,7 @@ mod tests {
             StoredHead::new(&headers, None, &shared)
         };
         let (one, other) = (of(0), of(0));
-        assert!(Arc::ptr_eq(&one.repeated, &other.repeated) && one.own_allocations() == [0, 0]);
+        assert!(Arc::ptr_eq(&one.repeated.0, &other.repeated.0) && one.own_allocations() == [0, 0]);
         let held: Vec<_> = (1..SHARED_MAX).map(of).collect();
         assert!(!of(SHARED_MAX).is_shared, "the number is bounded");
         drop(held);

@@ -124,6 +124,7 @@ fn is_too_short(ahead: &[u8]) -> bool {
 }
 
 /// What the store has for a request, with the bytes of its head where they are needed again.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and a box would cost each hit an allocation")]
 enum Looked {
     /// The answer, which is in the buffer; with the bytes of its body.
     Hit(Request, u64),

@@ -4,7 +4,7 @@
 //! its own neighbour. Paths that share a hash share their marks, and what has to be forgotten counts as seen: both only ask more often without conditions.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 use http::{HeaderMap, StatusCode};
@@ -92,9 +92,7 @@ impl Neighbours {
 
     /// Without regard to case, which the upstream's names have not either.
     fn hash_path(&self, path: &str) -> u64 {
-        let mut hash = self.hasher.build_hasher();
-        path.trim_end_matches('/').to_ascii_lowercase().hash(&mut hash);
-        hash.finish()
+        self.hasher.hash_one(path.trim_end_matches('/').to_ascii_lowercase())
     }
 }
 
@@ -103,10 +101,10 @@ impl Gateway {
     pub(super) fn note_change(&self, key: &CacheKey, question: &Question, before: Option<&Entry>, after: &Entry) {
         let target = &question.job.target;
         let is_news = match before {
-            Some(before) => before.status != after.status || before.body.text() != after.body.text(),
+            Some(before) => before.status() != after.status() || before.body.text() != after.body.text(),
             None => continues_list(target, after.body.text()),
         };
-        if after.status == StatusCode::OK && is_news {
+        if after.status() == StatusCode::OK && is_news {
             let now = self.clock.now();
             self.neighbours.changed(path_of(target), key, now);
             if let Some(other) = self.path_in_links(after) {

@@ -268,19 +268,13 @@ impl Gateway {
             let etag = merged.remove(header::ETAG);
             merge_not_modified(&mut merged, &news, self.mode);
             if news.contains_key(header::LINK) {
-                stored.page = page_of(question, entry.status, &merged, &entry.body);
+                stored.page = page_of(question, entry.status(), &merged, &entry.body);
             }
             StoredHead::new(&merged, etag.as_ref(), &self.store.shared_lines)
         };
         stored.confirm(now, &answer.headers, Some(token), self.ttl(question));
-        let entry = Arc::new(Entry {
-            status: entry.status,
-            head,
-            body: entry.body.clone(),
-            stored,
-            confirmation: Confirmation::new(answer.requested_at, now, print),
-            vary: entry.vary.clone(),
-        });
+        let confirmation = Confirmation::new(answer.requested_at, now, print);
+        let entry = Arc::new(Entry { head, body: entry.body.clone(), stored, confirmation, vary: entry.vary.clone() });
         self.store.put(key, Arc::clone(&entry));
         Landed::Entry(entry, Fetch::Revalidated)
     }
@@ -300,7 +294,6 @@ impl Gateway {
         let mut stored = Stored::new(now, answer.status, &answer.headers, Some(token_key(answer.token)), self.ttl(question));
         stored.page = page_of(question, answer.status, &answer.headers, &body);
         let entry = Arc::new(Entry {
-            status: answer.status,
             head: StoredHead::new(&headers::to_client(&answer.headers, self.mode), etag.as_ref(), &self.store.shared_lines),
             stored,
             confirmation: Confirmation::new(answer.requested_at, now, None),
@@ -394,6 +387,6 @@ impl Conditions for OfEntry<'_> {
     }
 
     fn stored(&self) -> Option<StatusCode> {
-        self.entry.map(|entry| entry.status)
+        self.entry.map(|entry| entry.status())
     }
 }

@@ -65,13 +65,13 @@ impl Gateway {
             return Reply { status: StatusCode::NOT_MODIFIED, headers, body: ReplyBody::Whole(Bytes::new()) };
         }
         let body = self.urls.render(&entry.body, form.origin);
-        let part = if *form.method == Method::GET && entry.status == StatusCode::OK {
+        let part = if *form.method == Method::GET && entry.status() == StatusCode::OK {
             part_of(form.asked, body.len(), headers.get(header::ETAG))
         } else {
             Part::Whole
         };
         let (status, body) = match part {
-            Part::Whole => (entry.status, body),
+            Part::Whole => (entry.status(), body),
             Part::Bytes(range) => {
                 let place = format!("bytes {}-{}/{}", range.start(), range.end(), body.len());
                 // RFC 9530: the digest of a message's content is not that of a part.
@@ -102,7 +102,7 @@ impl Gateway {
             return None;
         }
         let is_not_modified = is_not_modified(entry, form.asked);
-        let status = if is_not_modified { StatusCode::NOT_MODIFIED } else { entry.status };
+        let status = if is_not_modified { StatusCode::NOT_MODIFIED } else { entry.status() };
         let (has_no_body, sends_body) = body_of(form.method, status);
         let length = self.urls.rendered_bytes(&entry.body, form.origin);
         into.reserve(HEAD_BYTES_USUAL + length);
@@ -191,7 +191,7 @@ impl Gateway {
 fn is_not_modified(entry: &Entry, asked: &HeaderMap) -> bool {
     let own = entry.head.etag().into_iter().filter_map(|etag| HeaderValue::from_bytes(etag).ok());
     let last_modified = asked.contains_key(header::IF_MODIFIED_SINCE).then(|| entry.stored.last_modified()).flatten();
-    evaluate(asked, entry.status, own.chain(entry.stored.etags()), last_modified.as_ref()) == Conditional::NotModified
+    evaluate(asked, entry.status(), own.chain(entry.stored.etags()), last_modified.as_ref()) == Conditional::NotModified
 }
 
 fn status_line(status: StatusCode, into: &mut Vec<u8>) {

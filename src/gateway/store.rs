@@ -41,18 +41,16 @@ const VARY_ANSWERED: [&str; 7] =
 
 /// An answer as it is kept.
 pub struct Entry {
-    /// The status.
-    pub status: StatusCode,
     /// The headers a client may see, the gateway's own validator among them (the same whichever token fetched the body); addresses still point upstream.
     pub head: StoredHead,
     /// The body, with the places of its URLs.
     pub body: Body,
-    /// Validators and age.
+    /// Status, validators and age.
     pub stored: Stored,
     /// When it was last confirmed.
     pub confirmation: Confirmation,
-    /// What it depends on beyond its key.
-    pub vary: Vary,
+    /// What it depends on beyond its key; mostly nothing.
+    pub vary: Option<Box<Vary>>,
 }
 
 /// What an answer depends on, for the request that brought it (RFC 9111 §4.1).
@@ -77,26 +75,40 @@ impl Entry {
 
     /// Whether it answers another request with these headers.
     pub fn fits(&self, request: &HeaderMap) -> bool {
-        match &self.vary {
-            Vary::Headers(headers) => headers.iter().all(|(name, values)| request.get_all(name).iter().eq(values)),
-            Vary::Everything => false,
+        match self.vary.as_deref() {
+            None => true,
+            Some(Vary::Headers(headers)) => headers.iter().all(|(name, values)| request.get_all(name).iter().eq(values)),
+            Some(Vary::Everything) => false,
         }
     }
 
+    /// Its status.
+    pub fn status(&self) -> StatusCode {
+        self.stored.status()
+    }
+
     /// What `Vary` makes an answer depend on.
-    pub fn vary_of(answer: &HeaderMap, request: &HeaderMap) -> Vary {
-        let Some(names) = vary_names(answer) else { return Vary::Everything };
+    pub fn vary_of(answer: &HeaderMap, request: &HeaderMap) -> Option<Box<Vary>> {
+        let Some(names) = vary_names(answer) else { return Some(Box::new(Vary::Everything)) };
         let further = names.into_iter().filter(|name| !VARY_ANSWERED.contains(&name.as_str()) && !name.as_str().ends_with("-otp"));
-        Vary::Headers(further.map(|name| (name.clone(), request.get_all(&name).iter().cloned().collect())).collect())
+        // Copies: the values of a request share the buffer that its whole head was read into.
+        let copy = |value: &HeaderValue| HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| value.clone());
+        let headers: Box<[_]> = further.map(|name| (name.clone(), request.get_all(&name).iter().map(copy).collect())).collect();
+        (!headers.is_empty()).then(|| Box::new(Vary::Headers(headers)))
     }
 
     /// Bytes it takes in memory, its key and its place in the table included.
     fn memory_bytes(&self, key: &CacheKey) -> usize {
         let [repeated, own] = self.head.own_allocations();
         let [text, marks] = self.body.allocations();
-        let of_vary = match &self.vary {
-            Vary::Headers(headers) => headers.len() * size_of::<(HeaderName, Vec<HeaderValue>)>(),
-            Vary::Everything => 0,
+        let of_vary = match self.vary.as_deref() {
+            Some(Vary::Headers(headers)) => {
+                let values = |values: &[HeaderValue]| values.iter().map(|value| size_of::<HeaderValue>() + value.len()).sum::<usize>();
+                let lines = headers.iter().map(|(_, of_name)| size_of::<(HeaderName, Vec<HeaderValue>)>() + values(of_name));
+                size_of::<Vary>() + lines.sum::<usize>()
+            }
+            Some(Vary::Everything) => size_of::<Vary>(),
+            None => 0,
         };
         let parts = [COUNTS_BYTES + size_of::<Self>(), repeated, own, text, marks, self.stored.allocation(), of_vary, key.allocation()];
         SLOT_BYTES + parts.into_iter().map(allocated).sum::<usize>()
@@ -272,7 +284,6 @@ mod tests {
     fn entry(store: &Store, body_bytes: usize) -> Arc<Entry> {
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))]);
         Arc::new(Entry {
-            status: StatusCode::OK,
             head: StoredHead::new(&headers, None, &store.shared_lines),
             body: Body::opaque(vec![b'x'; body_bytes].into()),
             stored: Stored::new(NOW, StatusCode::OK, &headers, None, None),
@@ -295,7 +306,7 @@ mod tests {
         assert_eq!(entries, 1);
         assert!((2048 + 250..2048 + 500).contains(&bytes), "{bytes}");
         // Two counts before it, and no more than a size class of the allocator.
-        assert!(size_of::<Entry>() + COUNTS_BYTES <= 192, "{}", size_of::<Entry>());
+        assert!(size_of::<Entry>() + COUNTS_BYTES <= 160, "{}", size_of::<Entry>());
     }
 
     #[test]

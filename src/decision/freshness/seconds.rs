@@ -1,4 +1,4 @@
-//! A span of whole seconds in four bytes: what headers say of lifetimes is kept with every stored answer.
+//! Spans of time in few bytes: what headers and the config say of lifetimes is kept with every stored answer.
 
 use std::cmp::Ordering;
 use std::ops::Add;
@@ -7,6 +7,36 @@ use std::time::Duration;
 /// Whole seconds, rounded down; more than 136 years count as so many (RFC 9111 §1.2.2 allows less).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Seconds(u32);
+
+/// The ttl of a rule of the config, or none, in whole milliseconds. One of more than 49 days counts as so many: it is confirmed sooner than it must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ttl {
+    /// [`NO_TTL`]: none.
+    millis: u32,
+}
+
+/// Longer than any.
+const NO_TTL: u32 = u32::MAX;
+
+impl Ttl {
+    /// How long it is.
+    pub(super) fn span(self) -> Option<Duration> {
+        (self.millis != NO_TTL).then(|| Duration::from_millis(self.millis.into()))
+    }
+}
+
+impl Default for Ttl {
+    fn default() -> Self {
+        Self { millis: NO_TTL }
+    }
+}
+
+impl From<Option<Duration>> for Ttl {
+    fn from(span: Option<Duration>) -> Self {
+        let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(NO_TTL).min(NO_TTL - 1);
+        Self { millis: span.map_or(NO_TTL, millis) }
+    }
+}
 
 impl From<Duration> for Seconds {
     fn from(span: Duration) -> Self {
@@ -37,5 +67,19 @@ impl PartialEq<Seconds> for Duration {
 impl PartialOrd<Seconds> for Duration {
     fn partial_cmp(&self, other: &Seconds) -> Option<Ordering> {
         self.partial_cmp(&Self::from(*other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ttl_comes_out_as_it_went_in_and_the_longest_is_not_none() {
+        for span in [None, Some(Duration::ZERO), Some(Duration::from_millis(1)), Some(Duration::from_hours(10))] {
+            assert_eq!(Ttl::from(span).span(), span);
+        }
+        assert_eq!(Ttl::default().span(), None);
+        assert!(Ttl::from(Some(Duration::MAX)).span() > Some(Duration::from_hours(49 * 24)));
     }
 }
