@@ -14,6 +14,7 @@ pub mod pages;
 mod seconds;
 pub mod settling;
 
+use std::num::{NonZeroU16, NonZeroU64};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -57,13 +58,30 @@ pub struct Stored {
     has_cache_control: bool,
     /// Whether its date stands for no other state: see [`is_exact`].
     is_date_exact: bool,
-    ttl: Option<Duration>,
+    ttl: Ttl,
     /// How long nobody is to ask again.
     poll_interval: Seconds,
     /// What it is as a page of a list.
     pub page: Page,
+    /// The rule of the config that names how long it is good while a webhook tells of each change, where there is one.
+    pub watched_by: Option<NonZeroU16>,
     /// `Last-Modified`, and the `ETag` of each token.
     known: Known,
+}
+
+/// A ttl, or none: one more than its milliseconds, because a hundred thousand of them are kept.
+#[derive(Clone, Copy, Debug)]
+struct Ttl(Option<NonZeroU64>);
+
+impl Ttl {
+    fn of(ttl: Option<Duration>) -> Self {
+        let millis = ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        Self(millis.and_then(|millis| NonZeroU64::new(millis.saturating_add(1))))
+    }
+
+    fn get(self) -> Option<Duration> {
+        self.0.map(|millis| Duration::from_millis(millis.get() - 1))
+    }
 }
 
 /// What to do.
@@ -98,9 +116,10 @@ impl Stored {
             forbids_stale: cache_control::forbids_stale(headers),
             has_cache_control: headers.contains_key(header::CACHE_CONTROL),
             is_date_exact: is_exact(headers, headers.get(header::LAST_MODIFIED)),
-            ttl,
+            ttl: Ttl::of(ttl),
             poll_interval: poll_interval(headers).unwrap_or_default().into(),
             page: Page::default(),
+            watched_by: None,
             known: Known::default(),
         };
         stored.learn_validators(token, headers);
@@ -111,7 +130,7 @@ impl Stored {
     pub fn confirm(&mut self, now: Timestamp, headers: &HeaderMap, token: Option<TokenKey>, ttl: Option<Duration>) {
         self.confirmed_at = now;
         self.initial_age = cache_control::initial_age(headers).into();
-        self.ttl = ttl;
+        self.ttl = Ttl::of(ttl);
         // A 304 may leave out what has not changed; the lifetime then stays too, and what a `Cache-Control` said goes before an `Expires`.
         if headers.contains_key(header::CACHE_CONTROL) {
             self.lifetime = cache_control::lifetime(headers).into();
@@ -129,14 +148,14 @@ impl Stored {
     /// A write or an event has made it doubtful: it is confirmed before it is served again, whatever its ttl (DESIGN D2).
     pub fn make_stale(&mut self) {
         self.lifetime = Seconds::default();
-        self.ttl = None;
+        self.ttl = Ttl::of(None);
         self.poll_interval = Seconds::default();
     }
 
     /// Whether it may be served without asking: also as long as the upstream is not to be polled again, in whatever mode (Document 1, Conventions, Poll interval).
     pub fn is_fresh(&self, now: Timestamp, mode: Mode) -> bool {
         self.is_polled_already(now)
-            || match (self.ttl, mode) {
+            || match (self.ttl.get(), mode) {
                 (Some(ttl), _) => now.since(self.confirmed_at) < ttl,
                 (None, Mode::Rfc9111) => self.age(now, mode) < self.lifetime,
                 (None, Mode::Revalidate) => false,

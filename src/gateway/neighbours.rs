@@ -4,7 +4,7 @@
 //! its own neighbour. Paths that share a hash share their marks, and what has to be forgotten counts as seen: both only ask more often without conditions.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 use http::{HeaderMap, StatusCode};
@@ -92,9 +92,7 @@ impl Neighbours {
 
     /// Without regard to case, which the upstream's names have not either.
     fn hash_path(&self, path: &str) -> u64 {
-        let mut hash = self.hasher.build_hasher();
-        path.trim_end_matches('/').to_ascii_lowercase().hash(&mut hash);
-        hash.finish()
+        self.hasher.hash_one(path.trim_end_matches('/').to_ascii_lowercase())
     }
 }
 
