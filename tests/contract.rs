@@ -16,6 +16,8 @@ mod freshness;
 mod graphql;
 #[path = "contract/hits.rs"]
 mod hits;
+#[path = "contract/hooks.rs"]
+mod hooks;
 #[path = "contract/identity.rs"]
 mod identity;
 #[path = "contract/intake.rs"]

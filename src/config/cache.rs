@@ -10,7 +10,7 @@ use super::document::quoted;
 use super::printer::{Printer, text};
 use super::reader::{Choice, Reader};
 use super::scalars::{Size, duration_text, size_text};
-use crate::api::{Dialect, Table};
+use crate::api::{Dialect, Table, events_of};
 
 /// Room for all stored answers when nothing else is said (CONTRACT.md, 2).
 const MAX_SIZE: Size = Size::mib(256);
@@ -52,8 +52,10 @@ pub enum Freshness {
 pub struct CacheRule {
     /// The template of the route as the endpoint table has it, such as `/repos/{owner}/{repo}/commits/{ref}`.
     pub route: Arc<str>,
-    /// How long its answers are served without asking.
-    pub ttl: Duration,
+    /// How long its answers are served without asking; `None`: as the mode says.
+    pub ttl: Option<Duration>,
+    /// The same while a webhook tells of each change.
+    pub webhook_ttl: Option<Duration>,
 }
 
 impl Choice for Freshness {
@@ -91,7 +93,11 @@ impl Cache {
         for rule in &self.rules {
             printer.entry("cache.rules");
             printer.set("route", text(&rule.route));
-            printer.set("ttl", text(duration_text(rule.ttl)));
+            for (key, ttl) in [("ttl", rule.ttl), ("webhook_ttl", rule.webhook_ttl)] {
+                if let Some(ttl) = ttl {
+                    printer.set(key, text(duration_text(ttl)));
+                }
+            }
         }
     }
 }
@@ -99,7 +105,10 @@ impl Cache {
 impl CacheRule {
     fn read(reader: &mut Reader<'_>, dialect: Option<Dialect>, routes: &mut HashSet<Arc<str>>) -> Option<Self> {
         let written = reader.required::<Arc<str>>("route");
-        let ttl = reader.required("ttl");
+        let (ttl, webhook_ttl) = (reader.optional("ttl"), reader.optional("webhook_ttl"));
+        if !reader.is_set("ttl") && !reader.is_set("webhook_ttl") {
+            reader.refuse::<()>("ttl", "missing", "a duration such as \"10m\", as ttl, webhook_ttl or both");
+        }
         let (written, dialect) = (written?, dialect?);
         let Some(route) = route_like(&written, dialect) else {
             let problem = format!("unknown route {}", quoted(&written));
@@ -108,7 +117,10 @@ impl CacheRule {
         if !routes.insert(route.clone()) {
             reader.refuse::<()>("route", "duplicate route: an earlier rule matches first", "each route once");
         }
-        Some(Self { route, ttl: ttl? })
+        if webhook_ttl.is_some() && events_of(&route).next().is_none() {
+            reader.refuse::<()>("webhook_ttl", "no webhook tells of changes of this route", "ttl alone");
+        }
+        Some(Self { route, ttl, webhook_ttl })
     }
 }
 

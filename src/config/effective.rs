@@ -101,7 +101,7 @@ impl Config {
         self.writes.print(&mut printer);
         self.state.print(&mut printer);
         if let Some(webhooks) = &self.webhooks {
-            webhooks.print(&mut printer);
+            webhooks.print(&self.accounts, &mut printer);
         }
         self.telemetry.print(&mut printer);
         printer.finish()

@@ -60,7 +60,7 @@ pub use state::{Redis, State};
 pub use telemetry::{LogFormat, Telemetry};
 pub use tokens::Token;
 pub use upstream::Upstream;
-pub use webhooks::Webhooks;
+pub use webhooks::{Hook, Webhooks};
 pub use writes::{WriteStore, Writes};
 
 /// For other files of the program that are read as strictly as this one.
@@ -217,7 +217,7 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
     let limits = root.section("limits", |reader| Some(Limits::read(reader)));
     let state = root.section("state", State::read);
     let writes = root.section("writes", |reader| Some(Writes::read(reader, state.as_ref())));
-    let webhooks = root.optional("webhooks");
+    let webhooks = root.entry("webhooks").map(|entry| Webhooks::read(&entry, &accounts));
     let telemetry = root.section("telemetry", |reader| Some(Telemetry::read(reader)));
     check_credentials(root, &accounts, &tokens, &apps);
     if passthrough.as_ref().is_some_and(|passthrough| passthrough.enabled) {
@@ -238,7 +238,7 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         limits: limits?,
         writes: writes?,
         state: state?,
-        webhooks,
+        webhooks: webhooks.map_or(Some(None), |webhooks| webhooks.map(Some))?,
         telemetry: telemetry?,
     })
 }

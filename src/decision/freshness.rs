@@ -14,6 +14,7 @@ pub mod pages;
 mod seconds;
 pub mod settling;
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -62,6 +63,8 @@ pub struct Stored {
     poll_interval: Seconds,
     /// What it is as a page of a list.
     pub page: Page,
+    /// The rule of the config that names how long it is good while a webhook tells of each change, where there is one.
+    pub watched_by: Option<NonZeroU16>,
     /// `Last-Modified`, and the `ETag` of each token.
     known: Known,
 }
@@ -101,6 +104,7 @@ impl Stored {
             ttl: ttl.into(),
             poll_interval: poll_interval(headers).unwrap_or_default().into(),
             page: Page::default(),
+            watched_by: None,
             known: Known::default(),
         };
         stored.learn_validators(token, headers);

@@ -14,6 +14,7 @@
 //! | [`stale`], `doubt`, [`deliveries`], `neighbours` | what changed, by a write, as a webhook tells or as an answer shows, and what that makes doubtful |
 //! | [`write`], [`turns`], [`upload`], [`body`] | a write in its lane; a body too large to hold |
 //! | [`perform`], [`attempt`], [`rights`], [`admission`], [`effort`], `waiting` | one attempt after another: account, credential, budget, settling |
+//! | `hooks` | beside the requests: webhooks whose deliveries are looked through |
 //! | `mint`, `awaited` | beside the requests: installation tokens, through the same admission; and who waits for them |
 //! | [`fetch`], `idle`, [`resolve`] | the upstream's connections |
 //! | `watch` | the invariants of the books, once a minute |
@@ -42,6 +43,7 @@ pub mod graphql_prices;
 pub mod head;
 pub mod headers;
 mod hit;
+mod hooks;
 mod http1;
 mod idle;
 pub mod intake;
@@ -87,7 +89,7 @@ use crate::config::Config;
 use crate::decision::freshness::Mode;
 use crate::decision::retry::Policy;
 use crate::decision::rights::Rights;
-use crate::decision::{AccountId, AccountSettings, ClientSettings, SecondaryLimits, Settings, Until};
+use crate::decision::{AccountId, AccountSettings, ClientSettings, Priority, SecondaryLimits, Settings, Until};
 use crate::telemetry::{Held, Metrics};
 use crate::tokens::{Source, Tokens};
 use crate::webhooks::Receiver;
@@ -161,6 +163,8 @@ pub struct Gateway {
     server_address: String,
     watch: watch::Watch,
     webhooks: Option<Receiver>,
+    /// The webhooks that are watched.
+    hooks: hooks::Hooks,
     /// Where answers were seen to change.
     neighbours: neighbours::Neighbours,
 }
@@ -210,6 +214,7 @@ impl Gateway {
             server_address,
             watch: watch::Watch::default(),
             webhooks: deliveries::receiver(&config),
+            hooks: hooks::Hooks::new(&config),
             neighbours: neighbours::Neighbours::default(),
             clock,
             metrics,
@@ -217,6 +222,9 @@ impl Gateway {
         });
         if gateway.tokens.mints() {
             tokio::spawn(mint::keep_minting(&gateway));
+        }
+        for place in 0..gateway.config.webhooks.as_ref().map_or(0, |webhooks| webhooks.hooks.len()) {
+            tokio::spawn(hooks::keep_checking(&gateway, place));
         }
         tokio::spawn(Self::watch(Arc::downgrade(&gateway)));
         gateway
@@ -280,6 +288,11 @@ impl Gateway {
     }
 }
 
+/// The place, behind those of the clients, of what the gateway asks for itself when there is time.
+fn background_client(config: &Config) -> u32 {
+    u32::try_from(config.clients.len()).unwrap_or(u32::MAX)
+}
+
 fn settings(config: &Config) -> Settings {
     let account = |account: &crate::config::Account| AccountSettings {
         name: Arc::clone(&account.name),
@@ -289,10 +302,12 @@ fn settings(config: &Config) -> Settings {
     };
     let limits = &config.limits;
     let client = |client: &crate::config::Client| ClientSettings { weight: client.weight, priority: client.priority };
+    // Whose requests nobody waits for.
+    let background = ClientSettings { priority: Priority::Batch, ..ClientSettings::default() };
     Settings {
         accounts: config.accounts.iter().map(account).collect(),
         guests: config.passthrough.places(),
-        clients: config.clients.iter().map(client).collect(),
+        clients: config.clients.iter().map(client).chain([background]).collect(),
         pace: limits.pace,
         batch_floor: limits.batch_floor,
         waiting_max: WAITING_MAX,

@@ -2,6 +2,7 @@
 //!
 //! Which accounts may fetch and whose view the answer shows comes from `route.rs`; how the answer is put on the wire is in `respond.rs`.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
+use crate::config::CacheRule;
 use crate::decision::Priority;
 use crate::decision::cache_key::{Accept, CacheKey, Scope};
 use crate::decision::freshness::cache_control::{storable, vary_names};
@@ -198,7 +200,7 @@ impl Gateway {
         let entry = self.store.get(&key).filter(|entry| entry.fits(asked));
         let may_be_served = |entry: &Arc<Entry>| {
             let trust = || self.store.trust(&intake.path, entry.requested_at());
-            entry.confirmed().is_fresh_after(now, self.mode, trust, None)
+            entry.confirmed().is_fresh_after(now, self.mode, trust, self.watched(entry, &intake.path, now))
         };
         match entry {
             Some(entry) if may_be_served(&entry) => Ok(entry),
@@ -229,7 +231,15 @@ impl Gateway {
     }
 
     fn may_serve(&self, entry: &Entry, question: &Question) -> bool {
-        entry.confirmed().is_fresh_after(self.clock.now(), self.mode, || self.trust(entry, question), None)
+        let now = self.clock.now();
+        let watched = self.watched(entry, path_of(&question.job.target), now);
+        entry.confirmed().is_fresh_after(now, self.mode, || self.trust(entry, question), watched)
+    }
+
+    /// How long it is good because a webhook would have told of a change.
+    fn watched(&self, entry: &Entry, path: &str, now: Timestamp) -> Option<Duration> {
+        let rule = entry.stored.watched_by?.get() - 1;
+        self.hooks.ttl(rule.into(), path, entry.requested_at(), now)
     }
 
     fn trust(&self, entry: &Entry, question: &Question) -> Trust {
@@ -293,6 +303,7 @@ impl Gateway {
         let now = self.clock.now();
         let mut stored = Stored::new(now, answer.status, &answer.headers, Some(token_key(answer.token)), self.ttl(question));
         stored.page = page_of(question, answer.status, &answer.headers, &body);
+        stored.watched_by = self.watched_by(question);
         let entry = Arc::new(Entry {
             head: StoredHead::new(&headers::to_client(&answer.headers, self.mode), etag.as_ref(), &self.store.shared_lines),
             stored,
@@ -331,8 +342,17 @@ impl Gateway {
         upstreams.cloned().or_else(|| etag_of(body.text()))
     }
 
+    fn rule(&self, question: &Question) -> Option<(usize, &CacheRule)> {
+        self.config.cache.rules.iter().enumerate().find(|(_, rule)| *rule.route == *question.job.endpoint.template)
+    }
+
+    fn watched_by(&self, question: &Question) -> Option<NonZeroU16> {
+        let (place, _) = self.rule(question).filter(|(_, rule)| rule.webhook_ttl.is_some())?;
+        NonZeroU16::new(u16::try_from(place).ok()?.checked_add(1)?)
+    }
+
     fn ttl(&self, question: &Question) -> Option<Duration> {
-        self.config.cache.rules.iter().find(|rule| *rule.route == *question.job.endpoint.template).map(|rule| rule.ttl)
+        self.rule(question).and_then(|(_, rule)| rule.ttl)
     }
 }
 

@@ -4,9 +4,11 @@
 //! An unsigned body is never parsed. What an event changes is a fact of the API (`api/events.rs`); here its payload is read. Receiving them and telling the store
 //! is the gateway's (`gateway/deliveries.rs`).
 
+pub mod listing;
 mod seen;
 mod signature;
 mod subject;
+pub mod watch;
 
 use std::borrow::Cow;
 
@@ -100,6 +102,11 @@ impl Receiver {
             self.seen.lock().note(guid, signature, now);
         }
         Ok(Received { event: name, effect: Effect::Applied })
+    }
+
+    /// Whether a delivery of this GUID has had its effect.
+    pub fn has_received(&self, guid: &str) -> bool {
+        self.seen.lock().has_guid(guid)
     }
 }
 

@@ -26,6 +26,11 @@ impl Seen {
         self.by_guid.get(&key(guid)).is_some_and(|(seen, _)| seen == signature.bytes())
     }
 
+    /// Whether a delivery of this GUID was seen, whatever was in it.
+    pub fn has_guid(&self, guid: &str) -> bool {
+        self.by_guid.contains_key(&key(guid))
+    }
+
     /// It was seen.
     pub fn note(&mut self, guid: &str, signature: &Signature, now: Timestamp) {
         let key = key(guid);

@@ -1,0 +1,112 @@
+//! What the upstream says of a webhook: whether and of what it tells, and what it delivered (Document 3, Webhook and Delivery summary).
+//!
+//! What cannot be read is no answer at all: a webhook that is not understood is not relied upon.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::api::is_known_event;
+
+/// Stands for all events.
+const EVERY_EVENT: &str = "*";
+
+/// How a webhook is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Whether it delivers.
+    pub active: bool,
+    /// Of what; sorted.
+    pub events: Vec<String>,
+    /// When it was last set, as the upstream writes it: between two equal values nobody has changed it.
+    pub updated_at: String,
+}
+
+/// One attempt to deliver, in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Names the attempt, for asking for another.
+    pub id: u64,
+    /// Names what was delivered.
+    pub guid: String,
+    /// When, in seconds by the upstream's clock.
+    pub delivered_at: u64,
+    /// Whether it is known to have failed.
+    pub failed: bool,
+    /// The event's name, `unknown` for one without a row.
+    pub event: Cow<'static, str>,
+}
+
+impl Terms {
+    /// Of a webhook, or of an app, which has no word on being active.
+    pub fn read(body: &[u8]) -> Option<Self> {
+        let value: Value = serde_json::from_slice(body).ok()?;
+        let mut events: Vec<String> = value.get("events")?.as_array()?.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        events.sort();
+        let active = value.get("active").is_none_or(|active| active.as_bool() == Some(true));
+        let updated_at = value.get("updated_at").and_then(Value::as_str).unwrap_or_default().to_owned();
+        Some(Self { active, events, updated_at })
+    }
+
+    /// Whether it tells of all of these.
+    pub fn tells_of(&self, events: &[&str]) -> bool {
+        let has = |event: &str| self.events.iter().any(|own| own == event);
+        self.active && (has(EVERY_EVENT) || events.iter().all(|event| has(event)))
+    }
+}
+
+impl Listed {
+    /// A page of deliveries.
+    pub fn read_page(body: &[u8]) -> Option<Vec<Self>> {
+        let items: Vec<Value> = serde_json::from_slice(body).ok()?;
+        items.iter().map(Self::read).collect()
+    }
+
+    fn read(item: &Value) -> Option<Self> {
+        let at = OffsetDateTime::parse(item.get("delivered_at")?.as_str()?, &Rfc3339).ok()?;
+        let event = item.get("event").and_then(Value::as_str).filter(|event| is_known_event(event));
+        Some(Self {
+            id: item.get("id")?.as_u64()?,
+            guid: item.get("guid")?.as_str()?.to_owned(),
+            delivered_at: u64::try_from(at.unix_timestamp()).ok()?,
+            // Without an answer it is 0, and so it is before there is one.
+            failed: item.get("status_code")?.as_u64()? >= 400,
+            event: event.map_or(Cow::Borrowed("unknown"), |event| Cow::Owned(event.to_owned())),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_webhook_is_read_with_its_events_and_one_that_is_not_understood_is_none() {
+        let terms = Terms::read(br#"{"active":true,"events":["push","issues"],"updated_at":"2026-01-01T00:00:00Z"}"#).unwrap();
+        assert!(terms.tells_of(&["push"]) && terms.tells_of(&["push", "issues"]) && !terms.tells_of(&["push", "label"]));
+        let all = Terms::read(br#"{"events":["*"]}"#).unwrap();
+        assert!(all.tells_of(&["whatever"]));
+        let off = Terms::read(br#"{"events":["*"],"active":false}"#).unwrap();
+        assert!(!off.tells_of(&["push"]) && !off.tells_of(&[]));
+        for body in ["", "[]", "{}", r#"{"events":"*"}"#] {
+            assert_eq!(Terms::read(body.as_bytes()), None, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_read_whole_or_not_at_all() {
+        let good = r#"{"id":5,"guid":"g","delivered_at":"2027-01-15T08:00:01Z","status_code":502,"event":"issues"}"#;
+        let page = Listed::read_page(format!("[{good}]").as_bytes()).unwrap();
+        let expected = Listed { id: 5, guid: "g".into(), delivered_at: 1_800_000_001, failed: true, event: "issues".into() };
+        assert_eq!(page, [expected]);
+        for (from, to) in [("502", "\"x\""), ("\"g\"", "7"), ("2027", "27"), ("\"id\":5,", "")] {
+            assert_eq!(Listed::read_page(format!("[{good},{}]", good.replace(from, to)).as_bytes()), None, "{to}");
+        }
+        for (status, failed) in [("0", false), ("202", false), ("401", true)] {
+            let page = Listed::read_page(format!("[{}]", good.replace("502", status)).as_bytes()).unwrap();
+            assert_eq!(page[0].failed, failed, "{status}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Webhooks whose deliveries are looked through: how long their word is taken for it, and what becomes of a delivery that was lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::{Setup, World, eventually};
+
+const SECRET: &str = "It's a Secret to Everybody";
+const ISSUE: &str = "/repos/acme/widgets/issues/3";
+const OTHER: &str = "/repos/acme/widgets/issues/4";
+
+/// What stands between the upstream and the gateway, and loses deliveries when it is told to.
+struct Relay {
+    url: String,
+    lose: Arc<AtomicUsize>,
+    lost: Arc<AtomicUsize>,
+}
+
+impl Relay {
+    async fn start(world: &World) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/_weir/webhooks", listener.local_addr().unwrap());
+        let (lose, lost, gateway) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), world.address);
+        let relay = Self { url, lose: Arc::clone(&lose), lost: Arc::clone(&lost) };
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let loses = lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+                let lost = Arc::clone(&lost);
+                tokio::spawn(async move {
+                    if loses {
+                        let _ = stream.write_all(b"HTTP/1.1 500 Lost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await;
+                        let _ = stream.shutdown().await;
+                        lost.fetch_add(1, Ordering::SeqCst);
+                        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+                    } else if let Ok(mut onward) = TcpStream::connect(gateway).await {
+                        let _ = tokio::io::copy_bidirectional(&mut stream, &mut onward).await;
+                    }
+                });
+            }
+        });
+        relay
+    }
+
+    async fn loses(&self, count: usize) {
+        eventually(|| self.lost.load(Ordering::SeqCst) == count).await;
+    }
+}
+
+fn create_hook(world: &World, url: &str, events: &[&str]) -> u64 {
+    let config = json!({ "url": url, "content_type": "json", "secret": SECRET });
+    let hook = json!({ "name": "web", "config": config, "events": events });
+    world.ask_emulator(Method::POST, "/orgs/acme/hooks", &hook)["id"].as_u64().unwrap()
+}
+
+/// The number that the first webhook gets which a world is given.
+async fn next_hook() -> u64 {
+    create_hook(&Setup::new().start().await, "http://127.0.0.1:9/", &["*"])
+}
+
+/// A gateway that knows a webhook with these events, of which it has not heard yet; issues are good for six hours while it is alive.
+async fn world_with_hook(events: &[&str]) -> (World, Relay) {
+    let rules = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues/{issue_number}\"\nwebhook_ttl = \"6h\"";
+    let hook =
+        format!("[[webhooks.hooks]]\nat = \"/orgs/acme/hooks/{}\"\naccount = \"account-0\"\ncheck_every = \"1m\"", next_hook().await);
+    let section = format!("[webhooks]\nsecret = {{ value = \"{SECRET}\" }}\n{hook}");
+    let world = Setup::new().manual_clock().config(rules).config(&section).start().await;
+    checks(&world, 1).await;
+    let relay = Relay::start(&world).await;
+    create_hook(&world, &relay.url, events);
+    // It is alive from its first check on, for what is asked for some seconds later.
+    minutes(&world, 1).await;
+    world.advance_both(Duration::from_secs(11));
+    (world, relay)
+}
+
+fn asked(world: &World, method: &str, end: &str) -> usize {
+    let of_hooks = |entry: &weir::emulator::Entry| entry.path.contains("/hooks/") && entry.path.ends_with(end) && entry.method == method;
+    world.upstream_requests().iter().filter(|entry| of_hooks(entry)).count()
+}
+
+/// Until this many checks have ended.
+async fn checks(world: &World, count: u64) {
+    eventually(|| world.gateway.hook_checks() >= count).await;
+}
+
+/// Passes minutes, with the checks that are due.
+async fn minutes(world: &World, count: u64) {
+    for _ in 0..count {
+        let before = world.gateway.hook_checks();
+        world.advance_both(Duration::from_secs(60));
+        checks(world, before + 1).await;
+    }
+}
+
+async fn is_hit(world: &World, path: &str) -> bool {
+    let answer = world.get(path).await;
+    answer.assert_status(200);
+    answer.cache_status() == "weir; hit"
+}
+
+fn change(world: &World, title: &str) {
+    world.ask_emulator(Method::PATCH, ISSUE, &json!({ "title": title }));
+}
+
+fn counted(world: &World, outcome: &str) -> u64 {
+    let series = format!("weir_webhook_deliveries_total{{event=\"issues\",outcome=\"{outcome}\"}} ");
+    world.gateway.metrics.encode().lines().find_map(|line| line.strip_prefix(&series)).map_or(0, |count| count.parse().unwrap())
+}
+
+#[tokio::test]
+async fn what_a_live_webhook_covers_is_served_for_hours_and_asked_for_when_it_tells_of_a_change() {
+    let (world, _relay) = world_with_hook(&["*"]).await;
+    world.get(ISSUE).await.assert_status(200);
+    world.get("/repos/acme/widgets/labels").await.assert_status(200);
+    minutes(&world, 5).await;
+    assert!(is_hit(&world, ISSUE).await);
+    assert!(!is_hit(&world, "/repos/acme/widgets/labels").await, "no rule names it");
+    change(&world, "told of");
+    eventually(|| counted(&world, "accepted") == 1).await;
+    let answer = world.get(ISSUE).await;
+    assert_eq!((answer.cache_status(), &answer.json()["title"]), ("weir; fwd=stale; fwd-status=200", &json!("told of")));
+    assert_eq!(counted(&world, "missed"), 0);
+}
+
+#[tokio::test]
+async fn a_lost_delivery_is_noticed_and_asked_for_again_and_has_its_effect() {
+    let (world, relay) = world_with_hook(&["*"]).await;
+    for path in [ISSUE, OTHER] {
+        world.get(path).await.assert_status(200);
+    }
+    minutes(&world, 2).await;
+    relay.lose.store(1, Ordering::SeqCst);
+    change(&world, "nobody heard");
+    relay.loses(1).await;
+    assert!(is_hit(&world, ISSUE).await, "nobody can know yet");
+    minutes(&world, 1).await;
+    assert_eq!((asked(&world, "POST", "/attempts"), counted(&world, "missed")), (1, 1));
+    eventually(|| counted(&world, "accepted") == 1).await;
+    let answer = world.get(ISSUE).await;
+    assert_eq!(answer.json()["title"], "nobody heard");
+    // What it told of is known; the next check, which comes soon, sees that it has arrived.
+    let before = world.gateway.hook_checks();
+    world.advance_both(Duration::from_secs(10));
+    checks(&world, before + 1).await;
+    assert!(is_hit(&world, OTHER).await);
+    assert_eq!(asked(&world, "POST", "/attempts"), 1);
+}
+
+#[tokio::test]
+async fn while_a_delivery_is_missing_nothing_is_covered() {
+    let (world, relay) = world_with_hook(&["*"]).await;
+    for path in [ISSUE, OTHER] {
+        world.get(path).await.assert_status(200);
+    }
+    minutes(&world, 1).await;
+    relay.lose.store(2, Ordering::SeqCst);
+    change(&world, "lost twice");
+    relay.loses(1).await;
+    minutes(&world, 1).await;
+    relay.loses(2).await;
+    assert_eq!(world.get(ISSUE).await.json()["title"], "lost twice", "it is asked for all the same");
+    assert!(!is_hit(&world, OTHER).await);
+    minutes(&world, 5).await;
+    assert_eq!(asked(&world, "POST", "/attempts"), 2, "once more after five minutes");
+    eventually(|| counted(&world, "accepted") == 1).await;
+    minutes(&world, 1).await;
+    assert!(is_hit(&world, OTHER).await);
+}
+
+#[tokio::test]
+async fn a_webhook_that_cannot_be_looked_through_covers_nothing_after_two_checks() {
+    let (world, _relay) = world_with_hook(&["*"]).await;
+    world.get(ISSUE).await.assert_status(200);
+    world.arm(&json!({ "match": { "method": "GET", "path": "/orgs/acme/hooks/*" }, "fault": "status", "status": 404 }));
+    minutes(&world, 1).await;
+    assert!(is_hit(&world, ISSUE).await);
+    minutes(&world, 2).await;
+    assert!(!is_hit(&world, ISSUE).await);
+}
+
+#[tokio::test]
+async fn without_a_live_webhook_or_its_word_on_the_event_the_long_ttl_does_not_hold() {
+    let (world, _relay) = world_with_hook(&["push", "label"]).await;
+    world.get(ISSUE).await.assert_status(200);
+    minutes(&world, 1).await;
+    assert!(!is_hit(&world, ISSUE).await);
+    let other = world_with_hook(&["*"]).await.0;
+    let hook = other.ask_emulator(Method::GET, "/orgs/acme/hooks", &Value::Null);
+    let id = hook.as_array().unwrap().iter().filter_map(|hook| hook["id"].as_u64()).max().unwrap();
+    other.ask_emulator(Method::PATCH, &format!("/orgs/acme/hooks/{id}"), &json!({ "active": false }));
+    other.get(ISSUE).await.assert_status(200);
+    minutes(&other, 1).await;
+    assert!(!is_hit(&other, ISSUE).await, "it is not active any more");
+}
