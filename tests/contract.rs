@@ -6,6 +6,8 @@ mod support;
 mod admin;
 #[path = "contract/apps.rs"]
 mod apps;
+#[path = "contract/asking.rs"]
+mod asking;
 #[path = "contract/cache.rs"]
 mod cache;
 #[path = "contract/concurrency.rs"]

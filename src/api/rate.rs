@@ -3,7 +3,7 @@
 //! Read strictly: a book settled from a half-understood header would be wrong for an hour. What the numbers mean for a budget is decided
 //! elsewhere.
 
-use http::HeaderMap;
+use http::header::{AsHeaderName, HeaderMap, HeaderName};
 
 use super::headers;
 use super::resource::ResourceName;
@@ -11,6 +11,13 @@ use crate::clock::Timestamp;
 
 /// Epoch seconds have ten digits until the year 2286; thirteen would be milliseconds, and close a book for millennia.
 const RESET_DIGITS_MAX: usize = 10;
+
+// As names rather than text, which would be checked again for each look-up: they are looked for in every answer.
+static LIMIT: HeaderName = HeaderName::from_static(headers::RATE_LIMIT);
+static REMAINING: HeaderName = HeaderName::from_static(headers::RATE_REMAINING);
+static USED: HeaderName = HeaderName::from_static(headers::RATE_USED);
+static RESET: HeaderName = HeaderName::from_static(headers::RATE_RESET);
+static RESOURCE: HeaderName = HeaderName::from_static(headers::RATE_RESOURCE);
 
 /// The rate headers of one answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,23 +38,23 @@ impl RateHeaders {
     /// Reads the headers; `None` unless limit, remaining and reset are each there, plain digits, and said once or always the same.
     pub fn parse(headers: &HeaderMap) -> Option<Self> {
         Some(Self {
-            limit: number(headers, headers::RATE_LIMIT)?,
+            limit: number(headers, &LIMIT)?,
             remaining: rate_remaining(headers)?,
-            used: number(headers, headers::RATE_USED),
+            used: number(headers, &USED),
             reset: rate_reset(headers)?,
-            resource: single(headers, headers::RATE_RESOURCE).and_then(ResourceName::parse),
+            resource: single(headers, &RESOURCE).and_then(ResourceName::parse),
         })
     }
 }
 
 /// `x-ratelimit-remaining` alone, for answers that carry only part of the headers; `None` when missing, malformed or contradictory.
 pub fn rate_remaining(headers: &HeaderMap) -> Option<u32> {
-    number(headers, headers::RATE_REMAINING)
+    number(headers, &REMAINING)
 }
 
 /// `x-ratelimit-reset` alone; `None` when missing, malformed or contradictory.
 pub fn rate_reset(headers: &HeaderMap) -> Option<Timestamp> {
-    let text = single(headers, headers::RATE_RESET).filter(|text| text.len() <= RESET_DIGITS_MAX)?;
+    let text = single(headers, &RESET).filter(|text| text.len() <= RESET_DIGITS_MAX)?;
     digits::<u64>(text).map(Timestamp::from_secs)
 }
 
@@ -56,12 +63,12 @@ pub(super) fn digits<N: std::str::FromStr>(text: &str) -> Option<N> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-fn number(headers: &HeaderMap, name: &str) -> Option<u32> {
+fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u32> {
     single(headers, name).and_then(digits)
 }
 
 /// The header's value when every line of it says the same.
-pub(super) fn single<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+pub(super) fn single(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;
     values.all(|value| value == first).then(|| first.to_str().ok()).flatten()

@@ -10,12 +10,15 @@ use http::HeaderMap;
 use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
-use crate::decision::freshness::TokenKey;
+use crate::decision::freshness::{Mode, TokenKey};
 
 /// Headers that differ from one 304 to the next and reach neither clients nor what is decided about an entry; rate headers, by their beginning, are others.
 const PASSING: [&str; 3] = ["date", "server-timing", "x-request-id"];
 /// See [`PASSING`].
 const PASSING_PREFIX: &str = "x-ratelimit-";
+/// How the upstream's own name for an exchange ends. Clients get that of the answer that last said something new, which is the one they are shown; a plain HTTP
+/// cache takes over whatever a 304 says (RFC 9111 §3.2).
+const EXCHANGE_SUFFIX: &str = "-request-id";
 
 /// The last confirmation of an entry, or the answer that brought it.
 pub struct Confirmation(Mutex<Latest>);
@@ -41,12 +44,13 @@ pub struct Prints(RandomState);
 
 impl Prints {
     /// Of all headers but those that differ each time.
-    pub fn of(&self, token: TokenKey, headers: &HeaderMap) -> Option<Print> {
+    pub fn of(&self, token: TokenKey, headers: &HeaderMap, mode: Mode) -> Option<Print> {
         let mut print = self.0.build_hasher();
         print.write_u64(token.0);
         for (name, value) in headers {
             let name = name.as_str();
-            if !PASSING.contains(&name) && !name.starts_with(PASSING_PREFIX) {
+            let names_exchange = mode == Mode::Revalidate && name.ends_with(EXCHANGE_SUFFIX);
+            if !PASSING.contains(&name) && !name.starts_with(PASSING_PREFIX) && !names_exchange {
                 for part in [name.as_bytes(), value.as_bytes()] {
                     // With its length, so that no part can pass for the beginning of the next.
                     print.write_usize(part.len());
@@ -100,7 +104,7 @@ mod tests {
     #[test]
     fn what_is_said_again_moves_the_times_of_one_request_together_and_never_back() {
         let prints = Prints::default();
-        let print = prints.of(MINE, &map(&[("etag", "\"a\"")]));
+        let print = prints.of(MINE, &map(&[("etag", "\"a\"")]), Mode::Revalidate);
         let confirmation = Confirmation::new(at(10), at(11), print);
         let times = || (confirmation.latest().requested_at, confirmation.latest().confirmed_at);
         assert!(confirmation.repeated(print, at(20), at(30)));
@@ -112,7 +116,8 @@ mod tests {
     #[test]
     fn what_says_something_else_or_is_not_known_changes_nothing() {
         let prints = Prints::default();
-        let (one, other) = (prints.of(MINE, &map(&[("etag", "\"a\"")])), prints.of(MINE, &map(&[("etag", "\"b\"")])));
+        let (one, other) =
+            (prints.of(MINE, &map(&[("etag", "\"a\"")]), Mode::Revalidate), prints.of(MINE, &map(&[("etag", "\"b\"")]), Mode::Revalidate));
         for (known, said) in [(one, other), (one, None), (None, one), (None, None)] {
             let confirmation = Confirmation::new(at(10), at(11), known);
             assert!(!confirmation.repeated(said, at(20), at(21)));
@@ -125,17 +130,21 @@ mod tests {
         let prints = Prints::default();
         let said =
             map(&[("etag", "\"a\""), ("date", "now"), ("x-ratelimit-remaining", "7"), ("x-request-id", "1"), ("cache-control", "private")]);
-        let print = prints.of(MINE, &said);
+        let print = prints.of(MINE, &said, Mode::Revalidate);
         for (name, value) in [("date", "later"), ("x-ratelimit-remaining", "6"), ("x-ratelimit-reset", "9"), ("x-request-id", "2")] {
             let mut again = said.clone();
             again.insert(name, HeaderValue::from_static(value));
-            assert_eq!(prints.of(MINE, &again), print, "{name}");
+            assert_eq!(prints.of(MINE, &again, Mode::Revalidate), print, "{name}");
         }
         for (name, value) in [("etag", "\"b\""), ("link", "<a>"), ("x-poll-interval", "60"), ("cache-control", "no-store")] {
             let mut again = said.clone();
             again.insert(name, HeaderValue::from_static(value));
-            assert_ne!(prints.of(MINE, &again), print, "{name}");
+            assert_ne!(prints.of(MINE, &again, Mode::Revalidate), print, "{name}");
         }
-        assert_ne!(prints.of(TokenKey(2), &said), print);
+        let mut again = said.clone();
+        again.insert("x-service-request-id", HeaderValue::from_static("1"));
+        assert_eq!(prints.of(MINE, &again, Mode::Revalidate), print, "it names the exchange");
+        assert_ne!(prints.of(MINE, &again, Mode::Rfc9111), prints.of(MINE, &said, Mode::Rfc9111));
+        assert_ne!(prints.of(TokenKey(2), &said, Mode::Revalidate), print);
     }
 }

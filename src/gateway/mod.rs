@@ -5,12 +5,12 @@
 //! | module | stage |
 //! |---|---|
 //! | [`door`], `connection` | deadlines of the head, HTTP/1.1 or HTTP/2, keep-alive |
-//! | `hit` | hits, read and written without a session of the framework |
+//! | `hit`, `asking` | reads, read and written without a session of the framework |
 //! | [`service`], `request` | the stages in order, and the one place where a request ends |
 //! | [`intake`] | is it exactly one well-formed request |
 //! | [`auth`], [`passthrough`] | whose key is it, and does it bring an upstream credential of its own |
 //! | [`route`], [`candidates`], [`graphql_prices`] | endpoint, view, accounts, cost |
-//! | [`read`], [`flight`], [`store`] | what is stored, one fetch for all askers |
+//! | [`read`], [`flight`], [`store`], `confirmation` | what is stored, one fetch for all askers |
 //! | [`stale`], `doubt`, [`deliveries`], `neighbours` | what changed, by a write, as a webhook tells or as an answer shows, and what that makes doubtful |
 //! | [`write`], [`turns`], [`upload`], [`body`] | a write in its lane; a body too large to hold |
 //! | [`perform`], [`attempt`], [`rights`], [`admission`], [`effort`], `waiting` | one attempt after another: account, credential, budget, settling |

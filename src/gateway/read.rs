@@ -265,7 +265,8 @@ impl Gateway {
     /// A 304 has come. What the last one said already is not taken over again.
     fn confirmed(&self, key: CacheKey, question: &Question, entry: &Arc<Entry>, answer: &Answer) -> Landed {
         let (now, token) = (self.clock.now(), token_key(answer.token));
-        let print = if entry.stored.is_repeated_by(&answer.headers) { self.store.prints.of(token, &answer.headers) } else { None };
+        let print =
+            if entry.stored.is_repeated_by(&answer.headers) { self.store.prints.of(token, &answer.headers, self.mode) } else { None };
         if entry.confirmation.repeated(print, answer.requested_at, now) {
             return Landed::Entry(Arc::clone(entry), Fetch::Revalidated);
         }

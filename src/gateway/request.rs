@@ -164,8 +164,9 @@ impl Door {
         let task = if intake.service == Service::Graphql && !(is_read && intake.query.as_deref().is_none_or(str::is_empty)) {
             Task::Graphql
         } else {
-            request.outcome.endpoint = gateway.template_of(&intake);
-            let route = gateway.route(&intake, &client, brought)?;
+            let classified = gateway.classify(&intake);
+            request.outcome.endpoint = &classified.endpoint.template;
+            let route = gateway.route(classified, &intake, &client, brought)?;
             request.routed(&route);
             if is_read { Task::Read(route) } else { Task::Write(route) }
         };

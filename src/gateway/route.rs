@@ -48,13 +48,19 @@ pub struct Route {
 
 impl Gateway {
     /// The endpoint's name, also of a request that turns out to have no route.
-    pub fn template_of(&self, intake: &Intake) -> &'static str {
-        &self.table.classify(&intake.method, &intake.path).endpoint.template
+    pub fn classify<'p>(&self, intake: &'p Intake) -> Classified<'static, 'p> {
+        self.table.classify(&intake.method, &intake.path)
     }
 
     /// The route of a REST request or an upload.
-    pub fn route(&self, intake: &Intake, client: &Client, brought: Option<&Brought>) -> Result<Route, Refused> {
-        let Classified { endpoint, params, lane_path } = self.table.classify(&intake.method, &intake.path);
+    pub fn route(
+        &self,
+        classified: Classified<'static, '_>,
+        intake: &Intake,
+        client: &Client,
+        brought: Option<&Brought>,
+    ) -> Result<Route, Refused> {
+        let Classified { endpoint, params, lane_path } = classified;
         if endpoint.template == MINT {
             // Its answer is an upstream credential, which no client sees (CONTRACT §4, 6).
             return Err(Refused::NoToken("installation tokens are minted for the gateway alone".into()));

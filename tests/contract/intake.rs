@@ -125,9 +125,11 @@ async fn an_unknown_route_is_asked_of_the_upstream() {
 }
 
 #[tokio::test]
-async fn what_is_sent_before_the_answer_is_never_read_as_another_request() {
+async fn what_is_sent_to_a_session_before_its_answer_is_never_read_as_another_request() {
     let world = Setup::new().start().await;
-    let request = |method: &str, path: &str| format!("{method} {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n");
+    // `TE` has a session of the framework serve it, which reads ahead; `asking.rs` has what becomes of others.
+    let request =
+        |method: &str, path: &str| format!("{method} {path} HTTP/1.1\r\nHost: weir\r\nTE: trailers\r\nAuthorization: Bearer {KEY}\r\n\r\n");
     for (first, rest) in [
         (request("GET", "/repos/acme/widgets"), request("GET", "/repos/acme/sprockets")),
         (request("GET", "/repos/acme/widgets") + "DELETE /repos/acme/wid", "gets-v2 HTTP/1.1\r\nHost: weir\r\n\r\n".to_owned()),

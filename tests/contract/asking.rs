@@ -1,0 +1,140 @@
+//! Reads that the upstream is asked for are answered on the connection they came on, as a session of the framework would have answered them; what is sent
+//! meanwhile is the next request.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::raw::Connection;
+use crate::support::{KEY, Setup, World, eventually};
+
+const REPOSITORY: &str = "/repos/acme/widgets";
+const ISSUES: &str = "/repos/acme/widgets/issues?per_page=2";
+/// The client has the connection's bytes go to a session: that is what a word about the transfer does, and all that it does.
+const BY_SESSION: &str = "TE: trailers\r\n";
+
+/// What differs from one exchange to the next.
+const COUNTS: [&str; 4] = ["date: ", "x-ratelimit-remaining: ", "x-ratelimit-used: ", "x-github-request-id: "];
+
+fn request(line: &str, headers: &str) -> String {
+    format!("{line} HTTP/1.1\r\nHost: weir:8080\r\nAuthorization: Bearer {KEY}\r\nX-Request-Id: the-same\r\n{headers}\r\n")
+}
+
+/// Status line, headers in any order and spelling of their names but for those that count, and body.
+async fn answer(world: &World, line: &str, headers: &str) -> (String, BTreeSet<String>, String) {
+    let mut connection = Connection::open(world.address).await;
+    connection.send(request(line, headers).as_bytes()).await;
+    let text = if line.starts_with("HEAD") { connection.read_head().await } else { connection.read_answer().await };
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let mut lines = head.split("\r\n").map(str::to_owned);
+    let status = lines.next().unwrap_or_default();
+    let lower =
+        |line: String| line.split_once(": ").map_or(line.clone(), |(name, value)| format!("{}: {value}", name.to_ascii_lowercase()));
+    (status, lines.map(lower).filter(|line| !COUNTS.iter().any(|name| line.starts_with(name))).collect(), body.to_owned())
+}
+
+#[tokio::test]
+async fn what_was_asked_for_is_answered_as_by_a_session() {
+    let world = Setup::new().manual_clock().start().await;
+    let mut revalidated = 0;
+    for path in [REPOSITORY, ISSUES, "/user", "/repos/acme/nothing"] {
+        for method in ["GET", "HEAD"] {
+            for headers in ["", "If-None-Match: *\r\n", "Range: bytes=0-9\r\n", "Accept: application/vnd.github.raw+json\r\n"] {
+                let (line, as_session) = (format!("{method} {path}"), format!("{headers}{BY_SESSION}"));
+                // Stored, and confirmed once.
+                answer(&world, &line, headers).await;
+                answer(&world, &line, headers).await;
+                world.advance_both(Duration::from_secs(7));
+                let here = answer(&world, &line, headers).await;
+                let by_session = answer(&world, &line, &as_session).await;
+                assert_eq!(here, by_session, "{line} {headers:?}");
+                revalidated += usize::from(here.1.iter().any(|line| line.starts_with("cache-status:") && line.contains("304")));
+            }
+        }
+    }
+    assert!(revalidated > 10, "{revalidated} answers were confirmed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sent_before_the_answer_is_the_next_request() {
+    let world = Setup::new().start().await;
+    let gate = world.close_gate("GET", REPOSITORY);
+    let mut connection = Connection::open(world.address).await;
+    let first = request(&format!("GET {REPOSITORY}"), "");
+    let second = request(&format!("GET {ISSUES}"), "");
+    connection.send(first.as_bytes()).await;
+    world.held(gate, 1).await;
+    let (beginning, end) = second.split_at(second.len() / 2);
+    connection.send(beginning.as_bytes()).await;
+    world.open_gate(gate);
+    let answer = connection.read_answer().await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\r\n\r\n{"), "{answer}");
+    connection.send(end.as_bytes()).await;
+    connection.send(first.as_bytes()).await;
+    for begins in ["\r\n\r\n[", "\r\n\r\n{"] {
+        let answer = connection.read_answer().await;
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(begins), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_comes_in_parts_around_an_answer_is_read_as_it_was_sent() {
+    let world = Setup::new().start().await;
+    let gate = world.close_gate("GET", REPOSITORY);
+    let mut connection = Connection::open(world.address).await;
+    connection.send((request(&format!("GET {REPOSITORY}"), "") + "DELETE /repos/acme/wid").as_bytes()).await;
+    world.held(gate, 1).await;
+    connection.send(b"gets-v2 HTTP/1.1\r\nHost: weir\r\n\r\n").await;
+    world.open_gate(gate);
+    for status in ["HTTP/1.1 200", "HTTP/1.1 401"] {
+        let answer = connection.read_answer().await;
+        assert!(answer.starts_with(status), "{answer}");
+    }
+    assert!(world.upstream_requests().iter().all(|entry| entry.method == "GET" && entry.path == REPOSITORY));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_of_what_was_asked_for_leaves_the_connection_open() {
+    let world = Setup::new().manual_clock().start().await;
+    world.arm(&json!({ "fault": "lost" }));
+    let mut connection = Connection::open(world.address).await;
+    for status in [502, 200, 200] {
+        connection.send(request("GET /repos/acme/widgets", "Prefer: wait=0\r\n").as_bytes()).await;
+        let answer = connection.read_answer().await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_while_its_answer_is_asked_for_is_noticed_and_the_answer_is_kept() {
+    let world = Setup::new().start().await;
+    let gate = world.close_gate("GET", REPOSITORY);
+    let mut connection = Connection::open(world.address).await;
+    connection.send(request(&format!("GET {REPOSITORY}"), "").as_bytes()).await;
+    world.held(gate, 1).await;
+    // What it has sent beside does not hide that.
+    connection.send(b"GET /re").await;
+    drop(connection);
+    eventually(|| world.gateway.flights.askers() == 0).await;
+    world.open_gate(gate);
+    eventually(|| world.gateway.store.size().0 == 1).await;
+}
+
+#[tokio::test]
+async fn a_confirmation_that_says_nothing_new_counts_from_its_request() {
+    let ttl = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"10s\"";
+    let world = Setup::new().manual_clock().config(ttl).start().await;
+    let age = async || world.get(REPOSITORY).await.header("age").map(str::to_owned);
+    world.get(REPOSITORY).await.assert_status(200);
+    for confirmed in 1..5 {
+        world.advance_both(Duration::from_secs(11));
+        assert_eq!(age().await.as_deref(), Some("0"), "it is confirmed");
+        world.advance_both(Duration::from_secs(9));
+        assert_eq!(age().await.as_deref(), Some("9"), "its ttl begins with the confirmation");
+        assert_eq!(world.upstream_requests().len(), 1 + confirmed);
+    }
+    // A change through the gateway ends what the last confirmation was worth.
+    world.gateway.invalidate(REPOSITORY);
+    assert_eq!(age().await.as_deref(), Some("0"));
+}
