@@ -314,6 +314,6 @@ mod tests {
     fn a_line_feed_in_a_header_cannot_forge_another_key() {
         let forged = CacheKey::new(Scope::Public, "/a", &accept("x\ny"), "v");
         let (_, _, text) = forged.parts();
-        assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 2);
+        assert_eq!(text.split(|byte| *byte == b'\n').count() - 1, 2);
     }
 }

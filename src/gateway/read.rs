@@ -408,6 +408,6 @@ impl Conditions for OfEntry<'_> {
     }
 
     fn stored(&self) -> Option<StatusCode> {
-        self.entry.map(|entry| entry.status())
+        self.entry.map(Entry::status)
     }
 }

@@ -18,7 +18,7 @@ const OTHER: &str = "/repos/acme/widgets/issues/4";
 /// What stands between the upstream and the gateway, and loses deliveries when it is told to.
 struct Relay {
     url: String,
-    lose: Arc<AtomicUsize>,
+    to_lose: Arc<AtomicUsize>,
     lost: Arc<AtomicUsize>,
 }
 
@@ -26,11 +26,11 @@ impl Relay {
     async fn start(world: &World) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/_weir/webhooks", listener.local_addr().unwrap());
-        let (lose, lost, gateway) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), world.address);
-        let relay = Self { url, lose: Arc::clone(&lose), lost: Arc::clone(&lost) };
+        let (to_lose, lost, gateway) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), world.address);
+        let relay = Self { url, to_lose: Arc::clone(&to_lose), lost: Arc::clone(&lost) };
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let loses = lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+                let loses = to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
                 let lost = Arc::clone(&lost);
                 tokio::spawn(async move {
                     if loses {
@@ -135,7 +135,7 @@ async fn a_lost_delivery_is_noticed_and_asked_for_again_and_has_its_effect() {
         world.get(path).await.assert_status(200);
     }
     minutes(&world, 2).await;
-    relay.lose.store(1, Ordering::SeqCst);
+    relay.to_lose.store(1, Ordering::SeqCst);
     change(&world, "nobody heard");
     relay.loses(1).await;
     assert!(is_hit(&world, ISSUE).await, "nobody can know yet");
@@ -159,7 +159,7 @@ async fn while_a_delivery_is_missing_nothing_is_covered() {
         world.get(path).await.assert_status(200);
     }
     minutes(&world, 1).await;
-    relay.lose.store(2, Ordering::SeqCst);
+    relay.to_lose.store(2, Ordering::SeqCst);
     change(&world, "lost twice");
     relay.loses(1).await;
     minutes(&world, 1).await;

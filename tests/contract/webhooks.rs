@@ -23,7 +23,7 @@ const RULES: [&str; 6] = [
 ];
 
 fn setup() -> Setup {
-    let rules: String = RULES.iter().map(|route| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"1h\"\n")).collect();
+    let rules: String = RULES.map(|route| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"1h\"\n")).concat();
     Setup::new()
         .manual_clock()
         .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
