@@ -4,10 +4,10 @@
 //! decided in `decision/freshness.rs`.
 
 use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::quality::RandomState;
 use http::HeaderMap;
-use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
 use crate::decision::freshness::{Mode, TokenKey};
@@ -20,23 +20,21 @@ const PASSING_PREFIX: &str = "x-ratelimit-";
 /// cache takes over whatever a 304 says (RFC 9111 §3.2).
 const EXCHANGE_SUFFIX: &str = "-request-id";
 
-/// The last confirmation of an entry, or the answer that brought it.
-pub struct Confirmation(Mutex<Latest>);
+/// How many bits of [`Confirmation`] say how long the answer took: a quarter of an hour in milliseconds. What took longer counts as confirmed earlier.
+const TOOK_BITS: u32 = 20;
+/// See [`TOOK_BITS`].
+const TOOK_MAX: u64 = (1 << TOOK_BITS) - 1;
+/// The latest time of a request that can be said, in the year 2527; what is later counts as asked for then.
+const REQUESTED_MAX: u64 = u64::MAX >> TOOK_BITS;
 
-/// What is known of it. The times belong together: they are of one request.
-#[derive(Clone, Copy, Debug)]
-pub struct Latest {
-    /// When that request left: a later change makes the entry doubtful.
-    pub requested_at: Timestamp,
-    /// When its answer was there.
-    pub confirmed_at: Timestamp,
-    /// What it said; `None` when another that says the same could mean something else.
-    print: Option<Print>,
-}
+/// The last confirmation of an entry, or the answer that brought it: when its request left, and in the lower bits how long its answer took. One number, so that the
+/// two are of one request and the later request is the greater number.
+pub struct Confirmation(AtomicU64);
 
-/// What a 304 says, and to which token, as a fingerprint that means nothing in another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Print(std::num::NonZeroU64);
+/// What a 304 says, and to which token, as a fingerprint that means nothing in another process; all zero where another that says the same could mean something
+/// else. 48 bits, which an entry has room for: what changes passes for unchanged once in 10^14 times, and only in headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Print([u16; 3]);
 
 /// Makes fingerprints.
 #[derive(Default)]
@@ -44,7 +42,7 @@ pub struct Prints(RandomState);
 
 impl Prints {
     /// Of all headers but those that differ each time.
-    pub fn of(&self, token: TokenKey, headers: &HeaderMap, mode: Mode) -> Option<Print> {
+    pub fn of(&self, token: TokenKey, headers: &HeaderMap, mode: Mode) -> Print {
         let mut print = self.0.build_hasher();
         print.write_u64(token.0);
         for (name, value) in headers {
@@ -58,31 +56,46 @@ impl Prints {
                 }
             }
         }
-        std::num::NonZeroU64::new(print.finish()).map(Print)
+        let print = print.finish().to_le_bytes();
+        let [a, b, c, d, e, f, ..] = print;
+        Print([u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]), u16::from_le_bytes([e, f])])
+    }
+}
+
+impl Print {
+    /// Whether it is known that this says what `other` says.
+    pub fn repeats(self, other: Self) -> bool {
+        self != Self::default() && self == other
     }
 }
 
 impl Confirmation {
     /// Of an entry that is being made.
-    pub fn new(requested_at: Timestamp, confirmed_at: Timestamp, print: Option<Print>) -> Self {
-        Self(Mutex::new(Latest { requested_at, confirmed_at, print }))
+    pub fn new(requested_at: Timestamp, now: Timestamp) -> Self {
+        Self(AtomicU64::new(packed(requested_at, now)))
     }
 
-    /// What is known of it by now.
-    pub fn latest(&self) -> Latest {
-        *self.0.lock()
+    /// When the request left: a later change makes the entry doubtful.
+    pub fn requested_at(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Acquire) >> TOOK_BITS)
     }
 
-    /// A 304 that was asked for at `requested_at` is there at `now`; whether it says what the last one said, so that nothing else changes. One that was asked for
-    /// before that confirms nothing that is not known.
-    pub fn repeated(&self, print: Option<Print>, requested_at: Timestamp, now: Timestamp) -> bool {
-        let mut latest = self.0.lock();
-        let is_same = print.is_some() && latest.print == print;
-        if is_same && requested_at >= latest.requested_at {
-            (latest.requested_at, latest.confirmed_at) = (requested_at, now);
-        }
-        is_same
+    /// When the answer was there.
+    pub fn confirmed_at(&self) -> Timestamp {
+        let both = self.0.load(Ordering::Acquire);
+        Timestamp::from_millis((both >> TOOK_BITS) + (both & TOOK_MAX))
     }
+
+    /// The answer to a request that left at `requested_at` has confirmed everything at `now`. One that left earlier than the last confirmation confirms nothing that
+    /// is not known.
+    pub fn repeated(&self, requested_at: Timestamp, now: Timestamp) {
+        self.0.fetch_max(packed(requested_at, now), Ordering::AcqRel);
+    }
+}
+
+fn packed(requested_at: Timestamp, now: Timestamp) -> u64 {
+    let took = now.as_millis().saturating_sub(requested_at.as_millis()).min(TOOK_MAX);
+    requested_at.as_millis().min(REQUESTED_MAX) << TOOK_BITS | took
 }
 
 #[cfg(test)]
@@ -103,25 +116,30 @@ mod tests {
 
     #[test]
     fn what_is_said_again_moves_the_times_of_one_request_together_and_never_back() {
-        let prints = Prints::default();
-        let print = prints.of(MINE, &map(&[("etag", "\"a\"")]), Mode::Revalidate);
-        let confirmation = Confirmation::new(at(10), at(11), print);
-        let times = || (confirmation.latest().requested_at, confirmation.latest().confirmed_at);
-        assert!(confirmation.repeated(print, at(20), at(30)));
+        let confirmation = Confirmation::new(at(10), at(11));
+        let times = || (confirmation.requested_at(), confirmation.confirmed_at());
+        assert_eq!(times(), (at(10), at(11)));
+        confirmation.repeated(at(20), at(30));
         assert_eq!(times(), (at(20), at(30)));
-        assert!(confirmation.repeated(print, at(15), at(40)), "it says nothing new");
+        confirmation.repeated(at(15), at(40));
         assert_eq!(times(), (at(20), at(30)), "what left earlier confirms less");
     }
 
     #[test]
-    fn what_says_something_else_or_is_not_known_changes_nothing() {
+    fn times_that_cannot_be_said_are_taken_for_earlier_ones() {
+        let confirmation = Confirmation::new(at(10), at(10_000));
+        assert!(confirmation.requested_at() == at(10) && confirmation.confirmed_at() < at(10_000));
+        let confirmation = Confirmation::new(Timestamp::FAR_FUTURE, Timestamp::FAR_FUTURE);
+        assert!(confirmation.confirmed_at() < Timestamp::FAR_FUTURE);
+    }
+
+    #[test]
+    fn what_says_something_else_or_is_not_known_repeats_nothing() {
         let prints = Prints::default();
-        let (one, other) =
-            (prints.of(MINE, &map(&[("etag", "\"a\"")]), Mode::Revalidate), prints.of(MINE, &map(&[("etag", "\"b\"")]), Mode::Revalidate));
-        for (known, said) in [(one, other), (one, None), (None, one), (None, None)] {
-            let confirmation = Confirmation::new(at(10), at(11), known);
-            assert!(!confirmation.repeated(said, at(20), at(21)));
-            assert_eq!(confirmation.latest().requested_at, at(10));
+        let [one, other] = ["\"a\"", "\"b\""].map(|etag| prints.of(MINE, &map(&[("etag", etag)]), Mode::Revalidate));
+        assert!(one.repeats(one) && !one.repeats(other));
+        for (known, said) in [(one, Print::default()), (Print::default(), one), (Print::default(), Print::default())] {
+            assert!(!said.repeats(known));
         }
     }
 

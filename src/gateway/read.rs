@@ -23,7 +23,7 @@ use crate::tokens::{Cause, Lack, TokenId};
 
 use super::Gateway;
 use super::attempt::{Answer, AnswerBody, Conditions, Job};
-use super::confirmation::Confirmation;
+use super::confirmation::{Confirmation, Print};
 use super::effort::{Effort, HeldBy, Hold};
 use super::flight::{Asker, Landed, Role, Seat};
 use super::head::StoredHead;
@@ -265,9 +265,10 @@ impl Gateway {
     /// A 304 has come. What the last one said already is not taken over again.
     fn confirmed(&self, key: CacheKey, question: &Question, entry: &Arc<Entry>, answer: &Answer) -> Landed {
         let (now, token) = (self.clock.now(), token_key(answer.token));
-        let print =
-            if entry.stored.is_repeated_by(&answer.headers) { self.store.prints.of(token, &answer.headers, self.mode) } else { None };
-        if entry.confirmation.repeated(print, answer.requested_at, now) {
+        let is_repeatable = entry.stored.is_repeated_by(&answer.headers);
+        let print = if is_repeatable { self.store.prints.of(token, &answer.headers, self.mode) } else { Print::default() };
+        if print.repeats(entry.print) {
+            entry.confirmation.repeated(answer.requested_at, now);
             return Landed::Entry(Arc::clone(entry), Fetch::Revalidated);
         }
         let news = headers::to_client(&answer.headers, self.mode);
@@ -284,8 +285,8 @@ impl Gateway {
             StoredHead::new(&merged, etag.as_ref(), &self.store.shared_lines)
         };
         stored.confirm(now, &answer.headers, Some(token), self.ttl(question));
-        let confirmation = Confirmation::new(answer.requested_at, now, print);
-        let entry = Arc::new(Entry { head, body: entry.body.clone(), stored, confirmation, vary: entry.vary.clone() });
+        let confirmation = Confirmation::new(answer.requested_at, now);
+        let entry = Arc::new(Entry { head, body: entry.body.clone(), stored, confirmation, print, vary: entry.vary.clone() });
         self.store.put(key, Arc::clone(&entry));
         Landed::Entry(entry, Fetch::Revalidated)
     }
@@ -308,7 +309,8 @@ impl Gateway {
         let entry = Arc::new(Entry {
             head: StoredHead::new(&headers::to_client(&answer.headers, self.mode), etag.as_ref(), &self.store.shared_lines),
             stored,
-            confirmation: Confirmation::new(answer.requested_at, now, None),
+            confirmation: Confirmation::new(answer.requested_at, now),
+            print: Print::default(),
             vary: Entry::vary_of(&answer.headers, &question.asked),
             body,
         });

@@ -17,7 +17,7 @@ use crate::decision::freshness::cache_control::vary_names;
 use crate::decision::freshness::settling::Trust;
 use crate::decision::freshness::{Confirmed, Stored};
 
-use super::confirmation::{Confirmation, Prints};
+use super::confirmation::{Confirmation, Print, Prints};
 use super::doubt::Doubt;
 use super::head::{SharedLines, StoredHead};
 use super::purge::{Prefix, Purged, Purges};
@@ -49,6 +49,8 @@ pub struct Entry {
     pub stored: Stored,
     /// When it was last confirmed.
     pub confirmation: Confirmation,
+    /// What the 304 said that made it.
+    pub print: Print,
     /// What it depends on beyond its key; mostly nothing.
     pub vary: Option<Box<Vary>>,
 }
@@ -65,12 +67,12 @@ pub enum Vary {
 impl Entry {
     /// What its last confirmation makes of it.
     pub fn confirmed(&self) -> Confirmed<'_> {
-        self.stored.confirmed(self.confirmation.latest().confirmed_at)
+        self.stored.confirmed(self.confirmation.confirmed_at())
     }
 
     /// When the request left that brought or confirmed it: a later change makes it doubtful.
     pub fn requested_at(&self) -> Timestamp {
-        self.confirmation.latest().requested_at
+        self.confirmation.requested_at()
     }
 
     /// Whether it answers another request with these headers.
@@ -287,7 +289,8 @@ mod tests {
             head: StoredHead::new(&headers, None, &store.shared_lines),
             body: Body::opaque(vec![b'x'; body_bytes].into()),
             stored: Stored::new(NOW, StatusCode::OK, &headers, None, None),
-            confirmation: Confirmation::new(NOW, NOW, None),
+            confirmation: Confirmation::new(NOW, NOW),
+            print: Print::default(),
             vary: Entry::vary_of(&headers, &headers),
         })
     }

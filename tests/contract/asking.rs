@@ -99,10 +99,10 @@ async fn a_refusal_of_what_was_asked_for_leaves_the_connection_open() {
     let world = Setup::new().manual_clock().start().await;
     world.arm(&json!({ "fault": "lost" }));
     let mut connection = Connection::open(world.address).await;
-    for status in [502, 200, 200] {
+    for _ in 0..3 {
         connection.send(request("GET /repos/acme/widgets", "Prefer: wait=0\r\n").as_bytes()).await;
         let answer = connection.read_answer().await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
     }
 }
 
