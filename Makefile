@@ -26,9 +26,9 @@ test: export PROPTEST_RNG_SEED ?= 1
 test: setup
 	cargo test --locked --no-fail-fast
 
-# Property tests with new cases, many more of them; a million answers compared with the truth; then the promises about limits over whole days: every seed with reordering, lost answers and resets that
-# wobble. A day of a thousand seeds takes about three quarters of an hour on two cores; `make soak SEEDS=50 HOURS=3` some minutes. A failure prints its seed and
-# the command that shows it again.
+# Property tests with new cases, many more of them; a million answers compared with the truth; then the promises about limits over whole days: every seed with
+# reordering, lost answers and resets that wobble. A day of a thousand seeds takes about three quarters of an hour on two cores; `make soak SEEDS=50 HOURS=3` some
+# minutes. A failure prints its seed and the command that shows it again.
 SOAK = $(TARGET_DIR)/release/weir simulate --seeds $(SEEDS) --reorder --wobble 1000
 soak: NEEDS = build
 soak: setup

@@ -268,7 +268,16 @@ impl Connection {
                 self.persists &= !is_http10;
                 Incoming::Chunks(Box::default())
             }
-            (Some(_), _) => return Err("the answer has a transfer coding that was not asked for".into()),
+            (Some(coding), None) if !names_chunks(coding) => {
+                // What it means is not known; how long it is, is said by a length or by the connection's end (§6.3), and nothing may follow it.
+                self.persists = false;
+                match length {
+                    Some(0) => Incoming::Done,
+                    Some(length) => Incoming::Length(length),
+                    None => Incoming::UntilClosed,
+                }
+            }
+            (Some(_), _) => return Err("the answer has transfer codings that were not asked for".into()),
             (None, _) => match length {
                 Some(0) => Incoming::Done,
                 Some(length) => Incoming::Length(length),
@@ -291,7 +300,8 @@ struct Head {
 /// What `Content-Length` says. Several that say the same are one (RFC 9110 §8.6); any other is no length, and where the body ends is not known.
 fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Broken> {
     let unclear = "the answer's length is not clear";
-    if headers.contains_key(header::TRANSFER_ENCODING) {
+    // Chunks say it themselves, whatever stands beside them.
+    if headers.get_all(header::TRANSFER_ENCODING).iter().any(names_chunks) {
         return Ok(None);
     }
     let mut length = None;
@@ -306,6 +316,10 @@ fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Broken> {
         }
     }
     Ok(length)
+}
+
+fn names_chunks(coding: &HeaderValue) -> bool {
+    coding.as_bytes().to_ascii_lowercase().windows(7).any(|word| word == b"chunked")
 }
 
 /// A value over several lines as one: each fold is a space (RFC 9112 §5.2).

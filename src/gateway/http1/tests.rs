@@ -68,6 +68,17 @@ async fn an_answer_is_read_to_where_its_head_says_that_it_ends() {
 }
 
 #[tokio::test]
+async fn a_coding_that_nobody_knows_ends_where_its_length_or_its_connection_does_and_the_connection_with_it() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: other\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: other\r\nContent-Length: 5\r\n\r\nhello",
+    ] {
+        let (read, _) = ask(Method::GET, answer, 3, true).await.unwrap();
+        assert_eq!(read, Read { status: 200, body: "hello".into(), is_reusable: false });
+    }
+}
+
+#[tokio::test]
 async fn without_a_length_a_body_ends_with_its_connection() {
     let (read, _) = ask(Method::GET, "HTTP/1.1 200 OK\r\n\r\nhello", 3, true).await.unwrap();
     assert_eq!(read, Read { status: 200, body: "hello".into(), is_reusable: false });
