@@ -56,9 +56,9 @@ impl Prints {
                 }
             }
         }
-        let print = print.finish().to_le_bytes();
-        let [a, b, c, d, e, f, ..] = print;
-        Print([u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]), u16::from_le_bytes([e, f])])
+        let print = print.finish();
+        // The lower 48 bits.
+        Print([0, 16, 32].map(|shift| u16::try_from(print >> shift & 0xffff).unwrap_or_default()))
     }
 }
 
