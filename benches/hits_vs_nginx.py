@@ -15,7 +15,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from beside_nginx import (
-    ANSWER_BYTES, CONNECTIONS, URLS, answer, fill, free_port, measure, nginx_base, report, run, start_nginx, start_weir, until_listening,
+    ANSWER_BYTES, CONNECTIONS, URLS, answer, cache_config, fill, free_port, measure, report, run, start_nginx, start_weir, until_listening,
     weir_config, worker_of,
 )
 
@@ -56,32 +56,6 @@ def serve_origin(kind, listener, asked):
     server.serve_forever()
 
 
-def nginx_config(folder, origin, plain, open_files, log):
-    """Two servers in one worker, alike but for open_file_cache, which spares nginx an open() and a close() for each hit."""
-    server = """
-    server {{
-        listen 127.0.0.1:{port} backlog=1024;
-        {extra}
-        location / {{
-            proxy_pass http://origin;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_cache {zone};
-            proxy_cache_key $request_uri;
-            proxy_cache_valid 200 1h;
-            proxy_ignore_headers Cache-Control Expires Vary Set-Cookie X-Accel-Expires;
-        }}
-    }}"""
-    return f"""{nginx_base(folder, log)}
-    proxy_cache_path {folder}/plain levels=1:2 keys_zone=plain:10m inactive=1h max_size=256m use_temp_path=off;
-    proxy_cache_path {folder}/open levels=1:2 keys_zone=open:10m inactive=1h max_size=256m use_temp_path=off;
-    upstream origin {{ server 127.0.0.1:{origin}; keepalive 32; }}
-    {server.format(port=plain, zone="plain", extra="")}
-    {server.format(port=open_files, zone="open", extra="open_file_cache max=2000 inactive=1h; open_file_cache_valid 1h;")}
-}}
-"""
-
-
 def compare(options, folder, processes):
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     origin = listener.getsockname()[1]
@@ -91,7 +65,8 @@ def compare(options, folder, processes):
     processes.append(upstream)
 
     plain, open_files = free_port(), free_port()
-    nginx = start_nginx(folder / "nginx", nginx_config(folder / "nginx", origin, plain, open_files, options.log))
+    ignored = "proxy_ignore_headers Cache-Control Expires Vary Set-Cookie X-Accel-Expires"
+    nginx = start_nginx(folder / "nginx", cache_config(folder / "nginx", origin, plain, open_files, options.log, ignored))
     processes.append(nginx)
     until_listening(nginx, plain)
     worker = worker_of(nginx.pid)

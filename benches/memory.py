@@ -22,11 +22,17 @@ import tempfile
 import threading
 import time
 
-KEY = "weir_bench_" + "0" * 32
-CONNECTIONS = 32
+from beside_nginx import CONNECTIONS, KEY, free_port, until_listening, weir_config
+
 MIB = 1024 * 1024
 # Most a stored answer may take, over the bytes of its body, and most that all downloads together may add.
 STORED_RATIO_MAX, STREAMS_MIB_MAX = 1.35, 32
+# Answers stay fresh for longer than any run, and there is room for all of them.
+CACHE = """max_size = "4GiB"
+[[cache.rules]]
+route = "/repos/{owner}/{repo}/issues/{issue_number}"
+ttl = "10h"
+"""
 EXPOSED = (
     "ETag, Link, Location, Retry-After, X-GitHub-OTP, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Used, X-RateLimit-Resource, "
     "X-RateLimit-Reset, X-OAuth-Scopes, X-Accepted-OAuth-Scopes, X-Poll-Interval, X-GitHub-Media-Type, X-GitHub-SSO, X-GitHub-Request-Id, Deprecation, Sunset"
@@ -148,36 +154,6 @@ def serve_origin(listener, length):
     asyncio.run(serve())
 
 
-def weir_config(origin, port):
-    """Limits that nothing here meets, and room for all answers."""
-    return f"""
-[listen]
-http = ["127.0.0.1:{port}"]
-[upstream]
-url = "http://127.0.0.1:{origin}"
-dialect = "github"
-[[accounts]]
-name = "bench"
-kind = "user"
-[[tokens]]
-account = "bench"
-kind = "classic"
-secret = {{ value = "not-a-secret" }}
-[[clients]]
-name = "bench"
-key_sha256 = "{hashlib.sha256(KEY.encode()).hexdigest()}"
-[cache]
-max_size = "4GiB"
-freshness = "rfc9111"
-[[cache.rules]]
-route = "/repos/{{owner}}/{{repo}}/issues/{{issue_number}}"
-ttl = "10h"
-[limits]
-rest_points_per_minute = 100000000
-cpu_seconds_per_minute = 100000000
-"""
-
-
 def resident(pid):
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) * 1024
@@ -284,30 +260,12 @@ def measure_streams(weir, port, options):
     return f"{worst:.1f} MiB is above {STREAMS_MIB_MAX}" if worst > STREAMS_MIB_MAX else None
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def until_listening(process, port):
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            sys.exit(f"the gateway ended with {process.returncode} instead of listening")
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    sys.exit(f"nothing listens on port {port} after 20 s")
-
-
 def run(options, folder):
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     upstream = multiprocessing.Process(target=serve_origin, args=(listener, options.bytes), daemon=True)
     upstream.start()
     port, admin = free_port(), free_port()
-    config = weir_config(listener.getsockname()[1], port).replace("[upstream]", f'admin = "127.0.0.1:{admin}"\n[upstream]', 1)
+    config = weir_config(listener.getsockname()[1], port, "rfc9111", CACHE).replace("[upstream]", f'admin = "127.0.0.1:{admin}"\n[upstream]', 1)
     (folder / "weir.toml").write_text(config)
     weir = subprocess.Popen([options.weir, "serve", "--config", f"{folder}/weir.toml"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL if options.quiet else None)
     try:

@@ -12,7 +12,7 @@ import sys
 import time
 
 from beside_nginx import (
-    ANSWER_BYTES, CONNECTIONS, LOAD_CORE, URLS, answer, fill, free_port, measure, nginx_base, report, run, start_nginx, start_weir,
+    ANSWER_BYTES, CONNECTIONS, LOAD_CORE, URLS, answer, cache_config, fill, free_port, measure, nginx_base, report, run, start_nginx, start_weir,
     until_listening, weir_config, worker_of,
 )
 
@@ -76,34 +76,6 @@ class Origin:
         return counts
 
 
-def nginx_config(folder, origin, plain, open_files, log):
-    """Two servers in one worker, alike but for open_file_cache."""
-    server = """
-    server {{
-        listen 127.0.0.1:{port} backlog=1024;
-        {extra}
-        location / {{
-            proxy_pass http://origin;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_cache {zone};
-            proxy_cache_key $request_uri;
-            proxy_cache_valid 200 1h;
-            proxy_cache_revalidate on;
-            proxy_ignore_headers Cache-Control Expires Vary Set-Cookie;
-        }}
-    }}"""
-    # Without limits of their own, connections to the origin would end after 1,000 requests.
-    return f"""{nginx_base(folder, log)}
-    proxy_cache_path {folder}/plain levels=1:2 keys_zone=plain:10m inactive=1h max_size=256m use_temp_path=off;
-    proxy_cache_path {folder}/open levels=1:2 keys_zone=open:10m inactive=1h max_size=256m use_temp_path=off;
-    upstream origin {{ server 127.0.0.1:{origin}; keepalive 64; keepalive_requests 1000000000; keepalive_timeout 1h; }}
-    {server.format(port=plain, zone="plain", extra="")}
-    {server.format(port=open_files, zone="open", extra="open_file_cache max=2000 inactive=1h; open_file_cache_valid 1h;")}
-}}
-"""
-
-
 def confirmed(name, counts, answers, in_flight):
     """One conditional request for each answer, and a 304 each time; but for those that were in flight when the load ended."""
     confirmations = counts[(304, True)]
@@ -118,7 +90,8 @@ def compare(options, folder, processes):
     until_listening(origin.process, origin.port)
 
     plain, open_files = free_port(), free_port()
-    nginx = start_nginx(folder / "nginx", nginx_config(folder / "nginx", origin.port, plain, open_files, options.log))
+    directives = ["proxy_cache_revalidate on", "proxy_ignore_headers Cache-Control Expires Vary Set-Cookie"]
+    nginx = start_nginx(folder / "nginx", cache_config(folder / "nginx", origin.port, plain, open_files, options.log, *directives))
     processes.append(nginx)
     until_listening(nginx, plain)
     worker = worker_of(nginx.pid)

@@ -5,15 +5,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode};
-use tokio::sync::OwnedSemaphorePermit;
+use http::{HeaderMap, StatusCode};
 use tracing::Instrument;
 
-use crate::api::{Endpoint, LimitRefusal, RateHeaders, ResourceName, limit_refusal};
+use crate::api::{LimitRefusal, RateHeaders, ResourceName, limit_refusal};
 use crate::clock::Timestamp;
+use crate::decision::rights::Lesson;
 use crate::decision::rights::plan::Resort;
-use crate::decision::rights::{Asked, Lesson};
-use crate::decision::{AccountId, ClientId, Demand, Refusal, WriteSpacing};
+use crate::decision::{AccountId, ClientId, Demand, Refusal};
 use crate::telemetry::{MethodName, UpstreamOutcome, spans};
 use crate::tokens::{Credential, Lack, Rejection, Source, TokenId};
 
@@ -21,89 +20,15 @@ use super::Gateway;
 use super::admission::Lease;
 use super::counted::Counted;
 use super::effort::{Effort, Hold};
-use super::fetch::{Collected, Exchange, FetchError, OutgoingBody, Reuse, UpstreamRequest};
+use super::fetch::{Collected, Exchange, FetchError, Reuse, UpstreamRequest};
 use super::intake::Service;
-use super::passthrough::Brought;
+use super::job::{Conditions, Job};
 use super::rights::{Offer, Whom, lesson};
 
 /// A refusal's body is never longer than this; what follows says nothing more about limits.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 /// How many tokens one attempt has minted because those that have one can carry nothing. Ours: where so many have not helped, one more will not.
 const TOKEN_WAITS_MAX: u32 = 20;
-
-/// A request for the upstream, complete but for account and credential.
-pub struct Job {
-    /// What the table knows about it.
-    pub endpoint: &'static Endpoint,
-    /// Which of the upstream's addresses.
-    pub service: Service,
-    /// GET for a read of either kind.
-    pub method: Method,
-    /// Canonical path and query.
-    pub target: String,
-    /// End-to-end headers without credential and conditions.
-    pub headers: HeaderMap,
-    /// The body.
-    pub body: OutgoingBody,
-    /// Units of the primary budget to reserve.
-    pub cost: u32,
-    /// Points of the secondary limit.
-    pub points: u32,
-    /// Whether it counts against the content limits.
-    pub content: bool,
-    /// Whose request it is: the client's place in the config.
-    pub client: u32,
-    /// How it is spaced from other writes.
-    pub spacing: WriteSpacing,
-    /// The accounts that may carry it; never empty.
-    pub candidates: Arc<[AccountId]>,
-    /// What it asks, as far as tokens' rights go.
-    pub asked: Asked,
-    /// How long it may be held.
-    pub deadline: Timestamp,
-    /// Bytes of the largest body that is held.
-    pub hold_max: usize,
-    /// The pool or account whose budget the client is told about.
-    pub view: Arc<[AccountId]>,
-    /// The client's request, for tracing.
-    pub span: tracing::Span,
-    /// The held body's part of the memory for bodies.
-    pub memory: Option<OwnedSemaphorePermit>,
-    /// The client's own credential, which no other takes the place of.
-    pub brought: Option<Arc<Brought>>,
-}
-
-/// The validators that a request carries: they belong to tokens (DESIGN D3), so they are known only once the token is.
-pub trait Conditions: Sync {
-    /// A token whose validators are better than those of others; taken when its account is as good as another.
-    fn preferred(&self) -> Option<TokenId>;
-    /// The conditions to ask with.
-    fn with(&self, token: TokenId) -> HeaderMap;
-    /// The status of the stored answer that a 304 confirms.
-    fn stored(&self) -> Option<StatusCode> {
-        None
-    }
-}
-
-/// Asks without conditions.
-pub struct Unconditional;
-
-impl Conditions for Unconditional {
-    fn preferred(&self) -> Option<TokenId> {
-        None
-    }
-
-    fn with(&self, _: TokenId) -> HeaderMap {
-        HeaderMap::new()
-    }
-}
-
-impl Job {
-    /// Whether it changes nothing upstream. A GraphQL query is a read although it is a POST.
-    pub fn is_read(&self) -> bool {
-        self.spacing == WriteSpacing::None
-    }
-}
 
 /// An answer of the upstream that is not a limit refusal.
 pub struct Answer {

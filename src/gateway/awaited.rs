@@ -4,9 +4,9 @@
 //! likely to serve a request has no other, and where the others can carry nothing. When a mint is due is known to `tokens/`; it is sent by `mint`.
 
 use super::Gateway;
-use super::attempt::Job;
 use super::candidates::Accounts;
 use super::effort::{Effort, Hold};
+use super::job::Job;
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 use crate::decision::rights::plan::Who;

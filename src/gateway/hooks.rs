@@ -9,25 +9,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, header};
+use http::{Method, header};
 use parking_lot::RwLock;
 
-use crate::api::{Classified, events_of};
+use crate::api::events_of;
 use crate::clock::Timestamp;
 use crate::config::{Config, Hook, Reach};
-use crate::decision::rights::Asked;
-use crate::decision::{AccountId, WriteSpacing};
+use crate::decision::AccountId;
 use crate::webhooks::listing::{Listed, Terms};
 use crate::webhooks::watch::{Check, Findings, Watch};
 
 use super::Gateway;
-use super::attempt::{Answer, AnswerBody, Job, Unconditional};
+use super::attempt::{Answer, AnswerBody};
 use super::effort::Effort;
-use super::fetch::OutgoingBody;
-use super::intake::Service;
+use super::job::Unconditional;
 
-/// How long a request of a check waits for budget. Ours: as long as a client's by default (CONTRACT §2, `max_wait`).
-const PATIENCE: Duration = Duration::from_secs(30);
 /// The largest answer that is read. Ours: a hundred deliveries in a list take a twentieth of it.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// Pages of a hundred deliveries that are read in one check. Ours: more than a thousand in a minute are not looked through, and nothing from before them is covered.
@@ -176,7 +172,8 @@ impl Gateway {
 
     /// One request for a webhook: the next page of the answer, where it names one, and its body; else what is wrong.
     async fn ask(self: &Arc<Self>, hook: &Hook, method: Method, target: String) -> Result<(Option<String>, Bytes), String> {
-        let job = self.hook_job(hook, method, target);
+        let payer = AccountId(u32::try_from(hook.account).unwrap_or(u32::MAX));
+        let job = self.own_job(method, target, payer, super::background_client(&self.config), ANSWER_BYTES_MAX);
         let answer = self.perform(&job, &Effort::default(), &Unconditional).await.map_err(|refused| refused.reason().to_owned())?;
         if !answer.status.is_success() {
             return Err(format!("the upstream answered {}", answer.status));
@@ -193,34 +190,5 @@ impl Gateway {
         let next = links.split(',').find(|link| link.contains("rel=\"next\""))?;
         let reference = next.trim_start().strip_prefix('<')?.split('>').next()?;
         self.urls.own_path(reference).map(str::to_owned)
-    }
-
-    /// Not spaced like a write: asking for a delivery changes nothing that anybody sees.
-    fn hook_job(&self, hook: &Hook, method: Method, target: String) -> Job {
-        let Classified { endpoint, .. } = self.table.classify(&method, &target);
-        let payer = self.account_alone(AccountId(u32::try_from(hook.account).unwrap_or(u32::MAX)));
-        let mut headers = HeaderMap::new();
-        super::headers::complete(&mut headers, self.config.upstream.dialect);
-        Job {
-            endpoint,
-            service: Service::Rest,
-            asked: Asked::of(endpoint, &target),
-            method,
-            target,
-            headers,
-            body: OutgoingBody::Whole(Bytes::new()),
-            client: super::background_client(&self.config),
-            cost: endpoint.primary_cost,
-            points: endpoint.points,
-            content: endpoint.content_generating,
-            spacing: WriteSpacing::None,
-            candidates: Arc::clone(&payer),
-            deadline: self.clock.now() + PATIENCE,
-            hold_max: ANSWER_BYTES_MAX,
-            view: payer,
-            span: tracing::Span::none(),
-            memory: None,
-            brought: None,
-        }
     }
 }

@@ -7,29 +7,24 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, Method};
+use http::Method;
 use secrecy::SecretString;
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::api::Classified;
 use crate::clock::Timestamp;
-use crate::decision::rights::Asked;
-use crate::decision::{Refusal, Until, WriteSpacing};
+use crate::decision::{Refusal, Until};
 use crate::tokens::installation::{MintFailure, Minting};
 
 use super::Gateway;
-use super::attempt::{Answer, AnswerBody, Job, MINT, Unanswered, Unconditional, said};
+use super::attempt::{Answer, AnswerBody, MINT, Unanswered, said};
 use super::effort::Effort;
-use super::fetch::{OutgoingBody, Reuse};
-use super::intake::Service;
+use super::fetch::Reuse;
+use super::job::{Job, PATIENCE, Unconditional};
 use super::random::unit_random;
 use super::rights::Whom;
 
-/// How long a mint waits for the app's budget. Ours: as long as a client's request by default (CONTRACT §2, `max_wait`).
-const PATIENCE: Duration = Duration::from_secs(30);
 /// The largest answer that is read. Ours: it lists the permissions and perhaps some repositories.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// Attempts of one mint: the second is for a JWT signed again by the upstream's clock.
@@ -122,34 +117,11 @@ impl Gateway {
         MintFailure::Later(at, format!("the app's own budget or limits are spent ({})", refusal.limit.name()))
     }
 
-    /// Not spaced like a write: it changes nothing that anybody sees, and a thousand installations would take a quarter of an hour to start.
+    /// Not spaced: a thousand installations would take a quarter of an hour to start.
     fn mint_job(&self, minting: &Minting) -> Option<Job> {
         let target = MINT.replace("{installation_id}", &minting.installation().id.to_string());
-        let Classified { endpoint, .. } = self.table.classify(&Method::POST, &target);
-        let payer = self.account_alone(self.tokens.minter(minting)?);
-        let mut headers = HeaderMap::new();
-        super::headers::complete(&mut headers, self.config.upstream.dialect);
-        Some(Job {
-            endpoint,
-            service: Service::Rest,
-            method: Method::POST,
-            asked: Asked::of(endpoint, &target),
-            target,
-            headers,
-            body: OutgoingBody::Whole(Bytes::new()),
-            client: NO_CLIENT,
-            cost: endpoint.primary_cost,
-            points: endpoint.points,
-            content: endpoint.content_generating,
-            spacing: WriteSpacing::None,
-            candidates: Arc::clone(&payer),
-            deadline: self.clock.now() + PATIENCE,
-            hold_max: ANSWER_BYTES_MAX,
-            view: payer,
-            span: tracing::Span::none(),
-            memory: None,
-            brought: None,
-        })
+        let minter = self.tokens.minter(minting)?;
+        Some(self.own_job(Method::POST, target, minter, NO_CLIENT, ANSWER_BYTES_MAX))
     }
 }
 
@@ -173,7 +145,8 @@ fn read(answer: &Answer) -> Result<(SecretString, Timestamp), MintFailure> {
 
 #[cfg(test)]
 mod tests {
-    use http::StatusCode;
+    use bytes::Bytes;
+    use http::{HeaderMap, StatusCode};
     use secrecy::ExposeSecret;
 
     use super::*;

@@ -47,6 +47,7 @@ mod hooks;
 mod http1;
 mod idle;
 pub mod intake;
+mod job;
 pub mod listen;
 mod marks;
 mod mint;

@@ -12,9 +12,10 @@ use crate::decision::retry::{Failure, Next, Policy};
 use crate::decision::{LimitKind, Refusal, Until};
 
 use super::Gateway;
-use super::attempt::{Answer, Conditions, Job, Unanswered};
+use super::attempt::{Answer, Unanswered};
 use super::effort::Effort;
 use super::fetch::{FetchError, Reuse};
+use super::job::{Conditions, Job};
 use super::random::unit_random;
 use super::refuse::Refused;
 use super::rights::Whom;

@@ -22,13 +22,14 @@ use crate::telemetry::{CacheOutcome, Fetch, spans};
 use crate::tokens::{Cause, Lack, TokenId};
 
 use super::Gateway;
-use super::attempt::{Answer, AnswerBody, Conditions, Job};
+use super::attempt::{Answer, AnswerBody};
 use super::confirmation::{Confirmation, Print};
 use super::effort::{Effort, HeldBy, Hold};
 use super::flight::{Asker, Landed, Role, Seat};
 use super::head::StoredHead;
 use super::headers;
 use super::intake::{Intake, Service};
+use super::job::{Conditions, Job};
 use super::neighbours::page_of;
 use super::refuse::Refused;
 use super::rewrite::{Body, without_secrets};

@@ -17,11 +17,12 @@ use crate::decision::rights::{Asked, Found, Holder, Lesson};
 use crate::tokens::{Credential, SlotId, TokenId, Trial};
 
 use super::Gateway;
-use super::attempt::{Answer, AnswerBody, Conditions, Job, Unanswered};
+use super::attempt::{Answer, AnswerBody, Unanswered};
 use super::candidates::Accounts;
 use super::effort::Effort;
 use super::fetch::{FetchError, OutgoingBody, Reuse};
 use super::intake::Service;
+use super::job::{Conditions, Job};
 
 /// How often an account may be found to have no token after all while another one is minted for it. Ours: each time is a refusal that came in between.
 const WITHOUT_MAX: usize = 3;

@@ -15,7 +15,7 @@ use crate::api::{GraphqlRequest, ResourceName};
 use crate::decision::rights::Asked;
 use crate::telemetry::CacheOutcome;
 
-use super::attempt::{Answer, AnswerBody, Job};
+use super::attempt::{Answer, AnswerBody};
 use super::auth::Client;
 use super::body::{BodyFault, BodyRead, Expects, HeldBody};
 use super::door::Door;
@@ -23,6 +23,7 @@ use super::effort::Fate;
 use super::fetch::OutgoingBody;
 use super::headers;
 use super::intake::{self, BodyFraming, Intake, Service, Wire};
+use super::job::Job;
 use super::read::{Question, ReadAnswer, Sought};
 use super::refuse::Refused;
 use super::reply::Reply;
@@ -257,7 +258,7 @@ impl Door {
         let gateway = Arc::clone(&self.gateway);
         let effort = request.effort.clone();
         let mut task = if route.spacing == WriteSpacing::None {
-            tokio::spawn(async move { gateway.perform(&job, &effort, &super::attempt::Unconditional).await })
+            tokio::spawn(async move { gateway.perform(&job, &effort, &super::job::Unconditional).await })
         } else {
             let turn = gateway.take_turn(client.index, &route.lane, &job)?;
             tokio::spawn(gateway.write(turn, job, effort))

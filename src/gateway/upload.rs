@@ -13,10 +13,11 @@ use crate::api::LimitRefusal;
 use crate::decision::{LimitKind, Refusal, Until};
 
 use super::Gateway;
-use super::attempt::{Answer, Job, Prepared, Unanswered, Unconditional};
+use super::attempt::{Answer, Prepared, Unanswered};
 use super::body::{BegunBody, BodyFault};
 use super::effort::Effort;
 use super::fetch::{Collected, Exchange, FetchError, Reuse};
+use super::job::{Job, Unconditional};
 use super::perform::UNFIT;
 use super::refuse::Refused;
 use super::rights::Whom;

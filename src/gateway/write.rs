@@ -10,8 +10,9 @@ use crate::api::ResourceName;
 use crate::decision::{AccountId, LimitKind, Refusal, Until};
 
 use super::Gateway;
-use super::attempt::{Answer, Job, Unconditional};
+use super::attempt::Answer;
 use super::effort::{Effort, Hold};
+use super::job::{Job, Unconditional};
 use super::refuse::Refused;
 use super::turns::Turn;
 
