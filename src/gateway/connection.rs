@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::{SslDigest, TlsRef};
 use pingora::protocols::{
@@ -23,6 +23,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::clock::machine_instant;
+
+use super::intake::HEAD_BYTES_MAX;
 
 /// Room for what is read at once: the heads of nearly all requests are shorter.
 const READ_BYTES: usize = 4 * 1024;
@@ -102,17 +104,9 @@ impl Connection {
         &self.ahead
     }
 
-    /// Takes the first bytes of what was read.
-    pub(super) fn take(&mut self, length: usize) -> Bytes {
-        self.ahead.split_to(length.min(self.ahead.len())).freeze()
-    }
-
-    /// Puts back what was taken.
-    pub(super) fn put_back(&mut self, taken: &[u8]) {
-        let mut ahead = BytesMut::with_capacity(taken.len() + self.ahead.len());
-        ahead.extend_from_slice(taken);
-        ahead.extend_from_slice(&self.ahead);
-        self.ahead = ahead;
+    /// The first bytes of what was read are of no more use.
+    pub(super) fn used(&mut self, bytes: usize) {
+        self.ahead.advance(bytes.min(self.ahead.len()));
     }
 
     /// Reads once, until `deadline` at the latest.
@@ -129,6 +123,21 @@ impl Connection {
             watch.poll_late(deadline, context).map(|()| Came::Late)
         })
         .await
+    }
+
+    /// Reads until a line is there; `false` when none comes in time, or none of the length that a head may have.
+    pub(super) async fn has_line(&mut self, watch: &mut Watch, deadline: Instant) -> bool {
+        let mut seen = 0;
+        while seen <= HEAD_BYTES_MAX {
+            if memchr::memchr(b'\n', self.ahead.get(seen..).unwrap_or_default()).is_some() {
+                return true;
+            }
+            seen = self.ahead.len();
+            if self.more(watch, deadline).await != Came::Bytes {
+                return false;
+            }
+        }
+        false
     }
 
     /// Ends when the client is gone; one that closes its sending half counts as gone. What it sends is kept; of a client that sends more than a head or two before

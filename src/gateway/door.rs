@@ -71,8 +71,8 @@ impl ServerApp for FrontDoor {
         loop {
             match self.reads(&mut connection, &mut watch, age, shutdown).await {
                 Next::Over => return None,
-                Next::Late => {
-                    self.http1.refuse_unread(&mut ServerSession::new_http1(connection), Refused::HeadTimeout).await;
+                Next::Unreadable(refused) => {
+                    self.http1.refuse_unread(&mut ServerSession::new_http1(connection), refused).await;
                     return None;
                 }
                 Next::Preface => {

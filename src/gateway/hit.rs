@@ -5,11 +5,11 @@
 //! asked for goes on in `asking.rs`; everything that is no read goes on to the framework's session (`service.rs`), with its bytes and with what was found out about
 //! it, so that no stage runs twice.
 
-use bytes::Bytes;
-use http::header::CONNECTION;
-use http::{HeaderName, HeaderValue, Method};
+use std::sync::Arc;
+
+use http::uri::PathAndQuery;
+use http::{Method, Uri};
 use memchr::memmem;
-use pingora::http::RequestHeader;
 use pingora::server::ShutdownWatch;
 use tokio::time::Instant;
 
@@ -23,17 +23,18 @@ use super::intake::{self, Wire};
 use super::refuse::Refused;
 use super::request::{Request, Sorted, Task};
 use super::respond::encode;
+use super::said::{Lines, Said};
 use super::service::Known;
 use super::store::Entry;
 
-/// The most headers of a request that is looked at here; ordinary clients send about ten.
-const HEADERS_MAX: usize = 32;
+/// How the request lines that are taken here end.
+const LINE_ENDS: &[u8] = b" HTTP/1.1\r\n";
+/// How any line ends.
+const LINE_END: &[u8] = b"\r\n";
 /// How a head ends.
 const HEAD_ENDS: &[u8; 4] = b"\r\n\r\n";
 /// The methods taken here, as they begin a request.
 const METHODS: [(&[u8], Method); 2] = [(b"GET ", Method::GET), (b"HEAD ", Method::HEAD)];
-/// Headers about the connection, or a body: whoever sends one is served by the session.
-const NOT_HERE: [&[u8]; 6] = [b"content-length", b"transfer-encoding", b"expect", b"upgrade", b"te", b"trailer"];
 /// An answer's buffer is kept for the connection's next one up to this size; ordinary answers are far smaller.
 const BUFFER_KEPT_BYTES: usize = 16 * 1024;
 
@@ -41,8 +42,8 @@ const BUFFER_KEPT_BYTES: usize = 16 * 1024;
 pub(super) enum Next {
     /// To its end.
     Over,
-    /// No request came in time on a new connection, but its beginning.
-    Late,
+    /// What came is not the beginning of a request, or came too late to be one.
+    Unreadable(Refused),
     /// HTTP/2 is spoken, or perhaps.
     Preface,
     /// A session is to serve the next request, whose head is there by `deadline` or never.
@@ -68,30 +69,38 @@ impl FrontDoor {
     pub(super) async fn reads(&self, connection: &mut Connection, watch: &mut Watch, mut age: Age, shutdown: &ShutdownWatch) -> Next {
         let listen = &self.http1.gateway.config.listen;
         let mut buffer = Vec::new();
+        let mut said = None;
         loop {
             let began = now();
             let until = began + if age == Age::New { listen.header_timeout } else { listen.idle_timeout };
             while is_too_short(connection.ahead()) {
                 match connection.more(watch, until).await {
                     Came::Bytes => {}
-                    Came::Late if age == Age::New && !connection.ahead().is_empty() => return Next::Late,
+                    Came::Late if age == Age::New && !connection.ahead().is_empty() => return Next::Unreadable(Refused::HeadTimeout),
                     Came::Late | Came::Over => return Next::Over,
                 }
             }
             if age == Age::New && connection.ahead().starts_with(PREFACE_BEGINS) {
                 return Next::Preface;
             }
-            let head = if *shutdown.borrow() { None } else { Head::taken_from(connection) };
-            let deadline = || if age == Age::New { until } else { now() + listen.header_timeout };
-            let Some(head) = head else { return Next::Session { known: None, deadline: deadline() } };
             let active = self.http1.gateway.active.enter();
-            let (asked, raw) = match self.http1.look(head, &mut buffer) {
-                Looked::Hit(request, body_bytes) => (Asked::Answered(request, body_bytes), None),
-                Looked::Stale(asking, raw) => {
-                    // Boxed: kept in line, its state would be moved about for every hit.
-                    (Box::pin(self.http1.ask_here(connection, *asking, shutdown, &mut buffer)).await, Some(raw))
-                }
-                Looked::Other(known, raw) => (Asked::Known(known), Some(raw)),
+            let looked = if *shutdown.borrow() { None } else { self.http1.look(connection.ahead(), &mut said, &mut buffer) };
+            let deadline = || if age == Age::New { until } else { now() + listen.header_timeout };
+            let Some((looked, head_bytes)) = looked else {
+                let deadline = deadline();
+                return if connection.has_line(watch, deadline).await
+                    && let Err(malformed) = intake::check_line(connection.ahead())
+                {
+                    Next::Unreadable(Refused::Malformed(malformed))
+                } else {
+                    Next::Session { known: None, deadline }
+                };
+            };
+            let asked = match looked {
+                Looked::Hit(request, body_bytes) => Asked::Answered(request, body_bytes),
+                // Boxed: kept in line, its state would be moved about for every hit.
+                Looked::Stale(asking) => Box::pin(self.http1.ask_here(connection, *asking, shutdown, &mut buffer)).await,
+                Looked::Other(known) => Asked::Known(known),
             };
             match asked {
                 Asked::Answered(request, body_bytes) => {
@@ -106,11 +115,11 @@ impl FrontDoor {
                     return Next::Over;
                 }
                 Asked::Known(known) => {
-                    connection.put_back(&raw.unwrap_or_default());
                     return Next::Session { known: Some(known), deadline: deadline() };
                 }
             }
             drop(active);
+            connection.used(head_bytes);
             buffer.clear();
             buffer.shrink_to(BUFFER_KEPT_BYTES);
             age = Age::Used;
@@ -123,88 +132,82 @@ fn is_too_short(ahead: &[u8]) -> bool {
     ahead.len() < PREFACE_BEGINS.len() && PREFACE_BEGINS.starts_with(ahead)
 }
 
-/// What the store has for a request, with the bytes of its head where they are needed again.
+/// What the store has for a request.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, and a box would cost each hit an allocation")]
 enum Looked {
     /// The answer, which is in the buffer; with the bytes of its body.
     Hit(Request, u64),
     /// Nothing that may be served without asking.
-    Stale(Box<Asking>, Bytes),
+    Stale(Box<Asking>),
     /// It is no read.
-    Other(Box<Known>, Bytes),
+    Other(Box<Known>),
 }
 
-/// A request's head, and its bytes.
-struct Head {
-    request: RequestHeader,
-    raw: Bytes,
+/// A request line.
+struct RequestLine {
+    method: Method,
+    target: Uri,
 }
 
-impl Head {
-    /// Takes the head at the beginning of what was read; takes nothing when it is not all there, or is not for here.
-    fn taken_from(connection: &mut Connection) -> Option<Self> {
-        let (_, method) = METHODS.iter().find(|(word, _)| connection.ahead().starts_with(word))?;
-        let length = memmem::find(connection.ahead(), HEAD_ENDS)? + HEAD_ENDS.len();
-        let raw = connection.take(length);
-        let request = read(&raw, method);
-        if request.is_none() {
-            connection.put_back(&raw);
-        }
-        request.map(|request| Self { request, raw })
+impl RequestLine {
+    /// The line, and what was read after it; `None` when it is not all there, is not for here, or is not well-formed.
+    fn of(read: &[u8]) -> Option<(Self, &[u8])> {
+        let (word, method) = METHODS.iter().find(|(word, _)| read.starts_with(word))?;
+        let (line, rest) = read.split_at(memchr::memchr(b'\n', read)? + 1);
+        let target = line.get(word.len()..)?.strip_suffix(LINE_ENDS)?;
+        let target = PathAndQuery::try_from(target).ok().filter(|target| target.path().starts_with('/'))?;
+        Some((Self { method: method.clone(), target: target.into() }, rest))
     }
 }
 
-/// A head whose bytes end where they should; `None` when it is not for here, or not well-formed.
-fn read(raw: &Bytes, method: &Method) -> Option<RequestHeader> {
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut parsed = httparse::Request::new(&mut headers);
-    let is_whole = parsed.parse(raw).ok()? == httparse::Status::Complete(raw.len());
-    let path = parsed.path.filter(|path| is_whole && parsed.version == Some(1) && path.starts_with('/'))?;
-    if parsed.headers.iter().any(is_not_for_here) {
-        return None;
-    }
-    let mut request = RequestHeader::build_no_case(method.clone(), path.as_bytes(), Some(parsed.headers.len())).ok()?;
-    for header in &*parsed.headers {
-        let name = HeaderName::from_bytes(header.name.as_bytes()).ok()?;
-        request.append_header(name, HeaderValue::from_maybe_shared(raw.slice_ref(header.value)).ok()?).ok()?;
-    }
-    Some(request)
-}
-
-/// Whether a header is about the connection or a body. Keeping a connection is what happens here in any case.
-fn is_not_for_here(header: &httparse::Header<'_>) -> bool {
-    let name = header.name.as_bytes();
-    NOT_HERE.iter().any(|other| name.eq_ignore_ascii_case(other))
-        || name.eq_ignore_ascii_case(CONNECTION.as_str().as_bytes()) && !header.value.eq_ignore_ascii_case(b"keep-alive")
+/// The header lines at the beginning of what was read after a request line; `None` when they are not all there, or not for here.
+fn lines_of(rest: &[u8]) -> Option<Lines> {
+    let length = if rest.starts_with(LINE_END) { LINE_END.len() } else { memmem::find(rest, HEAD_ENDS)? + HEAD_ENDS.len() };
+    Lines::read(rest.get(..length)?)
 }
 
 impl Door {
-    /// Writes the answer into `buffer` when it is a hit.
-    fn look(&self, head: Head, buffer: &mut Vec<u8>) -> Looked {
-        let Head { request: head, raw } = head;
-        let parts: http::request::Parts = head.into();
-        let intake = intake::check(&parts.method, self.gateway.methods(), &parts.uri, &parts.headers, Wire::Http1(&raw));
-        let mut request = Request::new(&self.gateway, parts.method, parts.uri.path(), parts.headers);
+    /// Looks for what answers the request at the beginning of what was read, and writes it into `buffer` when it is a hit; with the length of its head. `said` is
+    /// what the connection's last request said, and becomes what this one says. `None` for what is not for here.
+    fn look(&self, read: &[u8], said: &mut Option<Said>, buffer: &mut Vec<u8>) -> Option<(Looked, usize)> {
+        let (RequestLine { method, target }, rest) = RequestLine::of(read)?;
+        let line_length = read.len() - rest.len();
+        let again = said.as_ref().and_then(|said| Some((said, said.again(rest)?)));
+        let (mut request, intake, new, length) = if let Some((said, lines)) = again {
+            let length = line_length + lines.len();
+            let intake = intake::check_again(&method, &target, read.get(..length)?, &said.host);
+            let mut request = Request::new(&self.gateway, method, target.path(), Arc::clone(&lines.headers));
+            request.identified = Some(Arc::clone(&said.client));
+            (request, intake, None, length)
+        } else {
+            let lines = lines_of(rest)?;
+            let length = line_length + lines.len();
+            let intake = intake::check(&method, self.gateway.methods(), &target, &lines.headers, Wire::Http1(read.get(..length)?));
+            (Request::new(&self.gateway, method, target.path(), Arc::clone(&lines.headers)), intake, Some(lines), length)
+        };
         let span = request.span.clone();
         let _inside = span.enter();
         // Nothing is waited for from here to the answer's last byte in the buffer: one reading of the clock serves all of it.
         let now = request.arrived;
         let sorted = intake.map_err(Refused::Malformed).and_then(|intake| self.sort(&mut request, intake));
+        if let (Some(lines), Ok(Sorted::Allowed(allowed))) = (new, &sorted) {
+            *said = Said::new(lines, &allowed.intake.host, &allowed.client);
+        }
         let allowed = match sorted {
             Ok(Sorted::Allowed(allowed)) => allowed,
-            sorted => return Looked::Other(Box::new(Known { request, sorted }), raw),
+            sorted => return Some((Looked::Other(Box::new(Known { request, sorted })), length)),
         };
         if let Task::Read(route) = &allowed.task {
             match self.stored(&mut request, &allowed.intake, route, now) {
                 Ok(entry) => {
                     if let Some(body_bytes) = self.put(&entry, CacheOutcome::Hit, &mut request, now, buffer) {
-                        return Looked::Hit(request, body_bytes);
+                        return Some((Looked::Hit(request, body_bytes), length));
                     }
                 }
-                Err(sought) => return Looked::Stale(Box::new(Asking { request, allowed, sought }), raw),
+                Err(sought) => return Some((Looked::Stale(Box::new(Asking { request, allowed, sought })), length)),
             }
         }
-        Looked::Other(Box::new(Known { request, sorted: Ok(Sorted::Allowed(allowed)) }), raw)
+        Some((Looked::Other(Box::new(Known { request, sorted: Ok(Sorted::Allowed(allowed)) })), length))
     }
 
     /// Writes the answer that an entry is; returns the length of its body.

@@ -127,17 +127,45 @@ pub fn check(method: &Method, methods: Methods, uri: &Uri, headers: &HeaderMap, 
         return Err(Malformed::Method);
     }
     let host = check_host(uri, headers, wire)?;
+    check_one_ascii(headers)?;
+    addressed(method, uri, host, body)
+}
+
+/// Checks a head of HTTP/1.1 without a body whose header lines have passed [`check`] before, byte for byte, with `host` in them: only its request line is new. The
+/// method is one of those that are documented.
+pub fn check_again(method: &Method, uri: &Uri, head: &[u8], host: &str) -> Result<Intake, Malformed> {
+    if target_bytes(uri) > TARGET_BYTES_MAX {
+        return Err(Malformed::TargetTooLong);
+    }
+    if head.len() > HEAD_BYTES_MAX {
+        return Err(Malformed::HeadTooLarge);
+    }
+    check_line(head)?;
+    addressed(method, uri, host.to_owned(), BodyFraming::None)
+}
+
+/// Checks the first line of what a client sends: parsers below us mend some that are no request lines.
+pub fn check_line(read: &[u8]) -> Result<(), Malformed> {
+    let line = memchr::memchr(b'\n', read).and_then(|end| read.get(..end)?.strip_suffix(b"\r"));
+    check_request_line(line.ok_or(Malformed::Bad("a line that does not end in CR LF"))?)
+}
+
+/// A request whose head is well-formed, once its address is.
+fn addressed(method: &Method, uri: &Uri, host: String, body: BodyFraming) -> Result<Intake, Malformed> {
     let (root, service, path) = split_shape(&decode_unreserved(check_path(uri.path())?));
     if is_prefixed(&path) {
         return Err(Malformed::Bad("an address prefix twice"));
     }
-    check_one_ascii(headers)?;
     let query = uri.query().map(check_query).transpose()?;
     Ok(Intake { method: method.clone(), root, service, path, query, host, body })
 }
 
+fn target_bytes(uri: &Uri) -> usize {
+    uri.path_and_query().map_or(0, |target| target.as_str().len())
+}
+
 fn check_size(uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) -> Result<(), Malformed> {
-    if uri.path_and_query().map_or(0, |target| target.as_str().len()) > TARGET_BYTES_MAX {
+    if target_bytes(uri) > TARGET_BYTES_MAX {
         return Err(Malformed::TargetTooLong);
     }
     let head_bytes = match wire {

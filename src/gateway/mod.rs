@@ -68,6 +68,7 @@ pub mod rewrite;
 mod rewrite_stream;
 pub mod rights;
 pub mod route;
+mod said;
 pub mod service;
 pub mod stale;
 pub mod store;
@@ -269,7 +270,7 @@ impl Gateway {
     }
 
     fn origin(&self, scheme: &str, intake: &Intake) -> Origin {
-        let base = self.public_base.clone().unwrap_or_else(|| format!("{scheme}://{}", intake.host));
+        let base = self.public_base.clone().unwrap_or_else(|| [scheme, "://", &intake.host].concat());
         // Uploads and GraphQL have one address each that is not under /api/v3; answers to them keep the shape the client is known by.
         let root = if intake.service == Service::Uploads { Root::V3 } else { intake.root };
         Origin { base, root }

@@ -39,6 +39,8 @@ pub(super) struct Request {
     pub(super) outcome: Outcome,
     pub(super) effort: Effort,
     pub(super) client: Option<Arc<Client>>,
+    /// Whose key it carries, where that is known already.
+    pub(super) identified: Option<Arc<Client>>,
     /// The client's own upstream credential; what of it is under way keeps its place in the books.
     pub(super) brought: Option<Arc<Brought>>,
     pub(super) span: tracing::Span,
@@ -88,7 +90,7 @@ pub(super) enum Sorted {
 
 impl Request {
     /// A request of which only the head is known.
-    pub(super) fn new(gateway: &Gateway, method: Method, path: &str, asked: HeaderMap) -> Self {
+    pub(super) fn new(gateway: &Gateway, method: Method, path: &str, asked: Arc<HeaderMap>) -> Self {
         let id = headers::request_id(&asked).cloned().unwrap_or_else(random::request_id);
         // Decoded first: an encoded key must look like one to what keeps keys out of the log.
         let outcome = Outcome::new(&method, &decode_unreserved(path), id.to_str().unwrap_or_default());
@@ -96,12 +98,13 @@ impl Request {
         let origin = Origin { base: gateway.public_base.clone().unwrap_or_default(), root: Root::Plain };
         Self {
             method,
-            asked: Arc::new(asked),
+            asked,
             origin,
             arrived: gateway.clock.now(),
             outcome,
             effort: Effort::default(),
             client: None,
+            identified: None,
             brought: None,
             span,
             body: Body::Settled,
@@ -144,7 +147,10 @@ impl Door {
             return Ok(Sorted::Delivery(Box::new(intake)));
         }
         // Who asks, and may they?
-        let client = Arc::clone(gateway.clients.identify(&request.asked).map_err(Refused::Unauthenticated)?);
+        let client = match request.identified.take() {
+            Some(client) => client,
+            None => Arc::clone(gateway.clients.identify(&request.asked).map_err(Refused::Unauthenticated)?),
+        };
         request.outcome.client = Some(Arc::clone(&client.name));
         request.client = Some(Arc::clone(&client));
         if intake.service == Service::Weir {

@@ -65,7 +65,7 @@ impl Door {
             (request, Some(sorted))
         } else {
             let head = session.req_header();
-            (Request::new(&self.gateway, head.method.clone(), head.uri.path(), head.headers.clone()), None)
+            (Request::new(&self.gateway, head.method.clone(), head.uri.path(), Arc::new(head.headers.clone())), None)
         };
         let span = request.span.clone();
         let answered = self.answer(session, &mut request, sorted).instrument(span).await;

@@ -35,8 +35,13 @@ fn request(line: &str, headers: &str) -> String {
 }
 
 /// Status line, headers in any order and spelling of their names but for the time of day, and body.
-async fn answer(world: &World, line: &str, headers: &str) -> (String, BTreeSet<String>, String) {
-    let mut connection = Connection::open(world.address).await;
+type Told = (String, BTreeSet<String>, String);
+
+async fn answer(world: &World, line: &str, headers: &str) -> Told {
+    answer_on(&mut Connection::open(world.address).await, line, headers).await
+}
+
+async fn answer_on(connection: &mut Connection, line: &str, headers: &str) -> Told {
     connection.send(request(line, headers).as_bytes()).await;
     let text = if line.starts_with("HEAD") { connection.read_head().await } else { connection.read_answer().await };
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -103,6 +108,44 @@ async fn a_hit_is_what_a_session_would_have_answered() {
         }
     }
     assert!(hits > 100, "{hits} hits were compared");
+}
+
+#[tokio::test]
+async fn what_a_connection_said_before_changes_no_answer() {
+    let world = filled().await;
+    // As long as the right one, and different in its last letter alone.
+    let wrong_key = format!("{}{}", &KEY[..KEY.len() - 1], if KEY.ends_with('0') { '1' } else { '0' });
+    let [own, other, wrong] = [KEY, OTHER_KEY, &wrong_key].map(|key| format!("Authorization: Bearer {key}\r\n"));
+    let heads =
+        [own.clone(), other, wrong, format!("{own}Accept: */*\r\n"), format!("{own}If-None-Match: *\r\n"), format!("{own}Host: b\r\n")];
+    let lines = [
+        "GET /repos/acme/widgets",
+        "HEAD /repos/acme/widgets",
+        "GET /repos/acme/widgets/issues?per_page=2",
+        "GET /api/v3/repos/acme/widgets",
+        "GET /user",
+        "GET /rate_limit",
+        "GET /repos/acme/../widgets",
+        "GET /repos/acme/widgets?a=%01",
+        "GET /repos/acme/widgets?a=\u{7f}",
+        "GET /repos/acme/widgets#a",
+        "GET /repos/acme widgets",
+        "GET /_weir/nothing",
+    ];
+    // The shape of the address is in what is answered, and what one client has stored is there for the other: before anything is compared, all is asked for once.
+    for (head, line) in heads.iter().flat_map(|head| lines.map(|line| (head, line))) {
+        answer(&world, line, head).await;
+    }
+    for (first, second) in heads.iter().flat_map(|first| heads.iter().map(move |second| (first, second))) {
+        for line in lines {
+            let mut connection = Connection::open(world.address).await;
+            let begun = answer_on(&mut connection, lines[0], first).await;
+            if !begun.1.contains("connection: close") {
+                let told = answer_on(&mut connection, line, second).await;
+                assert_eq!(told, answer(&world, line, second).await, "{first} then {line} {second}");
+            }
+        }
+    }
 }
 
 #[tokio::test]
