@@ -149,6 +149,10 @@ impl Accept {
     /// From the values of all `Accept` lines of a request, joined by commas; `None` without any.
     pub fn normalise(header: Option<&str>) -> Self {
         let Some(header) = header.map(str::trim).filter(|header| !header.is_empty()) else { return Self::Json };
+        // What nearly every client says, at once.
+        if matches!(header, "application/vnd.github+json" | "application/vnd.github.v3+json" | "application/json" | "*/*") {
+            return Self::Json;
+        }
         if header.contains('\n') {
             return Self::Other(header.replace('\n', " ").into());
         }

@@ -9,7 +9,6 @@ use crate::telemetry::{CacheOutcome, Fetch};
 
 use super::Gateway;
 use super::effort::Figures;
-use super::headers::own;
 use super::refuse::RateView;
 
 /// The digits of the largest number.
@@ -17,11 +16,11 @@ const DIGITS_MAX: usize = 20;
 
 /// A head that is being put together.
 pub trait Head {
-    /// Says `name: value`. Nothing of that name may have been said, unless the head can take it back.
-    fn say(&mut self, name: HeaderName, value: &[u8]);
+    /// Says `name: value`, the name in lower case. Nothing of that name may have been said, unless the head can take it back.
+    fn say(&mut self, name: &str, value: &[u8]);
 
     /// The same with a number.
-    fn say_number(&mut self, name: HeaderName, number: u64) {
+    fn say_number(&mut self, name: &str, number: u64) {
         let mut digits = [0; DIGITS_MAX];
         let mut rest = number;
         let mut begin = DIGITS_MAX;
@@ -39,8 +38,8 @@ pub trait Head {
 
 impl Head for HeaderMap {
     /// A value that no header can hold is left out; what was said before of that name is taken back.
-    fn say(&mut self, name: HeaderName, value: &[u8]) {
-        if let Ok(value) = HeaderValue::from_bytes(value) {
+    fn say(&mut self, name: &str, value: &[u8]) {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
             self.insert(name, value);
         }
     }
@@ -50,9 +49,9 @@ impl Head for HeaderMap {
 pub struct OnWire<'b>(pub &'b mut Vec<u8>);
 
 impl Head for OnWire<'_> {
-    fn say(&mut self, name: HeaderName, value: &[u8]) {
-        self.0.reserve(name.as_str().len() + value.len() + 4);
-        for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
+    fn say(&mut self, name: &str, value: &[u8]) {
+        self.0.reserve(name.len() + value.len() + 4);
+        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
             self.0.extend_from_slice(part);
         }
     }
@@ -77,16 +76,16 @@ impl Gateway {
             view.write(head, resource);
         }
         if let Some(status) = added.cache.cache_status() {
-            head.say(own("cache-status"), status.as_bytes());
+            head.say("cache-status", status.as_bytes());
         }
         if spent_nothing(added.cache) {
-            head.say(own("x-from-cache"), b"1");
+            head.say("x-from-cache", b"1");
         }
         if let Some(account) = added.figures.account {
-            head.say(own("x-weir-account"), self.account_name(account).as_bytes());
+            head.say("x-weir-account", self.account_name(account).as_bytes());
         }
-        head.say(own("server-timing"), timing(&added.figures).as_bytes());
-        head.say(own("x-request-id"), added.id.as_bytes());
+        head.say("server-timing", timing(&added.figures).as_bytes());
+        head.say("x-request-id", added.id.as_bytes());
     }
 }
 
@@ -115,8 +114,8 @@ mod tests {
     fn a_number_is_said_in_plain_digits() {
         for number in [0, 7, 10, 4_999_999, u64::MAX] {
             let (mut map, mut wire) = (HeaderMap::new(), Vec::new());
-            map.say_number(own("x-n"), number);
-            OnWire(&mut wire).say_number(own("x-n"), number);
+            map.say_number("x-n", number);
+            OnWire(&mut wire).say_number("x-n", number);
             assert_eq!(map["x-n"], number.to_string());
             assert_eq!(wire, format!("x-n: {number}\r\n").into_bytes());
         }

@@ -328,10 +328,10 @@ fn check_path(path: &str) -> Result<&str, Malformed> {
             _ => {}
         }
     }
-    if path.len() > 1 && path[1..].contains("//") {
+    if path.as_bytes().windows(2).any(|two| two == b"//") {
         return Err(Malformed::Bad("an empty path segment"));
     }
-    if path.contains(['.', '%']) && path.split('/').any(is_dot_segment) {
+    if path.bytes().any(|byte| matches!(byte, b'.' | b'%')) && path.split('/').any(is_dot_segment) {
         return Err(Malformed::Bad("a dot segment in the path"));
     }
     Ok(path)

@@ -3,7 +3,7 @@
 //! The wording and the headers of limit refusals are those that client libraries act on (CLIENTS.md, 4 and 5); why a request is refused is decided elsewhere.
 
 use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 use crate::api::ResourceName;
@@ -277,9 +277,9 @@ impl RateView {
             (RATE_RESET, self.reset),
         ];
         for (name, number) in numbers {
-            head.say_number(HeaderName::from_static(name), number);
+            head.say_number(name, number);
         }
-        head.say(HeaderName::from_static(RATE_RESOURCE), resource.as_str().as_bytes());
+        head.say(RATE_RESOURCE, resource.as_str().as_bytes());
     }
 }
 

@@ -56,7 +56,7 @@ impl Gateway {
         let mut headers = entry.head.to_map();
         self.rewrite_addresses(&mut headers, form.origin);
         if let Some(age) = self.age_told(entry, cache, now) {
-            headers.say_number(header::AGE, age.into());
+            headers.say_number(header::AGE.as_str(), age.into());
         }
         if is_not_modified(entry, form.asked) {
             for name in NOT_OF_A_304 {
@@ -116,18 +116,18 @@ impl Gateway {
             let mut addresses = entry.head.addresses_map();
             self.rewrite_addresses(&mut addresses, form.origin);
             let said = addresses.iter().filter(|(name, _)| !(is_not_modified && NOT_OF_A_304.contains(name)));
-            said.for_each(|(name, value)| head.say(name.clone(), value.as_bytes()));
+            said.for_each(|(name, value)| head.say(name.as_str(), value.as_bytes()));
         }
         if let Some(age) = self.age_told(entry, added.cache, now) {
-            head.say_number(header::AGE, age.into());
+            head.say_number(header::AGE.as_str(), age.into());
         }
         if !has_no_body {
-            head.say_number(header::CONTENT_LENGTH, length as u64);
+            head.say_number(header::CONTENT_LENGTH.as_str(), length as u64);
         }
         self.add(head, added);
         // As the framework would say them.
-        head.say(header::DATE, get_cached_date().as_bytes());
-        head.say(header::CONNECTION, b"keep-alive");
+        head.say(header::DATE.as_str(), get_cached_date().as_bytes());
+        head.say(header::CONNECTION.as_str(), b"keep-alive");
         into.extend_from_slice(b"\r\n");
         if sends_body {
             self.urls.render_into(&entry.body, form.origin, into);
@@ -189,6 +189,9 @@ impl Gateway {
 
 /// Whether the client has what is stored already.
 fn is_not_modified(entry: &Entry, asked: &HeaderMap) -> bool {
+    if !asked.contains_key(header::IF_NONE_MATCH) && !asked.contains_key(header::IF_MODIFIED_SINCE) {
+        return false;
+    }
     let own = entry.head.etag().into_iter().filter_map(|etag| HeaderValue::from_bytes(etag).ok());
     let last_modified = asked.contains_key(header::IF_MODIFIED_SINCE).then(|| entry.stored.last_modified()).flatten();
     evaluate(asked, entry.status(), own.chain(entry.stored.etags()), last_modified.as_ref()) == Conditional::NotModified

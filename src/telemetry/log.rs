@@ -11,6 +11,7 @@ use super::outcome::Outcome;
 /// Writes the line of a finished request, message `request`, level info. What is not known is left out of it.
 pub fn emit(outcome: &Outcome) {
     info!(
+        message = "request",
         request_id = outcome.request_id.as_str(),
         client = outcome.client.as_deref(),
         method = outcome.method.as_str(),
@@ -31,7 +32,6 @@ pub fn emit(outcome: &Outcome) {
         held_account = outcome.held.as_ref().and_then(|held| held.account.as_deref()),
         held_until = outcome.held.as_ref().and_then(|held| held.until).map(crate::clock::Timestamp::rfc3339),
         error = outcome.error.as_ref().map(super::outcome::LogText::as_str),
-        "request"
     );
 }
 

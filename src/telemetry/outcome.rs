@@ -214,7 +214,7 @@ impl LogText {
     /// escaped.
     #[must_use]
     pub fn path(raw: &str) -> Self {
-        let end = raw.find(['?', '#']).unwrap_or(raw.len());
+        let end = raw.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(raw.len());
         Self::printable(&raw[..end], TEXT_BYTES_MAX, |character| character.is_ascii_graphic())
     }
 
@@ -237,9 +237,13 @@ impl LogText {
     }
 
     fn printable(raw: &str, bytes_max: usize, keep: impl Fn(char) -> bool) -> Self {
+        // Nearly every text is plain and short. All bytes, without stopping at the first that is not: several at once are compared so.
+        let is_plain = |byte: u8| byte.is_ascii_graphic() & (byte != b'_');
+        if raw.len() <= bytes_max && raw.bytes().fold(true, |all, byte| all & is_plain(byte)) {
+            return Self(raw.to_owned());
+        }
         // Redacted first: a cut must not leave half a credential that no longer looks like one.
         let redacted = redact_credentials(raw);
-        // Nearly every text is plain and short.
         if redacted.len() <= bytes_max && redacted.bytes().all(|byte| byte.is_ascii() && keep(char::from(byte))) {
             return Self(redacted.into_owned());
         }
