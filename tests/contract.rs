@@ -36,6 +36,8 @@ mod pages;
 mod passthrough;
 #[path = "contract/plain_cache.rs"]
 mod plain_cache;
+#[path = "contract/predicted.rs"]
+mod predicted;
 #[path = "contract/rewriting.rs"]
 mod rewriting;
 #[path = "contract/rights.rs"]

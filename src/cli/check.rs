@@ -53,6 +53,8 @@ mod tests {
         url = "http://code.corp"
         [cache]
         predicted_etags = true
+        [writes]
+        store = { path = "weir.redb" }
         [[accounts]]
         name = "bot"
         kind = "user"
@@ -79,7 +81,8 @@ mod tests {
         let (outcome, out, err) = checked(VALID);
         assert_eq!(outcome, Outcome::Valid);
         assert!(out.starts_with("[listen]\n") && !out.contains("s3cret"), "{out}");
-        assert!(err.contains("cache.predicted_etags: accepted, not active yet"), "{err}");
+        assert!(err.contains("writes.store: accepted, not active yet"), "{err}");
+        assert!(err.contains("warning: ") && err.contains("cache.predicted_etags: is used with `dialect = \"github\"` only"), "{err}");
         assert!(err.contains("warning: ") && err.contains("upstream.url: http://code.corp is plain HTTP"), "{err}");
     }
 

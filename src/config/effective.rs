@@ -4,7 +4,7 @@ use super::printer::Printer;
 use super::state::REPLICAS_MAX;
 use super::writes::RETENTION;
 use super::{Config, WriteStore};
-use crate::api::{AccountKind, TokenKind};
+use crate::api::{AccountKind, Dialect, TokenKind};
 
 /// A key that is accepted although its feature is not active yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,6 @@ impl Config {
     pub fn inactive(&self) -> Vec<Inactive> {
         let features = [
             ("listen.https", self.listen.https.is_some(), "the gateway does not listen for TLS"),
-            ("cache.predicted_etags", self.cache.predicted_etags, "only ETags that a token has received are used"),
             ("writes.store", self.writes.store != WriteStore::Memory, "queued writes are kept in memory"),
             ("writes.retention", self.writes.retention != RETENTION, "finished writes cannot be looked up"),
             ("state.redis", self.state.redis.is_some(), "nothing is shared with other replicas"),
@@ -54,7 +53,12 @@ impl Config {
             let problem = self.doubt_about(index)?;
             Some(Warning { key: format!("accounts[{index}]"), problem: format!("account `{}` {problem}", account.name) })
         });
-        in_clear.chain(unused).chain(doubtful).collect()
+        let is_useless = self.cache.predicted_etags && upstream.dialect != Dialect::Github;
+        let unpredictable = is_useless.then(|| Warning {
+            key: "cache.predicted_etags".into(),
+            problem: "is used with `dialect = \"github\"` only: of other upstreams no form of ETags is known".into(),
+        });
+        in_clear.chain(unused).chain(doubtful).chain(unpredictable).collect()
     }
 
     /// What may be wrong with the budget of an account.

@@ -169,7 +169,7 @@ const EVERYTHING: &str = include_str!("everything.toml");
 fn every_section_of_the_contract_is_accepted_and_what_is_not_active_is_said() {
     let config = accepted(EVERYTHING);
     let inactive: Vec<&str> = config.inactive().iter().map(|inactive| inactive.key).collect();
-    let expected = ["listen.https", "cache.predicted_etags", "writes.store", "writes.retention", "state.redis", "state.replicas_max"];
+    let expected = ["listen.https", "writes.store", "writes.retention", "state.redis", "state.replicas_max"];
     assert_eq!(inactive, expected);
     assert!(accepted(VALID).inactive().is_empty());
 }
@@ -181,6 +181,17 @@ fn tokens_in_clear_and_idle_accounts_are_worth_a_warning() {
     assert_eq!(warned("https://api.example.com", "http://code.corp"), ["upstream.url", "upstream.graphql_url", "upstream.uploads_url"]);
     assert!(warned("https://api.example.com", "http://[::1]:8090").is_empty());
     assert_eq!(warned("accounts = [\"bot\", \"acme-app\"]", "accounts = [\"bot\"]"), ["accounts[1]"]);
+}
+
+#[test]
+fn predictions_that_are_never_made_are_worth_a_warning() {
+    let warned = |dialect: &str| {
+        let text =
+            spoilt("[upstream]", &format!("[upstream]\ndialect = \"{dialect}\"")).replacen("[cache]", "[cache]\npredicted_etags = true", 1);
+        accepted(&text).warnings().into_iter().map(|warning| warning.key).collect::<Vec<_>>()
+    };
+    assert_eq!(warned("service"), ["cache.predicted_etags"]);
+    assert!(warned("github").is_empty());
 }
 
 #[test]

@@ -4,13 +4,14 @@
 //! upstream computes it over the credential (UPSTREAM.md, Conditional requests). The body and the headers of the stored answer are the
 //! store's; here is only what decides. What may be stored and for how long is in [`cache_control`], a client's own conditions in
 //! [`conditional`], taking over the headers of a 304 in [`merge`], what a change leaves of an answer's worth in [`settling`], which page is not confirmed by a 304
-//! in [`pages`].
+//! in [`pages`], which `ETag` a token would own that has received none in [`predicted`].
 
 pub mod cache_control;
 pub mod conditional;
 mod known;
 pub mod merge;
 pub mod pages;
+pub mod predicted;
 mod seconds;
 pub mod settling;
 

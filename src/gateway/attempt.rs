@@ -157,7 +157,7 @@ impl Gateway {
     ) -> Result<Prepared<'j>, Unanswered> {
         let Admitted { lease, credential, resource, expected } = self.admit(job, whom, effort, conditions.preferred()).await?;
         effort.attempted(lease.account(), &resource);
-        let mut added = conditions.with(credential.token);
+        let mut added = conditions.with(&credential);
         added.extend(credential.authorization.clone().map(|value| (http::header::AUTHORIZATION, value)));
         let span = spans::upstream_span(&job.span, MethodName::from(&job.method), self.upstream.host(job.service));
         spans::inject(&span, &mut added);

@@ -11,7 +11,7 @@ use crate::api::{Classified, Endpoint};
 use crate::clock::Timestamp;
 use crate::decision::rights::Asked;
 use crate::decision::{AccountId, WriteSpacing};
-use crate::tokens::TokenId;
+use crate::tokens::{Credential, TokenId};
 
 use super::Gateway;
 use super::fetch::OutgoingBody;
@@ -69,7 +69,7 @@ pub trait Conditions: Sync {
     /// A token whose validators are better than those of others; taken when its account is as good as another.
     fn preferred(&self) -> Option<TokenId>;
     /// The conditions to ask with.
-    fn with(&self, token: TokenId) -> HeaderMap;
+    fn with(&self, credential: &Credential) -> HeaderMap;
     /// The status of the stored answer that a 304 confirms.
     fn stored(&self) -> Option<StatusCode> {
         None
@@ -84,7 +84,7 @@ impl Conditions for Unconditional {
         None
     }
 
-    fn with(&self, _: TokenId) -> HeaderMap {
+    fn with(&self, _: &Credential) -> HeaderMap {
         HeaderMap::new()
     }
 }

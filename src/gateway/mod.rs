@@ -10,7 +10,7 @@
 //! | [`intake`] | is it exactly one well-formed request |
 //! | [`auth`], [`passthrough`] | whose key is it, and does it bring an upstream credential of its own |
 //! | [`route`], [`candidates`], [`graphql_prices`] | endpoint, view, accounts, cost |
-//! | [`read`], [`flight`], [`store`], `confirmation` | what is stored, one fetch for all askers |
+//! | [`read`], [`flight`], [`store`], `confirmation`, `predicted` | what is stored, one fetch for all askers |
 //! | [`stale`], `doubt`, [`deliveries`], `neighbours` | what changed, by a write, as a webhook tells or as an answer shows, and what that makes doubtful |
 //! | [`write`], [`turns`], [`upload`], [`body`] | a write in its lane; a body too large to hold |
 //! | [`perform`], [`attempt`], [`rights`], [`admission`], [`effort`], `waiting` | one attempt after another: account, credential, budget, settling |
@@ -55,6 +55,7 @@ mod neighbours;
 pub mod own;
 pub mod passthrough;
 pub mod perform;
+mod predicted;
 pub mod purge;
 pub mod random;
 mod range;
@@ -169,6 +170,8 @@ pub struct Gateway {
     hooks: hooks::Hooks,
     /// Where answers were seen to change.
     neighbours: neighbours::Neighbours,
+    /// Where the config asks for it.
+    predictor: Option<predicted::Predictor>,
 }
 
 impl Gateway {
@@ -218,6 +221,7 @@ impl Gateway {
             webhooks: deliveries::receiver(&config),
             hooks: hooks::Hooks::new(&config),
             neighbours: neighbours::Neighbours::default(),
+            predictor: predicted::Predictor::of(&config),
             clock,
             metrics,
             config,

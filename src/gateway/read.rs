@@ -19,7 +19,7 @@ use crate::decision::freshness::merge::merge_not_modified;
 use crate::decision::freshness::settling::Trust;
 use crate::decision::freshness::{Mode, Stored, TokenKey};
 use crate::telemetry::{CacheOutcome, Fetch, spans};
-use crate::tokens::{Cause, Lack, TokenId};
+use crate::tokens::{Cause, Credential, Lack, TokenId};
 
 use super::Gateway;
 use super::attempt::{Answer, AnswerBody};
@@ -31,6 +31,7 @@ use super::headers;
 use super::intake::{Intake, Service};
 use super::job::{Conditions, Job};
 use super::neighbours::page_of;
+use super::predicted::{Sent, Worth};
 use super::refuse::Refused;
 use super::rewrite::{Body, without_secrets};
 use super::stale::path_of;
@@ -249,9 +250,7 @@ impl Gateway {
 
     /// The fetch itself, conditional when something is stored.
     async fn fetch(self: Arc<Self>, key: CacheKey, question: Arc<Question>, entry: Option<Arc<Entry>>, effort: Effort) -> Landed {
-        let conditions = OfEntry { gateway: &self, key: &key, entry: entry.as_deref(), was_asked: AtomicBool::new(false) };
-        let performed = self.perform(&question.job, &effort, &conditions).await;
-        let was_asked = conditions.was_asked.into_inner();
+        let (performed, was_asked) = self.ask_upstream(&key, &question.job, entry.as_deref(), &effort).await;
         match (performed, entry) {
             (Err(refused), _) => Landed::Refused(refused),
             (Ok(answer), Some(entry)) if answer.status == StatusCode::NOT_MODIFIED && was_asked => {
@@ -260,6 +259,28 @@ impl Gateway {
             // An answer to a condition that was never sent; nothing can be made of it.
             (Ok(answer), _) if answer.status == StatusCode::NOT_MODIFIED => Landed::Refused(Refused::UpstreamFailed),
             (Ok(answer), entry) => self.fetched(key, &question, entry.as_deref(), answer),
+        }
+    }
+
+    /// Asks the upstream, and says whether with conditions.
+    async fn ask_upstream(
+        self: &Arc<Self>,
+        key: &CacheKey,
+        job: &Job,
+        entry: Option<&Entry>,
+        effort: &Effort,
+    ) -> (Result<Answer, Refused>, bool) {
+        loop {
+            let conditions = OfEntry { gateway: self, key, job, entry, was_asked: AtomicBool::new(false), sent: Mutex::new(None) };
+            let mut performed = self.perform(job, effort, &conditions).await;
+            let (was_asked, sent) = (conditions.was_asked.into_inner(), conditions.sent.into_inner());
+            if let (Ok(answer), Some(sent)) = (&mut performed, sent)
+                && self.judge_prediction(job, &sent, entry, answer) == Worth::Nothing
+            {
+                // Nothing is predicted for this route by now, so it is asked so once.
+                continue;
+            }
+            return (performed, was_asked);
         }
     }
 
@@ -388,9 +409,12 @@ fn token_key(token: TokenId) -> TokenKey {
 struct OfEntry<'e> {
     gateway: &'e Gateway,
     key: &'e CacheKey,
+    job: &'e Job,
     entry: Option<&'e Entry>,
     /// Whether the last request was sent with conditions.
     was_asked: AtomicBool,
+    /// What it was sent with, where `ETag`s are predicted.
+    sent: Mutex<Option<Sent>>,
 }
 
 impl Conditions for OfEntry<'_> {
@@ -399,12 +423,16 @@ impl Conditions for OfEntry<'_> {
     }
 
     /// Decided when it is sent: a request may have waited long.
-    fn with(&self, token: TokenId) -> HeaderMap {
+    fn with(&self, credential: &Credential) -> HeaderMap {
         let mut conditions = HeaderMap::new();
         let entry = self.entry.filter(|entry| !self.gateway.may_hide_next(self.key, entry));
-        if let Some(validators) = entry.and_then(|entry| entry.stored.validators(Some(token_key(token)))) {
+        if let Some(validators) = entry.and_then(|entry| entry.stored.validators(Some(token_key(credential.token)))) {
             conditions.extend(validators.if_none_match.map(|value| (header::IF_NONE_MATCH, value)));
             conditions.extend(validators.if_modified_since.map(|value| (header::IF_MODIFIED_SINCE, value)));
+        }
+        if let Some(predictor) = &self.gateway.predictor {
+            let now = self.gateway.clock.now();
+            *self.sent.lock() = Some(predictor.accompany(&mut conditions, self.job, credential, entry, now));
         }
         self.was_asked.store(!conditions.is_empty(), Ordering::Relaxed);
         conditions

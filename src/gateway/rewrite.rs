@@ -265,7 +265,13 @@ pub fn blank_secrets(bytes: &Bytes) -> Bytes {
 /// The same for bytes that are nobody else's: sharing them would cost an allocation for as long as they are kept.
 #[must_use]
 pub fn without_secrets(bytes: Bytes) -> Bytes {
-    if memmem::find(&bytes, SECRET_KEY).is_some() { blank_secrets(&bytes) } else { bytes }
+    if may_hold_secrets(&bytes) { blank_secrets(&bytes) } else { bytes }
+}
+
+/// Whether what is kept of these bytes may not be what the upstream sent.
+#[must_use]
+pub fn may_hold_secrets(bytes: &[u8]) -> bool {
+    memmem::find(bytes, SECRET_KEY).is_some()
 }
 
 pub(super) fn is_url_key(key: &[u8]) -> bool {

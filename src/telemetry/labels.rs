@@ -115,4 +115,5 @@ label_set!(
     TokenLabels { account: Name = OVERFLOW.into(), token: Name = OVERFLOW.into() }
 );
 label_set!(WebhookLabels { event: Name = OVERFLOW.into(), outcome: &'static str = OVERFLOW });
+label_set!(PredictionLabels { endpoint: &'static str = OVERFLOW, outcome: &'static str = OVERFLOW });
 label_set!(InvariantLabels { invariant: &'static str = OVERFLOW });

@@ -18,8 +18,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::labels::{
-    AccountLimitLabels, BudgetLabels, ClientLabels, EndpointLabels, InvariantLabels, LabelSet, Name, ReasonLabels, RefusedLabels,
-    RequestDurationLabels, RequestLabels, StateLabels, Status, TokenLabels, UpstreamLabels, WebhookLabels,
+    AccountLimitLabels, BudgetLabels, ClientLabels, EndpointLabels, InvariantLabels, LabelSet, Name, PredictionLabels, ReasonLabels,
+    RefusedLabels, RequestDurationLabels, RequestLabels, StateLabels, Status, TokenLabels, UpstreamLabels, WebhookLabels,
 };
 use super::names::Metric;
 use super::outcome::Outcome;
@@ -85,6 +85,7 @@ struct Counts {
     refused: Count<RefusedLabels>,
     wait: Durations<ReasonLabels>,
     cache_evictions: Counter,
+    predicted_etags: Count<PredictionLabels>,
     webhook_deliveries: Count<WebhookLabels>,
     invariant_broken: Count<InvariantLabels>,
 }
@@ -219,6 +220,11 @@ impl Metrics {
         answers
     }
 
+    /// Counts a predicted `ETag` that was sent. `outcome` is a word of a closed set: `confirmed`, `changed` or `wrong`.
+    pub fn predicted(&self, endpoint: &'static str, outcome: &'static str) {
+        self.counts.predicted_etags.of(&PredictionLabels { endpoint, outcome }).inc();
+    }
+
     /// Counts a webhook delivery. Call it with `event` from the delivery only when the signature was right.
     pub fn webhook(&self, event: &str, outcome: &'static str) {
         self.counts.webhook_deliveries.of(&WebhookLabels { event: event.into(), outcome }).inc();
@@ -311,6 +317,7 @@ impl Counts {
             refused: Series::new(Counter::default as fn() -> _).registered(registry, Metric::Refused),
             wait: Series::new(duration_histogram as fn() -> _).registered(registry, Metric::Wait),
             cache_evictions,
+            predicted_etags: Series::new(Counter::default as fn() -> _).registered(registry, Metric::PredictedEtags),
             webhook_deliveries: Series::new(Counter::default as fn() -> _).registered(registry, Metric::WebhookDeliveries),
             invariant_broken: Series::new(Counter::default as fn() -> _).registered(registry, Metric::InvariantBroken),
         }

@@ -37,6 +37,8 @@ pub enum Metric {
     CacheBytes,
     /// Answers thrown out for room.
     CacheEvictions,
+    /// Predicted validators sent upstream.
+    PredictedEtags,
     /// Whether a token can be used.
     TokenHealthy,
     /// Webhook deliveries received.
@@ -47,7 +49,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them, in the order of the contract.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Requests,
         Self::RequestDuration,
         Self::UpstreamRequests,
@@ -65,6 +67,7 @@ impl Metric {
         Self::CacheEntries,
         Self::CacheBytes,
         Self::CacheEvictions,
+        Self::PredictedEtags,
         Self::TokenHealthy,
         Self::WebhookDeliveries,
         Self::InvariantBroken,
@@ -91,6 +94,7 @@ impl Metric {
             Self::CacheEntries => "weir_cache_entries",
             Self::CacheBytes => "weir_cache_bytes",
             Self::CacheEvictions => "weir_cache_evictions_total",
+            Self::PredictedEtags => "weir_predicted_etags_total",
             Self::TokenHealthy => "weir_token_healthy",
             Self::WebhookDeliveries => "weir_webhook_deliveries_total",
             Self::InvariantBroken => "weir_invariant_broken_total",
@@ -124,6 +128,7 @@ impl Metric {
             Self::CacheEntries => "Stored answers",
             Self::CacheBytes => "Bytes of the stored answers",
             Self::CacheEvictions => "Stored answers thrown out to make room",
+            Self::PredictedEtags => "Predicted ETags sent upstream by what came back",
             Self::TokenHealthy => "1 when the token can be used, else 0",
             Self::WebhookDeliveries => "Webhook deliveries received",
             Self::InvariantBroken => "Invariants found broken; must stay 0",

@@ -5,6 +5,7 @@
 pub mod broken;
 pub mod log;
 pub mod logged;
+pub mod origin;
 pub mod raw;
 pub mod reply;
 

@@ -28,6 +28,7 @@ fn everything_once() -> Metrics {
     metrics.refused(None, "no_key");
     metrics.wait("primary", Duration::from_secs(2));
     metrics.evicted(3);
+    metrics.predicted("/repos/{owner}/{repo}", "confirmed");
     metrics.webhook("push", "accepted");
     metrics.invariant_broken("lease_settled_twice", 1);
     draw(&metrics);
@@ -68,6 +69,7 @@ fn every_metric_of_the_contract_has_exactly_its_name_and_labels() {
         "weir_cache_entries 6",
         "weir_cache_bytes 700",
         "weir_cache_evictions_total 3",
+        r#"weir_predicted_etags_total{endpoint="/repos/{owner}/{repo}",outcome="confirmed"} 1"#,
         r#"weir_token_healthy{account="bot",token="0"} 1"#,
         r#"weir_webhook_deliveries_total{event="push",outcome="accepted"} 1"#,
         r#"weir_invariant_broken_total{invariant="lease_settled_twice"} 1"#,

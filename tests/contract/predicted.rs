@@ -1,0 +1,300 @@
+//! `predicted_etags`: a token asks with the `ETag` that it would have received, on routes where that has proved right, and nowhere else (DESIGN D3).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use parking_lot::Mutex;
+use weir::clock::Timestamp;
+use weir::config::digest_hex;
+
+use super::apps;
+use crate::support::origin::{Asked, Origin, header, token};
+use crate::support::{Reply, Setup, World};
+
+const PREDICTED: &str = "[cache]\npredicted_etags = true";
+const DATE: &str = "Tue, 01 Jul 2025 00:00:00 GMT";
+/// How many answers prove a route.
+const PROVED_BY: usize = 5;
+/// The first account's token, of which little is left after its first answer.
+const POOR: &str = "token-of-poor";
+/// That of the other, which is chosen for everything else.
+const RICH: &str = "token-of-rich";
+
+/// How the upstream answers.
+#[derive(Clone)]
+struct Manner {
+    /// The text of the `ETag` for a request and a body.
+    form: fn(&HeaderMap, &[u8]) -> String,
+    /// What a token sees at a path.
+    body: fn(&str, &str) -> String,
+    dated: bool,
+    /// The `ETag` that its 304s name: `None`, that of the answer.
+    named: Option<&'static str>,
+    /// It takes any `ETag` for the right one.
+    always_304: bool,
+    remaining_of_rich: u32,
+}
+
+impl Manner {
+    fn observed() -> Self {
+        Self { form: observed, body: same_for_all, dated: false, named: None, always_304: false, remaining_of_rich: 4_000 }
+    }
+
+    fn answer(&self, request: &Request<()>, now: Timestamp) -> Response<Bytes> {
+        let (headers, path) = (request.headers(), request.uri().to_string());
+        let body = (self.body)(&path, token(headers));
+        let etag = format!("\"{}\"", (self.form)(headers, body.as_bytes()));
+        let asked = header(headers, "if-none-match");
+        let is_known =
+            if asked.is_empty() { self.dated && header(headers, "if-modified-since") == DATE } else { self.always_304 || asked == etag };
+        let remaining = if token(headers) == POOR { 900 } else { self.remaining_of_rich };
+        let mut response = Response::builder()
+            .status(if is_known { 304 } else { 200 })
+            .header("x-ratelimit-limit", "5000")
+            .header("x-ratelimit-remaining", remaining)
+            .header("x-ratelimit-used", "1")
+            .header("x-ratelimit-reset", now.as_secs() + 3_600)
+            .header("x-ratelimit-resource", "core");
+        let named = if is_known { self.named.map_or(etag, str::to_owned) } else { etag };
+        if !named.is_empty() {
+            response = response.header("etag", named);
+        }
+        if self.dated {
+            response = response.header("last-modified", DATE);
+        }
+        if !is_known {
+            response = response.header("content-type", "application/json");
+        }
+        response.body(if is_known { Bytes::new() } else { body.into() }).unwrap()
+    }
+}
+
+/// As it was observed (UPSTREAM.md, Conditional requests).
+fn observed(request: &HeaderMap, body: &[u8]) -> String {
+    let present = ["accept", "authorization", "cookie"].iter().filter_map(|name| request.get(*name));
+    let mut text: Vec<u8> = present.flat_map(|value| [value.as_bytes(), b":"].concat()).collect();
+    text.extend_from_slice(body);
+    digest_hex(&text)
+}
+
+/// One that depends on the token as well, in another way.
+fn another(request: &HeaderMap, body: &[u8]) -> String {
+    digest_hex(&[body, header(request, "authorization").as_bytes()].concat())
+}
+
+fn same_for_all(path: &str, _: &str) -> String {
+    format!(r#"[{{"name":"{path}"}}]"#)
+}
+
+fn different_for_each(path: &str, token: &str) -> String {
+    format!(r#"[{{"name":"{path}","permissions":"{}"}}]"#, token.len() * usize::from(token == POOR))
+}
+
+fn changed(path: &str, _: &str) -> String {
+    format!(r#"[{{"name":"{path}","color":"red"}}]"#)
+}
+
+fn with_secret(path: &str, _: &str) -> String {
+    format!(r#"[{{"name":"{path}","temp_clone_token":"AB12"}}]"#)
+}
+
+fn page(number: usize) -> String {
+    format!("/repos/acme/widgets/labels?page={number}")
+}
+
+/// A gateway with a pool of two tokens, and the upstream behind it.
+struct Pair {
+    world: World,
+    origin: Origin,
+    manner: Arc<Mutex<Manner>>,
+}
+
+impl Pair {
+    async fn new(config: &str, manner: Manner) -> Self {
+        let manner = Arc::new(Mutex::new(manner));
+        let theirs = Arc::clone(&manner);
+        let now = weir::clock::Clock::system().now();
+        let origin = Origin::start(move |request| {
+            let response = theirs.lock().answer(&request, now);
+            async { response }
+        })
+        .await;
+        let setup = Setup::new().upstream(origin.url()).holder("poor", "user", &[("classic", POOR)], "").holder(
+            "rich",
+            "user",
+            &[("classic", RICH)],
+            "",
+        );
+        Self { world: setup.config(config).start().await, origin, manner }
+    }
+
+    /// The same, after the first page was fetched by the one token and further ones by the other: enough to prove the route.
+    async fn after_proof(config: &str, manner: Manner) -> Self {
+        let pair = Self::new(config, manner).await;
+        for number in 1..=PROVED_BY {
+            pair.world.get(&page(number)).await.assert_status(200);
+        }
+        let tokens: Vec<_> = pair.origin.asked().iter().map(|asked| asked.token().to_owned()).collect();
+        assert_eq!((tokens[0].as_str(), &tokens[1..]), (POOR, &[RICH; PROVED_BY - 1].map(str::to_owned)[..]));
+        pair
+    }
+
+    /// The first page once more, which the other token asks for; the answer, and the last request that it took.
+    async fn first_page_again(&self) -> (Reply, Asked) {
+        let answer = self.world.get(&page(1)).await;
+        let asked = self.origin.last();
+        assert_eq!(asked.token(), RICH);
+        (answer, asked)
+    }
+
+    /// Now less is left of the other token: it is the first one that asks for a page which that one fetched.
+    async fn second_page_by_the_poor(&self) -> Asked {
+        self.change(|manner| manner.remaining_of_rich = 50);
+        self.world.get(&page(99)).await.assert_status(200);
+        self.world.get(&page(2)).await.assert_status(200);
+        let asked = self.origin.last();
+        assert_eq!(asked.token(), POOR);
+        asked
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Manner)) {
+        change(&mut self.manner.lock());
+    }
+
+    fn counted(&self, outcome: &str) -> bool {
+        let series = format!("weir_predicted_etags_total{{endpoint=\"/repos/{{owner}}/{{repo}}/labels\",outcome=\"{outcome}\"}} 1");
+        self.world.gateway.metrics.encode().lines().any(|line| line == series)
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_predicted_unless_the_config_asks_for_it() {
+    let pair = Pair::after_proof("", Manner::observed()).await;
+    let (answer, asked) = pair.first_page_again().await;
+    assert_eq!((asked.header("if-none-match"), asked.status, answer.cache_status()), ("", 200, "weir; fwd=stale; fwd-status=200"));
+}
+
+#[tokio::test]
+async fn a_token_that_owns_no_etag_confirms_with_a_predicted_one_where_that_has_proved_right() {
+    let pair = Pair::after_proof(PREDICTED, Manner::observed()).await;
+    let (answer, asked) = pair.first_page_again().await;
+    let predicted = asked.header("if-none-match").to_owned();
+    assert!(asked.status == 304 && !predicted.is_empty(), "{asked:?}");
+    assert_eq!((answer.cache_status(), answer.body.as_ref()), ("weir; fwd=stale; fwd-status=304", same_for_all(&page(1), "").as_bytes()));
+    assert!(pair.counted("confirmed"));
+    // What the upstream knows tokens by is nothing for clients.
+    assert!(!format!("{answer:?}").contains(predicted.trim_matches('"')) && !answer.header("etag").unwrap().contains(&predicted));
+    // By now it is the token's own.
+    let (_, again) = pair.first_page_again().await;
+    assert_eq!((again.header("if-none-match"), again.status), (predicted.as_str(), 304));
+    assert!(pair.counted("confirmed"), "it was predicted once");
+}
+
+#[tokio::test]
+async fn a_304_that_names_no_etag_teaches_the_predicted_one() {
+    let pair = Pair::after_proof(PREDICTED, Manner { named: Some(""), ..Manner::observed() }).await;
+    let (_, asked) = pair.first_page_again().await;
+    let (_, again) = pair.first_page_again().await;
+    assert_eq!((asked.status, again.status, again.header("if-none-match")), (304, 304, asked.header("if-none-match")));
+    assert!(pair.counted("confirmed"));
+}
+
+#[tokio::test]
+async fn before_a_route_has_proved_itself_nothing_is_sent() {
+    let pair = Pair::new(PREDICTED, Manner::observed()).await;
+    for number in 1..PROVED_BY {
+        pair.world.get(&page(number)).await.assert_status(200);
+    }
+    let (_, asked) = pair.first_page_again().await;
+    assert_eq!(asked.header("if-none-match"), "");
+}
+
+#[tokio::test]
+async fn an_upstream_with_etags_of_another_form_is_never_sent_a_prediction() {
+    let pair = Pair::after_proof(PREDICTED, Manner { form: another, ..Manner::observed() }).await;
+    for number in PROVED_BY + 1..40 {
+        pair.world.get(&page(number)).await.assert_status(200);
+    }
+    let (answer, asked) = pair.first_page_again().await;
+    assert_eq!((asked.header("if-none-match"), asked.status, answer.status.as_u16()), ("", 200, 200));
+}
+
+#[tokio::test]
+async fn a_prediction_that_brings_what_was_stored_is_the_last_of_its_route() {
+    let pair = Pair::after_proof(PREDICTED, Manner::observed()).await;
+    pair.change(|manner| manner.form = another);
+    let (answer, asked) = pair.first_page_again().await;
+    assert!(asked.status == 200 && !asked.header("if-none-match").is_empty(), "{asked:?}");
+    assert_eq!(answer.body, same_for_all(&page(1), ""));
+    assert!(pair.counted("wrong"));
+    // Also where the form is the old one again, for hours.
+    pair.change(|manner| manner.form = observed);
+    let asked = pair.second_page_by_the_poor().await;
+    assert_eq!((asked.header("if-none-match"), asked.status), ("", 200));
+    assert!(!pair.counted("confirmed"));
+}
+
+#[tokio::test]
+async fn a_prediction_for_what_has_changed_brings_the_change_and_proves_nothing_wrong() {
+    let pair = Pair::after_proof(PREDICTED, Manner::observed()).await;
+    pair.change(|manner| manner.body = changed);
+    let (answer, asked) = pair.first_page_again().await;
+    assert!(asked.status == 200 && !asked.header("if-none-match").is_empty(), "{asked:?}");
+    assert_eq!(answer.body, changed(&page(1), ""));
+    assert!(pair.counted("changed") && !pair.counted("wrong"));
+}
+
+#[tokio::test]
+async fn a_304_that_confirms_something_else_than_the_prediction_confirms_nothing() {
+    let pair = Pair::after_proof(PREDICTED, Manner { named: Some("\"something-else\""), always_304: true, ..Manner::observed() }).await;
+    pair.change(|manner| manner.body = changed);
+    let (answer, asked) = pair.first_page_again().await;
+    answer.assert_status(200);
+    assert_eq!(answer.body, changed(&page(1), ""), "the old one was taken for confirmed");
+    assert_eq!((asked.header("if-none-match"), asked.status), ("", 200));
+    assert!(pair.counted("wrong"));
+}
+
+#[tokio::test]
+async fn beside_a_date_a_prediction_confirms_too() {
+    let pair = Pair::after_proof(PREDICTED, Manner { dated: true, ..Manner::observed() }).await;
+    let (_, asked) = pair.first_page_again().await;
+    assert_eq!((asked.status, asked.header("if-modified-since")), (304, DATE));
+    assert!(!asked.header("if-none-match").is_empty());
+}
+
+#[tokio::test]
+async fn where_accounts_see_different_bodies_of_one_date_the_date_is_asked_with_alone() {
+    let pair = Pair::after_proof(PREDICTED, Manner { dated: true, body: different_for_each, ..Manner::observed() }).await;
+    let (_, asked) = pair.first_page_again().await;
+    assert!(asked.status == 200 && !asked.header("if-none-match").is_empty(), "{asked:?}");
+    assert!(pair.counted("changed") && !pair.counted("wrong"));
+    let asked = pair.second_page_by_the_poor().await;
+    assert_eq!((asked.header("if-none-match"), asked.header("if-modified-since"), asked.status), ("", DATE, 304));
+}
+
+#[tokio::test]
+async fn nothing_is_predicted_of_a_body_that_is_not_kept_as_it_came() {
+    let pair = Pair::after_proof(PREDICTED, Manner { body: with_secret, ..Manner::observed() }).await;
+    let (answer, asked) = pair.first_page_again().await;
+    assert_eq!((asked.header("if-none-match"), asked.status), ("", 200));
+    assert!(!String::from_utf8_lossy(&answer.body).contains("AB12"));
+}
+
+#[tokio::test]
+async fn a_renewed_installation_token_confirms_what_the_one_before_it_fetched() {
+    let world = apps::setup().config(PREDICTED).manual_clock().start().await;
+    let list = |number: usize| format!("{}/labels?per_page=1&page={number}", apps::REPOSITORY);
+    for number in 1..=PROVED_BY {
+        world.get(&list(number)).await.assert_status(200);
+    }
+    // Idle until it has ended.
+    world.clock.advance(Duration::from_hours(2));
+    let answer = world.get(&list(1)).await;
+    assert_eq!(apps::mints(&world).len(), 2);
+    let asked = world.upstream_requests().pop().unwrap();
+    assert_eq!((asked.status, asked.cost, asked.conditional), (304, 0, "etag"), "{asked:?}");
+    assert_eq!(answer.cache_status(), "weir; fwd=stale; fwd-status=304");
+}

@@ -1,0 +1,98 @@
+//! An upstream whose answers a test makes itself, one function of the request's head, and which remembers what it was asked.
+//!
+//! Bodies of requests are not read: it is for reads. What the answers mean is the test's.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+
+/// The running upstream.
+pub struct Origin {
+    url: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+/// A request and what came of it.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub headers: HeaderMap,
+    pub status: u16,
+}
+
+impl Asked {
+    /// A header's value, or nothing.
+    pub fn header(&self, name: &str) -> &str {
+        header(&self.headers, name)
+    }
+
+    /// The secret after `Bearer `.
+    pub fn token(&self) -> &str {
+        token(&self.headers)
+    }
+}
+
+/// A header's value, or nothing.
+pub fn header<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
+    headers.get(name).map_or("", |value| value.to_str().unwrap())
+}
+
+/// The secret after `Bearer `.
+pub fn token(headers: &HeaderMap) -> &str {
+    header(headers, "authorization").strip_prefix("Bearer ").unwrap_or_default()
+}
+
+impl Origin {
+    /// Listens until the runtime ends.
+    pub async fn start<F>(answer: impl Fn(Request<()>) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Response<Bytes>> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (answer, asked) = (Arc::new(answer), Arc::<Mutex<Vec<Asked>>>::default());
+        let log = Arc::clone(&asked);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (answer, log) = (Arc::clone(&answer), Arc::clone(&log));
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let (answer, log) = (Arc::clone(&answer), Arc::clone(&log));
+                    async move {
+                        let request = request.map(drop);
+                        let headers = request.headers().clone();
+                        let response = answer(request).await;
+                        log.lock().push(Asked { headers, status: response.status().as_u16() });
+                        Ok::<_, Infallible>(response.map(Full::new))
+                    }
+                });
+                // A gateway that hangs up is none of its business.
+                tokio::spawn(async move {
+                    drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+                });
+            }
+        });
+        Self { url, asked }
+    }
+
+    /// Where it listens.
+    pub fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    /// Every request so far, in the order of their answers.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().clone()
+    }
+
+    /// The last request.
+    pub fn last(&self) -> Asked {
+        self.asked.lock().last().cloned().expect("nothing was asked")
+    }
+}
