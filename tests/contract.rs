@@ -50,5 +50,7 @@ mod upstream;
 mod waiting;
 #[path = "contract/webhooks.rs"]
 mod webhooks;
+#[path = "contract/wishes.rs"]
+mod wishes;
 #[path = "contract/writes.rs"]
 mod writes;

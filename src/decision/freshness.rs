@@ -3,8 +3,8 @@
 //! Validators belong to tokens: a `Last-Modified` is good with every token, an `ETag` only with the token that received it, because the
 //! upstream computes it over the credential (UPSTREAM.md, Conditional requests). The body and the headers of the stored answer are the
 //! store's; here is only what decides. What may be stored and for how long is in [`cache_control`], a client's own conditions in
-//! [`conditional`], taking over the headers of a 304 in [`merge`], what a change leaves of an answer's worth in [`settling`], which page is not confirmed by a 304
-//! in [`pages`], which `ETag` a token would own that has received none in [`predicted`].
+//! [`conditional`], what it says of stored answers in [`wishes`], taking over the headers of a 304 in [`merge`], what a change leaves of an answer's worth in
+//! [`settling`], which page is not confirmed by a 304 in [`pages`], which `ETag` a token would own that has received none in [`predicted`].
 
 pub mod cache_control;
 pub mod conditional;
@@ -14,6 +14,7 @@ pub mod pages;
 pub mod predicted;
 mod seconds;
 pub mod settling;
+pub mod wishes;
 
 use std::num::NonZeroU16;
 use std::time::Duration;

@@ -17,6 +17,7 @@ use crate::decision::cache_key::{Accept, CacheKey, Scope};
 use crate::decision::freshness::cache_control::{storable, vary_names};
 use crate::decision::freshness::merge::merge_not_modified;
 use crate::decision::freshness::settling::Trust;
+use crate::decision::freshness::wishes::Wishes;
 use crate::decision::freshness::{Mode, Stored, TokenKey};
 use crate::telemetry::{CacheOutcome, Fetch, spans};
 use crate::tokens::{Cause, Credential, Lack, TokenId};
@@ -48,6 +49,8 @@ pub struct Question {
     pub scope: Scope,
     /// The client's own headers: conditions, `Accept`, what `Vary` names.
     pub asked: Arc<HeaderMap>,
+    /// What they say of stored answers.
+    pub wishes: Wishes,
 }
 
 /// What a look into the store has found that may not be served without asking.
@@ -105,6 +108,10 @@ impl Gateway {
     }
 
     async fn take_part(self: &Arc<Self>, key: &CacheKey, question: &Arc<Question>, entry: Option<Arc<Entry>>, effort: &mut Effort) -> Miss {
+        // RFC 9111 §5.2.1.7: from the store or not at all. What another request is just asking for is not stored.
+        if question.wishes.only_if_cached {
+            return Miss::Give(Err(Refused::NothingStored));
+        }
         let path = path_of(&question.job.target);
         let start = |effort| Arc::clone(self).fetch(key.clone(), Arc::clone(question), entry.clone(), effort);
         let asker = Asker { now: self.clock.now(), client: question.job.client, priority: self.priority_of(&question.job) };
@@ -187,6 +194,7 @@ impl Gateway {
                 if entry.confirmed().age(self.clock.now(), self.mode) <= allowed
                     && !allowed.is_zero()
                     && entry.stored.may_be_served_stale(self.mode)
+                    && entry.confirmed().may_stand_in(&question.wishes, self.clock.now(), self.mode)
                     && self.trust(&entry, question) != Trust::Doubtful =>
             {
                 Ok(ReadAnswer::Entry(entry, outcome))
@@ -202,7 +210,7 @@ impl Gateway {
         let entry = self.store.get(&key).filter(|entry| entry.fits(asked));
         let may_be_served = |entry: &Arc<Entry>| {
             let trust = || self.store.trust(&intake.path, entry.requested_at());
-            entry.confirmed().is_fresh_after(now, self.mode, trust, self.watched(entry, &intake.path, now))
+            entry.confirmed().answers(&Wishes::of(asked), now, self.mode, trust, self.watched(entry, &intake.path, now))
         };
         match entry {
             Some(entry) if may_be_served(&entry) => Ok(entry),
@@ -235,7 +243,7 @@ impl Gateway {
     fn may_serve(&self, entry: &Entry, question: &Question) -> bool {
         let now = self.clock.now();
         let watched = self.watched(entry, path_of(&question.job.target), now);
-        entry.confirmed().is_fresh_after(now, self.mode, || self.trust(entry, question), watched)
+        entry.confirmed().answers(&question.wishes, now, self.mode, || self.trust(entry, question), watched)
     }
 
     /// How long it is good because a webhook would have told of a change.
@@ -287,9 +295,11 @@ impl Gateway {
     /// A 304 has come. What the last one said already is not taken over again.
     fn confirmed(&self, key: CacheKey, question: &Question, entry: &Arc<Entry>, answer: &Answer) -> Landed {
         let (now, token) = (self.clock.now(), token_key(answer.token));
+        // RFC 9111 §5.2.1.5: an answer to a request that says so leaves nothing behind.
+        let may_keep = !question.wishes.no_store;
         let is_repeatable = entry.stored.is_repeated_by(&answer.headers);
         let print = if is_repeatable { self.store.prints.of(token, &answer.headers, self.mode) } else { Print::default() };
-        if print.repeats(entry.print) {
+        if may_keep && print.repeats(entry.print) {
             entry.confirmation.repeated(answer.requested_at, now);
             return Landed::Entry(Arc::clone(entry), Fetch::Revalidated);
         }
@@ -309,7 +319,9 @@ impl Gateway {
         stored.confirm(now, &answer.headers, Some(token), self.ttl(question));
         let confirmation = Confirmation::new(answer.requested_at, now);
         let entry = Arc::new(Entry { head, body: entry.body.clone(), stored, confirmation, print, vary: entry.vary.clone() });
-        self.store.put(key, Arc::clone(&entry));
+        if may_keep {
+            self.store.put(key, Arc::clone(&entry));
+        }
         Landed::Entry(entry, Fetch::Revalidated)
     }
 
@@ -320,7 +332,9 @@ impl Gateway {
         };
         let length = bytes.len();
         let bytes = std::mem::take(bytes);
-        let keep = storable(answer.status, &answer.headers) && self.may_keep_encoding(&answer.headers);
+        // RFC 9111 §3, §5.2.1.5.
+        let may_be_stored = storable(answer.status, &answer.headers) && !question.wishes.no_store;
+        let keep = may_be_stored && self.may_keep_encoding(&answer.headers);
         let body = if is_json(&answer.headers) { self.urls.mark_json(without_secrets(bytes)) } else { Body::opaque(bytes) };
         let is_as_sent = body.is_alike_for_all() && body.text().len() == length;
         let etag = self.etag_for_clients(&answer, &body, is_as_sent);

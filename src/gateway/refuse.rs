@@ -54,6 +54,8 @@ pub enum Refused {
     TokenUnavailable(Lack),
     /// A resource of the gateway's own that does not exist.
     NoSuchResource,
+    /// Nothing stored may be served, and the client wants nothing else (`only-if-cached`).
+    NothingStored,
     /// A budget or a secondary limit stands in the way.
     Limited {
         /// Which limit.
@@ -98,6 +100,7 @@ impl Refused {
             Self::TokensRejected => "tokens_rejected",
             Self::TokenUnavailable(_) => "token_unavailable",
             Self::NoSuchResource => "no_such_resource",
+            Self::NothingStored => "only_if_cached",
             Self::Limited { limit, .. } => limit.name(),
             Self::Unreachable => "upstream_unreachable",
             Self::UpstreamFailed => "upstream_failed",
@@ -170,6 +173,11 @@ impl Refused {
                 (StatusCode::BAD_GATEWAY, "The upstream accepts none of this gateway's tokens for this request; nothing was executed.")
             }
             Self::NoSuchResource => (StatusCode::NOT_FOUND, "Not Found"),
+            // RFC 9111 §5.2.1.7.
+            Self::NothingStored => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "Nothing stored may be served for this request, which asks for nothing else (only-if-cached); the upstream was not asked.",
+            ),
             Self::Unreachable => (StatusCode::BAD_GATEWAY, "The upstream cannot be reached; nothing was executed."),
             Self::UpstreamFailed => (StatusCode::BAD_GATEWAY, "The upstream's answer was lost."),
             Self::UpstreamTimeout => (StatusCode::GATEWAY_TIMEOUT, "The upstream did not answer in time."),

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::api::{GraphqlRequest, ResourceName};
+use crate::decision::freshness::wishes::Wishes;
 use crate::decision::rights::Asked;
 use crate::telemetry::CacheOutcome;
 
@@ -178,7 +179,8 @@ impl Door {
     ) -> Result<ReadAnswer, Refused> {
         let mut job = self.job(request, client, intake, &route, OutgoingBody::Absent);
         job.method = Method::GET;
-        let question = Arc::new(Question { job, scope: route.scope, asked: Arc::clone(&request.asked) });
+        let wishes = Wishes::of(&request.asked);
+        let question = Arc::new(Question { job, scope: route.scope, asked: Arc::clone(&request.asked), wishes });
         let answered = self.gateway.read(question, sought, &mut request.effort).await?;
         request.outcome.cache = match &answered {
             ReadAnswer::Entry(_, cache) => *cache,

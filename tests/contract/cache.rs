@@ -149,6 +149,20 @@ async fn head_shares_the_stored_answer_and_has_no_body() {
     assert_eq!(world.upstream_requests()[1].status, 304);
 }
 
+/// RFC 9111 §4.3.5, what a HEAD's answer does to a stored GET's, cannot come up: the upstream is never sent a HEAD that the cache has a part in.
+#[tokio::test]
+async fn a_head_is_asked_for_as_a_get_whose_answer_is_for_both() {
+    let world = Setup::new().config("[cache]\nfreshness = \"rfc9111\"").start().await;
+    let head = world.send(http::Method::HEAD, REPOSITORY, &[], "").await;
+    assert_eq!((head.cache_status(), head.body.len()), ("weir; fwd=uri-miss; stored", 0));
+    let get = world.get(REPOSITORY).await;
+    assert_eq!((get.cache_status(), get.body.len() as u64), ("weir; hit", head.number("content-length")));
+    assert_eq!(world.send(http::Method::HEAD, REPOSITORY, &[], "").await.cache_status(), "weir; hit");
+    world.send(http::Method::HEAD, REPOSITORY, &[("cache-control", "no-cache")], "").await.assert_status(200);
+    let sent: Vec<_> = world.upstream_requests().into_iter().map(|entry| (entry.method, entry.status)).collect();
+    assert_eq!(sent, [("GET".to_owned(), 200), ("GET".to_owned(), 304)]);
+}
+
 #[tokio::test]
 async fn other_media_types_are_other_answers() {
     let world = Setup::new().start().await;

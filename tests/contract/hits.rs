@@ -91,6 +91,9 @@ async fn a_hit_is_what_a_session_would_have_answered() {
                 "X-Weir-Key: wrong\r\n",
                 "Authorization: none\r\n",
                 "X-GitHub-Api-Version: 2022-11-28\r\n",
+                "Cache-Control: max-age=9\r\n",
+                "Cache-Control: only-if-cached\r\n",
+                "Cache-Control: only-if-cached, no-cache\r\nPragma: x\r\n",
             ] {
                 let line = format!("{method} {path}");
                 let as_session = format!("{headers}{BY_SESSION}");

@@ -69,22 +69,22 @@ impl CacheControl {
             "no-cache" => self.no_cache = true,
             "must-revalidate" | "proxy-revalidate" => self.must_revalidate = true,
             "private" => self.private = true,
-            "max-age" => self.confused |= !set(&mut self.max_age, value),
-            "s-maxage" => self.confused |= !set(&mut self.s_maxage, value),
+            "max-age" => self.confused |= !set(&mut self.max_age, value.and_then(delta_seconds)),
+            "s-maxage" => self.confused |= !set(&mut self.s_maxage, value.and_then(delta_seconds)),
             _ => {}
         }
     }
 }
 
-/// Sets a lifetime; whether that went without contradiction.
-fn set(lifetime: &mut Option<Duration>, value: Option<&str>) -> bool {
-    let Some(seconds) = value.and_then(delta_seconds) else { return false };
-    let before = lifetime.replace(seconds);
-    before.is_none_or(|before| before == seconds)
+/// Sets a span of time; whether that went without contradiction, and `value` could be read.
+pub(super) fn set(span: &mut Option<Duration>, value: Option<Duration>) -> bool {
+    let Some(value) = value else { return false };
+    let before = span.replace(value);
+    before.is_none_or(|before| before == value)
 }
 
 /// RFC 9111 §1.2.2: a number too large counts as the largest.
-fn delta_seconds(text: &str) -> Option<Duration> {
+pub(super) fn delta_seconds(text: &str) -> Option<Duration> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| Duration::from_secs(text.parse::<u32>().unwrap_or(u32::MAX).into()))
 }
