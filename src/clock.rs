@@ -99,7 +99,7 @@ pub struct Clock(Arc<Source>);
 #[derive(Debug)]
 enum Source {
     /// The machine's wall clock, kept going when it is set back.
-    System { started: Instant, offset: AtomicU64 },
+    System { started: Instant, offset: AtomicU64, compared: AtomicU64 },
     /// The machine's clock, `factor` times as fast from `start` on (`weir emulate --speed`).
     Scaled { start: u64, factor: f64 },
     /// Moves only when told to.
@@ -110,7 +110,7 @@ impl Clock {
     /// The machine's wall clock; never goes back.
     #[must_use]
     pub fn system() -> Self {
-        Self(Arc::new(Source::System { started: machine_instant(), offset: AtomicU64::new(0) }))
+        Self(Arc::new(Source::System { started: machine_instant(), offset: AtomicU64::new(machine_millis()), compared: AtomicU64::new(0) }))
     }
 
     /// A clock that starts at the machine's time and runs `factor` times as fast.
@@ -131,10 +131,19 @@ impl Clock {
         Timestamp(match &*self.0 {
             // The wall clock as far as it is ahead of the steady one; set back, it is followed by the steady one alone, so that time neither runs
             // backwards nor stands still.
-            Source::System { started, offset } => {
-                let steady = u64::try_from(machine_instant().duration_since(*started).as_millis()).unwrap_or(u64::MAX);
-                let ahead = machine_millis().saturating_sub(steady);
-                steady + offset.fetch_max(ahead, Ordering::Relaxed).max(ahead)
+            Source::System { started, offset, compared } => {
+                let steady = || {
+                    let steady = machine_instant().duration_since(*started);
+                    steady.as_secs() * 1000 + u64::from(steady.subsec_millis())
+                };
+                let now = steady();
+                // The two are compared once in a millisecond: a request reads the time some twenty times. The steady one is read last, so that a thread that is
+                // held up between the two finds the wall clock behind, not ahead.
+                if compared.swap(now, Ordering::Relaxed) != now {
+                    let wall = machine_millis();
+                    offset.fetch_max(wall.saturating_sub(steady()), Ordering::Relaxed);
+                }
+                now + offset.load(Ordering::Relaxed)
             }
             Source::Scaled { start, factor } => {
                 let elapsed = machine_millis().saturating_sub(*start);

@@ -32,8 +32,9 @@ pub struct Collections<'p> {
 
 /// How many leading segments of `path` make the root that owns it; 0 when nothing does.
 pub(super) fn root_segments(path: &str) -> usize {
-    let first = path.split('/').nth(1).unwrap_or_default();
-    OWNER_ROOTS.iter().find(|(name, _)| *name == first).map_or(0, |(_, segments)| *segments)
+    // Bytes: short texts are looked through faster so, and this is asked several times for each request.
+    let first = path.as_bytes().split(|byte| *byte == b'/').nth(1).unwrap_or_default();
+    OWNER_ROOTS.iter().find(|(name, _)| name.as_bytes() == first).map_or(0, |(_, segments)| *segments)
 }
 
 impl<'p> Collections<'p> {

@@ -2,6 +2,9 @@
 //!
 //! What an answer says by itself is in `respond.rs`; the numbers come from the books.
 
+use std::borrow::Cow;
+use std::time::Duration;
+
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::api::ResourceName;
@@ -14,6 +17,9 @@ use super::refuse::RateView;
 /// The digits of the largest number.
 const DIGITS_MAX: usize = 20;
 
+/// Room for what is said of the time that it took.
+const TIMING_BYTES_USUAL: usize = 64;
+
 /// A head that is being put together.
 pub trait Head {
     /// Says `name: value`, the name in lower case. Nothing of that name may have been said, unless the head can take it back.
@@ -21,19 +27,24 @@ pub trait Head {
 
     /// The same with a number.
     fn say_number(&mut self, name: &str, number: u64) {
-        let mut digits = [0; DIGITS_MAX];
-        let mut rest = number;
-        let mut begin = DIGITS_MAX;
-        for (place, digit) in digits.iter_mut().enumerate().rev() {
-            *digit = b'0' + u8::try_from(rest % 10).unwrap_or(0);
-            rest /= 10;
-            begin = place;
-            if rest == 0 {
-                break;
-            }
-        }
-        self.say(name, digits.get(begin..).unwrap_or_default());
+        with_digits(number, |digits| self.say(name, digits));
     }
+}
+
+/// Gives the plain digits of a number to `take`; without the machinery of formatting, because an answer says some ten numbers.
+fn with_digits<T>(number: u64, take: impl FnOnce(&[u8]) -> T) -> T {
+    let mut digits = [0; DIGITS_MAX];
+    let mut rest = number;
+    let mut begin = DIGITS_MAX;
+    for (place, digit) in digits.iter_mut().enumerate().rev() {
+        *digit = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
+        begin = place;
+        if rest == 0 {
+            break;
+        }
+    }
+    take(digits.get(begin..).unwrap_or_default())
 }
 
 impl Head for HeaderMap {
@@ -84,17 +95,29 @@ impl Gateway {
         if let Some(account) = added.figures.account {
             head.say("x-weir-account", self.account_name(account).as_bytes());
         }
-        head.say("server-timing", timing(&added.figures).as_bytes());
+        head.say("server-timing", &timing(&added.figures));
         head.say("x-request-id", added.id.as_bytes());
     }
 }
 
-fn timing(figures: &Figures) -> std::borrow::Cow<'static, str> {
+fn timing(figures: &Figures) -> Cow<'static, [u8]> {
     if figures.attempts == 0 && figures.held.is_none() && figures.queue.is_zero() && figures.upstream.is_zero() {
-        return "queue;dur=0, upstream;dur=0".into();
+        return b"queue;dur=0, upstream;dur=0".into();
     }
-    let held = figures.held.map(|hold| format!(";desc=\"{}\"", hold.by.name())).unwrap_or_default();
-    format!("queue;dur={}{held}, upstream;dur={}", figures.queue.as_millis(), figures.upstream.as_millis()).into()
+    let mut text = Vec::with_capacity(TIMING_BYTES_USUAL);
+    let millis = |text: &mut Vec<u8>, time: Duration| {
+        with_digits(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), |digits| text.extend_from_slice(digits));
+    };
+    text.extend_from_slice(b"queue;dur=");
+    millis(&mut text, figures.queue);
+    if let Some(hold) = figures.held {
+        for part in [";desc=\"", hold.by.name(), "\""] {
+            text.extend_from_slice(part.as_bytes());
+        }
+    }
+    text.extend_from_slice(b", upstream;dur=");
+    millis(&mut text, figures.upstream);
+    text.into()
 }
 
 /// Whether the answer cost no budget: `X-From-Cache: 1` (CONTRACT §3).

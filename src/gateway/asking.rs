@@ -46,9 +46,11 @@ impl Door {
             return Asked::Known(Box::new(Known { request, sorted }));
         };
         let span = request.span.clone();
+        // Boxed before anything is put around it, which would move all of its large state each time.
+        let asked = Box::pin(self.ask(&mut request, &client, &intake, route, Some(sought))).instrument(span);
         let answered = tokio::select! {
             biased;
-            answered = self.ask(&mut request, &client, &intake, route, Some(sought)).instrument(span) => Some(answered),
+            answered = asked => Some(answered),
             () = connection.left() => None,
         };
         let sorted = match answered {

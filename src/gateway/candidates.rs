@@ -5,6 +5,7 @@
 //! answers teach (`decision/rights`) sets some accounts apart from such a list; those lists are kept too. Everything here is bounded and may be forgotten at any time.
 
 use std::collections::HashSet;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -193,10 +194,7 @@ fn address(list: &Accounts) -> usize {
 }
 
 fn shard_of(key: &AbleKey) -> usize {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    key.hash(&mut hasher);
-    usize::try_from(hasher.finish() % SHARDS as u64).unwrap_or(0)
+    usize::try_from(foldhash::fast::FixedState::default().hash_one(key) % SHARDS as u64).unwrap_or(0)
 }
 
 #[cfg(test)]

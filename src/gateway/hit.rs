@@ -98,8 +98,7 @@ impl FrontDoor {
             };
             let asked = match looked {
                 Looked::Hit(request, body_bytes) => Asked::Answered(request, body_bytes),
-                // Boxed: kept in line, its state would be moved about for every hit.
-                Looked::Stale(asking) => Box::pin(self.http1.ask_here(connection, *asking, shutdown, &mut buffer)).await,
+                Looked::Stale(asking) => self.http1.ask_here(connection, *asking, shutdown, &mut buffer).await,
                 Looked::Other(known) => Asked::Known(known),
             };
             match asked {
@@ -175,9 +174,9 @@ impl Door {
         let again = said.as_ref().and_then(|said| Some((said, said.again(rest)?)));
         let (mut request, intake, new, length) = if let Some((said, lines)) = again {
             let length = line_length + lines.len();
-            let intake = intake::check_again(&method, &target, read.get(..length)?, &said.host);
+            let intake = intake::check_again(&method, &target, read.get(..length)?, &said.known.host);
             let mut request = Request::new(&self.gateway, method, target.path(), Arc::clone(&lines.headers));
-            request.identified = Some(Arc::clone(&said.client));
+            request.known = Some(Arc::clone(&said.known));
             (request, intake, None, length)
         } else {
             let lines = lines_of(rest)?;

@@ -4,6 +4,7 @@
 //! else about it. Connecting stays the framework's. No deadlines, retries or pooling here, and no upgrades: nobody asks for one.
 
 use std::mem::MaybeUninit;
+use std::sync::LazyLock;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::FutureExt;
@@ -22,6 +23,23 @@ const BODY_READ_BYTES: usize = 64 * 1024;
 const HEAD_BYTES_MAX: usize = 256 * 1024;
 /// The most headers of an answer, by the same reckoning.
 const HEADERS_MAX: usize = 256;
+
+/// Names that most answers of the service have and that are no standard ones, which would be made anew for each answer; in either spelling of the service's own name.
+const USUAL: [&str; 11] = [
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+    "x-ratelimit-resource",
+    "x-ratelimit-used",
+    "x-github-request-id",
+    "x-github-media-type",
+    "x-service-request-id",
+    "x-service-media-type",
+    "x-oauth-scopes",
+    "x-accepted-oauth-scopes",
+];
+
+static USUAL_NAMES: LazyLock<[HeaderName; USUAL.len()]> = LazyLock::new(|| USUAL.map(HeaderName::from_static));
 
 /// Why a connection is of no more use, in the words of the log.
 #[derive(Debug)]
@@ -236,9 +254,9 @@ impl Connection {
         let start = self.read.as_ptr().addr();
         let mut headers = HeaderMap::with_capacity(parsed.headers.len());
         for line in parsed.headers.iter() {
-            let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| "the answer has a header without a name")?;
+            let name = name_of(line.name).ok_or("the answer has a header without a name")?;
             let at = line.value.as_ptr().addr().wrapping_sub(start);
-            let value = if line.value.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
+            let value = if memchr::memchr2(b'\r', b'\n', line.value).is_some() {
                 HeaderValue::from_bytes(&unfolded(line.value))
             } else if at <= head.len() && line.value.len() <= head.len() - at {
                 HeaderValue::from_maybe_shared(head.slice(at..at + line.value.len()))
@@ -326,6 +344,13 @@ fn names_chunks(coding: &HeaderValue) -> bool {
 fn unfolded(value: &[u8]) -> Vec<u8> {
     let lines = value.split(|byte| matches!(byte, b'\r' | b'\n')).map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(&b' ')
+}
+
+/// A header's name.
+fn name_of(text: &str) -> Option<HeaderName> {
+    let usual = || USUAL_NAMES.iter().find(|name| text.eq_ignore_ascii_case(name.as_str())).cloned();
+    let begins = text.as_bytes().first_chunk::<2>().is_some_and(|begin| begin.eq_ignore_ascii_case(b"x-"));
+    begins.then(usual).flatten().or_else(|| HeaderName::from_bytes(text.as_bytes()).ok())
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub struct Job {
     /// Canonical path and query.
     pub target: String,
     /// End-to-end headers without credential and conditions.
-    pub headers: HeaderMap,
+    pub headers: Arc<HeaderMap>,
     /// The body.
     pub body: OutgoingBody,
     /// Units of the primary budget to reserve.
@@ -110,7 +110,7 @@ impl Gateway {
             asked: Asked::of(endpoint, &target),
             method,
             target,
-            headers,
+            headers: Arc::new(headers),
             body: OutgoingBody::Whole(Bytes::new()),
             client,
             cost: endpoint.primary_cost,

@@ -38,6 +38,8 @@ use super::rewrite::{Body, without_secrets};
 use super::stale::path_of;
 use super::store::{Entry, etag_of, has_json_type, is_json};
 
+/// Headers that an attempt adds at most: two conditions, the credential, and the two of its trace.
+const ADDED_MAX: usize = 5;
 /// How often an asker joins a fetch that turns out not to be for it before it fetches alone.
 const JOINS_MAX: u32 = 3;
 
@@ -438,7 +440,8 @@ impl Conditions for OfEntry<'_> {
 
     /// Decided when it is sent: a request may have waited long.
     fn with(&self, credential: &Credential) -> HeaderMap {
-        let mut conditions = HeaderMap::new();
+        // Room for what else is added (`attempt.rs`).
+        let mut conditions = HeaderMap::with_capacity(ADDED_MAX);
         let entry = self.entry.filter(|entry| !self.gateway.may_hide_next(self.key, entry));
         if let Some(validators) = entry.and_then(|entry| entry.stored.validators(Some(token_key(credential.token)))) {
             conditions.extend(validators.if_none_match.map(|value| (header::IF_NONE_MATCH, value)));

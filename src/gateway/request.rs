@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use crate::api::{Endpoint, ResourceName};
+use crate::api::{Dialect, Endpoint, ResourceName};
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 use crate::decision::access::permitted;
@@ -28,6 +28,7 @@ use super::reply::Reply;
 use super::respond::Form;
 use super::rewrite::Origin;
 use super::route::Route;
+use super::said;
 use super::store::Entry;
 
 /// A request as its stages learn about it; becomes its outcome.
@@ -39,8 +40,8 @@ pub(super) struct Request {
     pub(super) outcome: Outcome,
     pub(super) effort: Effort,
     pub(super) client: Option<Arc<Client>>,
-    /// Whose key it carries, where that is known already.
-    pub(super) identified: Option<Arc<Client>>,
+    /// What is known of its header lines, where the connection has said them before.
+    pub(super) known: Option<Arc<said::Known>>,
     /// The client's own upstream credential; what of it is under way keeps its place in the books.
     pub(super) brought: Option<Arc<Brought>>,
     pub(super) span: tracing::Span,
@@ -104,7 +105,7 @@ impl Request {
             outcome,
             effort: Effort::default(),
             client: None,
-            identified: None,
+            known: None,
             brought: None,
             span,
             body: Body::Settled,
@@ -119,6 +120,16 @@ impl Request {
         self.outcome.endpoint = &route.endpoint.template;
         self.endpoint = Some(route.endpoint);
         self.view = Some(Arc::clone(&route.view));
+    }
+
+    /// Its header lines as they go upstream.
+    pub(super) fn to_upstream(&self, dialect: Dialect) -> Arc<HeaderMap> {
+        let make = || {
+            let mut headers = headers::to_upstream(&self.asked);
+            headers::complete(&mut headers, dialect);
+            Arc::new(headers)
+        };
+        self.known.as_ref().map_or_else(make, |known| Arc::clone(known.to_upstream.get_or_init(make)))
     }
 
     /// How its answer is to look.
@@ -147,8 +158,8 @@ impl Door {
             return Ok(Sorted::Delivery(Box::new(intake)));
         }
         // Who asks, and may they?
-        let client = match request.identified.take() {
-            Some(client) => client,
+        let client = match &request.known {
+            Some(known) => Arc::clone(&known.client),
             None => Arc::clone(gateway.clients.identify(&request.asked).map_err(Refused::Unauthenticated)?),
         };
         request.outcome.client = Some(Arc::clone(&client.name));

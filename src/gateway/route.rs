@@ -114,15 +114,18 @@ impl Gateway {
     /// may know, or a search that names "me".
     fn may_be_about_caller(&self, endpoint: &Endpoint, intake: &Intake) -> bool {
         let query = intake.query.as_deref().unwrap_or_default();
-        if query.contains('@') || query.contains('%') {
+        if query.bytes().any(|byte| matches!(byte, b'@' | b'%')) {
             let decoded = percent_decode_str(query).decode_utf8_lossy().to_ascii_lowercase();
             if decoded.contains("@me") {
                 return true;
             }
         }
+        if !endpoint.generic {
+            return false;
+        }
         let first = intake.path.split('/').nth(1).unwrap_or_default();
         let word: String = first.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect::<String>().to_ascii_lowercase();
-        endpoint.generic && self.roots_about_caller.contains(&word)
+        self.roots_about_caller.contains(&word)
     }
 
     /// The route of a GraphQL request: a query is read for the pool and not kept, anything else is a write of the client's own account. What could not be read may
@@ -204,10 +207,14 @@ pub fn roots_about_caller(table: &Table) -> BTreeSet<String> {
 
 /// What a path names, as far as `reach` bounds it.
 fn place_of<'p>(params: &Params<'_, 'p>, path: &'p str) -> Place<'p> {
+    let (owner, name) = (params.get("owner"), params.get("repo"));
+    if let (Some(owner), Some(name)) = (owner, name) {
+        return Place::Repository { owner, name };
+    }
     let mut segments = path.split('/').skip(1);
     let first = segments.next();
-    let owner = params.get("owner").or_else(|| segments.next().filter(|_| first == Some("repos")));
-    let name = params.get("repo").or_else(|| segments.next().filter(|_| first == Some("repos")));
+    let owner = owner.or_else(|| segments.next().filter(|_| first == Some("repos")));
+    let name = name.or_else(|| segments.next().filter(|_| first == Some("repos")));
     match (owner, name, params.get("org")) {
         (Some(owner), Some(name), _) => Place::Repository { owner, name },
         // By its number an organization cannot be told from others.

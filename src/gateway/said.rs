@@ -4,7 +4,7 @@
 //! Only the header lines are compared; the request line is read and checked each time (`hit.rs`, `intake.rs`).
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -32,10 +32,17 @@ pub(super) struct Lines {
 /// Lines that an allowed request said, and what was found out about them.
 pub(super) struct Said {
     lines: Lines,
+    pub(super) known: Arc<Known>,
+}
+
+/// What follows from header lines.
+pub(super) struct Known {
     /// The one `Host`.
     pub(super) host: String,
     /// Whose key they carry.
     pub(super) client: Arc<Client>,
+    /// What of them goes upstream, once something did.
+    pub(super) to_upstream: OnceLock<Arc<HeaderMap>>,
 }
 
 impl Lines {
@@ -84,7 +91,8 @@ impl Lines {
 impl Said {
     /// Remembers what was found out about lines; `None` where they are too long to be kept.
     pub(super) fn new(lines: Lines, host: &str, client: &Arc<Client>) -> Option<Self> {
-        (lines.len() <= KEPT_BYTES_MAX).then(|| Self { lines, host: host.to_owned(), client: Arc::clone(client) })
+        let known = || Known { host: host.to_owned(), client: Arc::clone(client), to_upstream: OnceLock::new() };
+        (lines.len() <= KEPT_BYTES_MAX).then(|| Self { lines, known: Arc::new(known()) })
     }
 
     /// The same lines, if what was read begins with them.

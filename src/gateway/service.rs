@@ -279,15 +279,13 @@ impl Door {
     }
 
     fn job(&self, request: &Request, client: &Client, intake: &Intake, route: &Route, body: OutgoingBody) -> Job {
-        let mut headers = headers::to_upstream(&request.asked);
-        headers::complete(&mut headers, self.gateway.config.upstream.dialect);
         let wait = headers::prefer_wait(&request.asked).map_or(client.max_wait, |wait| wait.min(client.max_wait));
         Job {
             endpoint: route.endpoint,
             service: intake.service,
             method: intake.method.clone(),
             target: intake.target(),
-            headers,
+            headers: request.to_upstream(self.gateway.config.upstream.dialect),
             body,
             client: client.index,
             cost: route.cost,

@@ -46,8 +46,10 @@ impl Time {
             self.text = Timestamp::from_secs(second).rfc3339();
         }
         self.text.truncate(SECOND_BYTES);
-        // A string takes whatever is written to it.
-        let _ = write!(self.text, ".{micros:06}Z");
+        self.text.push('.');
+        let digit = |divisor: u64| char::from_digit(u32::try_from(micros / divisor % 10).unwrap_or(0), 10).unwrap_or('0');
+        self.text.extend([100_000, 10_000, 1_000, 100, 10, 1].map(digit));
+        self.text.push('Z');
         &self.text
     }
 }

@@ -3,13 +3,15 @@
 //! Two generations of entries: when the young one is full, it becomes the old one, and what was old is forgotten. What is looked at again to be changed
 //! becomes young, so that what is in use stays. What the marks mean for a request is not known here.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::api::{Access, EndpointId};
 use crate::clock::Timestamp;
 
 use super::{Holder, Place};
+
+/// Seeded: its keys come from what clients ask for.
+type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 
 /// How long a token that lacks a right is not asked while another may be. Ours: an operator who grants a permission sees it used within minutes; asking every
 /// ten minutes costs six requests an hour.
