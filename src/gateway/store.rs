@@ -36,8 +36,16 @@ const LARGEST_PER_SHARD: u64 = 4;
 const ANSWER_BYTES: u64 = 4096;
 
 /// Headers of `Vary` that the key or the scope answers already (DESIGN D2), or that never reach the upstream.
-const VARY_ANSWERED: [&str; 8] =
-    ["accept", "accept-encoding", "authorization", "cookie", "x-service-api-version", "x-github-api-version", "x-requested-with", "x-weir-key"];
+const VARY_ANSWERED: [&str; 8] = [
+    "accept",
+    "accept-encoding",
+    "authorization",
+    "cookie",
+    "x-service-api-version",
+    "x-github-api-version",
+    "x-requested-with",
+    "x-weir-key",
+];
 
 /// An answer as it is kept.
 pub struct Entry {

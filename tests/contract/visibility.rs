@@ -36,6 +36,8 @@ const GUESTS: usize = 2;
 const STUCK: Duration = Duration::from_millis(300);
 /// The one route whose answers have a lifetime, which is longer than any run.
 const LASTING: &str = "/labels";
+/// What some clients say of stored answers.
+const WISHES: [&str; 4] = ["no-cache", "no-store", "max-stale", "only-if-cached"];
 
 /// Who asks, and whose answers are for it.
 struct Client {
@@ -58,6 +60,8 @@ struct Exchange {
     client: usize,
     guest: Option<Holder>,
     path: String,
+    /// What it said of stored answers.
+    wish: &'static str,
     round: u64,
     reply: Reply,
 }
@@ -151,7 +155,9 @@ impl Cast {
             return Err("it is the answer to something else".into());
         }
         let status = if reply.status == StatusCode::NOT_MODIFIED { StatusCode::OK } else { reply.status };
-        let is_lasting = path.ends_with(LASTING) || cache.contains("detail=");
+        // Or shown to some client for which that is new enough.
+        let is_lasting =
+            path.ends_with(LASTING) && exchange.wish != "no-cache" || exchange.wish.contains("max-stale") || cache.contains("detail=");
         let told = |told: &&Answered| told.path == *path && told.status == status && allowed.contains(&told.holder);
         if !answered.iter().filter(told).any(|told| told.round == *round || is_lasting) {
             return Err("none of those who could have fetched it was told so since it was asked for".into());
@@ -206,10 +212,17 @@ async fn ask(world: &World, cast: &Cast, round: u64, known: &[(String, String)],
     let secret = format!("Bearer {}", brought.as_ref().map_or(&key(client), |(secret, _)| secret));
     let own_key = if brought.is_some() { key(client) } else { String::new() };
     let accept = if dice.percent(20.0) { "application/vnd.github.raw+json" } else { "" };
-    let headers = [("authorization", secret.as_str()), ("x-weir-key", &own_key), ("if-none-match", etag), ("accept", accept)];
+    let wish = if dice.percent(20.0) { WISHES[pick(&mut dice, WISHES.len())] } else { "" };
+    let headers = [
+        ("authorization", secret.as_str()),
+        ("x-weir-key", &own_key),
+        ("if-none-match", etag),
+        ("accept", accept),
+        ("cache-control", wish),
+    ];
     let method = if dice.percent(10.0) { Method::HEAD } else { Method::GET };
     let reply = world.send(method, &path, &headers, "").await;
-    Exchange { client, guest: brought.map(|(_, holder)| holder), path, round, reply }
+    Exchange { client, guest: brought.map(|(_, holder)| holder), path, wish, round, reply }
 }
 
 /// A round: its requests, while things change.
