@@ -26,7 +26,8 @@ test: export PROPTEST_RNG_SEED ?= 1
 test: setup
 	cargo test --locked --no-fail-fast
 
-# Property tests with new cases, many more of them; a million answers compared with the truth; then the promises about limits over whole days: every seed with
+# Property tests with new cases, many more of them; a million answers compared with the truth; whose
+# answers hundreds of worlds of clients and pools are served; then the promises about limits over whole days: every seed with
 # reordering, lost answers and resets that wobble. A day of a thousand seeds takes about three quarters of an hour on two cores; `make soak SEEDS=50 HOURS=3` some
 # minutes. A failure prints its seed and the command that shows it again.
 SOAK = $(TARGET_DIR)/release/weir simulate --seeds $(SEEDS) --reorder --wobble 1000
@@ -34,6 +35,7 @@ soak: NEEDS = build
 soak: setup
 	PROPTEST_CASES=5000 cargo test --locked --lib
 	REQUESTS=1000000 cargo test --locked --release --test contract freshness -- --nocapture
+	PROPTEST_CASES=500 cargo test --locked --release --test contract visibility -- --nocapture
 	cargo build --locked --release
 	$(SOAK) --strict --lost 1 --workload saturating --hours $(HOURS)
 	$(SOAK) --lost 1 --workload saturating --hours $(HOURS) --outside 1/s

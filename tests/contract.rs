@@ -46,6 +46,8 @@ mod rights;
 mod secondary;
 #[path = "contract/upstream.rs"]
 mod upstream;
+#[path = "contract/visibility.rs"]
+mod visibility;
 #[path = "contract/waiting.rs"]
 mod waiting;
 #[path = "contract/webhooks.rs"]

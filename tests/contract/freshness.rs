@@ -24,7 +24,7 @@ use mangler::Mangler;
 use traffic::{Rules, Traffic};
 
 /// Limits that are never met: here it is about what answers show.
-const UNLIMITED: &str = r#"
+pub(super) const UNLIMITED: &str = r#"
 [limits]
 concurrency = 10000
 rest_points_per_minute = 100000000

@@ -1,0 +1,292 @@
+//! Nobody is served what nobody would have fetched for it (CONTRACT §4, 1; DESIGN D2): random clients, pools, routes and credentials, with tokens that are revoked, renewed
+//! and good again and holders who are let in and shut out meanwhile.
+//!
+//! Each answer must come from a holder that the client may use for that request: one of its pool; its own account on routes about "me"; nobody but itself where it brings a
+//! credential. And it must have been confirmed for one of these since the client asked, so that access that was lost is lost. `PROPTEST_CASES=500 cargo test --release
+//! --test contract visibility` plays so many worlds; one that fails names its seed, which `PROPTEST_RNG_SEED=… PROPTEST_CASES=1` plays alone.
+
+#[path = "visibility/realm.rs"]
+mod realm;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::{Method, StatusCode};
+use serde_json::Value;
+use weir::config::digest_hex;
+use weir::simulation::random::Dice;
+
+use super::apps::APP_KEY;
+use super::freshness::UNLIMITED;
+use crate::support::origin::Origin;
+use crate::support::{Reply, Setup, World};
+use realm::{Answered, Holder, REPOSITORIES, Realm, pick};
+
+/// Worlds when the environment says nothing: done in seconds.
+const CASES: u64 = 12;
+const ROUNDS: u64 = 8;
+/// Requests of one round, all at once, for a few things.
+const REQUESTS: usize = 40;
+/// Who bring credentials of their own.
+const GUESTS: usize = 2;
+/// A round that takes longer waits for the clock.
+const STUCK: Duration = Duration::from_millis(300);
+/// The one route whose answers have a lifetime, which is longer than any run.
+const LASTING: &str = "/labels";
+/// What some clients say of stored answers.
+const WISHES: [&str; 4] = ["no-cache", "no-store", "max-stale", "only-if-cached"];
+
+/// Who asks, and whose answers are for it.
+struct Client {
+    pool: Vec<Holder>,
+    own: Option<Holder>,
+}
+
+/// A world's accounts and clients.
+struct Cast {
+    /// Behind the accounts of the config come the guests.
+    accounts: usize,
+    clients: Vec<Client>,
+    tokens: Vec<(String, Holder)>,
+    installation: Option<Holder>,
+    config: String,
+}
+
+/// A request and its answer.
+struct Exchange {
+    client: usize,
+    guest: Option<Holder>,
+    path: String,
+    /// What it said of stored answers.
+    wish: &'static str,
+    round: u64,
+    reply: Reply,
+}
+
+/// How often each kind of thing came about.
+type Figures = BTreeMap<&'static str, u64>;
+
+impl Cast {
+    fn new(dice: &mut Dice) -> Self {
+        let accounts = 2 + pick(dice, 4);
+        let installation = dice.percent(50.0).then_some(accounts - 1);
+        let (mut tokens, mut config) = (Vec::new(), String::new());
+        for account in 0..accounts {
+            let kind = if installation == Some(account) { "installation" } else { "user" };
+            let _ = write!(config, "[[accounts]]\nname = \"account-{account}\"\nkind = \"{kind}\"\n");
+            // An installation's are minted.
+            let count = if kind == "user" { 1 + pick(dice, 2) } else { 0 };
+            for number in 0..count {
+                let secret = format!("token-{account}-{number}");
+                let _ = write!(
+                    config,
+                    "[[tokens]]\naccount = \"account-{account}\"\nkind = \"classic\"\nsecret = {{ value = \"{secret}\" }}\n"
+                );
+                tokens.push((secret, account));
+            }
+        }
+        if installation.is_some() {
+            let _ = write!(
+                config,
+                "[[accounts]]\nname = \"the-app\"\nkind = \"app\"\n[[apps]]\napp_id = 1\nprivate_key = {{ value = \"\"\"\n{APP_KEY}\"\"\" }}\n\
+                 installations = [{{ id = 7, account = \"account-{}\" }}]\n",
+                accounts - 1
+            );
+        }
+        tokens.extend((0..GUESTS).map(|guest| (format!("brought-{guest}"), accounts + guest)));
+        let pools: Vec<Vec<Holder>> = (0..=pick(dice, 3)).map(|_| members(dice, accounts)).collect();
+        for (number, pool) in pools.iter().enumerate() {
+            let names: Vec<_> = pool.iter().map(|account| format!("\"account-{account}\"")).collect();
+            let _ = write!(config, "[[pools]]\nname = \"pool-{number}\"\naccounts = [{}]\n", names.join(", "));
+        }
+        let clients = (0..2 + pick(dice, 4)).map(|number| Self::client(dice, number, &pools, accounts, &mut config)).collect();
+        config.push_str("[passthrough]\nenabled = true\n[cache]\n");
+        let _ = writeln!(config, "predicted_etags = {}", dice.percent(50.0));
+        let _ = writeln!(config, "freshness = \"{}\"", if dice.percent(25.0) { "rfc9111" } else { "revalidate" });
+        let _ = write!(config, "[[cache.rules]]\nroute = \"/repos/{{owner}}/{{repo}}{LASTING}\"\nttl = \"1000h\"\n{UNLIMITED}");
+        Self { accounts, clients, tokens, installation, config }
+    }
+
+    fn client(dice: &mut Dice, number: usize, pools: &[Vec<Holder>], accounts: usize, config: &mut String) -> Client {
+        let pool = pick(dice, pools.len());
+        let own = dice.percent(60.0).then(|| pick(dice, accounts));
+        let digest = digest_hex(key(number).as_bytes());
+        let _ = write!(config, "[[clients]]\nname = \"client-{number}\"\nkey_sha256 = \"{digest}\"\nreads = \"pool-{pool}\"\n");
+        if let Some(own) = own {
+            let _ = writeln!(config, "writes = \"account-{own}\"");
+        }
+        Client { pool: pools[pool].clone(), own }
+    }
+
+    /// Who may have fetched what a request was answered with.
+    fn allowed(&self, exchange: &Exchange) -> Vec<Holder> {
+        let client = &self.clients[exchange.client];
+        match (exchange.guest, is_about_me(&exchange.path)) {
+            (Some(guest), _) => vec![guest],
+            (None, false) => client.pool.clone(),
+            // Where the pool has a single account, that is who "me" is.
+            (None, true) => client.own.or_else(|| client.pool.first().copied().filter(|_| client.pool.len() == 1)).into_iter().collect(),
+        }
+    }
+
+    /// What is wrong with an answer.
+    fn judge(&self, exchange: &Exchange, answered: &[Answered], figures: &mut Figures) -> Result<(), String> {
+        let Exchange { path, reply, round, .. } = exchange;
+        let allowed = self.allowed(exchange);
+        let cache = reply.cache_status();
+        if reply.header("x-fetched-by").is_none() {
+            let is_own = !matches!(reply.status.as_u16(), 200 | 304 | 404);
+            *figures.entry("refused").or_default() += 1;
+            return if is_own { Ok(()) } else { Err("it says nothing of who fetched it".into()) };
+        }
+        // The header is of whom it was last confirmed for, the body of whom it was fetched for.
+        let confirmed_by: Holder = usize::try_from(reply.number("x-fetched-by")).unwrap();
+        let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+        let fetched_by = body["by"].as_u64().map(|by| usize::try_from(by).unwrap());
+        for holder in [Some(confirmed_by), fetched_by].into_iter().flatten() {
+            if !allowed.contains(&holder) {
+                return Err(format!("holder {holder} has nothing to do with it; {allowed:?} have"));
+            }
+        }
+        if body.is_object() && body["path"] != path.as_str() {
+            return Err("it is the answer to something else".into());
+        }
+        let status = if reply.status == StatusCode::NOT_MODIFIED { StatusCode::OK } else { reply.status };
+        // Or shown to some client for which that is new enough.
+        let is_lasting =
+            path.ends_with(LASTING) && exchange.wish != "no-cache" || exchange.wish.contains("max-stale") || cache.contains("detail=");
+        let told = |told: &&Answered| told.path == *path && told.status == status && allowed.contains(&told.holder);
+        if !answered.iter().filter(told).any(|told| told.round == *round || is_lasting) {
+            return Err("none of those who could have fetched it was told so since it was asked for".into());
+        }
+        for (word, counts) in [
+            ("shown", status == StatusCode::OK),
+            ("hidden", status == StatusCode::NOT_FOUND),
+            ("about me", is_about_me(path)),
+            ("brought", exchange.guest.is_some()),
+            ("collapsed", cache.ends_with("collapsed")),
+            ("confirmed", cache.contains("fwd-status=304")),
+            ("hit", cache == "weir; hit"),
+            ("of another holder", fetched_by.is_some_and(|by| by != confirmed_by)),
+        ] {
+            *figures.entry(word).or_default() += u64::from(counts);
+        }
+        Ok(())
+    }
+}
+
+/// Some of the accounts, at least one.
+fn members(dice: &mut Dice, accounts: usize) -> Vec<Holder> {
+    let first = pick(dice, accounts);
+    (0..accounts).filter(|account| *account == first || dice.percent(40.0)).collect()
+}
+
+fn key(client: usize) -> String {
+    format!("weir_key_of_client_{client}_in_tests")
+}
+
+fn is_about_me(path: &str) -> bool {
+    path.starts_with("/user") || path == "/notifications" || path.contains("@me")
+}
+
+fn path(dice: &mut Dice) -> String {
+    let repository = pick(dice, REPOSITORIES);
+    match dice.below(10) {
+        0..3 => format!("/repos/acme/r{repository}"),
+        3 | 4 => format!("/repos/acme/r{repository}/branches"),
+        5 => format!("/repos/acme/r{repository}{LASTING}"),
+        6 => "/orgs/acme/repos".into(),
+        _ => ["/user", "/user/repos", "/notifications", "/search/issues?q=author:@me"][pick(dice, 4)].into(),
+    }
+}
+
+/// One request of some client; some bring a credential, also one of the pools' own, and some know the answer already by what another client was told.
+async fn ask(world: &World, cast: &Cast, round: u64, known: &[(String, String)], mut dice: Dice) -> Exchange {
+    let client = pick(&mut dice, cast.clients.len());
+    let path = path(&mut dice);
+    let brought = dice.percent(20.0).then(|| cast.tokens[pick(&mut dice, cast.tokens.len())].clone());
+    let etag = known.iter().find(|(of, _)| *of == path && dice.percent(20.0)).map_or("", |(_, etag)| etag);
+    let secret = format!("Bearer {}", brought.as_ref().map_or(&key(client), |(secret, _)| secret));
+    let own_key = if brought.is_some() { key(client) } else { String::new() };
+    let accept = if dice.percent(20.0) { "application/vnd.github.raw+json" } else { "" };
+    let wish = if dice.percent(20.0) { WISHES[pick(&mut dice, WISHES.len())] } else { "" };
+    let headers = [
+        ("authorization", secret.as_str()),
+        ("x-weir-key", &own_key),
+        ("if-none-match", etag),
+        ("accept", accept),
+        ("cache-control", wish),
+    ];
+    let method = if dice.percent(10.0) { Method::HEAD } else { Method::GET };
+    let reply = world.send(method, &path, &headers, "").await;
+    Exchange { client, guest: brought.map(|(_, holder)| holder), path, wish, round, reply }
+}
+
+/// A round: its requests, while things change.
+async fn all_at_once(
+    world: &World,
+    cast: &Cast,
+    realm: &Realm,
+    (round, known): (u64, &[(String, String)]),
+    dice: &mut Dice,
+) -> Vec<Exchange> {
+    let asks: Vec<_> = (0..REQUESTS).map(|_| ask(world, cast, round, known, Dice::new(dice.roll(), 0))).collect();
+    let changes = realm.change_meanwhile(Dice::new(dice.roll(), 0));
+    let mut all = std::pin::pin!(async { tokio::join!(join_all(asks), changes) });
+    // Whatever waits for a time gets it.
+    loop {
+        match tokio::time::timeout(STUCK, &mut all).await {
+            Ok((exchanges, ())) => return exchanges,
+            Err(_) => world.clock.advance(Duration::from_secs(1)),
+        }
+    }
+}
+
+/// Plays one world, and adds to the figures.
+async fn play(seed: u64, figures: &mut Figures) {
+    let mut dice = Dice::new(seed, 1);
+    let cast = Cast::new(&mut dice);
+    let realm = Realm::new(cast.tokens.clone(), cast.accounts + GUESTS, cast.installation, Dice::new(seed, 2));
+    let theirs = Arc::clone(&realm);
+    let origin = Origin::start(move |request| Arc::clone(&theirs).answer(request)).await;
+    let world = Setup::new().manual_clock().upstream(origin.url()).credentials(cast.config.clone()).start().await;
+    realm.set_clock(&world.clock);
+    let mut known: Vec<(String, String)> = Vec::new();
+    for _ in 0..ROUNDS {
+        let round = realm.next_round();
+        let exchanges = all_at_once(&world, &cast, &realm, (round, &known), &mut dice).await;
+        let answered = realm.answered();
+        for exchange in &exchanges {
+            if let Err(wrong) = cast.judge(exchange, &answered, figures) {
+                let Exchange { client, guest, path, reply, .. } = exchange;
+                panic!(
+                    "seed {seed}, round {round}: client {client} with credential {guest:?} asked for {path}: {wrong}\n{reply:?}\n{}",
+                    cast.config
+                );
+            }
+        }
+        known.extend(exchanges.iter().filter_map(|exchange| Some((exchange.path.clone(), exchange.reply.header("etag")?.to_owned()))));
+        for _ in 0..dice.below(6) {
+            realm.change(&mut dice);
+        }
+        let pause = if dice.percent(20.0) { dice.between(1_800, 7_200) } else { dice.below(30) };
+        world.clock.advance(Duration::from_secs(pause));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_answer_is_served_to_a_client_whose_accounts_could_not_have_fetched_it() {
+    let number = |name| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
+    let (first, cases) = (number("PROPTEST_RNG_SEED").unwrap_or(1), number("PROPTEST_CASES").unwrap_or(CASES));
+    let mut figures = Figures::new();
+    for seed in (first..).take(usize::try_from(cases).unwrap()) {
+        play(seed, &mut figures).await;
+    }
+    println!("{figures:?}");
+    for (word, count) in &figures {
+        assert!(cases < CASES || *count > 20, "{word} came about {count} times, too rarely to prove anything: {figures:?}");
+    }
+}

@@ -1,0 +1,223 @@
+//! An upstream of holders who see different things, whose every answer says who fetched it, and which remembers what it answered to whom.
+//!
+//! What a holder sees, which tokens are good and what things say changes while it runs. It has no limits worth the name.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use parking_lot::Mutex;
+use serde_json::json;
+use weir::clock::{Clock, Timestamp};
+use weir::config::digest_hex;
+use weir::simulation::random::Dice;
+
+use crate::support::origin::{header, token};
+
+/// How many repositories there are; the first is public.
+pub const REPOSITORIES: usize = 5;
+/// Units of a window: few enough for what is left to differ between holders.
+const LIMIT: u64 = 100_000;
+/// The last change of everything when a run begins, and a minute earlier than each later one.
+const CHANGED: u64 = 1_750_000_000;
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+/// A place among those who have tokens.
+pub type Holder = usize;
+
+/// The upstream.
+pub struct Realm {
+    state: Mutex<State>,
+    clock: OnceLock<Clock>,
+}
+
+struct State {
+    /// Who has which token, while it is good.
+    tokens: HashMap<String, Holder>,
+    /// Those that are not good at the moment.
+    revoked: Vec<(String, Holder)>,
+    sees: Vec<[bool; REPOSITORIES]>,
+    versions: [u64; REPOSITORIES],
+    used: Vec<u64>,
+    /// Whose tokens are minted.
+    installation: Option<Holder>,
+    minted: u64,
+    round: u64,
+    answered: Vec<Answered>,
+    dice: Dice,
+}
+
+/// What a holder was told.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    pub round: u64,
+    pub holder: Holder,
+    pub path: String,
+    /// Of the answer, also where that was confirmed by a 304.
+    pub status: StatusCode,
+}
+
+/// The token of an installation, for as long as it is good.
+const MINTED: &str = "minted-";
+
+impl Realm {
+    /// With the tokens of these holders; each sees some of the repositories.
+    pub fn new(tokens: Vec<(String, Holder)>, holders: usize, installation: Option<Holder>, mut dice: Dice) -> Arc<Self> {
+        let mut sees = || std::array::from_fn(|repository| repository == 0 || dice.percent(45.0));
+        let sees: Vec<_> = (0..holders).map(|_| sees()).collect();
+        let state = State {
+            tokens: tokens.into_iter().collect(),
+            revoked: Vec::new(),
+            sees,
+            versions: [0; REPOSITORIES],
+            used: vec![0; holders],
+            installation,
+            minted: 0,
+            round: 0,
+            answered: Vec::new(),
+            dice,
+        };
+        Arc::new(Self { state: Mutex::new(state), clock: OnceLock::new() })
+    }
+
+    /// From now on it is as late here as there.
+    pub fn set_clock(&self, clock: &Clock) {
+        let _ = self.clock.set(clock.clone());
+    }
+
+    /// The answer to a request, sooner or later.
+    pub async fn answer(self: Arc<Self>, request: Request<()>) -> Response<Bytes> {
+        self.dawdle().await;
+        let response = self.state.lock().respond(&request, self.clock.get().map_or(START, Clock::now));
+        self.dawdle().await;
+        response
+    }
+
+    /// What was answered so far, by whoever asked.
+    pub fn answered(&self) -> Vec<Answered> {
+        self.state.lock().answered.clone()
+    }
+
+    /// Another round begins; everything that was asked for before has been answered.
+    pub fn next_round(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.round += 1;
+        state.round
+    }
+
+    /// Somebody is let in or shut out, a token is revoked or good again, something is written.
+    pub fn change(&self, dice: &mut Dice) {
+        self.state.lock().change(dice);
+    }
+
+    /// The same in between, for a while.
+    pub async fn change_meanwhile(&self, mut dice: Dice) {
+        for _ in 0..dice.below(6) {
+            for _ in 0..dice.below(200) {
+                tokio::task::yield_now().await;
+            }
+            self.change(&mut dice);
+        }
+    }
+
+    async fn dawdle(&self) {
+        let pauses = self.state.lock().dice.below(40);
+        for _ in 0..pauses {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+impl State {
+    fn change(&mut self, dice: &mut Dice) {
+        match dice.below(10) {
+            0..7 => {
+                let (holder, repository) = (pick(dice, self.sees.len()), 1 + pick(dice, REPOSITORIES - 1));
+                self.sees[holder][repository] ^= true;
+            }
+            7 => self.versions[pick(dice, REPOSITORIES)] += 1,
+            8 => {
+                // Sorted: which one is drawn follows from the seed.
+                let mut good: Vec<_> = self.tokens.keys().cloned().collect();
+                good.sort_unstable();
+                let drawn = good.get(pick(dice, good.len())).cloned();
+                if let Some((secret, holder)) = drawn.and_then(|secret| self.tokens.remove_entry(&secret)) {
+                    // A minted one is gone for good.
+                    self.revoked.extend((!secret.starts_with(MINTED)).then_some((secret, holder)));
+                }
+            }
+            _ => self.tokens.extend(self.revoked.drain(..)),
+        }
+    }
+
+    fn respond(&mut self, request: &Request<()>, now: Timestamp) -> Response<Bytes> {
+        let path = request.uri().to_string();
+        if let (&Method::POST, Some(installation)) = (request.method(), self.installation) {
+            self.minted += 1;
+            let secret = format!("{MINTED}{}", self.minted);
+            self.tokens.insert(secret.clone(), installation);
+            let body = json!({ "token": secret, "expires_at": (now + Duration::from_hours(1)).rfc3339() });
+            return begun(StatusCode::CREATED, now).body(body.to_string().into()).unwrap();
+        }
+        let Some(holder) = self.tokens.get(token(request.headers())).copied() else {
+            return begun(StatusCode::UNAUTHORIZED, now).body(json!({ "message": "Bad credentials" }).to_string().into()).unwrap();
+        };
+        let (status, shown, version) = self.shown(holder, &path);
+        let body = json!({ "path": path, "by": holder, "shown": shown }).to_string();
+        let etag = etag(request, &body);
+        // The view of one holder has no date of its own, nor has what is not there.
+        let date = version.filter(|_| status == StatusCode::OK).map(|version| http_date(CHANGED + 60 * version));
+        self.answered.push(Answered { round: self.round, holder, path, status });
+        self.used[holder] = (self.used[holder] + self.dice.below(1_500)).min(LIMIT * 9 / 10);
+        let asked = (header(request.headers(), "if-none-match"), header(request.headers(), "if-modified-since"));
+        let is_known = if asked.0.is_empty() { date.as_deref() == Some(asked.1) } else { asked.0 == etag };
+        let mut response = begun(if is_known { StatusCode::NOT_MODIFIED } else { status }, now)
+            .header("etag", etag)
+            .header("x-fetched-by", holder)
+            .header("x-ratelimit-limit", LIMIT)
+            .header("x-ratelimit-used", self.used[holder])
+            .header("x-ratelimit-remaining", LIMIT - self.used[holder])
+            .header("x-ratelimit-reset", now.as_secs() / 3_600 * 3_600 + 3_600)
+            .header("x-ratelimit-resource", "core");
+        if let Some(date) = date {
+            response = response.header("last-modified", date);
+        }
+        response.body(if is_known { Bytes::new() } else { body.into() }).unwrap()
+    }
+
+    /// What a holder sees at a path, and how often that has changed where it has a date.
+    fn shown(&self, holder: Holder, path: &str) -> (StatusCode, String, Option<u64>) {
+        let Some(below) = path.strip_prefix("/repos/acme/r") else {
+            let visible = (0..REPOSITORIES).filter(|repository| self.sees[holder][*repository]).map(|repository| format!("r{repository}"));
+            return (StatusCode::OK, visible.collect::<Vec<_>>().join(" "), None);
+        };
+        let (number, below) = below.split_once('/').unwrap_or((below, ""));
+        let repository: usize = number.parse().unwrap();
+        if !self.sees[holder][repository] {
+            return (StatusCode::NOT_FOUND, "Not Found".into(), None);
+        }
+        let version = self.versions[repository];
+        (StatusCode::OK, format!("version {version}"), below.is_empty().then_some(version))
+    }
+}
+
+/// A place below `end`.
+pub fn pick(dice: &mut Dice, end: usize) -> usize {
+    usize::try_from(dice.below(end as u64)).unwrap()
+}
+
+fn begun(status: StatusCode, now: Timestamp) -> http::response::Builder {
+    Response::builder().status(status).header("date", http_date(now.as_secs())).header("content-type", "application/json")
+}
+
+/// Of the form that `predicted_etags` knows.
+fn etag(request: &Request<()>, body: &str) -> String {
+    let [accept, authorization] = ["accept", "authorization"].map(|name| header(request.headers(), name));
+    format!("\"{}\"", digest_hex(format!("{accept}:{authorization}:{body}").as_bytes()))
+}
+
+fn http_date(seconds: u64) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds))
+}
