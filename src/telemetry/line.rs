@@ -156,7 +156,7 @@ impl JsonFields {
             self.name(name);
             let mut digits = [0; NUMBER_BYTES_MAX];
             let mut room = digits.as_mut_slice();
-            let written = serde_json::to_writer(&mut room, value).map(|()| room.len()).unwrap_or(NUMBER_BYTES_MAX);
+            let written = serde_json::to_writer(&mut room, value).map_or(NUMBER_BYTES_MAX, |()| room.len());
             self.0
                 .push_str(digits.get(..NUMBER_BYTES_MAX - written).and_then(|digits| std::str::from_utf8(digits).ok()).unwrap_or_default());
         }

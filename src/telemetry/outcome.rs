@@ -238,7 +238,7 @@ impl LogText {
 
     fn printable(raw: &str, bytes_max: usize, keep: impl Fn(char) -> bool) -> Self {
         // Nearly every text is plain and short. All bytes, without stopping at the first that is not: several at once are compared so.
-        let is_plain = |byte: u8| byte.is_ascii_graphic() & (byte != b'_');
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'_';
         if raw.len() <= bytes_max && raw.bytes().fold(true, |all, byte| all & is_plain(byte)) {
             return Self(raw.to_owned());
         }
