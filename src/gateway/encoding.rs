@@ -120,10 +120,13 @@ fn weight_of(parameters: &str) -> u16 {
         return 0;
     }
     let (whole, decimals) = value.trim().split_once('.').unwrap_or((value.trim(), ""));
-    let digits = decimals.len() <= 3 && decimals.bytes().all(|byte| byte.is_ascii_digit());
-    match (whole, format!("{decimals:0<3}").parse()) {
-        ("1", Ok(0_u16)) if digits => WEIGHT_MAX,
-        ("0", Ok(thousandths)) if digits => thousandths,
+    if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
+        return 0;
+    }
+    let thousandths = decimals.bytes().zip([100, 10, 1]).map(|(digit, unit)| u16::from(digit - b'0') * unit).sum();
+    match (whole, thousandths) {
+        ("1", 0) => WEIGHT_MAX,
+        ("0", thousandths) => thousandths,
         _ => 0,
     }
 }
