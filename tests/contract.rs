@@ -12,6 +12,8 @@ mod asking;
 mod cache;
 #[path = "contract/concurrency.rs"]
 mod concurrency;
+#[path = "contract/encoding.rs"]
+mod encoding;
 #[path = "contract/freshness.rs"]
 mod freshness;
 #[path = "contract/graphql.rs"]

@@ -110,6 +110,7 @@ pub fn purge(gateway: &Gateway, body: &[u8]) -> Response<Full<Bytes>> {
         return pages::error(StatusCode::UNPROCESSABLE_ENTITY, "prefix is to begin with a slash; \"/\" alone is everything");
     };
     let purged = gateway.store.purge(&prefix, gateway.clock.now());
+    gateway.encodings.forget();
     tracing::info!(prefix = order.prefix, entries = purged.entries, bytes = purged.bytes, "stored answers were purged");
     pages::json(StatusCode::OK, &Purged { prefix: order.prefix, entries: purged.entries, bytes: purged.bytes })
 }

@@ -64,7 +64,10 @@ impl Door {
             }
             Some(Ok(answered)) => Ok(answered),
         };
-        let sorted = sorted.map(|answered| Sorted::Answered(Box::new(self.reply(&request, answered))));
+        let sorted = match sorted {
+            Ok(answered) => Ok(Sorted::Answered(Box::new(self.reply(&request, answered).await))),
+            Err(refused) => Err(refused),
+        };
         Asked::Known(Box::new(Known { request, sorted }))
     }
 }

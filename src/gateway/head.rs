@@ -13,6 +13,8 @@ use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
 
+use super::encoding::Codings;
+
 /// Headers whose values repeat from answer to answer; of others each entry has its own. `Content-Type` is first, because a 304 leaves it out.
 const REPEATED: [&str; 21] = [
     "content-type",
@@ -73,6 +75,8 @@ pub struct StoredHead {
     /// Bytes of the `Content-Type`, at the beginning of `repeated`.
     type_bytes: u16,
     is_shared: bool,
+    /// Whether the body may be given in another coding.
+    pub codings: Codings,
 }
 
 /// The blocks of repeated lines that are kept once. Bounded; what finds no place is kept with its entry.
@@ -137,7 +141,8 @@ impl StoredHead {
         own.extend_from_slice(&addresses);
         let (repeated, is_shared) = shared.one_of(&repeated);
         // Not `into_boxed_slice`: giving the rest of an allocation back in place leaves its size class as it is.
-        Self { repeated, own: own.as_slice().into(), addresses_at, type_bytes, is_shared }
+        let own = own.as_slice().into();
+        Self { repeated, own, addresses_at, type_bytes, is_shared, codings: Codings::of(headers, etag) }
     }
 
     /// All lines that every client gets as they are, ready to be written; after them come the addresses and what is made anew.

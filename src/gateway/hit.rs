@@ -22,7 +22,7 @@ use super::door::{Door, FrontDoor, PREFACE_BEGINS};
 use super::intake::{self, Wire};
 use super::refuse::Refused;
 use super::request::{Request, Sorted, Task};
-use super::respond::encode;
+use super::respond::{Put, encode};
 use super::said::{Lines, Said};
 use super::service::Known;
 use super::store::Entry;
@@ -218,11 +218,16 @@ impl Door {
         now: Timestamp,
         buffer: &mut Vec<u8>,
     ) -> Option<u64> {
-        if let Some((status, body_bytes)) = self.gateway.put_entry(entry, &request.form(), &self.added(request, now), now, buffer) {
-            request.outcome.status = status.as_u16();
-            return Some(body_bytes);
+        match self.gateway.put_entry(entry, &request.form(), &self.added(request, now), now, buffer) {
+            Put::Written { status, body_bytes } => {
+                request.outcome.status = status.as_u16();
+                return Some(body_bytes);
+            }
+            // The session waits for it.
+            Put::Later => return None,
+            Put::Part => {}
         }
-        let mut reply = self.gateway.reply_from_entry(entry, cache, &request.form(), now);
+        let mut reply = self.gateway.reply_from_entry(entry, cache, &request.form(), None, now);
         self.dress(request, &mut reply);
         encode(&request.method, reply, buffer)
     }

@@ -18,7 +18,7 @@
 //! | `mint`, `awaited` | beside the requests: installation tokens, through the same admission; and who waits for them |
 //! | [`fetch`], `idle`, [`resolve`] | the upstream's connections |
 //! | `watch` | the invariants of the books, once a minute |
-//! | [`rewrite`], [`headers`], [`respond`], [`added`], `range`, [`refuse`], [`own`] | the answer as this client sees it |
+//! | [`rewrite`], [`headers`], [`respond`], [`added`], `range`, [`encoding`], [`refuse`], [`own`] | the answer as this client sees it |
 
 pub mod added;
 pub mod admission;
@@ -37,6 +37,7 @@ pub mod door;
 mod doubt;
 pub mod drain;
 pub mod effort;
+pub mod encoding;
 pub mod fetch;
 pub mod flight;
 pub mod graphql_prices;
@@ -103,6 +104,7 @@ use body::BodyMemory;
 use candidates::{Accounts, Candidates};
 use drain::Active;
 use effort::Hold;
+use encoding::Encodings;
 use fetch::Upstream;
 use flight::Flights;
 use graphql_prices::GraphqlPrices;
@@ -172,6 +174,8 @@ pub struct Gateway {
     neighbours: neighbours::Neighbours,
     /// Where the config asks for it.
     predictor: Option<predicted::Predictor>,
+    /// Compressed forms of stored answers.
+    pub encodings: Encodings,
 }
 
 impl Gateway {
@@ -222,6 +226,7 @@ impl Gateway {
             hooks: hooks::Hooks::new(&config),
             neighbours: neighbours::Neighbours::default(),
             predictor: predicted::Predictor::of(&config),
+            encodings: Encodings::new(config.cache.max_size, config.cache.max_object),
             clock,
             metrics,
             config,

@@ -26,6 +26,7 @@ use super::Gateway;
 use super::attempt::{Answer, AnswerBody};
 use super::confirmation::{Confirmation, Print};
 use super::effort::{Effort, HeldBy, Hold};
+use super::encoding::Codings;
 use super::flight::{Asker, Landed, Role, Seat};
 use super::head::StoredHead;
 use super::headers;
@@ -344,8 +345,13 @@ impl Gateway {
         let mut stored = Stored::new(now, answer.status, &answer.headers, Some(token_key(answer.token)), self.ttl(question));
         stored.page = page_of(question, answer.status, &answer.headers, &body);
         stored.watched_by = self.watched_by(question);
+        let mut head = StoredHead::new(&headers::to_client(&answer.headers, self.mode), etag.as_ref(), &self.store.shared_lines);
+        if question.wishes.no_store {
+            // Another form of it would be kept.
+            head.codings = Codings::AsItIs;
+        }
         let entry = Arc::new(Entry {
-            head: StoredHead::new(&headers::to_client(&answer.headers, self.mode), etag.as_ref(), &self.store.shared_lines),
+            head,
             stored,
             confirmation: Confirmation::new(answer.requested_at, now),
             print: Print::default(),

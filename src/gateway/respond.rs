@@ -21,6 +21,7 @@ use crate::telemetry::{CacheOutcome, Fetch};
 use super::Gateway;
 use super::added::{Added, Head as _, OnWire};
 use super::attempt::{Answer, AnswerBody};
+use super::encoding::{Codings, Sent};
 use super::fetch::declared_length;
 use super::headers::to_client;
 use super::range::{Part, part_of};
@@ -47,13 +48,32 @@ const NOT_OF_A_304: [HeaderName; 3] = [header::CONTENT_TYPE, header::CONTENT_LEN
 /// Room for the head of an ordinary answer.
 const HEAD_BYTES_USUAL: usize = 2 * 1024;
 
+/// What became of an answer that was to be put on the wire at once.
+pub enum Put {
+    /// It is there.
+    Written {
+        /// Its status.
+        status: StatusCode,
+        /// The bytes of its body.
+        body_bytes: u64,
+    },
+    /// It may be a part of one, which is not for here.
+    Part,
+    /// Its body has to be compressed first, elsewhere.
+    Later,
+}
+
 /// The answer could not be written to its end: the connection is of no more use.
 pub struct Broken;
 
 impl Gateway {
     /// An entry as this client gets it: whole, or 304 when it has it already.
-    pub fn reply_from_entry(&self, entry: &Entry, cache: CacheOutcome, form: &Form<'_>, now: Timestamp) -> Reply {
+    /// `gzip` is its body as [`Gateway::gzipped`] has it.
+    pub fn reply_from_entry(&self, entry: &Entry, cache: CacheOutcome, form: &Form<'_>, gzip: Option<Bytes>, now: Timestamp) -> Reply {
         let mut headers = entry.head.to_map();
+        if Self::is_chosen(entry) && entry.head.codings == Codings::ChosenUnsaid {
+            headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
         self.rewrite_addresses(&mut headers, form.origin);
         if let Some(age) = self.age_told(entry, cache, now) {
             headers.say_number(header::AGE.as_str(), age.into());
@@ -63,6 +83,10 @@ impl Gateway {
                 headers.remove(name);
             }
             return Reply { status: StatusCode::NOT_MODIFIED, headers, body: ReplyBody::Whole(Bytes::new()) };
+        }
+        if let Some(gzip) = gzip {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            return Reply { status: entry.status(), headers, body: ReplyBody::Whole(gzip) };
         }
         let body = self.urls.render(&entry.body, form.origin);
         let part = if *form.method == Method::GET && entry.status() == StatusCode::OK {
@@ -89,22 +113,20 @@ impl Gateway {
         Reply { status, headers, body: ReplyBody::Whole(body) }
     }
 
-    /// The same put on the wire at once with what the gateway adds; returns the status and the bytes of the body. A part of an answer is not for here.
-    pub fn put_entry(
-        &self,
-        entry: &Entry,
-        form: &Form<'_>,
-        added: &Added<'_>,
-        now: Timestamp,
-        into: &mut Vec<u8>,
-    ) -> Option<(StatusCode, u64)> {
+    /// The same put on the wire at once with what the gateway adds.
+    pub fn put_entry(&self, entry: &Entry, form: &Form<'_>, added: &Added<'_>, now: Timestamp, into: &mut Vec<u8>) -> Put {
         if form.asked.contains_key(header::RANGE) {
-            return None;
+            return Put::Part;
         }
         let is_not_modified = is_not_modified(entry, form.asked);
+        let gzip = match if is_not_modified { Sent::AsItIs } else { self.sent(entry, form) } {
+            Sent::AsItIs => None,
+            Sent::Gzip(bytes) => Some(bytes),
+            Sent::Later => return Put::Later,
+        };
         let status = if is_not_modified { StatusCode::NOT_MODIFIED } else { entry.status() };
         let (has_no_body, sends_body) = body_of(form.method, status);
-        let length = self.urls.rendered_bytes(&entry.body, form.origin);
+        let length = gzip.as_ref().map_or_else(|| self.urls.rendered_bytes(&entry.body, form.origin), Bytes::len);
         into.reserve(HEAD_BYTES_USUAL + length);
         status_line(status, into);
         let lines = if is_not_modified { entry.head.wire_not_modified() } else { entry.head.wire() };
@@ -112,6 +134,12 @@ impl Gateway {
             into.extend_from_slice(lines);
         }
         let head = &mut OnWire(into);
+        if Self::is_chosen(entry) && entry.head.codings == Codings::ChosenUnsaid {
+            head.say(header::VARY.as_str(), b"Accept-Encoding");
+        }
+        if gzip.is_some() {
+            head.say(header::CONTENT_ENCODING.as_str(), b"gzip");
+        }
         if entry.head.addresses().next().is_some() {
             let mut addresses = entry.head.addresses_map();
             self.rewrite_addresses(&mut addresses, form.origin);
@@ -129,10 +157,12 @@ impl Gateway {
         head.say(header::DATE.as_str(), get_cached_date().as_bytes());
         head.say(header::CONNECTION.as_str(), b"keep-alive");
         into.extend_from_slice(b"\r\n");
-        if sends_body {
-            self.urls.render_into(&entry.body, form.origin, into);
+        match gzip {
+            _ if !sends_body => {}
+            Some(gzip) => into.extend_from_slice(&gzip),
+            None => self.urls.render_into(&entry.body, form.origin, into),
         }
-        Some((status, if sends_body { length as u64 } else { 0 }))
+        Put::Written { status, body_bytes: if sends_body { length as u64 } else { 0 } }
     }
 
     /// The `Age` of an answer: of every one that was not fetched for this request as it is. RFC 9111 §1.2.2: what is older than can be said is as old as can be said.
@@ -188,7 +218,7 @@ impl Gateway {
 }
 
 /// Whether the client has what is stored already.
-fn is_not_modified(entry: &Entry, asked: &HeaderMap) -> bool {
+pub(super) fn is_not_modified(entry: &Entry, asked: &HeaderMap) -> bool {
     if !asked.contains_key(header::IF_NONE_MATCH) && !asked.contains_key(header::IF_MODIFIED_SINCE) {
         return false;
     }

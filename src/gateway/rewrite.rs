@@ -233,6 +233,12 @@ impl Body {
         &self.bytes
     }
 
+    /// The same, kept as long as it is held.
+    #[must_use]
+    pub fn shared_text(&self) -> Bytes {
+        self.bytes.clone()
+    }
+
     /// Bytes on the heap, by allocation: the text and the marks.
     #[must_use]
     pub fn allocations(&self) -> [usize; 2] {

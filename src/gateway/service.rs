@@ -124,7 +124,7 @@ impl Door {
                 self.whole_body(session, request, &intake, IDLE_BODY_BYTES_MAX).await?;
                 let now = self.gateway.clock.now();
                 let sought = match if is_looked_for { None } else { Some(self.stored(request, &intake, &route, now)) } {
-                    Some(Ok(entry)) => return Ok(self.gateway.reply_from_entry(&entry, CacheOutcome::Hit, &request.form(), now)),
+                    Some(Ok(entry)) => return Ok(self.reply(request, ReadAnswer::Entry(entry, CacheOutcome::Hit)).await),
                     Some(Err(sought)) => Some(sought),
                     None => None,
                 };
@@ -165,7 +165,7 @@ impl Door {
             answered = self.ask(request, client, intake, route, sought) => answered?,
             () = gone(session) => return Err(Stop::ClientGone),
         };
-        Ok(self.reply(request, answered))
+        Ok(self.reply(request, answered).await)
     }
 
     /// A read that needs the upstream, or another request's fetch. Dropped, it is left.
@@ -190,9 +190,12 @@ impl Door {
     }
 
     /// The answer to a read.
-    pub(super) fn reply(&self, request: &Request, answered: ReadAnswer) -> Reply {
+    pub(super) async fn reply(&self, request: &Request, answered: ReadAnswer) -> Reply {
         match answered {
-            ReadAnswer::Entry(entry, cache) => self.gateway.reply_from_entry(&entry, cache, &request.form(), self.gateway.clock.now()),
+            ReadAnswer::Entry(entry, cache) => {
+                let gzip = self.gateway.gzipped(&entry, &request.form()).await;
+                self.gateway.reply_from_entry(&entry, cache, &request.form(), gzip, self.gateway.clock.now())
+            }
             ReadAnswer::Streamed(answer) => self.gateway.reply_from_answer(*answer, &request.origin),
         }
     }

@@ -36,6 +36,8 @@ pub struct CacheControl {
     pub must_revalidate: bool,
     /// `private`, with or without field names.
     pub private: bool,
+    /// `no-transform`.
+    pub no_transform: bool,
     /// Two lifetimes that differ, or one that is no number: the answer counts as stale (RFC 9111 §4.2.1).
     pub confused: bool,
     /// `max-age`.
@@ -69,6 +71,7 @@ impl CacheControl {
             "no-cache" => self.no_cache = true,
             "must-revalidate" | "proxy-revalidate" => self.must_revalidate = true,
             "private" => self.private = true,
+            "no-transform" => self.no_transform = true,
             "max-age" => self.confused |= !set(&mut self.max_age, value.and_then(delta_seconds)),
             "s-maxage" => self.confused |= !set(&mut self.s_maxage, value.and_then(delta_seconds)),
             _ => {}

@@ -17,6 +17,7 @@ use super::{Confirmed, Mode};
 
 /// What a request says; mostly nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a directive that is there or is not, RFC 9111 §5.2.1")]
 pub struct Wishes {
     /// `no-cache`, or what can only be taken for it.
     pub no_cache: bool,
@@ -24,6 +25,8 @@ pub struct Wishes {
     pub no_store: bool,
     /// `only-if-cached`.
     pub only_if_cached: bool,
+    /// `no-transform`.
+    pub no_transform: bool,
     /// `max-age`; not zero.
     pub max_age: Option<Duration>,
     /// `min-fresh`.
@@ -81,6 +84,7 @@ impl Wishes {
             "no-cache" => self.no_cache = true,
             "no-store" => self.no_store = true,
             "only-if-cached" => self.only_if_cached = true,
+            "no-transform" => self.no_transform = true,
             "max-age" => self.no_cache |= !set(&mut self.max_age, value.and_then(delta_seconds)),
             "min-fresh" => self.no_cache |= !set(&mut self.min_fresh, value.and_then(delta_seconds)),
             "max-stale" => return set(&mut self.max_stale, value.map_or(Some(Duration::MAX), delta_seconds)),
