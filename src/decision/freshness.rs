@@ -145,23 +145,23 @@ impl Stored {
     }
 
     /// The same answer as it stands when it was last confirmed at `at`, by a 304 that changed nothing else.
-    pub fn confirmed(&self, at: Timestamp) -> Confirmed<'_> {
-        Confirmed { stored: self, at }
+    pub fn confirmed(&self, at: Timestamp, requested_at: Timestamp) -> Confirmed<'_> {
+        Confirmed { stored: self, at, requested_at }
     }
 
     /// See [`Confirmed::is_fresh`].
     pub fn is_fresh(&self, now: Timestamp, mode: Mode) -> bool {
-        self.confirmed(self.confirmed_at).is_fresh(now, mode)
+        self.confirmed(self.confirmed_at, self.confirmed_at).is_fresh(now, mode)
     }
 
     /// See [`Confirmed::is_fresh_after`].
     pub fn is_fresh_after(&self, now: Timestamp, mode: Mode, trust: impl FnOnce() -> Trust, watched: Option<Duration>) -> bool {
-        self.confirmed(self.confirmed_at).is_fresh_after(now, mode, trust, watched)
+        self.confirmed(self.confirmed_at, self.confirmed_at).is_fresh_after(now, mode, trust, watched)
     }
 
     /// See [`Confirmed::age`].
     pub fn age(&self, now: Timestamp, mode: Mode) -> Duration {
-        self.confirmed(self.confirmed_at).age(now, mode)
+        self.confirmed(self.confirmed_at, self.confirmed_at).age(now, mode)
     }
 
     /// When it was stored, or confirmed by [`Stored::confirm`].
@@ -257,6 +257,7 @@ impl Stored {
 pub struct Confirmed<'s> {
     stored: &'s Stored,
     at: Timestamp,
+    requested_at: Timestamp,
 }
 
 impl Confirmed<'_> {
@@ -285,8 +286,8 @@ impl Confirmed<'_> {
 
     /// How old it is: how long ago the upstream last said that it is so; by RFC 9111 §4.2.3 also how old it was by then.
     pub fn age(self, now: Timestamp, mode: Mode) -> Duration {
-        let since = now.since(self.at);
-        if mode == Mode::Rfc9111 { self.stored.initial_age + since } else { since }
+        // There it counts from the request: how old the answer became on its way is not known (`response_delay`).
+        if mode == Mode::Rfc9111 { self.stored.initial_age + now.since(self.requested_at) } else { now.since(self.at) }
     }
 
     fn is_polled_already(self, now: Timestamp) -> bool {

@@ -27,7 +27,7 @@ use crate::decision::cache_key::CacheKey;
 use super::attempt::Answer;
 use super::effort::Effort;
 use super::refuse::Refused;
-use super::store::Entry;
+use super::store::{Entry, Vary};
 use crate::telemetry::Fetch;
 
 /// DESIGN D1: how long a fetch without askers may go on.
@@ -39,9 +39,17 @@ pub enum Landed {
     /// With an answer that everyone who waited may have.
     Entry(Arc<Entry>, Fetch),
     /// With a body too large to hold: the first to take it streams it, the others fetch for themselves.
-    Large(Arc<Mutex<Option<Answer>>>),
+    Large(Arc<Large>),
     /// Without an answer.
     Refused(Refused),
+}
+
+/// An answer that is streamed to whoever takes it.
+pub struct Large {
+    /// What it depends on.
+    pub vary: Option<Box<Vary>>,
+    /// `None` once it was taken.
+    pub answer: Mutex<Option<Answer>>,
 }
 
 /// A fetch that is under way.

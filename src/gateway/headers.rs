@@ -21,8 +21,8 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// Request headers that end at the gateway: credentials, framing, conditions (the cache asks its own), and what the gateway says itself.
-const REQUEST_ENDS_HERE: [&str; 23] = [
+/// Request headers that end at the gateway: credentials, framing, and what the gateway says itself.
+const REQUEST_ENDS_HERE: [&str; 18] = [
     "accept-encoding",
     "authorization",
     "cache-control",
@@ -32,11 +32,6 @@ const REQUEST_ENDS_HERE: [&str; 23] = [
     "forwarded",
     "host",
     "idempotency-key",
-    "if-match",
-    "if-modified-since",
-    "if-none-match",
-    "if-range",
-    "if-unmodified-since",
     "pragma",
     "prefer",
     "range",
@@ -48,6 +43,10 @@ const REQUEST_ENDS_HERE: [&str; 23] = [
     "x-request-id",
     "x-weir-key",
 ];
+
+/// Those of a read that do as well: conditions, because the cache answers them and asks with its own; and what would make the upstream choose another answer than the
+/// one that is found by the cache's key (one-time passwords too, which are of no use with a token). A write's conditions are for the upstream to weigh (RFC 9110 §13.2).
+const READ_ENDS_HERE: [&str; 6] = ["if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "x-requested-with"];
 
 /// Answer headers that describe a pool token, the connection, or that the gateway writes anew.
 const ANSWER_ENDS_HERE: [&str; 14] = [
@@ -71,7 +70,7 @@ const ANSWER_ENDS_HERE: [&str; 14] = [
 const EXPOSED: &str = "Cache-Status, Age, X-From-Cache, X-Weir-Account, X-Request-Id, Server-Timing, Retry-After";
 
 /// The headers of a client's request that go upstream. `traceparent` among them; where spans are made, each attempt writes its own over it.
-pub fn to_upstream(from: &HeaderMap) -> HeaderMap {
+pub fn to_upstream(from: &HeaderMap, is_read: bool) -> HeaderMap {
     let named = named_by_connection(from);
     let mut out = HeaderMap::with_capacity(from.len());
     for (name, value) in from {
@@ -80,6 +79,7 @@ pub fn to_upstream(from: &HeaderMap) -> HeaderMap {
             || REQUEST_ENDS_HERE.contains(&text)
             || text.starts_with("x-forwarded-")
             || text == "x-real-ip"
+            || is_read && (READ_ENDS_HERE.contains(&text) || text.ends_with("-otp"))
             || named.iter().any(|other| other.eq_ignore_ascii_case(text));
         if !stays {
             out.append(name.clone(), value.clone());
@@ -192,20 +192,31 @@ mod tests {
     }
 
     #[test]
+    fn a_writes_conditions_are_for_the_upstream_to_weigh() {
+        for condition in ["if-match", "if-none-match", "if-unmodified-since", "if-modified-since"] {
+            let asked = map(&[(condition, "\"a\"")]);
+            assert!(to_upstream(&asked, false).contains_key(condition) && to_upstream(&asked, true).is_empty(), "{condition}");
+        }
+    }
+
+    #[test]
     fn hop_by_hop_headers_and_credentials_stop_at_the_gateway() {
-        let sent = to_upstream(&map(&[
-            ("connection", "close, X-Secret-Hop"),
-            ("x-secret-hop", "1"),
-            ("authorization", "Bearer weir_key"),
-            ("x-weir-key", "weir_key"),
-            ("cookie", "a=b"),
-            ("x-forwarded-for", "10.0.0.1"),
-            ("upgrade", "h2c"),
-            ("range", "bytes=0-1"),
-            ("if-none-match", "\"x\""),
-            ("accept", "application/vnd.github.raw"),
-            ("x-github-api-version", "2022-11-28"),
-        ]));
+        let sent = to_upstream(
+            &map(&[
+                ("connection", "close, X-Secret-Hop"),
+                ("x-secret-hop", "1"),
+                ("authorization", "Bearer weir_key"),
+                ("x-weir-key", "weir_key"),
+                ("cookie", "a=b"),
+                ("x-forwarded-for", "10.0.0.1"),
+                ("upgrade", "h2c"),
+                ("range", "bytes=0-1"),
+                ("if-none-match", "\"x\""),
+                ("accept", "application/vnd.github.raw"),
+                ("x-github-api-version", "2022-11-28"),
+            ]),
+            true,
+        );
         let names: Vec<_> = sent.keys().map(HeaderName::as_str).collect();
         assert_eq!(names, ["accept", "x-github-api-version"]);
     }

@@ -152,7 +152,9 @@ pub fn check_line(read: &[u8]) -> Result<(), Malformed> {
 
 /// A request whose head is well-formed, once its address is.
 fn addressed(method: &Method, uri: &Uri, host: String, body: BodyFraming) -> Result<Intake, Malformed> {
-    let (root, service, path) = split_shape(&decode_unreserved(check_path(uri.path())?));
+    // RFC 9112 §3.2.4: the gateway as a whole is asked for its options alone.
+    let path = if uri.path() == "*" && *method == Method::OPTIONS { "/" } else { uri.path() };
+    let (root, service, path) = split_shape(&decode_unreserved(check_path(path)?));
     if is_prefixed(&path) {
         return Err(Malformed::Bad("an address prefix twice"));
     }
@@ -308,9 +310,6 @@ fn is_host(host: &str) -> bool {
 
 /// The path with leading slashes collapsed (CLIENTS.md, 6).
 fn check_path(path: &str) -> Result<&str, Malformed> {
-    if path == "*" {
-        return Ok("/");
-    }
     if !path.starts_with('/') {
         return Err(Malformed::Bad("a request target that is not a path"));
     }

@@ -27,7 +27,7 @@ use super::attempt::{Answer, AnswerBody};
 use super::confirmation::{Confirmation, Print};
 use super::effort::{Effort, HeldBy, Hold};
 use super::encoding::Codings;
-use super::flight::{Asker, Landed, Role, Seat};
+use super::flight::{Asker, Landed, Large, Role, Seat};
 use super::head::StoredHead;
 use super::headers;
 use super::intake::{Intake, Service};
@@ -37,7 +37,7 @@ use super::predicted::{Sent, Worth};
 use super::refuse::Refused;
 use super::rewrite::{Body, without_secrets};
 use super::stale::path_of;
-use super::store::{Entry, etag_of, has_json_type, is_json};
+use super::store::{Entry, Vary, etag_of, has_json_type, is_json};
 
 /// Headers that an attempt adds at most: two conditions, the credential, and the two of its trace.
 const ADDED_MAX: usize = 5;
@@ -126,7 +126,13 @@ impl Gateway {
             return Miss::Give(self.stale_instead(refused, entry, question));
         };
         match (landed, seat.role) {
-            (Landed::Entry(entry, _), Role::Follower) if !entry.fits(&question.asked) => Miss::Again,
+            (Landed::Entry(entry, _), Role::Follower) if !entry.fits(&question.asked) || !entry.is_for_others() => Miss::Again,
+            (Landed::Large(large), Role::Follower) if large.vary.as_ref().is_some_and(|vary| !vary.fits(&question.asked)) => Miss::Again,
+            // A failure that a stored answer is preferred to; a plain HTTP cache delivers it.
+            (Landed::Entry(failure, fetch), role) if failure.status().is_server_error() && self.mode == Mode::Revalidate => {
+                let stale = self.stale_instead(Refused::UpstreamFailed, entry, question);
+                Miss::Give(stale.or_else(|_| given(Landed::Entry(failure, fetch), role)))
+            }
             // It was refused as the one whose fetch it was: with another patience, priority and share.
             (Landed::Refused(Refused::Limited { .. }), Role::Follower) if self.clock.now() < question.job.deadline => Miss::Again,
             // The one whose fetch it was had less patience for the token.
@@ -136,9 +142,9 @@ impl Gateway {
                 Miss::Again
             }
             (Landed::Refused(refused), _) => Miss::Give(self.stale_instead(refused, entry, question)),
-            (Landed::Large(answer), role) => match (answer.lock().take(), role) {
-                (Some(answer), _) => Miss::Give(Ok(ReadAnswer::Streamed(Box::new(answer)))),
-                (None, _) => Miss::Again,
+            (Landed::Large(large), _) => match large.answer.lock().take() {
+                Some(answer) => Miss::Give(Ok(ReadAnswer::Streamed(Box::new(answer)))),
+                None => Miss::Again,
             },
             (landed, role) => Miss::Give(given(landed, role)),
         }
@@ -321,7 +327,13 @@ impl Gateway {
         };
         stored.confirm(now, &answer.headers, Some(token), self.ttl(question));
         let confirmation = Confirmation::new(answer.requested_at, now);
-        let entry = Arc::new(Entry { head, body: entry.body.clone(), stored, confirmation, print, vary: entry.vary.clone() });
+        // RFC 9111 §3.2: the 304's `Vary` takes the place of the stored one, and its values are those of the request that was answered so.
+        let vary = if news.contains_key(header::VARY) { Entry::vary_of(&answer.headers, &question.asked) } else { entry.vary.clone() };
+        let may_keep = may_keep && vary.as_deref() != Some(&Vary::Everything);
+        if !may_keep && vary != entry.vary {
+            self.store.remove(&key);
+        }
+        let entry = Arc::new(Entry { head, body: entry.body.clone(), stored, confirmation, print, vary });
         if may_keep {
             self.store.put(key, Arc::clone(&entry));
         }
@@ -331,7 +343,8 @@ impl Gateway {
     fn fetched(&self, key: CacheKey, question: &Question, before: Option<&Entry>, mut answer: Answer) -> Landed {
         let AnswerBody::Whole(bytes) = &mut answer.body else {
             self.store.remove(&key);
-            return Landed::Large(Arc::new(Mutex::new(Some(answer))));
+            let vary = Entry::vary_of(&answer.headers, &question.asked);
+            return Landed::Large(Arc::new(Large { vary, answer: Mutex::new(Some(answer)) }));
         };
         let length = bytes.len();
         let bytes = std::mem::take(bytes);
@@ -410,7 +423,9 @@ fn given(landed: Landed, role: Role) -> Result<ReadAnswer, Refused> {
             let outcome = if role == Role::Leader { CacheOutcome::Fetched(fetch) } else { CacheOutcome::Collapsed(fetch) };
             Ok(ReadAnswer::Entry(entry, outcome))
         }
-        Landed::Large(answer) => answer.lock().take().map(|answer| ReadAnswer::Streamed(Box::new(answer))).ok_or(Refused::UpstreamFailed),
+        Landed::Large(large) => {
+            large.answer.lock().take().map(|answer| ReadAnswer::Streamed(Box::new(answer))).ok_or(Refused::UpstreamFailed)
+        }
         Landed::Refused(refused) => Err(refused),
     }
 }

@@ -125,7 +125,7 @@ impl Request {
     /// Its header lines as they go upstream.
     pub(super) fn to_upstream(&self, dialect: Dialect) -> Arc<HeaderMap> {
         let make = || {
-            let mut headers = headers::to_upstream(&self.asked);
+            let mut headers = headers::to_upstream(&self.asked, matches!(self.method, Method::GET | Method::HEAD));
             headers::complete(&mut headers, dialect);
             Arc::new(headers)
         };

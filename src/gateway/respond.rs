@@ -173,6 +173,20 @@ impl Gateway {
         is_stored.then(|| u32::try_from(entry.confirmed().age(now, self.mode).as_secs()).unwrap_or(1 << 31))
     }
 
+    /// The answer to a read that is too large to hold; a client that has it already is told so, and the rest of it is not read.
+    pub fn reply_from_large(&self, answer: Answer, form: &Form<'_>) -> Reply {
+        let (etag, date) = (answer.headers.get(header::ETAG).cloned(), answer.headers.get(header::LAST_MODIFIED).cloned());
+        let is_not_modified = evaluate(form.asked, answer.status, etag.into_iter(), date.as_ref()) == Conditional::NotModified;
+        let mut reply = self.reply_from_answer(answer, form.origin);
+        if is_not_modified {
+            for name in NOT_OF_A_304 {
+                reply.headers.remove(name);
+            }
+            return Reply { status: StatusCode::NOT_MODIFIED, headers: reply.headers, body: ReplyBody::Whole(Bytes::new()) };
+        }
+        reply
+    }
+
     /// An answer that is not kept: that of a write, or one too large to hold.
     pub fn reply_from_answer(&self, answer: Answer, origin: &Origin) -> Reply {
         let mut headers = to_client(&answer.headers, self.mode);

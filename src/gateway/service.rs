@@ -196,7 +196,7 @@ impl Door {
                 let gzip = self.gateway.gzipped(&entry, &request.form()).await;
                 self.gateway.reply_from_entry(&entry, cache, &request.form(), gzip, self.gateway.clock.now())
             }
-            ReadAnswer::Streamed(answer) => self.gateway.reply_from_answer(*answer, &request.origin),
+            ReadAnswer::Streamed(answer) => self.gateway.reply_from_large(*answer, &request.form()),
         }
     }
 

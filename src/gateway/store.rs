@@ -13,7 +13,7 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 
 use crate::clock::Timestamp;
 use crate::decision::cache_key::CacheKey;
-use crate::decision::freshness::cache_control::vary_names;
+use crate::decision::freshness::cache_control::{CacheControl, vary_names};
 use crate::decision::freshness::settling::Trust;
 use crate::decision::freshness::{Confirmed, Stored};
 
@@ -36,16 +36,7 @@ const LARGEST_PER_SHARD: u64 = 4;
 const ANSWER_BYTES: u64 = 4096;
 
 /// Headers of `Vary` that the key or the scope answers already (DESIGN D2), or that never reach the upstream.
-const VARY_ANSWERED: [&str; 8] = [
-    "accept",
-    "accept-encoding",
-    "authorization",
-    "cookie",
-    "x-service-api-version",
-    "x-github-api-version",
-    "x-requested-with",
-    "x-weir-key",
-];
+const VARY_ANSWERED: [&str; 6] = ["accept", "accept-encoding", "authorization", "cookie", "x-requested-with", "x-weir-key"];
 
 /// An answer as it is kept.
 pub struct Entry {
@@ -72,10 +63,20 @@ pub enum Vary {
     Everything,
 }
 
+impl Vary {
+    /// Whether an answer that depends on this is one for another request with these headers.
+    pub fn fits(&self, request: &HeaderMap) -> bool {
+        match self {
+            Self::Headers(headers) => headers.iter().all(|(name, values)| request.get_all(name).iter().eq(values)),
+            Self::Everything => false,
+        }
+    }
+}
+
 impl Entry {
     /// What its last confirmation makes of it.
     pub fn confirmed(&self) -> Confirmed<'_> {
-        self.stored.confirmed(self.confirmation.confirmed_at())
+        self.stored.confirmed(self.confirmation.confirmed_at(), self.confirmation.requested_at())
     }
 
     /// When the request left that brought or confirmed it: a later change makes it doubtful.
@@ -85,11 +86,14 @@ impl Entry {
 
     /// Whether it answers another request with these headers.
     pub fn fits(&self, request: &HeaderMap) -> bool {
-        match self.vary.as_deref() {
-            None => true,
-            Some(Vary::Headers(headers)) => headers.iter().all(|(name, values)| request.get_all(name).iter().eq(values)),
-            Some(Vary::Everything) => false,
-        }
+        self.vary.as_deref().is_none_or(|vary| vary.fits(request))
+    }
+
+    /// Whether it may answer another request than the one that brought it (RFC 9111 §5.2.2.5).
+    pub fn is_for_others(&self) -> bool {
+        let controls = self.head.lines().filter(|(name, _)| *name == "cache-control");
+        let controls = controls.filter_map(|(_, value)| Some((header::CACHE_CONTROL, HeaderValue::from_bytes(value).ok()?)));
+        !CacheControl::parse(&controls.collect()).no_store
     }
 
     /// Its status.

@@ -195,7 +195,7 @@ mod tests {
 
     /// Whether it answers a client that says this so many seconds after it was stored.
     fn answers(stored: &Stored, line: &'static str, after: u64, mode: Mode, trust: Trust) -> bool {
-        stored.confirmed(NOW).answers(&wishes(line), NOW + Duration::from_secs(after), mode, || trust, None)
+        stored.confirmed(NOW, NOW).answers(&wishes(line), NOW + Duration::from_secs(after), mode, || trust, None)
     }
 
     fn answers_in_a_plain_cache(pairs: &[(&'static str, &'static str)], line: &'static str, after: u64) -> bool {
@@ -275,7 +275,7 @@ mod tests {
         let watched = |left: &'static str| {
             let confirmed = stored(&[], None);
             let hour = Some(Duration::from_hours(1));
-            confirmed.confirmed(NOW).answers(&wishes(left), NOW, Mode::Revalidate, || Trust::Settled, hour)
+            confirmed.confirmed(NOW, NOW).answers(&wishes(left), NOW, Mode::Revalidate, || Trust::Settled, hour)
         };
         assert!(watched("min-fresh=3600") && !watched("min-fresh=3601"));
     }
@@ -303,7 +303,7 @@ mod tests {
     fn who_asks_for_something_new_gets_nothing_old_in_the_place_of_a_failure() {
         let stands_in = |line, pairs| {
             let stored = stored(pairs, None);
-            stored.confirmed(NOW).may_stand_in(&wishes(line), NOW + Duration::from_secs(70), Mode::Rfc9111)
+            stored.confirmed(NOW, NOW).may_stand_in(&wishes(line), NOW + Duration::from_secs(70), Mode::Rfc9111)
         };
         for line in ["", "no-store", "max-stale", "max-stale=10", "max-stale=10, max-age=70"] {
             assert!(stands_in(line, PLAIN), "{line}");
