@@ -26,7 +26,7 @@ use crate::clock::Timestamp;
 use known::Known;
 use pages::Page;
 use seconds::{Seconds, Ttl};
-use settling::Trust;
+use settling::{SECOND_LOOK, Trust};
 
 /// `ETag`s kept per answer. Ours: more than the tokens of most pools; the one longest unused goes first.
 const ETAGS_MAX: usize = 16;
@@ -127,9 +127,11 @@ impl Stored {
             self.lifetime = cache_control::lifetime(headers).into();
         }
         self.poll_interval = poll_interval(headers).map_or(self.poll_interval, Seconds::from);
+        let learns_date = headers.get(header::LAST_MODIFIED).is_some_and(|date| self.known.date().as_ref() != Some(date));
         self.learn_validators(token, headers);
-        // As long as the date is not exact, only the owner of an `ETag` asks: then it was that which matched, and this is what the date stands for by now.
-        self.is_date_exact |= headers.contains_key(header::DATE) && is_exact(headers, self.known.date().as_ref());
+        // What was known of no date, or of another, says nothing of this one. As long as it is not exact, only the owner of an `ETag` asks: then that is what matched.
+        let is_told = learns_date || headers.contains_key(header::DATE);
+        self.is_date_exact = self.is_date_exact && !learns_date || is_told && is_exact(headers, self.known.date().as_ref());
     }
 
     /// A write or an event has made it doubtful: it is confirmed before it is served again, whatever its ttl (DESIGN D2).
@@ -296,11 +298,12 @@ impl Confirmed<'_> {
 }
 
 /// Whether a `Last-Modified` stands for the state that an answer shows and for no later one: it has whole seconds, and what changes once may change again within the
-/// same one (RFC 9110 §8.8.2.2: strong when the `Date` is at least a second later). Nothing speaks against it where either cannot be read.
+/// same one (RFC 9110 §8.8.2.2: strong when the `Date` is at least a second later). A replica that lags gives the state of so long ago the `Date` of today, so the second
+/// is over for certain only when a replica would have caught up since. Nothing speaks against it where either cannot be read.
 fn is_exact(headers: &HeaderMap, last_modified: Option<&HeaderValue>) -> bool {
     let read = |value: &HeaderValue| httpdate::parse_http_date(value.to_str().ok()?).ok();
     match (headers.get(header::DATE).and_then(read), last_modified.and_then(read)) {
-        (Some(date), Some(last_modified)) => last_modified < date,
+        (Some(date), Some(last_modified)) => last_modified + SECOND_LOOK < date,
         _ => true,
     }
 }
@@ -357,15 +360,27 @@ mod tests {
     }
 
     #[test]
-    fn a_date_of_the_very_second_of_its_answer_is_no_condition_of_its_own() {
+    fn a_date_that_may_be_of_the_second_that_its_answer_shows_is_no_condition_of_its_own() {
         let fresh = [("etag", "\"a\""), ("last-modified", DATE), ("date", DATE)];
         let mut entry = stored(200, &fresh);
         assert_eq!((entry.plan(NOW, Mode::Revalidate, OTHER), entry.preferred_token()), (Plan::Fetch, MINE));
         assert_eq!(entry.plan(NOW, Mode::Revalidate, MINE), revalidate(Some("\"a\""), Some(DATE)));
-        entry.confirm(NOW, &headers(&[("date", DATE)]), MINE, None);
-        assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch);
-        entry.confirm(NOW, &headers(&[("date", "Tue, 01 Jul 2025 00:00:01 GMT")]), MINE, None);
+        // A replica may be ten seconds late.
+        for date in [DATE, "Tue, 01 Jul 2025 00:00:01 GMT", "Tue, 01 Jul 2025 00:00:10 GMT"] {
+            entry.confirm(NOW, &headers(&[("date", date)]), MINE, None);
+            assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch, "{date}");
+        }
+        entry.confirm(NOW, &headers(&[("date", "Tue, 01 Jul 2025 00:00:11 GMT")]), MINE, None);
         assert_eq!((entry.plan(NOW, Mode::Revalidate, OTHER), entry.preferred_token()), (revalidate(None, Some(DATE)), None));
+    }
+
+    #[test]
+    fn a_date_that_only_a_304_names_is_weighed_like_one_that_came_with_the_answer() {
+        let mut entry = stored(200, &[("etag", "\"a\""), ("date", DATE)]);
+        entry.confirm(NOW, &headers(&[("last-modified", DATE), ("date", "Tue, 01 Jul 2025 00:00:02 GMT")]), MINE, None);
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch);
+        entry.confirm(NOW, &headers(&[("last-modified", DATE), ("date", "Tue, 01 Jul 2025 00:00:11 GMT")]), MINE, None);
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), revalidate(None, Some(DATE)));
     }
 
     #[test]
