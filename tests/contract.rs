@@ -48,6 +48,8 @@ mod rights;
 mod secondary;
 #[path = "contract/upstream.rs"]
 mod upstream;
+#[path = "contract/variants.rs"]
+mod variants;
 #[path = "contract/visibility.rs"]
 mod visibility;
 #[path = "contract/waiting.rs"]

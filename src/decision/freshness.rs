@@ -31,9 +31,6 @@ use settling::{SECOND_LOOK, Trust};
 /// `ETag`s kept per answer. Ours: more than the tokens of most pools; the one longest unused goes first.
 const ETAGS_MAX: usize = 16;
 
-/// The longest interval that is believed. Ours: a minute is usual, more comes under load; a number out of all proportion would freeze what clients see.
-const POLL_INTERVAL_MAX: Duration = Duration::from_hours(1);
-
 /// One value of the `Authorization` header. A renewed installation token is another one, because its `ETag`s are others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TokenKey(pub u64);
@@ -101,10 +98,10 @@ impl Stored {
             initial_age: cache_control::initial_age(headers).into(),
             lifetime: cache_control::lifetime(headers).into(),
             forbids_stale: cache_control::forbids_stale(headers),
-            has_cache_control: headers.contains_key(header::CACHE_CONTROL),
+            has_cache_control: cache_control::names_lifetime(headers),
             is_date_exact: is_exact(headers, headers.get(header::LAST_MODIFIED)),
             ttl: ttl.into(),
-            poll_interval: poll_interval(headers).unwrap_or_default().into(),
+            poll_interval: cache_control::poll_interval(headers).unwrap_or_default().into(),
             page: Page::default(),
             watched_by: None,
             known: Known::default(),
@@ -118,15 +115,15 @@ impl Stored {
         self.confirmed_at = now;
         self.initial_age = cache_control::initial_age(headers).into();
         self.ttl = ttl.into();
-        // A 304 may leave out what has not changed; the lifetime then stays too, and what a `Cache-Control` said goes before an `Expires`.
+        // A 304 may leave out what has not changed; a `Cache-Control`'s lifetime then stays, and goes before an `Expires`, which is a time and not for ever.
         if headers.contains_key(header::CACHE_CONTROL) {
             self.lifetime = cache_control::lifetime(headers).into();
             self.forbids_stale = cache_control::forbids_stale(headers);
-            self.has_cache_control = true;
-        } else if headers.contains_key(header::EXPIRES) && !self.has_cache_control {
+            self.has_cache_control = cache_control::names_lifetime(headers);
+        } else if !self.has_cache_control {
             self.lifetime = cache_control::lifetime(headers).into();
         }
-        self.poll_interval = poll_interval(headers).map_or(self.poll_interval, Seconds::from);
+        self.poll_interval = cache_control::poll_interval(headers).map_or(self.poll_interval, Seconds::from);
         let learns_date = headers.get(header::LAST_MODIFIED).is_some_and(|date| self.known.date().as_ref() != Some(date));
         self.learn_validators(token, headers);
         // What was known of no date, or of another, says nothing of this one. As long as it is not exact, only the owner of an `ETag` asks: then that is what matched.
@@ -144,6 +141,13 @@ impl Stored {
     /// Whether a 304 with these headers leaves everything but the time of its confirmation as it is when the last one said the same, apart from dates and counters.
     pub fn is_repeated_by(&self, headers: &HeaderMap) -> bool {
         self.is_date_exact && !headers.contains_key(header::AGE) && !headers.contains_key(header::EXPIRES)
+    }
+
+    /// Whether a 304 to this token with these headers speaks of another answer than the one that the token has an `ETag` for (RFC 9111 §4.3.4).
+    pub fn is_contradicted_by(&self, token: TokenKey, headers: &HeaderMap) -> bool {
+        let named = headers.get(header::ETAG).filter(|etag| !etag.as_bytes().starts_with(b"W/"));
+        let owned = self.known.of(token);
+        named.zip(owned).is_some_and(|(named, owned)| !conditional::weakly_equal(named.as_bytes(), owned.as_bytes()))
     }
 
     /// The same answer as it stands when it was last confirmed at `at`, by a 304 that changed nothing else.
@@ -308,14 +312,9 @@ fn is_exact(headers: &HeaderMap, last_modified: Option<&HeaderValue>) -> bool {
     }
 }
 
-/// How many seconds `X-Poll-Interval` names, at most [`POLL_INTERVAL_MAX`].
-fn poll_interval(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get("x-poll-interval")?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds).min(POLL_INTERVAL_MAX))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::cache_control::POLL_INTERVAL_MAX;
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);

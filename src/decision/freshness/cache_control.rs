@@ -24,6 +24,9 @@ const STORED: [StatusCode; 8] = [
 /// Older than any lifetime that can be named.
 const AGE_UNREADABLE: Duration = Duration::from_secs(1 << 32);
 
+/// The longest interval that is believed. Ours: a minute is usual, more comes under load; a number out of all proportion would freeze what clients see.
+pub(super) const POLL_INTERVAL_MAX: Duration = Duration::from_hours(1);
+
 /// The directives of `Cache-Control` that matter here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a directive that is there or is not, RFC 9111 §5.2.2")]
@@ -122,6 +125,12 @@ pub fn lifetime(headers: &HeaderMap) -> Duration {
     control.s_maxage.or(control.max_age).or_else(|| expires(headers)).unwrap_or_default()
 }
 
+/// Whether a `Cache-Control` says how long it is fresh, or that it is not; then an `Expires` says nothing (RFC 9111 §5.3).
+pub fn names_lifetime(headers: &HeaderMap) -> bool {
+    let control = CacheControl::parse(headers);
+    control.s_maxage.is_some() || control.max_age.is_some() || control.no_store || control.no_cache || control.confused
+}
+
 /// The time that an answer spent in other caches: its `Age` (RFC 9111 §4.2.3). What is not one number is as old as can be (§5.1). What `Date` says beside it is not
 /// looked at: the two clocks may differ.
 pub fn initial_age(headers: &HeaderMap) -> Duration {
@@ -145,6 +154,12 @@ fn expires(headers: &HeaderMap) -> Option<Duration> {
 
 fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     headers.get(name)?.to_str().ok().and_then(|text| httpdate::parse_http_date(text).ok())
+}
+
+/// How many seconds `X-Poll-Interval` names, at most [`POLL_INTERVAL_MAX`].
+pub(super) fn poll_interval(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get("x-poll-interval")?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(POLL_INTERVAL_MAX))
 }
 
 #[cfg(test)]

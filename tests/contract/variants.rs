@@ -1,0 +1,234 @@
+//! Answers that are not for everybody who asks for the same address: what `Vary` says of them, also when a 304 or a large body brings it; `no-store`; and the conditions
+//! that are for the upstream to weigh.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use crate::support::origin::{Origin, header};
+use crate::support::{KEY, OTHER_KEY, Reply, Setup, World};
+
+const PLAIN: &str = "[cache]\nfreshness = \"rfc9111\"\nmax_object = \"4KiB\"";
+const REVALIDATED: &str = "[cache]\nmax_object = \"4KiB\"\nstale_if_error = \"1h\"";
+const LABELS: &str = "/repos/acme/widgets/labels";
+
+/// An upstream that answers when it may.
+struct Held {
+    world: World,
+    origin: Origin,
+    turns: Arc<Semaphore>,
+}
+
+impl Held {
+    async fn new(config: &str, turns: usize, answer: impl Fn(&HeaderMap) -> Response<Bytes> + Send + Sync + 'static) -> Self {
+        let (answer, turns) = (Arc::new(answer), Arc::new(Semaphore::new(turns)));
+        let theirs = Arc::clone(&turns);
+        let origin = Origin::start(move |request: Request<()>| {
+            let (answer, turns) = (Arc::clone(&answer), Arc::clone(&theirs));
+            async move {
+                turns.acquire().await.unwrap().forget();
+                answer(request.headers())
+            }
+        })
+        .await;
+        let world = Setup::new().upstream(origin.url()).manual_clock().config(config).start().await;
+        Self { world, origin, turns }
+    }
+
+    /// An upstream that answers at once.
+    async fn free(config: &str, answer: impl Fn(&HeaderMap) -> Response<Bytes> + Send + Sync + 'static) -> Self {
+        Self::new(config, Semaphore::MAX_PERMITS, answer).await
+    }
+
+    async fn get(&self, language: &str) -> Reply {
+        self.world.get_with(LABELS, &[("accept-language", language)]).await
+    }
+}
+
+/// Asks as a task of its own.
+fn asking(world: &Arc<Held>, headers: &'static [(&'static str, &'static str)]) -> JoinHandle<Reply> {
+    let held = Arc::clone(world);
+    tokio::spawn(async move { held.world.get_with(LABELS, headers).await })
+}
+
+fn text(reply: &Reply) -> &str {
+    std::str::from_utf8(&reply.body).unwrap()
+}
+
+/// Says its language, to whoever has no `ETag`.
+fn speaking(headers: &HeaderMap, vary_of_200: &str, vary_of_304: &str, more: &str) -> Response<Bytes> {
+    let language = header(headers, "accept-language").to_owned();
+    let is_known = header(headers, "if-none-match") == "\"it\"";
+    let vary = if is_known { vary_of_304 } else { vary_of_200 };
+    let response = Response::builder().status(if is_known { 304 } else { 200 }).header("etag", "\"it\"").header("cache-control", more);
+    let response = if vary.is_empty() { response } else { response.header("vary", vary) };
+    response.body(if is_known { Bytes::new() } else { language.into() }).unwrap()
+}
+
+#[tokio::test]
+async fn what_a_304_says_of_vary_holds_from_then_on() {
+    for (config, vary, cache_control) in [
+        (PLAIN, "Accept-Language", "max-age=60"),
+        (PLAIN, "*", "max-age=60"),
+        (REVALIDATED, "Accept-Language", "private"),
+        (REVALIDATED, "*", "private"),
+    ] {
+        let held = Held::free(config, move |headers| speaking(headers, "", vary, cache_control)).await;
+        assert_eq!(text(&held.get("en").await), "en", "{vary}");
+        held.world.clock.advance(Duration::from_mins(2));
+        assert_eq!(text(&held.get("en").await), "en", "{vary}");
+        assert_eq!(held.origin.last().status, 304, "{config} {vary}");
+        assert_eq!(text(&held.get("de").await), "de", "{config} {vary}");
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_a_304_that_brings_another_vary_asks_for_its_own() {
+    let held = Arc::new(Held::new(REVALIDATED, 1, |headers| speaking(headers, "", "Accept-Language", "private")).await);
+    held.get("en").await;
+    let english = asking(&held, &[("accept-language", "en")]);
+    let german = asking(&held, &[("accept-language", "de")]);
+    held.world.all_waiting_for_one_fetch(2).await;
+    held.turns.add_permits(2);
+    assert_eq!((text(&english.await.unwrap()), text(&german.await.unwrap())), ("en", "de"));
+}
+
+#[tokio::test]
+async fn a_body_too_large_to_hold_is_taken_over_by_nobody_it_is_not_for() {
+    let long = |headers: &HeaderMap| {
+        let body = header(headers, "accept-language").repeat(10_000);
+        Response::builder().header("vary", "Accept-Language").body(body.into()).unwrap()
+    };
+    for config in [PLAIN, REVALIDATED] {
+        let held = Arc::new(Held::new(config, 0, long).await);
+        let english = asking(&held, &[("accept-language", "en")]);
+        held.world.all_waiting_for_one_fetch(1).await;
+        let german = asking(&held, &[("accept-language", "de")]);
+        held.world.all_waiting_for_one_fetch(2).await;
+        english.abort();
+        held.world.all_waiting_for_one_fetch(1).await;
+        held.turns.add_permits(2);
+        assert!(text(&german.await.unwrap()).starts_with("de"), "{config}");
+    }
+}
+
+#[tokio::test]
+async fn what_must_not_be_stored_answers_nobody_else() {
+    for config in [PLAIN, REVALIDATED] {
+        let held = Held::new(config, 0, |headers| {
+            let response = Response::builder().header("cache-control", "private, no-store").header("set-cookie", "session=1");
+            response.body(header(headers, "accept-language").to_owned().into()).unwrap()
+        });
+        let held = Arc::new(held.await);
+        let one = asking(&held, &[("accept-language", "one")]);
+        held.world.all_waiting_for_one_fetch(1).await;
+        let other = asking(&held, &[("accept-language", "other")]);
+        held.world.all_waiting_for_one_fetch(2).await;
+        held.turns.add_permits(2);
+        assert_eq!((text(&one.await.unwrap()), text(&other.await.unwrap())), ("one", "other"), "{config}");
+        assert_eq!(held.origin.asked().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_depends_on_whatever_vary_names_or_the_upstream_does_not_see_it() {
+    for (name, values) in [
+        ("x-requested-with", ["a", "b"]),
+        ("x-github-otp", ["123", "456"]),
+        ("x-github-api-version", ["2022-11-28", "2026-03-10"]),
+        ("x-service-api-version", ["2022-11-28", "2026-03-10"]),
+        ("accept-language", ["en", "de"]),
+    ] {
+        let held = Held::free(PLAIN, move |headers| {
+            let body = format!("seen: {}", header(headers, name));
+            Response::builder().header("vary", name).header("cache-control", "max-age=60").body(body.into()).unwrap()
+        })
+        .await;
+        let mut seen = Vec::new();
+        for value in values {
+            let reply = held.world.get_with(LABELS, &[(name, value)]).await;
+            seen.push((text(&reply).to_owned(), format!("seen: {value}")));
+        }
+        let is_told_apart = seen.iter().all(|(got, own)| got == own);
+        assert!(is_told_apart || seen.iter().all(|(got, _)| got == "seen: "), "{name}: {seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_conditions_of_a_write_are_for_the_upstream_to_weigh() {
+    let held = Held::free(REVALIDATED, |_| Response::builder().status(412).body(Bytes::new()).unwrap()).await;
+    for (name, value) in [("if-match", "\"old\""), ("if-none-match", "*"), ("if-unmodified-since", "Tue, 01 Jul 2025 00:00:00 GMT")] {
+        for method in [Method::PUT, Method::PATCH, Method::DELETE, Method::POST] {
+            let headers = [("authorization", &*format!("Bearer {KEY}")), (name, value)];
+            // Writes keep their distance.
+            held.world.clock.advance(Duration::from_secs(10));
+            held.world.send(method.clone(), "/repos/acme/widgets/contents/a", &headers, "{}").await.assert_status(412);
+            assert_eq!(held.origin.last().header(name), value, "{method}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_304_that_names_another_strong_etag_confirms_nothing_in_a_plain_cache() {
+    let answers = |headers: &HeaderMap| {
+        let is_known = header(headers, "if-none-match") == "\"a\"";
+        let response = Response::builder().status(if is_known { 304 } else { 200 }).header("cache-control", "max-age=60");
+        let (etag, body) = if is_known || header(headers, "accept-language") == "en" { ("\"b\"", "b") } else { ("\"a\"", "a") };
+        response.header("etag", etag).body(if is_known { "" } else { body }.into()).unwrap()
+    };
+    let held = Held::free(PLAIN, answers).await;
+    assert_eq!(text(&held.get("de").await), "a");
+    held.world.clock.advance(Duration::from_mins(2));
+    assert_eq!(text(&held.get("en").await), "b");
+    assert_eq!(held.origin.asked().len(), 3);
+}
+
+#[tokio::test]
+async fn a_client_that_has_a_body_too_large_to_hold_is_told_so() {
+    let held = Held::free(REVALIDATED, |_| Response::builder().header("etag", "\"long\"").body("x".repeat(10_000).into()).unwrap()).await;
+    let reply = held.world.get_with(LABELS, &[("if-none-match", "\"long\"")]).await;
+    assert_eq!((reply.status.as_u16(), reply.body.len()), (304, 0));
+    assert_eq!(held.world.get_with(LABELS, &[("if-none-match", "\"other\"")]).await.body.len(), 10_000);
+}
+
+#[tokio::test]
+async fn a_stored_answer_is_preferred_to_a_failure_where_the_config_says_so() {
+    for status in [500, 502, 503, 504] {
+        let turns = Arc::new(Semaphore::new(1));
+        let held = Held::free(REVALIDATED, move |_| {
+            let is_well = turns.try_acquire().is_ok_and(|turn| {
+                turn.forget();
+                true
+            });
+            Response::builder().status(if is_well { 200 } else { status }).body("it".into()).unwrap()
+        })
+        .await;
+        held.get("en").await.assert_status(200);
+        let reply = held.world.get_with(LABELS, &[("accept-language", "en"), ("prefer", "wait=0")]).await;
+        assert_eq!(
+            (reply.status.as_u16(), text(&reply), reply.cache_status()),
+            (200, "it", "weir; hit; detail=stale-if-error"),
+            "{status}"
+        );
+        // Another client that has nothing stored hears of the failure.
+        let other = [("authorization", &*format!("Bearer {OTHER_KEY}")), ("prefer", "wait=0")];
+        held.world.send(Method::GET, "/repos/acme/widgets/milestones", &other, "").await.assert_status(status);
+    }
+}
+
+#[tokio::test]
+async fn how_long_an_answer_was_on_its_way_counts_as_age_in_a_plain_cache() {
+    let held = Held::new(PLAIN, 0, |_| Response::builder().header("cache-control", "max-age=2").body("it".into()).unwrap()).await;
+    let held = Arc::new(held);
+    let slow = asking(&held, &[]);
+    held.world.all_waiting_for_one_fetch(1).await;
+    held.world.clock.advance(Duration::from_secs(3));
+    held.turns.add_permits(2);
+    slow.await.unwrap().assert_status(200);
+    held.world.get(LABELS).await.assert_status(200);
+    assert_eq!(held.origin.asked().len(), 2, "it came too old to be used again");
+}
