@@ -143,13 +143,6 @@ impl Stored {
         self.is_date_exact && !headers.contains_key(header::AGE) && !headers.contains_key(header::EXPIRES)
     }
 
-    /// Whether a 304 to this token with these headers speaks of another answer than the one that the token has an `ETag` for (RFC 9111 §4.3.4).
-    pub fn is_contradicted_by(&self, token: TokenKey, headers: &HeaderMap) -> bool {
-        let named = headers.get(header::ETAG).filter(|etag| !etag.as_bytes().starts_with(b"W/"));
-        let owned = self.known.of(token);
-        named.zip(owned).is_some_and(|(named, owned)| !conditional::weakly_equal(named.as_bytes(), owned.as_bytes()))
-    }
-
     /// The same answer as it stands when it was last confirmed at `at`, by a 304 that changed nothing else.
     pub fn confirmed(&self, at: Timestamp, requested_at: Timestamp) -> Confirmed<'_> {
         Confirmed { stored: self, at, requested_at }

@@ -7,6 +7,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use crate::api::Dialect;
 use crate::api::headers::{ACCEPTED_OAUTH_SCOPES, OAUTH_SCOPES, RATE_HEADERS};
 use crate::decision::freshness::Mode;
+use crate::decision::freshness::cache_control::CacheControl;
 
 /// RFC 9110 §7.6.1, and the older names that proxies still see.
 const HOP_BY_HOP: [&str; 9] = [
@@ -100,16 +101,18 @@ pub fn complete(headers: &mut HeaderMap, dialect: Dialect) {
 }
 
 /// The headers of the upstream's answer that reach a client; addresses in them are rewritten when the answer is rendered. A cookie belongs to the account that
-/// asked; where the gateway is a plain HTTP cache, what the upstream tells such caches to repeat is repeated (RFC 9111 §7.3).
+/// asked; where the gateway is a plain HTTP cache, what the upstream tells such caches to repeat is repeated (RFC 9111 §7.3), unless it says that it is for one
+/// user (§5.2.2.7): what goes to one goes to the others.
 pub fn to_client(from: &HeaderMap, mode: Mode) -> HeaderMap {
     let named = named_by_connection(from);
+    let hides_cookies = mode == Mode::Revalidate || from.contains_key(header::SET_COOKIE) && CacheControl::parse(from).private;
     let mut out = HeaderMap::with_capacity(from.len());
     for (name, value) in from {
         let text = name.as_str();
         let stays = HOP_BY_HOP.contains(&text)
             || ANSWER_ENDS_HERE.contains(&text)
             || RATE_HEADERS.contains(&text)
-            || text == "set-cookie" && mode == Mode::Revalidate
+            || text == "set-cookie" && hides_cookies
             || text == OAUTH_SCOPES
             || text == ACCEPTED_OAUTH_SCOPES
             || named.iter().any(|other| other.eq_ignore_ascii_case(text));

@@ -284,7 +284,7 @@ impl Gateway {
         self: &Arc<Self>,
         key: &CacheKey,
         job: &Job,
-        mut entry: Option<&Entry>,
+        entry: Option<&Entry>,
         effort: &Effort,
     ) -> (Result<Answer, Refused>, bool) {
         loop {
@@ -295,14 +295,6 @@ impl Gateway {
                 && self.judge_prediction(job, &sent, entry, answer) == Worth::Nothing
             {
                 // Nothing is predicted for this route by now, so it is asked so once.
-                continue;
-            }
-            // What a 304 says of another answer is no word about this one, which is asked for whole (RFC 9111 §4.3.4).
-            if let (Ok(answer), Some(stored)) = (&performed, entry)
-                && (was_asked && self.mode == Mode::Rfc9111 && answer.status == StatusCode::NOT_MODIFIED)
-                && stored.stored.is_contradicted_by(token_key(answer.token), &answer.headers)
-            {
-                entry = None;
                 continue;
             }
             return (performed, was_asked);

@@ -173,21 +173,6 @@ async fn the_conditions_of_a_write_are_for_the_upstream_to_weigh() {
 }
 
 #[tokio::test]
-async fn a_304_that_names_another_strong_etag_confirms_nothing_in_a_plain_cache() {
-    let answers = |headers: &HeaderMap| {
-        let is_known = header(headers, "if-none-match") == "\"a\"";
-        let response = Response::builder().status(if is_known { 304 } else { 200 }).header("cache-control", "max-age=60");
-        let (etag, body) = if is_known || header(headers, "accept-language") == "en" { ("\"b\"", "b") } else { ("\"a\"", "a") };
-        response.header("etag", etag).body(if is_known { "" } else { body }.into()).unwrap()
-    };
-    let held = Held::free(PLAIN, answers).await;
-    assert_eq!(text(&held.get("de").await), "a");
-    held.world.clock.advance(Duration::from_mins(2));
-    assert_eq!(text(&held.get("en").await), "b");
-    assert_eq!(held.origin.asked().len(), 3);
-}
-
-#[tokio::test]
 async fn a_client_that_has_a_body_too_large_to_hold_is_told_so() {
     let held = Held::free(REVALIDATED, |_| Response::builder().header("etag", "\"long\"").body("x".repeat(10_000).into()).unwrap()).await;
     let reply = held.world.get_with(LABELS, &[("if-none-match", "\"long\"")]).await;
@@ -231,4 +216,20 @@ async fn how_long_an_answer_was_on_its_way_counts_as_age_in_a_plain_cache() {
     slow.await.unwrap().assert_status(200);
     held.world.get(LABELS).await.assert_status(200);
     assert_eq!(held.origin.asked().len(), 2, "it came too old to be used again");
+}
+
+#[tokio::test]
+async fn a_cookie_for_one_user_is_not_repeated_by_a_plain_cache() {
+    for (cache_control, is_repeated) in
+        [("max-age=60", true), ("private", false), ("private=\"Set-Cookie\", max-age=60", false), ("private, s-maxage=60", false)]
+    {
+        let held = Held::free(PLAIN, move |_| {
+            let response = Response::builder().header("cache-control", cache_control).header("set-cookie", "session=1");
+            response.body("it".into()).unwrap()
+        })
+        .await;
+        for _ in 0..2 {
+            assert_eq!(held.get("en").await.header("set-cookie").is_some(), is_repeated, "{cache_control}");
+        }
+    }
 }
