@@ -84,6 +84,18 @@ impl CacheKey {
         Self { packed: packed.into() }
     }
 
+    /// The key of another answer at the same address, told apart by the values of what `Vary` names (RFC 9111 §4.1).
+    pub fn variant<'v>(&self, values: impl Iterator<Item = &'v [u8]>) -> Self {
+        let mut packed = self.packed.to_vec();
+        packed.push(b'\n');
+        for value in values {
+            // With its length, so that no value can pass for two.
+            packed.extend_from_slice(&value.len().to_le_bytes());
+            packed.extend_from_slice(value);
+        }
+        Self { packed: packed.into() }
+    }
+
     /// Whose view it is.
     pub fn scope(&self) -> Scope {
         let (first, own, _) = self.parts();

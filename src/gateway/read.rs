@@ -58,6 +58,9 @@ pub struct Question {
 
 /// What a look into the store has found that may not be served without asking.
 pub struct Sought {
+    /// The address's.
+    address: CacheKey,
+    /// That of the answer.
     key: CacheKey,
     entry: Option<Arc<Entry>>,
 }
@@ -85,19 +88,19 @@ impl Gateway {
         sought: Option<Sought>,
         effort: &mut Effort,
     ) -> Result<ReadAnswer, Refused> {
-        let (key, mut sought) = match sought {
-            Some(Sought { key, entry }) => (key, Some(entry)),
+        let (address, mut sought) = match sought {
+            Some(Sought { address, key, entry }) => (address, Some((key, entry))),
             None => (self.cache_key(question.scope, question.job.service, &question.job.target, &question.asked), None),
         };
         for _ in 0..JOINS_MAX {
-            let entry = match sought.take() {
-                Some(entry) => entry,
-                None => match spans::cache_span(&question.job.span).in_scope(|| self.lookup(&key, &question)) {
-                    Some(entry) if self.may_serve(&entry, &question) => {
+            let (key, entry) = match sought.take() {
+                Some(sought) => sought,
+                None => match spans::cache_span(&question.job.span).in_scope(|| self.store.find(address.clone(), &question.asked)) {
+                    (_, Some(entry)) if self.may_serve(&entry, &question) => {
                         *effort = Effort::default();
                         return Ok(ReadAnswer::Entry(entry, CacheOutcome::Hit));
                     }
-                    entry => entry,
+                    sought => sought,
                 },
             };
             match self.take_part(&key, &question, entry, effort).await {
@@ -106,6 +109,7 @@ impl Gateway {
             }
         }
         *effort = Effort::default();
+        let (key, _) = self.store.find(address, &question.asked);
         let landed = Arc::clone(self).fetch(key, Arc::clone(&question), None, effort.clone()).await;
         given(landed, Role::Leader)
     }
@@ -215,15 +219,15 @@ impl Gateway {
     /// A stored answer that may be served without asking. Looked for before anything is made that only a fetch needs: most requests end here where
     /// answers have a lifetime.
     pub fn fresh(&self, scope: Scope, intake: &Intake, asked: &HeaderMap, now: Timestamp) -> Result<Arc<Entry>, Sought> {
-        let key = self.cache_key(scope, intake.service, &intake.target(), asked);
-        let entry = self.store.get(&key).filter(|entry| entry.fits(asked));
+        let address = self.cache_key(scope, intake.service, &intake.target(), asked);
+        let (key, entry) = self.store.find(address.clone(), asked);
         let may_be_served = |entry: &Arc<Entry>| {
             let trust = || self.store.trust(&intake.path, entry.requested_at());
             entry.confirmed().answers(&Wishes::of(asked), now, self.mode, trust, self.watched(entry, &intake.path, now))
         };
         match entry {
             Some(entry) if may_be_served(&entry) => Ok(entry),
-            entry => Err(Sought { key, entry }),
+            entry => Err(Sought { address, key, entry }),
         }
     }
 
@@ -243,10 +247,6 @@ impl Gateway {
             Service::Uploads => CacheKey::new(scope, &format!("/api/uploads{target}"), &accept, version),
             _ => CacheKey::new(scope, target, &accept, version),
         }
-    }
-
-    fn lookup(&self, key: &CacheKey, question: &Question) -> Option<Arc<Entry>> {
-        self.store.get(key).filter(|entry| entry.fits(&question.asked))
     }
 
     fn may_serve(&self, entry: &Entry, question: &Question) -> bool {

@@ -190,6 +190,22 @@ impl Store {
         }
     }
 
+    /// The answer to a request with these headers, and the key that it is, or is to be, kept under: the first at an address has the address's own, the others
+    /// have in theirs the values of what that one depends on.
+    pub fn find(&self, key: CacheKey, asked: &HeaderMap) -> (CacheKey, Option<Arc<Entry>>) {
+        let Some(first) = self.get(&key) else { return (key, None) };
+        let Some(Vary::Headers(headers)) = first.vary.as_deref().filter(|vary| !vary.fits(asked)) else {
+            let fits = first.fits(asked);
+            return (key, fits.then_some(first));
+        };
+        // How many values each has tells where the next begins.
+        let counts: Vec<u8> = headers.iter().map(|(name, _)| u8::try_from(asked.get_all(name).iter().count()).unwrap_or(u8::MAX)).collect();
+        let values = headers.iter().flat_map(|(name, _)| asked.get_all(name)).map(HeaderValue::as_bytes);
+        let key = key.variant([counts.as_slice()].into_iter().chain(values));
+        let entry = self.get(&key).filter(|entry| entry.fits(asked));
+        (key, entry)
+    }
+
     /// The entry under this key, whoever may use it.
     pub fn get(&self, key: &CacheKey) -> Option<Arc<Entry>> {
         self.entries.get(key)

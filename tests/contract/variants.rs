@@ -233,3 +233,29 @@ async fn a_cookie_for_one_user_is_not_repeated_by_a_plain_cache() {
         }
     }
 }
+
+#[tokio::test]
+async fn each_variant_is_kept_and_confirmed_by_itself() {
+    let says = |headers: &HeaderMap| speaking(headers, "Accept-Language", "Accept-Language", "private");
+    let held = Held::free(REVALIDATED, says).await;
+    for round in 0..5 {
+        for language in ["en", "de", "fr"] {
+            assert_eq!(text(&held.get(language).await), language);
+            assert_eq!(held.origin.last().status, if round == 0 { 200 } else { 304 }, "{language}");
+        }
+    }
+    let held = Arc::new(Held::new(REVALIDATED, 1, says).await);
+    held.get("en").await;
+    let others = [[("accept-language", "de")], [("accept-language", "fr")], [("accept-language", "en")]].map(|language| {
+        let language: &'static [(&str, &str)] = Box::leak(Box::new(language));
+        asking(&held, language)
+    });
+    // None waits for another's: all are with the upstream at once.
+    held.turns.add_permits(2);
+    crate::support::eventually(|| held.origin.asked().len() == 3).await;
+    held.turns.add_permits(1);
+    for other in others {
+        other.await.unwrap().assert_status(200);
+    }
+    assert_eq!(held.origin.asked().len(), 4);
+}
