@@ -85,6 +85,7 @@ impl CacheKey {
     }
 
     /// The key of another answer at the same address, told apart by the values of what `Vary` names (RFC 9111 §4.1).
+    #[must_use]
     pub fn variant<'v>(&self, values: impl Iterator<Item = &'v [u8]>) -> Self {
         let mut packed = self.packed.to_vec();
         packed.push(b'\n');
