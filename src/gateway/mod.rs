@@ -61,6 +61,7 @@ pub mod purge;
 pub mod random;
 mod range;
 pub mod read;
+mod reference;
 pub mod refuse;
 pub mod reply;
 mod request;
