@@ -60,8 +60,12 @@ const REPOSITORY: &[&str] = &[
     "/installation/repositories",
     "/search/repositories",
     "{org}/teams/*/repos/**",
+    "/teams/*/repos/**",
+    "/organizations/*/team/*/repos/**",
     "{org}/installation/repositories",
 ];
+/// Lists of people that a repository leaves when it goes, and where it has another name or owner.
+const LISTED_BY_OTHERS: &[&str] = &["/user/starred/**", "/user/subscriptions", "/user/installations/**"];
 /// An issue, which a pull is too, wherever it is shown.
 const ISSUE: &[&str] = &[
     "{repo}/issues",
@@ -125,7 +129,8 @@ const RUNS: &[&str] = &[
     "{repo}/actions/caches",
     "{repo}/actions/cache/**",
 ];
-const TEAM: &[&str] = &["{org}/teams", "{team}/**", "{org}/teams/*/teams", "/user/teams", "{repo}/teams"];
+const TEAM: &[&str] =
+    &["{org}/teams", "{team}/**", "{org}/teams/*/teams", "/user/teams", "{repo}/teams", "{territory}/*/teams", "/repositories/*/teams"];
 const MEMBERS: &[&str] = &[
     "{org}",
     "{org}/members/**",
@@ -140,6 +145,7 @@ const MEMBERS: &[&str] = &[
     "{user}/orgs",
     "/user/orgs",
     "/user/teams",
+    "/user/repos",
     "/user/memberships/**",
     "/search/users",
     "{territory}/*/assignees/**",
@@ -206,7 +212,11 @@ const ROWS: &[Row] = {
         ("pull_request_review_thread", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
         ("push", Repository, &[REPOSITORY, GIT]),
         ("release", Repository, &[REPOSITORY, &["{repo}/releases/**", "{repo}/tags", "{repo}/git/**"]]),
-        ("repository", Repository, &[WHOLE_REPOSITORY, REPOSITORY, &["{org}", "{owner}", "{org}/teams/**", "/search/**", "/repositories"]]),
+        (
+            "repository",
+            Repository,
+            &[WHOLE_REPOSITORY, REPOSITORY, &["{org}", "{owner}", "{org}/teams/**", "/search/**", "/repositories"], LISTED_BY_OTHERS],
+        ),
         ("repository_advisory", Repository, &[&["{repo}/security-advisories/**", "{org}/security-advisories"]]),
         ("repository_dispatch", Repository, &[RUNS]),
         ("repository_ruleset", Repository, &[&["{repo}/rules/**", "{repo}/rulesets/**", "{repo}/branches/**", "{org}/rulesets/**"]]),
@@ -226,7 +236,17 @@ const ROWS: &[Row] = {
         (
             "watch",
             Repository,
-            &[&["{repo}/subscribers", "{repo}/subscription", "{repo}/stargazers", "/user/subscriptions", "/user/starred/**"], REPOSITORY],
+            &[
+                &[
+                    "{repo}/subscribers",
+                    "{repo}/subscription",
+                    "{repo}/stargazers",
+                    "/user/subscriptions",
+                    "{user}/subscriptions",
+                    "/user/starred/**",
+                ],
+                REPOSITORY,
+            ],
         ),
         ("workflow_dispatch", Repository, &[RUNS]),
         ("workflow_job", Repository, &[RUNS, CHECKS]),
@@ -359,7 +379,7 @@ fn may_match(pattern: &str, template: &str) -> bool {
     heads.iter().any(|head| is_like(&whole(head), template))
 }
 
-fn is_like(pattern: &str, template: &str) -> bool {
+pub(super) fn is_like(pattern: &str, template: &str) -> bool {
     let is_open = |segment: &str| segment == "*" || segment.starts_with('{');
     let (mut wanted, mut given) = (pattern.split('/'), template.split('/'));
     loop {

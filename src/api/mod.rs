@@ -6,6 +6,7 @@
 mod address;
 mod denial;
 mod dialect;
+mod elsewhere;
 mod endpoint;
 mod events;
 mod graphql;

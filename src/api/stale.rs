@@ -3,9 +3,11 @@
 //! The rule: the written path itself, then each of its parents, stopping before the root that owns them: `/repos/{owner}/{repo}`,
 //! `/orgs/{org}`, `/users/{username}`, `/user` and their like. So a comment on an issue makes the comments, the issue and the
 //! list of issues stale, but not the whole repository. Beyond that a write causes what the upstream would tell a webhook of: a pull request is an issue too, and a
-//! file that is written changes commits and branches. Which event a write causes is here, what the event changes in `events.rs`.
+//! file that is written changes commits and branches. Which event a write causes is here, what the event changes in `events.rs`, and what no event tells of in
+//! `elsewhere.rs`.
 
 use super::address::twins;
+use super::elsewhere::changed_elsewhere;
 use super::events::{Stale, Subject, Unknown, stale_after};
 
 /// How many leading segments make the root that owns a path. Paths that begin with none of these have no root: all parents count.
@@ -78,7 +80,8 @@ const IN_REPOSITORY: &[(&str, &[&str], Unknown)] = &[
     ("/pulls/{number}/comments/**", &["pull_request_review_comment"], Unknown::Any),
     ("/pulls/{number}/**", &["pull_request"], Unknown::Any),
     ("/contents/**", &["push"], Unknown::Any),
-    ("/git/**", &["push"], Unknown::Any),
+    // What a release's tag points at is the release's.
+    ("/git/**", &["push", "release"], Unknown::Any),
     ("/merges", &["push"], Unknown::Any),
     ("/merge-upstream", &["push"], Unknown::Any),
     ("/branches/**", &["push", "branch_protection_rule"], Unknown::Any),
@@ -89,6 +92,8 @@ const IN_REPOSITORY: &[(&str, &[&str], Unknown)] = &[
     ("/actions/runs/{run}/**", &["workflow_run"], Unknown::Any),
     ("/actions/jobs/**", &["workflow_job"], Unknown::Any),
     ("/actions/workflows/**", &["workflow_run"], Unknown::Any),
+    ("/actions/artifacts/**", &["workflow_run"], Unknown::Any),
+    ("/actions/caches/**", &["workflow_run"], Unknown::Any),
     ("/dispatches", &["repository_dispatch"], Unknown::Any),
     ("/labels", &["label.created"], Unknown::New),
     ("/labels/**", &["label"], Unknown::Any),
@@ -106,6 +111,12 @@ const IN_REPOSITORY: &[(&str, &[&str], Unknown)] = &[
     ("/pages/**", &["page_build"], Unknown::Any),
     ("/properties/values", &["custom_property_values"], Unknown::Any),
     ("/subscription", &["watch"], Unknown::Any),
+    ("/import/**", &["push"], Unknown::Any),
+    ("/vulnerability-alerts", &["repository_vulnerability_alert"], Unknown::Any),
+    ("/security-advisories/**", &["repository_advisory"], Unknown::Any),
+    ("/code-scanning/**", &["code_scanning_alert"], Unknown::Any),
+    ("/secret-scanning/**", &["secret_scanning_alert"], Unknown::Any),
+    ("/dependabot/**", &["dependabot_alert"], Unknown::Any),
 ];
 /// The same below an organization.
 const IN_ORGANIZATION: &[(&str, &[&str], Unknown)] = &[
@@ -113,10 +124,13 @@ const IN_ORGANIZATION: &[(&str, &[&str], Unknown)] = &[
     ("/repos", &["repository"], Unknown::Any),
     ("/members/**", &["membership"], Unknown::Any),
     ("/memberships/**", &["membership"], Unknown::Any),
+    ("/public_members/**", &["membership"], Unknown::Any),
     ("/invitations/**", &["membership"], Unknown::Any),
     ("/outside_collaborators/**", &["membership"], Unknown::Any),
     ("/organization-roles/**", &["membership"], Unknown::Any),
     ("/teams/{team}/memberships/**", &["membership"], Unknown::Any),
+    ("/teams/{team}/members/**", &["membership"], Unknown::Any),
+    ("/security-managers/**", &["team"], Unknown::Any),
     ("/teams/**", &["team"], Unknown::Any),
     ("/team/**", &["team", "membership"], Unknown::Any),
     ("/properties/**", &["custom_property"], Unknown::Any),
@@ -135,6 +149,7 @@ pub fn stale_after_write(path: &str) -> Vec<Stale> {
     stale.extend(caused_in_repository(path));
     stale.extend(caused_in_organization(path));
     stale.extend(caused_by_caller(path));
+    stale.extend([path.to_owned()].into_iter().chain(twins(path)).flat_map(|path| changed_elsewhere(&path)));
     stale.sort();
     stale.dedup();
     stale
@@ -149,6 +164,7 @@ fn caused_in_repository(path: &str) -> Vec<Stale> {
         repositories: addresses(head),
         organizations: owner.map_or_else(Vec::new, organization),
         owners: owner.map_or_else(Vec::new, |owner| organization(owner).into_iter().chain(addresses(&format!("/users/{owner}"))).collect()),
+        users: anybody(),
         ..Subject::default()
     };
     caused(IN_REPOSITORY, tail, subject)
@@ -156,7 +172,9 @@ fn caused_in_repository(path: &str) -> Vec<Stale> {
 
 fn caused_in_organization(path: &str) -> Vec<Stale> {
     // The address of a team by its number alone names no organization.
-    let (head, tail) = if path.starts_with("/teams/") {
+    let (head, tail) = if let Some(name) = path.strip_prefix("/user/memberships/orgs/") {
+        (format!("/orgs/{name}"), "/memberships".to_owned())
+    } else if path.starts_with("/teams/") {
         ("/orgs/*".to_owned(), format!("/team{}", path.get("/teams".len()..).unwrap_or_default()))
     } else if path.starts_with("/orgs/") || path.starts_with("/organizations/") {
         let Some(head) = root(path) else { return Vec::new() };
@@ -169,9 +187,24 @@ fn caused_in_organization(path: &str) -> Vec<Stale> {
         organizations: addresses(&head),
         owners: addresses(&head),
         territories: vec![format!("/repos/{}", name.unwrap_or("*"))],
+        // A team's number and its name are not known to be the same team's, nor is the number or the name of a person.
+        teams: addresses("/teams/*"),
+        users: anybody(),
+        repositories: repository_of_team(&tail).map_or_else(Vec::new, |repository| addresses(&repository)),
         ..Subject::default()
     };
     caused(IN_ORGANIZATION, &tail, subject)
+}
+
+/// The repository that a team is given or loses.
+fn repository_of_team(tail: &str) -> Option<String> {
+    let (_, names) = tail.split_once("/repos/").filter(|_| tail.starts_with("/team"))?;
+    Some(format!("/repos/{names}"))
+}
+
+/// Whoever it is.
+fn anybody() -> Vec<String> {
+    addresses("/users/*")
 }
 
 /// What the caller does with repositories of others.
@@ -180,7 +213,7 @@ fn caused_by_caller(path: &str) -> Vec<Stale> {
     let Some((name, event)) = starred.or_else(|| path.strip_prefix("/user/subscriptions/").map(|name| (name, "watch"))) else {
         return if path == "/user/repos" { vec![Stale::Exactly("/search/repositories".to_owned())] } else { Vec::new() };
     };
-    let subject = Subject { repositories: addresses(&format!("/repos/{name}")), ..Subject::default() };
+    let subject = Subject { repositories: addresses(&format!("/repos/{name}")), users: anybody(), ..Subject::default() };
     stale_after(event, &subject, Unknown::Any)
 }
 
@@ -192,7 +225,7 @@ fn caused(table: &'static [(&'static str, &'static [&'static str], Unknown)], ta
 }
 
 /// The values of a pattern's parameters in a path that fits it.
-fn values(pattern: &'static str, tail: &str) -> Option<Vec<(&'static str, String)>> {
+pub(super) fn values(pattern: &'static str, tail: &str) -> Option<Vec<(&'static str, String)>> {
     let (mut wanted, mut given) = (pattern.split('/').skip(1), tail.split('/').skip(1));
     let mut values = Vec::new();
     loop {
@@ -296,6 +329,25 @@ mod tests {
             ("/orgs/o/teams/t/memberships/u", "/orgs/o/members"),
             ("/teams/7/memberships/u", "/orgs/*/members"),
             ("/user/starred/o/r", "/repos/o/r/stargazers"),
+            ("/user/starred/o/r", "/users/*/starred"),
+            ("/repos/o/r/subscription", "/users/*/subscriptions"),
+            ("/teams/3/memberships/u", "/teams/*"),
+            ("/teams/3/memberships/u", "/orgs/*/teams"),
+            ("/orgs/o/teams/t/memberships/u", "/teams/*"),
+            ("/orgs/o/teams/t/memberships/u", "/organizations/*/team/*"),
+            ("/orgs/o/teams/t/members/u", "/orgs/o/members"),
+            ("/organizations/3/team/7/memberships/u", "/teams/*"),
+            ("/orgs/o/teams/t/repos/p/r", "/repos/p/r/teams"),
+            ("/orgs/o/teams/t/repos/p/r", "/repositories/*/teams"),
+            ("/orgs/o/teams/t/repos/p/r", "/teams/*"),
+            ("/teams/3/repos/p/r", "/repos/p/r/teams"),
+            ("/teams/3/repos/p/r", "/orgs/*/teams"),
+            ("/orgs/o/teams/t", "/repos/o/*/teams"),
+            ("/user/memberships/orgs/o", "/orgs/o/members"),
+            ("/user/memberships/orgs/o", "/orgs/o/memberships"),
+            ("/repos/o/r", "/teams/*/repos"),
+            ("/repos/o/r", "/installation/repositories"),
+            ("/repos/o/r/transfer", "/users/*/repos"),
         ] {
             assert!(is_stale_after(written, stale), "a write to {written} changes {stale}: {:#?}", after_write(written));
         }

@@ -20,9 +20,11 @@ const UNIT_BYTES: usize = 1024;
 /// The length that a raw body is given: more than ever comes, for its end is where the last chunk says.
 const RAW_BYTES: usize = usize::MAX / 2;
 
-/// The memory for bodies, shared by all requests.
+/// The memory for bodies, shared by all requests of clients; deliveries, whose senders nobody knows yet, have one of their own.
 pub struct BodyMemory {
     units: Arc<Semaphore>,
+    /// Whether a body has all the room that it says it needs before it comes: then none that was let in fails halfway.
+    is_ahead: bool,
 }
 
 /// A body as far as it was read.
@@ -79,11 +81,16 @@ pub enum BodyFault {
 impl Default for BodyMemory {
     /// All of it free.
     fn default() -> Self {
-        Self { units: Arc::new(Semaphore::new(HELD_BYTES_MAX / UNIT_BYTES)) }
+        Self { units: Arc::new(Semaphore::new(HELD_BYTES_MAX / UNIT_BYTES)), is_ahead: true }
     }
 }
 
 impl BodyMemory {
+    /// So many bytes, of which a body takes those that have come.
+    pub fn as_it_comes(bytes: usize) -> Self {
+        Self { units: Arc::new(Semaphore::new(bytes / UNIT_BYTES)), is_ahead: false }
+    }
+
     /// Adds room for further bytes to what a body has.
     fn grow(&self, memory: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> Result<(), BodyFault> {
         let have = memory.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -119,8 +126,8 @@ impl BodyMemory {
             BodyFraming::Length(length) if length > bytes_max as u64 => {
                 return Ok(BodyRead::TooLarge(BegunBody { first: Bytes::new(), reader }));
             }
-            BodyFraming::Length(length) => self.grow(&mut memory, usize::try_from(length).unwrap_or(usize::MAX))?,
-            BodyFraming::Chunked => {}
+            BodyFraming::Length(length) if self.is_ahead => self.grow(&mut memory, usize::try_from(length).unwrap_or(usize::MAX))?,
+            BodyFraming::Length(_) | BodyFraming::Chunked => {}
         }
         let mut body = BytesMut::new();
         while let Some(piece) = reader.next(session).await? {

@@ -61,6 +61,7 @@ pub mod purge;
 pub mod random;
 mod range;
 pub mod read;
+mod reference;
 pub mod refuse;
 pub mod reply;
 mod request;
@@ -136,6 +137,8 @@ pub struct Gateway {
     pub store: Store,
     /// Memory for the bodies of writes that wait.
     pub bodies: BodyMemory,
+    /// Room for deliveries.
+    pub deliveries: deliveries::Deliveries,
     /// Writes in their lanes.
     pub turns: Arc<Turns>,
     /// Requests that are being answered.
@@ -200,6 +203,7 @@ impl Gateway {
             admissions,
             store: Store::new(config.cache.max_size, config.cache.max_object, move |entries| evictions.evicted(entries)),
             bodies: BodyMemory::default(),
+            deliveries: deliveries::Deliveries::default(),
             turns: Turns::new(config.writes.queue_max.get() as usize),
             active: Arc::new(Active::default()),
             waiting: config.clients.iter().map(|_| Arc::default()).collect(),

@@ -42,6 +42,8 @@ pub enum Refused {
     WrongSignature,
     /// A delivery that is signed and cannot be read.
     MalformedDelivery,
+    /// As many deliveries are under way, or as many bytes of them, as may be.
+    DeliveriesFull,
     /// The client's `allow` does not cover it.
     NotAllowed,
     /// A write, or a route about "me", of a client without an account of its own.
@@ -94,6 +96,7 @@ impl Refused {
             Self::Unauthenticated(Unknown::WrongKey) => "wrong_key",
             Self::WrongSignature => "wrong_signature",
             Self::MalformedDelivery => "malformed_delivery",
+            Self::DeliveriesFull => "deliveries_full",
             Self::NotAllowed => "not_allowed",
             Self::NoAccount => "no_account",
             Self::NoToken(_) => "no_token",
@@ -129,7 +132,9 @@ impl Refused {
             }
             Self::Unauthenticated(_) => reply.with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"weir\"")),
             Self::TokenUnavailable(Lack { until: Some(until), .. }) => reply.with(RETRY_AFTER, HeaderValue::from(secs_until(*until, now))),
-            Self::Unreachable | Self::Draining | Self::TokenUnavailable(_) => reply.with(RETRY_AFTER, HeaderValue::from_static("5")),
+            Self::Unreachable | Self::Draining | Self::DeliveriesFull | Self::TokenUnavailable(_) => {
+                reply.with(RETRY_AFTER, HeaderValue::from_static("5"))
+            }
             _ => reply,
         }
     }
@@ -164,6 +169,7 @@ impl Refused {
                 "This delivery needs one X-Hub-Signature-256 header, made with the secret of this gateway's webhook.",
             ),
             Self::MalformedDelivery => (StatusCode::BAD_REQUEST, "Bad request: the body of this delivery is not a JSON object."),
+            Self::DeliveriesFull => (StatusCode::SERVICE_UNAVAILABLE, "This gateway takes no further deliveries at the moment."),
             Self::NotAllowed => (StatusCode::FORBIDDEN, "This gateway does not allow this request to this client."),
             Self::NoAccount => (
                 StatusCode::FORBIDDEN,

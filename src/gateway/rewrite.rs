@@ -121,7 +121,7 @@ impl UrlMap {
     }
 
     /// The path of the API's address, like `/api/v3` or nothing.
-    fn api_path(&self) -> &str {
+    pub(super) fn api_path(&self) -> &str {
         let api = self.prefixes.iter().find(|prefix| prefix.v3 == "/api/v3").map_or("", |prefix| prefix.upstream.as_str());
         let host = api.split_once("://").map_or("", |(_, rest)| rest);
         host.find('/').map_or("", |at| &host[at..])

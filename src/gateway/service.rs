@@ -353,7 +353,7 @@ impl Door {
 }
 
 /// Not from HTTP/1.0, which knows no interim answers.
-fn expects(asked: &HeaderMap, version: http::Version) -> Expects {
+pub(super) fn expects(asked: &HeaderMap, version: http::Version) -> Expects {
     let said = asked.get(http::header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     if said && version != http::Version::HTTP_10 { Expects::Continue } else { Expects::Nothing }
 }

@@ -10,7 +10,6 @@ use crate::clock::Timestamp;
 
 use super::Gateway;
 use super::attempt::Answer;
-use super::intake::decode_unreserved;
 
 impl Gateway {
     /// After a write to `target` that was, or may have been, executed.
@@ -19,14 +18,14 @@ impl Gateway {
     }
 
     /// After a write that was answered so: what it says that it made or changed (RFC 9111 §4.4), where that is the upstream's own.
-    pub fn invalidate_named(&self, answer: &Answer) {
+    pub fn invalidate_named(&self, target: &str, answer: &Answer) {
         if !(answer.status.is_success() || answer.status.is_redirection()) {
             return;
         }
         for name in [header::LOCATION, header::CONTENT_LOCATION] {
             let reference = answer.headers.get(name).and_then(|value| value.to_str().ok());
-            if let Some(path) = reference.and_then(|reference| self.urls.own_path(reference)) {
-                self.store.written(&decode_unreserved(path_of(path)), self.clock.now());
+            if let Some(path) = reference.and_then(|reference| self.urls.named_path(target, reference)) {
+                self.store.written(&path, self.clock.now());
             }
         }
     }

@@ -56,7 +56,7 @@ impl Gateway {
         let aftermath = Aftermath { gateway: &self, job: &job, effort: &effort };
         let answer = self.perform(&job, &effort, &Unconditional).await;
         if let Ok(answer) = &answer {
-            self.invalidate_named(answer);
+            self.invalidate_named(&job.target, answer);
         }
         // In this order: the next write of the lane, and whoever hears of this one, must find the cache told.
         drop(aftermath);

@@ -1,6 +1,7 @@
 //! One fetch for all, free confirmations, nobody else's answers (DESIGN D1–D3).
 
 use futures_util::future::join_all;
+use http::Method;
 use serde_json::json;
 
 use weir::decision::Books;
@@ -244,7 +245,37 @@ async fn nobody_polls_more_often_than_the_upstream_allows_also_when_it_asks_for_
     world.clock.advance(seconds(1));
     world.get(THREADS).await.assert_status(200);
     assert_eq!(asked(), 3);
-    world.send(http::Method::PUT, THREADS, &[("content-type", "application/json")], "{}").await;
+    world.send(Method::PUT, THREADS, &[("content-type", "application/json")], "{}").await;
     world.get(THREADS).await.assert_status(200);
     assert_eq!(asked(), 5, "a client sees what it has done");
+}
+
+#[tokio::test]
+async fn what_a_write_changes_elsewhere_is_confirmed_too() {
+    const THREADS: &str = "/notifications";
+    const OF_REPOSITORY: &str = "/repos/acme/widgets/notifications";
+    let rules: String = ["/notifications/threads/{thread_id}", "/teams/{team_id}/members", "/repos/{owner}/{repo}/teams"]
+        .map(|route| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"1h\"\n"))
+        .concat();
+    let world = Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").config(&rules).manual_clock().start().await;
+    let teams = world.ask_emulator(Method::GET, "/orgs/acme/teams", &json!({}));
+    let team = format!("/teams/{}/members", teams[0]["id"]);
+    let slug = teams[0]["slug"].as_str().unwrap();
+    let of_team = format!("/orgs/acme/teams/{slug}/memberships/ada");
+    for (write, stale) in [
+        (OF_REPOSITORY, THREADS),
+        (THREADS, OF_REPOSITORY),
+        (&of_team, &team),
+        (&format!("/orgs/acme/teams/{slug}/repos/acme/widgets"), "/repos/acme/widgets/teams"),
+    ] {
+        // What an earlier write made doubtful has settled.
+        world.advance_both(std::time::Duration::from_secs(120));
+        world.get(stale).await.assert_status(200);
+        assert_eq!(world.get(stale).await.cache_status(), "weir; hit", "{stale}");
+        let written = world.send(Method::PUT, write, &[("content-type", "application/json")], "{}").await;
+        assert!(written.status.is_success(), "{write}: {}", written.status);
+        let asked = world.upstream_requests().len();
+        world.get(stale).await.assert_status(200);
+        assert_eq!(world.upstream_requests().len(), asked + 1, "{write} changes {stale}");
+    }
 }

@@ -6,6 +6,7 @@ use http::Method;
 use ring::hmac;
 use serde_json::{Value, json};
 
+use crate::support::raw::Connection;
 use crate::support::reply::Reply;
 use crate::support::{Setup, World, eventually};
 
@@ -247,4 +248,50 @@ async fn a_write_shows_wherever_its_thing_is_shown() {
     seconds(&world, 60);
     world.post(&format!("{REPOSITORY}/issues/3/comments"), json!({ "body": "hello" })).await.assert_status(201);
     assert_eq!(hits(&world, &pages).await, [false, false, true, true]);
+}
+
+/// Begins deliveries of this length that nobody signed.
+async fn begin_unsigned(world: &World, count: usize, length: usize) -> Vec<Connection> {
+    let head =
+        format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nX-Hub-Signature-256: sha256={}\r\nContent-Length: {length}\r\n\r\n{{", "0".repeat(64));
+    let mut connections = Vec::new();
+    for _ in 0..count {
+        let mut connection = Connection::open(world.address).await;
+        connection.send(head.as_bytes()).await;
+        connections.push(connection);
+    }
+    connections
+}
+
+#[tokio::test]
+async fn unfinished_deliveries_take_nothing_from_clients_and_end() {
+    const MOST: usize = 256;
+    let world = setup().start().await;
+    let mut connections = begin_unsigned(&world, MOST, 25 * 1024 * 1024).await;
+    eventually(|| world.gateway.deliveries.under_way() == MOST).await;
+    let answer = world.post(&format!("{REPOSITORY}/issues"), json!({ "title": "all the same" })).await;
+    answer.assert_status(201);
+    let refused = signed(&world, "issues", "g-1", &issue_event(3)).await;
+    refused.assert_status(503);
+    assert!(refused.header("retry-after").is_some());
+    // Something comes now and then, and yet not all of it in the time that the upstream itself would wait.
+    seconds(&world, 9);
+    for connection in &mut connections {
+        connection.send(b" ").await;
+    }
+    assert_eq!(world.gateway.deliveries.under_way(), MOST);
+    seconds(&world, 1);
+    for connection in &mut connections {
+        assert!(connection.read_to_close().await.starts_with("HTTP/1.1 408 "));
+    }
+    assert_eq!(world.gateway.deliveries.under_way(), 0);
+    signed(&world, "issues", "g-1", &issue_event(3)).await.assert_status(202);
+}
+
+#[tokio::test]
+async fn a_delivery_takes_the_room_of_what_has_come_of_it() {
+    let world = setup().start().await;
+    let connections = begin_unsigned(&world, 20, 25 * 1024 * 1024).await;
+    eventually(|| world.gateway.deliveries.under_way() == connections.len()).await;
+    signed(&world, "issues", "g-1", &issue_event(3)).await.assert_status(202);
 }
