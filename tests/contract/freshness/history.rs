@@ -59,6 +59,9 @@ pub struct Asked {
     pub at: Timestamp,
     /// How long the upstream's replicas may hide a change.
     pub lag: Duration,
+    /// Since when the request may have been on its way that brought the answer: who joins another client's shares its answer, and nothing tells the gateway of a
+    /// change that goes around it meanwhile. What went through it ends such joining.
+    pub since: Tick,
 }
 
 /// UPSTREAM.md, Conditional requests: what was asked 10 s after a change is trusted.
@@ -126,7 +129,8 @@ impl Change {
         let Some(over) = self.over else { return false };
         // What the gateway knows of is asked for anew; where replicas lag, again and again for a while.
         let is_known = |(tick, at): (Tick, Timestamp)| tick < asked.tick && (asked.lag.is_zero() || at + DOUBT <= asked.at);
-        let has_passed = |wait: Duration| over.0 < asked.tick && over.1 + wait + asked.lag <= asked.at;
+        let before = if self.way == Way::Around { asked.since } else { asked.tick };
+        let has_passed = |wait: Duration| over.0 < before && over.1 + wait + asked.lag <= asked.at;
         match allowed {
             Allowed::Nothing => has_passed(Duration::ZERO),
             Allowed::Ttl(ttl) => self.way == Way::Through && is_known(over) || has_passed(ttl),
@@ -148,7 +152,8 @@ mod tests {
     }
 
     fn asked(ticks: &Ticks, seconds: u64, lag: u64) -> Asked {
-        Asked { tick: ticks.next(), at: later(seconds), lag: Duration::from_secs(lag) }
+        let tick = ticks.next();
+        Asked { tick, at: later(seconds), lag: Duration::from_secs(lag), since: tick }
     }
 
     /// A subject with two changes at once: through the gateway, then around it.
@@ -170,6 +175,14 @@ mod tests {
         assert_eq!(subject.least(asked(&ticks, 0, 0), Allowed::Nothing), 2);
         assert_eq!(subject.least(asked(&ticks, 4, 5), Allowed::Nothing), 0);
         assert_eq!(subject.least(asked(&ticks, 5, 5), Allowed::Nothing), 2);
+    }
+
+    #[test]
+    fn an_answer_that_was_on_its_way_may_hide_what_went_around_the_gateway_meanwhile_and_only_that() {
+        let ticks = Ticks::default();
+        let early = ticks.next();
+        let subject = subject(&ticks);
+        assert_eq!(subject.least(Asked { since: early, ..asked(&ticks, 0, 0) }, Allowed::Nothing), 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use weir::simulation::random::Dice;
 
-use super::history::{Allowed, Asked, Subject, Ticks, Way};
+use super::history::{Allowed, Asked, Subject, Tick, Ticks, Way};
 use crate::support::{KEY, OTHER_KEY, Reply, World};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
@@ -65,6 +65,8 @@ pub struct Traffic {
     /// How long the upstream's replicas hide a change.
     lag: Duration,
     ticks: Ticks,
+    /// When this round and the one before began: what a client left behind may be on its way a little longer.
+    rounds: Mutex<[Tick; 2]>,
     repository: Subject,
     repository_id: u64,
     threads: Vec<Thread>,
@@ -102,12 +104,16 @@ impl Traffic {
         };
         let threads: Vec<Thread> = pulls.chain(issues).map(thread).collect();
         assert!(threads.iter().filter(|thread| thread.is_pull).count() == 3 && threads.len() == 12);
-        let (ticks, repository, figures, findings) = Default::default();
-        Self { world, rules, lag, ticks, repository, repository_id, threads, figures, findings }
+        let (ticks, rounds, repository, figures, findings) = Default::default();
+        Self { world, rules, lag, ticks, rounds, repository, repository_id, threads, figures, findings }
     }
 
     /// So many requests at once, most of them reads.
     pub async fn round(self: &Arc<Self>, dice: &mut Dice, requests: usize, may_go_around: bool) {
+        {
+            let mut rounds = self.rounds.lock();
+            *rounds = [rounds[1], self.ticks.next()];
+        }
         let tasks = (0..requests).map(|_| {
             let (traffic, mut dice) = (Arc::clone(self), Dice::new(dice.roll(), 0));
             tokio::spawn(async move {
@@ -166,7 +172,8 @@ impl Traffic {
     }
 
     fn asked(&self) -> Asked {
-        Asked { tick: self.ticks.next(), at: self.world.clock.now(), lag: self.lag }
+        let tick = self.ticks.next();
+        Asked { tick, at: self.world.clock.now(), lag: self.lag, since: tick }
     }
 
     fn target(&self, dice: &mut Dice) -> Target {
@@ -198,6 +205,7 @@ impl Traffic {
     fn judge(&self, target: Target, asked: Asked, answer: &Reply) {
         self.figures.reads.fetch_add(1, Ordering::Relaxed);
         let status = answer.cache_status();
+        let asked = if status.contains("collapsed") { Asked { since: self.rounds.lock()[0], ..asked } } else { asked };
         let counter = match status {
             _ if answer.status != 200 => &self.figures.failed,
             _ if status.contains("detail=stale") => &self.figures.served_stale_by_choice,
