@@ -2,7 +2,7 @@
 //!
 //! Everything end-to-end passes, but for what belongs to one hop, to a credential, or to the gateway itself. Values are not interpreted here.
 
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 
 use crate::api::Dialect;
 use crate::api::headers::{ACCEPTED_OAUTH_SCOPES, OAUTH_SCOPES, RATE_HEADERS};
@@ -176,13 +176,10 @@ pub fn request_id(headers: &HeaderMap) -> Option<&HeaderValue> {
     (!value.is_empty() && value.len() <= 128 && value.as_bytes().iter().all(u8::is_ascii_graphic)).then_some(value)
 }
 
-/// A header name of the gateway's own.
-pub const fn own(name: &'static str) -> HeaderName {
-    HeaderName::from_static(name)
-}
-
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
+
     use super::*;
     use std::time::Duration;
 

@@ -1,12 +1,11 @@
 //! Reads that the upstream is asked for are answered on the connection they came on, as a session of the framework would have answered them; what is sent
 //! meanwhile is the next request.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::raw::Connection;
+use crate::support::raw::{Connection, Told};
 use crate::support::{KEY, Setup, World, eventually};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
@@ -22,16 +21,10 @@ fn request(line: &str, headers: &str) -> String {
 }
 
 /// Status line, headers in any order and spelling of their names but for those that count, and body.
-async fn answer(world: &World, line: &str, headers: &str) -> (String, BTreeSet<String>, String) {
+async fn answer(world: &World, line: &str, headers: &str) -> Told {
     let mut connection = Connection::open(world.address).await;
     connection.send(request(line, headers).as_bytes()).await;
-    let text = if line.starts_with("HEAD") { connection.read_head().await } else { connection.read_answer().await };
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    let mut lines = head.split("\r\n").map(str::to_owned);
-    let status = lines.next().unwrap_or_default();
-    let lower =
-        |line: String| line.split_once(": ").map_or(line.clone(), |(name, value)| format!("{}: {value}", name.to_ascii_lowercase()));
-    (status, lines.map(lower).filter(|line| !COUNTS.iter().any(|name| line.starts_with(name))).collect(), body.to_owned())
+    connection.read_told(line.starts_with("HEAD"), &COUNTS).await
 }
 
 #[tokio::test]

@@ -1,9 +1,8 @@
 //! Hits are answered before the framework makes a session of the connection; they are the answers that such a session would have given, and leave the same line.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::support::raw::Connection;
+use crate::support::raw::{Connection, Told};
 use crate::support::{KEY, OTHER_KEY, Setup, World, eventually};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
@@ -34,22 +33,13 @@ fn request(line: &str, headers: &str) -> String {
     format!("{line} HTTP/1.1\r\n{host}{key}X-Request-Id: the-same\r\nPrefer: wait=0\r\n{headers}\r\n")
 }
 
-/// Status line, headers in any order and spelling of their names but for the time of day, and body.
-type Told = (String, BTreeSet<String>, String);
-
 async fn answer(world: &World, line: &str, headers: &str) -> Told {
     answer_on(&mut Connection::open(world.address).await, line, headers).await
 }
 
 async fn answer_on(connection: &mut Connection, line: &str, headers: &str) -> Told {
     connection.send(request(line, headers).as_bytes()).await;
-    let text = if line.starts_with("HEAD") { connection.read_head().await } else { connection.read_answer().await };
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    let mut lines = head.split("\r\n").map(str::to_owned);
-    let status = lines.next().unwrap_or_default();
-    let lower =
-        |line: String| line.split_once(": ").map_or(line.clone(), |(name, value)| format!("{}: {value}", name.to_ascii_lowercase()));
-    (status, lines.map(lower).filter(|line| !line.starts_with("date: ")).collect(), body.to_owned())
+    connection.read_told(line.starts_with("HEAD"), &["date: "]).await
 }
 
 #[tokio::test]

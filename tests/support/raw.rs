@@ -1,5 +1,6 @@
 //! Bytes on a connection: for requests that no client library would send, and for clients that go away.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -7,6 +8,9 @@ use tokio::net::TcpStream;
 
 /// A connection to the gateway.
 pub struct Connection(TcpStream);
+
+/// Status line, headers in any order and spelling of their names, and body.
+pub type Told = (String, BTreeSet<String>, String);
 
 impl Connection {
     pub async fn open(address: SocketAddr) -> Self {
@@ -54,5 +58,16 @@ impl Connection {
             text.push(byte[0]);
         }
         String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// An answer, or its head alone, taken apart; without the lines that begin like `left_out`, which differ from one answer to the next.
+    pub async fn read_told(&mut self, is_head: bool, left_out: &[&str]) -> Told {
+        let text = if is_head { self.read_head().await } else { self.read_answer().await };
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let mut lines = head.split("\r\n").map(str::to_owned);
+        let status = lines.next().unwrap_or_default();
+        let lower =
+            |line: String| line.split_once(": ").map_or(line.clone(), |(name, value)| format!("{}: {value}", name.to_ascii_lowercase()));
+        (status, lines.map(lower).filter(|line| !left_out.iter().any(|begin| line.starts_with(begin))).collect(), body.to_owned())
     }
 }
