@@ -41,3 +41,4 @@ pub mod simulation;
 pub mod telemetry;
 pub mod tokens;
 pub mod webhooks;
+pub mod writes;

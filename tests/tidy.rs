@@ -63,10 +63,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tokens", &["api", "clock", "config", "decision"]),
     ("telemetry", &["clock"]),
     ("webhooks", &["api", "clock"]),
+    ("writes", &["clock"]),
     ("emulator", &["api", "clock"]),
     ("simulation", &["api", "clock", "config", "decision", "emulator"]),
-    ("gateway", &["api", "clock", "config", "decision", "telemetry", "tokens", "webhooks"]),
-    ("admin", &["api", "clock", "config", "decision", "gateway", "telemetry", "tokens"]),
+    ("gateway", &["api", "clock", "config", "decision", "telemetry", "tokens", "webhooks", "writes"]),
+    ("admin", &["api", "clock", "config", "decision", "gateway", "telemetry", "tokens", "writes"]),
 ];
 
 #[test]

@@ -1,0 +1,89 @@
+//! Writes in memory: nothing survives the process (CONTRACT §2, `writes.store`).
+
+use std::collections::HashMap;
+use std::future::ready;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+
+use super::{Change, Store, StoreError, Stored};
+
+/// What all of it may take. Ours: as much as the cache by default; finished writes are kept for `retention`, and there is no telling how long their answers are.
+const BYTES_MAX: usize = 256 * 1024 * 1024;
+/// What a write takes beside its bytes: its place in the map and the two allocations.
+const ENTRY_BYTES: usize = 160;
+
+/// Writes in memory.
+pub struct MemoryStore {
+    bytes_max: usize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    writes: HashMap<u64, Stored>,
+    bytes: usize,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::with_room(BYTES_MAX)
+    }
+}
+
+impl MemoryStore {
+    /// With room for so many bytes.
+    pub fn with_room(bytes_max: usize) -> Self {
+        Self { bytes_max, kept: Mutex::default() }
+    }
+
+    fn make(&self, change: Change) -> Result<(), StoreError> {
+        let kept = &mut *self.kept.lock();
+        match change {
+            Change::Insert(number, stored) => {
+                let size = size(&stored);
+                if kept.bytes + size > self.bytes_max {
+                    return Err(StoreError::Full(format!("{} MiB are kept in memory already", self.bytes_max / (1024 * 1024))));
+                }
+                kept.bytes += size;
+                if let Some(before) = kept.writes.insert(number, stored) {
+                    kept.bytes -= self::size(&before);
+                }
+            }
+            // Never refused for room: an outcome that is not kept is lost.
+            Change::Progress(number, progress) => {
+                if let Some(stored) = kept.writes.get_mut(&number) {
+                    kept.bytes = kept.bytes - stored.progress.len() + progress.len();
+                    stored.progress = progress;
+                }
+            }
+            Change::Remove(numbers) => {
+                for number in numbers {
+                    if let Some(stored) = kept.writes.remove(&number) {
+                        kept.bytes -= size(&stored);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn size(stored: &Stored) -> usize {
+    ENTRY_BYTES + stored.request.len() + stored.progress.len()
+}
+
+impl Store for MemoryStore {
+    fn apply(&self, change: Change) -> BoxFuture<'static, Result<(), StoreError>> {
+        ready(self.make(change)).boxed()
+    }
+
+    fn load(&self, number: u64) -> BoxFuture<'static, Result<Option<Stored>, StoreError>> {
+        ready(Ok(self.kept.lock().writes.get(&number).cloned())).boxed()
+    }
+
+    fn is_durable(&self) -> bool {
+        false
+    }
+}

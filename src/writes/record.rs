@@ -1,0 +1,431 @@
+//! A queued write in memory and in bytes: what was asked for, and what has become of it (CONTRACT §3).
+//!
+//! Both are kept as a length, a JSON text and a body as it is: a text that people can read and later versions can add to, and bodies that need no escaping. No
+//! credential is among it: a write names its client and its account.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+
+/// Names a write, in its status address and to operators: `NUMBER-SALT` in hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WriteId {
+    /// The order of acceptance; never used twice by one store.
+    pub number: u64,
+    /// Tells writes apart that got the same number from stores that forgot.
+    pub salt: u64,
+}
+
+/// What a write may be waiting for, or has come to. The words are those of the status resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Nothing of it is under way.
+    Queued,
+    /// From right before the first byte of an attempt until it is known what came of it.
+    Sending,
+    /// The upstream answered, and its answer is the outcome, whatever its status.
+    Done,
+    /// It was not executed and will not be: what the gateway gave up for is the reason.
+    Failed,
+    /// It may have been executed or not.
+    Unknown,
+    /// It was taken back before anything was sent.
+    Cancelled,
+}
+
+/// Which of the upstream's addresses a write goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Address {
+    /// The REST API.
+    Rest,
+    /// The GraphQL endpoint.
+    Graphql,
+    /// The upload host.
+    Uploads,
+}
+
+/// What was asked for. Does not change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Write {
+    /// Its name.
+    pub id: WriteId,
+    /// Whose it is, by the config's name.
+    pub client: Arc<str>,
+    /// Which account carries it, by the config's name.
+    pub account: Arc<str>,
+    /// The method.
+    pub method: Method,
+    /// Where it goes.
+    pub address: Address,
+    /// The canonical path, without `/api/v3` and its like.
+    pub path: String,
+    /// The raw query without `?`.
+    pub query: Option<String>,
+    /// End-to-end headers, none of them a credential.
+    pub headers: HeaderMap,
+    /// The body, as it came.
+    pub body: Bytes,
+    /// When it was accepted.
+    pub accepted: Timestamp,
+    /// When it is given up, if nothing was sent by then.
+    pub deadline: Timestamp,
+    /// The client's `Idempotency-Key`, and what it was used for.
+    pub key: Option<Key>,
+    /// Whether somebody waits for its answer, who was never told that it is kept: it is not begun without them.
+    pub attended: bool,
+}
+
+/// An `Idempotency-Key` and what it stands for, as SHA-256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// Of the key.
+    pub name: [u8; 32],
+    /// Of method, path and query, and body.
+    pub meaning: [u8; 32],
+}
+
+/// What has become of a write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// Where it stands.
+    pub state: State,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// When it is tried next, at the earliest.
+    pub not_before: Timestamp,
+    /// Whether some attempt so far may have been executed.
+    pub may_have_run: bool,
+    /// When it came to its end.
+    pub finished: Option<Timestamp>,
+    /// The upstream's answer.
+    pub response: Option<Response>,
+    /// Why it came to this end, where it is no answer.
+    pub reason: Option<Reason>,
+}
+
+/// An answer of the upstream, as it came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Response {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body; `None`: it was longer than is kept.
+    pub body: Option<Bytes>,
+}
+
+/// Why a write has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// A word out of a closed set, as in metrics and logs.
+    pub word: String,
+    /// For people.
+    pub message: String,
+    /// What a client that waits is answered with.
+    pub status: u16,
+}
+
+/// Bytes that are no record of this version.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a write that this version can read: {0}")]
+pub struct Unreadable(String);
+
+impl State {
+    /// Every one, in the order of a life.
+    pub const ALL: [Self; 6] = [Self::Queued, Self::Sending, Self::Done, Self::Failed, Self::Unknown, Self::Cancelled];
+
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Sending => "sending",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether it stays so, but for an operator's word.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Unknown | Self::Cancelled)
+    }
+}
+
+impl Progress {
+    /// Accepted, and nothing more.
+    pub const fn queued(now: Timestamp) -> Self {
+        Self { state: State::Queued, attempts: 0, not_before: now, may_have_run: false, finished: None, response: None, reason: None }
+    }
+
+    /// In bytes.
+    pub fn encode(&self) -> Bytes {
+        let head = ProgressHead {
+            state: self.state,
+            attempts: self.attempts,
+            not_before: self.not_before.as_millis(),
+            may_have_run: self.may_have_run,
+            finished: self.finished.map(Timestamp::as_millis),
+            status: self.response.as_ref().map(|response| response.status.as_u16()),
+            headers: self.response.as_ref().map(|response| to_text(&response.headers)).unwrap_or_default(),
+            has_body: self.response.as_ref().is_some_and(|response| response.body.is_some()),
+            reason: self.reason.clone(),
+        };
+        let body = self.response.as_ref().and_then(|response| response.body.as_deref());
+        joined(&head, body.unwrap_or_default())
+    }
+
+    /// From [`Progress::encode`].
+    pub fn decode(bytes: &Bytes) -> Result<Self, Unreadable> {
+        let (head, body): (ProgressHead, Bytes) = split(bytes)?;
+        let response = match head.status {
+            Some(status) => Some(Response {
+                status: StatusCode::from_u16(status).map_err(unreadable)?,
+                headers: from_text(&head.headers)?,
+                body: head.has_body.then_some(body),
+            }),
+            None => None,
+        };
+        Ok(Self {
+            state: head.state,
+            attempts: head.attempts,
+            not_before: Timestamp::from_millis(head.not_before),
+            may_have_run: head.may_have_run,
+            finished: head.finished.map(Timestamp::from_millis),
+            response,
+            reason: head.reason,
+        })
+    }
+}
+
+impl Write {
+    /// Path and query as they go upstream.
+    pub fn target(&self) -> String {
+        match &self.query {
+            Some(query) => format!("{}?{query}", self.path),
+            None => self.path.clone(),
+        }
+    }
+
+    /// In bytes.
+    pub fn encode(&self) -> Bytes {
+        let head = WriteHead {
+            id: self.id.to_string(),
+            client: self.client.to_string(),
+            account: self.account.to_string(),
+            method: self.method.as_str().to_owned(),
+            address: self.address,
+            path: self.path.clone(),
+            query: self.query.clone(),
+            headers: to_text(&self.headers),
+            accepted: self.accepted.as_millis(),
+            deadline: self.deadline.as_millis(),
+            key: self.key.map(|key| (hex(&key.name), hex(&key.meaning))),
+            attended: self.attended,
+        };
+        joined(&head, &self.body)
+    }
+
+    /// From [`Write::encode`].
+    pub fn decode(bytes: &Bytes) -> Result<Self, Unreadable> {
+        let (head, body): (WriteHead, Bytes) = split(bytes)?;
+        let key = match &head.key {
+            Some((name, meaning)) => Some(Key { name: unhex(name)?, meaning: unhex(meaning)? }),
+            None => None,
+        };
+        Ok(Self {
+            id: head.id.parse()?,
+            client: head.client.into(),
+            account: head.account.into(),
+            method: head.method.parse().map_err(unreadable)?,
+            address: head.address,
+            path: head.path,
+            query: head.query,
+            headers: from_text(&head.headers)?,
+            body,
+            accepted: Timestamp::from_millis(head.accepted),
+            deadline: Timestamp::from_millis(head.deadline),
+            key,
+            attended: head.attended,
+        })
+    }
+}
+
+impl fmt::Display for WriteId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}-{:016x}", self.number, self.salt)
+    }
+}
+
+impl FromStr for WriteId {
+    type Err = Unreadable;
+
+    fn from_str(text: &str) -> Result<Self, Unreadable> {
+        let id = text.split_once('-').and_then(|(number, salt)| {
+            Some(Self { number: u64::from_str_radix(number, 16).ok()?, salt: u64::from_str_radix(salt, 16).ok()? })
+        });
+        // One spelling each: what is read back must be what was said.
+        id.filter(|id| id.to_string() == text).ok_or_else(|| Unreadable("its id is not one".into()))
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct WriteHead {
+    id: String,
+    client: String,
+    account: String,
+    method: String,
+    address: Address,
+    path: String,
+    query: Option<String>,
+    headers: Vec<(String, String)>,
+    accepted: u64,
+    deadline: u64,
+    key: Option<(String, String)>,
+    attended: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ProgressHead {
+    state: State,
+    attempts: u32,
+    not_before: u64,
+    may_have_run: bool,
+    finished: Option<u64>,
+    status: Option<u16>,
+    headers: Vec<(String, String)>,
+    has_body: bool,
+    reason: Option<Reason>,
+}
+
+fn joined(head: &impl Serialize, body: &[u8]) -> Bytes {
+    // Structures of texts and numbers always make a JSON text.
+    let head = serde_json::to_vec(head).unwrap_or_default();
+    let mut bytes = BytesMut::with_capacity(4 + head.len() + body.len());
+    bytes.put_u32_le(u32::try_from(head.len()).unwrap_or(u32::MAX));
+    bytes.extend_from_slice(&head);
+    bytes.extend_from_slice(body);
+    bytes.freeze()
+}
+
+fn split<H: for<'de> Deserialize<'de>>(bytes: &Bytes) -> Result<(H, Bytes), Unreadable> {
+    let short = || Unreadable("it is cut short".into());
+    let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(short)?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).map_err(unreadable)?;
+    let head = rest.get(..length).ok_or_else(short)?;
+    Ok((serde_json::from_slice(head).map_err(unreadable)?, bytes.slice(4 + length..)))
+}
+
+fn unreadable(fault: impl fmt::Display) -> Unreadable {
+    Unreadable(fault.to_string())
+}
+
+/// A byte of a header's value is a character each: they need not be UTF-8 (RFC 9110 §5.5).
+fn to_text(headers: &HeaderMap) -> Vec<(String, String)> {
+    let text = |value: &HeaderValue| value.as_bytes().iter().map(|byte| char::from(*byte)).collect();
+    headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
+}
+
+fn from_text(lines: &[(String, String)]) -> Result<HeaderMap, Unreadable> {
+    let mut headers = HeaderMap::with_capacity(lines.len());
+    for (name, value) in lines {
+        let bytes: Result<Vec<u8>, _> = value.chars().map(|c| u8::try_from(u32::from(c))).collect();
+        let value = HeaderValue::from_bytes(&bytes.map_err(unreadable)?).map_err(unreadable)?;
+        headers.append(HeaderName::from_bytes(name.as_bytes()).map_err(unreadable)?, value);
+    }
+    Ok(headers)
+}
+
+fn hex(bytes: &[u8; 32]) -> String {
+    use fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(64), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn unhex(text: &str) -> Result<[u8; 32], Unreadable> {
+    let mut bytes = [0; 32];
+    let digits = text.as_bytes();
+    if digits.len() != 64 {
+        return Err(Unreadable("a digest has 64 digits".into()));
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let pair = std::str::from_utf8(pair).map_err(unreadable)?;
+        *byte = u8::from_str_radix(pair, 16).map_err(unreadable)?;
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn write(body: Vec<u8>, value: Vec<u8>, key: Option<[u8; 32]>) -> Write {
+        let mut headers = HeaderMap::new();
+        for value in [value, b"second".to_vec()] {
+            headers.append("x-note", HeaderValue::from_bytes(&value).unwrap());
+        }
+        Write {
+            id: WriteId { number: 0x1f, salt: 7 },
+            client: "ci".into(),
+            account: "bot".into(),
+            method: Method::POST,
+            address: Address::Rest,
+            path: "/repos/acme/w%20x/issues".into(),
+            query: Some("a=b".into()),
+            headers,
+            body: body.into(),
+            accepted: Timestamp::from_millis(1_234),
+            deadline: Timestamp::FAR_FUTURE,
+            key: key.map(|name| Key { name, meaning: [9; 32] }),
+            attended: true,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_is_read_back_as_it_was(
+            body in prop::collection::vec(any::<u8>(), 0..200),
+            value in prop::collection::vec((0x20_u8..=0xff).prop_filter("DEL", |byte| *byte != 0x7f), 0..20),
+            key in prop::option::of(any::<[u8; 32]>()),
+            attempts in any::<u32>(),
+            has_body in any::<bool>(),
+        ) {
+            let write = write(body.clone(), value, key);
+            prop_assert_eq!(Write::decode(&write.encode()), Ok(write.clone()));
+            let response = Response { status: StatusCode::CREATED, headers: write.headers, body: has_body.then(|| body.into()) };
+            let progress = Progress { attempts, response: Some(response), state: State::Done, ..Progress::queued(write.accepted) };
+            prop_assert_eq!(Progress::decode(&progress.encode()), Ok(progress));
+        }
+
+        #[test]
+        fn what_is_cut_short_or_foreign_is_an_error_and_never_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..100), cut in any::<prop::sample::Index>()) {
+            prop_assert!(Write::decode(&bytes.clone().into()).is_err());
+            prop_assert!(Progress::decode(&bytes.into()).is_err());
+            let whole = write(Vec::new(), b"x".to_vec(), None).encode();
+            prop_assert!(Write::decode(&whole.slice(..cut.index(whole.len()))).is_err());
+        }
+    }
+
+    #[test]
+    fn an_id_has_one_spelling() {
+        let id = WriteId { number: 0x1f, salt: 7 };
+        assert_eq!(id.to_string(), "1f-0000000000000007");
+        assert_eq!("1f-0000000000000007".parse(), Ok(id));
+        for other in ["", "1f", "1F-0000000000000007", "01f-0000000000000007", "1f-7", "+1-0000000000000007", "1f-0000000000000007-"] {
+            assert!(other.parse::<WriteId>().is_err(), "{other}");
+        }
+    }
+}
