@@ -40,6 +40,8 @@ mod passthrough;
 mod plain_cache;
 #[path = "contract/predicted.rs"]
 mod predicted;
+#[path = "contract/queued.rs"]
+mod queued;
 #[path = "contract/rewriting.rs"]
 mod rewriting;
 #[path = "contract/rights.rs"]
