@@ -32,6 +32,8 @@ mod limits;
 mod listeners;
 #[path = "contract/minting.rs"]
 mod minting;
+#[path = "contract/outcomes.rs"]
+mod outcomes;
 #[path = "contract/pages.rs"]
 mod pages;
 #[path = "contract/passthrough.rs"]
