@@ -1,8 +1,11 @@
 //! Writes that outlive the request that brought them: what is kept of them, and where (DESIGN D7, CONTRACT §3 and §4).
 //!
-//! What a queued write is, and how it is told in bytes, is in [`record`]; the homes that keep those bytes begin with [`memory`]. Left out: when a write is
+//! What a queued write is, and how it is told in bytes, is in [`record`]; the homes that keep those bytes are [`memory`] and [`file`]. Left out: when a write is
 //! sent and what follows an answer (`decision/retry`, `gateway/queue`), and everything about HTTP.
 
+#[cfg(test)]
+mod conformance;
+pub mod file;
 pub mod memory;
 pub mod record;
 

@@ -1,0 +1,183 @@
+//! What every store of writes promises ([`Store`]), sentence by sentence, and beside a plain model. Left out: what only one that survives can show (`file/tests`).
+
+use std::collections::BTreeMap;
+use std::future::Future;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::file::FileStore;
+use super::memory::MemoryStore;
+use super::{Change, Store, Stored};
+
+/// Waits for an answer.
+pub(super) fn told<T>(answer: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(answer)
+}
+
+/// A write whose two texts are these.
+pub(super) fn stored(request: impl Into<Vec<u8>>, progress: impl Into<Vec<u8>>) -> Stored {
+    Stored { request: Bytes::from(request.into()), progress: Bytes::from(progress.into()) }
+}
+
+/// A store in a file of this directory, and the writes that were in it.
+pub(super) fn opened(directory: &TempDir) -> (FileStore, BTreeMap<u64, Stored>) {
+    let mut found = BTreeMap::new();
+    let store = FileStore::open(&directory.path().join("weir.redb"), |number, stored| {
+        assert!(found.keys().all(|before| *before < number), "they are shown in order");
+        found.insert(number, stored);
+        Ok(())
+    });
+    (store.unwrap(), found)
+}
+
+/// Asks the same of every store.
+fn each_store(check: impl Fn(&dyn Store)) {
+    check(&MemoryStore::default());
+    let directory = TempDir::new().unwrap();
+    check(&opened(&directory).0);
+}
+
+#[test]
+fn a_new_write_is_there_until_it_is_removed() {
+    each_store(|store| {
+        assert_eq!(told(store.load(7)), Ok(None));
+        assert_eq!(told(store.apply(Change::Insert(7, stored("a", "queued")))), Ok(()));
+        assert_eq!(told(store.load(7)), Ok(Some(stored("a", "queued"))));
+        assert_eq!(told(store.apply(Change::Remove(vec![7, 8]))), Ok(()));
+        assert_eq!(told(store.load(7)), Ok(None));
+    });
+}
+
+#[test]
+fn progress_leaves_the_request_as_it_is() {
+    each_store(|store| {
+        told(store.apply(Change::Insert(1, stored("a", "queued")))).unwrap();
+        told(store.apply(Change::Progress(1, "sending".into()))).unwrap();
+        assert_eq!(told(store.load(1)), Ok(Some(stored("a", "sending"))));
+    });
+}
+
+#[test]
+fn of_a_write_that_is_not_there_no_progress_is_kept() {
+    each_store(|store| {
+        assert_eq!(told(store.apply(Change::Progress(1, "done".into()))), Ok(()));
+        assert_eq!(told(store.load(1)), Ok(None));
+    });
+}
+
+#[test]
+fn an_empty_text_is_a_text() {
+    each_store(|store| {
+        told(store.apply(Change::Insert(0, stored("", "")))).unwrap();
+        assert_eq!(told(store.load(0)), Ok(Some(stored("", ""))));
+    });
+}
+
+#[test]
+fn a_body_of_the_largest_size_is_kept_whole() {
+    let body = (0..10 * 1024 * 1024_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect::<Vec<_>>();
+    each_store(|store| {
+        told(store.apply(Change::Insert(u64::MAX - 1, stored(body.clone(), "queued")))).unwrap();
+        assert_eq!(told(store.load(u64::MAX - 1)), Ok(Some(stored(body.clone(), "queued"))));
+    });
+}
+
+#[test]
+fn changes_are_made_in_the_order_of_the_calls_also_when_nobody_waits_for_them() {
+    each_store(|store| {
+        drop(store.apply(Change::Insert(3, stored("a", "0"))));
+        for progress in 1..500 {
+            drop(store.apply(Change::Progress(3, progress.to_string().into())));
+        }
+        assert_eq!(told(store.load(3)), Ok(Some(stored("a", "499"))));
+        drop(store.apply(Change::Remove(vec![3])));
+        drop(store.apply(Change::Progress(3, "late".into())));
+        assert_eq!(told(store.load(3)), Ok(None));
+    });
+}
+
+#[test]
+fn only_one_that_survives_says_so() {
+    assert!(!MemoryStore::default().is_durable());
+    assert!(opened(&TempDir::new().unwrap()).0.is_durable());
+}
+
+/// What may happen to a store.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Insert(u64, usize),
+    Progress(u64, usize),
+    Remove(Vec<u64>),
+    /// The process ends and begins again, if the store survives that.
+    Reopen,
+}
+
+impl Step {
+    pub(super) fn change(&self, salt: usize) -> Option<Change> {
+        let text = |len: usize| (0..len).map(|at| u8::try_from((at * 7 + salt) % 251).unwrap()).collect::<Vec<_>>();
+        Some(match self {
+            Self::Insert(number, len) => Change::Insert(*number, stored(text(*len), format!("queued {salt}"))),
+            Self::Progress(number, len) => Change::Progress(*number, text(*len).into()),
+            Self::Remove(numbers) => Change::Remove(numbers.clone()),
+            Self::Reopen => return None,
+        })
+    }
+}
+
+/// The same change in a plain map.
+pub(super) fn model(kept: &mut BTreeMap<u64, Stored>, change: &Change) {
+    match change.clone() {
+        Change::Insert(number, stored) => drop(kept.insert(number, stored)),
+        Change::Progress(number, progress) => {
+            if let Some(stored) = kept.get_mut(&number) {
+                stored.progress = progress;
+            }
+        }
+        Change::Remove(numbers) => kept.retain(|number, _| !numbers.contains(number)),
+    }
+}
+
+pub(super) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0..12_u64, prop_oneof![4 => 0..2_000_usize, 1 => 2_000..60_000_usize]).prop_map(|(number, len)| Step::Insert(number, len)),
+        6 => (0..12_u64, 0..3_000_usize).prop_map(|(number, len)| Step::Progress(number, len)),
+        3 => prop::collection::vec(0..12_u64, 0..4).prop_map(Step::Remove),
+        1 => Just(Step::Reopen),
+    ];
+    prop::collection::vec(step, 1..most)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_store_keeps_what_a_plain_map_keeps(steps in steps(60)) {
+        let directory = TempDir::new().unwrap();
+        let (memory, mut file) = (MemoryStore::default(), Some(opened(&directory).0));
+        let mut expected = BTreeMap::new();
+        let mut highest = None;
+        for (salt, step) in steps.iter().enumerate() {
+            if let Some(change) = step.change(salt) {
+                model(&mut expected, &change);
+                if let Change::Insert(number, _) = &change {
+                    highest = highest.max(Some(*number));
+                }
+                drop(memory.apply(change.clone()));
+                drop(file.as_ref().unwrap().apply(change));
+                continue;
+            }
+            drop(file.take());
+            let (store, found) = opened(&directory);
+            prop_assert_eq!(&found, &expected);
+            prop_assert_eq!(store.first_number(), highest.map_or(0, |number| number + 1));
+            file = Some(store);
+        }
+        for number in 0..12 {
+            let wanted = Ok(expected.get(&number).cloned());
+            prop_assert_eq!(&told(memory.load(number)), &wanted);
+            prop_assert_eq!(&told(file.as_ref().unwrap().load(number)), &wanted);
+        }
+    }
+}

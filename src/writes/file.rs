@@ -1,0 +1,247 @@
+//! Writes in a file: they survive the process, and the power (CONTRACT §2, `writes.store`).
+//!
+//! A redb database that one thread owns (`keeper`): it commits together what came while it was busy with the commit before, so that many callers share a sync of the
+//! disk. A file that is damaged, newer or somebody else's is not opened and not changed (`database`, `held`). Left out: what a write is ([`crate::writes::record`]).
+
+mod database;
+mod fault;
+mod held;
+mod keeper;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
+use parking_lot::{Condvar, Mutex};
+use redb::StorageBackend;
+use redb::backends::FileBackend;
+use tokio::sync::oneshot;
+
+use self::database::Home;
+pub use self::fault::{Fault, OpenError};
+use self::keeper::{Disk, Keeper, size};
+use super::{Change, Store, StoreError, Stored};
+
+/// New writes that may wait for the thread, and the bytes of them: a second's work of a slow disk, and several of the largest bodies. Ours.
+const INSERTS_WAITING_MAX: usize = 4096;
+const INSERT_BYTES_WAITING_MAX: usize = 64 * 1024 * 1024;
+/// What one commit takes at most: redb holds it in memory until it is synced. Ours.
+const BATCH_CHANGES_MAX: usize = 1024;
+const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Writes in a file. The end of it waits until all that it was told is on the disk.
+pub struct FileStore {
+    shared: Arc<Shared>,
+    first_number: u64,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread and its callers share.
+struct Shared {
+    orders: Mutex<Orders>,
+    told: Condvar,
+}
+
+#[derive(Default)]
+struct Orders {
+    waiting: VecDeque<Order>,
+    inserts: usize,
+    insert_bytes: usize,
+    ending: bool,
+    /// The thread takes no more.
+    ended: bool,
+}
+
+enum Order {
+    Change(Change, oneshot::Sender<Result<(), StoreError>>),
+    Load(u64, oneshot::Sender<Result<Option<Stored>, StoreError>>),
+}
+
+impl FileStore {
+    /// Opens the file, or makes it where there is none, readable to its owner alone. Shows each write that is kept to `each`, in the order of their numbers and one at
+    /// a time; a reason from there that one cannot be read counts as damage. When it fails the file is as it was before.
+    pub fn open(path: &Path, mut each: impl FnMut(u64, Stored) -> Result<(), String>) -> Result<Self, OpenError> {
+        make_if_missing(path).map_err(|fault| fault.at(path))?;
+        Self::open_on(Box::new(Place(path.to_owned())), &mut each).map_err(|fault| fault.at(path))
+    }
+
+    fn open_on(disk: Box<dyn Disk>, each: &mut dyn FnMut(u64, Stored) -> Result<(), String>) -> Result<Self, Fault> {
+        let file = disk.open().map_err(|error| Fault::Io(error.to_string()))?;
+        let home = Home::open(file, false, each)?;
+        let first_number = home.next();
+        let shared = Arc::new(Shared { orders: Mutex::default(), told: Condvar::new() });
+        let keeper = Keeper::new(disk, home);
+        let thread = std::thread::Builder::new().name("weir-writes".into()).spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                // However it ends, nobody may wait for it after.
+                let _ended = Ended(&shared);
+                keeper.run(&shared);
+            }
+        });
+        let thread = Some(thread.map_err(|error| Fault::Io(format!("no thread could be started for it: {error}")))?);
+        Ok(Self { shared, first_number, thread })
+    }
+
+    /// The first number for new writes: neither this file's writes nor those that it has forgotten had one so high.
+    pub fn first_number(&self) -> u64 {
+        self.first_number
+    }
+}
+
+impl Store for FileStore {
+    fn apply(&self, change: Change) -> BoxFuture<'static, Result<(), StoreError>> {
+        let (answer, answered) = oneshot::channel();
+        match self.shared.tell(Order::Change(change, answer)) {
+            Ok(()) => answered.map(|outcome| outcome.unwrap_or_else(|_| Err(ended()))).boxed(),
+            Err(refusal) => ready(Err(refusal)).boxed(),
+        }
+    }
+
+    fn load(&self, number: u64) -> BoxFuture<'static, Result<Option<Stored>, StoreError>> {
+        let (answer, answered) = oneshot::channel();
+        match self.shared.tell(Order::Load(number, answer)) {
+            Ok(()) => answered.map(|outcome| outcome.unwrap_or_else(|_| Err(ended()))).boxed(),
+            Err(refusal) => ready(Err(refusal)).boxed(),
+        }
+    }
+
+    fn is_durable(&self) -> bool {
+        true
+    }
+}
+
+impl Drop for FileStore {
+    fn drop(&mut self) {
+        self.shared.orders.lock().ending = true;
+        self.shared.told.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // It catches what panics; what it could not keep it has said.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn tell(&self, order: Order) -> Result<(), StoreError> {
+        let mut orders = self.orders.lock();
+        if orders.ended {
+            return Err(ended());
+        }
+        if let Some(bytes) = order.insert_bytes() {
+            let full =
+                orders.inserts >= INSERTS_WAITING_MAX || (orders.inserts > 0 && orders.insert_bytes + bytes > INSERT_BYTES_WAITING_MAX);
+            if full {
+                return Err(StoreError::Full(format!("{} others wait for the disk already", orders.inserts)));
+            }
+            orders.inserts += 1;
+            orders.insert_bytes += bytes;
+        }
+        orders.waiting.push_back(order);
+        drop(orders);
+        self.told.notify_one();
+        Ok(())
+    }
+
+    /// Waits for orders and takes as many as go together; `None`: there will be none any more.
+    fn next_batch(&self) -> Option<Vec<Order>> {
+        let mut orders = self.orders.lock();
+        while orders.waiting.is_empty() {
+            if orders.ending {
+                return None;
+            }
+            self.told.wait(&mut orders);
+        }
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while batch.len() < BATCH_CHANGES_MAX && bytes < BATCH_BYTES_MAX {
+            let Some(order) = orders.waiting.pop_front() else { break };
+            if let Some(bytes) = order.insert_bytes() {
+                orders.inserts -= 1;
+                orders.insert_bytes -= bytes;
+            }
+            if let Order::Change(change, _) = &order {
+                bytes += size(change);
+            }
+            batch.push(order);
+        }
+        Some(batch)
+    }
+}
+
+impl Order {
+    /// Of one that may be refused for room.
+    fn insert_bytes(&self) -> Option<usize> {
+        match self {
+            Self::Change(change @ Change::Insert(..), _) => Some(size(change)),
+            Self::Change(..) | Self::Load(..) => None,
+        }
+    }
+}
+
+/// Whoever still waits when the thread is gone is told so: their senders are dropped with the orders.
+struct Ended<'s>(&'s Shared);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        let mut orders = self.0.orders.lock();
+        orders.ended = true;
+        orders.waiting.clear();
+    }
+}
+
+fn ended() -> StoreError {
+    StoreError::Failed("the thread that writes it has ended".into())
+}
+
+/// A real file.
+struct Place(PathBuf);
+
+impl Disk for Place {
+    fn open(&self) -> io::Result<Box<dyn StorageBackend>> {
+        let file = OpenOptions::new().read(true).write(true).open(&self.0)?;
+        Ok(Box::new(FileBackend::new(file).map_err(io::Error::other)?))
+    }
+
+    fn room(&self) -> Option<u64> {
+        let system = rustix::fs::statvfs(&self.0).ok()?;
+        Some(system.f_bavail.saturating_mul(system.f_frsize))
+    }
+
+    fn path(&self) -> String {
+        self.0.display().to_string()
+    }
+}
+
+/// A new file appears whole or not at all, and never in another's place: what is there and is not whole is damage.
+fn make_if_missing(path: &Path) -> Result<(), Fault> {
+    let directory = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Err(Fault::Foreign("it is a directory".into())),
+    };
+    if !directory.is_dir() {
+        return Err(Fault::NoDirectory(directory.display().to_string()));
+    }
+    if std::fs::symlink_metadata(path).is_ok() {
+        return Ok(());
+    }
+    let fault = |error: io::Error| Fault::Io(error.to_string());
+    // Readable to the owner alone from the beginning, as temporary files are.
+    let blank = tempfile::NamedTempFile::new_in(directory).map_err(fault)?;
+    let backend = FileBackend::new(blank.reopen().map_err(fault)?).map_err(|error| Fault::Io(error.to_string()))?;
+    database::blank(Box::new(backend))?;
+    blank.as_file().sync_all().map_err(fault)?;
+    match blank.persist_noclobber(path) {
+        Ok(_) => File::open(directory).and_then(|directory| directory.sync_all()).map_err(fault),
+        // Somebody else made it meanwhile; who comes second is told when it is opened.
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(fault(error.error)),
+    }
+}

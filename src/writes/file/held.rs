@@ -1,0 +1,244 @@
+//! The file as redb sees it: what it would change is held back until the file is known to be whole and ours.
+//!
+//! Opening a database changes it: a flag that it is in use, the repair after a crash. A file that turns out to be damaged, newer or somebody else's must be left as
+//! it was, so everything that is changed before [`Held::trust`] is kept in memory, in its order, and read from there. Left out: what makes a file whole
+//! (`database`).
+
+use std::fmt;
+use std::io;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use redb::{BackendError, StorageBackend};
+
+/// How much is copied at once when a file is written again. Ours.
+const REWRITE_BYTES: usize = 1024 * 1024;
+
+/// A disk whose changes are held back until it is trusted. Cheap to share: redb owns one end, and the other says when.
+#[derive(Clone, Debug)]
+pub(super) struct Held(Arc<Inner>);
+
+struct Inner {
+    disk: Box<dyn StorageBackend>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// `None`: changes go to the disk.
+    back: Option<Vec<Op>>,
+    failure: Option<Failure>,
+}
+
+enum Op {
+    Write(u64, Vec<u8>),
+    SetLen(u64),
+    Sync,
+}
+
+/// The first thing that went wrong with the disk; redb says of all that follow only that there was one.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) kind: io::ErrorKind,
+    pub(super) text: String,
+    /// What was written before may be in the system's memory only, and the system believes that it is on the disk.
+    pub(super) in_sync: bool,
+}
+
+impl Held {
+    pub(super) fn new(disk: Box<dyn StorageBackend>) -> Self {
+        Self(Arc::new(Inner { disk, state: Mutex::new(State { back: Some(Vec::new()), failure: None }) }))
+    }
+
+    /// One that nothing is held back of.
+    pub(super) fn trusted(disk: Box<dyn StorageBackend>) -> Self {
+        Self(Arc::new(Inner { disk, state: Mutex::default() }))
+    }
+
+    /// Makes the changes that were held back, and all further ones at once. With `rewrite`, everything that was there is written once more before: after a sync has
+    /// failed, the system shows what it could not write, and never tries again.
+    pub(super) fn trust(&self, rewrite: bool) -> io::Result<()> {
+        let state = &mut *self.0.state.lock();
+        let disk = self.0.disk.as_ref();
+        if rewrite {
+            self::rewrite(disk)?;
+        }
+        for op in state.back.take().unwrap_or_default() {
+            let made = op.make(disk);
+            made.inspect_err(|error| state.failure = Some(Failure::new(error, matches!(op, Op::Sync))))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn failure(&self) -> Option<Failure> {
+        self.0.state.lock().failure.clone()
+    }
+
+    fn change(
+        &self,
+        held_back: impl FnOnce() -> Op,
+        make: impl FnOnce(&dyn StorageBackend) -> io::Result<()>,
+        in_sync: bool,
+    ) -> io::Result<()> {
+        let state = &mut *self.0.state.lock();
+        if let Some(back) = &mut state.back {
+            back.push(held_back());
+            return Ok(());
+        }
+        // After a failure nothing more is written, whatever redb believes.
+        if state.failure.is_some() {
+            return Err(io::Error::other("an earlier change of the file failed"));
+        }
+        make(self.0.disk.as_ref()).inspect_err(|error| state.failure = Some(Failure::new(error, in_sync)))
+    }
+}
+
+impl Failure {
+    fn new(error: &io::Error, in_sync: bool) -> Self {
+        Self { kind: error.kind(), text: error.to_string(), in_sync }
+    }
+
+    /// Whether it would not have failed with more room.
+    pub(super) fn is_for_room(&self) -> bool {
+        is_for_room(self.kind)
+    }
+}
+
+/// Whether what failed so would not have failed with more room.
+pub(super) fn is_for_room(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+}
+
+impl Op {
+    fn make(&self, disk: &dyn StorageBackend) -> io::Result<()> {
+        match self {
+            Self::Write(offset, bytes) => disk.write(*offset, bytes),
+            Self::SetLen(len) => disk.set_len(*len),
+            Self::Sync => disk.sync_data(),
+        }
+    }
+
+    /// What it makes of a file's length.
+    fn len_after(&self, len: u64) -> u64 {
+        match self {
+            Self::Write(offset, bytes) => len.max(offset.saturating_add(bytes.len() as u64)),
+            Self::SetLen(to) => *to,
+            Self::Sync => len,
+        }
+    }
+
+    /// What it makes of bytes that were read at `start`.
+    fn show(&self, start: u64, out: &mut [u8]) {
+        let place = |offset: u64| usize::try_from(offset.saturating_sub(start)).unwrap_or(usize::MAX).min(out.len());
+        match self {
+            Self::Write(offset, bytes) => {
+                let from = place(*offset);
+                let to = place(offset.saturating_add(bytes.len() as u64));
+                let skipped = usize::try_from(start.saturating_sub(*offset)).unwrap_or(usize::MAX);
+                if let (Some(out), Some(bytes)) = (out.get_mut(from..to), bytes.get(skipped..))
+                    && let Some(bytes) = bytes.get(..out.len())
+                {
+                    out.copy_from_slice(bytes);
+                }
+            }
+            // What is cut off and comes back later is zeros.
+            Self::SetLen(len) => {
+                let from = place(*len);
+                if let Some(out) = out.get_mut(from..) {
+                    out.fill(0);
+                }
+            }
+            Self::Sync => {}
+        }
+    }
+}
+
+fn rewrite(disk: &dyn StorageBackend) -> io::Result<()> {
+    let (mut at, end) = (0, disk.len()?);
+    let mut bytes = vec![0; REWRITE_BYTES];
+    while at < end {
+        let part = usize::try_from(end - at).unwrap_or(usize::MAX).min(REWRITE_BYTES);
+        let part = &mut bytes[..part];
+        disk.read(at, part)?;
+        disk.write(at, part)?;
+        at += part.len() as u64;
+    }
+    disk.sync_data()
+}
+
+impl StorageBackend for Held {
+    fn len(&self) -> io::Result<u64> {
+        let state = self.0.state.lock();
+        let len = self.0.disk.len()?;
+        Ok(state.back.iter().flatten().fold(len, |len, op| op.len_after(len)))
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let state = &mut *self.0.state.lock();
+        let Some(back) = &state.back else {
+            return self.0.disk.read(offset, out).inspect_err(|error| state.failure = Some(Failure::new(error, false)));
+        };
+        let len = self.0.disk.len()?;
+        let end = offset.saturating_add(out.len() as u64);
+        if end > back.iter().fold(len, |len, op| op.len_after(len)) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let there = usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
+        let (before, behind) = out.split_at_mut(there);
+        behind.fill(0);
+        if !before.is_empty() {
+            self.0.disk.read(offset, before)?;
+        }
+        for op in back {
+            op.show(offset, out);
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.change(|| Op::SetLen(len), |disk| disk.set_len(len), false)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.change(|| Op::Sync, StorageBackend::sync_data, true)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.change(|| Op::Write(offset, data.to_vec()), |disk| disk.write(offset, data), false)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.0.disk.close()
+    }
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.0.disk.try_lock_range(start, end)
+    }
+
+    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.0.disk.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.0.disk.lock_range(start, end)
+    }
+
+    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.0.disk.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.0.disk.unlock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.0.disk.query_lock_range(start, end)
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.disk.fmt(f)
+    }
+}

@@ -1,0 +1,243 @@
+//! The one thread that owns the database: it commits together what came meanwhile, and goes on after the disk has failed.
+//!
+//! redb refuses everything after a failed read or write, so the database is opened again then, with the same checks as at the start; what is whole on the disk goes
+//! on. New writes are what gives way: they are refused, and the outcomes of those that are there are tried once more without them. Left out: who waits for the thread
+//! (`file`).
+
+use std::io;
+
+use redb::StorageBackend;
+
+use super::database::{Home, Trouble};
+use super::{Order, Shared};
+use crate::writes::{Change, StoreError, Stored};
+
+/// What stays free where the file is, for the progress of writes that are kept and for forgetting them: both need a few pages of 4 KiB each, and answers. Ours.
+pub(super) const RESERVE_BYTES: u64 = 8 * 1024 * 1024;
+/// How much room a new write takes beside its bytes: its pages are copied, and pages are filled to a half at least.
+const PAGES_PER_BYTE: u64 = 2;
+
+/// Where the file is. Tests have others than the real one.
+pub(super) trait Disk: Send {
+    /// The file, opened by itself: locks belong to it.
+    fn open(&self) -> io::Result<Box<dyn StorageBackend>>;
+    /// How many bytes are free there; `None`: nobody knows.
+    fn room(&self) -> Option<u64>;
+    /// Its name for people.
+    fn path(&self) -> String;
+}
+
+/// What the thread knows.
+pub(super) struct Keeper {
+    disk: Box<dyn Disk>,
+    /// `None` after a failure, until it could be opened again.
+    home: Option<Home>,
+    /// Writes that were refused after a commit that may be on the disk all the same. They are removed before anything else is done: whoever was told that a write is
+    /// not kept may bring it again.
+    in_doubt: Vec<u64>,
+    /// A sync has failed since the file was opened.
+    rewrite: bool,
+    /// What was said of the last failure, if new writes are not accepted since.
+    failing: Option<StoreError>,
+}
+
+impl Keeper {
+    pub(super) fn new(disk: Box<dyn Disk>, home: Home) -> Self {
+        Self { disk, home: Some(home), in_doubt: Vec::new(), rewrite: false, failing: None }
+    }
+
+    /// Until nobody needs it any more.
+    pub(super) fn run(mut self, shared: &Shared) {
+        while let Some(batch) = shared.next_batch() {
+            self.serve(batch);
+        }
+        let closed = self.home.map_or(Ok(()), Home::close);
+        if let Err(problem) = closed {
+            tracing::warn!(
+                path = self.disk.path(),
+                problem,
+                "the file of writes was not closed well; nothing is lost, and the next start checks it"
+            );
+        }
+    }
+
+    fn serve(&mut self, batch: Vec<Order>) {
+        let (mut changes, mut answers, mut loads) = (Vec::new(), Vec::new(), Vec::new());
+        for order in batch {
+            match order {
+                Order::Change(change, answer) => {
+                    changes.push(change);
+                    answers.push(answer);
+                }
+                Order::Load(number, answer) => loads.push((number, answer)),
+            }
+        }
+        if !changes.is_empty() {
+            // Whoever dropped the other end does not want to know.
+            for (outcome, answer) in self.make(&changes).into_iter().zip(answers) {
+                let _ = answer.send(outcome);
+            }
+        }
+        for (number, answer) in loads {
+            let _ = answer.send(self.load(number));
+        }
+    }
+
+    fn make(&mut self, changes: &[Change]) -> Vec<Result<(), StoreError>> {
+        let has_inserts = changes.iter().any(is_insert);
+        let refusal = match self.crowded(changes) {
+            Some(full) => full,
+            None => match self.commit(changes.iter()) {
+                Ok(()) => {
+                    self.went_well(has_inserts);
+                    return changes.iter().map(|_| Ok(())).collect();
+                }
+                Err(refusal) => {
+                    self.in_doubt.extend(changes.iter().filter_map(inserted));
+                    refusal
+                }
+            },
+        };
+        self.went_wrong(&refusal);
+        let rest = self.commit(changes.iter().filter(|change| !is_insert(change)));
+        if let Err(problem) = &rest {
+            self.went_wrong(problem);
+        }
+        // One that is not kept for certain may be told so; of the others nobody knows before the file can be opened again.
+        let refusal = if self.in_doubt.is_empty() { refusal } else { StoreError::Failed(text(&refusal)) };
+        changes.iter().map(|change| if is_insert(change) { Err(refusal.clone()) } else { rest.clone() }).collect()
+    }
+
+    /// Why there is no room for what is new among them.
+    fn crowded(&self, changes: &[Change]) -> Option<StoreError> {
+        let bytes = changes.iter().filter(|change| is_insert(change)).map(|change| size(change) as u64).sum::<u64>();
+        let room = self.disk.room().filter(|_| bytes > 0)?;
+        let needed = RESERVE_BYTES.saturating_add(bytes.saturating_mul(PAGES_PER_BYTE));
+        (room < needed).then(|| {
+            let mib = |bytes: u64| bytes / (1024 * 1024);
+            StoreError::Full(format!(
+                "{} MiB are free on the disk of {}, and {} are left for writes that are kept already",
+                mib(room),
+                self.disk.path(),
+                mib(RESERVE_BYTES)
+            ))
+        })
+    }
+
+    fn commit<'c>(&mut self, changes: impl Iterator<Item = &'c Change>) -> Result<(), StoreError> {
+        let mut changes = changes.peekable();
+        let doubt = Change::Remove(self.in_doubt.clone());
+        let path = self.disk.path();
+        let home = self.home()?;
+        let doubtless = matches!(&doubt, Change::Remove(numbers) if numbers.is_empty());
+        let committed = if doubtless { Ok(()) } else { home.commit([&doubt]) };
+        let committed =
+            committed.map(|()| changes.peek().is_some()).and_then(|any| if any { home.commit(changes).map(|()| true) } else { Ok(false) });
+        match committed {
+            Ok(_) => {
+                self.in_doubt.clear();
+                Ok(())
+            }
+            Err(trouble) => {
+                self.lose(&trouble);
+                let text = format!("{path}: {}", trouble.text);
+                Err(if trouble.for_room { StoreError::Full(text) } else { StoreError::Failed(text) })
+            }
+        }
+    }
+
+    fn load(&mut self, number: u64) -> Result<Option<Stored>, StoreError> {
+        let path = self.disk.path();
+        match self.home()?.load(number) {
+            Ok(Ok(stored)) => Ok(stored),
+            Ok(Err(damage)) => {
+                tracing::error!(
+                    path,
+                    number,
+                    damage,
+                    "a write that is kept cannot be read; the disk or the memory of this machine is not to be trusted"
+                );
+                Err(StoreError::Failed(format!("{path}: write {number}: {damage}")))
+            }
+            Err(trouble) => {
+                self.lose(&trouble);
+                let error = StoreError::Failed(format!("{path}: {}", trouble.text));
+                self.went_wrong(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// The database, opened again if it was lost.
+    fn home(&mut self) -> Result<&mut Home, StoreError> {
+        let home = match self.home.take() {
+            Some(home) => home,
+            None => {
+                let fault = |fault: String| StoreError::Failed(format!("{}: {fault}", self.disk.path()));
+                let disk = self.disk.open().map_err(|error| fault(error.to_string()))?;
+                let home = Home::open(disk, self.rewrite, &mut |_, _| Ok(())).map_err(|problem| fault(problem.to_string()))?;
+                self.rewrite = false;
+                home
+            }
+        };
+        Ok(self.home.insert(home))
+    }
+
+    fn lose(&mut self, trouble: &Trouble) {
+        self.rewrite |= trouble.in_sync;
+        self.home = None;
+    }
+
+    /// Says once that it fails, not with each write that is refused.
+    fn went_wrong(&mut self, problem: &StoreError) {
+        let known = self.failing.as_ref().is_some_and(|before| std::mem::discriminant(before) == std::mem::discriminant(problem));
+        if !known {
+            let path = self.disk.path();
+            match problem {
+                StoreError::Full(why) => tracing::error!(
+                    path,
+                    why,
+                    "no further writes are accepted: there is no room for them; none that was accepted is lost. Make room, and they are accepted again"
+                ),
+                StoreError::Failed(why) => {
+                    tracing::error!(path, why, "the file of writes cannot be written; it is tried again with each change. Look at the disk")
+                }
+            }
+        }
+        self.failing = Some(problem.clone());
+    }
+
+    fn went_well(&mut self, with_inserts: bool) {
+        // What is no new write may go well on a full disk.
+        let over = with_inserts || matches!(self.failing, Some(StoreError::Failed(_)));
+        if over && self.failing.take().is_some() {
+            tracing::info!(path = self.disk.path(), "writes are kept again");
+        }
+    }
+}
+
+fn inserted(change: &Change) -> Option<u64> {
+    match change {
+        Change::Insert(number, _) => Some(*number),
+        Change::Progress(..) | Change::Remove(_) => None,
+    }
+}
+
+fn is_insert(change: &Change) -> bool {
+    inserted(change).is_some()
+}
+
+/// How many bytes it brings.
+pub(super) fn size(change: &Change) -> usize {
+    match change {
+        Change::Insert(_, stored) => stored.request.len() + stored.progress.len(),
+        Change::Progress(_, bytes) => bytes.len(),
+        Change::Remove(numbers) => numbers.len() * size_of::<u64>(),
+    }
+}
+
+fn text(error: &StoreError) -> String {
+    match error {
+        StoreError::Full(text) | StoreError::Failed(text) => text.clone(),
+    }
+}

@@ -1,0 +1,150 @@
+//! After an end of any kind, everything that was acknowledged is there.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::super::FileStore;
+use super::{Done, TestDisk};
+use crate::writes::conformance::{Step, model, opened, steps, stored, told};
+use crate::writes::{Change, Store, Stored};
+
+/// What a disk writes whole or not at all.
+const SECTOR_BYTES: usize = 512;
+
+#[test]
+fn a_killed_gateway_finds_every_acknowledged_change() {
+    let directory = TempDir::new().unwrap();
+    let (store, _) = opened(&directory);
+    let copy = directory.path().join("copy.redb");
+    let mut expected = BTreeMap::new();
+    for salt in 0..60 {
+        let number = salt as u64 % 7;
+        let step = [Step::Insert(number, salt * 300), Step::Progress(number, salt), Step::Remove(vec![number])][salt % 3].clone();
+        let change = step.change(salt).unwrap();
+        model(&mut expected, &change);
+        told(store.apply(change)).unwrap();
+        // What is in the file now is what a SIGKILL leaves.
+        fs::copy(directory.path().join("weir.redb"), &copy).unwrap();
+        let mut found = BTreeMap::new();
+        let again = FileStore::open(&copy, |number, stored| {
+            found.insert(number, stored);
+            Ok(())
+        });
+        drop(again.unwrap());
+        assert_eq!(found, expected, "after change {salt}");
+    }
+}
+
+#[test]
+fn everything_that_was_told_is_kept_when_it_ends() {
+    let directory = TempDir::new().unwrap();
+    let (store, _) = opened(&directory);
+    for number in 0..300 {
+        drop(store.apply(Change::Insert(number, stored("a", "queued"))));
+    }
+    drop(store);
+    assert_eq!(opened(&directory).1.len(), 300);
+}
+
+#[test]
+fn a_number_is_not_used_again_when_its_write_is_forgotten() {
+    let directory = TempDir::new().unwrap();
+    let (store, _) = opened(&directory);
+    assert_eq!(store.first_number(), 0);
+    told(store.apply(Change::Insert(41, stored("a", "queued")))).unwrap();
+    told(store.apply(Change::Remove(vec![41]))).unwrap();
+    drop(store);
+    assert_eq!(opened(&directory).0.first_number(), 42);
+}
+
+#[test]
+fn a_file_that_much_has_gone_through_stays_as_large_as_what_was_in_it_at_once() {
+    let directory = TempDir::new().unwrap();
+    let (store, _) = opened(&directory);
+    let size = || fs::metadata(directory.path().join("weir.redb")).unwrap().len();
+    let mut first = 0;
+    for round in 0..30_u64 {
+        let numbers = (round * 200..(round + 1) * 200).collect::<Vec<_>>();
+        for number in &numbers {
+            drop(store.apply(Change::Insert(*number, stored(vec![1; 4000], "queued"))));
+        }
+        for number in &numbers {
+            drop(store.apply(Change::Progress(*number, vec![2; 2000].into())));
+        }
+        told(store.apply(Change::Remove(numbers))).unwrap();
+        if round == 2 {
+            first = size();
+        }
+    }
+    // 200 writes of 6 KB at a time are 1.2 MB.
+    assert!(size() <= first && first < 6_000_000, "{first} bytes at first, {} in the end", size());
+}
+
+/// What is on the disk when the power fails after so many operations: what was synced, and any part of what was not.
+fn after_power_loss(before: &[u8], done: &[Done], mut chance: impl FnMut() -> bool) -> Vec<u8> {
+    let synced = done.iter().rposition(|done| matches!(done, Done::Sync)).map_or(0, |at| at + 1);
+    let disk = TestDisk::with(before.to_vec());
+    let contents = &mut *disk.0.lock();
+    for (at, done) in done.iter().enumerate() {
+        match done {
+            Done::Write(offset, data) => {
+                for (sector, part) in data.chunks(SECTOR_BYTES).enumerate() {
+                    if at < synced || chance() {
+                        contents.write(offset + (sector * SECTOR_BYTES) as u64, part).unwrap();
+                    }
+                }
+            }
+            Done::SetLen(len) if at < synced || chance() => contents.set_len(*len),
+            Done::SetLen(_) | Done::Sync => {}
+        }
+    }
+    contents.bytes.clone()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_power_may_fail_at_any_moment(
+        steps in steps(25),
+        cuts in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>()), 12),
+    ) {
+        let disk = TestDisk::blank();
+        let before = disk.bytes();
+        disk.0.lock().done.clear();
+        let mut store = Some(disk.open().unwrap().0);
+        // What is kept after each change, and how much had been done when it was acknowledged.
+        let mut states: Vec<(usize, BTreeMap<u64, Stored>)> = vec![(0, BTreeMap::new())];
+        for (salt, step) in steps.iter().enumerate() {
+            match step.change(salt) {
+                Some(change) => {
+                    told(store.as_ref().unwrap().apply(change.clone())).unwrap();
+                    let mut next = states.last().unwrap().1.clone();
+                    model(&mut next, &change);
+                    states.push((disk.0.lock().done.len(), next));
+                }
+                None => {
+                    drop(store.take());
+                    store = Some(disk.open().unwrap().0);
+                }
+            }
+        }
+        drop(store);
+        let done = disk.0.lock().done.clone();
+        for (cut, seed) in cuts {
+            let cut = cut.index(done.len() + 1);
+            let mut random = seed | 1;
+            let image = after_power_loss(&before, &done[..cut], || {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                random >> 63 == 0
+            });
+            let (_, found) = TestDisk::with(image).open().unwrap_or_else(|fault| panic!("after {cut} of {}: {fault}", done.len()));
+            let acknowledged = states.iter().rposition(|(at, _)| *at <= cut).unwrap();
+            let possible = &states[acknowledged..states.len().min(acknowledged + 2)];
+            prop_assert!(possible.iter().any(|(_, state)| *state == found), "after {} of {}: a change that was acknowledged is missing", cut, done.len());
+        }
+    }
+}
