@@ -12,6 +12,8 @@ mod asking;
 mod cache;
 #[path = "contract/concurrency.rs"]
 mod concurrency;
+#[path = "contract/crashes.rs"]
+mod crashes;
 #[path = "contract/encoding.rs"]
 mod encoding;
 #[path = "contract/freshness.rs"]

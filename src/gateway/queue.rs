@@ -177,6 +177,11 @@ impl Queue {
         counts
     }
 
+    /// How many writes have not come to their end.
+    pub fn unfinished(&self) -> usize {
+        self.inner.lock().live.len()
+    }
+
     /// When the oldest write was accepted that has not come to its end.
     pub fn oldest(&self) -> Option<Timestamp> {
         let inner = self.inner.lock();

@@ -20,8 +20,8 @@ use super::{Class, Finished, Keyed, Live, Queue};
 #[derive(Default)]
 pub struct Recovery {
     writes: Vec<(Write, Progress)>,
-    /// Writes whose request and answer are not kept here, but the number of which must not be given again.
-    last_number: u64,
+    /// No write of the store had this number, or a higher one.
+    pub next_number: u64,
 }
 
 /// How many writes an earlier process left.
@@ -47,7 +47,7 @@ impl Recovery {
         // They stay in the store until somebody wants them.
         write.body = Bytes::new();
         progress.response = None;
-        self.last_number = self.last_number.max(number);
+        self.next_number = self.next_number.max(number + 1);
         self.writes.push((write, progress));
         Ok(())
     }
@@ -76,7 +76,7 @@ impl Queue {
         recovery.writes.sort_by_key(|(write, _)| write.id.number);
         let now = self.clock.now();
         let mut counts = Recovered::default();
-        self.inner.lock().next_number = recovery.last_number + 1;
+        self.inner.lock().next_number = recovery.next_number.max(1);
         for (write, progress) in recovery.writes {
             let number = write.id.number;
             let home = gateway.home_of(&write);
