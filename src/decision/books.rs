@@ -362,7 +362,7 @@ impl Books {
             // Of many, only what closes one for everybody is known of each: whatever else holds one may end earlier elsewhere.
             refused.by(id, block);
         }
-        let closed = Closed::of(ranking, ranked_by);
+        let closed = Closed::of(ranking, ranked_by, !is_short);
         // As long as the list is closed nobody is asked again, whatever else has changed.
         let wake = Some(ranking.all().wake).filter(|wake| (!is_short || closed.is_some()) && *wake < Timestamp::FAR_FUTURE);
         Err(Blocked { closed, ..refused.blocked(wake, resource.clone()) })
