@@ -111,6 +111,14 @@ pub(super) struct Waiter {
     pub(super) deadline: Timestamp,
 }
 
+/// Where one stands who waits.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) class: ClassId,
+    pub(super) rank: Rank,
+    waiter: Waiter,
+}
+
 /// Who has left the line, and from where.
 #[derive(Debug)]
 pub(super) struct Left {
@@ -139,7 +147,10 @@ pub(super) struct Line {
     /// Held classes by list, in the order of their first, and by endpoint.
     held: HashMap<ListId, BTreeSet<(Rank, ClassId)>>,
     held_by_endpoint: HashMap<(ListId, EndpointId), BTreeSet<ClassId>>,
-    pub(super) by_ticket: HashMap<Ticket, (ClassId, Rank, Waiter)>,
+    /// The places of those who wait. Apart from these themselves, because most looks ask only whether a ticket is there, and so many small entries
+    /// stay in a core's cache.
+    pub(super) by_ticket: HashMap<Ticket, usize>,
+    pub(super) waiters: Slab<Place>,
     deadlines: Deadlines,
     wakes: BTreeSet<(Timestamp, Wake)>,
     crowd: Crowd,
@@ -181,7 +192,8 @@ impl Line {
             deadlines.push(deadline, ticket);
         }
         let sort = class.sort;
-        self.by_ticket.insert(ticket, (id, rank, waiter));
+        let place = self.waiters.insert(Place { class: id, rank, waiter });
+        self.by_ticket.insert(ticket, place);
         self.crowd.add(client, priority, ticket);
         if is_held {
             return;
@@ -198,11 +210,14 @@ impl Line {
 
     /// Takes a ticket out, from whatever place.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Left> {
-        let (id, rank, waiter) = self.by_ticket.remove(&ticket)?;
+        let Place { class: id, rank, waiter } = self.waiters.try_remove(self.by_ticket.remove(&ticket)?)?;
         let waits = |ticket: Ticket| self.by_ticket.contains_key(&ticket);
         let class = self.classes.get_mut(id.0)?;
         let sort = self.sorts.get_mut(class.sort.0)?;
         class.waiting.remove(&rank);
+        class.deadlines.remove(ticket);
+        sort.deadlines.remove(ticket);
+        self.deadlines.remove(ticket);
         let was_first = sort.heads.first() == Some(&(rank, id));
         if class.held.is_none() && sort.heads.remove(&(rank, id)) {
             sort.heads.extend(class.head().map(|next| (next, id)));
@@ -214,7 +229,7 @@ impl Line {
         sort.deadlines.tidy(sort.waiting, waits);
         self.deadlines.tidy(self.by_ticket.len(), waits);
         self.deadlines.first(waits);
-        self.crowd.remove(waiter.demand.client, waits);
+        self.crowd.remove(waiter.demand.client, ticket, waits);
         self.bytes = self.bytes.saturating_sub(waiter.demand.held_bytes);
         let (list, priority, is_empty) = (class.key.sort.list, class.key.sort.priority, class.waiting.is_empty());
         let sort = class.sort;
@@ -256,8 +271,11 @@ impl Line {
     pub(super) fn first(&self, class: ClassId) -> Option<(Ticket, &Demand, &SortKey)> {
         let class = self.classes.get(class.0)?;
         let ticket = class.head()?.ticket;
-        let (_, _, waiter) = self.by_ticket.get(&ticket)?;
-        Some((ticket, &waiter.demand, &class.key.sort))
+        Some((ticket, &self.place(ticket)?.waiter.demand, &class.key.sort))
+    }
+
+    pub(super) fn place(&self, ticket: Ticket) -> Option<&Place> {
+        self.waiters.get(*self.by_ticket.get(&ticket)?)
     }
 
     /// What held a sort when it was last tried.
@@ -331,7 +349,7 @@ impl Line {
     /// The first whose deadline has come, with what holds it.
     pub(super) fn first_overdue(&self, now: Timestamp) -> Option<(Ticket, Refusal)> {
         let (_, ticket) = self.deadlines.peek().filter(|(deadline, _)| *deadline <= now)?;
-        let class = self.by_ticket.get(&ticket).and_then(|(class, ..)| self.classes.get(class.0))?;
+        let class = self.classes.get(self.place(ticket)?.class.0)?;
         let held = class.held.as_ref().map(|held| &held.by);
         let blocked = held.or_else(|| self.sorts.get(class.sort.0)?.blocked.as_ref())?;
         Some((ticket, blocked.refusal.clone()))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Class, ClassId, Line, Rank, SortId, Waiter};
+use super::{Class, ClassId, Line, Rank, SortId};
 use crate::decision::HashMap;
 use crate::decision::demand::Ticket;
 
@@ -13,11 +13,13 @@ impl Line {
         let waiting = self.by_ticket.len();
         let wakes = self.classes.iter().filter_map(|(_, class)| class.held.as_ref()?.by.wake).count()
             + self.sorts.iter().filter_map(|(_, sort)| sort.blocked.as_ref()?.wake).count();
-        let bytes: u64 = self.by_ticket.values().map(|(_, _, waiter)| waiter.demand.held_bytes).sum();
-        let in_class = |(ticket, (class, rank, _)): (&Ticket, &(ClassId, Rank, Waiter))| {
-            rank.ticket == *ticket && self.classes.get(class.0).is_some_and(|class| class.waiting.contains(rank))
+        let bytes: u64 = self.waiters.iter().map(|(_, place)| place.waiter.demand.held_bytes).sum();
+        let in_class = |ticket: &Ticket| {
+            let place = self.place(*ticket).filter(|place| place.rank.ticket == *ticket);
+            place.is_some_and(|place| self.classes.get(place.class.0).is_some_and(|class| class.waiting.contains(&place.rank)))
         };
-        self.by_ticket.iter().all(in_class)
+        self.by_ticket.keys().all(in_class)
+            && self.waiters.len() == waiting
             && self.classes.iter().all(|(id, class)| self.class_adds_up(ClassId(id), class))
             && self.sorts_add_up()
             && self.classes.iter().map(|(_, class)| class.waiting.len()).sum::<usize>() == waiting
@@ -43,7 +45,7 @@ impl Line {
     fn class_adds_up(&self, id: ClassId, class: &Class) -> bool {
         let Some(sort) = self.sorts.get(class.sort.0) else { return false };
         class.head().is_some_and(|rank| sort.heads.contains(&(rank, id)) == class.held.is_none())
-            && class.deadlines.count(|ticket| self.by_ticket.get(&ticket).is_some_and(|(of, ..)| *of == id)) == class.waiting.len()
+            && class.deadlines.count(|ticket| self.place(ticket).is_some_and(|place| place.class == id)) == class.waiting.len()
     }
 
     fn sorts_add_up(&self) -> bool {
