@@ -41,8 +41,11 @@ impl Deadlines {
 
     /// The first entry, which waits still if [`Deadlines::first`] was called after the last change.
     pub(super) fn peek(&self) -> Option<(Timestamp, Ticket)> {
-        let other = self.others.peek().map(|Reverse(first)| *first);
-        [self.in_order.front().copied(), other].into_iter().flatten().min()
+        let first = self.in_order.front().copied();
+        match self.others.peek() {
+            None => first,
+            Some(Reverse(other)) => Some(first.map_or(*other, |first| first.min(*other))),
+        }
     }
 
     /// A ticket has left: dropped at once where that is cheap.

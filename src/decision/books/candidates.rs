@@ -38,9 +38,14 @@ impl ListId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in crate::decision) struct Kin(u32);
 
-#[cfg(test)]
 impl Kin {
+    #[cfg(test)]
     pub(in crate::decision) const ANY: Self = Self(0);
+
+    /// As an index: there are no more than accounts, and one for those whom no account may serve.
+    pub(in crate::decision) fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
 /// Two kins have become one.
@@ -93,14 +98,15 @@ pub(super) struct Candidates {
     of_account: Vec<Vec<(ListId, usize)>>,
     /// Each account's way to the one that stands for its kin.
     kin: Vec<u32>,
+    nobodys_kin: u32,
     unions: Vec<Union>,
     questions: u64,
 }
 
 impl Candidates {
     pub(super) fn new(accounts: usize) -> Self {
-        let kin = (0..u32::try_from(accounts).unwrap_or(u32::MAX)).collect();
-        Self { of_account: vec![Vec::new(); accounts], kin, ..Self::default() }
+        let nobodys_kin = u32::try_from(accounts).unwrap_or(u32::MAX);
+        Self { of_account: vec![Vec::new(); accounts], kin: (0..nobodys_kin).collect(), nobodys_kin, ..Self::default() }
     }
 
     /// The list of these accounts.
@@ -130,7 +136,10 @@ impl Candidates {
                 list.rankings.remove(0);
             }
             let standings = list.accounts.iter().map(|id| standing(id).unwrap_or(super::ranking::Standing::NOBODY));
-            list.rankings.push((resource.clone(), Ranking::new(standings)));
+            let ranking = Ranking::new(standings);
+            // Most lists have one or two for good, and there may be as many lists as accounts: no room for more.
+            list.rankings.reserve_exact(1);
+            list.rankings.push((resource.clone(), ranking));
             list.rankings.len() - 1
         });
         let ranking = &mut list.rankings[index].1;
@@ -202,7 +211,7 @@ impl Candidates {
     /// With whom the accounts of a list compete.
     pub(super) fn kin_of(&self, id: ListId) -> Kin {
         let first = self.list(id).and_then(|list| list.accounts.iter().find(|account| place(**account) < self.kin.len()));
-        first.map_or(Kin(u32::MAX), |first| Kin(self.head_of(first.0)))
+        Kin(first.map_or(self.nobodys_kin, |first| self.head_of(first.0)))
     }
 
     /// The unions since the last call.
