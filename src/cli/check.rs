@@ -53,8 +53,8 @@ mod tests {
         url = "http://code.corp"
         [cache]
         predicted_etags = true
-        [writes]
-        store = { path = "weir.redb" }
+        [state]
+        redis = { url = "redis://127.0.0.1:6379" }
         [[accounts]]
         name = "bot"
         kind = "user"
@@ -81,7 +81,7 @@ mod tests {
         let (outcome, out, err) = checked(VALID);
         assert_eq!(outcome, Outcome::Valid);
         assert!(out.starts_with("[listen]\n") && !out.contains("s3cret"), "{out}");
-        assert!(err.contains("writes.store: accepted, not active yet"), "{err}");
+        assert!(err.contains("state.redis: accepted, not active yet"), "{err}");
         assert!(err.contains("warning: ") && err.contains("cache.predicted_etags: is used with `dialect = \"github\"` only"), "{err}");
         assert!(err.contains("warning: ") && err.contains("upstream.url: http://code.corp is plain HTTP"), "{err}");
     }

@@ -91,6 +91,13 @@ impl BodyMemory {
         Self { units: Arc::new(Semaphore::new(bytes / UNIT_BYTES)), is_ahead: false }
     }
 
+    /// Room for a body that is here already, or comes from a store: waited for. What is larger than all of it takes all of it.
+    pub async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let units = bytes.div_ceil(UNIT_BYTES).min(HELD_BYTES_MAX / UNIT_BYTES);
+        // It is never closed.
+        Arc::clone(&self.units).acquire_many_owned(u32::try_from(units).ok()?).await.ok()
+    }
+
     /// Adds room for further bytes to what a body has.
     fn grow(&self, memory: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> Result<(), BodyFault> {
         let have = memory.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);

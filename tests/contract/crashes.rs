@@ -5,6 +5,7 @@
 //! was started, by a seed.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -57,7 +58,7 @@ fn key(client: usize) -> String {
 }
 
 /// Method, target and body of a client's nth write. All of a client's are about one issue, hence one lane.
-fn write(client: usize, n: usize) -> (Method, String, String) {
+fn nth(client: usize, n: usize) -> (Method, String, String) {
     let issue = format!("/repos/acme/widgets/issues/{}", client + 1);
     let mark = format!("?w={client}-{n}");
     match n % 4 {
@@ -88,7 +89,7 @@ impl Run {
         );
         for client in 0..CLIENTS {
             let digest = config::digest_hex(key(client).as_bytes());
-            text.push_str(&format!("[[clients]]\nname = \"client-{client}\"\nkey_sha256 = \"{digest}\"\nwrites = \"bot\"\n"));
+            let _ = write!(text, "[[clients]]\nname = \"client-{client}\"\nkey_sha256 = \"{digest}\"\nwrites = \"bot\"\n");
         }
         let config = folder.path().join("weir.toml");
         std::fs::write(&config, text).unwrap();
@@ -139,7 +140,7 @@ impl Run {
     async fn hand_over(&self, client: usize) -> Vec<String> {
         let mut ids = Vec::new();
         for n in 0..WRITES {
-            let (method, target, body) = write(client, n);
+            let (method, target, body) = nth(client, n);
             let name = format!("{client}-{n}");
             let id = loop {
                 let headers = [("prefer", "respond-async"), ("idempotency-key", name.as_str())];
@@ -233,7 +234,7 @@ async fn what_was_accepted_survives_fifty_kills() {
     for client in 0..CLIENTS {
         let mut last = 0;
         for n in 0..WRITES {
-            let (method, ..) = write(client, n);
+            let (method, ..) = nth(client, n);
             let mark = format!("{client}-{n}");
             let (state, times) = (&told[&mark], executed.get(&mark).map_or(&[][..], Vec::as_slice));
             match state.as_str() {

@@ -55,9 +55,9 @@ impl Journal {
         let told = {
             let inner = &mut *self.queue.inner.lock();
             let live = inner.live.get_mut(&self.number).ok_or(MustNotBeSent)?;
-            // Whoever waited for it on a connection has left.
-            let is_abandoned = live.attended == Some(0);
-            if live.is_ending() || is_abandoned || self.active.is_draining() {
+            // While the gateway drains, those are finished whose clients wait for them.
+            let is_too_late = live.attended.map_or_else(|| self.active.is_draining(), |waiting| waiting == 0);
+            if live.is_ending() || is_too_late {
                 return Err(MustNotBeSent);
             }
             live.on_wire = Some(self.active.enter());

@@ -43,9 +43,7 @@ impl Queue {
                 () = self.startable.notified() => {}
             }
             let Some(gateway) = gateway.upgrade() else { return };
-            if !gateway.is_draining() {
-                self.start_all(&gateway);
-            }
+            self.start_all(&gateway);
         }
     }
 
@@ -129,10 +127,14 @@ impl Gateway {
     async fn carry_out(self: &Arc<Self>, write: &Write, journal: &Arc<Journal>, queue: &Queue, number: u64) -> Option<Ended> {
         let deadline = queue.inner.lock().live.get(&number)?.progress.deadline;
         let effort = Effort::default();
-        let (job, priced) = match self.queued_job(write, deadline, Arc::clone(journal)) {
+        let (mut job, priced) = match self.queued_job(write, deadline, Arc::clone(journal)) {
             Ok(job) => job,
             Err(refused) => return Some(Ended::refused(&refused)),
         };
+        if queue.is_durable() {
+            // A store in memory has counted it all along.
+            job.memory = self.bodies.room(write.body.len()).await;
+        }
         let (answered, may_have_run) = loop {
             let answered = self.carry(&job, &effort).await;
             let progress = {

@@ -1,0 +1,148 @@
+//! More writes than the upstream takes at once: they are queued, and none is refused, lost or doubled (CONTRACT §4; DESIGN D5 to D7).
+//!
+//! The clock runs many times as fast, for the gateway and the emulator alike; every figure is the emulator's.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::{Value, json};
+use weir::clock::Clock;
+use weir::config;
+use weir::writes::State;
+
+use crate::support::{Reply, Setup, World, eventually};
+
+const ASYNC: (&str, &str) = ("prefer", "respond-async");
+
+fn key(bot: usize) -> String {
+    format!("weir_key_of_bot_{bot}_in_a_burst")
+}
+
+/// Sections of a config: so many further clients, all of which write for the same account.
+fn bots(count: usize) -> String {
+    let digest = |bot: usize| config::digest_hex(key(bot).as_bytes());
+    let bot = |bot: usize| {
+        format!("[[clients]]\nname = \"bot-{bot}\"\nkey_sha256 = \"{}\"\nwrites = \"account-0\"\nmax_wait = \"10m\"\n", digest(bot))
+    };
+    (0..count).map(bot).collect()
+}
+
+/// An hour is `3,600 / speed` seconds here: connections must not be too old for their next request, nor heads too slow.
+fn patient(speed: f64) -> Setup {
+    Setup::new().clock(Clock::scaled(speed)).listen("idle_timeout = \"24h\"\nheader_timeout = \"24h\"")
+}
+
+impl World {
+    async fn comment(&self, bot: usize, n: usize, headers: &[(&str, &str)]) -> Reply {
+        let authorization = format!("Bearer {}", key(bot));
+        let headers = [&[("authorization", authorization.as_str())], headers].concat();
+        let path = format!("/repos/acme/widgets/issues/{}/comments", bot + 1);
+        self.send(Method::POST, &path, &headers, &json!({ "body": format!("{bot}-{n}") }).to_string()).await
+    }
+
+    /// How often each comment is there that was asked for, and whether they are in their order.
+    fn comments_of(&self, bot: usize) -> Vec<String> {
+        let path = format!("/repos/acme/widgets/issues/{}/comments?per_page=100", bot + 1);
+        let listed = self.ask_emulator(Method::GET, &path, &Value::Null);
+        let ours = format!("{bot}-");
+        let texts = listed.as_array().unwrap().iter().filter_map(|comment| comment["body"].as_str());
+        texts.filter(|text| text.starts_with(&ours)).map(str::to_owned).collect()
+    }
+
+    fn books(&self) -> Value {
+        self.ask_emulator(Method::GET, "/_emulator/books", &Value::Null)
+    }
+
+    fn unfinished(&self) -> u64 {
+        self.gateway.queue.counts().iter().filter(|(state, _)| !state.is_final()).map(|(_, count)| count).sum()
+    }
+}
+
+/// Half of the writes are waited for, half are queued; the refusal comes in the midst of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_injected_secondary_refusal_during_a_burst_costs_time_and_nothing_else() {
+    const BOTS: usize = 6;
+    const EACH: usize = 6;
+    for refusal in [json!({ "fault": "secondary" }), json!({ "fault": "secondary", "retry_after": 90 })] {
+        let world = patient(60.0).config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").config(&bots(BOTS)).start().await;
+        let mut armed = refusal.clone();
+        armed["match"] = json!({ "method": "POST", "nth": 10 });
+        world.arm(&armed);
+        let each = (0..BOTS).map(|bot| {
+            let world = &world;
+            async move {
+                for n in 0..EACH {
+                    if bot % 2 == 0 {
+                        world.comment(bot, n, &[ASYNC]).await.assert_status(202);
+                    } else {
+                        world.comment(bot, n, &[]).await.assert_status(201);
+                    }
+                }
+            }
+        });
+        join_all(each).await;
+        eventually(|| world.unfinished() == 0).await;
+        for bot in 0..BOTS {
+            let expected: Vec<_> = (0..EACH).map(|n| format!("{bot}-{n}")).collect();
+            assert_eq!(world.comments_of(bot), expected, "{refusal}");
+        }
+        let struck = world.upstream_requests().iter().filter(|entry| entry.fault.is_some()).count();
+        let books = world.books();
+        assert_eq!((struck, &books["sent_while_limited"], &books["banned"]), (1, &json!(0), &json!([])), "{refusal}: {books}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_bots_that_write_for_an_hour_use_what_the_limits_allow_and_are_not_refused() {
+    const BOTS: usize = 20;
+    const EACH: usize = 30;
+    const SPEED: f64 = 300.0;
+    let world = patient(SPEED).config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").config(&bots(BOTS)).start().await;
+    let began = world.clock.now();
+    let hand_over = (0..BOTS).map(|bot| {
+        let world = &world;
+        async move {
+            let mut locations = Vec::new();
+            for n in 0..EACH {
+                let accepted = world.comment(bot, n, &[ASYNC]).await;
+                accepted.assert_status(202);
+                locations.push(accepted.header("location").unwrap().to_owned());
+            }
+            locations
+        }
+    });
+    let locations = join_all(hand_over).await;
+    world.clock.reach(began + std::time::Duration::from_secs(3_600)).await;
+
+    let mut by_minute: BTreeMap<u64, usize> = BTreeMap::new();
+    let made: Vec<_> = world.upstream_requests().into_iter().filter(|entry| entry.executed).map(|entry| entry.at_millis).collect();
+    for at in &made {
+        *by_minute.entry((at - began.as_millis()) / 60_000).or_default() += 1;
+    }
+    let mut waits = Vec::new();
+    for (bot, locations) in locations.iter().enumerate() {
+        for location in locations {
+            let authorization = format!("Bearer {}", key(bot));
+            let told = world.get_with(location, &[("authorization", &authorization)]).await.json();
+            if told["state"] == State::Done.name() {
+                waits.push(seconds(&told["finished_at"]) - seconds(&told["accepted_at"]));
+            }
+        }
+    }
+    waits.sort_unstable();
+    let p99 = waits[(waits.len() * 99).div_ceil(100) - 1];
+    println!("{} of 500 in an hour, queue time p50 {} s, p99 {p99} s; by minute {by_minute:?}", made.len(), waits[waits.len() / 2]);
+    let books = world.books();
+    assert_eq!((&books["refused_primary"], &books["refused_secondary"]), (&json!(0), &json!(0)), "{books}");
+    assert!((475..=500).contains(&made.len()), "{} writes of 500", made.len());
+    for pair in made.windows(81) {
+        assert!(pair[80] - pair[0] >= 60_000, "more than 80 within a minute");
+    }
+}
+
+/// Seconds of an hour of a time like `2026-11-22T11:27:36Z`, and of the hours before it on its day.
+fn seconds(time: &Value) -> u64 {
+    let clock = time.as_str().unwrap().split_once('T').unwrap().1.trim_end_matches('Z');
+    clock.split(':').fold(0, |sum, part| sum * 60 + part.parse::<u64>().unwrap())
+}
