@@ -28,7 +28,7 @@ fn a_full_disk_refuses_new_writes_and_loses_none() {
     }
     // Whoever was refused may come again: their write must not be there, now or after a start.
     assert_eq!(told(store.load(refused)), Ok(None));
-    let killed = TestDisk::with(disk.bytes()).open().unwrap().1;
+    let killed = TestDisk::with(&disk.bytes()).open().unwrap().1;
     assert!(killed.keys().copied().eq(0..refused));
 }
 

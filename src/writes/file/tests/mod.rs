@@ -45,9 +45,9 @@ enum Done {
 
 impl TestDisk {
     /// One with a file of these bytes.
-    fn with(bytes: Vec<u8>) -> Self {
+    fn with(bytes: &[u8]) -> Self {
         let disk = Self::default();
-        disk.0.lock().write(0, &bytes).unwrap();
+        disk.0.lock().write(0, bytes).unwrap();
         disk
     }
 
