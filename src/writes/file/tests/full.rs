@@ -90,6 +90,18 @@ fn a_disk_that_fails_is_asked_again_with_the_next_change() {
 }
 
 #[test]
+fn a_write_that_failed_is_not_there_although_it_may_have_reached_the_disk() {
+    for syncs in 0..2 {
+        let disk = TestDisk::blank();
+        let (store, _) = disk.open().unwrap();
+        disk.0.lock().syncs_before_one_fails = Some(syncs);
+        assert!(matches!(told(store.apply(Change::Insert(1, stored("a", "queued")))), Err(StoreError::Failed(_))));
+        assert_eq!(told(store.load(1)), Ok(None), "sync {syncs} failed");
+        assert!(TestDisk::with(&disk.bytes()).open().unwrap().1.is_empty(), "sync {syncs} failed");
+    }
+}
+
+#[test]
 fn what_a_failed_sync_left_in_doubt_is_written_once_more() {
     let disk = TestDisk::blank();
     let (store, _) = disk.open().unwrap();
