@@ -12,6 +12,8 @@ mod asking;
 mod cache;
 #[path = "contract/concurrency.rs"]
 mod concurrency;
+#[path = "contract/crashes.rs"]
+mod crashes;
 #[path = "contract/encoding.rs"]
 mod encoding;
 #[path = "contract/freshness.rs"]
@@ -32,6 +34,8 @@ mod limits;
 mod listeners;
 #[path = "contract/minting.rs"]
 mod minting;
+#[path = "contract/outcomes.rs"]
+mod outcomes;
 #[path = "contract/pages.rs"]
 mod pages;
 #[path = "contract/passthrough.rs"]
@@ -40,6 +44,8 @@ mod passthrough;
 mod plain_cache;
 #[path = "contract/predicted.rs"]
 mod predicted;
+#[path = "contract/queued.rs"]
+mod queued;
 #[path = "contract/rewriting.rs"]
 mod rewriting;
 #[path = "contract/rights.rs"]

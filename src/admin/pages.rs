@@ -11,6 +11,7 @@ use super::budgets::token_states;
 use crate::decision::AccountId;
 use crate::gateway::Gateway;
 use crate::telemetry::metrics::CONTENT_TYPE;
+use crate::writes::State;
 
 /// A line of text.
 pub fn text(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
@@ -51,9 +52,13 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
     let health = gateway.tokens.health(now);
     let body = gateway.metrics.scrape(|metrics| {
         metrics.set_cache(entries, bytes);
+        for (state, writes) in gateway.queue.counts() {
+            metrics.set_writes(state.name(), writes);
+        }
+        // Those that wait on a connection are queued and sent like the others, and forgotten when they end.
         let on_wire = gateway.writes_on_wire.load(Ordering::Relaxed);
-        metrics.set_writes("sending", on_wire);
-        metrics.set_writes("queued", (gateway.turns.writes() as u64).saturating_sub(on_wire));
+        metrics.set_writes(State::Sending.name(), on_wire);
+        metrics.set_writes(State::Queued.name(), (gateway.turns.writes() as u64).saturating_sub(on_wire));
         for (client, waiting) in gateway.config.clients.iter().zip(&gateway.waiting) {
             metrics.set_waiting(&client.name, waiting.load(Ordering::Relaxed));
         }

@@ -56,7 +56,8 @@ pub enum GraphqlEffect {
 pub struct OperationKey(u64);
 
 impl GraphqlRequest {
-    const UNCLEAR: Self = Self { effect: GraphqlEffect::Unclear, priced: None };
+    /// What cannot be read.
+    pub const UNCLEAR: Self = Self { effect: GraphqlEffect::Unclear, priced: None };
 
     /// Reads a request for the GraphQL address.
     ///

@@ -12,10 +12,14 @@ use super::run::{Asked, Signals, runtime};
 use super::{BAD_CONFIG, FAILED};
 use crate::admin::Admin;
 use crate::clock::Clock;
-use crate::config::{self, Config};
+use crate::config::{self, Config, WriteStore};
 use crate::gateway::Gateway;
 use crate::gateway::listen::{Drained, Listening};
+use crate::gateway::queue::Recovery;
 use crate::telemetry::{self, LogFormat, LogLevel, Metrics, TelemetrySettings};
+use crate::writes::Store;
+use crate::writes::file::FileStore;
+use crate::writes::memory::MemoryStore;
 
 /// The arguments of `weir serve`.
 #[derive(Args)]
@@ -74,7 +78,14 @@ async fn serve(config: Arc<Config>, path: PathBuf) -> ExitCode {
             return FAILED.into();
         }
     };
-    let gateway = Gateway::new(Arc::clone(&config), Clock::system(), Arc::new(Metrics::new()));
+    let (store, recovery) = match open_writes(&config.writes.store) {
+        Ok(opened) => opened,
+        Err(fault) => {
+            error!(error = %fault, "cannot keep writes");
+            return FAILED.into();
+        }
+    };
+    let gateway = Gateway::with_writes(Arc::clone(&config), Clock::system(), Arc::new(Metrics::new()), Arc::clone(&store), recovery);
     let admin = match Admin::open(&gateway).await {
         Ok(admin) => admin,
         Err(fault) => {
@@ -103,7 +114,23 @@ async fn serve(config: Arc<Config>, path: PathBuf) -> ExitCode {
         Drained::Completely => info!("drained"),
         Drained::CutOff(requests) => warn!(requests, "the drain time is over, requests were cut off"),
     }
+    let left = gateway.queue.unfinished();
+    if left > 0 && store.is_durable() {
+        info!(writes = left, "queued writes are kept and go on at the next start");
+    } else if left > 0 {
+        warn!(writes = left, "queued writes are lost: writes.store is \"memory\"");
+    }
     ExitCode::SUCCESS
+}
+
+/// Where queued writes are kept, and those that an earlier run left there.
+fn open_writes(wanted: &WriteStore) -> Result<(Arc<dyn Store>, Recovery), String> {
+    let mut recovery = Recovery::default();
+    let WriteStore::File(path) = wanted else { return Ok((Arc::new(MemoryStore::default()), recovery)) };
+    let store = FileStore::open(path, |number, stored| recovery.take(number, &stored).map_err(|fault| fault.to_string()));
+    let store = store.map_err(|fault| fault.to_string())?;
+    recovery.next_number = store.first_number();
+    Ok((Arc::new(store), recovery))
 }
 
 /// The config in force stays: a reload only says what the file would be worth, until reloading is built.

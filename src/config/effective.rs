@@ -2,7 +2,6 @@
 
 use super::printer::Printer;
 use super::state::REPLICAS_MAX;
-use super::writes::RETENTION;
 use super::{Config, WriteStore};
 use crate::api::{AccountKind, Dialect, TokenKind};
 
@@ -29,8 +28,7 @@ impl Config {
     pub fn inactive(&self) -> Vec<Inactive> {
         let features = [
             ("listen.https", self.listen.https.is_some(), "the gateway does not listen for TLS"),
-            ("writes.store", self.writes.store != WriteStore::Memory, "queued writes are kept in memory"),
-            ("writes.retention", self.writes.retention != RETENTION, "finished writes cannot be looked up"),
+            ("writes.store", self.writes.store == WriteStore::Redis, "queued writes are kept in memory"),
             ("state.redis", self.state.redis.is_some(), "nothing is shared with other replicas"),
             ("state.replicas_max", self.state.replicas_max != REPLICAS_MAX, "nothing is shared with other replicas"),
         ];

@@ -169,7 +169,7 @@ const EVERYTHING: &str = include_str!("everything.toml");
 fn every_section_of_the_contract_is_accepted_and_what_is_not_active_is_said() {
     let config = accepted(EVERYTHING);
     let inactive: Vec<&str> = config.inactive().iter().map(|inactive| inactive.key).collect();
-    let expected = ["listen.https", "writes.store", "writes.retention", "state.redis", "state.replicas_max"];
+    let expected = ["listen.https", "writes.store", "state.redis", "state.replicas_max"];
     assert_eq!(inactive, expected);
     assert!(accepted(VALID).inactive().is_empty());
 }

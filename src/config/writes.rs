@@ -18,7 +18,7 @@ const MAX_ATTEMPTS: NonZeroU32 = NonZeroU32::new(8).unwrap();
 /// CONTRACT.md, 2.
 const MAX_BODY: Size = Size::mib(10);
 /// CONTRACT.md, 2.
-pub(super) const RETENTION: Duration = Duration::from_hours(24);
+const RETENTION: Duration = Duration::from_hours(24);
 /// CONTRACT.md, 2.
 const QUEUE_MAX: NonZeroU32 = NonZeroU32::new(10_000).unwrap();
 

@@ -25,7 +25,7 @@ use super::books::{Blocked, Books, BudgetView, Scope, Touched};
 use super::demand::{AccountId, Demand, Grant, LeaseId, LimitKind, Refusal, Settings, Settlement, Ticket, Until};
 use super::invariants::Invariant;
 
-use line::{ClassId, ClassKey, Line, SortId, Waiter};
+use line::{ClassId, ClassKey, Line, Rank, SortId, Waiter};
 use shares::Shares;
 
 /// How many held classes of a list an event releases beside those that it is about. Ours: any of them may have become admissible where the list has several
@@ -43,6 +43,9 @@ pub struct Admission {
     next_lease: u64,
     next_ticket: u64,
     decided: Vec<(Ticket, Result<Grant, Refusal>)>,
+    /// The sorts to try and the firsts of them. Empty between events: they are kept for their memory, which each event would ask for anew.
+    touched: Vec<SortId>,
+    heads: BinaryHeap<Reverse<(Rank, SortId, ClassId)>>,
 }
 
 /// What becomes of a request at once.
@@ -74,6 +77,8 @@ impl Admission {
             next_lease: 0,
             next_ticket: 0,
             decided: Vec::new(),
+            touched: Vec::new(),
+            heads: BinaryHeap::new(),
         }
     }
 
@@ -136,7 +141,8 @@ impl Admission {
         if !is_due && (changed.is_none() || self.line.len() == 0) {
             return;
         }
-        let mut sorts = self.line.take_due(now);
+        let mut sorts = std::mem::take(&mut self.touched);
+        self.line.take_due(now, &mut sorts);
         if let Some(Touched { accounts, endpoint, is_undone }) = changed.filter(|_| self.line.len() > 0) {
             for list in accounts.into_iter().flatten().flat_map(|account| self.books.lists_with(account)) {
                 self.line.release_of(list, endpoint, RELEASED_BESIDE);
@@ -145,15 +151,17 @@ impl Admission {
             if is_undone {
                 self.line.doubt(&sorts);
             }
-            sorts.sort_unstable();
-            sorts.dedup();
         }
         // Who is refused may have stood before one who needs less.
         loop {
-            self.admit_waiting(now, sorts);
+            sorts.sort_unstable();
+            sorts.dedup();
+            self.admit_waiting(now, &sorts);
             self.refuse_overdue(now);
-            sorts = self.line.take_due(now);
+            sorts.clear();
+            self.line.take_due(now, &mut sorts);
             if sorts.is_empty() {
+                self.touched = sorts;
                 return;
             }
         }
@@ -209,9 +217,10 @@ impl Admission {
     }
 
     /// Admits from these sorts, each named once: the first of all first, each sort until its first refusal.
-    fn admit_waiting(&mut self, now: Timestamp, sorts: Vec<SortId>) {
+    fn admit_waiting(&mut self, now: Timestamp, sorts: &[SortId]) {
         let head = |line: &Line, sort| line.head(sort).map(|(rank, class)| Reverse((rank, sort, class)));
-        let mut heads: BinaryHeap<_> = sorts.into_iter().filter_map(|sort| head(&self.line, sort)).collect();
+        let mut heads = std::mem::take(&mut self.heads);
+        heads.extend(sorts.iter().filter_map(|sort| head(&self.line, *sort)));
         while let Some(Reverse((_, sort, class))) = heads.pop() {
             let Some((ticket, demand, key)) = self.line.first(class) else { continue };
             let (list, resource) = (key.list, &key.resource);
@@ -234,6 +243,7 @@ impl Admission {
             }
             heads.extend(head(&self.line, sort));
         }
+        self.heads = heads;
     }
 
     /// Notes what holds a sort, and refuses those in it whom it holds for too long.

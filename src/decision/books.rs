@@ -14,6 +14,7 @@ mod account;
 mod audit;
 mod candidates;
 mod guests;
+mod leases;
 mod ranking;
 mod view;
 
@@ -37,6 +38,7 @@ use account::{Account, BookPlace};
 use candidates::Candidates;
 pub(super) use candidates::{Closed, Kin, ListId, Union};
 use guests::Guests;
+use leases::Leases;
 pub use view::{AccountSnapshot, BookSnapshot, BudgetView, SecondarySnapshot};
 
 /// The book of all resources beyond the most that an account keeps; no header can spell it so.
@@ -57,7 +59,7 @@ pub struct Books {
     guests: Guests,
     clients: Vec<ClientSettings>,
     candidates: Candidates,
-    leases: HashMap<LeaseId, Lease>,
+    leases: Leases,
     /// The resource that answers of an endpoint named, where it is not the table's. Bounded by the table.
     learned: HashMap<EndpointId, ResourceName>,
     elapsed: Elapsed,
@@ -138,7 +140,7 @@ impl Books {
             candidates: Candidates::new(accounts.len()),
             accounts,
             clients: settings.clients,
-            leases: HashMap::default(),
+            leases: Leases::default(),
             learned: HashMap::default(),
             free: ResourceName::new(FREE),
             elapsed: Elapsed::default(),
@@ -156,7 +158,7 @@ impl Books {
 
     /// The same for a demand whose list is known.
     pub(super) fn admit(&mut self, now: Timestamp, lease: LeaseId, demand: &Demand, list: ListId) -> Result<Grant, Blocked> {
-        if let Some(open) = self.leases.get(&lease) {
+        if let Some(open) = self.leases.get(lease) {
             return Ok(Grant { lease, account: open.account });
         }
         let weight = Weight::new(demand, self.expected_millis(demand));
@@ -175,7 +177,7 @@ impl Books {
     /// The head of an answer whose body goes on for long: what it says of the budget is booked at once, so that nobody waits for the body to learn
     /// it. The slots of the secondary limits stay held until [`Books::settle`].
     pub fn answer_begun(&mut self, now: Timestamp, lease: LeaseId, status: StatusCode, rate: Option<&RateHeaders>) {
-        let Some(open) = self.leases.get_mut(&lease) else { return };
+        let Some(open) = self.leases.get_mut(lease) else { return };
         let begun = *open;
         (open.book, open.cost, open.mark, open.also) = (None, 0, None, None);
         open.head_took = Some(millis_since(now, begun.admitted_at));
@@ -198,7 +200,7 @@ impl Books {
 
     /// The same; what it may have let go.
     pub(super) fn end(&mut self, now: Timestamp, lease: LeaseId, settlement: Settlement<'_>, jitter: f64) -> Option<Touched> {
-        let ended = self.leases.remove(&lease)?;
+        let ended = self.leases.remove(lease)?;
         let account = self.accounts.get_mut(place(ended.account))?;
         let took = ended.head_took.unwrap_or_else(|| millis_since(now, ended.admitted_at));
         let sent = if matches!(settlement, Settlement::NeverSent) { Sent::No } else { Sent::For(took) };
@@ -245,7 +247,7 @@ impl Books {
 
     /// Which account carries an open lease.
     pub fn account_of(&self, lease: LeaseId) -> Option<AccountId> {
-        self.leases.get(&lease).map(|open| open.account)
+        self.leases.get(lease).map(|open| open.account)
     }
 
     /// How many leases are open.
@@ -304,7 +306,7 @@ impl Books {
 
     /// The accounts whose requests the end of an open lease may let go, and its endpoint.
     pub(super) fn touched_by(&self, lease: LeaseId) -> Option<Touched> {
-        self.leases.get(&lease).map(Lease::touched)
+        self.leases.get(lease).map(Lease::touched)
     }
 
     fn expected_millis(&self, demand: &Demand) -> u32 {
@@ -362,7 +364,7 @@ impl Books {
             // Of many, only what closes one for everybody is known of each: whatever else holds one may end earlier elsewhere.
             refused.by(id, block);
         }
-        let closed = Closed::of(ranking, ranked_by);
+        let closed = Closed::of(ranking, ranked_by, !is_short);
         // As long as the list is closed nobody is asked again, whatever else has changed.
         let wake = Some(ranking.all().wake).filter(|wake| (!is_short || closed.is_some()) && *wake < Timestamp::FAR_FUTURE);
         Err(Blocked { closed, ..refused.blocked(wake, resource.clone()) })

@@ -278,11 +278,11 @@ impl Book {
     }
 
     /// The figures as a view shows them; what is not known is presumed.
-    pub(super) fn figures(&self, now: Timestamp, presumed_limit: u32) -> Figures {
+    pub(super) fn figures(&self, now: Timestamp, presumed_limit: impl Fn() -> u32) -> Figures {
         let (limit, remaining, reset) = match (self.current(now), self.state) {
             (State::Seen(seen), _) => (seen.limit, self.left(seen).saturating_add(self.leased_units()).min(seen.limit), Some(seen.reset)),
             (_, State::Seen(over)) => (over.limit, over.limit, None),
-            _ => (presumed_limit, presumed_limit, None),
+            _ => (presumed_limit(), presumed_limit(), None),
         };
         if now < self.closed_until {
             return Figures {

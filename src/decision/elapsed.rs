@@ -4,7 +4,6 @@
 //! below the truth by more than chance. The upstream's own time is not known; what is measured is from admission to answer.
 
 use crate::api::EndpointId;
-use crate::decision::HashMap;
 
 /// The longest time that is believed: the service ends a request that it cannot answer in 10 s (UPSTREAM.md, Limits).
 pub(super) const ELAPSED_MILLIS_MAX: u32 = 10_000;
@@ -30,55 +29,63 @@ const fn steps() -> [u32; 41] {
 }
 
 /// The recent answers of one endpoint.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Histogram {
     counts: [u16; STEPS.len()],
     total: u32,
-    estimate: u32,
+    /// The step of the estimate, and how many answers took less than its beginning. It moves by a step or two with each answer, so it is not looked for anew.
+    step: usize,
+    below: u32,
 }
 
 impl Histogram {
-    const EMPTY: Self = Self { counts: [0; STEPS.len()], total: 0, estimate: 0 };
+    const EMPTY: Self = Self { counts: [0; STEPS.len()], total: 0, step: 0, below: 0 };
 
     fn add(&mut self, millis: u32) {
         let place = STEPS.partition_point(|end| *end < millis).min(STEPS.len() - 1);
         self.counts[place] += 1;
         self.total += 1;
+        self.below += u32::from(place < self.step);
         if self.total >= MEMORY {
             self.counts.iter_mut().for_each(|count| *count /= 2);
             self.total = self.counts.iter().copied().map(u32::from).sum();
+            self.below = self.counts[..self.step].iter().copied().map(u32::from).sum();
         }
-        self.estimate = self.percentile();
+        self.move_step();
     }
 
-    fn percentile(&self) -> u32 {
+    /// To the first step by whose end enough answers had come.
+    fn move_step(&mut self) {
         let wanted = (self.total * PERCENTILE).div_ceil(100);
-        let mut seen = 0;
-        for (count, end) in self.counts.iter().zip(STEPS) {
-            seen += u32::from(*count);
-            if seen >= wanted {
-                return end;
-            }
+        while self.below >= wanted && self.step > 0 {
+            self.step -= 1;
+            self.below -= u32::from(self.counts[self.step]);
         }
-        ELAPSED_MILLIS_MAX
+        while self.below + u32::from(self.counts[self.step]) < wanted && self.step + 1 < STEPS.len() {
+            self.below += u32::from(self.counts[self.step]);
+            self.step += 1;
+        }
     }
 }
 
 /// What is known of all endpoints. Bounded by the table.
 #[derive(Debug, Default)]
 pub(super) struct Elapsed {
-    by_endpoint: HashMap<EndpointId, Histogram>,
+    by_endpoint: Vec<Histogram>,
 }
 
 impl Elapsed {
     /// Nineteen of twenty answers of this endpoint take at most so many milliseconds; `None` when none has come yet.
     pub(super) fn estimate(&self, endpoint: EndpointId) -> Option<u32> {
-        self.by_endpoint.get(&endpoint).map(|histogram| histogram.estimate)
+        self.by_endpoint.get(endpoint.index()).filter(|histogram| histogram.total > 0).map(|histogram| STEPS[histogram.step])
     }
 
     /// An answer came after so many milliseconds.
     pub(super) fn took(&mut self, endpoint: EndpointId, millis: u32) {
-        self.by_endpoint.entry(endpoint).or_insert(Histogram::EMPTY).add(millis);
+        if self.by_endpoint.len() <= endpoint.index() {
+            self.by_endpoint.resize(endpoint.index() + 1, Histogram::EMPTY);
+        }
+        self.by_endpoint[endpoint.index()].add(millis);
     }
 }
 

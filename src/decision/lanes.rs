@@ -54,6 +54,11 @@ impl Lanes {
         if self.tickets.len() >= self.tickets_max {
             return Err(LanesFull);
         }
+        Ok(self.readmit(key))
+    }
+
+    /// The same for a write that was accepted before, when there may have been more room.
+    pub fn readmit(&mut self, key: LaneKey) -> (LaneTicket, Place) {
         let ticket = LaneTicket(self.next_ticket);
         self.next_ticket += 1;
         let key = self.lines.get_key_value(&key).map_or_else(|| Arc::new(key), |(shared, _)| Arc::clone(shared));
@@ -61,7 +66,7 @@ impl Lanes {
         lane.insert(ticket);
         let place = if lane.len() == 1 { Place::Head } else { Place::Behind };
         self.tickets.insert(ticket, key);
-        Ok((ticket, place))
+        (ticket, place)
     }
 
     /// Leaves a lane, from whatever place. Returns the one whose turn it is now, when it was not its turn before.

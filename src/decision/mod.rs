@@ -10,6 +10,7 @@
 //! | [`freshness`] | serve it, confirm it, fetch it; 304 or whole (D1–D3) |
 //! | [`rights`] | which of the accounts are likely to be served, and who takes a second look at a denial |
 //! | [`lanes`] | whose turn it is to write to a resource (D7) |
+//! | [`dispatch`] | which queued writes are under way (D7) |
 //! | [`admission`] | now, later or not at all: the books with a waiting line |
 //! | [`books`] | on which account: `budget` (D4), `secondary` (D5), `cooldown` (D6), `account_choice` |
 //! | [`retry`] | what follows a failure (D7) |
@@ -26,6 +27,7 @@ mod budget;
 pub mod cache_key;
 mod cooldown;
 pub mod demand;
+pub mod dispatch;
 mod elapsed;
 pub mod freshness;
 pub mod invariants;

@@ -11,10 +11,12 @@ use http::Method;
 
 use crate::clock::Timestamp;
 
-/// The first pause; each further one is twice as long. Ours: long enough for a connection to be made anew, short against a client's wait.
-const PAUSE_FIRST: Duration = Duration::from_millis(200);
-/// The longest pause. Ours: a tenth of the default wait of 30 s.
-const PAUSE_MAX: Duration = Duration::from_secs(3);
+/// Pauses while somebody waits. Ours: the first is long enough for a connection to be made anew and short against a client's wait, the longest a tenth of the
+/// default wait of 30 s.
+const WAITING: Pauses = Pauses { first: Duration::from_millis(200), factor: 2, longest: Duration::from_secs(3) };
+/// Pauses of a write that was accepted. Ours: with the default of eight attempts, an upstream that is away for a quarter of an hour loses no write, and one that is
+/// back is found so within five minutes.
+const QUEUED: Pauses = Pauses { first: Duration::from_secs(1), factor: 4, longest: Duration::from_secs(300) };
 /// How often a read that the upstream answered with 5xx is asked again before the answer is delivered. Ours: one more time tells a
 /// passing fault from a lasting one; each costs budget.
 const READ_5XX_RETRIES: u32 = 1;
@@ -24,6 +26,24 @@ const READ_5XX_RETRIES: u32 = 1;
 pub struct Policy {
     /// Attempts in all, the first included.
     pub max_attempts: NonZeroU32,
+    /// How long it rests between two of them.
+    pub patience: Patience,
+}
+
+/// Who has to be patient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// A client on its connection.
+    Waiting,
+    /// Nobody: a queued write.
+    Queued,
+}
+
+/// Pauses that grow.
+struct Pauses {
+    first: Duration,
+    factor: u32,
+    longest: Duration,
 }
 
 /// How an attempt failed.
@@ -73,13 +93,22 @@ impl Policy {
             return match (failure, repeat) {
                 (Failure::LimitRefusal { .. }, Repeat::Read) => Next::RetryElsewhere,
                 (Failure::LimitRefusal { until }, _) => Next::Retry { not_before: until.max(now) },
-                _ => Next::Retry { not_before: now + pause(attempt, jitter) },
+                _ => Next::Retry { not_before: now + self.patience.pauses().after(attempt, jitter) },
             };
         }
         match (failure, repeat) {
             (Failure::Connect | Failure::LimitRefusal { .. }, _) | (Failure::Ambiguous, Repeat::Read) => Next::Fail,
             (Failure::Ambiguous, _) | (Failure::Upstream5xx, Repeat::Never) => Next::Unknown,
             (Failure::Upstream5xx, _) => Next::Deliver,
+        }
+    }
+}
+
+impl Patience {
+    const fn pauses(self) -> &'static Pauses {
+        match self {
+            Self::Waiting => &WAITING,
+            Self::Queued => &QUEUED,
         }
     }
 }
@@ -106,10 +135,12 @@ impl Repeat {
     }
 }
 
-/// Doubling from [`PAUSE_FIRST`], bounded by [`PAUSE_MAX`]; the random half keeps those that failed together from returning together.
-fn pause(attempt: u32, jitter: f64) -> Duration {
-    let doubled = PAUSE_FIRST.saturating_mul(1 << attempt.saturating_sub(1).min(8)).min(PAUSE_MAX);
-    doubled.mul_f64(0.5 + 0.5 * super::cooldown::unit(jitter))
+impl Pauses {
+    /// After the attempt of this number; the random half keeps those that failed together from returning together.
+    fn after(&self, attempt: u32, jitter: f64) -> Duration {
+        let grown = self.first.saturating_mul(self.factor.saturating_pow(attempt.saturating_sub(1).min(8))).min(self.longest);
+        grown.mul_f64(0.5 + 0.5 * super::cooldown::unit(jitter))
+    }
 }
 
 #[cfg(test)]
@@ -119,7 +150,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
     fn next(method: &Method, attempt: u32, failure: Failure) -> Next {
-        Policy { max_attempts: NonZeroU32::new(8).unwrap() }.next(NOW, method, attempt, failure, 1.0)
+        Policy { max_attempts: NonZeroU32::new(8).unwrap(), patience: Patience::Waiting }.next(NOW, method, attempt, failure, 1.0)
     }
 
     fn in_millis(millis: u64) -> Next {
@@ -177,8 +208,14 @@ mod tests {
 
     #[test]
     fn jitter_shortens_a_pause_by_half_at_most() {
-        assert_eq!(pause(1, 0.0), Duration::from_millis(100));
-        assert_eq!(pause(1, 0.5), Duration::from_millis(150));
-        assert_eq!(pause(u32::MAX, f64::NAN), Duration::from_millis(1_500));
+        assert_eq!(WAITING.after(1, 0.0), Duration::from_millis(100));
+        assert_eq!(WAITING.after(1, 0.5), Duration::from_millis(150));
+        assert_eq!(WAITING.after(u32::MAX, f64::NAN), Duration::from_millis(1_500));
+    }
+
+    #[test]
+    fn a_queued_write_outlasts_a_quarter_of_an_hour() {
+        let outage: Duration = (1..8).map(|attempt| QUEUED.after(attempt, 1.0)).sum();
+        assert!(outage > Duration::from_mins(15) && outage < Duration::from_mins(20), "{outage:?}");
     }
 }

@@ -81,7 +81,7 @@ struct Writes {
     notifying: Option<Timestamp>,
 }
 
-/// The windows of what most requests are not.
+/// The books of what most requests are not, apart from those that each one needs.
 #[derive(Debug)]
 struct Special {
     graphql_points: Window,
@@ -89,6 +89,10 @@ struct Special {
     content_minute: Window,
     content_hour: Window,
     token_requests: Window,
+    spacing: Spacing,
+    writes: Writes,
+    /// What `writes` was before the write in flight; there is at most one.
+    writes_before: Option<Writes>,
 }
 
 /// The secondary books of one account.
@@ -96,7 +100,6 @@ struct Special {
 pub(super) struct Secondary {
     concurrency_max: u32,
     in_flight: u32,
-    spacing: Spacing,
     /// Of an endpoint.
     points_max: u32,
     rest_points: HashMap<EndpointId, Window>,
@@ -104,9 +107,6 @@ pub(super) struct Secondary {
     cpu: Window,
     cpu_burst: Window,
     special: Box<Special>,
-    writes: Writes,
-    /// What `writes` was before the write in flight; there is at most one.
-    writes_before: Option<Writes>,
 }
 
 impl Secondary {
@@ -114,7 +114,6 @@ impl Secondary {
         Self {
             concurrency_max: limits.concurrency.max(1),
             in_flight: 0,
-            spacing,
             points_max: limits.rest_points_per_minute,
             rest_points: HashMap::default(),
             sweep_at: SWEEP_FROM,
@@ -126,9 +125,10 @@ impl Secondary {
                 content_minute: Window::new(MINUTE, limits.content_per_minute),
                 content_hour: Window::new(HOUR, limits.content_per_hour),
                 token_requests: Window::new(HOUR, limits.oauth_tokens_per_hour),
+                spacing,
+                writes: Writes::default(),
+                writes_before: None,
             }),
-            writes: Writes::default(),
-            writes_before: None,
         }
     }
 
@@ -186,10 +186,11 @@ impl Secondary {
             self.special.graphql_cpu.enter(weight.cpu_millis);
         }
         if weight.write != WriteSpacing::None {
-            self.writes_before = Some(self.writes);
-            self.writes.any = Some(now);
+            let Special { writes, writes_before, .. } = &mut *self.special;
+            *writes_before = Some(*writes);
+            writes.any = Some(now);
             if weight.write == WriteSpacing::Notifies {
-                self.writes.notifying = Some(now);
+                writes.notifying = Some(now);
             }
         }
     }
@@ -221,9 +222,9 @@ impl Secondary {
             self.special.graphql_cpu.leave(now, held, took);
         }
         if weight.write != WriteSpacing::None {
-            let before = self.writes_before.take();
+            let before = self.special.writes_before.take();
             if let (Some(before), Sent::No) = (before, sent) {
-                self.writes = before;
+                self.special.writes = before;
             }
         }
     }
@@ -274,7 +275,7 @@ impl Secondary {
 
     /// What invariant 5 forbids.
     pub(super) fn would_be_second_write(&self, weight: Weight) -> bool {
-        weight.write != WriteSpacing::None && self.writes_before.is_some()
+        weight.write != WriteSpacing::None && self.special.writes_before.is_some()
     }
 
     fn points_block(&mut self, now: Timestamp, weight: Weight) -> Option<Block> {
@@ -285,14 +286,15 @@ impl Secondary {
     }
 
     fn write_block(&self, now: Timestamp, write: WriteSpacing) -> Option<Block> {
+        if write == WriteSpacing::None {
+            return None;
+        }
+        let Special { spacing, writes, writes_before, .. } = &*self.special;
         let after = |last: Option<Timestamp>, distance| last.map(|last| last + distance);
-        let earliest = match write {
-            WriteSpacing::None => return None,
-            WriteSpacing::Plain => after(self.writes.any, self.spacing.any),
-            WriteSpacing::Notifies => after(self.writes.any, self.spacing.any).max(after(self.writes.notifying, self.spacing.notifying)),
-        };
+        let any = after(writes.any, spacing.any);
+        let earliest = if write == WriteSpacing::Notifies { any.max(after(writes.notifying, spacing.notifying)) } else { any };
         let by_time = earliest.filter(|earliest| now < *earliest).map(|earliest| Block::at(LimitKind::Spacing, earliest));
-        both(by_time, self.writes_before.is_some().then_some(Block::event(LimitKind::Spacing)))
+        both(by_time, writes_before.is_some().then_some(Block::event(LimitKind::Spacing)))
     }
 
     /// Drops points books that are empty, when there are twice as many as after the last time.

@@ -133,6 +133,11 @@ impl Gateway {
         reuse: Reuse,
     ) -> Result<Answer, Unanswered> {
         let prepared = self.prepare(job, whom, effort, conditions).await?;
+        if let Some(journal) = &job.journal
+            && journal.sending().await.is_err()
+        {
+            return self.conclude(job, effort, prepared, Err(FetchError::Deserted));
+        }
         let may_send = || {
             prepared.lease.sending();
             effort.may_send()

@@ -170,6 +170,13 @@ pub fn prefer_wait(headers: &HeaderMap) -> Option<std::time::Duration> {
     seconds.min().map(|seconds| std::time::Duration::from_secs(seconds.into()))
 }
 
+/// Whether a client would rather have a write accepted than wait for it (RFC 7240 §4.1).
+pub fn prefers_async(headers: &HeaderMap) -> bool {
+    let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let mut preferences = values.flat_map(|value| value.split(',')).filter_map(|preference| preference.split(';').next());
+    preferences.any(|preference| preference.trim().eq_ignore_ascii_case("respond-async"))
+}
+
 /// The request id that a client sent, when it is fit to be repeated in a header and a log.
 pub fn request_id(headers: &HeaderMap) -> Option<&HeaderValue> {
     let value = headers.get("x-request-id")?;
@@ -255,6 +262,16 @@ mod tests {
         assert_eq!(prefer_wait(&map(&[("prefer", "wait=9"), ("prefer", "wait=3")])), Some(Duration::from_secs(3)));
         assert_eq!(prefer_wait(&map(&[("prefer", "wait=-1")])), None);
         assert_eq!(prefer_wait(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn a_preference_for_an_asynchronous_answer_is_read_in_every_spelling() {
+        for value in ["respond-async", "wait=5, Respond-Async", "respond-async; x=1, wait=3"] {
+            assert!(prefers_async(&map(&[("prefer", value)])), "{value}");
+        }
+        for value in ["wait=respond-async", "respond-asynchronously", "x; respond-async"] {
+            assert!(!prefers_async(&map(&[("prefer", value)])), "{value}");
+        }
     }
 
     #[test]

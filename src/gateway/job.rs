@@ -18,6 +18,7 @@ use super::fetch::OutgoingBody;
 use super::headers;
 use super::intake::Service;
 use super::passthrough::Brought;
+use super::queue::Journal;
 
 /// How long the gateway's own requests wait for budget. Ours: as long as a client's by default (CONTRACT §2, `max_wait`).
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -62,6 +63,8 @@ pub struct Job {
     pub memory: Option<OwnedSemaphorePermit>,
     /// The client's own credential, which no other takes the place of.
     pub brought: Option<Arc<Brought>>,
+    /// Of a queued write: where its attempts are told.
+    pub journal: Option<Arc<Journal>>,
 }
 
 /// The validators that a request carries: they belong to tokens (DESIGN D3), so they are known only once the token is.
@@ -94,6 +97,13 @@ impl Job {
     pub fn is_read(&self) -> bool {
         self.spacing == WriteSpacing::None
     }
+
+    /// An attempt has failed, and there will be another: not before this time.
+    pub(super) fn failed(&self, not_before: Timestamp, may_have_run: bool) {
+        if let Some(journal) = &self.journal {
+            journal.failed(not_before, may_have_run);
+        }
+    }
 }
 
 impl Gateway {
@@ -124,6 +134,7 @@ impl Gateway {
             span: tracing::Span::none(),
             memory: None,
             brought: None,
+            journal: None,
         }
     }
 }

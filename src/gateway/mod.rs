@@ -13,6 +13,7 @@
 //! | [`read`], [`flight`], [`store`], `confirmation`, `predicted` | what is stored, one fetch for all askers |
 //! | [`stale`], `doubt`, [`deliveries`], `neighbours` | what changed, by a write, as a webhook tells or as an answer shows, and what that makes doubtful |
 //! | [`write`], [`turns`], [`upload`], [`body`] | a write in its lane; a body too large to hold |
+//! | [`asynchronous`], [`queue`] | a write that is accepted and kept until it is done |
 //! | [`perform`], [`attempt`], [`rights`], [`admission`], [`effort`], `waiting` | one attempt after another: account, credential, budget, settling |
 //! | `hooks` | beside the requests: webhooks whose deliveries are looked through |
 //! | `mint`, `awaited` | beside the requests: installation tokens, through the same admission; and who waits for them |
@@ -23,6 +24,7 @@
 pub mod added;
 pub mod admission;
 mod asking;
+pub mod asynchronous;
 pub mod attempt;
 pub mod auth;
 mod awaited;
@@ -58,6 +60,7 @@ pub mod passthrough;
 pub mod perform;
 mod predicted;
 pub mod purge;
+pub mod queue;
 pub mod random;
 mod range;
 pub mod read;
@@ -92,12 +95,13 @@ use crate::api::Table;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decision::freshness::Mode;
-use crate::decision::retry::Policy;
 use crate::decision::rights::Rights;
 use crate::decision::{AccountId, AccountSettings, ClientSettings, Priority, SecondaryLimits, Settings, Until};
 use crate::telemetry::{Held, Metrics};
 use crate::tokens::{Source, Tokens};
 use crate::webhooks::Receiver;
+use crate::writes::Store as WriteStore;
+use crate::writes::memory::MemoryStore;
 
 use admission::Admissions;
 use auth::Clients;
@@ -111,6 +115,7 @@ use flight::Flights;
 use graphql_prices::GraphqlPrices;
 use intake::{Intake, Root, Service};
 use passthrough::Guests;
+use queue::{Queue, Recovery};
 use rewrite::{Origin, UrlMap};
 use store::Store;
 use turns::Turns;
@@ -141,6 +146,8 @@ pub struct Gateway {
     pub deliveries: deliveries::Deliveries,
     /// Writes in their lanes.
     pub turns: Arc<Turns>,
+    /// Writes that were accepted.
+    pub queue: Arc<Queue>,
     /// Requests that are being answered.
     pub active: Arc<Active>,
     /// Requests of each client that wait for a turn or for admission.
@@ -156,7 +163,6 @@ pub struct Gateway {
     graphql_prices: GraphqlPrices,
     upstream: Arc<Upstream>,
     urls: UrlMap,
-    retry: Policy,
     mode: Mode,
     /// Lists of accounts.
     candidates: Candidates,
@@ -182,8 +188,20 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Builds everything, starts the timer of the books and the watch over them; listens nowhere yet. To be called on a tokio runtime.
+    /// [`Gateway::with_writes`] with queued writes in memory.
     pub fn new(config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> Arc<Self> {
+        Self::with_writes(config, clock, metrics, Arc::new(MemoryStore::default()), Recovery::default())
+    }
+
+    /// Builds everything, starts the timer of the books and the watch over them, and goes on with the writes that an earlier process left; listens nowhere yet. To be
+    /// called on a tokio runtime.
+    pub fn with_writes(
+        config: Arc<Config>,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        store: Arc<dyn WriteStore>,
+        recovery: Recovery,
+    ) -> Arc<Self> {
         let account_id = |index: usize| AccountId(u32::try_from(index).unwrap_or(u32::MAX));
         let candidates = Candidates::new(&config);
         let pools = config.pools.iter().map(|pool| candidates.list(pool.accounts.iter().map(|account| account_id(*account)))).collect();
@@ -198,13 +216,15 @@ impl Gateway {
             (None, Some(address)) => address.ip().to_string(),
             (None, None) => "weir".into(),
         };
+        let (turns, called) = Turns::new(config.writes.queue_max.get() as usize);
         let gateway = Arc::new(Self {
             tokens: Arc::new(Tokens::new(&config)),
             admissions,
             store: Store::new(config.cache.max_size, config.cache.max_object, move |entries| evictions.evicted(entries)),
             bodies: BodyMemory::default(),
             deliveries: deliveries::Deliveries::default(),
-            turns: Turns::new(config.writes.queue_max.get() as usize),
+            turns,
+            queue: Queue::new(store, clock.clone(), config.writes.retention),
             active: Arc::new(Active::default()),
             waiting: config.clients.iter().map(|_| Arc::default()).collect(),
             writes_on_wire: Arc::default(),
@@ -216,7 +236,6 @@ impl Gateway {
             graphql_prices: GraphqlPrices::default(),
             upstream: Arc::new(Upstream::new(&config.upstream, &clock)),
             urls: UrlMap::new(config.upstream.url.as_str(), config.upstream.graphql_url.as_str(), config.upstream.uploads_url.as_str()),
-            retry: Policy { max_attempts: config.writes.max_attempts },
             mode: read::mode_of(config.cache.freshness),
             candidates,
             rights: Mutex::default(),
@@ -235,6 +254,7 @@ impl Gateway {
             metrics,
             config,
         });
+        gateway.queue.start(&gateway, recovery, called);
         if gateway.tokens.mints() {
             tokio::spawn(mint::keep_minting(&gateway));
         }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::decision::freshness::Mode;
-use crate::decision::retry::{Failure, Next, Policy};
-use crate::decision::{LimitKind, Refusal, Until};
+use crate::decision::retry::{Failure, Next, Patience, Policy};
+use crate::decision::{AccountId, LimitKind, Refusal, Until};
 
 use super::Gateway;
 use super::attempt::{Answer, Unanswered};
@@ -21,7 +21,7 @@ use super::refuse::Refused;
 use super::rights::Whom;
 
 /// How often a read is tried. Ours: somebody waits for it, and a stored answer may stand in for it; what two more attempts do not mend is an outage.
-const READS: Policy = Policy { max_attempts: NonZeroU32::MIN.saturating_add(2) };
+const READS: Policy = Policy { max_attempts: NonZeroU32::MIN.saturating_add(2), patience: Patience::Waiting };
 
 /// How many refused tokens one request goes through. Ours: more than the tokens of an account that are revoked at once.
 const REJECTIONS_MAX: u32 = 20;
@@ -35,10 +35,19 @@ pub const UNFIT: &str = "the upstream wants another kind of credential for it";
 impl Gateway {
     /// Brings a job to an answer.
     pub async fn perform(self: &Arc<Self>, job: &Job, effort: &Effort, conditions: &impl Conditions) -> Result<Answer, Refused> {
-        let mut may_have_run = false;
+        let mut may_have_run = job.journal.as_ref().is_some_and(|journal| journal.may_have_run());
         let performed = self.attempts(job, effort, conditions, &mut may_have_run).await;
-        // Whatever stopped a later attempt, an earlier one may have been executed: that is what a writer has to know (CONTRACT §4, 3).
-        performed.map_err(|refused| if may_have_run && !job.is_read() { Refused::OutcomeUnknown } else { refused })
+        if !may_have_run || job.is_read() {
+            return performed;
+        }
+        // Whatever stopped a later attempt, an earlier one may have been executed: that is what a writer has to know (CONTRACT §4, 3). Also when a repetition finds
+        // nothing to delete, or something in its way: it may be the earlier one's doing.
+        match performed {
+            Ok(answer) if answer.status.is_client_error() && job.journal.is_none() => Err(Refused::OutcomeUnknown),
+            // A queued write that is not to be sent now may be sent later.
+            Err(refused) if !matches!(refused, Refused::ClientGone) || job.journal.is_none() => Err(Refused::OutcomeUnknown),
+            performed => performed,
+        }
     }
 
     async fn attempts(
@@ -48,7 +57,7 @@ impl Gateway {
         conditions: &impl Conditions,
         may_have_run: &mut bool,
     ) -> Result<Answer, Refused> {
-        let mut attempt = 0;
+        let mut attempt = job.journal.as_ref().map_or(0, |journal| journal.attempts());
         let mut refusals = 0;
         let mut rejections = 0;
         let mut unfit = 0;
@@ -63,6 +72,7 @@ impl Gateway {
                 Ok(answer) => match self.next(job, attempt, Failure::Upstream5xx) {
                     Next::Retry { not_before } if not_before <= job.deadline => {
                         *may_have_run = true;
+                        job.failed(not_before, true);
                         self.wait_until(not_before).await;
                     }
                     Next::Unknown if !job.is_read() => return Err(Refused::OutcomeUnknown),
@@ -74,6 +84,7 @@ impl Gateway {
                 Err(Unanswered::TokenRejected) => {
                     attempt -= 1;
                     rejections += 1;
+                    job.failed(self.clock.now(), false);
                     if rejections > REJECTIONS_MAX {
                         return Err(Refused::TokensRejected);
                     }
@@ -88,12 +99,14 @@ impl Gateway {
                     }
                 }
                 Err(Unanswered::Limited(_)) => match self.next(job, attempt, Failure::LimitRefusal { until: self.clock.now() }) {
-                    Next::Retry { .. } | Next::RetryElsewhere => {}
+                    Next::Retry { not_before } => job.failed(not_before, false),
+                    Next::RetryElsewhere => {}
                     _ => return Err(self.limited_now(job)),
                 },
                 // The connection had been closed by the upstream, most likely before the request: at once, and on one of its own.
                 Err(Unanswered::Failed(FetchError::Stale(_))) if reuse == Reuse::Idle => {
                     *may_have_run = true;
+                    job.failed(self.clock.now(), true);
                     reuse = Reuse::Never;
                 }
                 // It is remembered as denied, so that another one goes first.
@@ -106,6 +119,7 @@ impl Gateway {
                     effort.failed(&error);
                     *may_have_run |= error.may_have_run();
                     let not_before = self.after_failure(job, attempt, &error)?;
+                    job.failed(not_before, error.may_have_run());
                     self.wait_until(not_before).await;
                 }
             }
@@ -130,19 +144,25 @@ impl Gateway {
     }
 
     fn next(&self, job: &Job, attempt: u32, failure: Failure) -> Next {
-        let policy = if job.is_read() { READS } else { self.retry };
+        let patience = job.journal.as_ref().map_or(Patience::Waiting, |journal| journal.patience());
+        let policy = if job.is_read() { READS } else { Policy { max_attempts: self.config.writes.max_attempts, patience } };
         policy.next(self.clock.now(), &job.method, attempt, failure, unit_random())
     }
 
     /// A refusal of the books, in the client's terms.
     pub fn limited(&self, job: &Job, refusal: &Refusal) -> Refused {
+        self.limited_for(&job.view, refusal)
+    }
+
+    /// The same for a client that is told about these accounts.
+    pub(super) fn limited_for(&self, view: &Arc<[AccountId]>, refusal: &Refusal) -> Refused {
         let now = self.clock.now();
         let until = match refusal.until {
             Until::Time(at) => at,
             // Something in flight decides it: soon, but no time is known.
             Until::Event => now + Duration::from_secs(1),
         };
-        let view = self.admissions.view(&job.view, &refusal.resource).0;
+        let view = self.admissions.view(view, &refusal.resource).0;
         Refused::Limited { limit: refusal.limit, until, resource: refusal.resource.clone(), view }
     }
 

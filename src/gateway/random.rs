@@ -44,6 +44,11 @@ pub fn secret() -> [u8; 32] {
     bytes
 }
 
+/// Tells apart what got the same number in different runs of the program.
+pub fn salt() -> u64 {
+    mixed(SEED[1] ^ NEXT.fetch_add(1, Ordering::Relaxed).rotate_left(32))
+}
+
 fn system_random() -> u64 {
     let mut bytes = [0_u8; 8];
     // Should the system have none to give, jitter is lost and nothing else.

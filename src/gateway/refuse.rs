@@ -10,6 +10,8 @@ use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::{BudgetView, LimitKind};
 use crate::tokens::Lack;
+use crate::writes::State;
+use crate::writes::record::Reason;
 
 use super::added::Head;
 use super::auth::Unknown;
@@ -77,6 +79,16 @@ pub enum Refused {
     UpstreamTimeout,
     /// A write may or may not have been executed (CONTRACT §4, 3).
     OutcomeUnknown,
+    /// A write could not be kept, and was not begun.
+    NotKept,
+    /// An `Idempotency-Key` that cannot be used here; with the reason.
+    BadKey(&'static str),
+    /// An `Idempotency-Key` that stands for another request.
+    KeyTaken,
+    /// A write that is not queued any more cannot be cancelled; with its state.
+    NotQueued(State),
+    /// What ended a write that an earlier request had asked for.
+    Ended(Box<Reason>),
     /// The client left before anything was sent; nobody reads the answer.
     ClientGone,
     /// The gateway is shutting down.
@@ -109,6 +121,11 @@ impl Refused {
             Self::UpstreamFailed => "upstream_failed",
             Self::UpstreamTimeout => "upstream_timeout",
             Self::OutcomeUnknown => "outcome_unknown",
+            Self::NotKept => "not_kept",
+            Self::BadKey(_) => "bad_idempotency_key",
+            Self::KeyTaken => "idempotency_key_taken",
+            Self::NotQueued(_) => "not_queued",
+            Self::Ended(_) => "write_ended",
             Self::ClientGone => "client_gone",
             Self::Draining => "draining",
         }
@@ -132,15 +149,23 @@ impl Refused {
             }
             Self::Unauthenticated(_) => reply.with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"weir\"")),
             Self::TokenUnavailable(Lack { until: Some(until), .. }) => reply.with(RETRY_AFTER, HeaderValue::from(secs_until(*until, now))),
-            Self::Unreachable | Self::Draining | Self::DeliveriesFull | Self::TokenUnavailable(_) => {
+            Self::Unreachable | Self::Draining | Self::DeliveriesFull | Self::NotKept | Self::TokenUnavailable(_) => {
                 reply.with(RETRY_AFTER, HeaderValue::from_static("5"))
             }
             _ => reply,
         }
     }
 
-    fn status_and_message(&self) -> (StatusCode, String) {
+    pub(super) fn status_and_message(&self) -> (StatusCode, String) {
         let (status, message) = match self {
+            Self::NotQueued(state) => {
+                let message = format!("This write is {} and cannot be cancelled any more.", state.name());
+                return (StatusCode::CONFLICT, message);
+            }
+            Self::Ended(reason) => {
+                return (StatusCode::from_u16(reason.status).unwrap_or(StatusCode::BAD_GATEWAY), reason.message.clone());
+            }
+            Self::BadKey(why) => return (StatusCode::BAD_REQUEST, format!("Bad request: {why}.")),
             Self::Malformed(Malformed::Bad(what)) => return (StatusCode::BAD_REQUEST, format!("Bad request: {what}.")),
             Self::NoToken(needed) => {
                 return (StatusCode::FORBIDDEN, format!("No token of this gateway may carry this request: {needed}."));
@@ -189,8 +214,12 @@ impl Refused {
             Self::UpstreamTimeout => (StatusCode::GATEWAY_TIMEOUT, "The upstream did not answer in time."),
             Self::OutcomeUnknown => (
                 StatusCode::BAD_GATEWAY,
-                "The upstream's answer was lost: it is unknown whether this request was executed. It was not repeated.",
+                "The upstream's answer was lost: it is unknown whether this request was executed. Look before you send it again.",
             ),
+            Self::NotKept => {
+                (StatusCode::SERVICE_UNAVAILABLE, "This gateway cannot keep this request safe at the moment; nothing was executed.")
+            }
+            Self::KeyTaken => (StatusCode::UNPROCESSABLE_ENTITY, "This Idempotency-Key was used for another request."),
             Self::ClientGone => (StatusCode::SERVICE_UNAVAILABLE, "The client left before anything was sent."),
             Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "The gateway is shutting down; nothing was executed."),
             Self::Limited { .. } => (StatusCode::FORBIDDEN, ""),

@@ -12,9 +12,11 @@ use crate::clock::Timestamp;
 use crate::decision::AccountId;
 use crate::decision::access::permitted;
 use crate::telemetry::{CacheOutcome, LogText, MethodName, Outcome, log, spans};
+use crate::writes::WriteId;
 
 use super::Gateway;
 use super::added::Added;
+use super::asynchronous::OWN_WRITE;
 use super::auth::Client;
 use super::door::Door;
 use super::effort::Effort;
@@ -77,6 +79,8 @@ pub(super) enum Task {
     Read(Route),
     /// Anything else.
     Write(Route),
+    /// A look at a write that was accepted, or its cancellation.
+    Own(WriteId),
 }
 
 /// What is known of a request before anything is waited for.
@@ -165,7 +169,9 @@ impl Door {
         request.outcome.client = Some(Arc::clone(&client.name));
         request.client = Some(Arc::clone(&client));
         if intake.service == Service::Weir {
-            return Err(Refused::NoSuchResource);
+            let id = Gateway::own_write(&intake).ok_or(Refused::NoSuchResource)?;
+            request.outcome.endpoint = OWN_WRITE;
+            return Ok(Sorted::Allowed(Box::new(Allowed { intake, client, task: Task::Own(id) })));
         }
         if !permitted(&client.allow, &intake.method, &intake.path) {
             return Err(Refused::NotAllowed);

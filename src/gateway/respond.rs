@@ -18,6 +18,8 @@ use crate::decision::freshness::Mode;
 use crate::decision::freshness::conditional::{Outcome as Conditional, evaluate};
 use crate::telemetry::{CacheOutcome, Fetch};
 
+use crate::writes::record::Response;
+
 use super::Gateway;
 use super::added::{Added, Head as _, OnWire};
 use super::attempt::{Answer, AnswerBody};
@@ -209,6 +211,26 @@ impl Gateway {
             }
         };
         Reply { status: answer.status, headers, body }
+    }
+
+    /// What is kept of the answer to a queued write: no credential, addresses as the upstream writes them.
+    pub(super) fn kept_response(&self, answer: Answer) -> Response {
+        let headers = to_client(&answer.headers, self.mode);
+        let body = match answer.body {
+            AnswerBody::Whole(bytes) if is_json(&answer.headers) => Some(blank_secrets(&bytes)),
+            AnswerBody::Whole(bytes) => Some(bytes),
+            AnswerBody::Large { .. } => None,
+        };
+        Response { status: answer.status, headers, body }
+    }
+
+    /// A kept answer as this client gets it.
+    pub(super) fn reply_from_kept(&self, kept: Response, origin: &Origin) -> Reply {
+        let Response { status, mut headers, body } = kept;
+        let body = body.unwrap_or_default();
+        let body = if is_json(&headers) { self.urls.render(&self.urls.mark_json(body), origin) } else { body };
+        self.rewrite_addresses(&mut headers, origin);
+        Reply { status, headers, body: ReplyBody::Whole(body) }
     }
 
     fn rewrite_addresses(&self, headers: &mut HeaderMap, origin: &Origin) {

@@ -16,6 +16,7 @@ use crate::decision::freshness::wishes::Wishes;
 use crate::decision::rights::Asked;
 use crate::telemetry::CacheOutcome;
 
+use super::asynchronous::Terms;
 use super::attempt::{Answer, AnswerBody};
 use super::auth::Client;
 use super::body::{BodyFault, BodyRead, Expects, HeldBody};
@@ -33,7 +34,7 @@ use super::respond::{self, Broken};
 use super::route::Route;
 
 /// The longest body of a request that has no use for one.
-const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;
+pub(super) const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;
 /// How long a refused body is still taken in. Ours: long enough for tens of megabytes from nearby, short enough to cost nothing.
 const LINGER: Duration = Duration::from_secs(5);
 /// Uploads up to this size are held like other writes, so that a client that leaves is noticed and a failure can be mended; larger ones are streamed.
@@ -130,6 +131,7 @@ impl Door {
                 };
                 Box::pin(self.ask_for_session(session, request, &client, &intake, route, sought)).await
             }
+            Task::Own(id) => Box::pin(self.own_write(session, request, &client, &intake, id)).await,
             Task::Write(route) => Box::pin(self.write_request(session, request, &client, &intake, route)).await,
         }
     }
@@ -209,6 +211,9 @@ impl Door {
         let mut job =
             self.job(request, client, intake, &route, if is_bodiless { OutgoingBody::Absent } else { OutgoingBody::Whole(body.bytes) });
         job.memory = body.memory;
+        if let Some(terms) = Terms::of(request, &route)? {
+            return self.hand_over(session, request, client, intake, &route, job, terms).await;
+        }
         let answer = self.perform_write(session, request, client, &route, job).await?;
         if let (Some(operation), AnswerBody::Whole(body)) = (asked.priced, &answer.body) {
             self.gateway.graphql_prices.learn(operation, body);
@@ -230,8 +235,15 @@ impl Door {
             BodyRead::Whole(body) => {
                 let mut job = self.job(request, client, intake, &route, OutgoingBody::Whole(body.bytes));
                 job.memory = body.memory;
+                if let Some(terms) = Terms::of(request, &route)? {
+                    return self.hand_over(session, request, client, intake, &route, job, terms).await;
+                }
                 let answer = self.perform_write(session, request, client, &route, job).await?;
                 Ok(self.gateway.reply_from_answer(answer, &request.origin))
+            }
+            BodyRead::TooLarge(_) if Terms::of(request, &route)?.is_some_and(|terms| terms.key.is_some()) => {
+                // It would be streamed, which cannot be repeated nor compared with a repetition.
+                Err(Refused::BodyTooLarge.into())
             }
             BodyRead::TooLarge(body) => {
                 let length = if let BodyFraming::Length(length) = intake.body { Some(length) } else { None };
@@ -281,7 +293,7 @@ impl Door {
         Ok(answer.unwrap_or(Err(Refused::OutcomeUnknown))?)
     }
 
-    fn job(&self, request: &Request, client: &Client, intake: &Intake, route: &Route, body: OutgoingBody) -> Job {
+    pub(super) fn job(&self, request: &Request, client: &Client, intake: &Intake, route: &Route, body: OutgoingBody) -> Job {
         let wait = headers::prefer_wait(&request.asked).map_or(client.max_wait, |wait| wait.min(client.max_wait));
         Job {
             endpoint: route.endpoint,
@@ -303,6 +315,7 @@ impl Door {
             span: request.span.clone(),
             memory: None,
             brought: request.brought.clone(),
+            journal: None,
         }
     }
 
@@ -370,7 +383,7 @@ async fn linger(session: &mut ServerSession) {
 /// A client that sends its next request before it has this answer (pipelining) is not gone, but the byte that told so is lost to the framework, and what
 /// follows it would be read as another request than was sent. Its connection ends after this answer, as RFC 9112 §9.3.2 lets a server do: the client sends the
 /// rest again.
-async fn gone(session: &mut ServerSession) {
+pub(super) async fn gone(session: &mut ServerSession) {
     loop {
         match session.read_body_or_idle(true).await {
             Ok(_) => {}

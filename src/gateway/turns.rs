@@ -1,21 +1,31 @@
 //! Waiting for one's turn to write: the shell around `decision/lanes.rs` (DESIGN D7, CONTRACT §4, 4).
+//!
+//! Who holds a connection waits for its turn; a queued write is called by its number, so that thousands may stand in lanes without a task each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::decision::lanes::{LaneKey, LaneTicket, Lanes, LanesFull, Place};
 
 /// All lanes, shared by all writes.
 pub struct Turns {
     inner: Mutex<Inner>,
+    /// Queued writes whose turn has come. As many as there are places in lanes, at most.
+    calls: mpsc::UnboundedSender<u64>,
 }
 
 struct Inner {
     lanes: Lanes,
-    waiting: HashMap<LaneTicket, oneshot::Sender<()>>,
+    waiting: HashMap<LaneTicket, Called>,
+}
+
+/// Who is told when a turn comes.
+enum Called {
+    Asker(oneshot::Sender<()>),
+    Queued(u64),
 }
 
 /// A place in a lane; dropping it lets the next one go.
@@ -26,9 +36,10 @@ pub struct Turn {
 }
 
 impl Turns {
-    /// No lanes, and room for `writes_max` writes.
-    pub fn new(writes_max: usize) -> Arc<Self> {
-        Arc::new(Self { inner: Mutex::new(Inner { lanes: Lanes::new(writes_max), waiting: HashMap::new() }) })
+    /// No lanes, and room for `writes_max` writes; and where the numbers of queued ones come out whose turn it is.
+    pub fn new(writes_max: usize) -> (Arc<Self>, mpsc::UnboundedReceiver<u64>) {
+        let (calls, called) = mpsc::unbounded_channel();
+        (Arc::new(Self { inner: Mutex::new(Inner { lanes: Lanes::new(writes_max), waiting: HashMap::new() }), calls }), called)
     }
 
     /// Joins the end of a lane: the order of writes is the order of these calls.
@@ -37,10 +48,41 @@ impl Turns {
         let (ticket, place) = inner.lanes.enter(LaneKey { client, resource: resource.to_owned() })?;
         let called = (place == Place::Behind).then(|| {
             let (sender, receiver) = oneshot::channel();
-            inner.waiting.insert(ticket, sender);
+            inner.waiting.insert(ticket, Called::Asker(sender));
             receiver
         });
         Ok(Turn { turns: Arc::clone(self), ticket, called })
+    }
+
+    /// The same for a queued write. Its number comes out of the channel when it is its turn, also when that is at once.
+    pub fn enter_queued(self: &Arc<Self>, client: u32, resource: &str, number: u64) -> Result<Turn, LanesFull> {
+        let mut inner = self.inner.lock();
+        let (ticket, place) = inner.lanes.enter(LaneKey { client, resource: resource.to_owned() })?;
+        Ok(self.queued(&mut inner, ticket, place, number))
+    }
+
+    /// The same for one that was accepted before, when there may have been more room.
+    pub fn readmit(self: &Arc<Self>, client: u32, resource: &str, number: u64) -> Turn {
+        let mut inner = self.inner.lock();
+        let (ticket, place) = inner.lanes.readmit(LaneKey { client, resource: resource.to_owned() });
+        self.queued(&mut inner, ticket, place, number)
+    }
+
+    fn queued(self: &Arc<Self>, inner: &mut Inner, ticket: LaneTicket, place: Place, number: u64) -> Turn {
+        match place {
+            Place::Behind => drop(inner.waiting.insert(ticket, Called::Queued(number))),
+            Place::Head => self.call(Called::Queued(number)),
+        }
+        Turn { turns: Arc::clone(self), ticket, called: None }
+    }
+
+    fn call(&self, called: Called) {
+        match called {
+            // Its receiver may have gone; then its own drop calls the one after it.
+            Called::Asker(sender) => drop(sender.send(())),
+            // Nobody listens only while the gateway ends.
+            Called::Queued(number) => drop(self.calls.send(number)),
+        }
     }
 
     /// How many writes are in lanes.
@@ -65,10 +107,9 @@ impl Drop for Turn {
         let mut inner = self.turns.inner.lock();
         inner.waiting.remove(&self.ticket);
         if let Some(next) = inner.lanes.leave(self.ticket)
-            && let Some(sender) = inner.waiting.remove(&next)
+            && let Some(called) = inner.waiting.remove(&next)
         {
-            // Its receiver may have gone; then its own drop calls the one after it.
-            let _ = sender.send(());
+            self.turns.call(called);
         }
     }
 }
@@ -80,7 +121,7 @@ mod tests {
 
     #[test]
     fn writes_to_one_resource_take_turns_and_a_leaver_is_skipped() {
-        let turns = Turns::new(10);
+        let (turns, _calls) = Turns::new(10);
         let mut first = turns.enter(1, "/repos/a/b").unwrap();
         let mut second = turns.enter(1, "/repos/a/b").unwrap();
         let mut third = turns.enter(1, "/repos/a/b").unwrap();
@@ -98,12 +139,33 @@ mod tests {
 
     #[test]
     fn leaving_while_being_called_calls_the_next() {
-        let turns = Turns::new(10);
+        let (turns, _calls) = Turns::new(10);
         let first = turns.enter(1, "/r").unwrap();
         let second = turns.enter(1, "/r").unwrap();
         let mut third = turns.enter(1, "/r").unwrap();
         drop(first);
         drop(second);
         assert!(third.come().now_or_never().is_some());
+    }
+
+    #[test]
+    fn queued_writes_and_those_that_wait_share_a_lane() {
+        let (turns, mut calls) = Turns::new(10);
+        let mut first = turns.enter(1, "/r").unwrap();
+        let second = turns.enter_queued(1, "/r", 2).unwrap();
+        let mut third = turns.enter(1, "/r").unwrap();
+        let fourth = turns.enter_queued(1, "/r", 4).unwrap();
+        assert!(first.come().now_or_never().is_some() && calls.try_recv().is_err());
+        drop(first);
+        assert_eq!(calls.try_recv(), Ok(2));
+        assert!(third.come().now_or_never().is_none());
+        drop(second);
+        assert!(third.come().now_or_never().is_some() && calls.try_recv().is_err());
+        drop(third);
+        assert_eq!(calls.try_recv(), Ok(4));
+        let other = turns.enter_queued(2, "/r", 5).unwrap();
+        assert_eq!(calls.try_recv(), Ok(5), "it is at the head at once");
+        drop((fourth, other));
+        assert_eq!(turns.writes(), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! A write, waiting for its answer: its turn in the lane, admission, sending, and what becomes stale (DESIGN D7).
 //!
 //! Once its first byte may have left, a write is brought to its end whether or not the client stays: the books, the lane and the cache need the truth.
-//! Queued writes that outlive the process are not here but in `writes/`.
+//! Writes that are accepted without somebody waiting come through here too, from `queue/`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,14 +53,19 @@ impl Gateway {
     /// Waits for the turn, then performs the write. To be run as a task of its own: dropping the future before anything was sent gives all back.
     pub async fn write(self: Arc<Self>, mut turn: Turn, job: Job, effort: Effort) -> Result<Answer, Refused> {
         self.come_to_turn(&mut turn, &job, &effort).await?;
-        let aftermath = Aftermath { gateway: &self, job: &job, effort: &effort };
-        let answer = self.perform(&job, &effort, &Unconditional).await;
+        let answer = self.carry(&job, &effort).await;
+        // The next write of the lane, and whoever hears of this one, must find the cache told.
+        drop(turn);
+        answer
+    }
+
+    /// Performs a write whose turn it is. The cache is told, however it ends.
+    pub(super) async fn carry(self: &Arc<Self>, job: &Job, effort: &Effort) -> Result<Answer, Refused> {
+        let _aftermath = Aftermath { gateway: self, job, effort };
+        let answer = self.perform(job, effort, &Unconditional).await;
         if let Ok(answer) = &answer {
             self.invalidate_named(&job.target, answer);
         }
-        // In this order: the next write of the lane, and whoever hears of this one, must find the cache told.
-        drop(aftermath);
-        drop(turn);
         answer
     }
 }

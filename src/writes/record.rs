@@ -52,6 +52,16 @@ pub enum Address {
     Uploads,
 }
 
+/// In which shape a client addresses the API, and is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shape {
+    /// `/repos/…`.
+    Plain,
+    /// `/api/v3/repos/…`.
+    V3,
+}
+
 /// What was asked for. Does not change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {
@@ -65,6 +75,8 @@ pub struct Write {
     pub method: Method,
     /// Where it goes.
     pub address: Address,
+    /// The shape of addresses in its answer.
+    pub shape: Shape,
     /// The canonical path, without `/api/v3` and its like.
     pub path: String,
     /// The raw query without `?`.
@@ -75,8 +87,6 @@ pub struct Write {
     pub body: Bytes,
     /// When it was accepted.
     pub accepted: Timestamp,
-    /// When it is given up, if nothing was sent by then.
-    pub deadline: Timestamp,
     /// The client's `Idempotency-Key`, and what it was used for.
     pub key: Option<Key>,
     /// Whether somebody waits for its answer, who was never told that it is kept: it is not begun without them.
@@ -101,6 +111,8 @@ pub struct Progress {
     pub attempts: u32,
     /// When it is tried next, at the earliest.
     pub not_before: Timestamp,
+    /// When it is given up, if it could not be sent by then.
+    pub deadline: Timestamp,
     /// Whether some attempt so far may have been executed.
     pub may_have_run: bool,
     /// When it came to its end.
@@ -162,8 +174,17 @@ impl State {
 
 impl Progress {
     /// Accepted, and nothing more.
-    pub const fn queued(now: Timestamp) -> Self {
-        Self { state: State::Queued, attempts: 0, not_before: now, may_have_run: false, finished: None, response: None, reason: None }
+    pub const fn queued(now: Timestamp, deadline: Timestamp) -> Self {
+        Self {
+            state: State::Queued,
+            attempts: 0,
+            not_before: now,
+            deadline,
+            may_have_run: false,
+            finished: None,
+            response: None,
+            reason: None,
+        }
     }
 
     /// In bytes.
@@ -172,6 +193,7 @@ impl Progress {
             state: self.state,
             attempts: self.attempts,
             not_before: self.not_before.as_millis(),
+            deadline: self.deadline.as_millis(),
             may_have_run: self.may_have_run,
             finished: self.finished.map(Timestamp::as_millis),
             status: self.response.as_ref().map(|response| response.status.as_u16()),
@@ -198,6 +220,7 @@ impl Progress {
             state: head.state,
             attempts: head.attempts,
             not_before: Timestamp::from_millis(head.not_before),
+            deadline: Timestamp::from_millis(head.deadline),
             may_have_run: head.may_have_run,
             finished: head.finished.map(Timestamp::from_millis),
             response,
@@ -223,11 +246,11 @@ impl Write {
             account: self.account.to_string(),
             method: self.method.as_str().to_owned(),
             address: self.address,
+            shape: self.shape,
             path: self.path.clone(),
             query: self.query.clone(),
             headers: to_text(&self.headers),
             accepted: self.accepted.as_millis(),
-            deadline: self.deadline.as_millis(),
             key: self.key.map(|key| (hex(&key.name), hex(&key.meaning))),
             attended: self.attended,
         };
@@ -247,12 +270,12 @@ impl Write {
             account: head.account.into(),
             method: head.method.parse().map_err(unreadable)?,
             address: head.address,
+            shape: head.shape,
             path: head.path,
             query: head.query,
             headers: from_text(&head.headers)?,
             body,
             accepted: Timestamp::from_millis(head.accepted),
-            deadline: Timestamp::from_millis(head.deadline),
             key,
             attended: head.attended,
         })
@@ -284,11 +307,11 @@ struct WriteHead {
     account: String,
     method: String,
     address: Address,
+    shape: Shape,
     path: String,
     query: Option<String>,
     headers: Vec<(String, String)>,
     accepted: u64,
-    deadline: u64,
     key: Option<(String, String)>,
     attended: bool,
 }
@@ -298,6 +321,7 @@ struct ProgressHead {
     state: State,
     attempts: u32,
     not_before: u64,
+    deadline: u64,
     may_have_run: bool,
     finished: Option<u64>,
     status: Option<u16>,
@@ -383,12 +407,12 @@ mod tests {
             account: "bot".into(),
             method: Method::POST,
             address: Address::Rest,
+            shape: Shape::V3,
             path: "/repos/acme/w%20x/issues".into(),
             query: Some("a=b".into()),
             headers,
             body: body.into(),
             accepted: Timestamp::from_millis(1_234),
-            deadline: Timestamp::FAR_FUTURE,
             key: key.map(|name| Key { name, meaning: [9; 32] }),
             attended: true,
         }
@@ -406,7 +430,7 @@ mod tests {
             let write = write(body.clone(), value, key);
             prop_assert_eq!(Write::decode(&write.encode()), Ok(write.clone()));
             let response = Response { status: StatusCode::CREATED, headers: write.headers, body: has_body.then(|| body.into()) };
-            let progress = Progress { attempts, response: Some(response), state: State::Done, ..Progress::queued(write.accepted) };
+            let progress = Progress { attempts, response: Some(response), state: State::Done, ..Progress::queued(write.accepted, Timestamp::FAR_FUTURE) };
             prop_assert_eq!(Progress::decode(&progress.encode()), Ok(progress));
         }
 

@@ -100,6 +100,12 @@ impl Setup {
         self
     }
 
+    /// Another clock for both sides.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// The same, and one for the upstream that shows something else: this many seconds more.
     pub fn manual_clocks_apart(mut self, seconds: i64) -> Self {
         self.clock = Clock::manual(Timestamp::from_secs(1_800_000_000));

@@ -1,13 +1,15 @@
 //! Who has how many waiting: decides whose request makes room for a newcomer when the line is full.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use crate::decision::HashMap;
 use crate::decision::demand::{ClientId, Priority, Ticket};
 
 /// Ours: below this, what is out of date is not worth a pass over all.
 const TIDY_FROM: usize = 64;
+/// So many times as many tickets as a client has waiting are kept before those that have left are looked for. Ours.
+const KEPT: usize = 4;
 
 /// The clients that have requests waiting. What has left is dropped when it is met, or when it is the most.
 #[derive(Debug, Default)]
@@ -22,14 +24,14 @@ struct Waiting {
     priority: Priority,
     count: usize,
     /// In the order of arrival; some have left.
-    tickets: Vec<Ticket>,
+    tickets: VecDeque<Ticket>,
 }
 
 impl Crowd {
     pub(super) fn add(&mut self, client: ClientId, priority: Priority, ticket: Ticket) {
-        let waiting = self.clients.entry(client).or_insert_with(|| Waiting { priority, count: 0, tickets: Vec::new() });
+        let waiting = self.clients.entry(client).or_insert_with(|| Waiting { priority, count: 0, tickets: VecDeque::new() });
         waiting.count += 1;
-        waiting.tickets.push(ticket);
+        waiting.tickets.push_back(ticket);
         self.sizes.push((Reverse(waiting.priority), waiting.count, client));
         if self.sizes.len() > 4 * self.clients.len() + TIDY_FROM {
             self.sizes.clear();
@@ -38,12 +40,14 @@ impl Crowd {
     }
 
     /// One of a client's requests has left; `waits` tells of any whether it has.
-    pub(super) fn remove(&mut self, client: ClientId, waits: impl Fn(Ticket) -> bool) {
+    pub(super) fn remove(&mut self, client: ClientId, ticket: Ticket, waits: impl Fn(Ticket) -> bool) {
         let Some(waiting) = self.clients.get_mut(&client) else { return };
         waiting.count = waiting.count.saturating_sub(1);
+        // A client's requests are mostly served in the order of their arrival.
+        waiting.tickets.pop_front_if(|first| *first == ticket);
         if waiting.count == 0 {
             self.clients.remove(&client);
-        } else if waiting.tickets.len() > 2 * waiting.count + TIDY_FROM {
+        } else if waiting.tickets.len() > KEPT * waiting.count + TIDY_FROM {
             waiting.tickets.retain(|ticket| waits(*ticket));
         }
     }
@@ -54,8 +58,8 @@ impl Crowd {
         let own = self.clients.get(&client).map_or(0, |waiting| waiting.count);
         let makes_room = lowest < priority || lowest == priority && most > own + 1;
         let waiting = self.clients.get_mut(&largest).filter(|_| makes_room)?;
-        while waiting.tickets.pop_if(|ticket| !waits(*ticket)).is_some() {}
-        waiting.tickets.last().copied()
+        while waiting.tickets.pop_back_if(|ticket| !waits(*ticket)).is_some() {}
+        waiting.tickets.back().copied()
     }
 
     fn largest(&mut self) -> Option<(Reverse<Priority>, usize, ClientId)> {
@@ -108,7 +112,7 @@ mod tests {
     #[test]
     fn a_client_that_has_left_is_forgotten() {
         let mut crowd = crowd(&[(0, Priority::Normal, 1)]);
-        crowd.remove(ClientId(0), |_| false);
+        crowd.remove(ClientId(0), Ticket(1), |_| false);
         assert_eq!((crowd.len(), crowd.displaced_by(ClientId(1), Priority::Interactive, |_| true)), (0, None));
     }
 }

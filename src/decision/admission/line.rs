@@ -9,6 +9,8 @@ mod audit;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use slab::Slab;
+
 use crate::api::{EndpointId, ResourceName};
 use crate::clock::Timestamp;
 
@@ -16,16 +18,16 @@ use super::crowd::Crowd;
 use super::deadlines::Deadlines;
 use super::shares::Tag;
 use crate::decision::HashMap;
-use crate::decision::books::{Blocked, ListId, Scope};
+use crate::decision::books::{Blocked, Closed, ListId, Scope};
 use crate::decision::demand::{ClientId, Demand, Priority, Refusal, Ticket, WriteSpacing};
 
-/// Names a sort; never used again for another.
+/// Names a sort as long as somebody waits in it: its place among the sorts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct SortId(u64);
+pub(super) struct SortId(usize);
 
-/// Names a class; never used again for another.
+/// Names a class as long as somebody waits in it: its place among the classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ClassId(u64);
+pub(super) struct ClassId(usize);
 
 /// What one sort has in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -91,7 +93,7 @@ struct Class {
     sort: SortId,
     waiting: BTreeSet<Rank>,
     /// Why it is not admitted while others of its sort may be.
-    held: Option<Held>,
+    held: Option<Box<Held>>,
     deadlines: Deadlines,
 }
 
@@ -107,6 +109,14 @@ struct Held {
 pub(super) struct Waiter {
     pub(super) demand: Demand,
     pub(super) deadline: Timestamp,
+}
+
+/// Where one stands who waits.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) class: ClassId,
+    pub(super) rank: Rank,
+    waiter: Waiter,
 }
 
 /// Who has left the line, and from where.
@@ -128,16 +138,19 @@ enum Wake {
 /// The waiting line.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    next_id: u64,
-    pub(super) sorts: HashMap<SortId, Sort>,
-    classes: HashMap<ClassId, Class>,
+    pub(super) sorts: Slab<Sort>,
+    classes: Slab<Class>,
     by_sort_key: HashMap<SortKey, SortId>,
     by_class_key: HashMap<ClassKey, ClassId>,
-    by_list: HashMap<ListId, BTreeSet<SortId>>,
+    /// The sorts that wait on each list, by its place. They are few: each differs from the others in what budget and limits it needs.
+    by_list: Vec<Vec<SortId>>,
     /// Held classes by list, in the order of their first, and by endpoint.
     held: HashMap<ListId, BTreeSet<(Rank, ClassId)>>,
     held_by_endpoint: HashMap<(ListId, EndpointId), BTreeSet<ClassId>>,
-    pub(super) by_ticket: HashMap<Ticket, (ClassId, Rank, Waiter)>,
+    /// The places of those who wait. Apart from these themselves, because most looks ask only whether a ticket is there, and so many small entries
+    /// stay in a core's cache.
+    pub(super) by_ticket: HashMap<Ticket, usize>,
+    pub(super) waiters: Slab<Place>,
     deadlines: Deadlines,
     wakes: BTreeSet<(Timestamp, Wake)>,
     crowd: Crowd,
@@ -150,9 +163,9 @@ impl Line {
         if self.classes.is_empty() {
             return None;
         }
-        let held = self.by_class_key.get(key).and_then(|class| self.classes.get(class)).and_then(|class| class.held.as_ref());
+        let held = self.by_class_key.get(key).and_then(|class| self.classes.get(class.0)).and_then(|class| class.held.as_ref());
         held.map(|held| &held.by).or_else(|| {
-            let sort = self.by_sort_key.get(&key.sort).and_then(|sort| self.sorts.get(sort))?;
+            let sort = self.by_sort_key.get(&key.sort).and_then(|sort| self.sorts.get(sort.0))?;
             sort.blocked.as_ref().filter(|_| !sort.heads.is_empty())
         })
     }
@@ -163,8 +176,8 @@ impl Line {
         let (priority, client, deadline) = (key.sort.priority, waiter.demand.client, waiter.deadline);
         self.bytes = self.bytes.saturating_add(waiter.demand.held_bytes);
         let id = self.by_class_key.get(&key).copied().unwrap_or_else(|| self.add_class(key));
-        let Some(class) = self.classes.get_mut(&id) else { return };
-        let Some(sort) = self.sorts.get_mut(&class.sort) else { return };
+        let Some(class) = self.classes.get_mut(id.0) else { return };
+        let Some(sort) = self.sorts.get_mut(class.sort.0) else { return };
         let (is_held, sort_is_idle) = (class.held.is_some(), sort.heads.is_empty());
         let head = class.head();
         // It may need less than the one before which it goes.
@@ -179,7 +192,8 @@ impl Line {
             deadlines.push(deadline, ticket);
         }
         let sort = class.sort;
-        self.by_ticket.insert(ticket, (id, rank, waiter));
+        let place = self.waiters.insert(Place { class: id, rank, waiter });
+        self.by_ticket.insert(ticket, place);
         self.crowd.add(client, priority, ticket);
         if is_held {
             return;
@@ -196,11 +210,14 @@ impl Line {
 
     /// Takes a ticket out, from whatever place.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Left> {
-        let (id, rank, waiter) = self.by_ticket.remove(&ticket)?;
+        let Place { class: id, rank, waiter } = self.waiters.try_remove(self.by_ticket.remove(&ticket)?)?;
         let waits = |ticket: Ticket| self.by_ticket.contains_key(&ticket);
-        let class = self.classes.get_mut(&id)?;
-        let sort = self.sorts.get_mut(&class.sort)?;
+        let class = self.classes.get_mut(id.0)?;
+        let sort = self.sorts.get_mut(class.sort.0)?;
         class.waiting.remove(&rank);
+        class.deadlines.remove(ticket);
+        sort.deadlines.remove(ticket);
+        self.deadlines.remove(ticket);
         let was_first = sort.heads.first() == Some(&(rank, id));
         if class.held.is_none() && sort.heads.remove(&(rank, id)) {
             sort.heads.extend(class.head().map(|next| (next, id)));
@@ -212,7 +229,7 @@ impl Line {
         sort.deadlines.tidy(sort.waiting, waits);
         self.deadlines.tidy(self.by_ticket.len(), waits);
         self.deadlines.first(waits);
-        self.crowd.remove(waiter.demand.client, waits);
+        self.crowd.remove(waiter.demand.client, ticket, waits);
         self.bytes = self.bytes.saturating_sub(waiter.demand.held_bytes);
         let (list, priority, is_empty) = (class.key.sort.list, class.key.sort.priority, class.waiting.is_empty());
         let sort = class.sort;
@@ -225,9 +242,12 @@ impl Line {
         Some(Left { waiter, list, priority, tag: rank.tag })
     }
 
-    /// A sort is to be tried again at once.
+    /// A sort is to be tried again at once, unless what held its first held all of it.
     fn look_at(&mut self, id: SortId) {
-        let Some(blocked) = self.sorts.get_mut(&id).and_then(|sort| sort.blocked.as_mut()) else { return };
+        let Some(blocked) = self.sorts.get_mut(id.0).and_then(|sort| sort.blocked.as_mut()) else { return };
+        if blocked.closed.as_ref().is_some_and(Closed::is_for_all) {
+            return;
+        }
         let before = blocked.wake.replace(Timestamp::EPOCH);
         blocked.closed = None;
         self.move_wake(Wake::Sort(id), before, Some(Timestamp::EPOCH));
@@ -236,7 +256,7 @@ impl Line {
     /// What held these may hold them no longer, however their lists stand.
     pub(super) fn doubt(&mut self, sorts: &[SortId]) {
         for id in sorts {
-            if let Some(blocked) = self.sorts.get_mut(id).and_then(|sort| sort.blocked.as_mut()) {
+            if let Some(blocked) = self.sorts.get_mut(id.0).and_then(|sort| sort.blocked.as_mut()) {
                 blocked.closed = None;
             }
         }
@@ -244,25 +264,28 @@ impl Line {
 
     /// The first of a sort.
     pub(super) fn head(&self, sort: SortId) -> Option<(Rank, ClassId)> {
-        self.sorts.get(&sort)?.heads.first().copied()
+        self.sorts.get(sort.0)?.heads.first().copied()
     }
 
     /// The first of a class, and what its sort has in common.
     pub(super) fn first(&self, class: ClassId) -> Option<(Ticket, &Demand, &SortKey)> {
-        let class = self.classes.get(&class)?;
+        let class = self.classes.get(class.0)?;
         let ticket = class.head()?.ticket;
-        let (_, _, waiter) = self.by_ticket.get(&ticket)?;
-        Some((ticket, &waiter.demand, &class.key.sort))
+        Some((ticket, &self.place(ticket)?.waiter.demand, &class.key.sort))
+    }
+
+    pub(super) fn place(&self, ticket: Ticket) -> Option<&Place> {
+        self.waiters.get(*self.by_ticket.get(&ticket)?)
     }
 
     /// What held a sort when it was last tried.
     pub(super) fn blocked_sort(&self, sort: SortId) -> Option<&Blocked> {
-        self.sorts.get(&sort)?.blocked.as_ref()
+        self.sorts.get(sort.0)?.blocked.as_ref()
     }
 
     /// Notes what holds a sort now.
     pub(super) fn block(&mut self, id: SortId, blocked: Blocked) {
-        let Some(sort) = self.sorts.get_mut(&id) else { return };
+        let Some(sort) = self.sorts.get_mut(id.0) else { return };
         let (before, after) = (sort.blocked.as_ref().and_then(|blocked| blocked.wake), blocked.wake);
         sort.blocked = Some(blocked);
         self.move_wake(Wake::Sort(id), before, after);
@@ -270,15 +293,15 @@ impl Line {
 
     /// Notes what holds a class alone, while others of its sort may be admitted.
     pub(super) fn hold(&mut self, id: ClassId, by: Blocked) {
-        let Some(class) = self.classes.get_mut(&id) else { return };
-        let Some(sort) = self.sorts.get_mut(&class.sort) else { return };
+        let Some(class) = self.classes.get_mut(id.0) else { return };
+        let Some(sort) = self.sorts.get_mut(class.sort.0) else { return };
         let (list, after) = (class.key.sort.list, by.wake);
         let before = if let Some(held) = &mut class.held {
             std::mem::replace(&mut held.by, by).wake
         } else {
             let Some(rank) = class.head() else { return };
             sort.heads.remove(&(rank, id));
-            class.held = Some(Held { by, rank });
+            class.held = Some(Box::new(Held { by, rank }));
             self.held.entry(list).or_default().insert((rank, id));
             self.held_by_endpoint.entry((list, class.key.endpoint)).or_default().insert(id);
             None
@@ -288,8 +311,8 @@ impl Line {
 
     /// A held class may be tried again with its sort.
     fn release(&mut self, id: ClassId) -> Option<SortId> {
-        let class = self.classes.get_mut(&id)?;
-        let sort = self.sorts.get_mut(&class.sort)?;
+        let class = self.classes.get_mut(id.0)?;
+        let sort = self.sorts.get_mut(class.sort.0)?;
         let held = class.held.take()?;
         sort.heads.extend(class.head().map(|rank| (rank, id)));
         let (place, sort) = ((class.key.sort.list, class.key.endpoint), class.sort);
@@ -313,33 +336,32 @@ impl Line {
 
     /// Of those that a sort's block holds, which are all of it, the first whose deadline is before `time`.
     pub(super) fn sort_deadline_before(&mut self, sort: SortId, time: Timestamp) -> Option<Ticket> {
-        let first = self.sorts.get_mut(&sort)?.deadlines.first(|ticket| self.by_ticket.contains_key(&ticket));
+        let first = self.sorts.get_mut(sort.0)?.deadlines.first(|ticket| self.by_ticket.contains_key(&ticket));
         first.filter(|(deadline, _)| *deadline < time).map(|(_, ticket)| ticket)
     }
 
     /// The same of a held class.
     pub(super) fn class_deadline_before(&mut self, class: ClassId, time: Timestamp) -> Option<Ticket> {
-        let first = self.classes.get_mut(&class)?.deadlines.first(|ticket| self.by_ticket.contains_key(&ticket));
+        let first = self.classes.get_mut(class.0)?.deadlines.first(|ticket| self.by_ticket.contains_key(&ticket));
         first.filter(|(deadline, _)| *deadline < time).map(|(_, ticket)| ticket)
     }
 
     /// The first whose deadline has come, with what holds it.
     pub(super) fn first_overdue(&self, now: Timestamp) -> Option<(Ticket, Refusal)> {
         let (_, ticket) = self.deadlines.peek().filter(|(deadline, _)| *deadline <= now)?;
-        let class = self.by_ticket.get(&ticket).and_then(|(class, ..)| self.classes.get(class))?;
+        let class = self.classes.get(self.place(ticket)?.class.0)?;
         let held = class.held.as_ref().map(|held| &held.by);
-        let blocked = held.or_else(|| self.sorts.get(&class.sort)?.blocked.as_ref())?;
+        let blocked = held.or_else(|| self.sorts.get(class.sort.0)?.blocked.as_ref())?;
         Some((ticket, blocked.refusal.clone()))
     }
 
-    /// The sorts to look at again by now, each once, in the order of their names.
-    pub(super) fn take_due(&mut self, now: Timestamp) -> Vec<SortId> {
-        let mut due = Vec::new();
+    /// Adds the sorts to look at again by now.
+    pub(super) fn take_due(&mut self, now: Timestamp, due: &mut Vec<SortId>) {
         while let Some((_, wake)) = self.wakes.first().copied().filter(|(at, _)| *at <= now) {
             self.wakes.pop_first();
             match wake {
                 Wake::Sort(sort) => {
-                    if let Some(blocked) = self.sorts.get_mut(&sort).and_then(|sort| sort.blocked.as_mut()) {
+                    if let Some(blocked) = self.sorts.get_mut(sort.0).and_then(|sort| sort.blocked.as_mut()) {
                         // Without a wake-up it must be tried.
                         (blocked.wake, blocked.closed) = (None, None);
                     }
@@ -348,14 +370,11 @@ impl Line {
                 Wake::Class(class) => due.extend(self.release(class)),
             }
         }
-        due.sort_unstable();
-        due.dedup();
-        due
     }
 
     /// The sorts that wait on a list.
     pub(super) fn sorts_of(&self, list: ListId) -> impl Iterator<Item = SortId> + '_ {
-        self.by_list.get(&list).into_iter().flatten().copied()
+        self.by_list.get(list.index()).into_iter().flatten().copied()
     }
 
     /// When something is due or overdue next.
@@ -386,32 +405,35 @@ impl Line {
 
     fn add_class(&mut self, key: ClassKey) -> ClassId {
         let sort = self.by_sort_key.get(&key.sort).copied().unwrap_or_else(|| self.add_sort(key.sort.clone()));
-        let id = ClassId(self.take_id());
-        if let Some(sort) = self.sorts.get_mut(&sort) {
+        if let Some(sort) = self.sorts.get_mut(sort.0) {
             sort.classes += 1;
         }
-        self.by_class_key.insert(key.clone(), id);
-        self.classes.insert(id, Class { key, sort, waiting: BTreeSet::new(), held: None, deadlines: Deadlines::default() });
+        let class = Class { key: key.clone(), sort, waiting: BTreeSet::new(), held: None, deadlines: Deadlines::default() };
+        let id = ClassId(self.classes.insert(class));
+        self.by_class_key.insert(key, id);
         id
     }
 
     fn add_sort(&mut self, key: SortKey) -> SortId {
-        let id = SortId(self.take_id());
-        self.by_list.entry(key.list).or_default().insert(id);
-        self.by_sort_key.insert(key.clone(), id);
         let (heads, deadlines) = (BTreeSet::new(), Deadlines::default());
-        self.sorts.insert(id, Sort { key, heads, classes: 0, waiting: 0, deadlines, blocked: None });
+        let id = SortId(self.sorts.insert(Sort { key: key.clone(), heads, classes: 0, waiting: 0, deadlines, blocked: None }));
+        let list = key.list.index();
+        if self.by_list.len() <= list {
+            self.by_list.resize_with(list + 1, Vec::new);
+        }
+        self.by_list[list].push(id);
+        self.by_sort_key.insert(key, id);
         id
     }
 
     fn drop_class(&mut self, id: ClassId) {
-        let Some(class) = self.classes.remove(&id) else { return };
+        let Some(class) = self.classes.try_remove(id.0) else { return };
         self.by_class_key.remove(&class.key);
         if let Some(held) = class.held {
             self.forget_held((class.key.sort.list, class.key.endpoint), held.rank, id);
             self.move_wake(Wake::Class(id), held.by.wake, None);
         }
-        let Some(sort) = self.sorts.get_mut(&class.sort) else { return };
+        let Some(sort) = self.sorts.get_mut(class.sort.0) else { return };
         sort.classes -= 1;
         if sort.classes == 0 {
             self.drop_sort(class.sort);
@@ -419,13 +441,10 @@ impl Line {
     }
 
     fn drop_sort(&mut self, id: SortId) {
-        let Some(sort) = self.sorts.remove(&id) else { return };
+        let Some(sort) = self.sorts.try_remove(id.0) else { return };
         self.by_sort_key.remove(&sort.key);
-        if let Some(sorts) = self.by_list.get_mut(&sort.key.list) {
-            sorts.remove(&id);
-            if sorts.is_empty() {
-                self.by_list.remove(&sort.key.list);
-            }
+        if let Some(sorts) = self.by_list.get_mut(sort.key.list.index()) {
+            sorts.retain(|other| *other != id);
         }
         self.move_wake(Wake::Sort(id), sort.blocked.and_then(|blocked| blocked.wake), None);
     }
@@ -450,11 +469,6 @@ impl Line {
             before.map(|at| self.wakes.remove(&(at, wake)));
             self.wakes.extend(after.map(|at| (at, wake)));
         }
-    }
-
-    fn take_id(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id
     }
 }
 

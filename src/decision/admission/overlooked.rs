@@ -175,8 +175,8 @@ impl Scene {
         for (ticket, (demand, deadline)) in &self.waiting {
             assert!(*deadline > self.now);
             // Nobody stands before it who may need the same.
-            let (class, rank, _) = &self.line.line.by_ticket[ticket];
-            let is_first = self.line.line.sorts.values().any(|sort| sort.heads.first() == Some(&(*rank, *class)));
+            let place = self.line.line.place(*ticket).expect("it waits");
+            let is_first = self.line.line.sorts.iter().any(|(_, sort)| sort.heads.first() == Some(&(place.rank, place.class)));
             let could_go = is_first && self.line.try_one(self.now, demand).is_ok();
             assert!(!could_go, "{ticket:?} waits though it could be sent: {demand:?}");
         }

@@ -44,7 +44,7 @@ struct Turns {
 /// The orders of all kins, by priority.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
-    orders: HashMap<Kin, [Order; 3]>,
+    orders: Vec<[Order; 3]>,
 }
 
 impl Shares {
@@ -83,7 +83,7 @@ impl Shares {
     }
 
     fn turns(&mut self, kin: Kin, client: ClientId, priority: Priority) -> (&mut Tag, &mut Turns) {
-        let Order { served, clients, sweep_at } = &mut self.orders.entry(kin).or_default()[priority as usize];
+        let Order { served, clients, sweep_at } = &mut self.orders_of(kin)[priority as usize];
         if clients.len() >= (*sweep_at).max(SWEEP_FROM) {
             clients.retain(|_, turns| turns.waiting > 0 || turns.end > *served);
             *sweep_at = clients.len() * 2;
@@ -91,10 +91,17 @@ impl Shares {
         (served, clients.entry(client).or_default())
     }
 
+    fn orders_of(&mut self, kin: Kin) -> &mut [Order; 3] {
+        if self.orders.len() <= kin.index() {
+            self.orders.resize_with(kin.index() + 1, Default::default);
+        }
+        &mut self.orders[kin.index()]
+    }
+
     /// Those who competed apart compete together from now on.
     pub(super) fn unite(&mut self, union: Union) {
-        let Some(from) = self.orders.remove(&union.from) else { return };
-        for (into, from) in self.orders.entry(union.into).or_default().iter_mut().zip(from) {
+        let Some(from) = self.orders.get_mut(union.from.index()).map(std::mem::take) else { return };
+        for (into, from) in self.orders_of(union.into).iter_mut().zip(from) {
             into.served = from.served.max(into.served);
             for (client, turns) in from.clients {
                 let own = into.clients.entry(client).or_default();
@@ -207,6 +214,6 @@ mod tests {
             let tag = shares.take(KIN, ClientId(number), client(1));
             shares.serve(KIN, ClientId(number), Priority::Normal, tag.after(NonZeroU32::MIN));
         }
-        assert!(shares.orders[&KIN].iter().map(|order| order.clients.len()).sum::<usize>() <= 2 * SWEEP_FROM);
+        assert!(shares.orders.iter().flatten().map(|order| order.clients.len()).sum::<usize>() <= 2 * SWEEP_FROM);
     }
 }

@@ -60,7 +60,7 @@ impl Account {
     ) -> Result<Offer, Block> {
         let closed = self.cooldown.until(now).map(|until| Block::at(LimitKind::Cooldown, until));
         let wish = Wish { cost: demand.cost, ..wish };
-        let (room, spent) = match self.primary_room(now, wish, resource) {
+        let (room, spent) = match primary_room(now, wish, self.terms, self.budget(resource)) {
             Ok(room) => (room.share, None),
             Err(block) => (0, Some(block)),
         };
@@ -72,8 +72,9 @@ impl Account {
 
     /// How it stands towards a resource, whatever a request weighs beside one unit of it.
     pub(super) fn standing(&self, now: Timestamp, resource: &ResourceName) -> Standing {
-        let closed = self.closure(now, resource);
-        let sums = self.sums(now, resource);
+        let place = self.find_book(resource);
+        let closed = self.closure_in(now, self.budget_at(place, resource));
+        let sums = self.sums_in(now, self.shown_at(place), resource);
         // A window that ends changes what is shown, whatever else holds the account.
         let over = if sums.reset == Timestamp::FAR_FUTURE { sums.reset } else { sums.reset + budget::WOBBLE };
         let at_least = |wake: Timestamp| wake.max(now + crate::decision::secondary::TICK);
@@ -95,9 +96,13 @@ impl Account {
 
     /// What closes it for every request for a resource.
     pub(super) fn closure(&self, now: Timestamp, resource: &ResourceName) -> Result<Room, Block> {
+        self.closure_in(now, self.budget(resource))
+    }
+
+    fn closure_in(&self, now: Timestamp, budget: Option<&Book>) -> Result<Room, Block> {
         let closed = self.cooldown.until(now).map(|until| Block::at(LimitKind::Cooldown, until));
         let full = (!self.secondary.has_slot()).then_some(Block::event(LimitKind::Concurrency));
-        match (both(closed, full), self.primary_room(now, Wish { cost: 1, priority: Priority::Normal }, resource)) {
+        match (both(closed, full), primary_room(now, Wish { cost: 1, priority: Priority::Normal }, self.terms, budget)) {
             (None, room) => room,
             (Some(block), Ok(_)) => Err(block),
             (Some(block), Err(spent)) => Err(block.and(spent)),
@@ -105,7 +110,11 @@ impl Account {
     }
 
     pub(super) fn sums(&self, now: Timestamp, resource: &ResourceName) -> Sums {
-        let figures = self.figures(now, resource);
+        self.sums_in(now, self.shown_at(self.find_book(resource)), resource)
+    }
+
+    fn sums_in(&self, now: Timestamp, book: Option<&Book>, resource: &ResourceName) -> Sums {
+        let figures = self.figures_in(now, book, resource);
         let held = figures.leased.saturating_add(self.settings.reserve);
         Sums {
             limit: figures.limit.into(),
@@ -114,12 +123,19 @@ impl Account {
         }
     }
 
-    /// What is left of a resource's budget; a resource without a book is untouched.
-    fn primary_room(&self, now: Timestamp, wish: Wish, resource: &ResourceName) -> Result<Room, Block> {
-        match self.find_book(resource).filter(|_| wish.cost > 0 && resource.as_str() != FREE) {
-            Some(place) => self.books[place.index()].1.room(now, wish, self.terms),
-            None => Ok(Room { share: budget::WHOLE, until: None }),
-        }
+    /// The book in which a request for a resource must find room; a resource without one is untouched.
+    fn budget(&self, resource: &ResourceName) -> Option<&Book> {
+        self.budget_at(self.find_book(resource), resource)
+    }
+
+    /// The same, where the place is known: what costs nothing shares no book with others.
+    fn budget_at(&self, place: Option<BookPlace>, resource: &ResourceName) -> Option<&Book> {
+        self.shown_at(place).filter(|_| resource.as_str() != FREE)
+    }
+
+    /// The book whose figures are shown for a resource.
+    pub(super) fn shown_at(&self, place: Option<BookPlace>) -> Option<&Book> {
+        self.books.get(place?.index()).map(|(_, book)| book)
     }
 
     /// The place of a resource's book, or of the one it shares, if there is one already.
@@ -133,6 +149,8 @@ impl Account {
         self.find_book(resource).unwrap_or_else(|| {
             let name = if self.books.len() < BOOKS_MAX { resource.clone() } else { ResourceName::new(OVERFLOW) };
             let book = Book::new(&name);
+            // Most accounts have one or two for good: no room for more.
+            self.books.reserve_exact(1);
             self.books.push((name, book));
             BookPlace::of(self.books.len() - 1)
         })
@@ -200,6 +218,14 @@ impl Account {
                 self.cooldown.refused(now, ended.admitted_at, named, jitter);
             }
         }
+    }
+}
+
+/// What is left of a budget.
+fn primary_room(now: Timestamp, wish: Wish, terms: Terms, budget: Option<&Book>) -> Result<Room, Block> {
+    match budget.filter(|_| wish.cost > 0) {
+        Some(book) => book.room(now, wish, terms),
+        None => Ok(Room { share: budget::WHOLE, until: None }),
     }
 }
 

@@ -27,13 +27,25 @@ const RANKINGS_MAX: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in crate::decision) struct ListId(u32);
 
+impl ListId {
+    /// As an index: the numbers of forgotten lists are given to new ones, so that there are no more than lists.
+    pub(in crate::decision) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Names the accounts that compete with one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in crate::decision) struct Kin(u32);
 
-#[cfg(test)]
 impl Kin {
+    #[cfg(test)]
     pub(in crate::decision) const ANY: Self = Self(0);
+
+    /// As an index: there are no more than accounts, and one for those whom no account may serve.
+    pub(in crate::decision) fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
 /// Two kins have become one.
@@ -50,13 +62,19 @@ pub(in crate::decision) struct Closed {
     ranked_by: ResourceName,
     until: Timestamp,
     wake: Timestamp,
+    is_for_all: bool,
 }
 
 impl Closed {
-    /// `None` when some account is open.
-    pub(super) fn of(ranking: &Ranking, ranked_by: &ResourceName) -> Option<Self> {
+    /// `None` when some account is open. `is_for_all`: the refusal is made of this alone.
+    pub(super) fn of(ranking: &Ranking, ranked_by: &ResourceName, is_for_all: bool) -> Option<Self> {
         let all = ranking.all();
-        (all.rank == 0).then(|| Self { ranked_by: ranked_by.clone(), until: all.until, wake: all.wake })
+        (all.rank == 0).then(|| Self { ranked_by: ranked_by.clone(), until: all.until, wake: all.wake, is_for_all })
+    }
+
+    /// Whether whoever else needs this budget would be refused in the same words.
+    pub(in crate::decision) fn is_for_all(&self) -> bool {
+        self.is_for_all
     }
 }
 
@@ -80,14 +98,15 @@ pub(super) struct Candidates {
     of_account: Vec<Vec<(ListId, usize)>>,
     /// Each account's way to the one that stands for its kin.
     kin: Vec<u32>,
+    nobodys_kin: u32,
     unions: Vec<Union>,
     questions: u64,
 }
 
 impl Candidates {
     pub(super) fn new(accounts: usize) -> Self {
-        let kin = (0..u32::try_from(accounts).unwrap_or(u32::MAX)).collect();
-        Self { of_account: vec![Vec::new(); accounts], kin, ..Self::default() }
+        let nobodys_kin = u32::try_from(accounts).unwrap_or(u32::MAX);
+        Self { of_account: vec![Vec::new(); accounts], kin: (0..nobodys_kin).collect(), nobodys_kin, ..Self::default() }
     }
 
     /// The list of these accounts.
@@ -109,7 +128,7 @@ impl Candidates {
 
     /// The list's ranking by a resource as it stands at `now`.
     pub(super) fn ranking(&mut self, now: Timestamp, id: ListId, resource: &ResourceName, accounts: &[Account]) -> Option<&mut Ranking> {
-        let list = self.lists.get_mut(id.0 as usize)?.as_mut()?;
+        let list = self.lists.get_mut(id.index())?.as_mut()?;
         let standing = |id: &AccountId| accounts.get(place(*id)).map(|account| account.standing(now, resource));
         let known = list.rankings.iter().position(|(name, _)| name == resource);
         let index = known.unwrap_or_else(|| {
@@ -117,7 +136,10 @@ impl Candidates {
                 list.rankings.remove(0);
             }
             let standings = list.accounts.iter().map(|id| standing(id).unwrap_or(super::ranking::Standing::NOBODY));
-            list.rankings.push((resource.clone(), Ranking::new(standings)));
+            let ranking = Ranking::new(standings);
+            // Most lists have one or two for good, and there may be as many lists as accounts: no room for more.
+            list.rankings.reserve_exact(1);
+            list.rankings.push((resource.clone(), ranking));
             list.rankings.len() - 1
         });
         let ranking = &mut list.rankings[index].1;
@@ -146,7 +168,7 @@ impl Candidates {
     pub(super) fn changed(&mut self, now: Timestamp, id: AccountId, account: &Account) {
         let Self { of_account, lists, .. } = self;
         for (list, at) in of_account.get(place(id)).into_iter().flatten() {
-            let Some(Some(list)) = lists.get_mut(list.0 as usize) else { continue };
+            let Some(Some(list)) = lists.get_mut(list.index()) else { continue };
             for (resource, ranking) in &mut list.rankings {
                 ranking.set(*at, account.standing(now, resource));
             }
@@ -189,7 +211,7 @@ impl Candidates {
     /// With whom the accounts of a list compete.
     pub(super) fn kin_of(&self, id: ListId) -> Kin {
         let first = self.list(id).and_then(|list| list.accounts.iter().find(|account| place(**account) < self.kin.len()));
-        first.map_or(Kin(u32::MAX), |first| Kin(self.head_of(first.0)))
+        Kin(first.map_or(self.nobodys_kin, |first| self.head_of(first.0)))
     }
 
     /// The unions since the last call.
@@ -198,11 +220,11 @@ impl Candidates {
     }
 
     fn list(&self, id: ListId) -> Option<&List> {
-        self.lists.get(id.0 as usize)?.as_ref()
+        self.lists.get(id.index())?.as_ref()
     }
 
     fn list_mut(&mut self, id: ListId) -> Option<&mut List> {
-        self.lists.get_mut(id.0 as usize)?.as_mut()
+        self.lists.get_mut(id.index())?.as_mut()
     }
 
     fn add(&mut self, accounts: &Arc<[AccountId]>) -> ListId {
@@ -214,7 +236,7 @@ impl Candidates {
             self.lists.push(None);
             u32::try_from(self.lists.len() - 1).unwrap_or(u32::MAX)
         }));
-        self.lists[id.0 as usize] = Some(list);
+        self.lists[id.index()] = Some(list);
         self.by_allocation.insert(allocation(accounts), id);
         self.by_content.insert(Arc::clone(accounts), id);
         for (at, account) in accounts.iter().enumerate() {
@@ -233,7 +255,7 @@ impl Candidates {
             slots.filter_map(|(id, list)| list.as_ref().filter(|list| list.waiting == 0).map(|list| (list.used, id))).collect();
         idle.sort_unstable();
         for (_, id) in idle.iter().take(idle.len().div_ceil(2)) {
-            let Some(list) = self.lists[id.0 as usize].take() else { continue };
+            let Some(list) = self.lists[id.index()].take() else { continue };
             self.by_allocation.remove(&allocation(&list.accounts));
             self.by_content.remove(&list.accounts);
             for account in list.accounts.iter() {

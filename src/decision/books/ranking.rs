@@ -48,7 +48,7 @@ impl Standing {
     }
 }
 
-/// What the best below a node is found by. Two of them are a line of cache.
+/// What the best below a node is found by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node {
     rank: u32,
@@ -68,12 +68,20 @@ impl Node {
     }
 }
 
-/// The tree. Node 1 is the root, node `n` has the children `2n` and `2n + 1`, the leaves are the last half.
+/// Children of a node. Ours: half as many levels as with two are half as many places in memory to go to, and four are summed up as fast as they come from there.
+const CHILDREN: usize = 4;
+
+/// The tree. Node 0 is the root, node `n` has the children `4n + 1` to `4n + 4`, the leaves are the last level. The root is kept by itself: of a list of one account,
+/// as there may be one for each, it is all there is.
 #[derive(Debug)]
 pub(super) struct Ranking {
-    nodes: Vec<Node>,
+    root: Node,
+    /// All nodes but the root: node `n` is at `n - 1`.
+    below: Vec<Node>,
+    /// How many leaves there are, and the number of the first.
     leaves: usize,
-    /// What each account adds to the sums: limit and free units, and both of all.
+    first_leaf: usize,
+    /// What each account adds to the sums: limit and free units, and both of all. Of one account the latter is enough.
     units: Vec<[u64; 2]>,
     all_units: [u64; 2],
 }
@@ -81,111 +89,136 @@ pub(super) struct Ranking {
 impl Ranking {
     /// Over the accounts in the order of their list.
     pub(super) fn new(standings: impl ExactSizeIterator<Item = Standing>) -> Self {
-        let leaves = standings.len().next_power_of_two();
-        let mut nodes = vec![Standing::NOBODY.node(); leaves * 2];
-        let mut units = Vec::with_capacity(standings.len());
-        for (node, standing) in nodes[leaves..].iter_mut().zip(standings) {
-            *node = standing.node();
-            units.push([standing.sums.limit, standing.sums.free]);
+        let (mut leaves, mut first_leaf) = (1, 0);
+        while leaves < standings.len() {
+            first_leaf += leaves;
+            leaves *= CHILDREN;
         }
-        for node in (1..leaves).rev() {
-            nodes[node] = nodes[2 * node].and(nodes[2 * node + 1]);
+        let nobody = Standing::NOBODY.node();
+        let mut new =
+            Self { root: nobody, below: vec![nobody; first_leaf + leaves - 1], leaves, first_leaf, units: Vec::new(), all_units: [0; 2] };
+        let is_one = standings.len() == 1;
+        for (place, standing) in standings.enumerate() {
+            let units = [standing.sums.limit, standing.sums.free];
+            new.all_units = [0, 1].map(|kind| new.all_units[kind] + units[kind]);
+            *new.node_mut(first_leaf + place) = standing.node();
+            if !is_one {
+                new.units.push(units);
+            }
         }
-        let all_units = [0, 1].map(|kind| units.iter().map(|units| units[kind]).sum());
-        Self { nodes, leaves, units, all_units }
+        for node in (0..first_leaf).rev() {
+            *new.node_mut(node) = new.sum_below(node);
+        }
+        new
     }
 
     /// The account at `place` stands otherwise now.
     pub(super) fn set(&mut self, place: usize, standing: Standing) {
-        let Some(units) = self.units.get_mut(place) else { return };
-        let before = std::mem::replace(units, [standing.sums.limit, standing.sums.free]);
-        for ((all, before), units) in self.all_units.iter_mut().zip(before).zip(units) {
-            *all = *all - before + *units;
-        }
-        let mut node = self.leaves + place;
-        if self.nodes[node] == standing.node() {
-            return;
-        }
-        self.nodes[node] = standing.node();
-        while node > 1 {
-            node /= 2;
-            let sum = self.nodes[2 * node].and(self.nodes[2 * node + 1]);
-            if self.nodes[node] == sum {
+        let units = [standing.sums.limit, standing.sums.free];
+        let before = match self.units.get_mut(place) {
+            Some(before) => std::mem::replace(before, units),
+            None if place == 0 => self.all_units,
+            None => return,
+        };
+        self.all_units = [0, 1].map(|kind| self.all_units[kind] - before[kind] + units[kind]);
+        let mut node = self.first_leaf + place;
+        let mut changed = standing.node();
+        loop {
+            let before = std::mem::replace(self.node_mut(node), changed);
+            if before == changed || node == 0 {
                 return;
             }
-            self.nodes[node] = sum;
+            node = (node - 1) / CHILDREN;
+            changed = self.sum_below(node);
         }
     }
 
     /// All accounts together.
     pub(super) fn all(&self) -> Standing {
-        let Node { rank, until, wake, reset } = self.root();
+        let Node { rank, until, wake, reset } = self.root;
         let [limit, free] = self.all_units;
         Standing { rank, until, wake, sums: Sums { limit, free, reset } }
     }
 
     /// The rank of the account at `place`.
     pub(super) fn rank_of(&self, place: usize) -> u32 {
-        self.nodes[self.leaves + place].rank
+        match self.first_leaf + place {
+            0 => self.root.rank,
+            leaf => self.below[leaf - 1].rank,
+        }
     }
 
-    fn root(&self) -> Node {
-        self.nodes[1]
+    fn node_mut(&mut self, node: usize) -> &mut Node {
+        if node == 0 { &mut self.root } else { &mut self.below[node - 1] }
+    }
+
+    /// The children of a node that is no leaf.
+    fn children(&self, node: usize) -> &[Node] {
+        &self.below[CHILDREN * node..][..CHILDREN]
+    }
+
+    fn sum_below(&self, node: usize) -> Node {
+        self.children(node).iter().fold(Standing::NOBODY.node(), |sum, child| sum.and(*child))
     }
 
     /// The place of the best open account, the first of equals.
     pub(super) fn best(&self) -> Option<usize> {
-        (self.root().rank > 0).then(|| self.descend(|node| Reverse(node.rank)))
+        (self.root.rank > 0).then(|| self.descend(|node| Reverse(node.rank)))
     }
 
     /// The place of the account whose closure ends first, the first of equals.
     pub(super) fn nearest(&self) -> Option<usize> {
-        (self.root().until < Timestamp::FAR_FUTURE).then(|| self.descend(|node| node.until))
+        (self.root.until < Timestamp::FAR_FUTURE).then(|| self.descend(|node| node.until))
     }
 
     /// A place that is due to be looked at.
     pub(super) fn due(&self, now: Timestamp) -> Option<usize> {
-        let wake = self.root().wake;
+        let wake = self.root.wake;
         (wake <= now && wake < Timestamp::FAR_FUTURE).then(|| self.descend(|node| node.wake))
     }
 
     /// The open accounts from the best to the worst.
     pub(super) fn best_first(&self) -> BestFirst<'_> {
         let mut frontier = BinaryHeap::new();
-        frontier.extend((self.root().rank > 0).then_some((self.root().rank, Reverse(0), 1)));
+        frontier.extend((self.root.rank > 0).then_some((self.root.rank, Reverse(0), 0, self.leaves)));
         BestFirst { ranking: self, frontier }
     }
 
-    /// The leaf with the least key, which each node's own key is the least of.
+    /// The leaf with the least key, which each node's own key is the least of; the first of equals.
     fn descend<K: Ord>(&self, key: impl Fn(&Node) -> K) -> usize {
-        let mut node = 1;
-        while node < self.leaves {
-            let (left, right) = (2 * node, 2 * node + 1);
-            node = if key(&self.nodes[right]) < key(&self.nodes[left]) { right } else { left };
+        let mut node = 0;
+        while node < self.first_leaf {
+            let children = self.children(node);
+            let mut least = 0;
+            for child in 1..CHILDREN {
+                least = if key(&children[child]) < key(&children[least]) { child } else { least };
+            }
+            node = CHILDREN * node + 1 + least;
         }
-        node - self.leaves
+        node - self.first_leaf
     }
 }
 
 /// See [`Ranking::best_first`].
 pub(super) struct BestFirst<'r> {
     ranking: &'r Ranking,
-    /// The best rank below a node, the first place below it, the node: of equals the first places come first, and no other is opened before.
-    frontier: BinaryHeap<(u32, Reverse<usize>, usize)>,
+    /// The best rank below a node, the first place below it, the node, how many places are below it: of equals the first places come first, and no other is
+    /// opened before.
+    frontier: BinaryHeap<(u32, Reverse<usize>, usize, usize)>,
 }
 
 impl Iterator for BestFirst<'_> {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
-        while let Some((_, Reverse(first), node)) = self.frontier.pop() {
-            if node >= self.ranking.leaves {
+        while let Some((_, Reverse(first), node, places)) = self.frontier.pop() {
+            if node >= self.ranking.first_leaf {
                 return Some(first);
             }
-            let half = (self.ranking.leaves >> node.ilog2()) / 2;
-            let children = [(2 * node, first), (2 * node + 1, first + half)];
-            let ranked = children.map(|(child, first)| (self.ranking.nodes[child].rank, Reverse(first), child));
-            self.frontier.extend(ranked.into_iter().filter(|(rank, ..)| *rank > 0));
+            let part = places / CHILDREN;
+            for (child, below) in self.ranking.children(node).iter().enumerate().filter(|(_, below)| below.rank > 0) {
+                self.frontier.push((below.rank, Reverse(first + child * part), CHILDREN * node + 1 + child, part));
+            }
         }
         None
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::api::{ResourceName, window};
 use crate::clock::Timestamp;
 
-use super::super::budget::{Figures, presumed_limit};
+use super::super::budget::{Book, Figures, presumed_limit};
 use super::super::demand::{AccountId, LimitKind};
 use super::account::Account;
 use super::ranking::Sums;
@@ -103,11 +103,15 @@ impl Books {
 }
 
 impl Account {
-    pub(super) fn figures(&self, now: Timestamp, resource: &ResourceName) -> Figures {
-        let presumed = presumed_limit(self.settings.kind, resource);
-        match self.find_book(resource) {
-            Some(place) => self.books[place.index()].1.figures(now, presumed),
-            None => Figures { limit: presumed, remaining: presumed, leased: 0, reset: None },
+    fn figures(&self, now: Timestamp, resource: &ResourceName) -> Figures {
+        self.figures_in(now, self.shown_at(self.find_book(resource)), resource)
+    }
+
+    pub(super) fn figures_in(&self, now: Timestamp, book: Option<&Book>, resource: &ResourceName) -> Figures {
+        let presumed = || presumed_limit(self.settings.kind, resource);
+        match book {
+            Some(book) => book.figures(now, presumed),
+            None => Figures { limit: presumed(), remaining: presumed(), leased: 0, reset: None },
         }
     }
 

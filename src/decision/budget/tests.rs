@@ -39,7 +39,7 @@ fn lease(book: &mut Book, number: u64) {
 
 /// What is left by the book, leases not taken off.
 fn remaining(book: &Book) -> u32 {
-    book.figures(NOW, 100).remaining
+    book.figures(NOW, || 100).remaining
 }
 
 fn answered(book: &mut Book, number: u64, rate: &RateHeaders) {
@@ -79,7 +79,7 @@ fn within_a_window_the_lowest_count_and_the_latest_reset_stay() {
         observe(&mut book, &says(100, remaining_said, reset));
     }
     assert_eq!(remaining(&book), 40);
-    assert_eq!(book.figures(NOW, 100).reset, Some(RESET + WOBBLE));
+    assert_eq!(book.figures(NOW, || 100).reset, Some(RESET + WOBBLE));
 }
 
 #[test]

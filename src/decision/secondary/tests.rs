@@ -253,7 +253,7 @@ proptest! {
             let minute = arrivals.iter().filter(|(at, _)| *at <= *end && *at + MINUTE >= *end).map(|(_, points)| points).sum::<u32>();
             prop_assert!(minute <= max, "{} points in the minute before {:?}", minute, end);
         }
-        prop_assert!(window.entries() <= usize::try_from(max).unwrap());
+        prop_assert!(window.entries_held() <= usize::try_from(max).unwrap());
     }
 
     /// The time a refusal names is exact: refused a moment before it, admitted at it.

@@ -23,13 +23,18 @@ pub(in crate::decision) struct Window {
     max: u32,
     in_flight: u32,
     answered: u32,
-    /// The last moment at which each counts, ascending, with its amount.
-    entries: VecDeque<(Timestamp, u32)>,
+    /// The last moment at which the newest entry counts, and its amount: 0 when there is none. Beside the others' list, because most points books never have
+    /// more than one, and what has to be fetched from elsewhere in memory is what an account's books cost.
+    newest: Timestamp,
+    newest_amount: u32,
+    /// The same of those before it, ascending.
+    earlier: VecDeque<(Timestamp, u32)>,
 }
 
 impl Window {
     pub(in crate::decision) fn new(length: Duration, max: u32) -> Self {
-        Self { length: whole_millis(length), grain: 1, max: max.max(1), in_flight: 0, answered: 0, entries: VecDeque::new() }
+        let (newest, earlier) = (Timestamp::EPOCH, VecDeque::new());
+        Self { length: whole_millis(length), grain: 1, max: max.max(1), in_flight: 0, answered: 0, newest, newest_amount: 0, earlier }
     }
 
     /// The same, with entries that are at most `grain` apart kept as one: never free too early, and late by at most that.
@@ -42,10 +47,10 @@ impl Window {
         self.expire(now);
         let wanted = self.in_flight.saturating_add(self.answered).saturating_add(self.weigh(amount));
         let mut excess = wanted.checked_sub(self.max).filter(|excess| *excess > 0)?;
-        for (last, entry) in &self.entries {
-            excess = excess.saturating_sub(*entry);
+        for (last, entry) in self.entries() {
+            excess = excess.saturating_sub(entry);
             if excess == 0 {
-                return Some(Block::at(limit, *last + TICK));
+                return Some(Block::at(limit, last + TICK));
             }
         }
         Some(Block::event(limit))
@@ -64,27 +69,43 @@ impl Window {
         }
         self.answered = self.answered.saturating_add(counted);
         let last = now + Duration::from_millis(self.length.into());
-        let grain = u64::from(self.grain);
-        match self.entries.back_mut() {
-            // Also when time runs backwards, which it never does.
-            Some((latest, sum)) if *latest >= last || latest.as_millis() / grain == last.as_millis() / grain => {
-                *latest = last.max(*latest);
-                *sum = sum.saturating_add(counted);
-            }
-            _ => self.entries.push_back((last, counted)),
+        if self.newest_amount == 0 {
+            (self.newest, self.newest_amount) = (last, counted);
+        } else if self.is_as_newest(last) {
+            self.newest = last.max(self.newest);
+            self.newest_amount = self.newest_amount.saturating_add(counted);
+        } else {
+            self.earlier.push_back((self.newest, self.newest_amount));
+            (self.newest, self.newest_amount) = (last, counted);
         }
     }
 
+    /// Whether what ends then is kept with the newest entry; also when time runs backwards, which it never does.
+    fn is_as_newest(&self, last: Timestamp) -> bool {
+        let (apart, grain) = (last.as_millis().saturating_sub(self.newest.as_millis()), u64::from(self.grain));
+        // Who is further apart needs no division.
+        apart == 0 || apart < grain && last.as_millis() / grain == self.newest.as_millis() / grain
+    }
+
     fn expire(&mut self, now: Timestamp) {
-        while let Some((_, amount)) = self.entries.pop_front_if(|(last, _)| *last < now) {
+        while let Some((_, amount)) = self.earlier.pop_front_if(|(last, _)| *last < now) {
             self.answered = self.answered.saturating_sub(amount);
         }
+        if self.newest < now {
+            self.answered = self.answered.saturating_sub(std::mem::take(&mut self.newest_amount));
+        }
+    }
+
+    /// The last moment at which each counts, ascending, with its amount.
+    fn entries(&self) -> impl Iterator<Item = (Timestamp, u32)> {
+        let newest = (self.newest_amount > 0).then_some((self.newest, self.newest_amount));
+        self.earlier.iter().copied().chain(newest)
     }
 
     /// In use at `now`, in flight or still counting.
     pub(in crate::decision) fn in_use(&self, now: Timestamp) -> u32 {
-        let counting = self.entries.iter().filter(|(last, _)| *last >= now).map(|(_, amount)| amount);
-        counting.fold(self.in_flight, |sum, amount| sum.saturating_add(*amount))
+        let counting = self.entries().filter(|(last, _)| *last >= now).map(|(_, amount)| amount);
+        counting.fold(self.in_flight, u32::saturating_add)
     }
 
     pub(in crate::decision) fn max(&self) -> u32 {
@@ -98,12 +119,12 @@ impl Window {
 
     pub(in crate::decision) fn is_empty(&mut self, now: Timestamp) -> bool {
         self.expire(now);
-        self.in_flight == 0 && self.entries.is_empty()
+        self.in_flight == 0 && self.newest_amount == 0
     }
 
     #[cfg(test)]
-    pub(in crate::decision) fn entries(&self) -> usize {
-        self.entries.len()
+    pub(in crate::decision) fn entries_held(&self) -> usize {
+        self.entries().count()
     }
 
     /// An amount as it counts here: at most the whole limit.

@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::decision::AccountId;
 use crate::decision::freshness::Stored;
 use crate::decision::freshness::cache_control::storable;
-use crate::decision::retry::{Failure, Next, Policy};
+use crate::decision::retry::{Failure, Next, Patience, Policy};
 use crate::simulation::Unplayable;
 
 impl Run<'_> {
@@ -74,7 +74,7 @@ impl Run<'_> {
     /// An attempt has failed.
     pub(super) fn failed(&mut self, id: u64, failure: Failure) -> Result<(), Unplayable> {
         let Some(job) = self.jobs.get(&id) else { return Ok(()) };
-        let policy = if job.is_read() { READS } else { Policy { max_attempts: self.plan.write_attempts } };
+        let policy = if job.is_read() { READS } else { Policy { max_attempts: self.plan.write_attempts, patience: Patience::Waiting } };
         let (attempt, deadline) = (job.attempt, job.deadline);
         match policy.next(self.now, &job.method, attempt, failure, self.jitter.unit()) {
             Next::Retry { not_before } if not_before <= deadline => {

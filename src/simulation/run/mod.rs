@@ -26,7 +26,7 @@ use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::cache_key::CacheKey;
 use crate::decision::lanes::{LaneTicket, Lanes};
-use crate::decision::retry::Policy;
+use crate::decision::retry::{Patience, Policy};
 use crate::decision::{AccountId, Admission, Ticket};
 use asks::Job;
 use exchanges::Flight;
@@ -35,7 +35,7 @@ use story::Story;
 /// As many writes may stand in lanes as may in the gateway (CONTRACT §2, `writes.queue_max`).
 const LANES_MAX: usize = 10_000;
 /// How often a read is tried, as in the gateway.
-const READS: Policy = Policy { max_attempts: NonZeroU32::MIN.saturating_add(2) };
+const READS: Policy = Policy { max_attempts: NonZeroU32::MIN.saturating_add(2), patience: Patience::Waiting };
 /// How many leases and waiting requests are checked in each step, on average: the whole check is made after as many steps as it costs, so that
 /// checking takes a fixed part of the time. With no more than this many, as in most runs of a debug build, that is after every step.
 const CHECKED_A_STEP: usize = if cfg!(debug_assertions) { 64 } else { 4 };

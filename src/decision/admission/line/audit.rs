@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Class, ClassId, Line, Rank, SortId, Waiter};
+use super::{Class, ClassId, Line, Rank, SortId};
 use crate::decision::HashMap;
 use crate::decision::demand::Ticket;
 
@@ -11,29 +11,31 @@ impl Line {
     pub(in crate::decision::admission) fn adds_up(&self) -> bool {
         let waits = |ticket: Ticket| self.by_ticket.contains_key(&ticket);
         let waiting = self.by_ticket.len();
-        let wakes = self.classes.values().filter_map(|class| class.held.as_ref()?.by.wake).count()
-            + self.sorts.values().filter_map(|sort| sort.blocked.as_ref()?.wake).count();
-        let bytes: u64 = self.by_ticket.values().map(|(_, _, waiter)| waiter.demand.held_bytes).sum();
-        let in_class = |(ticket, (class, rank, _)): (&Ticket, &(ClassId, Rank, Waiter))| {
-            rank.ticket == *ticket && self.classes.get(class).is_some_and(|class| class.waiting.contains(rank))
+        let wakes = self.classes.iter().filter_map(|(_, class)| class.held.as_ref()?.by.wake).count()
+            + self.sorts.iter().filter_map(|(_, sort)| sort.blocked.as_ref()?.wake).count();
+        let bytes: u64 = self.waiters.iter().map(|(_, place)| place.waiter.demand.held_bytes).sum();
+        let in_class = |ticket: &Ticket| {
+            let place = self.place(*ticket).filter(|place| place.rank.ticket == *ticket);
+            place.is_some_and(|place| self.classes.get(place.class.0).is_some_and(|class| class.waiting.contains(&place.rank)))
         };
-        self.by_ticket.iter().all(in_class)
-            && self.classes.iter().all(|(id, class)| self.class_adds_up(*id, class))
+        self.by_ticket.keys().all(in_class)
+            && self.waiters.len() == waiting
+            && self.classes.iter().all(|(id, class)| self.class_adds_up(ClassId(id), class))
             && self.sorts_add_up()
-            && self.classes.values().map(|class| class.waiting.len()).sum::<usize>() == waiting
+            && self.classes.iter().map(|(_, class)| class.waiting.len()).sum::<usize>() == waiting
             && (self.deadlines.count(waits), self.crowd.len()) == (waiting, waiting)
             && self.deadlines.peek().is_none_or(|(_, ticket)| waits(ticket))
             && (self.by_class_key.len(), self.by_sort_key.len()) == (self.classes.len(), self.sorts.len())
             && self.wakes.len() == wakes
             && self.bytes == bytes
-            && self.by_list.values().map(BTreeSet::len).sum::<usize>() == self.sorts.len()
+            && self.by_list.iter().map(Vec::len).sum::<usize>() == self.sorts.len()
             && self.held_adds_up()
     }
 
     fn held_adds_up(&self) -> bool {
-        let held = self.classes.values().filter(|class| class.held.is_some()).count();
+        let held = self.classes.iter().filter(|(_, class)| class.held.is_some()).count();
         let is_held = |(rank, id): &(Rank, ClassId)| {
-            self.classes.get(id).and_then(|class| class.held.as_ref()).is_some_and(|held| held.rank == *rank)
+            self.classes.get(id.0).and_then(|class| class.held.as_ref()).is_some_and(|held| held.rank == *rank)
         };
         self.held.values().flatten().all(is_held)
             && self.held.values().map(BTreeSet::len).sum::<usize>() == held
@@ -41,14 +43,14 @@ impl Line {
     }
 
     fn class_adds_up(&self, id: ClassId, class: &Class) -> bool {
-        let Some(sort) = self.sorts.get(&class.sort) else { return false };
+        let Some(sort) = self.sorts.get(class.sort.0) else { return false };
         class.head().is_some_and(|rank| sort.heads.contains(&(rank, id)) == class.held.is_none())
-            && class.deadlines.count(|ticket| self.by_ticket.get(&ticket).is_some_and(|(of, ..)| *of == id)) == class.waiting.len()
+            && class.deadlines.count(|ticket| self.place(ticket).is_some_and(|place| place.class == id)) == class.waiting.len()
     }
 
     fn sorts_add_up(&self) -> bool {
         let mut sums: HashMap<SortId, [usize; 3]> = HashMap::default();
-        for class in self.classes.values() {
+        for (_, class) in &self.classes {
             let [classes, heads, waiting] = sums.entry(class.sort).or_default();
             *classes += 1;
             *heads += usize::from(class.held.is_none());
@@ -56,9 +58,9 @@ impl Line {
         }
         sums.len() == self.sorts.len()
             && self.sorts.iter().all(|(id, sort)| {
-                sums.get(id) == Some(&[sort.classes, sort.heads.len(), sort.waiting])
+                sums.get(&SortId(id)) == Some(&[sort.classes, sort.heads.len(), sort.waiting])
                     && sort.deadlines.count(|ticket| self.by_ticket.contains_key(&ticket)) == sort.waiting
-                    && self.by_list.get(&sort.key.list).is_some_and(|sorts| sorts.contains(id))
+                    && self.by_list.get(sort.key.list.index()).is_some_and(|sorts| sorts.contains(&SortId(id)))
             })
     }
 }

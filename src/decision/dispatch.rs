@@ -1,0 +1,151 @@
+//! Which queued writes are under way: so many of each class at once, the oldest first (DESIGN D7).
+//!
+//! A class is what shares its obstacles: one client's writes against one budget. Those that are under way stand in the line before the books, where shares and
+//! limits are kept; the others wait here, where a write costs a number in a set. Order within a lane is kept by [`super::lanes`]: only its head comes here.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::Hash;
+use std::num::NonZeroUsize;
+
+/// All queued writes whose turn it is.
+#[derive(Debug)]
+pub struct Dispatch<C> {
+    at_once: NonZeroUsize,
+    classes: HashMap<C, Class>,
+    /// Those that may start and have not been fetched by [`Dispatch::take_next`].
+    starting: VecDeque<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Class {
+    ready: BTreeSet<u64>,
+    under_way: usize,
+}
+
+impl<C: Clone + Eq + Hash> Dispatch<C> {
+    /// Nothing waits; `at_once` of each class may be under way.
+    pub fn new(at_once: NonZeroUsize) -> Self {
+        Self { at_once, classes: HashMap::new(), starting: VecDeque::new() }
+    }
+
+    /// This write may be brought on its way.
+    pub fn ready(&mut self, class: &C, number: u64) {
+        self.classes.entry(class.clone()).or_default().ready.insert(number);
+        self.start(class);
+    }
+
+    /// The next write to start. It counts as under way until [`Dispatch::ended`].
+    pub fn take_next(&mut self) -> Option<u64> {
+        self.starting.pop_front()
+    }
+
+    /// A write of this class that was under way is so no more, however it ended.
+    pub fn ended(&mut self, class: &C) {
+        if let Some(entry) = self.classes.get_mut(class) {
+            entry.under_way = entry.under_way.saturating_sub(1);
+        }
+        self.start(class);
+    }
+
+    /// A write that was ready is not to be started; `false`: it was started, or never ready.
+    pub fn withdraw(&mut self, class: &C, number: u64) -> bool {
+        let is_here = self.classes.get_mut(class).is_some_and(|entry| entry.ready.remove(&number));
+        self.start(class);
+        is_here
+    }
+
+    fn start(&mut self, class: &C) {
+        let Some(entry) = self.classes.get_mut(class) else { return };
+        while entry.under_way < self.at_once.get()
+            && let Some(number) = entry.ready.pop_first()
+        {
+            entry.under_way += 1;
+            self.starting.push_back(number);
+        }
+        // Clients and budgets come and go.
+        if entry.under_way == 0 && entry.ready.is_empty() {
+            self.classes.remove(class);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn two_at_once() -> Dispatch<&'static str> {
+        Dispatch::new(NonZeroUsize::new(2).unwrap())
+    }
+
+    #[test]
+    fn so_many_of_a_class_are_under_way_and_the_oldest_starts_next() {
+        let mut dispatch = two_at_once();
+        for number in [1, 2, 5, 4] {
+            dispatch.ready(&"ci", number);
+        }
+        assert_eq!((dispatch.take_next(), dispatch.take_next(), dispatch.take_next()), (Some(1), Some(2), None));
+        dispatch.ended(&"ci");
+        assert_eq!((dispatch.take_next(), dispatch.take_next()), (Some(4), None));
+    }
+
+    #[test]
+    fn classes_do_not_wait_for_each_other() {
+        let mut dispatch = two_at_once();
+        (1..=3).for_each(|number| dispatch.ready(&"ci", number));
+        dispatch.ready(&"other", 4);
+        assert_eq!([(); 4].map(|()| dispatch.take_next()), [Some(1), Some(2), Some(4), None]);
+    }
+
+    #[test]
+    fn one_that_is_withdrawn_is_not_started() {
+        let mut dispatch = two_at_once();
+        (1..=3).for_each(|number| dispatch.ready(&"ci", number));
+        assert!(dispatch.withdraw(&"ci", 3) && !dispatch.withdraw(&"ci", 1) && !dispatch.withdraw(&"ci", 9));
+        dispatch.take_next();
+        dispatch.take_next();
+        dispatch.ended(&"ci");
+        assert_eq!(dispatch.take_next(), None);
+        dispatch.ended(&"ci");
+        assert!(dispatch.classes.is_empty());
+    }
+
+    proptest! {
+        /// Against plain lists. 0: one becomes ready; 1: one that is under way ends; 2: one that is ready is withdrawn.
+        #[test]
+        fn never_more_than_may_be_and_never_fewer_than_could_be(steps in prop::collection::vec((0_u8..3, 0_u8..3), 1..200)) {
+            let mut dispatch = Dispatch::new(NonZeroUsize::new(2).unwrap());
+            let mut ready = vec![Vec::new(); 3];
+            let mut under_way = [0_usize; 3];
+            let mut class_of = HashMap::new();
+            for (number, (step, class)) in (0_u64..).zip(steps) {
+                let place = usize::from(class);
+                match step {
+                    0 => {
+                        ready[place].push(number);
+                        class_of.insert(number, place);
+                        dispatch.ready(&class, number);
+                    }
+                    1 if under_way[place] > 0 => {
+                        under_way[place] -= 1;
+                        dispatch.ended(&class);
+                    }
+                    2 if !ready[place].is_empty() => {
+                        let last = ready[place].pop().unwrap();
+                        prop_assert!(dispatch.withdraw(&class, last));
+                    }
+                    _ => {}
+                }
+                while let Some(started) = dispatch.take_next() {
+                    let place = class_of[&started];
+                    prop_assert_eq!(ready[place].remove(0), started);
+                    under_way[place] += 1;
+                }
+                for place in 0..3 {
+                    prop_assert!(under_way[place] <= 2 && (ready[place].is_empty() || under_way[place] == 2));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! The queue of writes that were accepted: what is there, what becomes of each, and who is told (DESIGN D7; CONTRACT §3, §4).
+//!
+//! The queue holds of each write what decides about it, some hundred bytes; what it says and what was answered is with its store (`writes/`). Nothing becomes visible
+//! here, and nothing is sent, before the store has it. In `accept` writes come in, in `runner` they are brought on their way, `journal` is where an attempt says so
+//! before its first byte, `recovery` takes over what an earlier process left, `orders` has what clients and operators may still want. Left out: HTTP (`asynchronous`).
+
+mod accept;
+mod journal;
+mod orders;
+mod recovery;
+mod runner;
+
+use std::collections::{BTreeSet, HashMap};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::task::{AbortHandle, JoinHandle};
+
+use crate::api::ResourceName;
+use crate::clock::{Clock, Timestamp};
+use crate::decision::dispatch::Dispatch;
+use crate::writes::record::{Key, Reason};
+use crate::writes::{Change, Progress, State, Store, StoreError, WriteId};
+
+use super::drain::Entered;
+use super::refuse::Refused;
+use super::turns::Turn;
+
+pub use accept::{Accepted, New, NotAccepted};
+pub use journal::Journal;
+pub use orders::{Listed, NotChanged, Selection};
+pub use recovery::Recovery;
+
+/// Writes of one class that stand in the line before the books at once. Ours: more than an account may have under way where it sends them a second apart, few
+/// enough that ten thousand queued ones cost no ten thousand tasks.
+const AT_ONCE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
+/// How long an accepted write may wait to be sent. Ours: longer than any window of the upstream's limits; what is older is better looked at by its author.
+pub(super) const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+/// Finished writes that are remembered beside those that are not. Ours: what a hundred accounts write in a day, for a hundred bytes each.
+const FINISHED_MAX: usize = 1_000_000;
+/// How long the queue rests after its store failed. Ours.
+const STORE_PAUSE: Duration = Duration::from_secs(5);
+/// Finished writes that are forgotten with one change of the store.
+const FORGOTTEN_AT_ONCE: usize = 1_000;
+
+/// What shares its obstacles: one client's writes that count as content or do not, against one budget.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Class {
+    /// The client's place in the config.
+    pub client: u32,
+    /// Whether they count against the content limits.
+    pub content: bool,
+    /// The budget they spend.
+    pub resource: ResourceName,
+}
+
+/// The queue.
+pub struct Queue {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    retention: Duration,
+    inner: Mutex<Inner>,
+    /// Told when something may start.
+    startable: Notify,
+    /// Told when something may be forgotten earlier than was known.
+    expiring: Notify,
+    /// Told when an outcome could not be kept.
+    unkept: Notify,
+}
+
+struct Inner {
+    next_number: u64,
+    live: HashMap<u64, Live>,
+    finished: HashMap<u64, Finished>,
+    /// By client and key.
+    keys: HashMap<(u32, [u8; 32]), Keyed>,
+    dispatch: Dispatch<Class>,
+    /// When finished writes are forgotten.
+    expiry: BTreeSet<(Timestamp, u64)>,
+    /// Live writes whose outcome the store has not taken.
+    unkept: BTreeSet<u64>,
+}
+
+/// A write that has not come to its end, or whose end is not kept yet.
+struct Live {
+    salt: u64,
+    class: Class,
+    accepted: Timestamp,
+    key: Option<Key>,
+    /// Its state as the store has it.
+    progress: Progress,
+    /// Its end, while the store is being told. Nothing else can become of it any more.
+    ending: Option<Progress>,
+    #[expect(dead_code, reason = "holds its place as long as it lives")]
+    turn: Turn,
+    /// Whether it is its turn.
+    is_called: bool,
+    /// Whether the store has it.
+    is_kept: bool,
+    running: Option<AbortHandle>,
+    /// While it may be executed upstream, the gateway does not end.
+    on_wire: Option<Entered>,
+    /// The body's part of the memory for bodies, where the store keeps it in memory.
+    memory: Option<OwnedSemaphorePermit>,
+    /// `None`: it was accepted and belongs to nobody's connection. Else how many wait for it: without any, it is given up.
+    attended: Option<u32>,
+    watched: Option<Arc<Watched>>,
+}
+
+/// One that has.
+struct Finished {
+    salt: u64,
+    class: Class,
+    state: State,
+    key: Option<[u8; 32]>,
+}
+
+/// What an `Idempotency-Key` stands for.
+struct Keyed {
+    number: u64,
+    meaning: [u8; 32],
+}
+
+/// For those who wait for a write.
+#[derive(Default)]
+pub struct Watched {
+    changed: Notify,
+    /// Why it was given up without a trace, where it was attended.
+    refused: Mutex<Option<Refused>>,
+}
+
+/// Where a write stands.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// Its name.
+    pub id: WriteId,
+    /// Its client's place in the config.
+    pub client: u32,
+    /// Its state.
+    pub state: State,
+    /// What is known beside, while it is not final and kept.
+    pub progress: Option<Progress>,
+}
+
+impl Queue {
+    /// An empty queue over a store.
+    pub fn new(store: Arc<dyn Store>, clock: Clock, retention: Duration) -> Arc<Self> {
+        let inner = Inner {
+            next_number: 1,
+            live: HashMap::new(),
+            finished: HashMap::new(),
+            keys: HashMap::new(),
+            dispatch: Dispatch::new(AT_ONCE),
+            expiry: BTreeSet::new(),
+            unkept: BTreeSet::new(),
+        };
+        let inner = Mutex::new(inner);
+        Arc::new(Self { store, clock, retention, inner, startable: Notify::new(), expiring: Notify::new(), unkept: Notify::new() })
+    }
+
+    /// Whether what it accepts survives the process.
+    pub fn is_durable(&self) -> bool {
+        self.store.is_durable()
+    }
+
+    /// How many writes are in each state, those that wait on a connection without a key not among them.
+    pub fn counts(&self) -> [(State, u64); State::ALL.len()] {
+        let inner = self.inner.lock();
+        let mut counts = State::ALL.map(|state| (state, 0));
+        let states = inner.live.values().map(|live| live.progress.state).chain(inner.finished.values().map(|finished| finished.state));
+        for state in states {
+            counts.iter_mut().filter(|(other, _)| *other == state).for_each(|(_, count)| *count += 1);
+        }
+        counts
+    }
+
+    /// How many writes have not come to their end.
+    pub fn unfinished(&self) -> usize {
+        self.inner.lock().live.len()
+    }
+
+    /// When the oldest write was accepted that has not come to its end.
+    pub fn oldest(&self) -> Option<Timestamp> {
+        let inner = self.inner.lock();
+        inner.live.values().filter(|live| !live.progress.state.is_final()).map(|live| live.accepted).min()
+    }
+
+    /// Where a write stands; `None` when there is none of this name.
+    pub fn standing(&self, id: WriteId) -> Option<Standing> {
+        let inner = self.inner.lock();
+        if let Some(live) = inner.live.get(&id.number).filter(|live| live.salt == id.salt && live.is_kept) {
+            let progress = Some(live.progress.clone());
+            return Some(Standing { id, client: live.class.client, state: live.progress.state, progress });
+        }
+        let finished = inner.finished.get(&id.number).filter(|finished| finished.salt == id.salt)?;
+        Some(Standing { id, client: finished.class.client, state: finished.state, progress: None })
+    }
+
+    /// Told when something becomes of a write; `None` when nothing more will.
+    fn watch(&self, number: u64) -> Option<Arc<Watched>> {
+        let mut inner = self.inner.lock();
+        inner.live.get_mut(&number).map(|live| Arc::clone(live.watched.get_or_insert_default()))
+    }
+
+    /// Until a write has come to its end. Dropped, it waits no longer.
+    pub async fn ended(&self, id: WriteId) {
+        while let Some(watched) = self.watch(id.number) {
+            // Listening before looking, so that no change is missed between the two.
+            let mut changed = std::pin::pin!(watched.changed.notified());
+            changed.as_mut().enable();
+            if self.standing(id).is_none_or(|standing| standing.state.is_final()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// A write comes to its end: kept first, then told. Nothing else can become of it from here on. What cannot be kept is told all the same, and kept as soon as
+    /// it can be. `None`: it has one already.
+    fn end(self: &Arc<Self>, inner: &mut Inner, number: u64, progress: Progress) -> Option<JoinHandle<()>> {
+        let live = inner.live.get_mut(&number).filter(|live| !live.is_ending())?;
+        let kept = self.store.apply(Change::Progress(number, progress.encode()));
+        live.ending = Some(progress);
+        let queue = Arc::clone(self);
+        Some(tokio::spawn(async move {
+            let kept = kept.await;
+            if let Err(fault) = &kept {
+                tracing::error!(write = number, error = %fault, "what became of a write could not be kept, and is tried again");
+                queue.inner.lock().unkept.insert(number);
+                queue.unkept.notify_one();
+            }
+            queue.told(number, kept.is_ok());
+        }))
+    }
+
+    /// Whoever waits for a write hears of it; one that has come to its end, and is kept, leaves its lane.
+    fn told(&self, number: u64, is_kept: bool) {
+        let inner = &mut *self.inner.lock();
+        let Some(live) = inner.live.get_mut(&number) else { return };
+        live.on_wire = None;
+        if let Some(ending) = live.ending.take() {
+            live.progress = ending;
+        }
+        let watched = live.watched.clone();
+        let state = live.progress.state;
+        if state.is_final()
+            && is_kept
+            && let Some(live) = inner.live.remove(&number)
+        {
+            let forgotten_at = live.progress.finished.unwrap_or(self.clock.now()) + self.retention;
+            inner.finished.insert(number, Finished { salt: live.salt, class: live.class, state, key: live.key.map(|key| key.name) });
+            inner.expiry.insert((forgotten_at, number));
+            if inner.expiry.first() == Some(&(forgotten_at, number)) {
+                self.expiring.notify_one();
+            }
+        }
+        if let Some(watched) = watched {
+            watched.changed.notify_waiters();
+        }
+    }
+
+    /// Forgets what is older than the retention. Runs as long as the gateway does.
+    async fn forget(self: Arc<Self>) {
+        loop {
+            let now = self.clock.now();
+            let (old, next) = {
+                let inner = &mut *self.inner.lock();
+                let mut old = Vec::new();
+                while let Some((at, number)) = inner.expiry.first().copied().filter(|(at, _)| *at <= now && old.len() < FORGOTTEN_AT_ONCE) {
+                    inner.expiry.remove(&(at, number));
+                    old.push(number);
+                }
+                for number in &old {
+                    let Some(finished) = inner.finished.remove(number) else { continue };
+                    inner.forget_key(finished.class.client, finished.key, *number);
+                }
+                (old, inner.expiry.first().map(|(at, _)| *at))
+            };
+            if !old.is_empty() {
+                let many = old.len();
+                if let Err(fault) = self.store.apply(Change::Remove(old)).await {
+                    // They come back at the next start, and go then.
+                    tracing::warn!(writes = many, error = %fault, "old writes could not be taken out of the store");
+                }
+                continue;
+            }
+            match next {
+                Some(at) => tokio::select! {
+                    () = self.clock.reach(at) => {}
+                    () = self.expiring.notified() => {}
+                },
+                None => self.expiring.notified().await,
+            }
+        }
+    }
+
+    /// Has the store take the outcomes that it could not. Runs as long as the gateway does.
+    async fn keep_unkept(self: Arc<Self>) {
+        loop {
+            self.unkept.notified().await;
+            loop {
+                self.clock.reach(self.clock.now() + STORE_PAUSE).await;
+                let pending: Vec<_> = {
+                    let inner = self.inner.lock();
+                    let progress = |number: &u64| Some((*number, inner.live.get(number)?.progress.encode()));
+                    inner.unkept.iter().filter_map(progress).collect()
+                };
+                for (number, progress) in pending {
+                    if self.store.apply(Change::Progress(number, progress)).await.is_ok() {
+                        self.inner.lock().unkept.remove(&number);
+                        self.told(number, true);
+                    }
+                }
+                if self.inner.lock().unkept.is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+impl Live {
+    /// Whether nothing else can become of it.
+    fn is_ending(&self) -> bool {
+        self.ending.is_some() || self.progress.state.is_final()
+    }
+
+    /// Something has become of it.
+    fn tell(&self) {
+        if let Some(watched) = &self.watched {
+            watched.changed.notify_waiters();
+        }
+    }
+}
+
+impl Inner {
+    fn forget_key(&mut self, client: u32, key: Option<[u8; 32]>, number: u64) {
+        let Some(name) = key else { return };
+        if self.keys.get(&(client, name)).is_some_and(|keyed| keyed.number == number) {
+            self.keys.remove(&(client, name));
+        }
+    }
+}
+
+impl Refused {
+    /// What is kept of a refusal that ends a write.
+    pub(super) fn as_reason(&self) -> Reason {
+        let (status, message) = self.status_and_message();
+        let message = if message.is_empty() { format!("The limits left no room for it in time ({}).", self.reason()) } else { message };
+        Reason { word: self.reason().to_owned(), message, status: status.as_u16() }
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(fault: StoreError) -> Self {
+        tracing::error!(error = %fault, "a write could not be kept, and was refused");
+        Self::NotKept
+    }
+}

@@ -1,0 +1,173 @@
+//! Taking a write in: its place in its lane, its `Idempotency-Key`, and the store, before anybody is told that it is accepted (CONTRACT §3).
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::clock::Timestamp;
+use crate::decision::lanes::LanesFull;
+use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId};
+
+use super::{Class, FINISHED_MAX, Keyed, Live, Queue};
+use crate::gateway::random;
+use crate::gateway::turns::Turns;
+
+/// A write that may be accepted.
+pub struct New {
+    /// What is asked for; its name is given here.
+    pub write: Write,
+    /// What it shares its obstacles with.
+    pub class: Class,
+    /// The written resource, which gives writes their order.
+    pub lane: String,
+    /// When it is given up.
+    pub deadline: Timestamp,
+    /// Its body's part of the memory for bodies.
+    pub memory: Option<OwnedSemaphorePermit>,
+}
+
+/// A write that is in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Its name.
+    pub id: WriteId,
+    /// Whether it came with an earlier request of the same `Idempotency-Key`.
+    pub is_repeated: bool,
+}
+
+/// Why a write is not accepted. Nothing of it is kept.
+#[derive(Clone, Debug)]
+pub enum NotAccepted {
+    /// Its `Idempotency-Key` stands for another request.
+    KeyTaken,
+    /// As many writes are queued as may be.
+    Full,
+    /// The store does not take it.
+    Store(StoreError),
+}
+
+impl From<LanesFull> for NotAccepted {
+    fn from(_: LanesFull) -> Self {
+        Self::Full
+    }
+}
+
+impl Queue {
+    /// Accepts a write, or finds the one that its key stands for. Once this has begun it goes on by itself: dropped, it only tells nobody.
+    pub async fn accept(self: &Arc<Self>, turns: &Arc<Turns>, new: New) -> Result<Accepted, NotAccepted> {
+        let (queue, turns) = (Arc::clone(self), Arc::clone(turns));
+        let accepting = tokio::spawn(async move { queue.take_in(&turns, new).await });
+        let lost = |_| Err(NotAccepted::Store(StoreError::Failed("it was interrupted".into())));
+        accepting.await.unwrap_or_else(lost)
+    }
+
+    async fn take_in(&self, turns: &Arc<Turns>, mut new: New) -> Result<Accepted, NotAccepted> {
+        let now = self.clock.now();
+        let client = new.class.client;
+        let (number, kept) = loop {
+            let earlier = {
+                let inner = &mut *self.inner.lock();
+                let keyed = new.write.key.and_then(|key| inner.keys.get(&(client, key.name)).map(|keyed| (key, keyed)));
+                match keyed {
+                    Some((key, keyed)) if keyed.meaning != key.meaning => return Err(NotAccepted::KeyTaken),
+                    Some((_, keyed)) => keyed.number,
+                    None => break self.insert(inner, turns, &mut new, now)?,
+                }
+            };
+            // The same write comes twice at once: the second hears of it when the first is kept, or takes its place.
+            if let Some(id) = self.kept(earlier, new.write.attended).await {
+                return Ok(Accepted { id, is_repeated: true });
+            }
+        };
+        let id = new.write.id;
+        match kept.await {
+            Ok(()) => {
+                let inner = &mut *self.inner.lock();
+                if let Some(live) = inner.live.get_mut(&number) {
+                    live.is_kept = true;
+                    if self.store.is_durable() {
+                        live.memory = None;
+                    }
+                    live.tell();
+                }
+                self.start_if_due(inner, number);
+                Ok(Accepted { id, is_repeated: false })
+            }
+            Err(fault) => {
+                let gone = {
+                    let inner = &mut *self.inner.lock();
+                    inner.forget_key(client, new.write.key.map(|key| key.name), number);
+                    inner.live.remove(&number)
+                };
+                gone.iter().for_each(Live::tell);
+                // Whether the store has it is not known: it must not come back at the next start.
+                drop(self.store.apply(Change::Remove(vec![number])));
+                Err(NotAccepted::Store(fault))
+            }
+        }
+    }
+
+    /// Gives a write its number and its place, and tells the store.
+    fn insert(
+        &self,
+        inner: &mut super::Inner,
+        turns: &Arc<Turns>,
+        new: &mut New,
+        now: Timestamp,
+    ) -> Result<(u64, BoxFuture<'static, Result<(), StoreError>>), NotAccepted> {
+        if inner.finished.len() >= FINISHED_MAX {
+            return Err(NotAccepted::Store(StoreError::Full(format!("{FINISHED_MAX} finished ones are kept"))));
+        }
+        let number = inner.next_number;
+        let turn = turns.enter_queued(new.class.client, &new.lane, number)?;
+        inner.next_number += 1;
+        new.write.id = WriteId { number, salt: random::salt() };
+        let progress = Progress::queued(now, new.deadline);
+        let kept = self.store.apply(Change::Insert(number, Stored { request: new.write.encode(), progress: progress.encode() }));
+        if let Some(key) = new.write.key {
+            inner.keys.insert((new.class.client, key.name), Keyed { number, meaning: key.meaning });
+        }
+        let live = Live {
+            salt: new.write.id.salt,
+            class: new.class.clone(),
+            accepted: now,
+            key: new.write.key,
+            progress,
+            ending: None,
+            turn,
+            is_called: false,
+            is_kept: false,
+            running: None,
+            on_wire: None,
+            memory: new.memory.take(),
+            attended: new.write.attended.then_some(1),
+            watched: None,
+        };
+        inner.live.insert(number, live);
+        Ok((number, kept))
+    }
+
+    /// The name of a write once it is kept; `None` when it is not after all. Whoever wants it without waiting for it takes it over.
+    async fn kept(&self, number: u64, attended: bool) -> Option<WriteId> {
+        loop {
+            let watched = {
+                let inner = &mut *self.inner.lock();
+                if let Some(finished) = inner.finished.get(&number) {
+                    return Some(WriteId { number, salt: finished.salt });
+                }
+                let live = inner.live.get_mut(&number)?;
+                if live.is_kept {
+                    live.attended = live.attended.filter(|_| attended).map(|waiting| waiting + 1);
+                    return Some(WriteId { number, salt: live.salt });
+                }
+                Arc::clone(live.watched.get_or_insert_default())
+            };
+            let mut changed = std::pin::pin!(watched.changed.notified());
+            changed.as_mut().enable();
+            if self.inner.lock().live.get(&number).is_some_and(|live| !live.is_kept) {
+                changed.await;
+            }
+        }
+    }
+}

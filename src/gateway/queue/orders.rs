@@ -1,0 +1,202 @@
+//! What clients and operators may want of a write that is in the queue: to take it back, to try it again, to see it (CONTRACT §3, §5).
+
+use std::sync::Arc;
+
+use crate::writes::record::Reason;
+use crate::writes::{Change, Progress, State, StoreError, Write, WriteId};
+
+use super::{Keyed, Live, PATIENCE, Queue};
+use crate::gateway::refuse::Refused;
+use crate::gateway::turns::Turns;
+
+/// Why nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotChanged {
+    /// There is no write of this name.
+    NoSuchWrite,
+    /// In this state it cannot be.
+    State(State),
+    /// As many writes are queued as may be.
+    Full,
+    /// The store does not take it.
+    Store(StoreError),
+}
+
+/// Which writes an operator wants to see.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Only those in this state.
+    pub state: Option<State>,
+    /// Only those of the client in this place of the config.
+    pub client: Option<u32>,
+    /// At most so many.
+    pub at_most: usize,
+}
+
+/// A write as operators see it.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// What was asked for.
+    pub write: Write,
+    /// What has become of it.
+    pub progress: Progress,
+}
+
+impl Queue {
+    /// Takes a write back that is still queued.
+    pub async fn cancel(self: &Arc<Self>, id: WriteId, by: &str) -> Result<(), NotChanged> {
+        let (kept, running) = {
+            let inner = &mut *self.inner.lock();
+            let Some(live) = inner.live.get_mut(&id.number).filter(|live| live.salt == id.salt && live.is_kept) else {
+                let finished = inner.finished.get(&id.number).filter(|finished| finished.salt == id.salt);
+                return Err(finished.map_or(NotChanged::NoSuchWrite, |finished| NotChanged::State(finished.state)));
+            };
+            if live.is_ending() || live.progress.state != State::Queued {
+                return Err(NotChanged::State(live.ending.as_ref().unwrap_or(&live.progress).state));
+            }
+            let message = format!("It was cancelled by {by} before anything was sent.");
+            let reason = Some(Reason { word: "cancelled".into(), message, status: 409 });
+            let class = live.class.clone();
+            let progress = Progress { state: State::Cancelled, finished: Some(self.clock.now()), reason, ..live.progress.clone() };
+            let running = live.running.clone();
+            inner.dispatch.withdraw(&class, id.number);
+            (self.end(inner, id.number, progress), running)
+        };
+        // It was nowhere near the wire, and an attempt that asks from now on finds the write ending.
+        if let Some(running) = running {
+            running.abort();
+        }
+        if let Some(kept) = kept {
+            // It cannot fail but with the runtime.
+            let _ = kept.await;
+        }
+        match self.standing(id).map(|standing| standing.state) {
+            Some(State::Cancelled) => Ok(()),
+            Some(other) => Err(NotChanged::State(other)),
+            None => Err(NotChanged::NoSuchWrite),
+        }
+    }
+
+    /// Tries a write again that has ended without being done: an operator's word, who knows what it means for one whose outcome is unknown.
+    pub async fn retry(self: &Arc<Self>, turns: &Arc<Turns>, lane: &str, id: WriteId) -> Result<(), NotChanged> {
+        let stored = self.store.load(id.number).await.map_err(NotChanged::Store)?.ok_or(NotChanged::NoSuchWrite)?;
+        let unreadable = |fault: crate::writes::record::Unreadable| NotChanged::Store(StoreError::Failed(fault.to_string()));
+        let write = Write::decode(&stored.request).map_err(unreadable)?;
+        let before = Progress::decode(&stored.progress).map_err(unreadable)?;
+        let now = self.clock.now();
+        let told = {
+            let inner = &mut *self.inner.lock();
+            let finished = inner.finished.get(&id.number).filter(|finished| finished.salt == id.salt);
+            let Some(finished) = finished else {
+                let live = inner.live.get(&id.number).filter(|live| live.salt == id.salt);
+                return Err(live.map_or(NotChanged::NoSuchWrite, |live| NotChanged::State(live.progress.state)));
+            };
+            if !matches!(finished.state, State::Failed | State::Unknown | State::Cancelled) {
+                return Err(NotChanged::State(finished.state));
+            }
+            let class = finished.class.clone();
+            let turn = turns.enter_queued(class.client, lane, id.number).map_err(|_| NotChanged::Full)?;
+            let may_have_run = before.may_have_run || before.state == State::Unknown;
+            let progress = Progress { may_have_run, ..Progress::queued(now, now + PATIENCE) };
+            inner.finished.remove(&id.number);
+            inner.expiry.retain(|(_, number)| *number != id.number);
+            if let Some(key) = write.key {
+                inner.keys.entry((class.client, key.name)).or_insert(Keyed { number: id.number, meaning: key.meaning });
+            }
+            let told = self.store.apply(Change::Progress(id.number, progress.encode()));
+            let live = Live {
+                salt: id.salt,
+                class,
+                accepted: now,
+                key: write.key,
+                progress,
+                ending: None,
+                turn,
+                is_called: false,
+                is_kept: true,
+                running: None,
+                on_wire: None,
+                memory: None,
+                attended: None,
+                watched: None,
+            };
+            inner.live.insert(id.number, live);
+            told
+        };
+        told.await.map_err(NotChanged::Store)
+    }
+
+    /// Nobody waits any more for a write that came with a connection: it is given up unless somebody else does, or it is on its way.
+    pub fn left(self: &Arc<Self>, id: WriteId) {
+        let inner = &mut *self.inner.lock();
+        let Some(live) = inner.live.get_mut(&id.number) else { return };
+        let Some(waiting) = &mut live.attended else { return };
+        *waiting = waiting.saturating_sub(1);
+        if *waiting == 0 && live.progress.state == State::Queued && !live.is_ending() {
+            self.drop_live(inner, id.number, None);
+        }
+    }
+
+    /// A write that only those wait for who are told now: nothing of it was executed, and nothing is kept. `false`: it is kept with its reason.
+    pub(super) fn give_up_attended(&self, number: u64, refused: &Refused) -> bool {
+        let inner = &mut *self.inner.lock();
+        let is_attended = inner.live.get(&number).is_some_and(|live| live.attended.is_some() && !live.is_ending());
+        if is_attended {
+            self.drop_live(inner, number, Some(refused));
+        }
+        is_attended
+    }
+
+    fn drop_live(&self, inner: &mut super::Inner, number: u64, refused: Option<&Refused>) {
+        let Some(live) = inner.live.remove(&number) else { return };
+        inner.forget_key(live.class.client, live.key.map(|key| key.name), number);
+        inner.dispatch.withdraw(&live.class, number);
+        drop(self.store.apply(Change::Remove(vec![number])));
+        if let Some(watched) = &live.watched {
+            *watched.refused.lock() = refused.cloned();
+            watched.changed.notify_waiters();
+        }
+        // Who gives it up because nobody waits for it is not its task.
+        if refused.is_none()
+            && let Some(running) = &live.running
+        {
+            running.abort();
+        }
+    }
+
+    /// What a write asked for and what has become of it.
+    pub async fn look_up(&self, id: WriteId) -> Result<Option<Listed>, StoreError> {
+        let Some(standing) = self.standing(id) else { return Ok(None) };
+        let Some(stored) = self.store.load(id.number).await? else { return Ok(None) };
+        let unreadable = |fault: crate::writes::record::Unreadable| StoreError::Failed(fault.to_string());
+        let write = Write::decode(&stored.request).map_err(unreadable)?;
+        let progress = match standing.progress {
+            Some(progress) => progress,
+            None => Progress::decode(&stored.progress).map_err(unreadable)?,
+        };
+        Ok(Some(Listed { write, progress }))
+    }
+
+    /// The names of some writes, the oldest first.
+    pub fn select(&self, selection: &Selection) -> Vec<WriteId> {
+        let inner = self.inner.lock();
+        let live = inner.live.iter().filter(|(_, live)| live.is_kept);
+        let live = live.map(|(number, live)| (*number, live.salt, live.progress.state, live.class.client));
+        let finished = inner.finished.iter().map(|(number, finished)| (*number, finished.salt, finished.state, finished.class.client));
+        let wanted = |state: State, client: u32| {
+            selection.state.is_none_or(|wanted| wanted == state) && selection.client.is_none_or(|wanted| wanted == client)
+        };
+        let chosen = live.chain(finished).filter(|(_, _, state, client)| wanted(*state, *client));
+        let mut chosen: Vec<_> = chosen.map(|(number, salt, ..)| WriteId { number, salt }).collect();
+        chosen.sort_unstable();
+        chosen.truncate(selection.at_most);
+        chosen
+    }
+
+    /// Until an attended write has ended: how, when it was given up.
+    pub async fn attend(&self, id: WriteId) -> Option<Refused> {
+        let watched = self.watch(id.number);
+        self.ended(id).await;
+        watched.and_then(|watched| watched.refused.lock().clone())
+    }
+}

@@ -1,0 +1,205 @@
+//! Queued writes brought on their way: one task for each that is under way, and the truth about how it ended (DESIGN D7).
+
+use std::sync::{Arc, Weak};
+
+use tokio::sync::mpsc;
+
+use crate::clock::Timestamp;
+use crate::writes::record::{Reason, Response, Unreadable};
+use crate::writes::{Progress, State, Write, WriteId};
+
+use super::{Class, Journal, Live, Queue, STORE_PAUSE};
+use crate::gateway::Gateway;
+use crate::gateway::attempt::{Answer, AnswerBody};
+use crate::gateway::effort::Effort;
+use crate::gateway::refuse::Refused;
+
+/// A place among those under way, until it is dropped.
+struct Place {
+    queue: Arc<Queue>,
+    class: Class,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.queue.inner.lock().dispatch.ended(&self.class);
+        self.queue.startable.notify_one();
+    }
+}
+
+impl Queue {
+    /// Starts what may start, as long as the gateway lives.
+    pub(super) async fn run(self: Arc<Self>, gateway: Weak<Gateway>, mut called: mpsc::UnboundedReceiver<u64>) {
+        loop {
+            tokio::select! {
+                number = called.recv() => {
+                    let Some(number) = number else { return };
+                    let inner = &mut *self.inner.lock();
+                    if let Some(live) = inner.live.get_mut(&number) {
+                        live.is_called = true;
+                    }
+                    self.start_if_due(inner, number);
+                }
+                () = self.startable.notified() => {}
+            }
+            let Some(gateway) = gateway.upgrade() else { return };
+            if !gateway.is_draining() {
+                self.start_all(&gateway);
+            }
+        }
+    }
+
+    /// A write that is kept, and whose turn it is, may be brought on its way.
+    pub(super) fn start_if_due(&self, inner: &mut super::Inner, number: u64) {
+        let Some(live) = inner.live.get(&number) else { return };
+        if live.is_called && live.is_kept && !live.is_ending() && live.running.is_none() {
+            inner.dispatch.ready(&live.class, number);
+            self.startable.notify_one();
+        }
+    }
+
+    fn start_all(self: &Arc<Self>, gateway: &Arc<Gateway>) {
+        let inner = &mut *self.inner.lock();
+        while let Some(number) = inner.dispatch.take_next() {
+            let Some(live) = inner.live.get_mut(&number) else { continue };
+            let place = Place { queue: Arc::clone(self), class: live.class.clone() };
+            let journal = Journal::new(self, &gateway.active, number, live);
+            let (gateway, queue) = (Arc::clone(gateway), Arc::clone(self));
+            let task = tokio::spawn(async move {
+                // To the end of the task, also when it is aborted.
+                let _place = place;
+                queue.carry_out(&gateway, number, Arc::new(journal)).await;
+            });
+            live.running = Some(task.abort_handle());
+        }
+    }
+
+    async fn carry_out(self: &Arc<Self>, gateway: &Arc<Gateway>, number: u64, journal: Arc<Journal>) {
+        let ended = match self.read(gateway, number).await {
+            Some(Ok(write)) => gateway.carry_out(&write, &journal, self, number).await,
+            Some(Err(reason)) => Some(Ended { state: State::Failed, response: None, reason: Some(reason), refused: None }),
+            None => None,
+        };
+        let Some(ended) = ended else { return };
+        if let Some(refused) = ended.refused
+            && self.give_up_attended(number, &refused)
+        {
+            return;
+        }
+        let now = self.clock.now();
+        let kept = {
+            let inner = &mut *self.inner.lock();
+            let Some(live) = inner.live.get(&number) else { return };
+            let Ended { state, response, reason, .. } = ended;
+            let progress = Progress { state, finished: Some(now), response, reason, ..live.progress.clone() };
+            log_end(gateway, number, live, &progress, now);
+            self.end(inner, number, progress)
+        };
+        if let Some(kept) = kept {
+            // It cannot fail but with the runtime.
+            let _ = kept.await;
+        }
+    }
+
+    /// What the store has of a write. Asked until it answers; `None` when the write is no more, or the gateway ends.
+    async fn read(&self, gateway: &Gateway, number: u64) -> Option<Result<Write, Reason>> {
+        loop {
+            match self.store.load(number).await {
+                Ok(stored) => return stored.map(|stored| Write::decode(&stored.request).map_err(|fault| unreadable(&fault))),
+                Err(fault) => {
+                    tracing::error!(write = number, error = %fault, "a queued write could not be read, and is tried again");
+                    gateway.wait_until(self.clock.now() + STORE_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// How a write ended.
+struct Ended {
+    state: State,
+    response: Option<Response>,
+    reason: Option<Reason>,
+    /// The gateway's own word, where nothing was executed.
+    refused: Option<Refused>,
+}
+
+impl Gateway {
+    /// Brings a write to its end. `None`: it was taken back, or the gateway ends.
+    async fn carry_out(self: &Arc<Self>, write: &Write, journal: &Arc<Journal>, queue: &Queue, number: u64) -> Option<Ended> {
+        let deadline = queue.inner.lock().live.get(&number)?.progress.deadline;
+        let effort = Effort::default();
+        let (job, priced) = match self.queued_job(write, deadline, Arc::clone(journal)) {
+            Ok(job) => job,
+            Err(refused) => return Some(Ended::refused(&refused)),
+        };
+        let (answered, may_have_run) = loop {
+            let answered = self.carry(&job, &effort).await;
+            let progress = {
+                let inner = queue.inner.lock();
+                let live = inner.live.get(&number)?;
+                if live.is_ending() || self.is_draining() && matches!(answered, Err(Refused::ClientGone)) {
+                    return None;
+                }
+                if live.attended == Some(0) && live.progress.state == State::Queued {
+                    return Some(Ended::refused(&Refused::ClientGone));
+                }
+                live.progress.clone()
+            };
+            match answered {
+                // The store would not have it: nothing was sent.
+                Err(Refused::ClientGone) => self.wait_until(progress.not_before).await,
+                answered => break (answered, progress.may_have_run),
+            }
+        };
+        let answer = match answered {
+            Ok(answer) => answer,
+            Err(refused) => return Some(Ended::refused(&refused)),
+        };
+        if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
+            self.graphql_prices.learn(operation, body);
+        }
+        Some(self.ended_by(answer, may_have_run))
+    }
+
+    /// What an answer says about whether the write was executed.
+    fn ended_by(&self, answer: Answer, may_have_run: bool) -> Ended {
+        let status = answer.status;
+        let (state, reason) = if status.is_success() {
+            (State::Done, None)
+        } else if status.is_server_error() || may_have_run {
+            (State::Unknown, Some(Refused::OutcomeUnknown.as_reason()))
+        } else {
+            (State::Failed, None)
+        };
+        Ended { state, response: Some(self.kept_response(answer)), reason, refused: None }
+    }
+}
+
+impl Ended {
+    fn refused(refused: &Refused) -> Self {
+        let state = if matches!(refused, Refused::OutcomeUnknown) { State::Unknown } else { State::Failed };
+        let told = (state == State::Failed).then(|| refused.clone());
+        Self { state, response: None, reason: Some(refused.as_reason()), refused: told }
+    }
+}
+
+/// The store had something of this number that is no write.
+fn unreadable(fault: &Unreadable) -> Reason {
+    Reason { word: "unreadable".into(), message: format!("What was kept of it cannot be read: {fault}."), status: 500 }
+}
+
+fn log_end(gateway: &Gateway, number: u64, live: &Live, progress: &Progress, now: Timestamp) {
+    let client = gateway.config.clients.get(live.class.client as usize).map(|client| &*client.name).unwrap_or_default();
+    let id = WriteId { number, salt: live.salt };
+    tracing::info!(
+        write = %id,
+        client,
+        state = progress.state.name(),
+        status = progress.response.as_ref().map(|response| response.status.as_u16()),
+        reason = progress.reason.as_ref().map(|reason| &*reason.word),
+        attempts = progress.attempts,
+        took_ms = u64::try_from(now.since(live.accepted).as_millis()).unwrap_or(u64::MAX),
+        "a queued write has ended"
+    );
+}

@@ -1,0 +1,213 @@
+//! What a writer is told is what happened, whatever the upstream does (CONTRACT §4, 3; DESIGN D7): each fault of the emulator, by method, waiting and queued.
+//!
+//! The truth is the emulator's transcript. The upstream is spoken to in HTTP/1.1, so GOAWAY and refused streams cannot come. The clock runs sixty times as fast, and a
+//! fault strikes the first request.
+
+use std::future::ready;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use weir::clock::Clock;
+use weir::emulator::Entry;
+
+use crate::support::{Reply, Setup, World};
+
+const SPEED: f64 = 60.0;
+/// Cases at the same time: more would keep each other from being served in time.
+const AT_ONCE: usize = 16;
+const METHODS: [Method; 4] = [Method::POST, Method::PATCH, Method::PUT, Method::DELETE];
+/// A waiting client is patient enough for a cool-down; a silent upstream is given up after a real second.
+const CONFIG: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_attempts = 3";
+
+/// What a writer is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// It was executed.
+    Done,
+    /// It was not.
+    Failed,
+    /// Nobody knows.
+    Unknown,
+}
+use Told::{Done, Failed, Unknown};
+
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Waiting,
+    Queued,
+}
+
+/// A fault, and what is to be told of a POST or PATCH, of a PUT, and of a DELETE, whose repetition finds nothing when it was executed before.
+fn table() -> Vec<(Value, [Told; 3])> {
+    let ambiguous_after = [Unknown, Done, Unknown];
+    let ambiguous_before = [Unknown, Done, Done];
+    let same = |told| [told, told, told];
+    let status = |status: u16, executed: bool| json!({ "fault": "status", "status": status, "executed": executed, "body": { "message": "so it is" } });
+    vec![
+        (Value::Null, same(Done)),
+        (status(400, false), same(Failed)),
+        (status(401, false), same(Failed)),
+        (status(403, false), same(Failed)),
+        (status(404, false), same(Failed)),
+        (status(409, false), same(Failed)),
+        (status(410, false), same(Failed)),
+        (status(422, false), same(Failed)),
+        (status(500, true), ambiguous_after),
+        (status(500, false), ambiguous_before),
+        (status(502, true), ambiguous_after),
+        (status(503, false), ambiguous_before),
+        (json!({ "fault": "stall", "executed": true }), ambiguous_after),
+        (json!({ "fault": "stall", "executed": false }), ambiguous_before),
+        (json!({ "fault": "reset_before" }), ambiguous_before),
+        (json!({ "fault": "reset_after" }), ambiguous_after),
+        (json!({ "fault": "half_body" }), ambiguous_after),
+        (json!({ "fault": "half_body", "chunked": true }), ambiguous_after),
+        (json!({ "fault": "lost" }), ambiguous_after),
+        (json!({ "fault": "html_refusal" }), same(Done)),
+        (json!({ "fault": "secondary" }), same(Done)),
+        (json!({ "fault": "secondary", "status": 429 }), same(Done)),
+        (json!({ "fault": "secondary", "retry_after": 5 }), same(Done)),
+        (json!({ "fault": "revoke" }), same(Failed)),
+        (json!({ "fault": "wobble" }), same(Done)),
+        (json!({ "fault": "clock_offset", "seconds": 40 }), same(Done)),
+        (json!({ "fault": "pristine_rate_limit" }), same(Done)),
+        (json!({ "fault": "stale_read" }), same(Done)),
+        (json!({ "fault": "reorder" }), same(Done)),
+    ]
+}
+
+/// A write of each method, which changes something once.
+fn write_of(world: &World, method: &Method) -> (String, Value) {
+    const ISSUE: &str = "/repos/acme/widgets/issues/1";
+    match *method {
+        Method::POST => (format!("{ISSUE}/comments"), json!({ "body": "a comment" })),
+        Method::PATCH => (ISSUE.to_owned(), json!({ "title": "another title" })),
+        Method::PUT => (format!("{ISSUE}/labels"), json!({ "labels": [] })),
+        _ => {
+            let made = world.ask_emulator(Method::POST, &format!("{ISSUE}/comments"), &json!({ "body": "to be deleted" }));
+            (format!("/repos/acme/widgets/issues/comments/{}", made["id"]), Value::Null)
+        }
+    }
+}
+
+async fn told(world: &World, way: Way, method: &Method, path: &str, body: &Value) -> (Told, String) {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    match way {
+        Way::Waiting => {
+            let reply = world.send(method.clone(), path, &[], &body).await;
+            (by_answer(&reply), format!("{} {}", reply.status, String::from_utf8_lossy(&reply.body)))
+        }
+        Way::Queued => {
+            let accepted = world.send(method.clone(), path, &[("prefer", "respond-async")], &body).await;
+            accepted.assert_status(202);
+            let standing = world.get_with(accepted.header("location").unwrap(), &[("prefer", "wait=86400")]).await.json();
+            let told = match standing["state"].as_str() {
+                Some("done") => Done,
+                Some("failed") => Failed,
+                Some("unknown") => Unknown,
+                other => return (Unknown, format!("{other:?}: {standing}")),
+            };
+            (told, standing.to_string())
+        }
+    }
+}
+
+fn by_answer(reply: &Reply) -> Told {
+    match reply.status.as_u16() {
+        200..=299 => Done,
+        502 if String::from_utf8_lossy(&reply.body).contains("unknown whether") => Unknown,
+        _ => Failed,
+    }
+}
+
+/// What the emulator carried out, beyond any doubt.
+fn executed(entries: &[Entry]) -> usize {
+    entries.iter().filter(|entry| entry.executed && entry.status < 400).count()
+}
+
+async fn world() -> World {
+    let setup = Setup::new().clock(Clock::scaled(SPEED)).config(CONFIG).client("max_wait = \"10m\"");
+    // An hour is a minute here.
+    let setup = setup.listen("idle_timeout = \"1h\"\nheader_timeout = \"1h\"");
+    setup.upstream_keys("response_timeout = \"1s\"").start().await
+}
+
+/// One case; `None`, or what is wrong.
+async fn case(fault: &Value, way: Way, method: &Method, expected: Told) -> Option<String> {
+    let world = world().await;
+    let (path, body) = write_of(&world, method);
+    let before = world.upstream_requests().len();
+    if !fault.is_null() {
+        let mut armed = fault.clone();
+        armed["match"] = json!({ "method": method.as_str(), "nth": 1 });
+        world.arm(&armed);
+    }
+    let (told, said) = told(&world, way, method, &path, &body).await;
+    let entries = world.upstream_requests().split_off(before);
+    // Of a status that a fault made up, the entry says whether something was carried out; a request that came to nothing is not told from one that did by its status alone.
+    let effects = executed(&entries).max(entries.iter().filter(|entry| entry.executed && entry.fault.is_some()).count());
+    let is_true = match told {
+        Done => effects >= 1,
+        Failed => effects == 0 || fault["fault"] == "revoke",
+        Unknown => true,
+    };
+    let is_once = method.is_idempotent() || effects <= 1;
+    let fits = told == expected && is_true && is_once;
+    (!fits).then(|| {
+        let seen: Vec<_> = entries.iter().map(|entry| (entry.status, entry.executed, entry.fault.clone())).collect();
+        format!("{method} {way:?} under {fault}: told {told:?}, expected {expected:?}; upstream saw {seen:?}; said {said}\n")
+    })
+}
+
+async fn all_cases(way: Way) {
+    let table = table();
+    let cases = table.iter().flat_map(|(fault, expected)| {
+        METHODS.iter().map(move |method| {
+            let expected = match *method {
+                Method::PUT => expected[1],
+                // There is no half of an empty body.
+                Method::DELETE if fault["fault"] == "half_body" => Done,
+                Method::DELETE => expected[2],
+                _ => expected[0],
+            };
+            case(fault, way, method, expected)
+        })
+    });
+    let wrong: Vec<String> = stream::iter(cases).buffer_unordered(AT_ONCE).filter_map(ready).collect().await;
+    assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), table.len() * METHODS.len(), wrong.concat());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_waiting_writer_is_told_is_what_happened() {
+    all_cases(Way::Waiting).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_told_of_a_queued_write_is_what_happened() {
+    all_cases(Way::Queued).await;
+}
+
+/// Nobody listens, and nobody who speaks TLS.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_connection_nothing_was_executed() {
+    let dead = {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        listener.local_addr().unwrap()
+    };
+    let plain = world().await;
+    for url in [format!("http://{dead}"), format!("https://localhost:{}", plain.emulator.addr().port())] {
+        for method in METHODS {
+            for way in [Way::Waiting, Way::Queued] {
+                let setup = Setup::new().clock(Clock::scaled(SPEED)).config(CONFIG).upstream(url.clone());
+                let world = setup.start().await;
+                let body = json!({ "body": "never" });
+                let (told, said) = told(&world, way, &method, "/repos/acme/widgets/issues/1/labels", &body).await;
+                assert_eq!(told, Failed, "{method} {way:?} to {url}: {said}");
+                assert!(said.contains("nothing was executed"), "{said}");
+            }
+        }
+    }
+}

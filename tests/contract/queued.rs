@@ -1,0 +1,309 @@
+//! A write that is accepted is kept, done in its order, never twice, and told the truth about (CONTRACT §3 and §4).
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::{Value, json};
+use weir::gateway::queue::Standing;
+use weir::writes::WriteId;
+
+use crate::support::raw::Connection;
+use crate::support::{KEY, OTHER_KEY, Reply, Setup, World, all_have_status, eventually};
+
+const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
+const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
+const ASYNC: (&str, &str) = ("prefer", "respond-async");
+
+/// What clients of queued writes say.
+impl World {
+    /// A comment that nobody waits for.
+    async fn post_async(&self, text: &str) -> Reply {
+        self.send(Method::POST, COMMENTS, &[ASYNC], &json!({ "body": text }).to_string()).await
+    }
+
+    /// The same with a key; somebody waits for it unless `prefer` says otherwise.
+    async fn post_with_key(&self, key: &str, text: &str, more: &[(&str, &str)]) -> Reply {
+        let headers = [&[("idempotency-key", key)], more].concat();
+        self.send(Method::POST, COMMENTS, &headers, &json!({ "body": text }).to_string()).await
+    }
+
+    /// The status resource once the write has come to its end.
+    async fn end_of(&self, accepted: &Reply) -> Value {
+        accepted.assert_status(202);
+        let location = accepted.header("location").unwrap();
+        let status = self.get_with(location, &[("prefer", "wait=30")]).await;
+        status.assert_status(200);
+        status.json()
+    }
+
+    fn posts(&self) -> usize {
+        self.upstream_requests().iter().filter(|entry| entry.method == "POST").count()
+    }
+
+    fn standing(&self, accepted: &Reply) -> Option<Standing> {
+        let id: WriteId = accepted.json()["id"].as_str().unwrap().parse().unwrap();
+        self.gateway.queue.standing(id)
+    }
+}
+
+#[tokio::test]
+async fn a_write_is_accepted_at_once_and_its_outcome_can_be_looked_up() {
+    let world = Setup::new().config(QUICK).start().await;
+    let gate = world.close_gate("POST", COMMENTS);
+    let accepted = world.post_async("later").await;
+    accepted.assert_status(202);
+    assert_eq!(accepted.header("preference-applied"), Some("respond-async"));
+    let told = accepted.json();
+    assert_eq!(accepted.header("location"), Some(format!("/_weir/writes/{}", told["id"].as_str().unwrap()).as_str()));
+    assert_eq!((&told["method"], &told["path"], &told["response"]), (&json!("POST"), &json!(COMMENTS), &Value::Null));
+    world.held(gate, 1).await;
+    let sending = world.get(accepted.header("location").unwrap()).await;
+    assert_eq!((&sending.json()["state"], &sending.json()["attempts"]), (&json!("sending"), &json!(1)));
+    world.open_gate(gate);
+    let done = world.end_of(&accepted).await;
+    assert_eq!((&done["state"], &done["response"]["status"]), (&json!("done"), &json!(201)), "{done}");
+    assert_eq!(done["response"]["body"]["body"], "later");
+    let url = done["response"]["body"]["url"].as_str().unwrap();
+    assert!(url.starts_with(&format!("http://{}/repos/", world.address)), "{url}");
+    assert!(done["response"]["headers"]["location"].as_str().is_none_or(|url| url.contains(&world.address.to_string())));
+    assert_eq!(world.posts(), 1);
+}
+
+#[tokio::test]
+async fn what_the_upstream_says_of_a_write_is_its_outcome() {
+    let world = Setup::new().config(QUICK).start().await;
+    for (path, body, status) in
+        [(COMMENTS, json!({ "body": 5 }), 422), ("/repos/acme/nothing/issues", json!({ "title": "x" }), 404), (COMMENTS, json!({}), 422)]
+    {
+        let accepted = world.send(Method::POST, path, &[ASYNC], &body.to_string()).await;
+        let end = world.end_of(&accepted).await;
+        assert_eq!((&end["state"], &end["response"]["status"]), (&json!("failed"), &json!(status)), "{end}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queued_writes_and_those_that_wait_keep_their_order() {
+    let world = Setup::new().config(QUICK).start().await;
+    let gate = world.close_gate("POST", COMMENTS);
+    let mut accepted = Vec::new();
+    let mut waiting = Vec::new();
+    for n in 0..6 {
+        if n % 2 == 0 {
+            accepted.push(world.post_async(&format!("number {n}")).await);
+        } else {
+            let (http, address) = (Connection::open(world.address).await, world.address);
+            let body = json!({ "body": format!("number {n}") }).to_string();
+            let mut connection = http;
+            let head = format!(
+                "POST {COMMENTS} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            connection.send(head.as_bytes()).await;
+            waiting.push(connection);
+        }
+        eventually(|| world.gateway.turns.writes() == n + 1).await;
+    }
+    world.held(gate, 1).await;
+    world.open_gate(gate);
+    for connection in &mut waiting {
+        assert!(connection.read_answer().await.starts_with("HTTP/1.1 201"));
+    }
+    join_all(accepted.iter().map(|accepted| world.end_of(accepted))).await;
+    let listed = world.get(&format!("{COMMENTS}?per_page=100")).await.json();
+    let texts: Vec<_> = listed.as_array().unwrap().iter().filter_map(|comment| comment["body"].as_str()).collect();
+    let ours: Vec<_> = texts.iter().filter(|text| text.starts_with("number ")).collect();
+    assert_eq!(ours.len(), 6);
+    assert!(ours.is_sorted(), "{ours:?}");
+}
+
+#[tokio::test]
+async fn a_write_that_is_still_queued_can_be_cancelled_and_is_never_sent() {
+    let world = Setup::new().config(QUICK).start().await;
+    let gate = world.close_gate("POST", COMMENTS);
+    let first = world.post_async("first").await;
+    world.held(gate, 1).await;
+    let second = world.post_async("second").await;
+    let third = world.post_async("third").await;
+    let cancel = |accepted: &Reply| accepted.header("location").unwrap().to_owned();
+    world.send(Method::DELETE, &cancel(&second), &[], "").await.assert_status(204);
+    world.send(Method::DELETE, &cancel(&second), &[], "").await.assert_status(409);
+    let refused = world.send(Method::DELETE, &cancel(&first), &[], "").await;
+    refused.assert_status(409);
+    assert!(refused.json()["message"].as_str().unwrap().contains("sending"));
+    world.open_gate(gate);
+    assert_eq!(world.end_of(&first).await["state"], "done");
+    assert_eq!(world.end_of(&third).await["state"], "done");
+    let cancelled = world.end_of(&second).await;
+    assert_eq!((&cancelled["state"], &cancelled["attempts"]), (&json!("cancelled"), &json!(0)));
+    assert_eq!(world.posts(), 2);
+    assert_eq!(world.gateway.turns.writes(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_waits_for_a_limit_can_be_cancelled_too() {
+    let world = Setup::new().manual_clock().config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"").start().await;
+    world.end_of(&world.post_async("first").await).await;
+    let second = world.post_async("second").await;
+    eventually(|| world.gateway.admissions.waiting() == 1).await;
+    world.send(Method::DELETE, second.header("location").unwrap(), &[], "").await.assert_status(204);
+    eventually(|| world.gateway.admissions.waiting() == 0).await;
+    world.clock.advance(Duration::from_secs(10));
+    assert_eq!(world.end_of(&world.post_async("third").await).await["state"], "done");
+    assert_eq!(world.posts(), 2);
+}
+
+#[tokio::test]
+async fn a_client_sees_its_own_writes_only() {
+    let world = Setup::new().accounts(2).config(QUICK).start().await;
+    let accepted = world.post_async("mine").await;
+    world.end_of(&accepted).await;
+    let location = accepted.header("location").unwrap();
+    let other = format!("Bearer {OTHER_KEY}");
+    for method in [Method::GET, Method::DELETE] {
+        world.send(method, location, &[("authorization", &other)], "").await.assert_status(404);
+    }
+    world.get("/_weir/writes/1-0000000000000000").await.assert_status(404);
+    world.get("/_weir/writes/nonsense").await.assert_status(404);
+    world.send(Method::POST, location, &[], "").await.assert_status(404);
+}
+
+#[tokio::test]
+async fn the_same_idempotency_key_returns_the_same_write_and_another_body_422() {
+    let world = Setup::new().accounts(2).config(QUICK).start().await;
+    let first = world.post_with_key("k-1", "once", &[ASYNC]).await;
+    let done = world.end_of(&first).await;
+    let again = world.post_with_key("k-1", "once", &[ASYNC]).await;
+    again.assert_status(202);
+    assert_eq!((&again.json()["id"], &again.json()["state"]), (&done["id"], &json!("done")));
+    world.post_with_key("k-1", "another", &[ASYNC]).await.assert_status(422);
+    world.post_with_key("a\tb", "not printable", &[]).await.assert_status(400);
+    world.post_with_key(&"x".repeat(256), "long", &[]).await.assert_status(400);
+    let other = format!("Bearer {OTHER_KEY}");
+    let others = world.post_with_key("k-1", "another", &[ASYNC, ("authorization", &other)]).await;
+    others.assert_status(202);
+    assert_ne!(others.json()["id"], done["id"]);
+    eventually(|| world.gateway.turns.writes() == 0).await;
+    assert_eq!(world.posts(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_with_the_same_key_at_the_same_time_are_one_write() {
+    let world = Setup::new().config(QUICK).start().await;
+    let gate = world.close_gate("POST", COMMENTS);
+    let asks = (0..10).map(|n| world.post_with_key("k", "once", if n % 2 == 0 { &[ASYNC] } else { &[] }));
+    let open = async {
+        world.held(gate, 1).await;
+        eventually(|| world.gateway.active.count() >= 5).await;
+        world.open_gate(gate);
+    };
+    let (answers, ()) = tokio::join!(join_all(asks), open);
+    for (n, answer) in answers.iter().enumerate() {
+        answer.assert_status(if n % 2 == 0 { 202 } else { 201 });
+    }
+    assert_eq!(world.posts(), 1);
+}
+
+#[tokio::test]
+async fn a_repetition_of_a_write_that_was_waited_for_gets_the_same_answer() {
+    let world = Setup::new().config(QUICK).start().await;
+    let first = world.post_with_key("k", "once", &[]).await;
+    let second = world.post_with_key("k", "once", &[]).await;
+    all_have_status(&[first, second], 201);
+    assert_eq!(world.posts(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_with_a_key_is_given_up_with_its_client_while_it_waits() {
+    let world = Setup::new().config(QUICK).start().await;
+    let gate = world.close_gate("POST", COMMENTS);
+    let first = world.post_async("first").await;
+    world.held(gate, 1).await;
+    let mut connection = Connection::open(world.address).await;
+    let body = json!({ "body": "leaves" }).to_string();
+    let head = format!(
+        "POST {COMMENTS} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nIdempotency-Key: k\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    connection.send(head.as_bytes()).await;
+    eventually(|| world.gateway.turns.writes() == 2).await;
+    drop(connection);
+    eventually(|| world.gateway.turns.writes() == 1).await;
+    // The key is free again.
+    let again = world.post_with_key("k", "another", &[ASYNC]).await;
+    world.open_gate(gate);
+    assert_eq!(world.end_of(&first).await["state"], "done");
+    assert_eq!(world.end_of(&again).await["state"], "done");
+    assert_eq!(world.posts(), 2);
+}
+
+#[tokio::test]
+async fn a_write_with_a_key_that_cannot_be_served_in_time_is_refused_like_any_other() {
+    let world = Setup::new().manual_clock().config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"").start().await;
+    world.post_with_key("k-1", "first", &[]).await.assert_status(201);
+    let refused = world.post_with_key("k-2", "second", &[("prefer", "wait=0")]).await;
+    refused.assert_secondary_limited();
+    world.clock.advance(Duration::from_secs(10));
+    world.post_with_key("k-2", "another", &[]).await.assert_status(201);
+    assert_eq!(world.posts(), 2);
+}
+
+#[tokio::test]
+async fn a_post_whose_answer_is_lost_ends_as_unknown_and_is_not_repeated() {
+    let world = Setup::new().config(QUICK).start().await;
+    world.arm(&json!({ "match": { "method": "POST" }, "fault": "reset_after" }));
+    let end = world.end_of(&world.post_async("lost").await).await;
+    assert_eq!((&end["state"], &end["attempts"]), (&json!("unknown"), &json!(1)), "{end}");
+    assert!(end["message"].as_str().unwrap().contains("unknown whether"));
+    assert_eq!(world.posts(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_put_whose_answer_is_lost_is_repeated() {
+    let world = Setup::new().manual_clock().config(QUICK).start().await;
+    let path = "/repos/acme/widgets/issues/1/labels";
+    world.arm(&json!({ "match": { "method": "PUT", "nth": 1 }, "fault": "reset_after" }));
+    let accepted = world.send(Method::PUT, path, &[ASYNC], &json!({ "labels": [] }).to_string()).await;
+    let rests = || world.standing(&accepted).and_then(|standing| standing.progress).is_some_and(|so_far| so_far.may_have_run);
+    eventually(rests).await;
+    assert_eq!(world.get(accepted.header("location").unwrap()).await.json()["state"], "sending", "it may have been executed");
+    world.clock.advance(Duration::from_secs(1));
+    let end = world.end_of(&accepted).await;
+    assert_eq!((&end["state"], &end["attempts"]), (&json!("done"), &json!(2)), "{end}");
+}
+
+#[tokio::test]
+async fn a_finished_write_is_forgotten_after_its_retention() {
+    let world = Setup::new().manual_clock().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nretention = \"1h\"").start().await;
+    let accepted = world.post_with_key("k", "once", &[ASYNC]).await;
+    world.end_of(&accepted).await;
+    world.clock.advance(Duration::from_mins(59));
+    world.get(accepted.header("location").unwrap()).await.assert_status(200);
+    world.clock.advance(Duration::from_mins(2));
+    eventually(|| world.standing(&accepted).is_none()).await;
+    world.get(accepted.header("location").unwrap()).await.assert_status(404);
+    world.post_with_key("k", "another", &[ASYNC]).await.assert_status(202);
+}
+
+#[tokio::test]
+async fn a_queue_that_is_full_refuses_at_once() {
+    let world = Setup::new().config(&format!("{QUICK}\nqueue_max = 2")).start().await;
+    let gate = world.close_gate("POST", COMMENTS);
+    let accepted = [world.post_async("one").await, world.post_async("two").await];
+    world.post_async("three").await.assert_secondary_limited();
+    world.open_gate(gate);
+    for accepted in &accepted {
+        assert_eq!(world.end_of(accepted).await["state"], "done");
+    }
+}
+
+#[tokio::test]
+async fn mutations_are_writes_that_can_be_queued_and_queries_are_answered_at_once() {
+    let world = Setup::new().config(QUICK).start().await;
+    let query = json!({ "query": "{ viewer { login } }" }).to_string();
+    world.send(Method::POST, "/graphql", &[ASYNC], &query).await.assert_status(200);
+    let mutation = json!({ "query": "mutation { nothing }" }).to_string();
+    let accepted = world.send(Method::POST, "/graphql", &[ASYNC], &mutation).await;
+    let end = world.end_of(&accepted).await;
+    assert_eq!((&end["state"], &end["response"]["status"]), (&json!("done"), &json!(200)), "{end}");
+}
