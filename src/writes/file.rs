@@ -1,7 +1,8 @@
 //! Writes in a file: they survive the process, and the power (CONTRACT §2, `writes.store`).
 //!
 //! A redb database that one thread owns (`keeper`): it commits together what came while it was busy with the commit before, so that many callers share a sync of the
-//! disk. A file that is damaged, newer or somebody else's is not opened and not changed (`database`, `held`). Left out: what a write is ([`crate::writes::record`]).
+//! disk. A file that is damaged, newer or somebody else's is not opened and not changed (`database`, `held`). The file
+//! is never compacted: pages of forgotten writes are used again, so it is as large as what was in it at once, and compacting would keep every change waiting. Left out: what a write is ([`crate::writes::record`]).
 
 mod database;
 mod fault;

@@ -300,11 +300,14 @@ fn safely<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// Makes a file one of another format.
+/// Makes a file one of another format, or one whose first request was exchanged by something that knows redb.
 #[cfg(test)]
-pub(super) fn set_format(disk: Box<dyn StorageBackend>, format: u64) {
+pub(super) fn spoil(disk: Box<dyn StorageBackend>, format: u64, request: Option<&[u8]>) {
     let database = Builder::new().create_with_backend(Held::trusted(disk)).unwrap();
     let writing = database.begin_write().unwrap();
     writing.open_table(ABOUT).unwrap().insert(FORMAT_KEY, format).unwrap();
+    if let Some(request) = request {
+        writing.open_table(REQUESTS).unwrap().insert(0, request).unwrap();
+    }
     writing.commit().unwrap();
 }

@@ -170,15 +170,14 @@ impl Keeper {
 
     /// The database, opened again if it was lost.
     fn home(&mut self) -> Result<&mut Home, StoreError> {
-        let home = match self.home.take() {
-            Some(home) => home,
-            None => {
-                let fault = |fault: String| StoreError::Failed(format!("{}: {fault}", self.disk.path()));
-                let disk = self.disk.open().map_err(|error| fault(error.to_string()))?;
-                let home = Home::open(disk, self.rewrite, &mut |_, _| Ok(())).map_err(|problem| fault(problem.to_string()))?;
-                self.rewrite = false;
-                home
-            }
+        let home = if let Some(home) = self.home.take() {
+            home
+        } else {
+            let fault = |fault: String| StoreError::Failed(format!("{}: {fault}", self.disk.path()));
+            let disk = self.disk.open().map_err(|error| fault(error.to_string()))?;
+            let home = Home::open(disk, self.rewrite, &mut |_, _| Ok(())).map_err(|problem| fault(problem.to_string()))?;
+            self.rewrite = false;
+            home
         };
         Ok(self.home.insert(home))
     }
@@ -193,15 +192,19 @@ impl Keeper {
         let known = self.failing.as_ref().is_some_and(|before| std::mem::discriminant(before) == std::mem::discriminant(problem));
         if !known {
             let path = self.disk.path();
-            match problem {
-                StoreError::Full(why) => tracing::error!(
+            let why = text(problem);
+            if matches!(problem, StoreError::Full(_)) {
+                tracing::error!(
                     path,
                     why,
-                    "no further writes are accepted: there is no room for them; none that was accepted is lost. Make room, and they are accepted again"
-                ),
-                StoreError::Failed(why) => {
-                    tracing::error!(path, why, "the file of writes cannot be written; it is tried again with each change. Look at the disk")
-                }
+                    "no new writes are accepted, because there is no room for them; none that was accepted is lost. Make room: they are accepted again then"
+                );
+            } else {
+                tracing::error!(
+                    path,
+                    why,
+                    "the file of writes cannot be read or written: none that was accepted is lost, no new ones are accepted. Look at the disk; it is tried again with each change"
+                );
             }
         }
         self.failing = Some(problem.clone());

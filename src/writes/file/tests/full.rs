@@ -28,7 +28,7 @@ fn a_full_disk_refuses_new_writes_and_loses_none() {
     }
     // Whoever was refused may come again: their write must not be there, now or after a start.
     assert_eq!(told(store.load(refused)), Ok(None));
-    let killed = TestDisk::with(disk.bytes()).open().unwrap().1;
+    let killed = TestDisk::with(&disk.bytes()).open().unwrap().1;
     assert!(killed.keys().copied().eq(0..refused));
 }
 
@@ -87,6 +87,18 @@ fn a_disk_that_fails_is_asked_again_with_the_next_change() {
     let (_, found) = disk.open().unwrap();
     assert!(found.keys().copied().eq([0, 4]), "{:?}", found.keys());
     assert_eq!(found[&0], stored("a", "done"));
+}
+
+#[test]
+fn a_write_that_failed_is_not_there_although_it_may_have_reached_the_disk() {
+    for syncs in 0..2 {
+        let disk = TestDisk::blank();
+        let (store, _) = disk.open().unwrap();
+        disk.0.lock().syncs_before_one_fails = Some(syncs);
+        assert!(matches!(told(store.apply(Change::Insert(1, stored("a", "queued")))), Err(StoreError::Failed(_))));
+        assert_eq!(told(store.load(1)), Ok(None), "sync {syncs} failed");
+        assert!(TestDisk::with(&disk.bytes()).open().unwrap().1.is_empty(), "sync {syncs} failed");
+    }
 }
 
 #[test]

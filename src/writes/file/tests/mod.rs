@@ -31,6 +31,8 @@ struct Contents {
     /// What [`Disk::room`] says.
     room: Option<u64>,
     syncs_fail: bool,
+    /// After so many more syncs, one fails.
+    syncs_before_one_fails: Option<usize>,
     reads_fail: bool,
     /// Everything that was done, in order.
     done: Vec<Done>,
@@ -45,9 +47,9 @@ enum Done {
 
 impl TestDisk {
     /// One with a file of these bytes.
-    fn with(bytes: Vec<u8>) -> Self {
+    fn with(bytes: &[u8]) -> Self {
         let disk = Self::default();
-        disk.0.lock().write(0, &bytes).unwrap();
+        disk.0.lock().write(0, bytes).unwrap();
         disk
     }
 
@@ -139,6 +141,10 @@ impl StorageBackend for TestDisk {
             return Err(io::Error::other("the disk is gone"));
         }
         contents.done.push(Done::Sync);
+        match contents.syncs_before_one_fails.take() {
+            Some(0) => return Err(io::Error::other("the disk was gone for a moment")),
+            left => contents.syncs_before_one_fails = left.map(|left| left - 1),
+        }
         Ok(())
     }
 
