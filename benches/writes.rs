@@ -1,4 +1,5 @@
-//! What it costs to keep writes in a file (benches/README.md): new ones per second, the start with many of them, and the memory they take.
+//! What it costs to keep writes (benches/README.md): new ones per second, into the file alone and through the gateway's listener; the start with many of them, and the
+//! memory they take.
 //!
 //! Run it with `cargo bench --bench writes`; an argument is the directory whose disk is measured, `target` without one.
 
@@ -9,11 +10,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, Request};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use weir::api::ResourceName;
 use weir::clock::{Clock, Timestamp};
+use weir::config;
+use weir::gateway::Gateway;
+use weir::gateway::listen::Listening;
+use weir::gateway::queue::{Class, New, Recovery};
+use weir::telemetry::Metrics;
 use weir::writes::file::FileStore;
-use weir::writes::record::Address;
-use weir::writes::{Change, Progress, State, Store, Stored, Write, WriteId};
+use weir::writes::memory::MemoryStore;
+use weir::writes::record::{Address, Shape};
+use weir::writes::{Change, Progress, Store, Stored, Write, WriteId};
 
 /// The one that `weir` ships with.
 #[global_allocator]
@@ -24,8 +36,14 @@ const CALLERS: [u64; 3] = [1, 64, 1_000];
 const MEASURED: Duration = Duration::from_secs(5);
 const QUEUED: u64 = 10_000;
 const BODY_BYTES: usize = 1024;
+const ACCEPTED: Timestamp = Timestamp::from_secs(1_800_000_000);
+/// Clients with a connection each, and clients of the config among whom they are dealt.
+const CONNECTIONS: u64 = 64;
+const KEY: &str = "weir_key_of_all_the_clients_of_this_measurement";
 /// Tells this program to be the one that starts.
 const RECOVER: &str = "--recover";
+/// Tells this program to be the one that keeps writes in memory.
+const HOLD: &str = "--hold";
 
 fn main() {
     let clock = Clock::system();
@@ -35,6 +53,11 @@ fn main() {
     {
         return recover(Path::new(path), &clock);
     }
+    if let [_, order, _] = arguments.as_slice()
+        && order == HOLD
+    {
+        return hold(&clock);
+    }
     let directory =
         std::env::args().skip(1).find(|argument| !argument.starts_with("--")).map_or_else(|| PathBuf::from("target"), PathBuf::from);
     let directory = tempfile::TempDir::new_in(directory).expect("the directory is there");
@@ -42,6 +65,7 @@ fn main() {
     for callers in CALLERS {
         enqueue(&directory.path().join(format!("{callers}.redb")), callers, &clock);
     }
+    through_the_gateway(&directory.path().join("gateway.redb"), &clock);
     recovery(directory.path());
 }
 
@@ -72,6 +96,10 @@ fn enqueue(path: &Path, callers: u64, clock: &Clock) {
         }
         (clock.now().since(begun), waits)
     });
+    print_rate(callers, took, &mut waits);
+}
+
+fn print_rate(callers: u64, took: Duration, waits: &mut [u64]) {
     waits.sort_unstable();
     let rate = Duration::from_secs(1).as_nanos() * waits.len() as u128 / took.as_nanos().max(1);
     let wait =
@@ -104,51 +132,132 @@ fn recovery(directory: &Path) {
         let status = Command::new(&program).arg(RECOVER).arg(path).status();
         assert!(status.is_ok_and(|status| status.success()), "the start failed");
     }
+    println!("  in memory:");
+    let status = Command::new(&program).arg(HOLD).arg("-").status();
+    assert!(status.is_ok_and(|status| status.success()), "they cannot be held");
 }
 
-/// A start, and what it takes.
+/// A gateway whose upstream nobody is, and which would wait an hour between two attempts.
+fn config() -> Arc<config::Config> {
+    let text = format!(
+        "[listen]\nhttp = [\"127.0.0.1:0\"]\n[upstream]\nurl = \"http://127.0.0.1:9\"\n\
+         [[accounts]]\nname = \"build-bot\"\nkind = \"user\"\n[[tokens]]\naccount = \"build-bot\"\nkind = \"classic\"\nsecret = {{ value = \"x\" }}\n\
+         [[clients]]\nname = \"ci\"\nkey_sha256 = \"{}\"\nwrites = \"build-bot\"\n\
+         [writes]\nspacing = \"1h\"\nnotify_spacing = \"1h\"\nqueue_max = 1000000\n",
+        config::digest_hex(KEY.as_bytes())
+    );
+    Arc::new(config::parse(&text, "bench", &|_| None, Path::new(".")).expect("it is a config"))
+}
+
+/// Requests with `Prefer: respond-async` on real sockets, each sent when the one before is answered with 202.
+fn through_the_gateway(path: &Path, clock: &Clock) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let (took, mut waits) = runtime.block_on(async {
+        let store = Arc::new(FileStore::open(path, |_, _| Ok(())).expect("a new file"));
+        let gateway = Gateway::with_writes(config(), clock.clone(), Arc::new(Metrics::new()), store, Recovery::default());
+        let listening = Listening::open(&gateway).expect("it listens");
+        let begun = clock.now();
+        let numbers = Arc::new(AtomicU64::new(0));
+        let client = || {
+            let (address, numbers, clock) = (listening.addresses[0], Arc::clone(&numbers), clock.clone());
+            tokio::spawn(async move {
+                let stream = TcpStream::connect(address).await.expect("it listens");
+                let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("it speaks HTTP");
+                tokio::spawn(connection);
+                let mut waits = Vec::new();
+                while clock.now().since(begun) < MEASURED {
+                    let number = numbers.fetch_add(1, Ordering::Relaxed);
+                    let request = Request::post(format!("/repos/acme/widgets/issues/{number}/comments"))
+                        .header("host", "weir")
+                        .header("authorization", format!("Bearer {KEY}"))
+                        .header("prefer", "respond-async")
+                        .body(Full::new(Bytes::from_static(&[b'x'; BODY_BYTES])))
+                        .expect("a request");
+                    let before = weir::clock::machine_micros();
+                    let answer = sender.send_request(request).await.expect("an answer");
+                    assert_eq!(answer.status(), 202);
+                    answer.into_body().collect().await.expect("its body");
+                    waits.push(weir::clock::machine_micros() - before);
+                }
+                waits
+            })
+        };
+        let clients = (0..CONNECTIONS).map(|_| client()).collect::<Vec<_>>();
+        let mut waits = Vec::new();
+        for client in clients {
+            waits.extend(client.await.expect("it does not panic"));
+        }
+        (clock.now().since(begun), waits)
+    });
+    println!("through the gateway, durable before each 202:");
+    print_rate(CONNECTIONS, took, &mut waits);
+}
+
+/// A start of the queue, and what it takes.
 fn recover(path: &Path, clock: &Clock) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let _inside = runtime.enter();
+    let (config, metrics) = (config(), Arc::new(Metrics::new()));
+    drop(Gateway::new(Arc::clone(&config), clock.clone(), Arc::clone(&metrics)));
     let before = resident();
     let begun = clock.now();
-    let mut kept = Vec::new();
-    let store = FileStore::open(path, |_, stored| {
-        // As the queue does: the bodies stay in the file until it is their turn.
-        let mut write = Write::decode(&stored.request).map_err(|problem| problem.to_string())?;
-        write.body = Bytes::new();
-        kept.push((write, Progress::decode(&stored.progress).map_err(|problem| problem.to_string())?));
-        Ok(())
-    });
-    let took = clock.now().since(begun);
+    let mut recovery = Recovery::default();
+    let store = FileStore::open(path, |number, stored| recovery.take(number, &stored).map_err(|fault| fault.to_string()));
     let store = store.expect("it is whole");
-    assert!(kept.len() as u64 == QUEUED && kept.iter().all(|(_, progress)| progress.state == State::Queued));
+    let opened = clock.now().since(begun);
+    let gateway = Gateway::with_writes(config, clock.clone(), metrics, Arc::new(store), recovery);
+    let took = clock.now().since(begun);
+    assert_eq!(gateway.queue.unfinished() as u64, QUEUED);
+    print_memory(&format!("checked and read after {opened:?}, queued again after {took:?}"), before);
+}
+
+/// As many in a gateway that has no file.
+fn hold(clock: &Clock) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let gateway =
+            Gateway::with_writes(config(), clock.clone(), Arc::new(Metrics::new()), Arc::new(MemoryStore::default()), Recovery::default());
+        let before = resident();
+        for number in 0..QUEUED {
+            let class = Class { client: 0, content: true, resource: ResourceName::core() };
+            let lane = format!("/repos/acme/widgets/issues/{number}");
+            let new = New { write: comment(number), class, lane, deadline: Timestamp::FAR_FUTURE, memory: None };
+            gateway.queue.accept(&gateway.turns, new).await.expect("there is room");
+        }
+        print_memory("queued", before);
+    });
+}
+
+fn print_memory(what: &str, before: u64) {
     let grown = resident().saturating_sub(before);
-    println!("    open after {took:?}, {} MiB more resident: {} bytes a write", grown / (1024 * 1024), grown / QUEUED);
-    drop(store);
+    println!("    {what}; {} MiB more resident: {} bytes a write", grown / (1024 * 1024), grown / QUEUED);
 }
 
 /// A usual one: a comment with a key.
 fn write(number: u64) -> Stored {
+    Stored { request: comment(number).encode(), progress: Progress::queued(ACCEPTED, Timestamp::FAR_FUTURE).encode() }
+}
+
+fn comment(number: u64) -> Write {
     let mut headers = HeaderMap::new();
     headers.insert("content-type", HeaderValue::from_static("application/json"));
     headers.insert("accept", HeaderValue::from_static("application/vnd.github+json"));
     headers.insert("user-agent", HeaderValue::from_static("a-bot/1.0"));
-    let accepted = Timestamp::from_secs(1_800_000_000);
-    let write = Write {
+    Write {
         id: WriteId { number, salt: number },
         client: "ci".into(),
         account: "build-bot".into(),
         method: Method::POST,
         address: Address::Rest,
+        shape: Shape::Plain,
         path: format!("/repos/acme/widgets/issues/{number}/comments"),
         query: None,
         headers,
         body: vec![b'x'; BODY_BYTES].into(),
-        accepted,
-        deadline: Timestamp::FAR_FUTURE,
+        accepted: ACCEPTED,
         key: None,
         attended: false,
-    };
-    Stored { request: write.encode(), progress: Progress::queued(accepted).encode() }
+    }
 }
 
 /// What of this process is in memory.
