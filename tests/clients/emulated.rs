@@ -19,12 +19,16 @@ with_each_library! {
     the_rate_limit_is_told_by_the_gateway
     an_exhausted_budget_is_understood_as_a_rate_limit
     a_wrong_key_is_refused_before_anything_is_sent
+    a_burst_of_a_hundred_comments_is_written_once_each_and_in_order
+    a_hundred_comments_that_are_handed_over_are_written_once_each_and_in_order
 }
 
 /// The organisation of the seed world whose repositories the tests use: its owner may rename them.
 const OWNER: &str = "acme";
 /// How many accounts share the reads.
 const ACCOUNTS: usize = 2;
+/// How many comments are written in a burst.
+const COMMENTS: usize = 100;
 
 fn a_read_names_the_gateway_in_every_address(library: Library) {
     let (setting, world) = emulated();
@@ -172,6 +176,47 @@ fn a_wrong_key_is_refused_before_anything_is_sent(library: Library) {
     assert_eq!(error["status"], 401, "{error}");
     assert!(!error.to_string().contains(&client.key), "{error}");
     assert!(setting.sent().is_empty(), "{:?}", setting.sent());
+}
+
+/// More than the 80 a minute that the limits allow: the last ones wait for the next minute, and none is refused.
+fn a_burst_of_a_hundred_comments_is_written_once_each_and_in_order(library: Library) {
+    let setting = of_a_patient_client("");
+    let arguments = json!({ "owner": OWNER, "repo": "widgets", "number": 2, "texts": texts() });
+    let (values, _) = setting.plays(library, "comment_burst", &arguments);
+    assert_written_in_order(&setting, &values);
+}
+
+/// The same as fast as they are accepted, where the limits stand in nobody's way.
+fn a_hundred_comments_that_are_handed_over_are_written_once_each_and_in_order(library: Library) {
+    let setting = of_a_patient_client("\n[limits]\ncontent_per_minute = 1000\n");
+    setting.upstream.limit(&json!({ "content.minute": 1000 }));
+    let arguments = json!({ "owner": OWNER, "repo": "widgets", "number": 2, "texts": texts() });
+    let (values, _) = setting.plays(library, "comments_handed_over", &arguments);
+    assert!(values["statuses"].as_array().is_some_and(|all| all.len() == COMMENTS && all.iter().all(|status| *status == 202)), "{values}");
+    assert!(values["states"].as_array().is_some_and(|all| all.len() == COMMENTS && all.iter().all(|state| *state == "done")), "{values}");
+    assert_written_in_order(&setting, &values);
+}
+
+fn of_a_patient_client(sections: &str) -> Setting {
+    let upstream = Upstream::emulated();
+    let accounts = World(upstream.control("world")).accounts(ACCOUNTS);
+    Setting::tuned(upstream, accounts, "max_wait = \"2m\"\n", sections)
+}
+
+fn texts() -> Vec<String> {
+    (0..COMMENTS).map(|number| format!("comment {number:03}")).collect()
+}
+
+/// Each text arrived once, the emulator refused nothing, and it gave them numbers in their order.
+fn assert_written_in_order(setting: &Setting, values: &Value) {
+    let ids: Vec<u64> = values["ids"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
+    assert!(ids.len() == COMMENTS && ids.is_sorted_by(|one, next| one < next), "{ids:?}");
+    let transcript = setting.upstream.transcript();
+    let posts = transcript.iter().filter(|request| request["method"] == "POST").count();
+    assert_eq!(posts, COMMENTS);
+    assert!(transcript.iter().all(|request| request["refused"].is_null()));
+    let books = setting.upstream.control("books");
+    assert_eq!((&books["refused_primary"], &books["refused_secondary"]), (&json!(0), &json!(0)));
 }
 
 /// What `/_emulator/world` says.

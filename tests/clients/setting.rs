@@ -37,7 +37,12 @@ pub struct Setting {
 impl Setting {
     /// A gateway whose one client reads by all the accounts and writes as the first.
     pub fn new(upstream: Upstream, accounts: Vec<Account>) -> Self {
-        let gateway = Gateway::serve(&config(&upstream.address, &accounts));
+        Self::tuned(upstream, accounts, "", "")
+    }
+
+    /// The same with further keys of its client, and further sections.
+    pub fn tuned(upstream: Upstream, accounts: Vec<Account>, client: &str, sections: &str) -> Self {
+        let gateway = Gateway::serve(&(config(&upstream.address, &accounts, client) + sections));
         Self { upstream, gateway, accounts }
     }
 
@@ -90,14 +95,14 @@ impl Setting {
     }
 }
 
-fn config(upstream: &str, accounts: &[Account]) -> String {
+fn config(upstream: &str, accounts: &[Account], client: &str) -> String {
     let names: Vec<&str> = accounts.iter().map(|account| account.name.as_str()).collect();
     let key_sha256 = hex(ring::digest::digest(&ring::digest::SHA256, KEY.as_bytes()).as_ref());
     let mut config = format!(
         "[listen]\nhttp = [\"127.0.0.1:0\"]\n\n\
          [upstream]\nurl = \"http://{upstream}\"\ndialect = \"github\"\n\n\
          [[pools]]\nname = \"readers\"\naccounts = {}\n\n\
-         [[clients]]\nname = \"library\"\nreads = \"readers\"\nwrites = \"{}\"\nkey_sha256 = \"{key_sha256}\"\n\n\
+         [[clients]]\nname = \"library\"\nreads = \"readers\"\nwrites = \"{}\"\nkey_sha256 = \"{key_sha256}\"\n{client}\n\
          [writes]\nspacing = \"10ms\"\nnotify_spacing = \"10ms\"\n",
         json!(names),
         names[0],
