@@ -50,6 +50,8 @@ mod rewriting;
 mod rights;
 #[path = "contract/secondary.rs"]
 mod secondary;
+#[path = "contract/stale_if_error.rs"]
+mod stale_if_error;
 #[path = "contract/upstream.rs"]
 mod upstream;
 #[path = "contract/variants.rs"]

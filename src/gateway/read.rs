@@ -17,6 +17,7 @@ use crate::decision::cache_key::{Accept, CacheKey, Scope};
 use crate::decision::freshness::cache_control::{storable, vary_names};
 use crate::decision::freshness::merge::merge_not_modified;
 use crate::decision::freshness::settling::Trust;
+use crate::decision::freshness::trouble::Trouble;
 use crate::decision::freshness::wishes::Wishes;
 use crate::decision::freshness::{Mode, Stored, TokenKey};
 use crate::telemetry::{CacheOutcome, Fetch, spans};
@@ -132,10 +133,10 @@ impl Gateway {
         match (landed, seat.role) {
             (Landed::Entry(entry, _), Role::Follower) if !entry.fits(&question.asked) || !entry.is_for_others() => Miss::Again,
             (Landed::Large(large), Role::Follower) if large.vary.as_ref().is_some_and(|vary| !vary.fits(&question.asked)) => Miss::Again,
-            // A failure that a stored answer is preferred to; a plain HTTP cache delivers it.
-            (Landed::Entry(failure, fetch), role) if failure.status().is_server_error() && self.mode == Mode::Revalidate => {
-                let stale = self.stale_instead(Refused::UpstreamFailed, entry, question);
-                Miss::Give(stale.or_else(|_| given(Landed::Entry(failure, fetch), role)))
+            // A failure that a stored answer is preferred to.
+            (Landed::Entry(failure, fetch), role) if failure.status().is_server_error() => {
+                let stale = self.stands_in(Trouble::Answered(failure.status()), entry, question);
+                Miss::Give(stale.map_or_else(|| given(Landed::Entry(failure, fetch), role), Ok))
             }
             // It was refused as the one whose fetch it was: with another patience, priority and share.
             (Landed::Refused(Refused::Limited { .. }), Role::Follower) if self.clock.now() < question.job.deadline => Miss::Again,
@@ -190,30 +191,31 @@ impl Gateway {
         self.limited(job, &Refusal { limit, account, resource: job.endpoint.resource.clone(), until })
     }
 
-    /// A stored answer that is old, where the config prefers it to none.
+    /// A stored answer that is old, where it is preferred to none.
     fn stale_instead(&self, refused: Refused, entry: Option<Arc<Entry>>, question: &Question) -> Result<ReadAnswer, Refused> {
-        let (allowed, outcome) = match &refused {
-            Refused::Limited { .. } => (self.config.cache.stale_if_limited, CacheOutcome::StaleIfLimited),
+        let trouble = match &refused {
+            Refused::Limited { .. } => Trouble::Limited,
             // A token that was refused may have lost its right to what is stored; one that only has not come has not.
             Refused::TokenUnavailable(Lack { cause: Cause::Passing, .. })
             | Refused::Unreachable
             | Refused::UpstreamFailed
-            | Refused::UpstreamTimeout => (self.config.cache.stale_if_error, CacheOutcome::StaleIfError),
-            _ => (Duration::ZERO, CacheOutcome::None),
+            | Refused::UpstreamTimeout => Trouble::NoAnswer,
+            _ => return Err(refused),
         };
-        match entry {
-            // A stored answer from before a write would show the client that its write did not happen.
-            Some(entry)
-                if entry.confirmed().age(self.clock.now(), self.mode) <= allowed
-                    && !allowed.is_zero()
-                    && entry.stored.may_be_served_stale(self.mode)
-                    && entry.confirmed().may_stand_in(&question.wishes, self.clock.now(), self.mode)
-                    && self.trust(&entry, question) != Trust::Doubtful =>
-            {
-                Ok(ReadAnswer::Entry(entry, outcome))
-            }
-            _ => Err(refused),
-        }
+        self.stands_in(trouble, entry, question).ok_or(refused)
+    }
+
+    fn stands_in(&self, trouble: Trouble, entry: Option<Arc<Entry>>, question: &Question) -> Option<ReadAnswer> {
+        let (age_max, outcome) = match trouble {
+            Trouble::Limited => (self.config.cache.stale_if_limited, CacheOutcome::StaleIfLimited),
+            Trouble::NoAnswer | Trouble::Answered(_) => (self.config.cache.stale_if_error, CacheOutcome::StaleIfError),
+        };
+        let may_stand_in = |entry: &Arc<Entry>| {
+            entry.confirmed().stands_in(trouble, age_max, &question.wishes, self.clock.now(), self.mode)
+                // A stored answer from before a write would show the client that its write did not happen.
+                && self.trust(entry, question) != Trust::Doubtful
+        };
+        Some(ReadAnswer::Entry(entry.filter(may_stand_in)?, outcome))
     }
 
     /// A stored answer that may be served without asking. Looked for before anything is made that only a fetch needs: most requests end here where
