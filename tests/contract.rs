@@ -26,6 +26,8 @@ mod hooks;
 mod identity;
 #[path = "contract/intake.rs"]
 mod intake;
+#[path = "contract/interim.rs"]
+mod interim;
 #[path = "contract/limits.rs"]
 mod limits;
 #[path = "contract/listeners.rs"]

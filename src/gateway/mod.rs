@@ -50,6 +50,7 @@ mod hooks;
 mod http1;
 mod idle;
 pub mod intake;
+pub mod interim;
 mod job;
 pub mod listen;
 mod marks;

@@ -74,6 +74,16 @@ pub enum ReadAnswer {
     Streamed(Box<Answer>),
 }
 
+impl ReadAnswer {
+    /// What it means for the cache.
+    pub fn outcome(&self) -> CacheOutcome {
+        match self {
+            Self::Entry(_, cache) => *cache,
+            Self::Streamed(_) => CacheOutcome::Bypass,
+        }
+    }
+}
+
 /// What an asker holds against a fetch that did not bring what it needs.
 enum Miss {
     Again,

@@ -233,7 +233,7 @@ impl Gateway {
         Reply { status, headers, body: ReplyBody::Whole(body) }
     }
 
-    fn rewrite_addresses(&self, headers: &mut HeaderMap, origin: &Origin) {
+    pub(super) fn rewrite_addresses(&self, headers: &mut HeaderMap, origin: &Origin) {
         let links: Result<Vec<&str>, _> = headers.get_all(header::LINK).iter().map(HeaderValue::to_str).collect();
         // One line, whatever the upstream sent (CLIENTS.md, 1). What cannot be read could lead a client's key elsewhere.
         let link = links.map(|links| (!links.is_empty()).then(|| self.urls.rewrite_link(&links.join(", "), origin)));
@@ -324,6 +324,22 @@ pub fn encode(method: &Method, reply: Reply, into: &mut Vec<u8>) -> Option<u64> 
     into.extend_from_slice(b"\r\n");
     into.extend_from_slice(&body);
     Some(body.len() as u64)
+}
+
+/// Writes an informational answer before the final one.
+pub async fn write_interim(session: &mut ServerSession, status: StatusCode, headers: HeaderMap, pause_max: Duration) -> Result<(), Broken> {
+    in_time(pause_max, session.write_response_header(Box::new(head_of(status, headers)))).await
+}
+
+/// Writes one into a buffer, in HTTP/1.1.
+pub fn encode_interim(status: StatusCode, headers: &HeaderMap, into: &mut Vec<u8>) {
+    status_line(status, into);
+    for (name, value) in headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            into.extend_from_slice(part);
+        }
+    }
+    into.extend_from_slice(b"\r\n");
 }
 
 /// Whether an answer has no body by its status, and whether it is sent with one.

@@ -83,8 +83,8 @@ impl Gateway {
         };
         let mut exchange = self.upstream.send(&prepared.request, Reuse::Never, may_send).await.map_err(Stopped::failed)?;
         match self.pass_on(session, &mut exchange, body).await? {
-            Passed::Whole => exchange.finish_streamed().await.map_err(Stopped::failed)?,
-            Passed::Part => exchange.early_answer().await.map_err(Stopped::failed)?,
+            Passed::Whole => exchange.finish_streamed(job.interims.as_deref()).await.map_err(Stopped::failed)?,
+            Passed::Part => exchange.early_answer(job.interims.as_deref()).await.map_err(Stopped::failed)?,
         }
         let (status, headers) = (exchange.status(), exchange.take_headers());
         Ok((status, headers, exchange.collect(job.hold_max).await.map_err(Stopped::failed)?))
