@@ -54,6 +54,8 @@ mod rights;
 mod secondary;
 #[path = "contract/stale_if_error.rs"]
 mod stale_if_error;
+#[path = "contract/streams.rs"]
+mod streams;
 #[path = "contract/upstream.rs"]
 mod upstream;
 #[path = "contract/variants.rs"]

@@ -203,7 +203,7 @@ impl Door {
                 let gzip = self.gateway.gzipped(&entry, &request.form()).await;
                 self.gateway.reply_from_entry(&entry, cache, &request.form(), gzip, self.gateway.clock.now())
             }
-            ReadAnswer::Streamed(answer) => self.gateway.reply_from_large(*answer, &request.form()),
+            ReadAnswer::Streamed(reader, _) => self.gateway.reply_from_large(reader, &request.form()),
         }
     }
 

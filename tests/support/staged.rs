@@ -51,4 +51,16 @@ impl Scene {
     pub async fn say(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }
+
+    /// Says this as far as the gateway takes it; whether it took all.
+    pub async fn try_say(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).await.is_ok()
+    }
+
+    /// Until the gateway has hung up.
+    pub async fn left(mut self) {
+        let mut rest = Vec::new();
+        // A reset is as good.
+        let _ = self.stream.read_to_end(&mut rest).await;
+    }
 }
