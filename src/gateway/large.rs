@@ -109,7 +109,7 @@ struct Place {
     pieces: u64,
     held_up: Duration,
     /// It was let go here.
-    left_at: Option<Gone>,
+    left_at: Option<Box<Gone>>,
 }
 
 /// What there is for a reader.
@@ -117,7 +117,7 @@ pub(super) enum Turn {
     Piece(Bytes),
     End,
     /// It was let go after this.
-    Left(Gone),
+    Left(Box<Gone>),
 }
 
 /// What a reader is to do.
@@ -335,7 +335,7 @@ impl State {
         }
         for place in self.readers.iter_mut().flatten().filter(|place| place.left_at.is_none() && place.pieces == self.gone.pieces) {
             if place.held_up + stalled >= PATIENCE {
-                place.left_at = Some(self.gone.clone());
+                place.left_at = Some(Box::new(self.gone.clone()));
             }
         }
         self.settle();
@@ -392,7 +392,7 @@ impl Reader {
                 Turn::Piece(piece) => return Ok(Some(piece)),
                 Turn::End => return Ok(None),
                 Turn::Left(gone) => {
-                    let (reader, rest) = self.again.take().ok_or(Lost)?.go_on(&self.stream.head, gone).await?;
+                    let (reader, rest) = self.again.take().ok_or(Lost)?.go_on(&self.stream.head, *gone).await?;
                     *self = reader;
                     self.rest = rest;
                 }

@@ -40,7 +40,10 @@ impl Gateway {
         self.come_to_turn(&mut turn, job, effort).await?;
         let _aftermath = Aftermath { gateway: self, job, effort };
         match self.upload_once(session, job, effort, body).await {
-            Ok(answer) => Ok(answer),
+            Ok(answer) => {
+                self.invalidate_named(&job.target, &answer);
+                Ok(answer)
+            }
             Err(Stopped::Client(refused)) => Err(refused),
             Err(Stopped::Upstream(unanswered)) => Err(self.not_repeated(job, effort, unanswered)),
         }
