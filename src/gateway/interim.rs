@@ -1,6 +1,6 @@
 //! Informational answers of the upstream (1xx) on their way to the client whose request brings them, before its answer (RFC 9110 §15.2).
 //!
-//! Only that client gets them: who waits for another one's fetch gets its answer alone, and nothing of them is stored. Left out: 100, which answers an `Expect` that is
+//! Only that client gets them: who waits for another one's fetch gets its answer alone, so does who waits for a queued write, and nothing of them is stored. Left out: 100, which answers an `Expect` that is
 //! answered here, and 101, which nobody asks for; clients of HTTP/1.0, which knows no such answers; and those of HTTP/2, to which the framework cannot send any.
 
 use std::collections::VecDeque;
