@@ -30,7 +30,9 @@ struct Stage {
 impl Stage {
     async fn new() -> Self {
         let upstream = Staged::start().await;
-        let setup = Setup::new().upstream(upstream.url()).manual_clock().config("[cache]\nmax_object = \"1KiB\"");
+        // A busy machine is no upstream that has stopped, and no client that has.
+        let setup = Setup::new().upstream(upstream.url()).upstream_keys("response_timeout = \"5m\"").listen("body_timeout = \"5m\"");
+        let setup = setup.manual_clock().config("[cache]\nmax_object = \"1KiB\"");
         Self { world: Arc::new(setup.start().await), upstream }
     }
 
@@ -136,10 +138,8 @@ async fn who_comes_while_its_beginning_is_there_joins_and_who_comes_later_asks()
     let mut another = stage.upstream.next().await;
     another.say(head(2, "") + "hi").await;
     assert_eq!(late.await.unwrap().body, "hi");
-    scene.say(rest).await;
-    for client in [&mut first, &mut second] {
-        assert!(client.read_bytes(body.len()).await == body.as_bytes());
-    }
+    let ((), first, second) = tokio::join!(scene.say(rest), first.read_bytes(body.len()), second.read_bytes(body.len()));
+    assert!(first == body.as_bytes() && second == body.as_bytes());
     eventually(|| stage.concurrency() == 0).await;
 }
 
@@ -150,15 +150,16 @@ async fn who_comes_when_its_beginning_is_gone_asks() {
     let (early, rest) = body.split_at(2 * 1024 * 1024);
     let mut first = stage.connects("GET", "").await;
     let mut scene = stage.upstream.next().await;
-    scene.say(head(body.len(), "") + early).await;
-    first.read_head().await;
-    let begun = first.read_bytes(early.len()).await;
+    let reading = async {
+        first.read_head().await;
+        first.read_bytes(early.len()).await
+    };
+    let ((), begun) = tokio::join!(scene.say(head(body.len(), "") + early), reading);
     let late = stage.asks(&[]);
     let mut another = stage.upstream.next().await;
     another.say(head(2, "") + "hi").await;
     assert_eq!(late.await.unwrap().body, "hi");
-    scene.say(rest).await;
-    let ended = first.read_bytes(rest.len()).await;
+    let ((), ended) = tokio::join!(scene.say(rest), first.read_bytes(rest.len()));
     assert!([begun, ended].concat() == body.as_bytes());
 }
 
@@ -175,8 +176,8 @@ async fn it_goes_on_without_the_one_who_asked_first_and_ends_when_nobody_is_left
     first.read_head().await;
     second.read_head().await;
     drop(first);
-    scene.say(rest).await;
-    assert!(second.read_bytes(body.len()).await == body.as_bytes());
+    let ((), told) = tokio::join!(scene.say(rest), second.read_bytes(body.len()));
+    assert!(told == body.as_bytes());
     stage.nobody_else_was_asked();
 
     let (mut first, mut second) = (stage.connects("GET", "").await, stage.connects("GET", "").await);
