@@ -152,14 +152,15 @@ async fn who_comes_when_its_beginning_is_gone_asks() {
     let mut scene = stage.upstream.next().await;
     let reading = async {
         first.read_head().await;
-        first.read_bytes(early.len()).await
+        // The last of it may wait in a buffer for more.
+        first.read_bytes(early.len() / 2).await
     };
     let ((), begun) = tokio::join!(scene.say(head(body.len(), "") + early), reading);
     let late = stage.asks(&[]);
     let mut another = stage.upstream.next().await;
     another.say(head(2, "") + "hi").await;
     assert_eq!(late.await.unwrap().body, "hi");
-    let ((), ended) = tokio::join!(scene.say(rest), first.read_bytes(rest.len()));
+    let ((), ended) = tokio::join!(scene.say(rest), first.read_bytes(body.len() - begun.len()));
     assert!([begun, ended].concat() == body.as_bytes());
 }
 
