@@ -236,14 +236,14 @@ def download(port, path, expected, pause):
 def measure_streams(weir, port, options):
     # Each case against the process as it was before the first: what one leaves behind must not hide what the next takes.
     worst, before = 0, resident(weir.pid)
-    for kind, same, slow in [("plain", False, 0), ("chunked", False, 0), ("json", False, 0), ("plain", True, 0), ("plain", False, options.clients)]:
+    for kind, same, slow in [("plain", False, 0), ("chunked", False, 0), ("json", False, 0), ("plain", True, 0), ("plain", False, options.clients), ("plain", True, options.clients // 2)]:
         if options.kinds and kind not in options.kinds:
             continue
         mib = options.mib if not slow else max(1, options.mib // 8)
         peak, ended = 0, threading.Event()
         paths = [f"/repos/acme/widgets/contents/{kind}-{mib}-{0 if same else index}" for index in range(options.clients)]
-        pause = 0.005 if slow else 0
-        clients = [multiprocessing.Process(target=download, args=(port, path, mib * MIB, pause)) for path in paths]
+        pauses = [0.005 if index < slow else 0 for index in range(options.clients)]
+        clients = [multiprocessing.Process(target=download, args=(port, path, mib * MIB, pause)) for path, pause in zip(paths, pauses)]
         started = time.monotonic()
         for client in clients:
             client.start()
@@ -254,7 +254,7 @@ def measure_streams(weir, port, options):
         failed = sum(client.exitcode != 0 for client in clients)
         grown = (peak - before) / MIB
         worst = max(worst, grown)
-        print(f"{options.clients} x {mib} MiB {kind}{', all the same' if same else ''}{', slow readers' if slow else ''}: +{grown:.1f} MiB at most, {time.monotonic() - started:.1f} s" + (f", {failed} FAILED" if failed else ""), flush=True)
+        print(f"{options.clients} x {mib} MiB {kind}{', all the same' if same else ''}{f', {slow} slow readers' if slow else ''}: +{grown:.1f} MiB at most, {time.monotonic() - started:.1f} s" + (f", {failed} FAILED" if failed else ""), flush=True)
         if failed:
             return f"{failed} downloads were not whole"
     return f"{worst:.1f} MiB is above {STREAMS_MIB_MAX}" if worst > STREAMS_MIB_MAX else None

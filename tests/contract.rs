@@ -30,6 +30,8 @@ mod hooks;
 mod identity;
 #[path = "contract/intake.rs"]
 mod intake;
+#[path = "contract/interim.rs"]
+mod interim;
 #[path = "contract/limits.rs"]
 mod limits;
 #[path = "contract/listeners.rs"]
@@ -54,6 +56,10 @@ mod rewriting;
 mod rights;
 #[path = "contract/secondary.rs"]
 mod secondary;
+#[path = "contract/stale_if_error.rs"]
+mod stale_if_error;
+#[path = "contract/streams.rs"]
+mod streams;
 #[path = "contract/upstream.rs"]
 mod upstream;
 #[path = "contract/variants.rs"]

@@ -4,7 +4,7 @@
 //! upstream computes it over the credential (UPSTREAM.md, Conditional requests). The body and the headers of the stored answer are the
 //! store's; here is only what decides. What may be stored and for how long is in [`cache_control`], a client's own conditions in
 //! [`conditional`], what it says of stored answers in [`wishes`], taking over the headers of a 304 in [`merge`], what a change leaves of an answer's worth in
-//! [`settling`], which page is not confirmed by a 304 in [`pages`], which `ETag` a token would own that has received none in [`predicted`].
+//! [`settling`], what stands in for an answer that cannot be had in [`trouble`], which page is not confirmed by a 304 in [`pages`], which `ETag` a token would own that has received none in [`predicted`].
 
 pub mod cache_control;
 pub mod conditional;
@@ -14,6 +14,7 @@ pub mod pages;
 pub mod predicted;
 mod seconds;
 pub mod settling;
+pub mod trouble;
 pub mod wishes;
 
 use std::num::NonZeroU16;
@@ -53,6 +54,8 @@ pub struct Stored {
     initial_age: Seconds,
     lifetime: Seconds,
     forbids_stale: bool,
+    /// How long after its lifetime it may stand in for an error.
+    stale_if_error: Seconds,
     /// Whether the lifetime is that of a `Cache-Control`, which goes before `Expires`.
     has_cache_control: bool,
     /// Whether its date stands for no other state: see [`is_exact`].
@@ -98,6 +101,7 @@ impl Stored {
             initial_age: cache_control::initial_age(headers).into(),
             lifetime: cache_control::lifetime(headers).into(),
             forbids_stale: cache_control::forbids_stale(headers),
+            stale_if_error: cache_control::stale_if_error(headers).into(),
             has_cache_control: cache_control::names_lifetime(headers),
             is_date_exact: is_exact(headers, headers.get(header::LAST_MODIFIED)),
             ttl: ttl.into(),
@@ -119,6 +123,7 @@ impl Stored {
         if headers.contains_key(header::CACHE_CONTROL) {
             self.lifetime = cache_control::lifetime(headers).into();
             self.forbids_stale = cache_control::forbids_stale(headers);
+            self.stale_if_error = cache_control::stale_if_error(headers).into();
             self.has_cache_control = cache_control::names_lifetime(headers);
         } else if !self.has_cache_control {
             self.lifetime = cache_control::lifetime(headers).into();

@@ -31,7 +31,8 @@ pub(super) enum Asked {
 }
 
 impl Door {
-    /// Asks, as long as the client is there. Nothing that it sends meanwhile is lost.
+    /// Asks, as long as the client is there. Nothing that it sends meanwhile is lost. Informational answers are written as the client takes them; what is left of them in
+    /// the buffer, in which there is nothing else by then, goes before the answer.
     pub(super) async fn ask_here(
         &self,
         connection: &mut Connection,
@@ -46,13 +47,26 @@ impl Door {
             return Asked::Known(Box::new(Known { request, sorted }));
         };
         let span = request.span.clone();
+        let interims = request.take_interims();
+        let mut effort = request.effort.clone();
         // Boxed before anything is put around it, which would move all of its large state each time.
-        let asked = Box::pin(self.ask(&mut request, &client, &intake, route, Some(sought))).instrument(span);
-        let answered = tokio::select! {
-            biased;
-            answered = asked => Some(answered),
-            () = connection.left() => None,
+        let mut asked = Box::pin(self.ask(&request, &mut effort, &client, &intake, route, Some(sought))).instrument(span);
+        let answered = loop {
+            tokio::select! {
+                biased;
+                answered = &mut asked => break Some(answered),
+                interim = interims.next() => self.put_interim(&interim, &request.origin, buffer),
+                () = connection.left(buffer) => break None,
+            }
         };
+        drop(asked);
+        request.effort = effort;
+        if let Some(Ok(answered)) = &answered {
+            request.outcome.cache = answered.outcome();
+        }
+        while let Some(interim) = interims.take() {
+            self.put_interim(&interim, &request.origin, buffer);
+        }
         let sorted = match answered {
             None => return Asked::Gone(request),
             Some(Err(refused)) => Err(refused),

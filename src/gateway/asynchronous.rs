@@ -286,6 +286,7 @@ impl Gateway {
             memory: None,
             brought: None,
             journal: Some(journal),
+            interims: None,
         };
         Ok((job, asked.and_then(|asked| asked.priced)))
     }

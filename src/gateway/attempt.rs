@@ -173,6 +173,7 @@ impl Gateway {
             headers: &job.headers,
             added,
             body: &job.body,
+            interims: job.interims.as_deref(),
         };
         let on_wire = (!job.is_read()).then(|| Counted::new(&self.writes_on_wire));
         let (requested_at, stored) = (self.clock.now(), conditions.stored());

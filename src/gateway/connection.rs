@@ -140,10 +140,19 @@ impl Connection {
         false
     }
 
-    /// Ends when the client is gone; one that closes its sending half counts as gone. What it sends is kept; of a client that sends more than a head or two before
+    /// Writes what is `unsent`, as far as the client takes it, and ends when the client is gone; one that closes its sending half counts as gone. What it sends is kept; of a client that sends more than a head or two before
     /// it has an answer, no more is read, and its leaving is noticed when the answer is written.
-    pub(super) async fn left(&mut self) {
+    pub(super) async fn left(&mut self, unsent: &mut Vec<u8>) {
         poll_fn(|context| {
+            if !unsent.is_empty() {
+                let mut rest = unsent.as_slice();
+                let written = self.poll_write_out(&mut rest, true, context);
+                let taken = unsent.len() - rest.len();
+                unsent.drain(..taken);
+                if matches!(written, Poll::Ready(Err(_))) {
+                    return Poll::Ready(());
+                }
+            }
             while self.ahead.len() < READ_BYTES {
                 match ready!(self.poll_more(context, WATCHED_BYTES)) {
                     Ok(1..) => {}

@@ -21,6 +21,7 @@ use crate::config::{Upstream as UpstreamConfig, UpstreamUrl};
 use super::http1::{Broken, Connection, Outgoing};
 use super::idle::IdleConnections;
 use super::intake::Service;
+use super::interim::Interims;
 use super::resolve::Resolver;
 
 /// Memory for the bodies of one address whose length nobody has said, all together, while it is not known whether they can be held. Ours: one that is
@@ -88,6 +89,8 @@ pub struct UpstreamRequest<'r> {
     pub added: HeaderMap,
     /// How the body is sent.
     pub body: &'r OutgoingBody,
+    /// Where informational answers go; those to a streamed body are asked for with its end.
+    pub interims: Option<&'r Interims>,
 }
 
 /// The body of an [`UpstreamRequest`].
@@ -280,13 +283,13 @@ impl Upstream {
             OutgoingBody::Absent => {
                 let both = async {
                     connection.send(request.method, head, body, outgoing).await?;
-                    connection.read_head().await
+                    connection.read_head(request.interims).await
                 };
                 in_time(limit, both).await
             }
             OutgoingBody::Whole(_) => {
                 in_time(limit, connection.send(request.method, head, body, outgoing)).await?;
-                in_time(limit, connection.read_head()).await
+                in_time(limit, connection.read_head(request.interims)).await
             }
             OutgoingBody::Streamed(_) => {
                 in_time(limit, connection.send(request.method, head, body, outgoing)).await?;
@@ -352,16 +355,16 @@ impl Exchange {
     }
 
     /// Ends a streamed body and reads the head of the answer.
-    pub async fn finish_streamed(&mut self) -> Result<(), FetchError> {
+    pub async fn finish_streamed(&mut self, interims: Option<&Interims>) -> Result<(), FetchError> {
         in_time(self.body_timeout, self.connection.finish_body()).await?;
-        (self.status, self.headers) = in_time(self.body_timeout, self.connection.read_head()).await?;
+        (self.status, self.headers) = in_time(self.body_timeout, self.connection.read_head(interims)).await?;
         Ok(())
     }
 
     /// The upstream has stopped reading: whatever it had to say it has said by now.
-    pub async fn early_answer(&mut self) -> Result<(), FetchError> {
+    pub async fn early_answer(&mut self, interims: Option<&Interims>) -> Result<(), FetchError> {
         self.is_reusable = false;
-        (self.status, self.headers) = in_time(self.body_timeout, self.connection.read_head()).await?;
+        (self.status, self.headers) = in_time(self.body_timeout, self.connection.read_head(interims)).await?;
         Ok(())
     }
 

@@ -24,10 +24,10 @@ use crate::clock::Timestamp;
 use crate::decision::Priority;
 use crate::decision::cache_key::CacheKey;
 
-use super::attempt::Answer;
 use super::effort::Effort;
+use super::large::Landing;
 use super::refuse::Refused;
-use super::store::{Entry, Vary};
+use super::store::Entry;
 use crate::telemetry::Fetch;
 
 /// DESIGN D1: how long a fetch without askers may go on.
@@ -38,18 +38,10 @@ const ORPHAN_GRACE: Duration = Duration::from_secs(2);
 pub enum Landed {
     /// With an answer that everyone who waited may have.
     Entry(Arc<Entry>, Fetch),
-    /// With a body too large to hold: the first to take it streams it, the others fetch for themselves.
-    Large(Arc<Large>),
+    /// With a body too large to hold, which is read as it comes by everyone who waited.
+    Large(Arc<Landing>),
     /// Without an answer.
     Refused(Refused),
-}
-
-/// An answer that is streamed to whoever takes it.
-pub struct Large {
-    /// What it depends on.
-    pub vary: Option<Box<Vary>>,
-    /// `None` once it was taken.
-    pub answer: Mutex<Option<Answer>>,
 }
 
 /// A fetch that is under way.

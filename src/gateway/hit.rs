@@ -114,6 +114,11 @@ impl FrontDoor {
                     return Next::Over;
                 }
                 Asked::Known(known) => {
+                    // Informational answers that the client has not taken yet.
+                    if !connection.write(watch, &buffer, listen.body_timeout).await {
+                        self.http1.conclude(known.request, None);
+                        return Next::Over;
+                    }
                     return Next::Session { known: Some(known), deadline: deadline() };
                 }
             }

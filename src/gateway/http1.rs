@@ -14,6 +14,7 @@ use pingora::protocols::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::chunks::ChunkReader;
+use super::interim::{Interim, Interims};
 
 /// What is read at once: a head with a small body.
 const READ_BYTES: usize = 4 * 1024;
@@ -23,6 +24,11 @@ const BODY_READ_BYTES: usize = 64 * 1024;
 const HEAD_BYTES_MAX: usize = 256 * 1024;
 /// The most headers of an answer, by the same reckoning.
 const HEADERS_MAX: usize = 256;
+
+/// The most informational answers before one that is final. Ours: a few hints and a sign of life every second while an answer may take 30.
+const INTERIM_MAX: usize = 32;
+/// The most bytes of their heads, all together. Ours: twice what a request's head may have.
+const INTERIM_BYTES_MAX: usize = 64 * 1024;
 
 /// Names that most answers of the service have and that are no standard ones, which would be made anew for each answer; in either spelling of the service's own name.
 const USUAL: [&str; 11] = [
@@ -135,14 +141,23 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads the head of the answer; informational ones before it (1xx) are dropped.
-    pub async fn read_head(&mut self) -> Result<(StatusCode, HeaderMap), Broken> {
+    /// Reads the head of the answer; informational ones before it (1xx) go to `interims`, or nowhere. A 100 answers nothing that was asked: no request says `Expect`.
+    pub async fn read_head(&mut self, interims: Option<&Interims>) -> Result<(StatusCode, HeaderMap), Broken> {
+        let (mut count, mut bytes) = (0, 0);
         loop {
             // An answer never begins with nothing.
             let head = if self.read.is_empty() { None } else { self.take_head()? };
             match head {
                 Some(head) if head.status == StatusCode::SWITCHING_PROTOCOLS => return Err("the protocol was switched".into()),
-                Some(head) if head.status.is_informational() => {}
+                Some(Head { status, headers, bytes: head_bytes, .. }) if status.is_informational() => {
+                    (count, bytes) = (count + 1, bytes + head_bytes);
+                    if count > INTERIM_MAX || bytes > INTERIM_BYTES_MAX {
+                        return Err("there are too many informational answers before the final one".into());
+                    }
+                    if let Some(interims) = interims.filter(|_| status != StatusCode::CONTINUE) {
+                        interims.push(Interim { status, headers });
+                    }
+                }
                 Some(head) => return self.begin_body(head),
                 None if self.read.len() > HEAD_BYTES_MAX => return Err("the head of the answer is too large".into()),
                 None => {
@@ -266,12 +281,12 @@ impl Connection {
             headers.append(name, value.map_err(|_| "the answer has a header that cannot be read")?);
         }
         self.read.advance(length);
-        Ok(Some(Head { status, headers, is_http10 }))
+        Ok(Some(Head { status, headers, bytes: length, is_http10 }))
     }
 
     /// Finds out how the body is framed (RFC 9112 §6.3) and whether the connection outlives it (§9.3).
     fn begin_body(&mut self, head: Head) -> Result<(StatusCode, HeaderMap), Broken> {
-        let Head { status, mut headers, is_http10 } = head;
+        let Head { status, mut headers, is_http10, .. } = head;
         let tokens = || headers.get_all(header::CONNECTION).iter().filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(','));
         let says = |what: &str| tokens().any(|token| token.trim().eq_ignore_ascii_case(what));
         self.persists = if is_http10 { says("keep-alive") } else { !says("close") };
@@ -312,6 +327,7 @@ impl Connection {
 struct Head {
     status: StatusCode,
     headers: HeaderMap,
+    bytes: usize,
     is_http10: bool,
 }
 

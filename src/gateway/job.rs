@@ -17,6 +17,7 @@ use super::Gateway;
 use super::fetch::OutgoingBody;
 use super::headers;
 use super::intake::Service;
+use super::interim::Interims;
 use super::passthrough::Brought;
 use super::queue::Journal;
 
@@ -65,6 +66,8 @@ pub struct Job {
     pub brought: Option<Arc<Brought>>,
     /// Of a queued write: where its attempts are told.
     pub journal: Option<Arc<Journal>>,
+    /// Where informational answers go.
+    pub interims: Option<Arc<Interims>>,
 }
 
 /// The validators that a request carries: they belong to tokens (DESIGN D3), so they are known only once the token is.
@@ -135,6 +138,7 @@ impl Gateway {
             memory: None,
             brought: None,
             journal: None,
+            interims: None,
         }
     }
 }

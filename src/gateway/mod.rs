@@ -23,6 +23,7 @@
 
 pub mod added;
 pub mod admission;
+pub mod again;
 mod asking;
 pub mod asynchronous;
 pub mod attempt;
@@ -31,6 +32,7 @@ mod awaited;
 pub mod body;
 pub mod candidates;
 mod chunks;
+mod conditions;
 mod confirmation;
 mod connection;
 pub mod counted;
@@ -50,7 +52,9 @@ mod hooks;
 mod http1;
 mod idle;
 pub mod intake;
+pub mod interim;
 mod job;
+pub mod large;
 pub mod listen;
 mod marks;
 mod mint;
@@ -78,6 +82,7 @@ mod said;
 pub mod service;
 pub mod stale;
 pub mod store;
+pub mod streams;
 pub mod turns;
 pub mod upload;
 mod waiting;
@@ -118,6 +123,7 @@ use passthrough::Guests;
 use queue::{Queue, Recovery};
 use rewrite::{Origin, UrlMap};
 use store::Store;
+use streams::Streams;
 use turns::Turns;
 
 /// Requests that may wait for admission at once. Each holds a connection and at most one small body; CONTRACT §2 bounds the queue of writes alike.
@@ -160,6 +166,8 @@ pub struct Gateway {
     guests: Guests,
     /// Fetches under way, by what they fetch.
     pub flights: Arc<Flights>,
+    /// The bodies too large to hold that are being read.
+    pub streams: Streams,
     graphql_prices: GraphqlPrices,
     upstream: Arc<Upstream>,
     urls: UrlMap,
@@ -233,6 +241,7 @@ impl Gateway {
             clients: Clients::new(&config),
             guests: Guests::new(&config),
             flights: Arc::default(),
+            streams: Streams::default(),
             graphql_prices: GraphqlPrices::default(),
             upstream: Arc::new(Upstream::new(&config.upstream, &clock)),
             urls: UrlMap::new(config.upstream.url.as_str(), config.upstream.graphql_url.as_str(), config.upstream.uploads_url.as_str()),

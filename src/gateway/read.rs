@@ -4,11 +4,9 @@
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
 use crate::config::CacheRule;
@@ -17,30 +15,31 @@ use crate::decision::cache_key::{Accept, CacheKey, Scope};
 use crate::decision::freshness::cache_control::{storable, vary_names};
 use crate::decision::freshness::merge::merge_not_modified;
 use crate::decision::freshness::settling::Trust;
+use crate::decision::freshness::trouble::Trouble;
 use crate::decision::freshness::wishes::Wishes;
 use crate::decision::freshness::{Mode, Stored, TokenKey};
 use crate::telemetry::{CacheOutcome, Fetch, spans};
-use crate::tokens::{Cause, Credential, Lack, TokenId};
+use crate::tokens::{Cause, Lack, TokenId};
 
 use super::Gateway;
 use super::attempt::{Answer, AnswerBody};
+use super::conditions::OfEntry;
 use super::confirmation::{Confirmation, Print};
 use super::effort::{Effort, HeldBy, Hold};
 use super::encoding::Codings;
-use super::flight::{Asker, Landed, Large, Role, Seat};
+use super::flight::{Asker, Landed, Role, Seat};
 use super::head::StoredHead;
 use super::headers;
 use super::intake::{Intake, Service};
-use super::job::{Conditions, Job};
+use super::job::Job;
+use super::large::Reader;
 use super::neighbours::page_of;
-use super::predicted::{Sent, Worth};
+use super::predicted::Worth;
 use super::refuse::Refused;
 use super::rewrite::{Body, without_secrets};
 use super::stale::path_of;
 use super::store::{Entry, Vary, etag_of, has_json_type, is_json};
 
-/// Headers that an attempt adds at most: two conditions, the credential, and the two of its trace.
-const ADDED_MAX: usize = 5;
 /// How often an asker joins a fetch that turns out not to be for it before it fetches alone.
 const JOINS_MAX: u32 = 3;
 
@@ -70,7 +69,16 @@ pub enum ReadAnswer {
     /// From an entry, stored or not.
     Entry(Arc<Entry>, CacheOutcome),
     /// By a body too large to hold.
-    Streamed(Box<Answer>),
+    Streamed(Box<Reader>, CacheOutcome),
+}
+
+impl ReadAnswer {
+    /// What it means for the cache.
+    pub fn outcome(&self) -> CacheOutcome {
+        match self {
+            Self::Entry(_, cache) | Self::Streamed(_, cache) => *cache,
+        }
+    }
 }
 
 /// What an asker holds against a fetch that did not bring what it needs.
@@ -119,6 +127,10 @@ impl Gateway {
         if question.wishes.only_if_cached {
             return Miss::Give(Err(Refused::NothingStored));
         }
+        if let Some(answer) = self.join_stream(key, question) {
+            *effort = Effort::default();
+            return Miss::Give(Ok(answer));
+        }
         let path = path_of(&question.job.target);
         let start = |effort| Arc::clone(self).fetch(key.clone(), Arc::clone(question), entry.clone(), effort);
         let asker = Asker { now: self.clock.now(), client: question.job.client, priority: self.priority_of(&question.job) };
@@ -131,11 +143,11 @@ impl Gateway {
         };
         match (landed, seat.role) {
             (Landed::Entry(entry, _), Role::Follower) if !entry.fits(&question.asked) || !entry.is_for_others() => Miss::Again,
-            (Landed::Large(large), Role::Follower) if large.vary.as_ref().is_some_and(|vary| !vary.fits(&question.asked)) => Miss::Again,
-            // A failure that a stored answer is preferred to; a plain HTTP cache delivers it.
-            (Landed::Entry(failure, fetch), role) if failure.status().is_server_error() && self.mode == Mode::Revalidate => {
-                let stale = self.stale_instead(Refused::UpstreamFailed, entry, question);
-                Miss::Give(stale.or_else(|_| given(Landed::Entry(failure, fetch), role)))
+            (Landed::Large(landing), Role::Follower) if !landing.0.fits(&question.asked) => Miss::Again,
+            // A failure that a stored answer is preferred to.
+            (Landed::Entry(failure, fetch), role) if failure.status().is_server_error() => {
+                let stale = self.stands_in(Trouble::Answered(failure.status()), entry, question);
+                Miss::Give(stale.map_or_else(|| given(Landed::Entry(failure, fetch), role), Ok))
             }
             // It was refused as the one whose fetch it was: with another patience, priority and share.
             (Landed::Refused(Refused::Limited { .. }), Role::Follower) if self.clock.now() < question.job.deadline => Miss::Again,
@@ -146,10 +158,10 @@ impl Gateway {
                 Miss::Again
             }
             (Landed::Refused(refused), _) => Miss::Give(self.stale_instead(refused, entry, question)),
-            (Landed::Large(large), _) => match large.answer.lock().take() {
-                Some(answer) => Miss::Give(Ok(ReadAnswer::Streamed(Box::new(answer)))),
-                None => Miss::Again,
-            },
+            (Landed::Large(landing), role) => {
+                let stale = self.stands_in(Trouble::Answered(landing.0.head.status), entry, question);
+                stale.or_else(|| self.streamed(&landing.0, question, role)).map_or(Miss::Again, |answer| Miss::Give(Ok(answer)))
+            }
             (landed, role) => Miss::Give(given(landed, role)),
         }
     }
@@ -190,30 +202,31 @@ impl Gateway {
         self.limited(job, &Refusal { limit, account, resource: job.endpoint.resource.clone(), until })
     }
 
-    /// A stored answer that is old, where the config prefers it to none.
+    /// A stored answer that is old, where it is preferred to none.
     fn stale_instead(&self, refused: Refused, entry: Option<Arc<Entry>>, question: &Question) -> Result<ReadAnswer, Refused> {
-        let (allowed, outcome) = match &refused {
-            Refused::Limited { .. } => (self.config.cache.stale_if_limited, CacheOutcome::StaleIfLimited),
+        let trouble = match &refused {
+            Refused::Limited { .. } => Trouble::Limited,
             // A token that was refused may have lost its right to what is stored; one that only has not come has not.
             Refused::TokenUnavailable(Lack { cause: Cause::Passing, .. })
             | Refused::Unreachable
             | Refused::UpstreamFailed
-            | Refused::UpstreamTimeout => (self.config.cache.stale_if_error, CacheOutcome::StaleIfError),
-            _ => (Duration::ZERO, CacheOutcome::None),
+            | Refused::UpstreamTimeout => Trouble::NoAnswer,
+            _ => return Err(refused),
         };
-        match entry {
-            // A stored answer from before a write would show the client that its write did not happen.
-            Some(entry)
-                if entry.confirmed().age(self.clock.now(), self.mode) <= allowed
-                    && !allowed.is_zero()
-                    && entry.stored.may_be_served_stale(self.mode)
-                    && entry.confirmed().may_stand_in(&question.wishes, self.clock.now(), self.mode)
-                    && self.trust(&entry, question) != Trust::Doubtful =>
-            {
-                Ok(ReadAnswer::Entry(entry, outcome))
-            }
-            _ => Err(refused),
-        }
+        self.stands_in(trouble, entry, question).ok_or(refused)
+    }
+
+    fn stands_in(&self, trouble: Trouble, entry: Option<Arc<Entry>>, question: &Question) -> Option<ReadAnswer> {
+        let (age_max, outcome) = match trouble {
+            Trouble::Limited => (self.config.cache.stale_if_limited, CacheOutcome::StaleIfLimited),
+            Trouble::NoAnswer | Trouble::Answered(_) => (self.config.cache.stale_if_error, CacheOutcome::StaleIfError),
+        };
+        let may_stand_in = |entry: &Arc<Entry>| {
+            entry.confirmed().stands_in(trouble, age_max, &question.wishes, self.clock.now(), self.mode)
+                // A stored answer from before a write would show the client that its write did not happen.
+                && self.trust(entry, question) != Trust::Doubtful
+        };
+        Some(ReadAnswer::Entry(entry.filter(may_stand_in)?, outcome))
     }
 
     /// A stored answer that may be served without asking. Looked for before anything is made that only a fetch needs: most requests end here where
@@ -288,9 +301,9 @@ impl Gateway {
         effort: &Effort,
     ) -> (Result<Answer, Refused>, bool) {
         loop {
-            let conditions = OfEntry { gateway: self, key, job, entry, was_asked: AtomicBool::new(false), sent: Mutex::new(None) };
+            let conditions = OfEntry::new(self, key, job, entry);
             let mut performed = self.perform(job, effort, &conditions).await;
-            let (was_asked, sent) = (conditions.was_asked.into_inner(), conditions.sent.into_inner());
+            let (was_asked, sent) = conditions.sent();
             if let (Ok(answer), Some(sent)) = (&mut performed, sent)
                 && self.judge_prediction(job, &sent, entry, answer) == Worth::Nothing
             {
@@ -343,8 +356,7 @@ impl Gateway {
     fn fetched(&self, key: CacheKey, question: &Question, before: Option<&Entry>, mut answer: Answer) -> Landed {
         let AnswerBody::Whole(bytes) = &mut answer.body else {
             self.store.remove(&key);
-            let vary = Entry::vary_of(&answer.headers, &question.asked);
-            return Landed::Large(Arc::new(Large { vary, answer: Mutex::new(Some(answer)) }));
+            return Landed::Large(self.begin_stream(key, question, answer));
         };
         let length = bytes.len();
         let bytes = std::mem::take(bytes);
@@ -423,8 +435,10 @@ fn given(landed: Landed, role: Role) -> Result<ReadAnswer, Refused> {
             let outcome = if role == Role::Leader { CacheOutcome::Fetched(fetch) } else { CacheOutcome::Collapsed(fetch) };
             Ok(ReadAnswer::Entry(entry, outcome))
         }
-        Landed::Large(large) => {
-            large.answer.lock().take().map(|answer| ReadAnswer::Streamed(Box::new(answer))).ok_or(Refused::UpstreamFailed)
+        // Nobody else has it.
+        Landed::Large(landing) => {
+            let reader = landing.0.join(None).ok_or(Refused::UpstreamFailed)?;
+            Ok(ReadAnswer::Streamed(Box::new(reader), CacheOutcome::Fetched(Fetch::TooLarge)))
         }
         Landed::Refused(refused) => Err(refused),
     }
@@ -438,45 +452,6 @@ pub fn mode_of(freshness: crate::config::Freshness) -> Mode {
     }
 }
 
-fn token_key(token: TokenId) -> TokenKey {
+pub(super) fn token_key(token: TokenId) -> TokenKey {
     TokenKey(token.0)
-}
-
-/// The validators that an entry has for each token.
-struct OfEntry<'e> {
-    gateway: &'e Gateway,
-    key: &'e CacheKey,
-    job: &'e Job,
-    entry: Option<&'e Entry>,
-    /// Whether the last request was sent with conditions.
-    was_asked: AtomicBool,
-    /// What it was sent with, where `ETag`s are predicted.
-    sent: Mutex<Option<Sent>>,
-}
-
-impl Conditions for OfEntry<'_> {
-    fn preferred(&self) -> Option<TokenId> {
-        self.entry?.stored.preferred_token().map(|TokenKey(token)| TokenId(token))
-    }
-
-    /// Decided when it is sent: a request may have waited long.
-    fn with(&self, credential: &Credential) -> HeaderMap {
-        // Room for what else is added (`attempt.rs`).
-        let mut conditions = HeaderMap::with_capacity(ADDED_MAX);
-        let entry = self.entry.filter(|entry| !self.gateway.may_hide_next(self.key, entry));
-        if let Some(validators) = entry.and_then(|entry| entry.stored.validators(Some(token_key(credential.token)))) {
-            conditions.extend(validators.if_none_match.map(|value| (header::IF_NONE_MATCH, value)));
-            conditions.extend(validators.if_modified_since.map(|value| (header::IF_MODIFIED_SINCE, value)));
-        }
-        if let Some(predictor) = &self.gateway.predictor {
-            let now = self.gateway.clock.now();
-            *self.sent.lock() = Some(predictor.accompany(&mut conditions, self.job, credential, entry, now));
-        }
-        self.was_asked.store(!conditions.is_empty(), Ordering::Relaxed);
-        conditions
-    }
-
-    fn stored(&self) -> Option<StatusCode> {
-        self.entry.map(Entry::status)
-    }
 }

@@ -3,8 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::attempt::Held;
-use super::fetch::Exchange;
+use super::large::Reader;
 use super::rewrite_stream::JsonStream;
 
 /// What goes to the client.
@@ -21,16 +20,12 @@ pub struct Reply {
 pub enum ReplyBody {
     /// Held in memory.
     Whole(Bytes),
-    /// Passed on as it arrives, after the piece that was read already.
+    /// Passed on as it arrives.
     Streamed {
-        /// What was read before it was clear that the body is too large to hold.
-        first: Bytes,
         /// Rewrites its addresses, when it is JSON.
         rewriting: Option<Box<JsonStream>>,
-        /// Where the rest comes from.
-        exchange: Box<Exchange>,
-        /// Its slot of the upstream's concurrency, freed at the end.
-        held: Held,
+        /// Where it comes from.
+        reader: Box<Reader>,
     },
 }
 

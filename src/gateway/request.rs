@@ -22,6 +22,7 @@ use super::door::Door;
 use super::effort::Effort;
 use super::headers;
 use super::intake::{Intake, Root, Service, decode_unreserved};
+use super::interim::Interims;
 use super::passthrough::Brought;
 use super::random;
 use super::read::Sought;
@@ -48,6 +49,8 @@ pub(super) struct Request {
     pub(super) brought: Option<Arc<Brought>>,
     pub(super) span: tracing::Span,
     pub(super) body: Body,
+    /// What is to be passed on before its answer.
+    pub(super) interims: Option<Arc<Interims>>,
     /// The `X-Request-Id`, kept or made.
     id: HeaderValue,
     endpoint: Option<&'static Endpoint>,
@@ -113,6 +116,7 @@ impl Request {
             brought: None,
             span,
             body: Body::Settled,
+            interims: None,
             id,
             endpoint: None,
             view: None,

@@ -26,6 +26,7 @@ use super::attempt::{Answer, AnswerBody};
 use super::encoding::{Codings, Sent};
 use super::fetch::declared_length;
 use super::headers::to_client;
+use super::large::{Head, Lost, Reader};
 use super::range::{Part, part_of};
 use super::reply::{Reply, ReplyBody};
 use super::rewrite::{Origin, blank_secrets};
@@ -176,10 +177,11 @@ impl Gateway {
     }
 
     /// The answer to a read that is too large to hold; a client that has it already is told so, and the rest of it is not read.
-    pub fn reply_from_large(&self, answer: Answer, form: &Form<'_>) -> Reply {
-        let (etag, date) = (answer.headers.get(header::ETAG).cloned(), answer.headers.get(header::LAST_MODIFIED).cloned());
-        let is_not_modified = evaluate(form.asked, answer.status, etag.into_iter(), date.as_ref()) == Conditional::NotModified;
-        let mut reply = self.reply_from_answer(answer, form.origin);
+    pub fn reply_from_large(&self, reader: Box<Reader>, form: &Form<'_>) -> Reply {
+        let head = reader.head();
+        let (etag, date) = (head.headers.get(header::ETAG).cloned(), head.headers.get(header::LAST_MODIFIED));
+        let is_not_modified = evaluate(form.asked, head.status, etag.into_iter(), date) == Conditional::NotModified;
+        let mut reply = self.reply_from_reader(reader, form.origin);
         if is_not_modified {
             for name in NOT_OF_A_304 {
                 reply.headers.remove(name);
@@ -191,26 +193,31 @@ impl Gateway {
 
     /// An answer that is not kept: that of a write, or one too large to hold.
     pub fn reply_from_answer(&self, answer: Answer, origin: &Origin) -> Reply {
-        let mut headers = to_client(&answer.headers, self.mode);
-        if let (Mode::Rfc9111, Some(age)) = (self.mode, answer.headers.get(header::AGE)) {
+        let AnswerBody::Whole(bytes) = &answer.body else { return self.reply_from_reader(Box::new(Reader::alone(answer)), origin) };
+        let headers = self.headers_of_answer(&answer.headers, origin);
+        let body =
+            if is_json(&answer.headers) { self.urls.render(&self.urls.mark_json(blank_secrets(bytes)), origin) } else { bytes.clone() };
+        Reply { status: answer.status, headers, body: ReplyBody::Whole(body) }
+    }
+
+    fn reply_from_reader(&self, reader: Box<Reader>, origin: &Origin) -> Reply {
+        let Head { status, headers: said, .. } = reader.head();
+        let (status, mut headers) = (*status, self.headers_of_answer(said, origin));
+        let rewriting = is_json(said).then(|| Box::new(JsonStream::new(self.urls.clone(), origin.clone())));
+        // Rewriting changes the length.
+        if let Some(length) = declared_length(said).filter(|_| rewriting.is_none()) {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        Reply { status, headers, body: ReplyBody::Streamed { rewriting, reader } }
+    }
+
+    fn headers_of_answer(&self, said: &HeaderMap, origin: &Origin) -> HeaderMap {
+        let mut headers = to_client(said, self.mode);
+        if let (Mode::Rfc9111, Some(age)) = (self.mode, said.get(header::AGE)) {
             headers.insert(header::AGE, age.clone());
         }
         self.rewrite_addresses(&mut headers, origin);
-        let body = match answer.body {
-            AnswerBody::Whole(bytes) if is_json(&answer.headers) => {
-                ReplyBody::Whole(self.urls.render(&self.urls.mark_json(blank_secrets(&bytes)), origin))
-            }
-            AnswerBody::Whole(bytes) => ReplyBody::Whole(bytes),
-            AnswerBody::Large { first, exchange, held } => {
-                let rewriting = is_json(&answer.headers).then(|| Box::new(JsonStream::new(self.urls.clone(), origin.clone())));
-                // Rewriting changes the length.
-                if let Some(length) = declared_length(&answer.headers).filter(|_| rewriting.is_none()) {
-                    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-                }
-                ReplyBody::Streamed { first, rewriting, exchange, held }
-            }
-        };
-        Reply { status: answer.status, headers, body }
+        headers
     }
 
     /// What is kept of the answer to a queued write: no credential, addresses as the upstream writes them.
@@ -233,7 +240,7 @@ impl Gateway {
         Reply { status, headers, body: ReplyBody::Whole(body) }
     }
 
-    fn rewrite_addresses(&self, headers: &mut HeaderMap, origin: &Origin) {
+    pub(super) fn rewrite_addresses(&self, headers: &mut HeaderMap, origin: &Origin) {
         let links: Result<Vec<&str>, _> = headers.get_all(header::LINK).iter().map(HeaderValue::to_str).collect();
         // One line, whatever the upstream sent (CLIENTS.md, 1). What cannot be read could lead a client's key elsewhere.
         let link = links.map(|links| (!links.is_empty()).then(|| self.urls.rewrite_link(&links.join(", "), origin)));
@@ -283,24 +290,19 @@ pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply, p
             writer.head(head).await?;
             writer.last(if sends_body { body } else { Bytes::new() }).await?;
         }
-        ReplyBody::Streamed { first, mut rewriting, mut exchange, held } => {
+        ReplyBody::Streamed { mut rewriting, mut reader } => {
             // HTTP/1.0 has no chunks: there the end of the connection is the end of the body.
             let has_chunks = !writer.session.is_http2() && writer.session.req_header().version == Version::HTTP_11;
             if has_chunks && !has_length {
                 head.insert_header(header::TRANSFER_ENCODING, "chunked").map_err(|_| Broken)?;
             }
             writer.head(head).await?;
-            let mut next = Some(first).filter(|_| sends_body);
             // A body that breaks off upstream must break off here too: ended properly it would pass for a whole one.
-            while let Some(piece) = next {
+            while sends_body && let Some(piece) = reader.next().await.map_err(|Lost| Broken)? {
                 writer.slices(rewriting.as_mut().map_or_else(|| piece.clone(), |rewriting| rewriting.push(&piece))).await?;
-                next = exchange.read_body().await.map_err(|_| Broken)?;
             }
+            drop(reader);
             writer.last(rewriting.map_or_else(Bytes::new, |rewriting| rewriting.finish())).await?;
-            if sends_body {
-                exchange.release();
-            }
-            drop(held);
         }
     }
     Ok(writer.written)
@@ -324,6 +326,22 @@ pub fn encode(method: &Method, reply: Reply, into: &mut Vec<u8>) -> Option<u64> 
     into.extend_from_slice(b"\r\n");
     into.extend_from_slice(&body);
     Some(body.len() as u64)
+}
+
+/// Writes an informational answer before the final one.
+pub async fn write_interim(session: &mut ServerSession, status: StatusCode, headers: HeaderMap, pause_max: Duration) -> Result<(), Broken> {
+    in_time(pause_max, session.write_response_header(Box::new(head_of(status, headers)))).await
+}
+
+/// Writes one into a buffer, in HTTP/1.1.
+pub fn encode_interim(status: StatusCode, headers: &HeaderMap, into: &mut Vec<u8>) {
+    status_line(status, into);
+    for (name, value) in headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            into.extend_from_slice(part);
+        }
+    }
+    into.extend_from_slice(b"\r\n");
 }
 
 /// Whether an answer has no body by its status, and whether it is sent with one.

@@ -280,6 +280,11 @@ pub fn may_hold_secrets(bytes: &[u8]) -> bool {
     memmem::find(bytes, SECRET_KEY).is_some()
 }
 
+/// Whether the value of a key is a short-lived secret.
+pub(super) fn is_secret_key(key: &[u8]) -> bool {
+    SECRET_KEY.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) == Some(key)
+}
+
 pub(super) fn is_url_key(key: &[u8]) -> bool {
     // The last three stand in `_links` of contents and pull requests.
     matches!(key, b"url" | b"href" | b"self" | b"git") || (key.ends_with(b"_url") && key != b"html_url")

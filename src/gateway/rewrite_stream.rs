@@ -1,10 +1,11 @@
-//! The same rewriting as in `rewrite.rs`, for JSON bodies that are too large to hold: piece by piece, with a bounded memory.
+//! The same rewriting as in `rewrite.rs`, for JSON bodies that are too large to hold: piece by piece, with a bounded memory. Short-lived secrets are emptied here as they
+//! are there: several clients may get one body.
 //!
 //! A piece may end anywhere, also in the middle of a URL or an escape; what cannot be decided yet waits for the next one.
 
 use bytes::{Bytes, BytesMut};
 
-use super::rewrite::{Origin, UrlMap, is_url_key};
+use super::rewrite::{Origin, UrlMap, is_secret_key, is_url_key};
 
 /// No key of the service's JSON is nearly as long; of a longer one only the end matters.
 const KEY_BYTES_MAX: usize = 64;
@@ -18,6 +19,8 @@ pub struct JsonStream {
     last_string: Vec<u8>,
     /// Whether the value that comes next belongs to a key of a URL.
     is_url_next: bool,
+    /// Whether it belongs to that of a secret.
+    is_secret_next: bool,
     /// The beginning of a URL value, until it is clear whether it is the upstream's.
     held: BytesMut,
 }
@@ -31,12 +34,24 @@ enum Place {
     },
     /// At the beginning of a URL value.
     Url,
+    /// In a string of which nothing passes.
+    Secret {
+        escaped: bool,
+    },
 }
 
 impl JsonStream {
     /// For a body that begins with its first piece.
     pub fn new(map: UrlMap, origin: Origin) -> Self {
-        Self { map, origin, place: Place::Outside, last_string: Vec::new(), is_url_next: false, held: BytesMut::new() }
+        Self {
+            map,
+            origin,
+            place: Place::Outside,
+            last_string: Vec::new(),
+            is_url_next: false,
+            is_secret_next: false,
+            held: BytesMut::new(),
+        }
     }
 
     /// What can be passed on after this piece.
@@ -73,19 +88,28 @@ impl JsonStream {
                 self.held.extend_from_slice(&[byte]);
                 self.decide(byte, out);
             }
+            Place::Secret { escaped: false } if byte == b'"' => {
+                out.extend_from_slice(&[byte]);
+                self.place = Place::Outside;
+            }
+            Place::Secret { escaped } => self.place = Place::Secret { escaped: byte == b'\\' && !escaped },
         }
     }
 
     fn outside(&mut self, byte: u8) {
         match byte {
             b'"' if self.is_url_next => self.place = Place::Url,
+            b'"' if self.is_secret_next => self.place = Place::Secret { escaped: false },
             b'"' => {
                 self.last_string.clear();
                 self.place = Place::String { escaped: false };
             }
-            b':' => self.is_url_next = is_url_key(&self.last_string),
+            b':' => {
+                self.is_url_next = is_url_key(&self.last_string);
+                self.is_secret_next = is_secret_key(&self.last_string);
+            }
             b',' | b'{' | b'}' | b'[' | b']' => {
-                self.is_url_next = false;
+                (self.is_url_next, self.is_secret_next) = (false, false);
                 self.last_string.clear();
             }
             _ => {}
@@ -147,6 +171,20 @@ mod tests {
         let held = map().render(&map().mark_json(Bytes::from_static(JSON.as_bytes())), &origin());
         for piece_bytes in [1, 2, 3, 7, 16, 64, 1_000] {
             assert_eq!(streamed(JSON, piece_bytes).as_bytes(), &held[..], "{piece_bytes}");
+        }
+    }
+
+    #[test]
+    fn short_lived_secrets_are_emptied_as_in_a_held_body() {
+        use super::super::rewrite::blank_secrets;
+        for json in [
+            r#"{"temp_clone_token":"AAA","name":"x"}"#,
+            r#"[{"a":{"temp_clone_token" : "A\"\\","b":"temp_clone_token"}},{"temp_clone_token":null,"c":"d"},{"temp_clone_token":"","x_temp_clone_token":"y"}]"#,
+        ] {
+            let held = blank_secrets(&Bytes::from_static(json.as_bytes()));
+            for piece_bytes in [1, 3, 1_000] {
+                assert_eq!(streamed(json, piece_bytes).as_bytes(), &held[..], "{piece_bytes}");
+            }
         }
     }
 

@@ -21,10 +21,11 @@ use super::attempt::{Answer, AnswerBody};
 use super::auth::Client;
 use super::body::{BodyFault, BodyRead, Expects, HeldBody};
 use super::door::Door;
-use super::effort::Fate;
+use super::effort::{Effort, Fate};
 use super::fetch::OutgoingBody;
 use super::headers;
 use super::intake::{self, BodyFraming, Intake, Service, Wire};
+use super::interim::takes_interims;
 use super::job::Job;
 use super::read::{Question, ReadAnswer, Sought};
 use super::refuse::Refused;
@@ -85,7 +86,10 @@ impl Door {
                 if self.gateway.is_draining() {
                     session.set_keepalive(None);
                 }
-                respond::write(session, &request.method, reply, self.gateway.config.listen.body_timeout).await
+                match self.pass_on_interims(session, &request).await {
+                    Ok(()) => respond::write(session, &request.method, reply, self.gateway.config.listen.body_timeout).await,
+                    Err(broken) => Err(broken),
+                }
             }
             None => Err(Broken),
         };
@@ -118,6 +122,9 @@ impl Door {
             Sorted::Allowed(allowed) => allowed,
         };
         let Allowed { intake, client, task } = *allowed;
+        if takes_interims(session) {
+            request.take_interims();
+        }
         match task {
             Task::Graphql => Box::pin(self.graphql(session, request, &client, &intake)).await,
             Task::Read(route) => {
@@ -163,17 +170,20 @@ impl Door {
         route: Route,
         sought: Option<Sought>,
     ) -> Result<Reply, Stop> {
-        let answered = tokio::select! {
-            answered = self.ask(request, client, intake, route, sought) => answered?,
-            () = gone(session) => return Err(Stop::ClientGone),
-        };
+        let mut effort = request.effort.clone();
+        let asked = self.ask(request, &mut effort, client, intake, route, sought);
+        let answered = self.while_there(session, &request.origin, request.interims.clone(), asked).await;
+        request.effort = effort;
+        let answered = answered.ok_or(Stop::ClientGone)??;
+        request.outcome.cache = answered.outcome();
         Ok(self.reply(request, answered).await)
     }
 
-    /// A read that needs the upstream, or another request's fetch. Dropped, it is left.
+    /// A read that needs the upstream, or another request's fetch, whose effort becomes its own. Dropped, it is left.
     pub(super) async fn ask(
         &self,
-        request: &mut Request,
+        request: &Request,
+        effort: &mut Effort,
         client: &Client,
         intake: &Intake,
         route: Route,
@@ -183,12 +193,7 @@ impl Door {
         job.method = Method::GET;
         let wishes = Wishes::of(&request.asked);
         let question = Arc::new(Question { job, scope: route.scope, asked: Arc::clone(&request.asked), wishes });
-        let answered = self.gateway.read(question, sought, &mut request.effort).await?;
-        request.outcome.cache = match &answered {
-            ReadAnswer::Entry(_, cache) => *cache,
-            ReadAnswer::Streamed(_) => CacheOutcome::Bypass,
-        };
-        Ok(answered)
+        self.gateway.read(question, sought, effort).await
     }
 
     /// The answer to a read.
@@ -198,7 +203,7 @@ impl Door {
                 let gzip = self.gateway.gzipped(&entry, &request.form()).await;
                 self.gateway.reply_from_entry(&entry, cache, &request.form(), gzip, self.gateway.clock.now())
             }
-            ReadAnswer::Streamed(answer) => self.gateway.reply_from_large(*answer, &request.form()),
+            ReadAnswer::Streamed(reader, _) => self.gateway.reply_from_large(reader, &request.form()),
         }
     }
 
@@ -280,14 +285,11 @@ impl Door {
             let turn = gateway.take_turn(client.index, &route.lane, &job)?;
             tokio::spawn(gateway.write(turn, job, effort))
         };
-        let answer = tokio::select! {
-            answer = &mut task => answer,
-            () = gone(session) => {
-                if request.effort.desert() == Fate::CalledBack {
-                    task.abort();
-                }
-                return Err(Stop::ClientGone);
+        let Some(answer) = self.while_there(session, &request.origin, request.interims.clone(), &mut task).await else {
+            if request.effort.desert() == Fate::CalledBack {
+                task.abort();
             }
+            return Err(Stop::ClientGone);
         };
         // A task that died has dropped its lease, which counts as sent.
         Ok(answer.unwrap_or(Err(Refused::OutcomeUnknown))?)
@@ -316,6 +318,7 @@ impl Door {
             memory: None,
             brought: request.brought.clone(),
             journal: None,
+            interims: request.interims.clone(),
         }
     }
 

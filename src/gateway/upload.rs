@@ -40,7 +40,10 @@ impl Gateway {
         self.come_to_turn(&mut turn, job, effort).await?;
         let _aftermath = Aftermath { gateway: self, job, effort };
         match self.upload_once(session, job, effort, body).await {
-            Ok(answer) => Ok(answer),
+            Ok(answer) => {
+                self.invalidate_named(&job.target, &answer);
+                Ok(answer)
+            }
             Err(Stopped::Client(refused)) => Err(refused),
             Err(Stopped::Upstream(unanswered)) => Err(self.not_repeated(job, effort, unanswered)),
         }
@@ -83,8 +86,8 @@ impl Gateway {
         };
         let mut exchange = self.upstream.send(&prepared.request, Reuse::Never, may_send).await.map_err(Stopped::failed)?;
         match self.pass_on(session, &mut exchange, body).await? {
-            Passed::Whole => exchange.finish_streamed().await.map_err(Stopped::failed)?,
-            Passed::Part => exchange.early_answer().await.map_err(Stopped::failed)?,
+            Passed::Whole => exchange.finish_streamed(job.interims.as_deref()).await.map_err(Stopped::failed)?,
+            Passed::Part => exchange.early_answer(job.interims.as_deref()).await.map_err(Stopped::failed)?,
         }
         let (status, headers) = (exchange.status(), exchange.take_headers());
         Ok((status, headers, exchange.collect(job.hold_max).await.map_err(Stopped::failed)?))

@@ -116,7 +116,7 @@ pub enum CacheOutcome {
     StaleIfLimited,
     /// A stored answer was given because the upstream failed.
     StaleIfError,
-    /// The cache has no part in this kind of request: a write, or a body that is streamed.
+    /// The cache has no part in this kind of request, as in a write.
     Bypass,
     /// The gateway's own answer; there is no `Cache-Status`.
     None,
@@ -136,6 +136,8 @@ pub enum Fetch {
     Stored,
     /// Nothing was stored, and the answer may not be.
     NotStored,
+    /// The body is too large to hold, and passed on as it comes.
+    TooLarge,
 }
 
 impl CacheOutcome {
@@ -165,7 +167,7 @@ impl CacheOutcome {
             Self::Collapsed(_) => "collapsed",
             Self::StaleIfLimited => "stale_if_limited",
             Self::StaleIfError => "stale_if_error",
-            Self::Bypass => "bypass",
+            Self::Bypass | Self::Fetched(Fetch::TooLarge) => "bypass",
             Self::None => "none",
         }
     }
@@ -179,6 +181,7 @@ impl Fetch {
             Self::Changed { status } => format!("weir; fwd=stale; fwd-status={status}").into(),
             Self::Stored => "weir; fwd=uri-miss; stored".into(),
             Self::NotStored => "weir; fwd=uri-miss".into(),
+            Self::TooLarge => "weir; fwd=bypass".into(),
         }
     }
 }
@@ -311,6 +314,8 @@ mod tests {
             (CacheOutcome::Fetched(Fetch::NotStored), "weir; fwd=uri-miss"),
             (CacheOutcome::Collapsed(Fetch::Stored), "weir; fwd=uri-miss; stored; collapsed"),
             (CacheOutcome::Collapsed(Fetch::NotStored), "weir; fwd=uri-miss; collapsed"),
+            (CacheOutcome::Fetched(Fetch::TooLarge), "weir; fwd=bypass"),
+            (CacheOutcome::Collapsed(Fetch::TooLarge), "weir; fwd=bypass; collapsed"),
             (CacheOutcome::Collapsed(Fetch::Revalidated), "weir; fwd=stale; fwd-status=304; collapsed"),
             (CacheOutcome::StaleIfLimited, "weir; hit; detail=stale-if-limited"),
             (CacheOutcome::StaleIfError, "weir; hit; detail=stale-if-error"),

@@ -9,6 +9,7 @@ use crate::support::broken::{Behaviour, Broken};
 use crate::support::{Setup, World};
 
 const ISSUES: &str = "/repos/acme/widgets/issues";
+const LABELS: &str = "/repos/acme/widgets/labels";
 const REPOSITORY: &str = "/repos/acme/widgets";
 const PLAIN: &str = "[cache]\nfreshness = \"rfc9111\"";
 
@@ -133,6 +134,17 @@ async fn what_the_answer_to_a_write_names_is_asked_for_anew() {
         world.get(path).await.assert_status(200);
         assert_eq!(upstream.requests() - asked, again, "{path}");
     }
+}
+
+#[tokio::test]
+async fn what_the_answer_to_a_streamed_upload_names_is_asked_for_anew() {
+    let says = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nLocation: /repos/acme/widgets/labels\r\nContent-Length: 2\r\n\r\nhi";
+    let upstream = Broken::start(Behaviour::Keeps(says)).await;
+    let world = upstream.setup().config(PLAIN).config("[writes]\nmax_body = \"1KiB\"").start().await;
+    world.get(LABELS).await.assert_status(200);
+    assert_eq!(world.get(LABELS).await.cache_status(), "weir; hit");
+    world.send(Method::POST, "/repos/acme/widgets/merges", &[], &"x".repeat(4_000)).await.assert_status(200);
+    assert_ne!(world.get(LABELS).await.cache_status(), "weir; hit");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! An upstream that does one thing wrong, byte by byte, and counts what reaches it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -27,6 +27,7 @@ pub enum Behaviour {
 pub struct Broken {
     url: String,
     requests: Arc<AtomicUsize>,
+    is_silent: Arc<AtomicBool>,
 }
 
 impl Broken {
@@ -35,12 +36,20 @@ impl Broken {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&requests);
+        let is_silent = Arc::<AtomicBool>::default();
+        let falls_silent = Arc::clone(&is_silent);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                let behaviour = if falls_silent.load(Ordering::SeqCst) { Behaviour::Silence } else { behaviour };
                 tokio::spawn(answer(stream, behaviour, Arc::clone(&counter)));
             }
         });
-        Self { url, requests }
+        Self { url, requests, is_silent }
+    }
+
+    /// From now on it answers nobody who connects anew.
+    pub fn falls_silent(&self) {
+        self.is_silent.store(true, Ordering::SeqCst);
     }
 
     /// A gateway in front of it that is quick to write and gives up early.

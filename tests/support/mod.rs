@@ -8,6 +8,7 @@ pub mod logged;
 pub mod origin;
 pub mod raw;
 pub mod reply;
+pub mod staged;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -47,6 +47,21 @@ impl Connection {
         text + &String::from_utf8_lossy(&body)
     }
 
+    /// So many bytes of a body.
+    pub async fn read_bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        self.0.read_exact(&mut bytes).await.unwrap();
+        bytes
+    }
+
+    /// The same, or fewer where the other side closes before.
+    pub async fn read_bytes_or_less(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(count);
+        // A reset is as good as a close.
+        let _ = (&mut self.0).take(count as u64).read_to_end(&mut bytes).await;
+        bytes
+    }
+
     /// The head of one answer.
     pub async fn read_head(&mut self) -> String {
         let mut text = Vec::new();

@@ -47,6 +47,8 @@ pub struct CacheControl {
     pub max_age: Option<Duration>,
     /// `s-maxage`.
     pub s_maxage: Option<Duration>,
+    /// `stale-if-error`, which is no part of RFC 9111 but of RFC 5861 §4. What is no number allows nothing, and of two that differ the shorter counts.
+    pub stale_if_error: Option<Duration>,
 }
 
 impl CacheControl {
@@ -77,6 +79,7 @@ impl CacheControl {
             "no-transform" => self.no_transform = true,
             "max-age" => self.confused |= !set(&mut self.max_age, value.and_then(delta_seconds)),
             "s-maxage" => self.confused |= !set(&mut self.s_maxage, value.and_then(delta_seconds)),
+            "stale-if-error" => shorten(&mut self.stale_if_error, value.and_then(delta_seconds)),
             _ => {}
         }
     }
@@ -87,6 +90,12 @@ pub(super) fn set(span: &mut Option<Duration>, value: Option<Duration>) -> bool 
     let Some(value) = value else { return false };
     let before = span.replace(value);
     before.is_none_or(|before| before == value)
+}
+
+/// Sets how stale something may be: less is safe where it is said twice, and nothing where it cannot be read.
+pub(super) fn shorten(span: &mut Option<Duration>, value: Option<Duration>) {
+    let value = value.unwrap_or_default();
+    *span = Some(span.map_or(value, |before| before.min(value)));
 }
 
 /// RFC 9111 §1.2.2: a number too large counts as the largest.
@@ -146,6 +155,11 @@ pub fn initial_age(headers: &HeaderMap) -> Duration {
 pub fn forbids_stale(headers: &HeaderMap) -> bool {
     let control = CacheControl::parse(headers);
     control.must_revalidate || control.no_cache || control.no_store || control.s_maxage.is_some()
+}
+
+/// How long after the end of its lifetime an answer may stand in for an error (RFC 5861 §4).
+pub fn stale_if_error(headers: &HeaderMap) -> Duration {
+    CacheControl::parse(headers).stale_if_error.unwrap_or_default()
 }
 
 fn expires(headers: &HeaderMap) -> Option<Duration> {
@@ -236,6 +250,23 @@ mod tests {
             assert!(forbids_stale(&HeaderMap::from_iter([(header::CACHE_CONTROL, line)])), "{directive}");
         }
         assert!(!forbids_stale(&headers(&[("cache-control", "private, max-age=60")])));
+    }
+
+    #[test]
+    fn how_stale_an_answer_may_be_is_what_it_says_least_of() {
+        let read = |line: &'static str| stale_if_error(&headers(&[("cache-control", line)])).as_secs();
+        for (line, seconds) in [
+            ("max-age=1, Stale-If-Error=30", 30),
+            ("stale-if-error=\"30\"", 30),
+            ("stale-if-error=30, stale-if-error=40", 30),
+            ("stale-if-error=99999999999", u32::MAX.into()),
+            ("max-age=1", 0),
+            ("stale-if-error", 0),
+            ("stale-if-error=30, stale-if-error=soon", 0),
+            ("stale-if-error=-1", 0),
+        ] {
+            assert_eq!(read(line), seconds, "{line}");
+        }
     }
 
     #[test]

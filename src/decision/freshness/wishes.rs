@@ -11,7 +11,7 @@ use http::header;
 
 use crate::clock::Timestamp;
 
-use super::cache_control::{delta_seconds, set};
+use super::cache_control::{delta_seconds, set, shorten};
 use super::settling::Trust;
 use super::{Confirmed, Mode};
 
@@ -33,6 +33,8 @@ pub struct Wishes {
     pub min_fresh: Option<Duration>,
     /// `max-stale`; as long as can be where it names no number.
     pub max_stale: Option<Duration>,
+    /// `stale-if-error` (RFC 5861 §4); nothing where it is no number.
+    pub stale_if_error: Option<Duration>,
 }
 
 impl Wishes {
@@ -87,6 +89,7 @@ impl Wishes {
             "no-transform" => self.no_transform = true,
             "max-age" => self.no_cache |= !set(&mut self.max_age, value.and_then(delta_seconds)),
             "min-fresh" => self.no_cache |= !set(&mut self.min_fresh, value.and_then(delta_seconds)),
+            "stale-if-error" => shorten(&mut self.stale_if_error, value.and_then(delta_seconds)),
             "max-stale" => return set(&mut self.max_stale, value.map_or(Some(Duration::MAX), delta_seconds)),
             _ => {}
         }
@@ -144,6 +147,11 @@ impl Confirmed<'_> {
     fn may_be_stale_for(self, wishes: &Wishes, worth: Worth) -> bool {
         let is_taken = wishes.min_fresh.is_none() && wishes.max_stale.is_some_and(|over_max| worth.over <= over_max);
         is_taken && !self.stored.forbids_stale
+    }
+
+    /// For how long it has not been fresh.
+    pub(super) fn over(self, now: Timestamp, mode: Mode) -> Duration {
+        self.worth(now, mode, None).over
     }
 
     fn worth(self, now: Timestamp, mode: Mode, watched: Option<Duration>) -> Worth {
@@ -211,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_looked_at_and_what_says_nothing_changes_nothing() {
-        for line in ["", ",", "nothing-to-see-here", "private, immutable, s-maxage=0, stale-if-error=5"] {
+        for line in ["", ",", "nothing-to-see-here", "private, immutable, s-maxage=0, stale-while-revalidate=5"] {
             assert_eq!(wishes(line), Wishes::default(), "{line}");
         }
         assert!(answers_in_a_plain_cache(PLAIN, "", 59) && !answers_in_a_plain_cache(PLAIN, "", 60));

@@ -25,7 +25,7 @@ async fn ask(method: Method, answer: &'static str, piece_bytes: usize, closes: b
     });
     let mut connection = Connection::new(Box::new(ours));
     connection.send(&method, b"head", b"", Outgoing::Length(0)).await?;
-    let (status, headers) = connection.read_head().await?;
+    let (status, headers) = connection.read_head(None).await?;
     let mut body = Vec::new();
     while let Some(piece) = connection.read_body().await? {
         body.extend_from_slice(&piece);
@@ -140,7 +140,7 @@ async fn a_head_without_end_is_given_up() {
         }
     });
     let mut connection = Connection::new(Box::new(ours));
-    assert!(connection.read_head().await.is_err());
+    assert!(connection.read_head(None).await.is_err());
     drop(connection);
     upstream.await.unwrap();
 }

@@ -1,0 +1,165 @@
+//! `stale-if-error`: the upstream's own word, and a client's, on what may stand in for an error of the upstream (RFC 5861 §4). The config's `stale_if_error` is in
+//! `cache.rs`; here it is zero, so that it allows nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Response};
+
+use crate::support::broken::{Behaviour, Broken};
+use crate::support::origin::Origin;
+use crate::support::{Reply, Setup, World};
+
+const LABELS: &str = "/repos/acme/widgets/labels";
+const MODES: [&str; 2] = ["revalidate", "rfc9111"];
+const STANDS_IN: &str = "weir; hit; detail=stale-if-error";
+
+/// An upstream that answers well until it is told otherwise, and a gateway that is to keep that.
+struct Ailing {
+    world: World,
+    status: Arc<AtomicU16>,
+}
+
+impl Ailing {
+    /// Its good answer says this of caches, and was stored a moment ago.
+    async fn after_an_answer(mode: &str, says: &'static str) -> Self {
+        let status = Arc::new(AtomicU16::new(200));
+        let said = Arc::clone(&status);
+        let origin = Origin::start(move |_| {
+            let answer = Response::builder().status(said.load(Ordering::SeqCst)).header("cache-control", says);
+            async move { answer.body(Bytes::from_static(b"it is so")).unwrap() }
+        });
+        let config = format!("[cache]\nfreshness = \"{mode}\"\nstale_if_error = \"0s\"");
+        let world = Setup::new().upstream(origin.await.url()).manual_clock().config(&config).start().await;
+        world.get(LABELS).await.assert_status(200);
+        Self { world, status }
+    }
+
+    async fn later(&self, seconds: u64, status: u16, headers: &[(&str, &str)]) -> Reply {
+        self.world.clock.advance(Duration::from_secs(seconds));
+        self.status.store(status, Ordering::SeqCst);
+        // Where a read is tried again, it would wait for the clock.
+        let headers = [headers, &[("prefer", "wait=0")]].concat();
+        self.world.get_with(LABELS, &headers).await
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_says_so_stands_in_for_errors_until_its_time_is_over() {
+    for mode in MODES {
+        for error in [500, 502, 503, 504] {
+            let ailing = Ailing::after_an_answer(mode, "max-age=60, stale-if-error=30").await;
+            let stale = ailing.later(90, error, &[]).await;
+            assert_eq!((stale.status.as_u16(), stale.cache_status()), (200, STANDS_IN), "{mode} {error}");
+            assert_eq!((stale.header("age"), &stale.body[..]), (Some("90"), &b"it is so"[..]));
+            ailing.later(1, error, &[]).await.assert_status(error);
+            let again = ailing.later(0, 200, &[]).await;
+            assert!(again.cache_status().ends_with("fwd-status=200"), "{mode}: the truth as soon as it can be had: {again:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn other_failures_and_other_statuses_are_delivered() {
+    for mode in MODES {
+        for status in [501, 505, 404] {
+            let ailing = Ailing::after_an_answer(mode, "max-age=60, stale-if-error=600").await;
+            ailing.later(90, status, &[]).await.assert_status(status);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_does_not_answer_is_an_error_too() {
+    let says = "HTTP/1.1 200 OK\r\nCache-Control: max-age=1, stale-if-error=600\r\nContent-Length: 2\r\n\r\nhi";
+    for mode in MODES {
+        let upstream = Broken::start(Behaviour::Says(says)).await;
+        let config = format!("[cache]\nfreshness = \"{mode}\"\nstale_if_error = \"0s\"");
+        let world = upstream.setup().manual_clock().config(&config).start().await;
+        world.get(LABELS).await.assert_status(200);
+        upstream.falls_silent();
+        world.clock.advance(Duration::from_secs(90));
+        let stale = world.get_with(LABELS, &[("prefer", "wait=0")]).await;
+        assert_eq!((stale.status.as_u16(), stale.cache_status()), (200, STANDS_IN), "{mode}");
+        world.clock.advance(Duration::from_secs(600));
+        world.get_with(LABELS, &[("prefer", "wait=0")]).await.assert_status(504);
+    }
+}
+
+#[tokio::test]
+async fn what_an_answer_forbids_it_does_not_allow() {
+    for mode in MODES {
+        for forbids in [
+            "max-age=60, stale-if-error=600, must-revalidate",
+            "max-age=60, stale-if-error=600, proxy-revalidate",
+            "stale-if-error=600, no-cache",
+            "s-maxage=60, stale-if-error=600",
+            "max-age=60, stale-if-error=600, stale-if-error=1",
+            "max-age=60, stale-if-error",
+        ] {
+            let ailing = Ailing::after_an_answer(mode, forbids).await;
+            ailing.later(90, 503, &[]).await.assert_status(503);
+            ailing.later(0, 503, &[("cache-control", "stale-if-error=15")]).await.assert_status(503);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_says_for_itself_how_stale_it_may_be() {
+    for mode in MODES {
+        let ailing = Ailing::after_an_answer(mode, "max-age=60").await;
+        ailing.later(90, 503, &[]).await.assert_status(503);
+        for (wish, status) in [
+            ("stale-if-error=30", 200),
+            ("stale-if-error=29", 503),
+            ("stale-if-error", 503),
+            ("max-age=0, stale-if-error=30", 200),
+            ("no-cache", 503),
+        ] {
+            let answer = ailing.later(0, 503, &[("cache-control", wish)]).await;
+            answer.assert_status(status);
+            assert_eq!(answer.cache_status() == STANDS_IN, status == 200, "{mode} {wish}");
+        }
+        let ailing = Ailing::after_an_answer(mode, "max-age=60, stale-if-error=600").await;
+        for (wish, status) in [("stale-if-error=29", 503), ("no-cache", 503), ("max-age=10", 503), ("max-stale=29", 503), ("", 200)] {
+            ailing.later(if wish == "stale-if-error=29" { 90 } else { 0 }, 503, &[("cache-control", wish)]).await.assert_status(status);
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_from_before_a_write_stands_in_for_an_error() {
+    for mode in MODES {
+        let ailing = Ailing::after_an_answer(mode, "max-age=60, stale-if-error=600").await;
+        ailing.world.send(Method::PUT, LABELS, &[("content-type", "application/json")], "{}").await.assert_status(200);
+        ailing.later(1, 503, &[]).await.assert_status(503);
+    }
+}
+
+#[tokio::test]
+async fn a_304_brings_another_word_on_it() {
+    for mode in MODES {
+        let (status, unchanged) = (Arc::new(AtomicU16::new(200)), Arc::new(AtomicU16::new(0)));
+        let (said, told) = (Arc::clone(&status), Arc::clone(&unchanged));
+        let origin = Origin::start(move |_| {
+            let (status, n) = (said.load(Ordering::SeqCst), told.load(Ordering::SeqCst));
+            let says = if n == 0 { "max-age=60" } else { "max-age=60, stale-if-error=60" };
+            let answer = Response::builder().status(status).header("cache-control", says).header("etag", "\"a\"");
+            async move { answer.body(Bytes::from_static(if status == 304 { b"" } else { b"it is so" })).unwrap() }
+        });
+        let config = format!("[cache]\nfreshness = \"{mode}\"\nstale_if_error = \"0s\"");
+        let world = Setup::new().upstream(origin.await.url()).manual_clock().config(&config).start().await;
+        let at = |seconds, status_now| {
+            world.clock.advance(Duration::from_secs(seconds));
+            status.store(status_now, Ordering::SeqCst);
+            world.get_with(LABELS, &[("prefer", "wait=0")])
+        };
+        at(0, 200).await.assert_status(200);
+        at(90, 503).await.assert_status(503);
+        unchanged.store(1, Ordering::SeqCst);
+        at(0, 304).await.assert_status(200);
+        assert_eq!(at(90, 503).await.cache_status(), STANDS_IN, "{mode}");
+    }
+}

@@ -1,0 +1,317 @@
+//! Bodies too large to hold: one fetch for all who ask, passed on as it comes, with a bounded memory (DESIGN D1). Everything about them that
+//! is not about several clients is in `cache.rs` and `variants.rs`.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::task::JoinHandle;
+use weir::decision::Books;
+
+use crate::support::raw::Connection;
+use crate::support::staged::{Scene, Staged};
+use crate::support::{KEY, Reply, Setup, World, eventually};
+
+const LABELS: &str = "/repos/acme/widgets/labels";
+const ALONE: &str = "weir; fwd=bypass";
+const SHARED: &str = "weir; fwd=bypass; collapsed";
+/// What the upstream says of its answer where it matters whether it is the same.
+const FIRST: &str = "ETag: \"a\"\r\n";
+/// More than the operating system keeps for two connections.
+const VAST_BYTES: usize = 32 * 1024 * 1024;
+
+/// A gateway that holds nothing, and its upstream.
+struct Stage {
+    world: Arc<World>,
+    upstream: Staged,
+}
+
+impl Stage {
+    async fn new() -> Self {
+        let upstream = Staged::start().await;
+        // A busy machine is no upstream that has stopped, and no client that has.
+        let setup = Setup::new().upstream(upstream.url()).upstream_keys("response_timeout = \"5m\"").listen("body_timeout = \"5m\"");
+        let setup = setup.manual_clock().config("[cache]\nmax_object = \"1KiB\"");
+        Self { world: Arc::new(setup.start().await), upstream }
+    }
+
+    fn asks(&self, headers: &'static [(&'static str, &'static str)]) -> JoinHandle<Reply> {
+        let world = Arc::clone(&self.world);
+        tokio::spawn(async move { world.get_with(LABELS, headers).await })
+    }
+
+    /// So many who ask at once, and what the upstream sees of it.
+    async fn all_ask(&self, count: usize) -> (Vec<JoinHandle<Reply>>, Scene) {
+        let askers = (0..count).map(|_| self.asks(&[])).collect();
+        let scene = self.upstream.next().await;
+        self.world.all_waiting_for_one_fetch(count).await;
+        (askers, scene)
+    }
+
+    async fn connects(&self, method: &str, headers: &str) -> Connection {
+        let mut client = Connection::open(self.world.address).await;
+        client.send(format!("{method} {LABELS} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n{headers}\r\n").as_bytes()).await;
+        client
+    }
+
+    fn nobody_else_was_asked(&self) {
+        assert!(self.upstream.next().now_or_never().is_none(), "the upstream was asked again");
+    }
+
+    /// How many requests the books say are under way.
+    fn concurrency(&self) -> u64 {
+        let snapshot = self.world.gateway.admissions.with_books(Books::snapshot);
+        let limits = snapshot.iter().flat_map(|account| &account.secondary).filter(|limit| limit.limit.name() == "concurrency");
+        limits.map(|limit| u64::from(limit.in_use)).sum()
+    }
+}
+
+/// Text of which no part is like another.
+fn text(bytes: usize) -> String {
+    let mut text = String::with_capacity(bytes + 16);
+    for number in 0_u64.. {
+        if text.len() >= bytes {
+            break;
+        }
+        // Writing to a string does not fail.
+        let _ = write!(text, "{:x}.", number.wrapping_mul(0x9e37_79b9));
+    }
+    text.truncate(bytes);
+    text
+}
+
+fn head(length: usize, more: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n{more}\r\n")
+}
+
+/// The one who asked is told so, and so are those who joined.
+fn are_shared(answers: &[Reply], body: &str) {
+    for answer in answers {
+        answer.assert_status(200);
+        assert!(answer.body == body.as_bytes(), "{} of {} bytes", answer.body.len(), body.len());
+    }
+    let told = |status: &str| answers.iter().filter(|answer| answer.cache_status() == status).count();
+    assert_eq!((told(ALONE), told(SHARED)), (1, answers.len() - 1));
+}
+
+async fn all(askers: Vec<JoinHandle<Reply>>) -> Vec<Reply> {
+    futures_util::future::try_join_all(askers).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_ask_at_once_are_given_one_fetch_however_long_it_is() {
+    let body = text(3 * 1024 * 1024);
+    for is_chunked in [false, true] {
+        let stage = Stage::new().await;
+        let (askers, mut scene) = stage.all_ask(8).await;
+        if is_chunked {
+            scene.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+            for piece in body.as_bytes().chunks(10_000) {
+                scene.say([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()).await;
+            }
+            scene.say("0\r\n\r\n").await;
+        } else {
+            scene.say(head(body.len(), "") + &body).await;
+        }
+        are_shared(&all(askers).await, &body);
+        stage.nobody_else_was_asked();
+        eventually(|| stage.concurrency() == 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_while_its_beginning_is_there_joins_and_who_comes_later_asks() {
+    let stage = Stage::new().await;
+    let body = text(2 * 1024 * 1024);
+    let (early, rest) = body.split_at(100_000);
+    let mut first = stage.connects("GET", "").await;
+    let mut scene = stage.upstream.next().await;
+    scene.say(head(body.len(), "") + early).await;
+    assert!(first.read_head().await.to_lowercase().contains("cache-status: weir; fwd=bypass\r\n"));
+    let mut second = stage.connects("GET", "").await;
+    assert!(second.read_head().await.to_lowercase().contains("cache-status: weir; fwd=bypass; collapsed\r\n"));
+    stage.nobody_else_was_asked();
+    // The time of a fetch is not for ever, even where nothing comes.
+    stage.world.clock.advance(Duration::from_secs(3));
+    let late = stage.asks(&[]);
+    let mut another = stage.upstream.next().await;
+    another.say(head(2, "") + "hi").await;
+    assert_eq!(late.await.unwrap().body, "hi");
+    let ((), first, second) = tokio::join!(scene.say(rest), first.read_bytes(body.len()), second.read_bytes(body.len()));
+    assert!(first == body.as_bytes() && second == body.as_bytes());
+    eventually(|| stage.concurrency() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_when_its_beginning_is_gone_asks() {
+    let stage = Stage::new().await;
+    let body = text(4 * 1024 * 1024);
+    let (early, rest) = body.split_at(2 * 1024 * 1024);
+    let mut first = stage.connects("GET", "").await;
+    let mut scene = stage.upstream.next().await;
+    let reading = async {
+        first.read_head().await;
+        // The last of it may wait in a buffer for more.
+        first.read_bytes(early.len() / 2).await
+    };
+    let ((), begun) = tokio::join!(scene.say(head(body.len(), "") + early), reading);
+    let late = stage.asks(&[]);
+    let mut another = stage.upstream.next().await;
+    another.say(head(2, "") + "hi").await;
+    assert_eq!(late.await.unwrap().body, "hi");
+    let ((), ended) = tokio::join!(scene.say(rest), first.read_bytes(body.len() - begun.len()));
+    assert!([begun, ended].concat() == body.as_bytes());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_goes_on_without_the_one_who_asked_first_and_ends_when_nobody_is_left() {
+    let stage = Stage::new().await;
+    let body = text(2 * 1024 * 1024);
+    let (early, rest) = body.split_at(100_000);
+    let mut first = stage.connects("GET", "").await;
+    let mut scene = stage.upstream.next().await;
+    let mut second = stage.connects("GET", "").await;
+    stage.world.all_waiting_for_one_fetch(2).await;
+    scene.say(head(body.len(), "") + early).await;
+    first.read_head().await;
+    second.read_head().await;
+    drop(first);
+    let ((), told) = tokio::join!(scene.say(rest), second.read_bytes(body.len()));
+    assert!(told == body.as_bytes());
+    stage.nobody_else_was_asked();
+
+    let (mut first, mut second) = (stage.connects("GET", "").await, stage.connects("GET", "").await);
+    // The connection was read to its end, and is used again.
+    scene.read_request().await;
+    stage.world.all_waiting_for_one_fetch(2).await;
+    scene.say(head(body.len(), "") + early).await;
+    first.read_head().await;
+    second.read_head().await;
+    drop((first, second));
+    while scene.try_say(rest).await {}
+    scene.left().await;
+    eventually(|| stage.concurrency() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_breaks_off_does_for_everybody() {
+    let stage = Stage::new().await;
+    let body = text(100_000);
+    let (mut first, mut second) = (stage.connects("GET", "").await, stage.connects("GET", "").await);
+    let mut scene = stage.upstream.next().await;
+    stage.world.all_waiting_for_one_fetch(2).await;
+    scene.say(head(200_000, "") + &body).await;
+    drop(scene);
+    for client in [&mut first, &mut second] {
+        let told = client.read_to_close().await;
+        let (head, begun) = told.split_once("\r\n\r\n").unwrap();
+        assert!(head.to_lowercase().contains("content-length: 200000") && begun == body, "{head} and {} bytes", begun.len());
+    }
+    stage.nobody_else_was_asked();
+    eventually(|| stage.concurrency() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_wants_no_body_holds_nobody_up() {
+    let stage = Stage::new().await;
+    let body = text(2 * 1024 * 1024);
+    let mut bodiless = [stage.connects("HEAD", "").await, stage.connects("GET", "If-None-Match: \"a\"\r\n").await];
+    let whole = [stage.asks(&[]), stage.asks(&[("range", "bytes=0-1")])];
+    let mut scene = stage.upstream.next().await;
+    stage.world.all_waiting_for_one_fetch(4).await;
+    scene.say(head(body.len(), "ETag: \"a\"\r\n") + &body).await;
+    for (client, status) in bodiless.iter_mut().zip(["200", "304"]) {
+        assert!(client.read_head().await.starts_with(&format!("HTTP/1.1 {status} ")));
+    }
+    for whole in whole {
+        let whole = whole.await.unwrap();
+        assert!(whole.status == 200 && whole.body == body.as_bytes(), "of what is passed on as it comes no part is made");
+    }
+    stage.nobody_else_was_asked();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_client_gets_its_own_addresses() {
+    let stage = Stage::new().await;
+    let hosts = ["http://one:1", "http://two:2"];
+    let mut clients = Vec::new();
+    for host in hosts {
+        let mut client = Connection::open(stage.world.address).await;
+        let host = host.strip_prefix("http://").unwrap();
+        let request = format!("GET {LABELS} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n\r\n");
+        client.send(request.as_bytes()).await;
+        clients.push(client);
+    }
+    let mut scene = stage.upstream.next().await;
+    stage.world.all_waiting_for_one_fetch(2).await;
+    let item = format!("{{\"url\":\"{}/repos/acme/widgets\"}}", stage.upstream.url());
+    let body = format!("[{}]", vec![item; 100].join(","));
+    scene.say(format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())).await;
+    for (mut client, host) in clients.into_iter().zip(hosts) {
+        let told = client.read_to_close().await;
+        assert_eq!((told.matches(host).count(), told.matches(&stage.upstream.url()).count()), (100, 0), "{told}");
+    }
+    stage.nobody_else_was_asked();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_for_its_asker_alone_is_asked_for_by_each() {
+    for says in ["Connection: close\r\nCache-Control: no-store\r\n", "Connection: close\r\nVary: *\r\n"] {
+        let stage = Stage::new().await;
+        let body = text(10_000);
+        let (askers, mut scene) = stage.all_ask(2).await;
+        scene.say(head(body.len(), says) + &body).await;
+        let mut other = stage.upstream.next().await;
+        other.say(head(body.len(), says) + &body).await;
+        for answer in all(askers).await {
+            assert_eq!((answer.cache_status(), answer.body.len()), (ALONE, body.len()), "{says}");
+        }
+    }
+}
+
+/// One who takes nothing until another one has everything, and then all that there is: what it gets in the end, and the request that was made for it, which is answered so.
+async fn left_behind(stage: &Stage, body: &Arc<String>, again: String) -> Vec<u8> {
+    let mut slow = stage.connects("GET", "").await;
+    let mut scene = stage.upstream.next().await;
+    let fast = stage.asks(&[]);
+    stage.world.all_waiting_for_one_fetch(2).await;
+    let answer = head(body.len(), FIRST) + body;
+    let saying = tokio::spawn(async move { scene.try_say(answer).await });
+    let answer = fast.await.unwrap();
+    assert!(answer.body == body.as_bytes(), "{} bytes", answer.body.len());
+    assert!(saying.await.unwrap());
+    let reading = tokio::spawn({
+        let count = body.len();
+        async move {
+            slow.read_head().await;
+            slow.read_bytes_or_less(count).await
+        }
+    });
+    let mut scene = stage.upstream.next().await;
+    let saying = tokio::spawn(async move { scene.try_say(again).await });
+    let told = reading.await.unwrap();
+    saying.abort();
+    told
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_too_slow_for_the_others_gets_the_rest_by_a_fetch_of_its_own() {
+    let stage = Stage::new().await;
+    let body = Arc::new(text(VAST_BYTES));
+    let told = left_behind(&stage, &body, head(body.len(), FIRST) + &body).await;
+    assert!(told == body.as_bytes(), "{} bytes", told.len());
+    eventually(|| stage.concurrency() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rest_of_another_answer_is_not_given_for_that_of_the_first() {
+    let body = Arc::new(text(VAST_BYTES));
+    let other = body.replacen("0.", "1.", 1);
+    for again in [head(body.len(), "ETag: \"b\"\r\n") + &body, head(other.len(), FIRST) + &other, head(body.len() - 1, FIRST) + &body[1..]]
+    {
+        let stage = Stage::new().await;
+        let told = left_behind(&stage, &body, again).await;
+        assert!(told.len() < body.len() && body.as_bytes().starts_with(&told), "{} bytes", told.len());
+    }
+}

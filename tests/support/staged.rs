@@ -1,0 +1,66 @@
+//! An upstream that a test plays itself, byte by byte: each connection of the gateway is handed to the test, which reads the request and says what it wants, when it wants.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// It listens as long as it is there.
+pub struct Staged {
+    listener: TcpListener,
+    url: String,
+}
+
+/// One connection of the gateway, of which a request's head was read.
+pub struct Scene {
+    stream: TcpStream,
+    /// The request's head, and what came with it.
+    pub asked: String,
+}
+
+impl Staged {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        Self { listener, url }
+    }
+
+    /// Where it listens.
+    pub fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    /// The next connection, with its first request.
+    pub async fn next(&self) -> Scene {
+        let (stream, _) = self.listener.accept().await.unwrap();
+        let mut scene = Scene { stream, asked: String::new() };
+        scene.read_request().await;
+        scene
+    }
+}
+
+impl Scene {
+    /// Reads the head of another request on the connection.
+    pub async fn read_request(&mut self) {
+        let mut head = Vec::new();
+        while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+            assert!(self.stream.read_buf(&mut head).await.unwrap() > 0, "the gateway has left");
+        }
+        self.asked = String::from_utf8(head).unwrap();
+    }
+
+    /// Says this.
+    pub async fn say(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// Says this as far as the gateway takes it; whether it took all.
+    pub async fn try_say(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).await.is_ok()
+    }
+
+    /// Until the gateway has hung up.
+    pub async fn left(mut self) {
+        let mut rest = Vec::new();
+        // A reset is as good.
+        let _ = self.stream.read_to_end(&mut rest).await;
+    }
+}
