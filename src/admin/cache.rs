@@ -15,8 +15,6 @@ use crate::decision::cache_key::Scope;
 use crate::gateway::Gateway;
 use crate::gateway::purge::Prefix;
 
-/// The longest body of a purge: a prefix is part of a path, and a head is no longer than this.
-pub const PURGE_BYTES_MAX: usize = 32 * 1024;
 /// How many beginnings of paths are shown.
 const SHOWN_MAX: usize = 20;
 /// How many are told apart while counting; the rest is counted under `other`.

@@ -1,12 +1,13 @@
-//! The admin listener: health, metrics and the books, for operators only (CONTRACT §5).
+//! The admin listener: health, metrics, the books and the queue of writes, for operators only (CONTRACT §5).
 //!
-//! The dashboard, the queue of writes and reloading will live here too. It is served by its own small server, so that a flood of clients on the
+//! The dashboard and reloading will live here too. It is served by its own small server, so that a flood of clients on the
 //! gateway's listeners does not blind the operator. Nothing here shows a credential: what is shown is made of names of the config and figures.
 
 pub mod budgets;
 pub mod cache;
 pub mod clients;
 mod pages;
+pub mod writes;
 
 use std::convert::Infallible;
 use std::io;
@@ -32,6 +33,12 @@ use crate::gateway::Gateway;
 
 /// How long an operator's request head may take. CONTRACT §2 has the same for clients.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest body of an order. Ours: a prefix to purge is part of a path, and a head is no longer than this.
+const ORDER_BYTES_MAX: usize = 32 * 1024;
+
+/// What a page in JSON says that it is.
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// What a 401 of this listener asks for; also how it is told from others.
 pub const CHALLENGE: &str = "Bearer realm=\"weir admin\"";
@@ -70,11 +77,9 @@ async fn accept(listener: TcpListener, gateway: Arc<Gateway>) {
                 let (gateway, (head, body)) = (Arc::clone(&gateway), request.into_parts());
                 async move {
                     let body = read(&head, body).await;
-                    // A page about thousands of accounts takes tens of milliseconds, which clients should not wait for.
-                    let answer = tokio::task::spawn_blocking(move || answer(&gateway, &head, body.as_ref())).await;
-                    Ok::<_, Infallible>(
-                        answer.unwrap_or_else(|_| pages::error(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made")),
-                    )
+                    // A task of its own: what was ordered is done, also when the operator breaks off.
+                    let answer = tokio::spawn(answer(gateway, head, body)).await;
+                    Ok::<_, Infallible>(answer.unwrap_or_else(|_| not_made()))
                 }
             });
             let mut server = auto::Builder::new(TokioExecutor::new());
@@ -90,13 +95,14 @@ async fn read(head: &Parts, body: Incoming) -> Option<Bytes> {
     if head.method != Method::POST {
         return Some(Bytes::new());
     }
-    let collected = timeout(HEAD_TIMEOUT, Limited::new(body, cache::PURGE_BYTES_MAX).collect()).await;
+    let collected = timeout(HEAD_TIMEOUT, Limited::new(body, ORDER_BYTES_MAX).collect()).await;
     collected.ok()?.ok().map(http_body_util::Collected::to_bytes)
 }
 
-fn answer(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Response<Full<Bytes>> {
-    let mut reply = page(gateway, request, body);
-    if request.method == Method::HEAD {
+async fn answer(gateway: Arc<Gateway>, request: Parts, body: Option<Bytes>) -> Response<Full<Bytes>> {
+    let is_head = request.method == Method::HEAD;
+    let mut reply = page(gateway, request, body).await;
+    if is_head {
         let length = hyper::body::Body::size_hint(reply.body()).exact().unwrap_or_default();
         reply.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         *reply.body_mut() = Full::default();
@@ -104,18 +110,30 @@ fn answer(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Response<
     reply
 }
 
-fn page(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Response<Full<Bytes>> {
+/// The page for whoever may see it.
+async fn page(gateway: Arc<Gateway>, request: Parts, body: Option<Bytes>) -> Response<Full<Bytes>> {
     let path = request.uri.path();
     // Health is for load balancers, which hold no secrets.
     let is_health = matches!(path, "/healthz" | "/readyz");
     if let Some(token) = &gateway.config.listen.admin_token
         && !is_health
-        && !is_authorized(request, token)
+        && !is_authorized(&request, token)
     {
         let mut reply = pages::error(StatusCode::UNAUTHORIZED, "the admin token is needed: Authorization: Bearer TOKEN");
         reply.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
         return reply;
     }
+    if let Some(page) = writes::Page::of(path) {
+        return page.answer(&gateway, &request, body.as_ref()).await;
+    }
+    // A page about thousands of accounts takes tens of milliseconds, which clients should not wait for.
+    let made = tokio::task::spawn_blocking(move || walked(&gateway, &request, body.as_ref())).await;
+    made.unwrap_or_else(|_| not_made())
+}
+
+/// A page that is made by walking through what there is, and waits for nothing.
+fn walked(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Response<Full<Bytes>> {
+    let path = request.uri.path();
     if path == "/api/cache/purge" {
         return match (&request.method, body) {
             (&Method::POST, Some(body)) => cache::purge(gateway, body),
@@ -131,7 +149,8 @@ fn page(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Response<Fu
         "/api/cache" => |gateway| pages::json(StatusCode::OK, &cache::figures(gateway)),
         "/api/clients" => |gateway| pages::json(StatusCode::OK, &clients::of(gateway)),
         _ => {
-            let paths = "there is /healthz, /readyz, /metrics, /api/budgets, /api/cache, /api/cache/purge and /api/clients";
+            let paths = "there is /healthz, /readyz, /metrics, /api/budgets, /api/cache, /api/cache/purge, /api/clients, /api/writes, \
+                /api/writes/ID, /api/writes/ID/cancel and /api/writes/ID/retry";
             return pages::error(StatusCode::NOT_FOUND, paths);
         }
     };
@@ -139,6 +158,10 @@ fn page(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Response<Fu
         return not_allowed("only GET and HEAD are answered here", "GET, HEAD");
     }
     show(gateway)
+}
+
+fn not_made() -> Response<Full<Bytes>> {
+    pages::error(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made")
 }
 
 fn not_allowed(message: &str, allowed: &'static str) -> Response<Full<Bytes>> {

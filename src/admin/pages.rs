@@ -55,6 +55,7 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
         for (state, writes) in gateway.queue.counts() {
             metrics.set_writes(state.name(), writes);
         }
+        metrics.set_oldest_write(gateway.queue.oldest().map(|oldest| now.since(oldest)).unwrap_or_default());
         // Those that wait on a connection are queued and sent like the others, and forgotten when they end.
         let on_wire = gateway.writes_on_wire.load(Ordering::Relaxed);
         metrics.set_writes(State::Sending.name(), on_wire);
@@ -89,7 +90,7 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
 /// Anything as JSON.
 pub fn json(status: StatusCode, content: &impl Serialize) -> Response<Full<Bytes>> {
     match serde_json::to_vec(content) {
-        Ok(body) => page(status, HeaderValue::from_static("application/json"), body),
+        Ok(body) => page(status, super::JSON, body),
         // Only a map with keys that are no text could fail; no page has one.
         Err(fault) => text(StatusCode::INTERNAL_SERVER_ERROR, &fault.to_string()),
     }
@@ -100,7 +101,8 @@ pub fn error(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
     json(status, &serde_json::json!({ "message": message }))
 }
 
-fn page(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+/// A page of any kind.
+pub fn page(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut reply = Response::new(Full::new(body.into()));
     *reply.status_mut() = status;
     reply.headers_mut().insert(header::CONTENT_TYPE, content_type);

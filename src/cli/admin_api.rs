@@ -3,8 +3,10 @@
 //! Where it listens and the admin token come from `[listen]` of the config; only that section is read, so that the command works where the
 //! upstream's credentials are not at hand. What is asked, and how the answer is shown, is each command's own.
 
+use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +19,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::run::runtime;
 use super::{BAD_CONFIG, FAILED};
 use crate::admin::CHALLENGE;
 use crate::config::{self, Faults};
@@ -84,6 +87,14 @@ pub enum Fault {
     /// It is asked for what cannot be: its own words.
     #[error("{0}")]
     Rejected(String),
+    /// It cannot be done with this write: the gateway's words, and where the write stands.
+    #[error("{message}")]
+    NotDone {
+        /// Why.
+        message: String,
+        /// The write's state, if it has one.
+        state: Option<String>,
+    },
     /// Something else listens there.
     #[error("{address} is not the admin listener of a gateway: {problem}")]
     NotAdmin {
@@ -102,6 +113,26 @@ impl Fault {
 }
 
 impl AdminArguments {
+    /// Asks the gateway, prints what it says, and ends as CONTRACT §1 has it. `command` is the one that was typed.
+    pub fn ask(self, command: &str, question: impl AsyncFnOnce(&AdminApi) -> Result<String, Fault>) -> ExitCode {
+        let asked = self.resolve().and_then(|api| {
+            let runtime = runtime(Some(std::num::NonZeroUsize::MIN));
+            let runtime = runtime.map_err(|problem| Fault::Unreachable { address: api.address.clone(), problem })?;
+            runtime.block_on(question(&api))
+        });
+        match asked {
+            // A pager that was closed has seen enough, but the command has not done what it says.
+            Ok(text) => match io::stdout().lock().write_all(text.as_bytes()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => FAILED.into(),
+            },
+            Err(fault) => {
+                eprintln!("{command}: {fault}");
+                fault.code().into()
+            }
+        }
+    }
+
     /// Finds out where to ask and with which token.
     pub fn resolve(self) -> Result<AdminApi, Fault> {
         let environment = std::env::var(TOKEN_VARIABLE).ok();
@@ -149,13 +180,18 @@ impl AdminApi {
         let answer = sender.send_request(request).await.map_err(|fault| self.not_admin(&fault))?;
         let status = answer.status();
         match status {
-            StatusCode::OK | StatusCode::UNPROCESSABLE_ENTITY => {}
             StatusCode::UNAUTHORIZED if is_of_admin(answer.headers()) => return Err(self.unauthorized()),
+            StatusCode::OK | StatusCode::UNPROCESSABLE_ENTITY => {}
+            StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::SERVICE_UNAVAILABLE => {}
             status => return Err(self.not_admin(&format!("it answers {status} to {method} {path}"))),
         }
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
         let body = body.map(http_body_util::Collected::to_bytes).map_err(|fault| self.not_admin(&fault))?;
-        if status == StatusCode::OK { Ok(body) } else { Err(Fault::Rejected(message_of(&body))) }
+        match status {
+            StatusCode::OK => Ok(body),
+            StatusCode::UNPROCESSABLE_ENTITY => Err(Fault::Rejected(message_of(&body))),
+            status => Err(not_done(&body).unwrap_or_else(|| self.not_admin(&format!("it answers {status} to {method} {path}")))),
+        }
     }
 
     /// What is asked is no admin listener.
@@ -174,6 +210,14 @@ fn message_of(body: &[u8]) -> String {
     let error: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     let message = error.as_ref().and_then(|error| error.get("message")?.as_str());
     message.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned)
+}
+
+/// What an admin listener says of a write with which something cannot be done; `None`: that is none of its answers.
+fn not_done(body: &[u8]) -> Option<Fault> {
+    let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let text = |key: &str| answer.get(key)?.as_str().map(str::to_owned);
+    text("write")?;
+    Some(Fault::NotDone { message: text("message")?, state: text("state") })
 }
 
 /// Whether a 401 is that of an admin listener and not of something else that wants credentials.

@@ -2,16 +2,13 @@
 //!
 //! How the table looks is in `table`; how the gateway is found and asked, in `admin_api`.
 
-mod table;
+pub(super) mod table;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::FAILED;
 use super::admin_api::{AdminApi, AdminArguments, Fault};
-use super::run::runtime;
 use crate::admin::budgets::Budgets as Answer;
 
 /// The arguments of `weir budgets`.
@@ -27,22 +24,7 @@ pub struct Budgets {
 impl Budgets {
     /// Asks once and prints.
     pub fn run(self) -> ExitCode {
-        let asked = self.gateway.resolve().and_then(|api| {
-            let runtime = runtime(Some(std::num::NonZeroUsize::MIN));
-            let runtime = runtime.map_err(|problem| Fault::Unreachable { address: api.address.clone(), problem })?;
-            runtime.block_on(ask(&api, self.json))
-        });
-        match asked {
-            // A pager that was closed has seen enough, but the command has not done what it says.
-            Ok(text) => match io::stdout().lock().write_all(text.as_bytes()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(_) => FAILED.into(),
-            },
-            Err(fault) => {
-                eprintln!("weir budgets: {fault}");
-                fault.code().into()
-            }
-        }
+        self.gateway.ask("weir budgets", async |api| ask(api, self.json).await)
     }
 }
 

@@ -3,14 +3,11 @@
 //! How the gateway is found and asked is in `admin_api`.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use super::FAILED;
 use super::admin_api::{AdminApi, AdminArguments, Fault};
-use super::run::runtime;
 use crate::admin::cache::{Figures, Part, Purged};
 
 /// The arguments of `weir cache`.
@@ -51,22 +48,7 @@ impl Cache {
             Some(Action::Purge { prefix, asked }) => (asked, Some(prefix)),
             None => (self.asked, None),
         };
-        let text = asked.gateway.resolve().and_then(|api| {
-            let runtime = runtime(Some(std::num::NonZeroUsize::MIN));
-            let runtime = runtime.map_err(|problem| Fault::Unreachable { address: api.address.clone(), problem })?;
-            runtime.block_on(ask(&api, prefix, asked.json))
-        });
-        match text {
-            // A pager that was closed has seen enough, but the command has not done what it says.
-            Ok(text) => match io::stdout().lock().write_all(text.as_bytes()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(_) => FAILED.into(),
-            },
-            Err(fault) => {
-                eprintln!("weir cache: {fault}");
-                fault.code().into()
-            }
-        }
+        asked.gateway.ask("weir cache", async |api| ask(api, prefix, asked.json).await)
     }
 }
 

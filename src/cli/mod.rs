@@ -12,6 +12,7 @@ pub mod key;
 pub mod run;
 pub mod serve;
 pub mod simulate;
+pub mod writes;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -55,6 +56,8 @@ enum Command {
     Budgets(budgets::Budgets),
     /// Show what is stored in a running gateway, or take some of it out
     Cache(cache::Cache),
+    /// Show the queue of writes of a running gateway, cancel one or try it again
+    Writes(writes::Writes),
     /// Make a client key; prints it once, with the line for the config
     Key,
 }
@@ -69,6 +72,7 @@ pub fn main() -> ExitCode {
         Command::Simulate(simulate) => simulate.run(),
         Command::Budgets(budgets) => budgets.run(),
         Command::Cache(cache) => cache.run(),
+        Command::Writes(writes) => writes.run(),
         Command::Key => key::run(),
     }
 }

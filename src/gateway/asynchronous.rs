@@ -33,7 +33,7 @@ use super::fetch::OutgoingBody;
 use super::headers;
 use super::intake::{BodyFraming, Intake, Root, Service};
 use super::job::Job;
-use super::queue::{Accepted, Class, Journal, Listed, New, NotAccepted, NotChanged, PATIENCE, Queue};
+use super::queue::{Accepted, Class, Journal, Listed, New, NotAccepted, NotChanged, PATIENCE, Queue, Repetition};
 use super::refuse::Refused;
 use super::reply::{Reply, ReplyBody};
 use super::request::Request;
@@ -319,10 +319,10 @@ impl Gateway {
     }
 
     /// Tries a write again that has ended without being done (CONTRACT §5): where and for whom the config in force says.
-    pub async fn retry_write(&self, id: WriteId) -> Result<(), NotRetried> {
+    pub async fn retry_write(&self, id: WriteId, repetition: Repetition) -> Result<(), NotRetried> {
         let listed = self.queue.look_up(id).await.map_err(NotChanged::Store)?.ok_or(NotChanged::NoSuchWrite)?;
         let (route, _) = self.queued_route(&listed.write, None).map_err(|refused| NotRetried::NotAllowed(refused.as_reason().message))?;
-        Ok(self.queue.retry(&self.turns, &route.lane, id).await?)
+        Ok(self.queue.retry(&self.turns, &route.lane, id, repetition).await?)
     }
 
     /// The status resource.

@@ -232,7 +232,7 @@ impl Gateway {
             bodies: BodyMemory::default(),
             deliveries: deliveries::Deliveries::default(),
             turns,
-            queue: Queue::new(store, clock.clone(), config.writes.retention),
+            queue: Queue::new(store, clock.clone(), config.writes.retention, Arc::clone(&metrics)),
             active: Arc::new(Active::default()),
             waiting: config.clients.iter().map(|_| Arc::default()).collect(),
             writes_on_wire: Arc::default(),

@@ -5,12 +5,13 @@
 //! before its first byte, `recovery` takes over what an earlier process left, `orders` has what clients and operators may still want. Left out: HTTP (`asynchronous`).
 
 mod accept;
+mod census;
 mod journal;
 mod orders;
 mod recovery;
 mod runner;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,16 +23,18 @@ use tokio::task::{AbortHandle, JoinHandle};
 use crate::api::ResourceName;
 use crate::clock::{Clock, Timestamp};
 use crate::decision::dispatch::Dispatch;
+use crate::telemetry::Metrics;
 use crate::writes::record::{Key, Reason};
 use crate::writes::{Change, Progress, State, Store, StoreError, WriteId};
 
 use super::drain::Entered;
 use super::refuse::Refused;
 use super::turns::Turn;
+use census::Census;
 
 pub use accept::{Accepted, New, NotAccepted};
 pub use journal::Journal;
-pub use orders::{Listed, NotChanged, Selection};
+pub use orders::{Listed, NotChanged, Repetition, Selection};
 pub use recovery::Recovery;
 
 /// Writes of one class that stand in the line before the books at once. Ours: more than an account may have under way where it sends them a second apart, few
@@ -62,6 +65,7 @@ pub struct Queue {
     store: Arc<dyn Store>,
     clock: Clock,
     retention: Duration,
+    metrics: Arc<Metrics>,
     inner: Mutex<Inner>,
     /// Told when something may start.
     startable: Notify,
@@ -73,8 +77,10 @@ pub struct Queue {
 
 struct Inner {
     next_number: u64,
-    live: HashMap<u64, Live>,
-    finished: HashMap<u64, Finished>,
+    live: BTreeMap<u64, Live>,
+    finished: BTreeMap<u64, Finished>,
+    /// Of both.
+    census: Census,
     /// By client and key.
     keys: HashMap<(u32, [u8; 32]), Keyed>,
     dispatch: Dispatch<Class>,
@@ -147,18 +153,20 @@ pub struct Standing {
 
 impl Queue {
     /// An empty queue over a store.
-    pub fn new(store: Arc<dyn Store>, clock: Clock, retention: Duration) -> Arc<Self> {
+    pub fn new(store: Arc<dyn Store>, clock: Clock, retention: Duration, metrics: Arc<Metrics>) -> Arc<Self> {
         let inner = Inner {
             next_number: 1,
-            live: HashMap::new(),
-            finished: HashMap::new(),
+            live: BTreeMap::new(),
+            finished: BTreeMap::new(),
+            census: Census::default(),
             keys: HashMap::new(),
             dispatch: Dispatch::new(AT_ONCE),
             expiry: BTreeSet::new(),
             unkept: BTreeSet::new(),
         };
         let inner = Mutex::new(inner);
-        Arc::new(Self { store, clock, retention, inner, startable: Notify::new(), expiring: Notify::new(), unkept: Notify::new() })
+        let (startable, expiring, unkept) = Default::default();
+        Arc::new(Self { store, clock, retention, metrics, inner, startable, expiring, unkept })
     }
 
     /// Whether what it accepts survives the process.
@@ -169,12 +177,8 @@ impl Queue {
     /// How many writes are in each state, those that wait on a connection without a key not among them.
     pub fn counts(&self) -> [(State, u64); State::ALL.len()] {
         let inner = self.inner.lock();
-        let mut counts = State::ALL.map(|state| (state, 0));
-        let states = inner.live.values().map(|live| live.progress.state).chain(inner.finished.values().map(|finished| finished.state));
-        for state in states {
-            counts.iter_mut().filter(|(other, _)| *other == state).for_each(|(_, count)| *count += 1);
-        }
-        counts
+        debug_assert_eq!(inner.census, inner.counted(), "a state was changed and not counted");
+        inner.census.counts()
     }
 
     /// How many writes have not come to their end.
@@ -184,8 +188,7 @@ impl Queue {
 
     /// When the oldest write was accepted that has not come to its end.
     pub fn oldest(&self) -> Option<Timestamp> {
-        let inner = self.inner.lock();
-        inner.live.values().filter(|live| !live.progress.state.is_final()).map(|live| live.accepted).min()
+        self.inner.lock().census.oldest()
     }
 
     /// Where a write stands; `None` when there is none of this name.
@@ -223,6 +226,7 @@ impl Queue {
     fn end(self: &Arc<Self>, inner: &mut Inner, number: u64, progress: Progress) -> Option<JoinHandle<()>> {
         let live = inner.live.get_mut(&number).filter(|live| !live.is_ending())?;
         let kept = self.store.apply(Change::Progress(number, progress.encode()));
+        self.metrics.write_ended(progress.state.name(), progress.attempts, self.clock.now().since(live.accepted));
         live.ending = Some(progress);
         let queue = Arc::clone(self);
         Some(tokio::spawn(async move {
@@ -242,6 +246,7 @@ impl Queue {
         let Some(live) = inner.live.get_mut(&number) else { return };
         live.on_wire = None;
         if let Some(ending) = live.ending.take() {
+            inner.census.change(number, live.accepted, live.progress.state, ending.state);
             live.progress = ending;
         }
         let watched = live.watched.clone();
@@ -275,6 +280,7 @@ impl Queue {
                 }
                 for number in &old {
                     let Some(finished) = inner.finished.remove(number) else { continue };
+                    inner.census.forget(finished.state);
                     inner.forget_key(finished.class.client, finished.key, *number);
                 }
                 (old, inner.expiry.first().map(|(at, _)| *at))
@@ -337,6 +343,27 @@ impl Live {
 }
 
 impl Inner {
+    /// A write comes in.
+    fn add_live(&mut self, number: u64, live: Live) {
+        self.census.add(number, live.accepted, live.progress.state);
+        self.live.insert(number, live);
+    }
+
+    /// A write is gone as if it had never been.
+    fn take_live(&mut self, number: u64) -> Option<Live> {
+        let live = self.live.remove(&number)?;
+        self.census.remove(number, live.accepted, live.progress.state);
+        Some(live)
+    }
+
+    /// The census, counted anew.
+    fn counted(&self) -> Census {
+        let mut census = Census::default();
+        self.live.iter().for_each(|(number, live)| census.add(*number, live.accepted, live.progress.state));
+        self.finished.iter().for_each(|(number, finished)| census.add(*number, Timestamp::EPOCH, finished.state));
+        census
+    }
+
     fn forget_key(&mut self, client: u32, key: Option<[u8; 32]>, number: u64) {
         let Some(name) = key else { return };
         if self.keys.get(&(client, name)).is_some_and(|keyed| keyed.number == number) {

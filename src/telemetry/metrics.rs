@@ -34,6 +34,11 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// default of both `response_timeout` and `max_wait` (CONTRACT §2).
 const DURATION_BUCKETS_S: [f64; 16] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
+/// A write of the queue waits for anything from nothing to a day (`PATIENCE` of the queue): the steps are those of the limits' windows, a minute and an hour.
+const QUEUE_BUCKETS_S: [f64; 14] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0];
+/// 0 is one that was taken back before it was sent; 8 is the default of `max_attempts` (CONTRACT §2).
+const ATTEMPT_BUCKETS: [f64; 8] = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0];
+
 /// Labels are names from the config and words of closed sets: nobody outside can choose them to collide.
 type Hasher = foldhash::fast::RandomState;
 type Count<S> = Series<S, Counter>;
@@ -84,6 +89,8 @@ struct Counts {
     upstream_limited: Count<AccountLimitLabels>,
     refused: Count<RefusedLabels>,
     wait: Durations<ReasonLabels>,
+    write_attempts: Series<StateLabels, Histogram>,
+    write_queue: Durations<StateLabels>,
     cache_evictions: Counter,
     predicted_etags: Count<PredictionLabels>,
     webhook_deliveries: Count<WebhookLabels>,
@@ -99,6 +106,7 @@ struct Gauges {
     secondary_in_use: Fraction<AccountLimitLabels>,
     waiting: Level<ClientLabels>,
     writes: Level<StateLabels>,
+    writes_oldest: Gauge<f64, AtomicU64>,
     cache_entries: Gauge<u64, AtomicU64>,
     cache_bytes: Gauge<u64, AtomicU64>,
     token_healthy: Level<TokenLabels>,
@@ -201,6 +209,13 @@ impl Metrics {
         self.counts.wait.of(&ReasonLabels { reason }).observe(duration.as_secs_f64());
     }
 
+    /// Adds a write of the queue that has come to its end: in which state, after how many attempts, and how long after it was accepted.
+    pub fn write_ended(&self, state: &'static str, attempts: u32, after: Duration) {
+        let labels = StateLabels { state };
+        self.counts.write_attempts.of(&labels).observe(f64::from(attempts));
+        self.counts.write_queue.of(&labels).observe(after.as_secs_f64());
+    }
+
     /// Adds `entries` to the stored answers thrown out to make room.
     pub fn evicted(&self, entries: u64) {
         self.counts.cache_evictions.inc_by(entries);
@@ -266,6 +281,11 @@ impl Metrics {
         set(&self.gauges.writes, &StateLabels { state }, writes);
     }
 
+    /// Sets how long the oldest unfinished write of the queue has waited.
+    pub fn set_oldest_write(&self, waited: Duration) {
+        self.gauges.writes_oldest.set(waited.as_secs_f64());
+    }
+
     /// Sets how much the cache holds.
     pub fn set_cache(&self, entries: u64, bytes: u64) {
         self.gauges.cache_entries.set(entries);
@@ -316,6 +336,8 @@ impl Counts {
             upstream_limited: Series::new(Counter::default as fn() -> _).registered(registry, Metric::UpstreamLimited),
             refused: Series::new(Counter::default as fn() -> _).registered(registry, Metric::Refused),
             wait: Series::new(duration_histogram as fn() -> _).registered(registry, Metric::Wait),
+            write_attempts: Series::new((|| Histogram::new(ATTEMPT_BUCKETS)) as fn() -> _).registered(registry, Metric::WriteAttempts),
+            write_queue: Series::new((|| Histogram::new(QUEUE_BUCKETS_S)) as fn() -> _).registered(registry, Metric::WriteQueue),
             cache_evictions,
             predicted_etags: Series::new(Counter::default as fn() -> _).registered(registry, Metric::PredictedEtags),
             webhook_deliveries: Series::new(Counter::default as fn() -> _).registered(registry, Metric::WebhookDeliveries),
@@ -326,7 +348,8 @@ impl Counts {
 
 impl Gauges {
     fn registered(registry: &mut Registry) -> Self {
-        let (cache_entries, cache_bytes) = (Gauge::default(), Gauge::default());
+        let (cache_entries, cache_bytes, writes_oldest) = (Gauge::default(), Gauge::default(), Gauge::default());
+        registry.register(Metric::WritesOldest.registered_name(), Metric::WritesOldest.help(), writes_oldest.clone());
         registry.register(Metric::CacheEntries.registered_name(), Metric::CacheEntries.help(), cache_entries.clone());
         registry.register(Metric::CacheBytes.registered_name(), Metric::CacheBytes.help(), cache_bytes.clone());
         Self {
@@ -337,6 +360,7 @@ impl Gauges {
             secondary_in_use: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::SecondaryInUse),
             waiting: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::Waiting),
             writes: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::Writes),
+            writes_oldest,
             cache_entries,
             cache_bytes,
             token_healthy: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::TokenHealthy),

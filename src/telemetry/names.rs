@@ -31,6 +31,12 @@ pub enum Metric {
     Wait,
     /// Queued writes.
     Writes,
+    /// How long the oldest of them has waited.
+    WritesOldest,
+    /// How often writes of the queue were tried.
+    WriteAttempts,
+    /// How long they were in the queue.
+    WriteQueue,
     /// Stored answers.
     CacheEntries,
     /// Their bytes.
@@ -49,7 +55,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them, in the order of the contract.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 24] = [
         Self::Requests,
         Self::RequestDuration,
         Self::UpstreamRequests,
@@ -64,6 +70,9 @@ impl Metric {
         Self::Waiting,
         Self::Wait,
         Self::Writes,
+        Self::WritesOldest,
+        Self::WriteAttempts,
+        Self::WriteQueue,
         Self::CacheEntries,
         Self::CacheBytes,
         Self::CacheEvictions,
@@ -91,6 +100,9 @@ impl Metric {
             Self::Waiting => "weir_waiting",
             Self::Wait => "weir_wait_seconds",
             Self::Writes => "weir_writes",
+            Self::WritesOldest => "weir_writes_oldest_seconds",
+            Self::WriteAttempts => "weir_write_attempts",
+            Self::WriteQueue => "weir_write_queue_seconds",
             Self::CacheEntries => "weir_cache_entries",
             Self::CacheBytes => "weir_cache_bytes",
             Self::CacheEvictions => "weir_cache_evictions_total",
@@ -125,6 +137,9 @@ impl Metric {
             Self::Waiting => "Requests being held",
             Self::Wait => "How long requests were held",
             Self::Writes => "Writes in the queue's store by state",
+            Self::WritesOldest => "How long the oldest unfinished write of the queue has waited; 0 when there is none",
+            Self::WriteAttempts => "How often a write of the queue was tried, by the state it ended in",
+            Self::WriteQueue => "Time from accepting a write into the queue to its end, by the state it ended in",
             Self::CacheEntries => "Stored answers",
             Self::CacheBytes => "Bytes of the stored answers",
             Self::CacheEvictions => "Stored answers thrown out to make room",

@@ -2,6 +2,8 @@
 
 #[path = "admin/cache.rs"]
 mod cache;
+#[path = "admin/writes.rs"]
+mod writes;
 
 use std::net::SocketAddr;
 use std::process::Output;
@@ -53,7 +55,11 @@ impl Operator {
     }
 
     async fn purge(&self, body: &str) -> Reply {
-        let request = Request::post(format!("http://{}/api/cache/purge", self.address)).body(Full::from(body.to_owned())).unwrap();
+        self.post("/api/cache/purge", body).await
+    }
+
+    async fn post(&self, path: &str, body: &str) -> Reply {
+        let request = Request::post(format!("http://{}{path}", self.address)).body(Full::from(body.to_owned())).unwrap();
         Reply::read(self.http.request(request).await.unwrap()).await
     }
 
@@ -76,9 +82,14 @@ impl Operator {
 
     /// `weir budgets` as an operator types it.
     async fn weir_budgets(&self, arguments: &[&str], token: Option<&str>) -> Output {
+        self.weir("budgets", arguments, token).await
+    }
+
+    /// A command as an operator types it.
+    async fn weir(&self, name: &str, arguments: &[&str], token: Option<&str>) -> Output {
         let folder = tempfile::tempdir().unwrap();
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.arg("budgets").args(arguments).current_dir(folder.path()).env_remove("WEIR_ADMIN_TOKEN");
+        command.arg(name).args(arguments).current_dir(folder.path()).env_remove("WEIR_ADMIN_TOKEN");
         if let Some(token) = token {
             command.env("WEIR_ADMIN_TOKEN", token);
         }

@@ -158,10 +158,15 @@ fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A text from outside as a terminal may see it.
-fn plain(text: &str) -> String {
+/// A text from outside as a terminal may see it, cut to a length.
+pub fn plain(text: &str) -> String {
+    visible(text).chars().take(TEXT_CHARS_MAX).collect()
+}
+
+/// The same at its full length.
+pub fn visible(text: &str) -> String {
     let is_shown = |character: char| character == ' ' || character.is_ascii_graphic() || character.is_alphanumeric();
-    text.chars().map(|character| if is_shown(character) { character } else { '?' }).take(TEXT_CHARS_MAX).collect()
+    text.chars().map(|character| if is_shown(character) { character } else { '?' }).collect()
 }
 
 fn aligned(rows: &[Row], text: &mut String) {

@@ -98,7 +98,7 @@ impl Queue {
                 let gone = {
                     let inner = &mut *self.inner.lock();
                     inner.forget_key(client, new.write.key.map(|key| key.name), number);
-                    inner.live.remove(&number)
+                    inner.take_live(number)
                 };
                 gone.iter().for_each(Live::tell);
                 // Whether the store has it is not known: it must not come back at the next start.
@@ -144,7 +144,7 @@ impl Queue {
             attended: new.write.attended.then_some(1),
             watched: None,
         };
-        inner.live.insert(number, live);
+        inner.add_live(number, live);
         Ok((number, kept))
     }
 

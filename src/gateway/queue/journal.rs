@@ -61,6 +61,7 @@ impl Journal {
                 return Err(MustNotBeSent);
             }
             live.on_wire = Some(self.active.enter());
+            inner.census.change(self.number, live.accepted, live.progress.state, State::Sending);
             live.progress.state = State::Sending;
             live.progress.attempts += 1;
             live.tell();
@@ -88,6 +89,7 @@ impl Journal {
         live.progress.may_have_run |= may_have_run;
         // One that may have been executed cannot be taken back any more, and is sending until its end.
         if !live.progress.may_have_run {
+            inner.census.change(self.number, live.accepted, live.progress.state, State::Queued);
             live.progress.state = State::Queued;
         }
         live.tell();

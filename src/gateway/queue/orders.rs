@@ -9,6 +9,9 @@ use super::{Keyed, Live, PATIENCE, Queue};
 use crate::gateway::refuse::Refused;
 use crate::gateway::turns::Turns;
 
+/// Writes that are looked through while none is accepted. Ours: a millisecond.
+const LOOKED_AT_ONCE: u64 = 10_000;
+
 /// Why nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotChanged {
@@ -29,8 +32,19 @@ pub struct Selection {
     pub state: Option<State>,
     /// Only those of the client in this place of the config.
     pub client: Option<u32>,
+    /// Only those after this one, which need not be there any more.
+    pub after: Option<WriteId>,
     /// At most so many.
     pub at_most: usize,
+}
+
+/// What an operator says about trying a write again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repetition {
+    /// It must not be executed twice: one whose outcome is unknown is left alone.
+    IfNotExecuted,
+    /// It may be executed a second time.
+    EvenIfExecuted,
 }
 
 /// A write as operators see it.
@@ -77,8 +91,8 @@ impl Queue {
         }
     }
 
-    /// Tries a write again that has ended without being done: an operator's word, who knows what it means for one whose outcome is unknown.
-    pub async fn retry(self: &Arc<Self>, turns: &Arc<Turns>, lane: &str, id: WriteId) -> Result<(), NotChanged> {
+    /// Tries a write again that has ended without being done: an operator's word, who has to say what may be of one whose outcome is unknown.
+    pub async fn retry(self: &Arc<Self>, turns: &Arc<Turns>, lane: &str, id: WriteId, repetition: Repetition) -> Result<(), NotChanged> {
         let stored = self.store.load(id.number).await.map_err(NotChanged::Store)?.ok_or(NotChanged::NoSuchWrite)?;
         let unreadable = |fault: crate::writes::record::Unreadable| NotChanged::Store(StoreError::Failed(fault.to_string()));
         let write = Write::decode(&stored.request).map_err(unreadable)?;
@@ -91,13 +105,19 @@ impl Queue {
                 let live = inner.live.get(&id.number).filter(|live| live.salt == id.salt);
                 return Err(live.map_or(NotChanged::NoSuchWrite, |live| NotChanged::State(live.progress.state)));
             };
-            if !matches!(finished.state, State::Failed | State::Unknown | State::Cancelled) {
+            let may_be_tried = match finished.state {
+                State::Failed | State::Cancelled => true,
+                State::Unknown => repetition == Repetition::EvenIfExecuted,
+                State::Queued | State::Sending | State::Done => false,
+            };
+            if !may_be_tried {
                 return Err(NotChanged::State(finished.state));
             }
             let class = finished.class.clone();
             let turn = turns.enter_queued(class.client, lane, id.number).map_err(|_| NotChanged::Full)?;
-            let may_have_run = before.may_have_run || before.state == State::Unknown;
+            let may_have_run = before.may_have_run || finished.state == State::Unknown;
             let progress = Progress { may_have_run, ..Progress::queued(now, now + PATIENCE) };
+            inner.census.forget(finished.state);
             inner.finished.remove(&id.number);
             inner.expiry.retain(|(_, number)| *number != id.number);
             if let Some(key) = write.key {
@@ -120,7 +140,7 @@ impl Queue {
                 attended: None,
                 watched: None,
             };
-            inner.live.insert(id.number, live);
+            inner.add_live(id.number, live);
             told
         };
         told.await.map_err(NotChanged::Store)
@@ -148,7 +168,7 @@ impl Queue {
     }
 
     fn drop_live(&self, inner: &mut super::Inner, number: u64, refused: Option<&Refused>) {
-        let Some(live) = inner.live.remove(&number) else { return };
+        let Some(live) = inner.take_live(number) else { return };
         inner.forget_key(live.class.client, live.key.map(|key| key.name), number);
         inner.dispatch.withdraw(&live.class, number);
         drop(self.store.apply(Change::Remove(vec![number])));
@@ -177,18 +197,33 @@ impl Queue {
         Ok(Some(Listed { write, progress }))
     }
 
-    /// The names of some writes, the oldest first.
+    /// The names of some writes, the oldest first. Looks through a part of them at a time: writing goes on meanwhile.
     pub fn select(&self, selection: &Selection) -> Vec<WriteId> {
-        let inner = self.inner.lock();
-        let live = inner.live.iter().filter(|(_, live)| live.is_kept);
-        let live = live.map(|(number, live)| (*number, live.salt, live.progress.state, live.class.client));
-        let finished = inner.finished.iter().map(|(number, finished)| (*number, finished.salt, finished.state, finished.class.client));
         let wanted = |state: State, client: u32| {
             selection.state.is_none_or(|wanted| wanted == state) && selection.client.is_none_or(|wanted| wanted == client)
         };
-        let chosen = live.chain(finished).filter(|(_, _, state, client)| wanted(*state, *client));
-        let mut chosen: Vec<_> = chosen.map(|(number, salt, ..)| WriteId { number, salt }).collect();
-        chosen.sort_unstable();
+        let mut chosen = Vec::new();
+        let mut from = selection.after.map_or(0, |after| after.number.saturating_add(1));
+        while chosen.len() < selection.at_most {
+            let inner = self.inner.lock();
+            let live = inner.live.range(from..).next().map(|(number, _)| *number);
+            let finished = inner.finished.range(from..).next().map(|(number, _)| *number);
+            let Some(first) = live.into_iter().chain(finished).min() else { break };
+            let part = first..=first.saturating_add(LOOKED_AT_ONCE);
+            let live = inner.live.range(part.clone()).filter(|(_, live)| live.is_kept);
+            let live = live.map(|(number, live)| (*number, live.salt, live.progress.state, live.class.client));
+            let finished = inner.finished.range(part.clone());
+            let finished = finished.map(|(number, finished)| (*number, finished.salt, finished.state, finished.class.client));
+            let mut found: Vec<_> = live
+                .chain(finished)
+                .filter(|(_, _, state, client)| wanted(*state, *client))
+                .map(|(number, salt, ..)| WriteId { number, salt })
+                .collect();
+            found.sort_unstable();
+            chosen.append(&mut found);
+            let Some(next) = part.end().checked_add(1) else { break };
+            from = next;
+        }
         chosen.truncate(selection.at_most);
         chosen
     }

@@ -121,6 +121,7 @@ impl Queue {
                     let progress = Progress { state, finished: Some(now), reason: Some(reason), ..progress };
                     // Should it not be kept, the next start finds it as this one did.
                     drop(self.store.apply(Change::Progress(number, progress.encode())));
+                    self.metrics.write_ended(state.name(), progress.attempts, now.since(write.accepted));
                     self.finished(&write, class, state, now);
                 }
                 (None, Err(_)) => {}
@@ -135,6 +136,7 @@ impl Queue {
         if let Some(key) = write.key {
             inner.keys.insert((class.client, key.name), Keyed { number, meaning: key.meaning });
         }
+        inner.census.add(number, write.accepted, state);
         inner.finished.insert(number, Finished { salt: write.id.salt, class, state, key: write.key.map(|key| key.name) });
         inner.expiry.insert((at + self.retention, number));
     }
@@ -164,7 +166,7 @@ impl Queue {
             attended: None,
             watched: None,
         };
-        inner.live.insert(number, live);
+        inner.add_live(number, live);
     }
 }
 

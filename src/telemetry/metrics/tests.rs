@@ -27,6 +27,7 @@ fn everything_once() -> Metrics {
     metrics.limited("bot", "primary");
     metrics.refused(None, "no_key");
     metrics.wait("primary", Duration::from_secs(2));
+    metrics.write_ended("unknown", 3, Duration::from_secs(40));
     metrics.evicted(3);
     metrics.predicted("/repos/{owner}/{repo}", "confirmed");
     metrics.webhook("push", "accepted");
@@ -40,6 +41,7 @@ fn draw(metrics: &Metrics) {
     metrics.set_secondary("bot", "concurrency", 1.5);
     metrics.set_waiting("ci", 4);
     metrics.set_writes("queued", 5);
+    metrics.set_oldest_write(Duration::from_millis(1_500));
     metrics.set_cache(6, 700);
     metrics.set_token_healthy("bot", "0", true);
 }
@@ -66,6 +68,10 @@ fn every_metric_of_the_contract_has_exactly_its_name_and_labels() {
         r#"weir_waiting{client="ci"} 4"#,
         r#"weir_wait_seconds_count{reason="primary"} 1"#,
         r#"weir_writes{state="queued"} 5"#,
+        "weir_writes_oldest_seconds 1.5",
+        r#"weir_write_attempts_sum{state="unknown"} 3.0"#,
+        r#"weir_write_attempts_bucket{le="3.0",state="unknown"} 1"#,
+        r#"weir_write_queue_seconds_sum{state="unknown"} 40.0"#,
         "weir_cache_entries 6",
         "weir_cache_bytes 700",
         "weir_cache_evictions_total 3",

@@ -1,0 +1,372 @@
+//! The queue of writes for operators: `GET /api/writes`, `GET /api/writes/{id}`, `POST /api/writes/{id}/cancel` and `…/retry` (CONTRACT §5).
+//!
+//! A list tells what decides about a write and what came of it, never what was in its body, its headers or its query; one write is told as its client is told.
+//! Left out: what may become of a write (`gateway/queue`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
+use http_body_util::Full;
+use percent_encoding::percent_decode_str;
+use serde::{Deserialize, Serialize};
+
+use super::{JSON, not_allowed, pages};
+use crate::clock::Timestamp;
+use crate::gateway::Gateway;
+use crate::gateway::asynchronous::NotRetried;
+use crate::gateway::queue::{Listed, NotChanged, Repetition, Selection};
+use crate::writes::{State, StoreError, WriteId};
+
+/// Writes of one page, unless it is said how many.
+const LISTED: usize = 100;
+/// Writes of one page, at most: some 300 KiB of JSON where paths are short.
+pub const LISTED_MAX: usize = 1_000;
+/// What may be read from the store for one page: records hold bodies, of which nothing is told here. Ours: a fraction of a second.
+const READ_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// What an id looks like, for whoever has it wrong.
+pub const EXAMPLE_ID: &str = "1f-0000000000000007";
+
+/// The queue and some of its writes.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Listing {
+    /// When this was true, by the gateway's clock.
+    pub now_iso: String,
+    /// Whether what is accepted survives the process.
+    pub durable: bool,
+    /// How many writes are in each state, whatever the list is about.
+    pub counts: BTreeMap<State, u64>,
+    /// How long the oldest has waited that has not come to its end; `null` when there is none.
+    pub oldest_seconds: Option<f64>,
+    /// The oldest first.
+    pub writes: Vec<Item>,
+    /// After which one the next page begins (`after`); `null` when this was the last.
+    pub next: Option<String>,
+}
+
+/// One write in a list. What is `null` has not come about, or cannot be read.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Item {
+    /// Its name.
+    pub id: String,
+    /// Where it stands.
+    pub state: State,
+    /// Whose it is, by the config's name.
+    pub client: Option<String>,
+    /// Which account carries it, by the config's name.
+    pub account: Option<String>,
+    /// The method.
+    pub method: Option<String>,
+    /// The path, without its query.
+    pub path: Option<String>,
+    /// How often it was tried.
+    pub attempts: Option<u32>,
+    /// When it was accepted.
+    pub accepted_at: Option<String>,
+    /// When it is tried next, at the earliest.
+    pub not_before: Option<String>,
+    /// When it came to its end.
+    pub finished_at: Option<String>,
+    /// A word for why it came to this end, where no answer says so.
+    pub reason: Option<String>,
+    /// The status of the upstream's answer.
+    pub status: Option<u16>,
+}
+
+/// What a request to this part of the API is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page<'p> {
+    /// The queue.
+    List,
+    /// One write.
+    Show(&'p str),
+    /// To take it back.
+    Cancel(&'p str),
+    /// To try it again.
+    Retry(&'p str),
+}
+
+/// What a retry may be asked with.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RetryOrder {
+    #[serde(default)]
+    even_if_executed: bool,
+}
+
+/// Why something cannot be done with a write.
+#[derive(Serialize)]
+struct NotDone<'n> {
+    message: &'n str,
+    write: String,
+    state: Option<State>,
+}
+
+impl<'p> Page<'p> {
+    /// What a path is about; `None`: it is not of this part.
+    pub fn of(path: &'p str) -> Option<Self> {
+        let rest = path.strip_prefix("/api/writes")?;
+        if rest.is_empty() {
+            return Some(Self::List);
+        }
+        let rest = rest.strip_prefix('/')?;
+        match rest.split_once('/') {
+            None if rest.is_empty() => None,
+            None => Some(Self::Show(rest)),
+            Some((id, "cancel")) => Some(Self::Cancel(id)),
+            Some((id, "retry")) => Some(Self::Retry(id)),
+            Some(_) => None,
+        }
+    }
+
+    fn is_order(self) -> bool {
+        matches!(self, Self::Cancel(_) | Self::Retry(_))
+    }
+
+    /// The answer. `body` is that of a POST, if it came whole.
+    pub async fn answer(self, gateway: &Arc<Gateway>, request: &Parts, body: Option<&Bytes>) -> Response<Full<Bytes>> {
+        match (self.is_order(), &request.method) {
+            (true, &Method::POST) | (false, &Method::GET | &Method::HEAD) => {}
+            (true, _) => return not_allowed("only POST is answered here", "POST"),
+            (false, _) => return not_allowed("only GET and HEAD are answered here", "GET, HEAD"),
+        }
+        let id = match self {
+            Self::List => return list(gateway, request.uri.query().unwrap_or_default()).await,
+            Self::Show(id) | Self::Cancel(id) | Self::Retry(id) => match id.parse::<WriteId>() {
+                Ok(id) => id,
+                Err(_) => return unprocessable(&format!("that is no id of a write; an id is like {EXAMPLE_ID}")),
+            },
+        };
+        match self {
+            Self::List | Self::Show(_) => show(gateway, id).await,
+            Self::Cancel(_) => cancel(gateway, id).await,
+            Self::Retry(_) => match retry_order(body) {
+                Ok(repetition) => retry(gateway, id, repetition).await,
+                Err(refused) => refused,
+            },
+        }
+    }
+}
+
+fn unprocessable(message: &str) -> Response<Full<Bytes>> {
+    pages::error(StatusCode::UNPROCESSABLE_ENTITY, message)
+}
+
+async fn list(gateway: &Arc<Gateway>, query: &str) -> Response<Full<Bytes>> {
+    let mut selection = match selection(gateway, query) {
+        Ok(selection) => selection,
+        Err(message) => return unprocessable(&message),
+    };
+    let shown_max = selection.at_most;
+    // One more tells whether there is a next page.
+    selection.at_most += 1;
+    let queue = Arc::clone(&gateway.queue);
+    // There may be a million writes to look through.
+    let Ok(mut ids) = tokio::task::spawn_blocking(move || queue.select(&selection)).await else {
+        return pages::error(StatusCode::INTERNAL_SERVER_ERROR, "the list could not be made");
+    };
+    let mut is_last = ids.len() <= shown_max;
+    ids.truncate(shown_max);
+    let (mut writes, mut read_bytes, mut last) = (Vec::with_capacity(ids.len()), 0, None);
+    for id in ids {
+        if read_bytes > READ_BYTES_MAX {
+            is_last = false;
+            break;
+        }
+        match gateway.queue.look_up(id).await {
+            Ok(Some(listed)) => {
+                let answer = listed.progress.response.as_ref().and_then(|response| response.body.as_ref());
+                read_bytes += listed.write.body.len() + answer.map_or(0, Bytes::len);
+                writes.push(Item::of(listed));
+            }
+            // Forgotten in between.
+            Ok(None) => {}
+            Err(fault) => writes.extend(Item::unreadable(gateway, id, &fault)),
+        }
+        last = Some(id);
+    }
+    let now = gateway.clock.now();
+    let listing = Listing {
+        now_iso: now.rfc3339(),
+        durable: gateway.queue.is_durable(),
+        counts: gateway.queue.counts().into_iter().collect(),
+        oldest_seconds: gateway.queue.oldest().map(|oldest| now.since(oldest).as_secs_f64()),
+        writes,
+        next: last.filter(|_| !is_last).map(|id| id.to_string()),
+    };
+    pages::json(StatusCode::OK, &listing)
+}
+
+/// What a query asks for, or what is wrong with it.
+fn selection(gateway: &Gateway, query: &str) -> Result<Selection, String> {
+    let mut selection = Selection { at_most: LISTED, ..Selection::default() };
+    let mut seen = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = value.replace('+', " ");
+        let value = percent_decode_str(&value).decode_utf8_lossy();
+        if seen.contains(&name) {
+            return Err(format!("{} is given twice", shortened(name)));
+        }
+        seen.push(name);
+        match name {
+            "state" if !value.is_empty() => {
+                let state = State::ALL.into_iter().find(|state| state.name() == value);
+                selection.state = Some(state.ok_or_else(|| format!("state is one of {}", State::ALL.map(State::name).join(", ")))?);
+            }
+            "client" if !value.is_empty() => {
+                let place = gateway.config.clients.iter().position(|client| *client.name == *value);
+                let place = place.and_then(|place| u32::try_from(place).ok());
+                selection.client = Some(place.ok_or_else(|| format!("the config has no client {}", shortened(&value)))?);
+            }
+            "limit" if !value.is_empty() => {
+                let limit = value.parse().ok().filter(|limit| (1..=LISTED_MAX).contains(limit));
+                selection.at_most = limit.ok_or_else(|| format!("limit is 1 to {LISTED_MAX}"))?;
+            }
+            "after" if !value.is_empty() => {
+                let after = value.parse().map_err(|_| format!("after is the id of a write; an id is like {EXAMPLE_ID}"))?;
+                selection.after = Some(after);
+            }
+            _ => return Err("a list can be asked for by state, client, limit and after, each with a value".into()),
+        }
+    }
+    Ok(selection)
+}
+
+/// A word of the question as it may stand in the answer.
+fn shortened(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+async fn show(gateway: &Gateway, id: WriteId) -> Response<Full<Bytes>> {
+    match gateway.queue.look_up(id).await {
+        Ok(Some(listed)) => pages::page(StatusCode::OK, JSON, gateway.told(listed, None)),
+        Ok(None) => no_such_write(id),
+        Err(fault) => store_failed(id, &fault),
+    }
+}
+
+async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Response<Full<Bytes>> {
+    match gateway.queue.cancel(id, "an operator").await {
+        Ok(()) => {
+            tracing::info!(write = %id, "an operator has cancelled a write");
+            show(gateway, id).await
+        }
+        Err(NotChanged::State(state)) => {
+            let message =
+                format!("only a write that is queued, and may not have been executed, can be cancelled; this one is {}", state.name());
+            not_done(StatusCode::CONFLICT, id, Some(state), &message)
+        }
+        Err(why) => not_changed(id, why),
+    }
+}
+
+fn retry_order(body: Option<&Bytes>) -> Result<Repetition, Response<Full<Bytes>>> {
+    const EXAMPLE: &str = "the body may be empty, or like {\"even_if_executed\": true}";
+    let order = match body {
+        None => return Err(pages::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long, or did not come")),
+        Some(body) if body.is_empty() => RetryOrder::default(),
+        Some(body) => {
+            if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_err() {
+                return Err(pages::error(StatusCode::BAD_REQUEST, &format!("the body is not JSON; {EXAMPLE}")));
+            }
+            // A list is no order, though its places could be taken for the fields.
+            let is_object = body.trim_ascii_start().starts_with(b"{");
+            match serde_json::from_slice(body) {
+                Ok(order) if is_object => order,
+                _ => return Err(unprocessable(EXAMPLE)),
+            }
+        }
+    };
+    Ok(if order.even_if_executed { Repetition::EvenIfExecuted } else { Repetition::IfNotExecuted })
+}
+
+async fn retry(gateway: &Arc<Gateway>, id: WriteId, repetition: Repetition) -> Response<Full<Bytes>> {
+    match gateway.retry_write(id, repetition).await {
+        Ok(()) => {
+            tracing::info!(write = %id, even_if_executed = repetition == Repetition::EvenIfExecuted, "an operator has a write tried again");
+            show(gateway, id).await
+        }
+        Err(NotRetried::NotChanged(NotChanged::State(State::Unknown))) => {
+            let message = "this one is unknown: it may have been executed, and trying it again may execute it a second time; \
+                who wants that all the same says so with {\"even_if_executed\": true}";
+            not_done(StatusCode::CONFLICT, id, Some(State::Unknown), message)
+        }
+        Err(NotRetried::NotChanged(NotChanged::State(state))) => {
+            let message = format!("only a write that is failed, unknown or cancelled can be tried again; this one is {}", state.name());
+            not_done(StatusCode::CONFLICT, id, Some(state), &message)
+        }
+        Err(NotRetried::NotChanged(why)) => not_changed(id, why),
+        Err(NotRetried::NotAllowed(message)) => {
+            let state = gateway.queue.standing(id).map(|standing| standing.state);
+            not_done(StatusCode::CONFLICT, id, state, &format!("the config in force has no place for it: {message}"))
+        }
+    }
+}
+
+fn not_changed(id: WriteId, why: NotChanged) -> Response<Full<Bytes>> {
+    match why {
+        NotChanged::NoSuchWrite => no_such_write(id),
+        NotChanged::State(state) => not_done(StatusCode::CONFLICT, id, Some(state), &format!("this one is {}", state.name())),
+        NotChanged::Full => {
+            let message = "as many writes are queued as may be (queue_max in [writes]); try again when there are fewer";
+            not_done(StatusCode::SERVICE_UNAVAILABLE, id, None, message)
+        }
+        NotChanged::Store(fault) => store_failed(id, &fault),
+    }
+}
+
+fn no_such_write(id: WriteId) -> Response<Full<Bytes>> {
+    not_done(StatusCode::NOT_FOUND, id, None, &format!("there is no write {id}; a finished one is forgotten after `retention` in [writes]"))
+}
+
+fn store_failed(id: WriteId, fault: &StoreError) -> Response<Full<Bytes>> {
+    tracing::error!(write = %id, error = %fault, "what an operator asked about a write could not be done");
+    not_done(StatusCode::SERVICE_UNAVAILABLE, id, None, &fault.to_string())
+}
+
+fn not_done(status: StatusCode, id: WriteId, state: Option<State>, message: &str) -> Response<Full<Bytes>> {
+    pages::json(status, &NotDone { message, write: id.to_string(), state })
+}
+
+impl Item {
+    fn of(Listed { write, progress }: Listed) -> Self {
+        Self {
+            id: write.id.to_string(),
+            state: progress.state,
+            client: Some(write.client.to_string()),
+            account: Some(write.account.to_string()),
+            method: Some(write.method.to_string()),
+            path: Some(write.path),
+            attempts: Some(progress.attempts),
+            accepted_at: Some(write.accepted.rfc3339()),
+            not_before: (!progress.state.is_final()).then(|| progress.not_before.rfc3339()),
+            finished_at: progress.finished.map(Timestamp::rfc3339),
+            reason: progress.reason.map(|reason| reason.word),
+            status: progress.response.map(|response| response.status.as_u16()),
+        }
+    }
+
+    /// What is known without the store. One record that cannot be read must not hide all others.
+    fn unreadable(gateway: &Gateway, id: WriteId, fault: &StoreError) -> Option<Self> {
+        tracing::error!(write = %id, error = %fault, "a write of the queue could not be read");
+        let standing = gateway.queue.standing(id)?;
+        let client = gateway.config.clients.get(standing.client as usize);
+        Some(Self {
+            id: id.to_string(),
+            state: standing.state,
+            client: client.map(|client| client.name.to_string()),
+            account: None,
+            method: None,
+            path: None,
+            attempts: standing.progress.map(|progress| progress.attempts),
+            accepted_at: None,
+            not_before: None,
+            finished_at: None,
+            reason: Some("unreadable".into()),
+            status: None,
+        })
+    }
+}
