@@ -208,7 +208,8 @@ fn table(listing: &Listing, address: &str) -> String {
         return text;
     }
     let heading = ["id", "state", "client", "account", "accepted", "tried", "so far"].map(str::to_owned);
-    let rows: Vec<_> = std::iter::once((heading, "what".to_owned())).chain(listing.writes.iter().map(row)).collect();
+    let rows: Vec<_> =
+        std::iter::once((heading, "what".to_owned())).chain(listing.writes.iter().map(|write| row(write, &listing.now_iso))).collect();
     let width = |column: usize| rows.iter().filter_map(|(cells, _)| cells.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
     let widths: [usize; 7] = std::array::from_fn(width);
     text.push('\n');
@@ -219,18 +220,20 @@ fn table(listing: &Listing, address: &str) -> String {
         let _ = writeln!(text, "{what}");
     }
     if let Some(next) = &listing.next {
-        let _ = writeln!(text, "\nthere are more: weir writes list --after {}", plain(next));
+        let _ = writeln!(text, "\nthere are more: add --after {}", plain(next));
     }
     text
 }
 
-fn row(write: &Item) -> ([String; 7], String) {
+fn row(write: &Item, now_iso: &str) -> ([String; 7], String) {
     let cell = |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), plain);
     let attempts = write.attempts.map_or_else(|| "-".into(), |attempts| attempts.to_string());
     let so_far = match (write.status, &write.reason, &write.not_before) {
         (Some(status), ..) => status.to_string(),
         (None, Some(reason), _) => plain(reason),
-        (None, None, Some(not_before)) if write.state == State::Queued => format!("not before {}", plain(not_before)),
+        // In this form the later time is the greater text.
+        (None, None, Some(not_before)) if not_before.as_str() > now_iso => format!("not before {}", plain(not_before)),
+        (None, None, Some(_)) if write.state == State::Queued => "waits".into(),
         _ => "-".into(),
     };
     let id = plain(&write.id);
@@ -245,4 +248,62 @@ fn what(write: &Item) -> String {
 
 fn write_id(text: &str) -> Result<WriteId, String> {
     text.parse().map_err(|_| format!("not the id of a write, such as {EXAMPLE_ID}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(id: &str, state: State) -> Item {
+        Item {
+            id: id.into(),
+            state,
+            client: Some("ci".into()),
+            account: Some("build-bot".into()),
+            method: Some("POST".into()),
+            path: Some("/repos/acme/widgets/issues".into()),
+            attempts: Some(0),
+            accepted_at: Some("2027-01-15T08:00:00Z".into()),
+            not_before: None,
+            finished_at: None,
+            reason: None,
+            status: None,
+        }
+    }
+
+    fn listing(writes: Vec<Item>) -> Listing {
+        let counts = [(State::Queued, 1), (State::Done, 2)].into();
+        Listing { now_iso: "2027-01-15T08:00:30Z".into(), durable: true, counts, oldest_seconds: Some(30.4), writes, next: None }
+    }
+
+    #[test]
+    fn each_write_is_a_line_with_what_has_come_of_it() {
+        let queued = Item { not_before: Some("2027-01-15T08:00:31Z".into()), ..item("2-0000000000000007", State::Queued) };
+        let done = Item { status: Some(201), attempts: Some(1), ..item("1-0000000000000007", State::Done) };
+        let unreadable = Item {
+            account: None,
+            method: None,
+            path: None,
+            reason: Some("unreadable".into()),
+            ..item("3-0000000000000007", State::Failed)
+        };
+        let expected = "weir at 127.0.0.1:9090, 2027-01-15T08:00:30Z: writes kept on disk\n\
+            1 queued, 0 sending, 2 done, 0 failed, 0 unknown, 0 cancelled; the oldest unfinished one has waited 30 s\n\
+            \n\
+            id                  state   client  account    accepted              tried  so far                           what\n\
+            1-0000000000000007  done    ci      build-bot  2027-01-15T08:00:00Z  1      201                              POST /repos/acme/widgets/issues\n\
+            2-0000000000000007  queued  ci      build-bot  2027-01-15T08:00:00Z  0      not before 2027-01-15T08:00:31Z  POST /repos/acme/widgets/issues\n\
+            3-0000000000000007  failed  ci      -          2027-01-15T08:00:00Z  0      unreadable                       - -\n";
+        assert_eq!(table(&listing(vec![done, queued, unreadable]), "127.0.0.1:9090"), expected);
+    }
+
+    #[test]
+    fn what_came_from_outside_cannot_command_the_terminal() {
+        let odd = "x\u{1b}[2J\n".to_owned();
+        let write = Item { path: Some(odd.clone()), reason: Some(odd.clone()), ..item("1-0000000000000007", State::Failed) };
+        let told =
+            Told { write, message: Some(odd.clone()), response: Some(ToldResponse { status: 422, body: json!({ "message": odd }) }) };
+        let texts = [shown(&told), table(&listing(vec![told.write]), "127.0.0.1:9090")];
+        assert!(texts.iter().all(|text| text.chars().all(|character| character == '\n' || !character.is_control())), "{texts:?}");
+    }
 }

@@ -64,3 +64,40 @@ impl Census {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    #[test]
+    fn the_oldest_is_the_one_that_has_waited_longest_whatever_its_number() {
+        let mut census = Census::default();
+        for (number, since) in [(7, 300), (8, 200), (9, 400)] {
+            census.add(number, at(since), State::Queued);
+        }
+        assert_eq!(census.oldest(), Some(at(200)));
+        census.change(8, at(200), State::Queued, State::Sending);
+        assert_eq!(census.oldest(), Some(at(200)), "one that is being sent has not come to its end");
+        census.change(8, at(200), State::Sending, State::Unknown);
+        assert_eq!(census.oldest(), Some(at(300)));
+        census.remove(7, at(300), State::Queued);
+        census.remove(9, at(400), State::Queued);
+        assert_eq!(census.oldest(), None);
+        assert_eq!(census.counts().map(|(_, count)| count), [0, 0, 0, 0, 1, 0]);
+        census.forget(State::Unknown);
+        assert_eq!(census, Census::default());
+    }
+
+    #[test]
+    fn no_change_is_no_change() {
+        let mut census = Census::default();
+        census.add(1, at(5), State::Sending);
+        let before = census.clone();
+        census.change(1, at(5), State::Sending, State::Sending);
+        assert_eq!(census, before);
+    }
+}

@@ -235,3 +235,57 @@ impl Queue {
         watched.and_then(|watched| watched.refused.lock().clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::api::ResourceName;
+    use crate::clock::{Clock, Timestamp};
+    use crate::gateway::queue::{Class, Finished};
+    use crate::telemetry::Metrics;
+    use crate::writes::memory::MemoryStore;
+
+    /// A queue in which writes of these numbers have come to their end; every third one failed, every second one is the client 1's.
+    fn queue(numbers: impl Iterator<Item = u64>) -> Arc<Queue> {
+        let clock = Clock::manual(Timestamp::EPOCH);
+        let queue = Queue::new(Arc::new(MemoryStore::default()), clock, Duration::from_secs(1), Arc::new(Metrics::new()));
+        let inner = &mut *queue.inner.lock();
+        for number in numbers {
+            let state = if number % 3 == 0 { State::Failed } else { State::Done };
+            let class = Class { client: u32::from(number % 2 == 0), content: false, resource: ResourceName::core() };
+            inner.census.add(number, Timestamp::EPOCH, state);
+            inner.finished.insert(number, Finished { salt: 0, class, state, key: None });
+        }
+        Arc::clone(&queue)
+    }
+
+    fn numbers(queue: &Queue, selection: &Selection) -> Vec<u64> {
+        queue.select(selection).iter().map(|id| id.number).collect()
+    }
+
+    #[test]
+    fn a_page_is_found_however_many_writes_and_gaps_are_before_it() {
+        let queue = queue((1..=25_000).chain([1_000_000, u64::MAX]));
+        let page = |after: u64, at_most| {
+            let after = Some(WriteId { number: after, salt: 9 });
+            numbers(&queue, &Selection { after, at_most, ..Selection::default() })
+        };
+        assert_eq!(page(0, 3), [1, 2, 3]);
+        assert_eq!(page(9_999, 4), [10_000, 10_001, 10_002, 10_003]);
+        assert_eq!(page(24_999, 10), [25_000, 1_000_000, u64::MAX]);
+        assert_eq!(page(u64::MAX, 10), [u64::MAX; 0]);
+        assert_eq!(page(0, 25_002).len(), 25_002);
+    }
+
+    #[test]
+    fn what_is_rare_is_found_among_what_is_not() {
+        let queue = queue(1..=30_000);
+        let selection = Selection { state: Some(State::Failed), client: Some(1), at_most: 2, ..Selection::default() };
+        assert_eq!(numbers(&queue, &selection), [6, 12]);
+        let after = Some(WriteId { number: 29_990, salt: 0 });
+        assert_eq!(numbers(&queue, &Selection { after, at_most: 9, ..selection.clone() }), [29_994, 30_000]);
+        assert_eq!(numbers(&queue, &Selection { state: Some(State::Unknown), ..selection }), [0; 0]);
+    }
+}

@@ -322,7 +322,7 @@ async fn weir_writes_lists_shows_cancels_and_tries_again() {
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["writes"][0]["id"], json!(second));
     let (_, more) = operator.weir_writes(&["list", "--limit", "1"]).await;
-    assert!(more.contains(&format!("weir writes list --after {lost}")), "{more}");
+    assert!(more.contains(&format!("add --after {lost}")), "{more}");
 
     let (code, shown) = operator.weir_writes(&["show", &lost]).await;
     assert_eq!(code, Some(0), "{shown}");
