@@ -89,7 +89,7 @@ pub enum Page<'p> {
 }
 
 /// What a retry may be asked with.
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RetryOrder {
     #[serde(default)]
@@ -144,7 +144,7 @@ impl<'p> Page<'p> {
             Self::Cancel(_) => cancel(gateway, id).await,
             Self::Retry(_) => match retry_order(body) {
                 Ok(repetition) => retry(gateway, id, repetition).await,
-                Err(refused) => refused,
+                Err((status, message)) => pages::error(status, &message),
             },
         }
     }
@@ -263,24 +263,25 @@ async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Response<Full<Bytes>> {
     }
 }
 
-fn retry_order(body: Option<&Bytes>) -> Result<Repetition, Response<Full<Bytes>>> {
+/// What the body of a retry says; or the status and the words of a refusal.
+fn retry_order(body: Option<&Bytes>) -> Result<Repetition, (StatusCode, String)> {
     const EXAMPLE: &str = "the body may be empty, or like {\"even_if_executed\": true}";
-    let order = match body {
-        None => return Err(pages::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long, or did not come")),
-        Some(body) if body.is_empty() => RetryOrder::default(),
-        Some(body) => {
-            if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_err() {
-                return Err(pages::error(StatusCode::BAD_REQUEST, &format!("the body is not JSON; {EXAMPLE}")));
-            }
-            // A list is no order, though its places could be taken for the fields.
-            let is_object = body.trim_ascii_start().starts_with(b"{");
-            match serde_json::from_slice(body) {
-                Ok(order) if is_object => order,
-                _ => return Err(unprocessable(EXAMPLE)),
-            }
-        }
+    let Some(body) = body else {
+        return Err((StatusCode::PAYLOAD_TOO_LARGE, "the body is too long, or did not come".into()));
     };
-    Ok(if order.even_if_executed { Repetition::EvenIfExecuted } else { Repetition::IfNotExecuted })
+    if body.is_empty() {
+        return Ok(Repetition::IfNotExecuted);
+    }
+    if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_err() {
+        return Err((StatusCode::BAD_REQUEST, format!("the body is not JSON; {EXAMPLE}")));
+    }
+    // A list is no order, though its places could be taken for the fields.
+    let is_object = body.trim_ascii_start().starts_with(b"{");
+    match serde_json::from_slice(body) {
+        Ok(RetryOrder { even_if_executed: true }) if is_object => Ok(Repetition::EvenIfExecuted),
+        Ok(RetryOrder { even_if_executed: false }) if is_object => Ok(Repetition::IfNotExecuted),
+        _ => Err((StatusCode::UNPROCESSABLE_ENTITY, EXAMPLE.into())),
+    }
 }
 
 async fn retry(gateway: &Arc<Gateway>, id: WriteId, repetition: Repetition) -> Response<Full<Bytes>> {

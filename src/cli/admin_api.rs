@@ -181,8 +181,12 @@ impl AdminApi {
         let status = answer.status();
         match status {
             StatusCode::UNAUTHORIZED if is_of_admin(answer.headers()) => return Err(self.unauthorized()),
-            StatusCode::OK | StatusCode::UNPROCESSABLE_ENTITY => {}
-            StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::SERVICE_UNAVAILABLE => {}
+            // Those of the last three that are about a write say so.
+            StatusCode::OK
+            | StatusCode::UNPROCESSABLE_ENTITY
+            | StatusCode::NOT_FOUND
+            | StatusCode::CONFLICT
+            | StatusCode::SERVICE_UNAVAILABLE => {}
             status => return Err(self.not_admin(&format!("it answers {status} to {method} {path}"))),
         }
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
