@@ -203,7 +203,8 @@ impl Queue {
             selection.state.is_none_or(|wanted| wanted == state) && selection.client.is_none_or(|wanted| wanted == client)
         };
         let mut chosen = Vec::new();
-        let mut from = selection.after.map_or(0, |after| after.number.saturating_add(1));
+        let after = selection.after.map_or(Some(0), |after| after.number.checked_add(1));
+        let Some(mut from) = after else { return chosen };
         while chosen.len() < selection.at_most {
             let inner = self.inner.lock();
             let live = inner.live.range(from..).next().map(|(number, _)| *number);
