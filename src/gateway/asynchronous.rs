@@ -120,7 +120,7 @@ impl Door {
         let write = gateway.kept_write(client, intake, route, &job, &terms);
         let class = Class { client: client.index, content: route.content, resource: route.endpoint.resource.clone() };
         let Job { memory, view, .. } = job;
-        let new = New { write, class, lane: route.lane.clone(), deadline, memory };
+        let new = New { write, class, lane: route.lane.clone(), deadline, memory, attended: !terms.is_async };
         let accepted = gateway.queue.accept(&gateway.turns, new).await;
         let Accepted { id, .. } = accepted.map_err(|refused| match refused {
             NotAccepted::KeyTaken => Refused::KeyTaken,
@@ -212,7 +212,6 @@ impl Gateway {
             key: terms.key.map(|name| Key { name, meaning: meaning(intake, &body) }),
             body,
             accepted: self.clock.now(),
-            attended: !terms.is_async,
         }
     }
 
@@ -247,9 +246,9 @@ impl Gateway {
         }
         let Some(Listed { progress, .. }) = self.queue.look_up(id).await? else { return Err(Refused::NotKept) };
         match (progress.state, progress.response, progress.reason) {
-            (State::Done | State::Failed, Some(response), _) => Ok(self.reply_from_kept(response, origin)),
+            (State::Done | State::Failed, Some(response), _) => Ok(self.reply_from_kept(*response, origin)),
             (State::Unknown, ..) => Err(Refused::OutcomeUnknown),
-            (_, _, Some(reason)) => Err(Refused::Ended(Box::new(reason))),
+            (_, _, Some(reason)) => Err(Refused::Ended(reason)),
             _ => Err(Refused::OutcomeUnknown),
         }
     }
@@ -346,7 +345,7 @@ impl Gateway {
         let response = progress.response.map(|response| match origin {
             Some(origin) => {
                 let root = if write.shape == Shape::V3 { Root::V3 } else { origin.root };
-                self.reply_from_kept(response, &Origin { base: origin.base.clone(), root })
+                self.reply_from_kept(*response, &Origin { base: origin.base.clone(), root })
             }
             None => Reply { status: response.status, headers: response.headers, body: ReplyBody::Whole(response.body.unwrap_or_default()) },
         });

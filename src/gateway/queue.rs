@@ -77,7 +77,8 @@ pub struct Queue {
 
 struct Inner {
     next_number: u64,
-    live: BTreeMap<u64, Live>,
+    /// Boxed: a tree of large values is half empty where they come in order.
+    live: BTreeMap<u64, Box<Live>>,
     finished: BTreeMap<u64, Finished>,
     /// Of both.
     census: Census,
@@ -95,11 +96,11 @@ struct Live {
     salt: u64,
     class: Class,
     accepted: Timestamp,
-    key: Option<Key>,
+    key: Option<Box<Key>>,
     /// Its state as the store has it.
     progress: Progress,
     /// Its end, while the store is being told. Nothing else can become of it any more.
-    ending: Option<Progress>,
+    ending: Option<Box<Progress>>,
     #[expect(dead_code, reason = "holds its place as long as it lives")]
     turn: Turn,
     /// Whether it is its turn.
@@ -121,7 +122,7 @@ struct Finished {
     salt: u64,
     class: Class,
     state: State,
-    key: Option<[u8; 32]>,
+    key: Option<Box<[u8; 32]>>,
 }
 
 /// What an `Idempotency-Key` stands for.
@@ -227,7 +228,7 @@ impl Queue {
         let live = inner.live.get_mut(&number).filter(|live| !live.is_ending())?;
         let kept = self.store.apply(Change::Progress(number, progress.encode()));
         self.metrics.write_ended(progress.state.name(), progress.attempts, self.clock.now().since(live.accepted));
-        live.ending = Some(progress);
+        live.ending = Some(Box::new(progress));
         let queue = Arc::clone(self);
         Some(tokio::spawn(async move {
             let kept = kept.await;
@@ -247,7 +248,7 @@ impl Queue {
         live.on_wire = None;
         if let Some(ending) = live.ending.take() {
             inner.census.change(number, live.accepted, live.progress.state, ending.state);
-            live.progress = ending;
+            live.progress = *ending;
         }
         let watched = live.watched.clone();
         let state = live.progress.state;
@@ -256,7 +257,9 @@ impl Queue {
             && let Some(live) = inner.live.remove(&number)
         {
             let forgotten_at = live.progress.finished.unwrap_or(self.clock.now()) + self.retention;
-            inner.finished.insert(number, Finished { salt: live.salt, class: live.class, state, key: live.key.map(|key| key.name) });
+            inner
+                .finished
+                .insert(number, Finished { salt: live.salt, class: live.class, state, key: live.key.map(|key| Box::new(key.name)) });
             inner.expiry.insert((forgotten_at, number));
             if inner.expiry.first() == Some(&(forgotten_at, number)) {
                 self.expiring.notify_one();
@@ -281,7 +284,7 @@ impl Queue {
                 for number in &old {
                     let Some(finished) = inner.finished.remove(number) else { continue };
                     inner.census.forget(finished.state);
-                    inner.forget_key(finished.class.client, finished.key, *number);
+                    inner.forget_key(finished.class.client, finished.key.map(|key| *key), *number);
                 }
                 (old, inner.expiry.first().map(|(at, _)| *at))
             };
@@ -329,6 +332,26 @@ impl Queue {
 }
 
 impl Live {
+    /// One that is in its lane and nowhere else yet.
+    fn new(id: WriteId, class: Class, accepted: Timestamp, key: Option<Key>, progress: Progress, turn: Turn) -> Self {
+        Self {
+            salt: id.salt,
+            class,
+            accepted,
+            key: key.map(Box::new),
+            progress,
+            ending: None,
+            turn,
+            is_called: false,
+            is_kept: false,
+            running: None,
+            on_wire: None,
+            memory: None,
+            attended: None,
+            watched: None,
+        }
+    }
+
     /// Whether nothing else can become of it.
     fn is_ending(&self) -> bool {
         self.ending.is_some() || self.progress.state.is_final()
@@ -346,11 +369,11 @@ impl Inner {
     /// A write comes in.
     fn add_live(&mut self, number: u64, live: Live) {
         self.census.add(number, live.accepted, live.progress.state);
-        self.live.insert(number, live);
+        self.live.insert(number, Box::new(live));
     }
 
     /// A write is gone as if it had never been.
-    fn take_live(&mut self, number: u64) -> Option<Live> {
+    fn take_live(&mut self, number: u64) -> Option<Box<Live>> {
         let live = self.live.remove(&number)?;
         self.census.remove(number, live.accepted, live.progress.state);
         Some(live)

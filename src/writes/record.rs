@@ -89,8 +89,6 @@ pub struct Write {
     pub accepted: Timestamp,
     /// The client's `Idempotency-Key`, and what it was used for.
     pub key: Option<Key>,
-    /// Whether somebody waits for its answer, who was never told that it is kept: it is not begun without them.
-    pub attended: bool,
 }
 
 /// An `Idempotency-Key` and what it stands for, as SHA-256.
@@ -113,14 +111,16 @@ pub struct Progress {
     pub not_before: Timestamp,
     /// When it is given up, if it could not be sent by then.
     pub deadline: Timestamp,
+    /// Whether only those know of it who wait for its answer: without them it is not begun.
+    pub attended: bool,
     /// Whether some attempt so far may have been executed.
     pub may_have_run: bool,
     /// When it came to its end.
     pub finished: Option<Timestamp>,
     /// The upstream's answer.
-    pub response: Option<Response>,
+    pub response: Option<Box<Response>>,
     /// Why it came to this end, where it is no answer.
-    pub reason: Option<Reason>,
+    pub reason: Option<Box<Reason>>,
 }
 
 /// An answer of the upstream, as it came.
@@ -180,6 +180,7 @@ impl Progress {
             attempts: 0,
             not_before: now,
             deadline,
+            attended: false,
             may_have_run: false,
             finished: None,
             response: None,
@@ -194,12 +195,13 @@ impl Progress {
             attempts: self.attempts,
             not_before: self.not_before.as_millis(),
             deadline: self.deadline.as_millis(),
+            attended: self.attended,
             may_have_run: self.may_have_run,
             finished: self.finished.map(Timestamp::as_millis),
             status: self.response.as_ref().map(|response| response.status.as_u16()),
             headers: self.response.as_ref().map(|response| to_text(&response.headers)).unwrap_or_default(),
             has_body: self.response.as_ref().is_some_and(|response| response.body.is_some()),
-            reason: self.reason.clone(),
+            reason: self.reason.as_deref().cloned(),
         };
         let body = self.response.as_ref().and_then(|response| response.body.as_deref());
         joined(&head, body.unwrap_or_default())
@@ -209,11 +211,11 @@ impl Progress {
     pub fn decode(bytes: &Bytes) -> Result<Self, Unreadable> {
         let (head, body): (ProgressHead, Bytes) = split(bytes)?;
         let response = match head.status {
-            Some(status) => Some(Response {
+            Some(status) => Some(Box::new(Response {
                 status: StatusCode::from_u16(status).map_err(unreadable)?,
                 headers: from_text(&head.headers)?,
                 body: head.has_body.then_some(body),
-            }),
+            })),
             None => None,
         };
         Ok(Self {
@@ -221,10 +223,11 @@ impl Progress {
             attempts: head.attempts,
             not_before: Timestamp::from_millis(head.not_before),
             deadline: Timestamp::from_millis(head.deadline),
+            attended: head.attended,
             may_have_run: head.may_have_run,
             finished: head.finished.map(Timestamp::from_millis),
             response,
-            reason: head.reason,
+            reason: head.reason.map(Box::new),
         })
     }
 }
@@ -252,7 +255,6 @@ impl Write {
             headers: to_text(&self.headers),
             accepted: self.accepted.as_millis(),
             key: self.key.map(|key| (hex(&key.name), hex(&key.meaning))),
-            attended: self.attended,
         };
         joined(&head, &self.body)
     }
@@ -277,7 +279,6 @@ impl Write {
             body,
             accepted: Timestamp::from_millis(head.accepted),
             key,
-            attended: head.attended,
         })
     }
 }
@@ -309,11 +310,12 @@ struct WriteHead {
     address: Address,
     shape: Shape,
     path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     query: Option<String>,
     headers: Vec<(String, String)>,
     accepted: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<(String, String)>,
-    attended: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -322,11 +324,19 @@ struct ProgressHead {
     attempts: u32,
     not_before: u64,
     deadline: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    attended: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     may_have_run: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     finished: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     headers: Vec<(String, String)>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_body: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
 }
 
@@ -414,7 +424,6 @@ mod tests {
             body: body.into(),
             accepted: Timestamp::from_millis(1_234),
             key: key.map(|name| Key { name, meaning: [9; 32] }),
-            attended: true,
         }
     }
 
@@ -430,7 +439,7 @@ mod tests {
             let write = write(body.clone(), value, key);
             prop_assert_eq!(Write::decode(&write.encode()), Ok(write.clone()));
             let response = Response { status: StatusCode::CREATED, headers: write.headers, body: has_body.then(|| body.into()) };
-            let progress = Progress { attempts, response: Some(response), state: State::Done, ..Progress::queued(write.accepted, Timestamp::FAR_FUTURE) };
+            let progress = Progress { attempts, response: Some(Box::new(response)), state: State::Done, ..Progress::queued(write.accepted, Timestamp::FAR_FUTURE) };
             prop_assert_eq!(Progress::decode(&progress.encode()), Ok(progress));
         }
 

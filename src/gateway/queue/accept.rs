@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use crate::decision::lanes::LanesFull;
 use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId};
 
-use super::{Class, FINISHED_MAX, Keyed, Live, Queue};
+use super::{Class, FINISHED_MAX, Keyed, Live, PATIENCE, Queue};
 use crate::gateway::random;
 use crate::gateway::turns::Turns;
 
@@ -25,6 +25,8 @@ pub struct New {
     pub deadline: Timestamp,
     /// Its body's part of the memory for bodies.
     pub memory: Option<OwnedSemaphorePermit>,
+    /// Whether somebody waits for its answer, who is never told that it is kept: it is not begun without them.
+    pub attended: bool,
 }
 
 /// A write that is in the queue.
@@ -76,7 +78,7 @@ impl Queue {
                 }
             };
             // The same write comes twice at once: the second hears of it when the first is kept, or takes its place.
-            if let Some(id) = self.kept(earlier, new.write.attended).await {
+            if let Some(id) = self.kept(earlier, new.attended).await? {
                 return Ok(Accepted { id, is_repeated: true });
             }
         };
@@ -100,7 +102,9 @@ impl Queue {
                     inner.forget_key(client, new.write.key.map(|key| key.name), number);
                     inner.take_live(number)
                 };
-                gone.iter().for_each(Live::tell);
+                if let Some(gone) = gone {
+                    gone.tell();
+                }
                 // Whether the store has it is not known: it must not come back at the next start.
                 drop(self.store.apply(Change::Remove(vec![number])));
                 Err(NotAccepted::Store(fault))
@@ -123,51 +127,52 @@ impl Queue {
         let turn = turns.enter_queued(new.class.client, &new.lane, number)?;
         inner.next_number += 1;
         new.write.id = WriteId { number, salt: random::salt() };
-        let progress = Progress::queued(now, new.deadline);
+        let progress = Progress { attended: new.attended, ..Progress::queued(now, new.deadline) };
         let kept = self.store.apply(Change::Insert(number, Stored { request: new.write.encode(), progress: progress.encode() }));
         if let Some(key) = new.write.key {
             inner.keys.insert((new.class.client, key.name), Keyed { number, meaning: key.meaning });
         }
-        let live = Live {
-            salt: new.write.id.salt,
-            class: new.class.clone(),
-            accepted: now,
-            key: new.write.key,
-            progress,
-            ending: None,
-            turn,
-            is_called: false,
-            is_kept: false,
-            running: None,
-            on_wire: None,
-            memory: new.memory.take(),
-            attended: new.write.attended.then_some(1),
-            watched: None,
-        };
+        let mut live = Live::new(new.write.id, new.class.clone(), now, new.write.key, progress, turn);
+        live.memory = new.memory.take();
+        live.attended = new.attended.then_some(1);
         inner.add_live(number, live);
         Ok((number, kept))
     }
 
     /// The name of a write once it is kept; `None` when it is not after all. Whoever wants it without waiting for it takes it over.
-    async fn kept(&self, number: u64, attended: bool) -> Option<WriteId> {
-        loop {
+    async fn kept(&self, number: u64, attended: bool) -> Result<Option<WriteId>, NotAccepted> {
+        // It belongs to nobody's connection from here on, which has to be kept before it is told.
+        let (told, id) = loop {
             let watched = {
                 let inner = &mut *self.inner.lock();
                 if let Some(finished) = inner.finished.get(&number) {
-                    return Some(WriteId { number, salt: finished.salt });
+                    return Ok(Some(WriteId { number, salt: finished.salt }));
                 }
-                let live = inner.live.get_mut(&number)?;
-                if live.is_kept {
-                    live.attended = live.attended.filter(|_| attended).map(|waiting| waiting + 1);
-                    return Some(WriteId { number, salt: live.salt });
+                let Some(live) = inner.live.get_mut(&number) else { return Ok(None) };
+                let id = WriteId { number, salt: live.salt };
+                match (live.is_kept, &mut live.attended) {
+                    (false, _) => Arc::clone(live.watched.get_or_insert_default()),
+                    (true, None) => return Ok(Some(id)),
+                    (true, Some(waiting)) if attended => {
+                        *waiting += 1;
+                        return Ok(Some(id));
+                    }
+                    (true, Some(_)) => {
+                        live.attended = None;
+                        live.progress.attended = false;
+                        live.progress.deadline = live.progress.deadline.max(self.clock.now() + PATIENCE);
+                        let progress = live.ending.as_deref().unwrap_or(&live.progress);
+                        let told = self.store.apply(Change::Progress(number, progress.encode()));
+                        break (told, id);
+                    }
                 }
-                Arc::clone(live.watched.get_or_insert_default())
             };
             let mut changed = std::pin::pin!(watched.changed.notified());
             changed.as_mut().enable();
             if self.inner.lock().live.get(&number).is_some_and(|live| !live.is_kept) {
                 changed.await;
             }
-        }
+        };
+        told.await.map(|()| Some(id)).map_err(NotAccepted::Store)
     }
 }

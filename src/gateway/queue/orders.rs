@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::clock::Timestamp;
 use crate::writes::record::Reason;
 use crate::writes::{Change, Progress, State, StoreError, Write, WriteId};
 
@@ -66,10 +67,10 @@ impl Queue {
                 return Err(finished.map_or(NotChanged::NoSuchWrite, |finished| NotChanged::State(finished.state)));
             };
             if live.is_ending() || live.progress.state != State::Queued {
-                return Err(NotChanged::State(live.ending.as_ref().unwrap_or(&live.progress).state));
+                return Err(NotChanged::State(live.ending.as_deref().unwrap_or(&live.progress).state));
             }
             let message = format!("It was cancelled by {by} before anything was sent.");
-            let reason = Some(Reason { word: "cancelled".into(), message, status: 409 });
+            let reason = Some(Box::new(Reason { word: "cancelled".into(), message, status: 409 }));
             let class = live.class.clone();
             let progress = Progress { state: State::Cancelled, finished: Some(self.clock.now()), reason, ..live.progress.clone() };
             let running = live.running.clone();
@@ -117,33 +118,47 @@ impl Queue {
             let turn = turns.enter_queued(class.client, lane, id.number).map_err(|_| NotChanged::Full)?;
             let may_have_run = before.may_have_run || finished.state == State::Unknown;
             let progress = Progress { may_have_run, ..Progress::queued(now, now + PATIENCE) };
-            inner.census.forget(finished.state);
-            inner.finished.remove(&id.number);
-            inner.expiry.retain(|(_, number)| *number != id.number);
+            let forgotten_at = before.finished.unwrap_or(now) + self.retention;
+            if !inner.expiry.remove(&(forgotten_at, id.number)) {
+                // It had no end when an earlier process left it.
+                inner.expiry.retain(|(_, number)| *number != id.number);
+            }
+            let before = inner.finished.remove(&id.number);
+            if let Some(before) = &before {
+                inner.census.forget(before.state);
+            }
             if let Some(key) = write.key {
                 inner.keys.entry((class.client, key.name)).or_insert(Keyed { number: id.number, meaning: key.meaning });
             }
             let told = self.store.apply(Change::Progress(id.number, progress.encode()));
-            let live = Live {
-                salt: id.salt,
-                class,
-                accepted: now,
-                key: write.key,
-                progress,
-                ending: None,
-                turn,
-                is_called: false,
-                is_kept: true,
-                running: None,
-                on_wire: None,
-                memory: None,
-                attended: None,
-                watched: None,
-            };
+            let live = Live::new(id, class, now, write.key, progress, turn);
             inner.add_live(id.number, live);
-            told
+            (told, before, forgotten_at)
         };
-        told.await.map_err(NotChanged::Store)
+        let (told, before, forgotten_at) = told;
+        let told = told.await;
+        let inner = &mut *self.inner.lock();
+        match told {
+            Ok(()) => {
+                if let Some(live) = inner.live.get_mut(&id.number) {
+                    live.is_kept = true;
+                }
+                self.start_if_due(inner, id.number);
+                Ok(())
+            }
+            Err(fault) => {
+                // As it was.
+                if let Some(taken) = inner.take_live(id.number) {
+                    taken.tell();
+                }
+                if let Some(before) = before {
+                    inner.census.add(id.number, Timestamp::EPOCH, before.state);
+                    inner.finished.insert(id.number, before);
+                    inner.expiry.insert((forgotten_at, id.number));
+                }
+                Err(NotChanged::Store(fault))
+            }
+        }
     }
 
     /// Nobody waits any more for a write that came with a connection: it is given up unless somebody else does, or it is on its way.

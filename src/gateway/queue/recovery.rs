@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use tokio::sync::mpsc;
 
 use crate::clock::Timestamp;
@@ -46,6 +47,7 @@ impl Recovery {
         let mut progress = Progress::decode(&stored.progress)?;
         // They stay in the store until somebody wants them.
         write.body = Bytes::new();
+        write.headers = HeaderMap::new();
         progress.response = None;
         self.next_number = self.next_number.max(number + 1);
         self.writes.push((write, progress));
@@ -92,7 +94,7 @@ impl Queue {
             }
             let ended = match (&home, progress.state) {
                 // Nobody waits for it any more, and nobody was told that it is kept.
-                (_, State::Queued) if write.attended => {
+                (_, State::Queued) if progress.attended => {
                     drop(self.store.apply(Change::Remove(vec![number])));
                     continue;
                 }
@@ -118,7 +120,7 @@ impl Queue {
             match (ended, home) {
                 (None, Ok((_, lane))) => self.take_over(gateway, &write, class, &lane, progress),
                 (Some((state, reason)), _) => {
-                    let progress = Progress { state, finished: Some(now), reason: Some(reason), ..progress };
+                    let progress = Progress { state, finished: Some(now), reason: Some(Box::new(reason)), ..progress };
                     // Should it not be kept, the next start finds it as this one did.
                     drop(self.store.apply(Change::Progress(number, progress.encode())));
                     self.metrics.write_ended(state.name(), progress.attempts, now.since(write.accepted));
@@ -137,7 +139,7 @@ impl Queue {
             inner.keys.insert((class.client, key.name), Keyed { number, meaning: key.meaning });
         }
         inner.census.add(number, write.accepted, state);
-        inner.finished.insert(number, Finished { salt: write.id.salt, class, state, key: write.key.map(|key| key.name) });
+        inner.finished.insert(number, Finished { salt: write.id.salt, class, state, key: write.key.map(|key| Box::new(key.name)) });
         inner.expiry.insert((at + self.retention, number));
     }
 
@@ -150,22 +152,9 @@ impl Queue {
         }
         let may_have_run = progress.may_have_run || progress.state == State::Sending;
         let state = if may_have_run { State::Sending } else { State::Queued };
-        let live = Live {
-            salt: write.id.salt,
-            class,
-            accepted: write.accepted,
-            key: write.key,
-            progress: Progress { state, may_have_run, ..progress },
-            ending: None,
-            turn,
-            is_called: false,
-            is_kept: true,
-            running: None,
-            on_wire: None,
-            memory: None,
-            attended: None,
-            watched: None,
-        };
+        let progress = Progress { state, may_have_run, ..progress };
+        let mut live = Live::new(write.id, class, write.accepted, write.key, progress, turn);
+        live.is_kept = true;
         inner.add_live(number, live);
     }
 }

@@ -75,7 +75,7 @@ impl Queue {
     async fn carry_out(self: &Arc<Self>, gateway: &Arc<Gateway>, number: u64, journal: Arc<Journal>) {
         let ended = match self.read(gateway, number).await {
             Some(Ok(write)) => gateway.carry_out(&write, &journal, self, number).await,
-            Some(Err(reason)) => Some(Ended { state: State::Failed, response: None, reason: Some(reason), refused: None }),
+            Some(Err(reason)) => Some(Ended { state: State::Failed, response: None, reason: Some(Box::new(reason)), refused: None }),
             None => None,
         };
         let Some(ended) = ended else { return };
@@ -116,8 +116,8 @@ impl Queue {
 /// How a write ended.
 struct Ended {
     state: State,
-    response: Option<Response>,
-    reason: Option<Reason>,
+    response: Option<Box<Response>>,
+    reason: Option<Box<Reason>>,
     /// The gateway's own word, where nothing was executed.
     refused: Option<Refused>,
 }
@@ -149,6 +149,8 @@ impl Gateway {
                 live.progress.clone()
             };
             match answered {
+                // Somebody has taken it over since who need not wait.
+                Err(Refused::Limited { .. }) if progress.deadline > job.deadline => job.deadline = progress.deadline,
                 // The store would not have it: nothing was sent.
                 Err(Refused::ClientGone) => self.wait_until(progress.not_before).await,
                 answered => break (answered, progress.may_have_run),
@@ -170,11 +172,11 @@ impl Gateway {
         let (state, reason) = if status.is_success() {
             (State::Done, None)
         } else if status.is_server_error() || may_have_run {
-            (State::Unknown, Some(Refused::OutcomeUnknown.as_reason()))
+            (State::Unknown, Some(Box::new(Refused::OutcomeUnknown.as_reason())))
         } else {
             (State::Failed, None)
         };
-        Ended { state, response: Some(self.kept_response(answer)), reason, refused: None }
+        Ended { state, response: Some(Box::new(self.kept_response(answer))), reason, refused: None }
     }
 }
 
@@ -182,7 +184,7 @@ impl Ended {
     fn refused(refused: &Refused) -> Self {
         let state = if matches!(refused, Refused::OutcomeUnknown) { State::Unknown } else { State::Failed };
         let told = (state == State::Failed).then(|| refused.clone());
-        Self { state, response: None, reason: Some(refused.as_reason()), refused: told }
+        Self { state, response: None, reason: Some(Box::new(refused.as_reason())), refused: told }
     }
 }
 
