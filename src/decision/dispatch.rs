@@ -13,7 +13,7 @@ pub struct Dispatch<C> {
     at_once: NonZeroUsize,
     classes: HashMap<C, Class>,
     /// Those that may start and have not been fetched by [`Dispatch::take_next`].
-    starting: VecDeque<u64>,
+    starting: VecDeque<(C, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -34,8 +34,8 @@ impl<C: Clone + Eq + Hash> Dispatch<C> {
         self.start(class);
     }
 
-    /// The next write to start. It counts as under way until [`Dispatch::ended`].
-    pub fn take_next(&mut self) -> Option<u64> {
+    /// The next write to start, with its class. It counts as under way until [`Dispatch::ended`], also when it turns out that there is nothing to start.
+    pub fn take_next(&mut self) -> Option<(C, u64)> {
         self.starting.pop_front()
     }
 
@@ -49,6 +49,12 @@ impl<C: Clone + Eq + Hash> Dispatch<C> {
 
     /// A write that was ready is not to be started; `false`: it was started, or never ready.
     pub fn withdraw(&mut self, class: &C, number: u64) -> bool {
+        // About to start, it has a place already.
+        if let Some(place) = self.starting.iter().position(|(_, starting)| *starting == number) {
+            self.starting.remove(place);
+            self.ended(class);
+            return true;
+        }
         let is_here = self.classes.get_mut(class).is_some_and(|entry| entry.ready.remove(&number));
         self.start(class);
         is_here
@@ -60,7 +66,7 @@ impl<C: Clone + Eq + Hash> Dispatch<C> {
             && let Some(number) = entry.ready.pop_first()
         {
             entry.under_way += 1;
-            self.starting.push_back(number);
+            self.starting.push_back((class.clone(), number));
         }
         // Clients and budgets come and go.
         if entry.under_way == 0 && entry.ready.is_empty() {
@@ -85,9 +91,9 @@ mod tests {
         for number in [1, 2, 5, 4] {
             dispatch.ready(&"ci", number);
         }
-        assert_eq!((dispatch.take_next(), dispatch.take_next(), dispatch.take_next()), (Some(1), Some(2), None));
+        assert_eq!([(); 3].map(|()| dispatch.take_next()), [Some(("ci", 1)), Some(("ci", 2)), None]);
         dispatch.ended(&"ci");
-        assert_eq!((dispatch.take_next(), dispatch.take_next()), (Some(4), None));
+        assert_eq!((dispatch.take_next(), dispatch.take_next()), (Some(("ci", 4)), None));
     }
 
     #[test]
@@ -95,20 +101,32 @@ mod tests {
         let mut dispatch = two_at_once();
         (1..=3).for_each(|number| dispatch.ready(&"ci", number));
         dispatch.ready(&"other", 4);
-        assert_eq!([(); 4].map(|()| dispatch.take_next()), [Some(1), Some(2), Some(4), None]);
+        assert_eq!([(); 4].map(|()| dispatch.take_next()), [Some(("ci", 1)), Some(("ci", 2)), Some(("other", 4)), None]);
     }
 
     #[test]
     fn one_that_is_withdrawn_is_not_started() {
         let mut dispatch = two_at_once();
         (1..=3).for_each(|number| dispatch.ready(&"ci", number));
+        dispatch.take_next();
+        dispatch.take_next();
         assert!(dispatch.withdraw(&"ci", 3) && !dispatch.withdraw(&"ci", 1) && !dispatch.withdraw(&"ci", 9));
-        dispatch.take_next();
-        dispatch.take_next();
         dispatch.ended(&"ci");
         assert_eq!(dispatch.take_next(), None);
         dispatch.ended(&"ci");
         assert!(dispatch.classes.is_empty());
+    }
+
+    #[test]
+    fn one_that_is_withdrawn_right_before_its_start_leaves_its_place_to_the_next() {
+        let mut dispatch = two_at_once();
+        (1..=4).for_each(|number| dispatch.ready(&"ci", number));
+        assert!(dispatch.withdraw(&"ci", 1));
+        assert_eq!([(); 3].map(|()| dispatch.take_next()), [Some(("ci", 2)), Some(("ci", 3)), None]);
+        dispatch.ended(&"ci");
+        dispatch.ended(&"ci");
+        assert!(dispatch.withdraw(&"ci", 4));
+        assert!(dispatch.classes.is_empty() && dispatch.starting.is_empty());
     }
 
     proptest! {
@@ -137,7 +155,7 @@ mod tests {
                     }
                     _ => {}
                 }
-                while let Some(started) = dispatch.take_next() {
+                while let Some((_, started)) = dispatch.take_next() {
                     let place = class_of[&started];
                     prop_assert_eq!(ready[place].remove(0), started);
                     under_way[place] += 1;

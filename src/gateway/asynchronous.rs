@@ -24,7 +24,7 @@ use crate::decision::rights::Asked;
 use crate::decision::{AccountId, LimitKind, Refusal, Until, WriteSpacing};
 use crate::telemetry::CacheOutcome;
 use crate::writes::record::{Address, Key, Shape};
-use crate::writes::{State, Write, WriteId};
+use crate::writes::{State, StoreError, Write, WriteId};
 
 use super::Gateway;
 use super::auth::Client;
@@ -33,7 +33,7 @@ use super::fetch::OutgoingBody;
 use super::headers;
 use super::intake::{BodyFraming, Intake, Root, Service};
 use super::job::Job;
-use super::queue::{Accepted, Class, Journal, Listed, New, NotAccepted, NotChanged, PATIENCE, Queue, Repetition};
+use super::queue::{Accepted, Class, Journal, Listed, New, NotAccepted, NotChanged, PATIENCE, Queue, Repetition, Watched};
 use super::refuse::Refused;
 use super::reply::{Reply, ReplyBody};
 use super::request::Request;
@@ -75,6 +75,7 @@ impl From<NotChanged> for NotRetried {
 struct Attending<'q> {
     queue: &'q Arc<Queue>,
     id: WriteId,
+    watched: Option<Arc<Watched>>,
 }
 
 impl Drop for Attending<'_> {
@@ -86,13 +87,13 @@ impl Drop for Attending<'_> {
 impl Terms {
     /// `None`: like any other. What cannot be taken on a client's terms is refused where it would be unsafe to overlook them; a preference may be overlooked
     /// (RFC 7240 §2).
-    pub(super) fn of(request: &Request, route: &Route) -> Result<Option<Self>, Refused> {
+    pub(super) fn of(request: &Request, route: &Route, query: Option<&str>) -> Result<Option<Self>, Refused> {
         if route.spacing == WriteSpacing::None {
             return Ok(None);
         }
         let key = idempotency_key(&request.asked)?;
         // Nothing of a credential is kept: neither one that a client brings, nor one that the upstream makes.
-        let is_kept = request.brought.is_none() && !route.endpoint.token_request;
+        let is_kept = request.brought.is_none() && !is_about_credentials(route, &request.asked, query);
         if key.is_some() && !is_kept {
             return Err(Refused::BadKey("an Idempotency-Key cannot be used where a credential is brought or made"));
         }
@@ -122,7 +123,7 @@ impl Door {
         let Job { memory, view, .. } = job;
         let new = New { write, class, lane: route.lane.clone(), deadline, memory, attended: !terms.is_async };
         let accepted = gateway.queue.accept(&gateway.turns, new).await;
-        let Accepted { id, .. } = accepted.map_err(|refused| match refused {
+        let Accepted { id, watched, .. } = accepted.map_err(|refused| match refused {
             NotAccepted::KeyTaken => Refused::KeyTaken,
             NotAccepted::Full => gateway.queue_full(&view, route.endpoint.resource.clone()),
             NotAccepted::Store(fault) => fault.into(),
@@ -134,7 +135,7 @@ impl Door {
                 .with(LOCATION, format!("{OWN_WRITES}{id}"))
                 .with(PREFERENCE_APPLIED, HeaderValue::from_static("respond-async")));
         }
-        let attending = Attending { queue: &gateway.queue, id };
+        let attending = Attending { queue: &gateway.queue, id, watched };
         tokio::select! {
             () = gone(session) => Err(Stop::ClientGone),
             reply = gateway.attended(attending, route, &view, deadline, &request.origin) => Ok(reply?),
@@ -161,7 +162,7 @@ impl Door {
                 Ok(()) => Ok(Reply::empty(StatusCode::NO_CONTENT)),
                 Err(NotChanged::State(state)) => Err(Refused::NotQueued(state).into()),
                 Err(NotChanged::NoSuchWrite | NotChanged::Full) => Err(Refused::NoSuchResource.into()),
-                Err(NotChanged::Store(fault)) => Err(Refused::from(fault).into()),
+                Err(NotChanged::Store(fault)) => Err(not_readable(fault).into()),
             };
         }
         if let Some(wait) = headers::prefer_wait(&request.asked) {
@@ -189,11 +190,7 @@ impl Gateway {
             OutgoingBody::Whole(body) => body.clone(),
             OutgoingBody::Absent | OutgoingBody::Streamed(_) => Bytes::new(),
         };
-        let mut headers = HeaderMap::clone(&job.headers);
-        let one_time: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().ends_with("-otp")).cloned().collect();
-        for name in one_time {
-            headers.remove(name);
-        }
+        let headers = HeaderMap::clone(&job.headers);
         let account = route.candidates.first().map_or_else(|| "".into(), |account| Arc::clone(self.shared_name(*account)));
         Write {
             id: WriteId { number: 0, salt: 0 },
@@ -225,7 +222,7 @@ impl Gateway {
         origin: &Origin,
     ) -> Result<Reply, Refused> {
         let id = attending.id;
-        let ended = self.queue.attend(id);
+        let ended = self.queue.attend(id, attending.watched.as_deref());
         tokio::pin!(ended);
         let refused = tokio::select! {
             biased;
@@ -244,7 +241,7 @@ impl Gateway {
         if let Some(refused) = refused {
             return Err(refused);
         }
-        let Some(Listed { progress, .. }) = self.queue.look_up(id).await? else { return Err(Refused::NotKept) };
+        let Some(progress) = self.queue.outcome(id).await.map_err(not_readable)? else { return Err(Refused::NotReadable) };
         match (progress.state, progress.response, progress.reason) {
             (State::Done | State::Failed, Some(response), _) => Ok(self.reply_from_kept(*response, origin)),
             (State::Unknown, ..) => Err(Refused::OutcomeUnknown),
@@ -292,10 +289,11 @@ impl Gateway {
 
     /// The route of a queued write by the config in force, and its client's place in it.
     pub(super) fn queued_route(&self, write: &Write, graphql: Option<&GraphqlRequest>) -> Result<(Route, u32), Refused> {
-        let client = self.clients.named(&write.client).ok_or(Refused::NotAllowed)?;
+        let gone = |what: String| Refused::NoToken(format!("since it was accepted, {what} the gateway's config"));
+        let client = self.clients.named(&write.client).ok_or_else(|| gone(format!("the client {} was taken out of", write.client)))?;
         let own = client.account.map(|account| self.account_name(account));
         if own != Some(&*write.account) {
-            return Err(Refused::NoAccount);
+            return Err(gone(format!("the client {} writes for {} no more by", write.client, write.account)));
         }
         if !permitted(&client.allow, &write.method, &write.path) {
             return Err(Refused::NotAllowed);
@@ -326,7 +324,7 @@ impl Gateway {
 
     /// The status resource.
     async fn standing_reply(&self, id: WriteId, origin: &Origin) -> Result<Reply, Refused> {
-        let listed = self.queue.look_up(id).await?.ok_or(Refused::NoSuchResource)?;
+        let listed = self.queue.look_up(id).await.map_err(not_readable)?.ok_or(Refused::NoSuchResource)?;
         let again = (!listed.progress.state.is_final()).then(|| {
             let wait = listed.progress.not_before.since(self.clock.now()).as_secs();
             HeaderValue::from(wait.clamp(1, 60))
@@ -425,6 +423,12 @@ impl<'w> TellResponse<'w> {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "what `map_err` hands over")]
+fn not_readable(fault: StoreError) -> Refused {
+    tracing::error!(error = %fault, "what became of a write cannot be told");
+    Refused::NotReadable
+}
+
 fn service_of(address: Address) -> Service {
     match address {
         Address::Rest => Service::Rest,
@@ -445,6 +449,25 @@ fn idempotency_key(asked: &HeaderMap) -> Result<Option<[u8; 32]>, Refused> {
         return Err(Refused::BadKey("an Idempotency-Key has 1 to 255 printable ASCII characters"));
     }
     Ok(Some(digest(key)))
+}
+
+/// Words in the names of headers and of parts of a query that carry a credential.
+const CREDENTIAL_WORDS: [&str; 8] = ["token", "secret", "password", "passwd", "api-key", "api_key", "auth", "-otp"];
+/// Words in the templates of routes whose requests or answers carry one, beside those about access tokens: runners are registered with one, an app's manifest is turned into
+/// one, a webhook has one.
+const CREDENTIAL_ROUTES: [&str; 6] = ["registration-token", "remove-token", "generate-jitconfig", "/app-manifests/", "/hooks", "/hook/"];
+
+/// Whether a request or its answer carries a credential, which is never kept.
+fn is_about_credentials(route: &Route, asked: &HeaderMap, query: Option<&str>) -> bool {
+    let is_one = |text: &str| CREDENTIAL_WORDS.iter().any(|word| text.contains(word));
+    // The gateway's own has its place, and does not go upstream.
+    let is_brought =
+        |name: &HeaderName| is_one(name.as_str()) && *name != http::header::AUTHORIZATION && *name != http::header::PROXY_AUTHORIZATION;
+    let names = query.unwrap_or_default().split('&').map(|part| part.split('=').next().unwrap_or_default().to_ascii_lowercase());
+    route.endpoint.token_request
+        || CREDENTIAL_ROUTES.iter().any(|word| route.endpoint.template.contains(word))
+        || asked.keys().any(is_brought)
+        || names.into_iter().any(|name| is_one(&name))
 }
 
 /// What an `Idempotency-Key` is compared by: method, path and body.

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::api::LimitRefusal;
 use crate::clock::Timestamp;
 use crate::decision::freshness::Mode;
 use crate::decision::retry::{Failure, Next, Patience, Policy};
@@ -73,7 +74,7 @@ impl Gateway {
                     Next::Retry { not_before } if not_before <= job.deadline => {
                         *may_have_run = true;
                         job.failed(not_before, true);
-                        self.wait_until(not_before).await;
+                        self.rest(job, not_before).await?;
                     }
                     Next::Unknown if !job.is_read() => return Err(Refused::OutcomeUnknown),
                     _ => return Ok(answer),
@@ -98,11 +99,14 @@ impl Gateway {
                         return Err(self.limited_now(job));
                     }
                 }
-                Err(Unanswered::Limited(_)) => match self.next(job, attempt, Failure::LimitRefusal { until: self.clock.now() }) {
-                    Next::Retry { not_before } => job.failed(not_before, false),
-                    Next::RetryElsewhere => {}
-                    _ => return Err(self.limited_now(job)),
-                },
+                // The books know until when; a queued write has to know it by itself, should this process not live to see it.
+                Err(Unanswered::Limited(refusal)) => {
+                    match self.next(job, attempt, Failure::LimitRefusal { until: self.closed_until(&refusal) }) {
+                        Next::Retry { not_before } => job.failed(not_before, false),
+                        Next::RetryElsewhere => {}
+                        _ => return Err(self.limited_now(job)),
+                    }
+                }
                 // The connection had been closed by the upstream, most likely before the request: at once, and on one of its own.
                 Err(Unanswered::Failed(FetchError::Stale(_))) if reuse == Reuse::Idle => {
                     *may_have_run = true;
@@ -120,7 +124,7 @@ impl Gateway {
                     *may_have_run |= error.may_have_run();
                     let not_before = self.after_failure(job, attempt, &error)?;
                     job.failed(not_before, error.may_have_run());
-                    self.wait_until(not_before).await;
+                    self.rest(job, not_before).await?;
                 }
             }
         }
@@ -164,6 +168,23 @@ impl Gateway {
         };
         let view = self.admissions.view(view, &refusal.resource).0;
         Refused::Limited { limit: refusal.limit, until, resource: refusal.resource.clone(), view }
+    }
+
+    /// The pause between two attempts. A queued write goes back to its queue for a long one: its place is for those that can be sent.
+    async fn rest(&self, job: &Job, not_before: Timestamp) -> Result<(), Refused> {
+        /// Ours: shorter ones are not worth a way back.
+        const REST_HERE_MAX: Duration = Duration::from_secs(2);
+        let is_queued = job.journal.as_ref().is_some_and(|journal| journal.patience() == Patience::Queued);
+        if is_queued && not_before > self.clock.now() + REST_HERE_MAX {
+            return Err(Refused::ClientGone);
+        }
+        self.wait_until(not_before).await;
+        Ok(())
+    }
+
+    /// Until when the upstream is not to be asked again after a refusal, as far as it says (UPSTREAM.md, Limits).
+    fn closed_until(&self, refusal: &LimitRefusal) -> Timestamp {
+        self.clock.now() + refusal.retry_after().unwrap_or(Duration::from_secs(60))
     }
 
     /// The upstream went on refusing until no attempt was left.

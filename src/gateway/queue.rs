@@ -246,6 +246,10 @@ impl Queue {
         let inner = &mut *self.inner.lock();
         let Some(live) = inner.live.get_mut(&number) else { return };
         live.on_wire = None;
+        // A cancellation that a crash could undo is none yet. Anything else has happened already.
+        if !is_kept && live.ending.as_ref().is_some_and(|ending| ending.state == State::Cancelled) {
+            return;
+        }
         if let Some(ending) = live.ending.take() {
             inner.census.change(number, live.accepted, live.progress.state, ending.state);
             live.progress = *ending;
@@ -314,7 +318,9 @@ impl Queue {
                 self.clock.reach(self.clock.now() + STORE_PAUSE).await;
                 let pending: Vec<_> = {
                     let inner = self.inner.lock();
-                    let progress = |number: &u64| Some((*number, inner.live.get(number)?.progress.encode()));
+                    let progress = |number: &u64| {
+                        inner.live.get(number).map(|live| (*number, live.ending.as_deref().unwrap_or(&live.progress).encode()))
+                    };
                     inner.unkept.iter().filter_map(progress).collect()
                 };
                 for (number, progress) in pending {
@@ -407,6 +413,9 @@ impl Refused {
 impl From<StoreError> for Refused {
     fn from(fault: StoreError) -> Self {
         tracing::error!(error = %fault, "a write could not be kept, and was refused");
-        Self::NotKept
+        match fault {
+            StoreError::Full(_) => Self::NotKept,
+            StoreError::Failed(_) => Self::MayBeKept,
+        }
     }
 }

@@ -81,6 +81,10 @@ pub enum Refused {
     OutcomeUnknown,
     /// A write could not be kept, and was not begun.
     NotKept,
+    /// Nobody knows whether a write is kept: the store broke off.
+    MayBeKept,
+    /// The store cannot say, or keep, what became of a write.
+    NotReadable,
     /// An `Idempotency-Key` that cannot be used here; with the reason.
     BadKey(&'static str),
     /// An `Idempotency-Key` that stands for another request.
@@ -122,6 +126,8 @@ impl Refused {
             Self::UpstreamTimeout => "upstream_timeout",
             Self::OutcomeUnknown => "outcome_unknown",
             Self::NotKept => "not_kept",
+            Self::MayBeKept => "may_be_kept",
+            Self::NotReadable => "not_readable",
             Self::BadKey(_) => "bad_idempotency_key",
             Self::KeyTaken => "idempotency_key_taken",
             Self::NotQueued(_) => "not_queued",
@@ -149,9 +155,13 @@ impl Refused {
             }
             Self::Unauthenticated(_) => reply.with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"weir\"")),
             Self::TokenUnavailable(Lack { until: Some(until), .. }) => reply.with(RETRY_AFTER, HeaderValue::from(secs_until(*until, now))),
-            Self::Unreachable | Self::Draining | Self::DeliveriesFull | Self::NotKept | Self::TokenUnavailable(_) => {
-                reply.with(RETRY_AFTER, HeaderValue::from_static("5"))
-            }
+            Self::Unreachable
+            | Self::Draining
+            | Self::DeliveriesFull
+            | Self::NotKept
+            | Self::MayBeKept
+            | Self::NotReadable
+            | Self::TokenUnavailable(_) => reply.with(RETRY_AFTER, HeaderValue::from_static("5")),
             _ => reply,
         }
     }
@@ -159,14 +169,14 @@ impl Refused {
     pub(super) fn status_and_message(&self) -> (StatusCode, String) {
         let (status, message) = match self {
             Self::NotQueued(state) => {
-                let message = format!("This write is {} and cannot be cancelled any more.", state.name());
-                return (StatusCode::CONFLICT, message);
+                return (StatusCode::CONFLICT, format!("This write is {} and cannot be cancelled any more.", state.name()));
             }
             Self::Ended(reason) => {
                 return (StatusCode::from_u16(reason.status).unwrap_or(StatusCode::BAD_GATEWAY), reason.message.clone());
             }
-            Self::BadKey(why) => return (StatusCode::BAD_REQUEST, format!("Bad request: {why}.")),
-            Self::Malformed(Malformed::Bad(what)) => return (StatusCode::BAD_REQUEST, format!("Bad request: {what}.")),
+            Self::BadKey(what) | Self::Malformed(Malformed::Bad(what)) => {
+                return (StatusCode::BAD_REQUEST, format!("Bad request: {what}."));
+            }
             Self::NoToken(needed) => {
                 return (StatusCode::FORBIDDEN, format!("No token of this gateway may carry this request: {needed}."));
             }
@@ -219,6 +229,11 @@ impl Refused {
             Self::NotKept => {
                 (StatusCode::SERVICE_UNAVAILABLE, "This gateway cannot keep this request safe at the moment; nothing was executed.")
             }
+            Self::MayBeKept => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "This gateway could not make sure of this request: it is unknown whether it will be executed. Look before you send it again.",
+            ),
+            Self::NotReadable => (StatusCode::SERVICE_UNAVAILABLE, "What became of this request cannot be told at the moment; ask again."),
             Self::KeyTaken => (StatusCode::UNPROCESSABLE_ENTITY, "This Idempotency-Key was used for another request."),
             Self::ClientGone => (StatusCode::SERVICE_UNAVAILABLE, "The client left before anything was sent."),
             Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "The gateway is shutting down; nothing was executed."),

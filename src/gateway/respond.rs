@@ -222,11 +222,17 @@ impl Gateway {
 
     /// What is kept of the answer to a queued write: no credential, addresses as the upstream writes them.
     pub(super) fn kept_response(&self, answer: Answer) -> Response {
-        let headers = to_client(&answer.headers, self.mode);
+        let mut headers = to_client(&answer.headers, self.mode);
         let body = match answer.body {
             AnswerBody::Whole(bytes) if is_json(&answer.headers) => Some(blank_secrets(&bytes)),
             AnswerBody::Whole(bytes) => Some(bytes),
-            AnswerBody::Large { .. } => None,
+            AnswerBody::Large { .. } => {
+                for name in [header::CONTENT_ENCODING, header::ETAG, header::CONTENT_RANGE] {
+                    headers.remove(name);
+                }
+                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+                Some(Bytes::from_static(br#"{"message":"The upstream's answer was longer than this gateway keeps (cache.max_object)."}"#))
+            }
         };
         Response { status: answer.status, headers, body }
     }

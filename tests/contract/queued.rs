@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
+use weir::clock::Clock;
 use weir::gateway::queue::Standing;
 use weir::writes::WriteId;
 
@@ -270,6 +271,57 @@ async fn a_put_whose_answer_is_lost_is_repeated() {
     world.clock.advance(Duration::from_secs(1));
     let end = world.end_of(&accepted).await;
     assert_eq!((&end["state"], &end["attempts"]), (&json!("done"), &json!(2)), "{end}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_put_with_a_key_that_may_have_been_executed_is_brought_to_its_end_without_its_client() {
+    let world = Setup::new().clock(Clock::scaled(60.0)).config(QUICK).start().await;
+    world.arm(&json!({ "match": { "method": "PUT", "nth": 1 }, "fault": "status", "status": 500 }));
+    let mut connection = Connection::open(world.address).await;
+    let body = json!({ "labels": [] }).to_string();
+    let head = format!(
+        "PUT /repos/acme/widgets/issues/1/labels HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nIdempotency-Key: k\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    connection.send(head.as_bytes()).await;
+    eventually(|| world.upstream_requests().iter().any(|entry| entry.method == "PUT")).await;
+    drop(connection);
+    let next = world.post_async("of the same lane").await;
+    assert_eq!(world.end_of(&next).await["state"], "done");
+    assert_eq!(world.upstream_requests().iter().filter(|entry| entry.method == "PUT").count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_that_rest_between_two_attempts_leave_their_places_to_others() {
+    let world = Setup::new().clock(Clock::scaled(60.0)).config(QUICK).start().await;
+    world.arm(&json!({ "match": { "method": "PUT", "times": 1000 }, "fault": "status", "status": 500 }));
+    let mut failing = Vec::new();
+    for issue in 2..22 {
+        let path = format!("/repos/acme/widgets/issues/{issue}/labels");
+        failing.push(world.send(Method::PUT, &path, &[ASYNC], &json!({ "labels": [] }).to_string()).await);
+    }
+    eventually(|| world.upstream_requests().iter().filter(|entry| entry.method == "PUT").count() >= 40).await;
+    let healthy = world.send(Method::PATCH, "/repos/acme/widgets/issues/1", &[ASYNC], &json!({ "title": "new" }).to_string()).await;
+    assert_eq!(world.end_of(&healthy).await["state"], "done");
+    assert!(failing.iter().all(|accepted| world.standing(accepted).is_some_and(|standing| !standing.state.is_final())));
+}
+
+#[tokio::test]
+async fn what_carries_a_credential_is_carried_out_at_once_and_cannot_have_a_key() {
+    let world = Setup::new().config(QUICK).start().await;
+    let hook = json!({ "name": "web", "config": { "url": "http://127.0.0.1:9/", "secret": "of the hook" } }).to_string();
+    for (path, body, more) in [
+        ("/repos/acme/widgets/hooks", hook.as_str(), ("accept", "application/json")),
+        ("/repos/acme/widgets/actions/runners/registration-token", "", ("accept", "application/json")),
+        ("/repos/acme/widgets/issues/1/comments?access_token=x", "{\"body\": \"x\"}", ("accept", "application/json")),
+        (COMMENTS, "{\"body\": \"x\"}", ("private-token", "x")),
+    ] {
+        let reply = world.send(Method::POST, path, &[ASYNC, more], body).await;
+        assert_ne!(reply.status.as_u16(), 202, "{path}");
+        assert_eq!(reply.header("preference-applied"), None);
+        world.send(Method::POST, path, &[("idempotency-key", "k"), more], body).await.assert_status(400);
+    }
+    assert!(world.gateway.queue.counts().iter().all(|(_, count)| *count == 0));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use crate::decision::lanes::LanesFull;
 use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId};
 
-use super::{Class, FINISHED_MAX, Keyed, Live, PATIENCE, Queue};
+use super::{Class, FINISHED_MAX, Keyed, Live, PATIENCE, Queue, Watched};
 use crate::gateway::random;
 use crate::gateway::turns::Turns;
 
@@ -30,12 +30,14 @@ pub struct New {
 }
 
 /// A write that is in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Accepted {
     /// Its name.
     pub id: WriteId,
     /// Whether it came with an earlier request of the same `Idempotency-Key`.
     pub is_repeated: bool,
+    /// For those who wait for it.
+    pub watched: Option<Arc<Watched>>,
 }
 
 /// Why a write is not accepted. Nothing of it is kept.
@@ -78,15 +80,17 @@ impl Queue {
                 }
             };
             // The same write comes twice at once: the second hears of it when the first is kept, or takes its place.
-            if let Some(id) = self.kept(earlier, new.attended).await? {
-                return Ok(Accepted { id, is_repeated: true });
+            if let Some((id, watched)) = self.kept(earlier, new.attended).await? {
+                return Ok(Accepted { id, is_repeated: true, watched });
             }
         };
         let id = new.write.id;
         match kept.await {
             Ok(()) => {
                 let inner = &mut *self.inner.lock();
+                let mut watched = None;
                 if let Some(live) = inner.live.get_mut(&number) {
+                    watched.clone_from(&live.watched);
                     live.is_kept = true;
                     if self.store.is_durable() {
                         live.memory = None;
@@ -94,7 +98,7 @@ impl Queue {
                     live.tell();
                 }
                 self.start_if_due(inner, number);
-                Ok(Accepted { id, is_repeated: false })
+                Ok(Accepted { id, is_repeated: false, watched })
             }
             Err(fault) => {
                 let gone = {
@@ -135,27 +139,29 @@ impl Queue {
         let mut live = Live::new(new.write.id, new.class.clone(), now, new.write.key, progress, turn);
         live.memory = new.memory.take();
         live.attended = new.attended.then_some(1);
+        // Who waits for it must not miss why it is given up before the wait has begun.
+        live.watched = new.attended.then(Arc::default);
         inner.add_live(number, live);
         Ok((number, kept))
     }
 
     /// The name of a write once it is kept; `None` when it is not after all. Whoever wants it without waiting for it takes it over.
-    async fn kept(&self, number: u64, attended: bool) -> Result<Option<WriteId>, NotAccepted> {
+    async fn kept(&self, number: u64, attended: bool) -> Result<Option<(WriteId, Option<Arc<Watched>>)>, NotAccepted> {
         // It belongs to nobody's connection from here on, which has to be kept before it is told.
         let (told, id) = loop {
             let watched = {
                 let inner = &mut *self.inner.lock();
                 if let Some(finished) = inner.finished.get(&number) {
-                    return Ok(Some(WriteId { number, salt: finished.salt }));
+                    return Ok(Some((WriteId { number, salt: finished.salt }, None)));
                 }
                 let Some(live) = inner.live.get_mut(&number) else { return Ok(None) };
                 let id = WriteId { number, salt: live.salt };
                 match (live.is_kept, &mut live.attended) {
                     (false, _) => Arc::clone(live.watched.get_or_insert_default()),
-                    (true, None) => return Ok(Some(id)),
+                    (true, None) => return Ok(Some((id, Some(Arc::clone(live.watched.get_or_insert_default()))))),
                     (true, Some(waiting)) if attended => {
                         *waiting += 1;
-                        return Ok(Some(id));
+                        return Ok(Some((id, Some(Arc::clone(live.watched.get_or_insert_default())))));
                     }
                     (true, Some(_)) => {
                         live.attended = None;
@@ -173,6 +179,6 @@ impl Queue {
                 changed.await;
             }
         };
-        told.await.map(|()| Some(id)).map_err(NotAccepted::Store)
+        told.await.map(|()| Some((id, None))).map_err(NotAccepted::Store)
     }
 }

@@ -56,7 +56,11 @@ impl Journal {
             let inner = &mut *self.queue.inner.lock();
             let live = inner.live.get_mut(&self.number).ok_or(MustNotBeSent)?;
             // While the gateway drains, those are finished whose clients wait for them.
-            let is_too_late = live.attended.map_or_else(|| self.active.is_draining(), |waiting| waiting == 0);
+            let is_too_late = match live.attended {
+                None => self.active.is_draining(),
+                // What may have been executed is brought to its end without them.
+                Some(waiting) => waiting == 0 && live.progress.state == State::Queued,
+            };
             if live.is_ending() || is_too_late {
                 return Err(MustNotBeSent);
             }

@@ -6,7 +6,7 @@ use crate::clock::Timestamp;
 use crate::writes::record::Reason;
 use crate::writes::{Change, Progress, State, StoreError, Write, WriteId};
 
-use super::{Keyed, Live, PATIENCE, Queue};
+use super::{Keyed, Live, PATIENCE, Queue, Watched};
 use crate::gateway::refuse::Refused;
 use crate::gateway::turns::Turns;
 
@@ -87,6 +87,8 @@ impl Queue {
         }
         match self.standing(id).map(|standing| standing.state) {
             Some(State::Cancelled) => Ok(()),
+            // It will not be sent by this process, but that is not kept.
+            Some(State::Queued) => Err(NotChanged::Store(StoreError::Failed("the cancellation is not kept yet".into()))),
             Some(other) => Err(NotChanged::State(other)),
             None => Err(NotChanged::NoSuchWrite),
         }
@@ -245,10 +247,19 @@ impl Queue {
     }
 
     /// Until an attended write has ended: how, when it was given up.
-    pub async fn attend(&self, id: WriteId) -> Option<Refused> {
-        let watched = self.watch(id.number);
+    pub async fn attend(&self, id: WriteId, watched: Option<&Watched>) -> Option<Refused> {
         self.ended(id).await;
         watched.and_then(|watched| watched.refused.lock().clone())
+    }
+
+    /// What has become of a write.
+    pub async fn outcome(&self, id: WriteId) -> Result<Option<Progress>, StoreError> {
+        let Some(standing) = self.standing(id) else { return Ok(None) };
+        if standing.progress.is_some() {
+            return Ok(standing.progress);
+        }
+        let Some(stored) = self.store.load(id.number).await? else { return Ok(None) };
+        Progress::decode(&stored.progress).map(Some).map_err(|fault| StoreError::Failed(fault.to_string()))
     }
 }
 

@@ -121,6 +121,8 @@ impl Queue {
                 (None, Ok((_, lane))) => self.take_over(gateway, &write, class, &lane, progress),
                 (Some((state, reason)), _) => {
                     let progress = Progress { state, finished: Some(now), reason: Some(Box::new(reason)), ..progress };
+                    let why = progress.reason.as_ref().map(|reason| &*reason.message).unwrap_or_default();
+                    tracing::warn!(write = %write.id, client = &*write.client, state = state.name(), why, "a write of an earlier run does not go on");
                     // Should it not be kept, the next start finds it as this one did.
                     drop(self.store.apply(Change::Progress(number, progress.encode())));
                     self.metrics.write_ended(state.name(), progress.attempts, now.since(write.accepted));

@@ -1,10 +1,13 @@
 //! Queued writes brought on their way: one task for each that is under way, and the truth about how it ended (DESIGN D7).
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
 use crate::clock::Timestamp;
+use crate::decision::LimitKind;
+use crate::decision::retry::Patience;
 use crate::writes::record::{Reason, Response, Unreadable};
 use crate::writes::{Progress, State, Write, WriteId};
 
@@ -13,6 +16,9 @@ use crate::gateway::Gateway;
 use crate::gateway::attempt::{Answer, AnswerBody};
 use crate::gateway::effort::Effort;
 use crate::gateway::refuse::Refused;
+
+/// The shortest way back to the queue. Ours: what cannot be done now is not asked for all the time.
+const REST_MIN: Duration = Duration::from_secs(1);
 
 /// A place among those under way, until it is dropped.
 struct Place {
@@ -58,8 +64,11 @@ impl Queue {
 
     fn start_all(self: &Arc<Self>, gateway: &Arc<Gateway>) {
         let inner = &mut *self.inner.lock();
-        while let Some(number) = inner.dispatch.take_next() {
-            let Some(live) = inner.live.get_mut(&number) else { continue };
+        while let Some((class, number)) = inner.dispatch.take_next() {
+            let Some(live) = inner.live.get_mut(&number).filter(|live| !live.is_ending() && live.running.is_none()) else {
+                inner.dispatch.ended(&class);
+                continue;
+            };
             let place = Place { queue: Arc::clone(self), class: live.class.clone() };
             let journal = Journal::new(self, &gateway.active, number, live);
             let (gateway, queue) = (Arc::clone(gateway), Arc::clone(self));
@@ -75,10 +84,14 @@ impl Queue {
     async fn carry_out(self: &Arc<Self>, gateway: &Arc<Gateway>, number: u64, journal: Arc<Journal>) {
         let ended = match self.read(gateway, number).await {
             Some(Ok(write)) => gateway.carry_out(&write, &journal, self, number).await,
-            Some(Err(reason)) => Some(Ended { state: State::Failed, response: None, reason: Some(Box::new(reason)), refused: None }),
-            None => None,
+            Some(Err(reason)) => Came::ToEnd(Ended { state: State::Failed, response: None, reason: Some(Box::new(reason)), refused: None }),
+            None => Came::Away,
         };
-        let Some(ended) = ended else { return };
+        let ended = match ended {
+            Came::ToEnd(ended) => ended,
+            Came::ToRest(until) => return self.rest(number, until),
+            Came::Away => return,
+        };
         if let Some(refused) = ended.refused
             && self.give_up_attended(number, &refused)
         {
@@ -99,6 +112,18 @@ impl Queue {
         }
     }
 
+    /// A write is tried again at this time; until then others have its place.
+    fn rest(self: &Arc<Self>, number: u64, until: Timestamp) {
+        if let Some(live) = self.inner.lock().live.get_mut(&number) {
+            live.running = None;
+        }
+        let queue = Arc::clone(self);
+        tokio::spawn(async move {
+            queue.clock.reach(until).await;
+            queue.start_if_due(&mut queue.inner.lock(), number);
+        });
+    }
+
     /// What the store has of a write. Asked until it answers; `None` when the write is no more, or the gateway ends.
     async fn read(&self, gateway: &Gateway, number: u64) -> Option<Result<Write, Reason>> {
         loop {
@@ -113,6 +138,16 @@ impl Queue {
     }
 }
 
+/// How far a write has come.
+enum Came {
+    /// To its end.
+    ToEnd(Ended),
+    /// It is to be tried again, not before this time.
+    ToRest(Timestamp),
+    /// It was taken back, or the gateway ends.
+    Away,
+}
+
 /// How a write ended.
 struct Ended {
     state: State,
@@ -123,13 +158,17 @@ struct Ended {
 }
 
 impl Gateway {
-    /// Brings a write to its end. `None`: it was taken back, or the gateway ends.
-    async fn carry_out(self: &Arc<Self>, write: &Write, journal: &Arc<Journal>, queue: &Queue, number: u64) -> Option<Ended> {
-        let deadline = queue.inner.lock().live.get(&number)?.progress.deadline;
+    /// Brings a write to its end, if it can be.
+    async fn carry_out(self: &Arc<Self>, write: &Write, journal: &Arc<Journal>, queue: &Queue, number: u64) -> Came {
+        let Some(progress) = queue.inner.lock().live.get(&number).map(|live| live.progress.clone()) else { return Came::Away };
+        // An earlier process was told so.
+        if progress.not_before > self.clock.now() {
+            return Came::ToRest(progress.not_before);
+        }
         let effort = Effort::default();
-        let (mut job, priced) = match self.queued_job(write, deadline, Arc::clone(journal)) {
+        let (mut job, priced) = match self.queued_job(write, progress.deadline, Arc::clone(journal)) {
             Ok(job) => job,
-            Err(refused) => return Some(Ended::refused(&refused)),
+            Err(refused) => return Came::ToEnd(Ended::refused(&refused)),
         };
         if queue.is_durable() {
             // A store in memory has counted it all along.
@@ -139,31 +178,38 @@ impl Gateway {
             let answered = self.carry(&job, &effort).await;
             let progress = {
                 let inner = queue.inner.lock();
-                let live = inner.live.get(&number)?;
-                if live.is_ending() || self.is_draining() && matches!(answered, Err(Refused::ClientGone)) {
-                    return None;
+                let Some(live) = inner.live.get(&number).filter(|live| !live.is_ending()) else { return Came::Away };
+                if self.is_draining() && live.attended.is_none() && matches!(answered, Err(Refused::ClientGone)) {
+                    return Came::Away;
                 }
                 if live.attended == Some(0) && live.progress.state == State::Queued {
-                    return Some(Ended::refused(&Refused::ClientGone));
+                    return Came::ToEnd(Ended::refused(&Refused::ClientGone));
                 }
                 live.progress.clone()
             };
+            let soon = self.clock.now() + REST_MIN;
             match answered {
                 // Somebody has taken it over since who need not wait.
                 Err(Refused::Limited { .. }) if progress.deadline > job.deadline => job.deadline = progress.deadline,
-                // The store would not have it: nothing was sent.
-                Err(Refused::ClientGone) => self.wait_until(progress.not_before).await,
+                // The line before the books is full, which is no reason to give up what was accepted.
+                Err(Refused::Limited { limit: LimitKind::QueueFull, until, .. })
+                    if journal.patience() == Patience::Queued && soon < progress.deadline =>
+                {
+                    return Came::ToRest(until.max(soon));
+                }
+                // It has failed and is to be tried again later, or the store would not have it: nothing was sent since.
+                Err(Refused::ClientGone) => return Came::ToRest(progress.not_before.max(soon)),
                 answered => break (answered, progress.may_have_run),
             }
         };
         let answer = match answered {
             Ok(answer) => answer,
-            Err(refused) => return Some(Ended::refused(&refused)),
+            Err(refused) => return Came::ToEnd(Ended::refused(&refused)),
         };
         if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
             self.graphql_prices.learn(operation, body);
         }
-        Some(self.ended_by(answer, may_have_run))
+        Came::ToEnd(self.ended_by(answer, may_have_run))
     }
 
     /// What an answer says about whether the write was executed.
@@ -193,17 +239,17 @@ fn unreadable(fault: &Unreadable) -> Reason {
     Reason { word: "unreadable".into(), message: format!("What was kept of it cannot be read: {fault}."), status: 500 }
 }
 
+/// What nobody knows is for an operator to look into.
 fn log_end(gateway: &Gateway, number: u64, live: &Live, progress: &Progress, now: Timestamp) {
     let client = gateway.config.clients.get(live.class.client as usize).map(|client| &*client.name).unwrap_or_default();
     let id = WriteId { number, salt: live.salt };
-    tracing::info!(
-        write = %id,
-        client,
-        state = progress.state.name(),
-        status = progress.response.as_ref().map(|response| response.status.as_u16()),
-        reason = progress.reason.as_ref().map(|reason| &*reason.word),
-        attempts = progress.attempts,
-        took_ms = u64::try_from(now.since(live.accepted).as_millis()).unwrap_or(u64::MAX),
-        "a queued write has ended"
-    );
+    let took_ms = u64::try_from(now.since(live.accepted).as_millis()).unwrap_or(u64::MAX);
+    let status = progress.response.as_ref().map(|response| response.status.as_u16());
+    let reason = progress.reason.as_ref().map(|reason| &*reason.word);
+    let (state, attempts) = (progress.state.name(), progress.attempts);
+    if progress.state == State::Unknown {
+        tracing::warn!(write = %id, client, state, status, reason, attempts, took_ms, "it is not known whether a queued write was executed");
+    } else {
+        tracing::info!(write = %id, client, state, status, reason, attempts, took_ms, "a queued write has ended");
+    }
 }
