@@ -168,12 +168,6 @@ impl Refused {
 
     pub(super) fn status_and_message(&self) -> (StatusCode, String) {
         let (status, message) = match self {
-            Self::NotQueued(state) => {
-                return (StatusCode::CONFLICT, format!("This write is {} and cannot be cancelled any more.", state.name()));
-            }
-            Self::Ended(reason) => {
-                return (StatusCode::from_u16(reason.status).unwrap_or(StatusCode::BAD_GATEWAY), reason.message.clone());
-            }
             Self::BadKey(what) | Self::Malformed(Malformed::Bad(what)) => {
                 return (StatusCode::BAD_REQUEST, format!("Bad request: {what}."));
             }
@@ -226,18 +220,32 @@ impl Refused {
                 StatusCode::BAD_GATEWAY,
                 "The upstream's answer was lost: it is unknown whether this request was executed. Look before you send it again.",
             ),
-            Self::NotKept => {
-                (StatusCode::SERVICE_UNAVAILABLE, "This gateway cannot keep this request safe at the moment; nothing was executed.")
+            Self::ClientGone => (StatusCode::SERVICE_UNAVAILABLE, "The client left before anything was sent."),
+            Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "The gateway is shutting down; nothing was executed."),
+            Self::NotKept | Self::MayBeKept | Self::NotReadable | Self::KeyTaken | Self::NotQueued(_) | Self::Ended(_) => {
+                return self.of_the_queue();
             }
+            Self::Limited { .. } => (StatusCode::FORBIDDEN, ""),
+        };
+        (status, message.to_owned())
+    }
+
+    /// The same for what the queue of writes says.
+    fn of_the_queue(&self) -> (StatusCode, String) {
+        let (status, message) = match self {
+            Self::NotQueued(state) => {
+                return (StatusCode::CONFLICT, format!("This write is {} and cannot be cancelled any more.", state.name()));
+            }
+            Self::Ended(reason) => {
+                return (StatusCode::from_u16(reason.status).unwrap_or(StatusCode::BAD_GATEWAY), reason.message.clone());
+            }
+            Self::KeyTaken => (StatusCode::UNPROCESSABLE_ENTITY, "This Idempotency-Key was used for another request."),
+            Self::NotReadable => (StatusCode::SERVICE_UNAVAILABLE, "What became of this request cannot be told at the moment; ask again."),
             Self::MayBeKept => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "This gateway could not make sure of this request: it is unknown whether it will be executed. Look before you send it again.",
             ),
-            Self::NotReadable => (StatusCode::SERVICE_UNAVAILABLE, "What became of this request cannot be told at the moment; ask again."),
-            Self::KeyTaken => (StatusCode::UNPROCESSABLE_ENTITY, "This Idempotency-Key was used for another request."),
-            Self::ClientGone => (StatusCode::SERVICE_UNAVAILABLE, "The client left before anything was sent."),
-            Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "The gateway is shutting down; nothing was executed."),
-            Self::Limited { .. } => (StatusCode::FORBIDDEN, ""),
+            _ => (StatusCode::SERVICE_UNAVAILABLE, "This gateway cannot keep this request safe at the moment; nothing was executed."),
         };
         (status, message.to_owned())
     }
