@@ -1,20 +1,17 @@
 //! Writes that are accepted instead of waited for, and those with an `Idempotency-Key`: what clients say about them, and what they are told (CONTRACT §3; RFC 7240).
 //!
 //! What becomes of such a write is decided in `queue/`; here it is put into HTTP. A write with a key whose client waits goes through the same queue, so that a
-//! repetition finds it, also after a crash.
+//! repetition finds it, also after a crash. The JSON of the status resource is in [`told`].
 
-use std::collections::BTreeMap;
+mod told;
+
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use pingora::protocols::http::ServerSession;
 use ring::digest::{Context, SHA256};
-use serde::Serialize;
-use serde_json::value::RawValue;
 
 use crate::api::{GraphqlRequest, OperationKey};
 use crate::clock::Timestamp;
@@ -33,7 +30,7 @@ use super::fetch::OutgoingBody;
 use super::headers;
 use super::intake::{BodyFraming, Intake, Root, Service};
 use super::job::Job;
-use super::queue::{Accepted, Class, Journal, Listed, New, NotAccepted, NotChanged, PATIENCE, Queue, Repetition, Watched};
+use super::queue::{Accepted, Class, Journal, New, NotAccepted, NotChanged, PATIENCE, Queue, Repetition, Watched};
 use super::refuse::Refused;
 use super::reply::{Reply, ReplyBody};
 use super::request::Request;
@@ -138,7 +135,14 @@ impl Door {
         let attending = Attending { queue: &gateway.queue, id, watched };
         tokio::select! {
             () = gone(session) => Err(Stop::ClientGone),
-            reply = gateway.attended(attending, route, &view, deadline, &request.origin) => Ok(reply?),
+            reply = gateway.attended(attending, route, &view, deadline, &request.origin) => {
+                let reply = reply?;
+                // A write has one account that may carry it.
+                if let [account] = *route.candidates {
+                    request.effort.answered_by(account);
+                }
+                Ok(reply)
+            }
         }
     }
 
@@ -170,6 +174,8 @@ impl Door {
             tokio::select! {
                 () = gateway.queue.ended(id) => {}
                 () = gateway.wait_until(until) => {}
+                // Nothing begins any more that could end it.
+                () = gateway.active.drain_begun() => {}
                 () = gone(session) => return Err(Stop::ClientGone),
             }
         }
@@ -335,91 +341,6 @@ impl Gateway {
         reply.headers.extend(again.map(|again| (RETRY_AFTER, again)));
         reply.body = ReplyBody::Whole(self.told(listed, Some(origin)));
         Ok(reply)
-    }
-
-    /// A write as the status resource tells it; the answer's addresses as this client, or else the upstream, writes them.
-    pub fn told(&self, listed: Listed, origin: Option<&Origin>) -> Bytes {
-        let Listed { write, progress } = listed;
-        let response = progress.response.map(|response| match origin {
-            Some(origin) => {
-                let root = if write.shape == Shape::V3 { Root::V3 } else { origin.root };
-                self.reply_from_kept(*response, &Origin { base: origin.base.clone(), root })
-            }
-            None => Reply { status: response.status, headers: response.headers, body: ReplyBody::Whole(response.body.unwrap_or_default()) },
-        });
-        let told = Told {
-            id: write.id.to_string(),
-            state: progress.state,
-            method: write.method.as_str(),
-            path: &write.target(),
-            client: &write.client,
-            account: &write.account,
-            attempts: progress.attempts,
-            accepted_at: write.accepted.rfc3339(),
-            not_before: (!progress.state.is_final()).then(|| progress.not_before.rfc3339()),
-            finished_at: progress.finished.map(Timestamp::rfc3339),
-            reason: progress.reason.as_ref().map(|reason| &*reason.word),
-            message: progress.reason.as_ref().map(|reason| &*reason.message),
-            response: response.as_ref().map(TellResponse::of),
-        };
-        // Texts and numbers always make JSON, and the answer's own is JSON where it stands as it is.
-        Bytes::from(serde_json::to_vec(&told).unwrap_or_default())
-    }
-}
-
-/// The status resource (CONTRACT §3, and what else helps).
-#[derive(Serialize)]
-struct Told<'w> {
-    id: String,
-    state: State,
-    method: &'w str,
-    path: &'w str,
-    client: &'w str,
-    account: &'w str,
-    attempts: u32,
-    accepted_at: String,
-    not_before: Option<String>,
-    finished_at: Option<String>,
-    reason: Option<&'w str>,
-    message: Option<&'w str>,
-    response: Option<TellResponse<'w>>,
-}
-
-#[derive(Serialize)]
-struct TellResponse<'w> {
-    status: u16,
-    headers: BTreeMap<&'w str, String>,
-    body: TellBody<'w>,
-}
-
-/// JSON as it is, a text as a string, anything else in Base64 in an object.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum TellBody<'w> {
-    Json(&'w RawValue),
-    Text(&'w str),
-    Bytes { base64: String },
-    None,
-}
-
-impl<'w> TellResponse<'w> {
-    fn of(reply: &'w Reply) -> Self {
-        let ReplyBody::Whole(body) = &reply.body else {
-            return Self { status: reply.status.as_u16(), headers: BTreeMap::new(), body: TellBody::None };
-        };
-        let mut headers = BTreeMap::<_, String>::new();
-        for (name, value) in &reply.headers {
-            let value = String::from_utf8_lossy(value.as_bytes());
-            let told = headers.entry(name.as_str()).or_default();
-            *told = if told.is_empty() { value.into_owned() } else { format!("{told}, {value}") };
-        }
-        let body = match (serde_json::from_slice(body), std::str::from_utf8(body)) {
-            _ if body.is_empty() => TellBody::None,
-            (Ok(json), _) => TellBody::Json(json),
-            (Err(_), Ok(text)) => TellBody::Text(text),
-            (Err(_), Err(_)) => TellBody::Bytes { base64: BASE64_STANDARD.encode(body) },
-        };
-        Self { status: reply.status.as_u16(), headers, body }
     }
 }
 

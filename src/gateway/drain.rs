@@ -12,6 +12,8 @@ pub struct Active {
     connections: AtomicUsize,
     draining: AtomicBool,
     changed: Notify,
+    /// Told when the drain begins.
+    begun: Notify,
 }
 
 /// One more of what is counted, until it is dropped.
@@ -34,6 +36,17 @@ impl Active {
     /// From now on new requests are refused.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
+        self.begun.notify_waiters();
+    }
+
+    /// Until [`Active::drain`] is called.
+    pub async fn drain_begun(&self) {
+        let mut begun = std::pin::pin!(self.begun.notified());
+        // Listening before looking, so that it is not missed between the two.
+        begun.as_mut().enable();
+        if !self.is_draining() {
+            begun.await;
+        }
     }
 
     /// Whether [`Active::drain`] was called.

@@ -187,6 +187,11 @@ impl Queue {
         self.inner.lock().live.len()
     }
 
+    /// How many writes there are that somebody has waited for.
+    pub fn watched(&self) -> usize {
+        self.inner.lock().live.values().filter(|live| live.watched.is_some()).count()
+    }
+
     /// When the oldest write was accepted that has not come to its end.
     pub fn oldest(&self) -> Option<Timestamp> {
         self.inner.lock().census.oldest()

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use weir::clock::Clock;
 use weir::gateway::queue::Standing;
-use weir::writes::WriteId;
+use weir::writes::{State, WriteId};
 
 use crate::support::raw::Connection;
 use crate::support::{KEY, OTHER_KEY, Reply, Setup, World, all_have_status, eventually};
@@ -210,6 +210,7 @@ async fn a_repetition_of_a_write_that_was_waited_for_gets_the_same_answer() {
     let world = Setup::new().config(QUICK).start().await;
     let first = world.post_with_key("k", "once", &[]).await;
     let second = world.post_with_key("k", "once", &[]).await;
+    assert_eq!(first.header("x-weir-account"), Some("account-0"));
     all_have_status(&[first, second], 201);
     assert_eq!(world.posts(), 1);
 }
@@ -347,6 +348,26 @@ async fn a_queue_that_is_full_refuses_at_once() {
     for accepted in &accepted {
         assert_eq!(world.end_of(accepted).await["state"], "done");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_ends_long_polls_and_starts_nothing() {
+    let world = Setup::new().manual_clock().config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"").start().await;
+    world.end_of(&world.post_async("first").await).await;
+    let second = world.post_async("second").await;
+    eventually(|| world.gateway.admissions.waiting() == 1).await;
+    let poll = world.get_with(second.header("location").unwrap(), &[("prefer", "wait=30")]);
+    let drain = async {
+        eventually(|| world.gateway.queue.watched() == 1).await;
+        world.gateway.active.drain();
+        world.clock.advance(Duration::from_secs(10));
+    };
+    let (polled, ()) = tokio::join!(poll, drain);
+    polled.assert_status(200);
+    assert_eq!(polled.json()["state"], "queued");
+    eventually(|| world.gateway.admissions.waiting() == 0).await;
+    assert_eq!(world.posts(), 1);
+    assert_eq!(world.standing(&second).map(|standing| standing.state), Some(State::Queued));
 }
 
 #[tokio::test]
