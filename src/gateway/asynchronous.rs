@@ -120,7 +120,7 @@ impl Door {
         let Job { memory, view, .. } = job;
         let new = New { write, class, lane: route.lane.clone(), deadline, memory, attended: !terms.is_async };
         let accepted = gateway.queue.accept(&gateway.turns, new).await;
-        let Accepted { id, watched, .. } = accepted.map_err(|refused| match refused {
+        let Accepted { id, watched } = accepted.map_err(|refused| match refused {
             NotAccepted::KeyTaken => Refused::KeyTaken,
             NotAccepted::Full => gateway.queue_full(&view, route.endpoint.resource.clone()),
             NotAccepted::Store(fault) => fault.into(),

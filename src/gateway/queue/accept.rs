@@ -34,20 +34,18 @@ pub struct New {
 pub struct Accepted {
     /// Its name.
     pub id: WriteId,
-    /// Whether it came with an earlier request of the same `Idempotency-Key`.
-    pub is_repeated: bool,
     /// For those who wait for it.
     pub watched: Option<Arc<Watched>>,
 }
 
-/// Why a write is not accepted. Nothing of it is kept.
+/// Why a write is not accepted.
 #[derive(Clone, Debug)]
 pub enum NotAccepted {
     /// Its `Idempotency-Key` stands for another request.
     KeyTaken,
     /// As many writes are queued as may be.
     Full,
-    /// The store does not take it.
+    /// The store does not take it, or nobody knows whether it has: see [`StoreError`].
     Store(StoreError),
 }
 
@@ -81,7 +79,7 @@ impl Queue {
             };
             // The same write comes twice at once: the second hears of it when the first is kept, or takes its place.
             if let Some((id, watched)) = self.kept(earlier, new.attended).await? {
-                return Ok(Accepted { id, is_repeated: true, watched });
+                return Ok(Accepted { id, watched });
             }
         };
         let id = new.write.id;
@@ -98,7 +96,7 @@ impl Queue {
                     live.tell();
                 }
                 self.start_if_due(inner, number);
-                Ok(Accepted { id, is_repeated: false, watched })
+                Ok(Accepted { id, watched })
             }
             Err(fault) => {
                 let gone = {
