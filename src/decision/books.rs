@@ -14,7 +14,6 @@ mod account;
 mod audit;
 mod candidates;
 mod guests;
-mod leases;
 mod ranking;
 mod view;
 
@@ -32,13 +31,13 @@ use super::demand::{
 };
 use super::elapsed::{ELAPSED_MILLIS_MAX, Elapsed};
 use super::invariants::{Broken, Invariant};
+use super::numbered::Numbered;
 use super::secondary::{Secondary, Sent, Spacing, Weight};
 
 use account::{Account, BookPlace};
 use candidates::Candidates;
 pub(super) use candidates::{Closed, Kin, ListId, Union};
 use guests::Guests;
-use leases::Leases;
 pub use view::{AccountSnapshot, BookSnapshot, BudgetView, SecondarySnapshot};
 
 /// The book of all resources beyond the most that an account keeps; no header can spell it so.
@@ -59,7 +58,7 @@ pub struct Books {
     guests: Guests,
     clients: Vec<ClientSettings>,
     candidates: Candidates,
-    leases: Leases,
+    leases: Numbered<Lease>,
     /// The resource that answers of an endpoint named, where it is not the table's. Bounded by the table.
     learned: HashMap<EndpointId, ResourceName>,
     elapsed: Elapsed,
@@ -87,9 +86,13 @@ struct Lease {
 }
 
 impl Lease {
+    /// Who carries it, and who pays too.
+    fn accounts(&self) -> [Option<AccountId>; 2] {
+        [Some(self.account), self.also.map(|(payer, _)| payer)]
+    }
+
     fn touched(&self) -> Touched {
-        let accounts = [Some(self.account), self.also.map(|(payer, _)| payer)];
-        Touched { accounts, endpoint: self.weight.endpoint(), is_undone: false }
+        Touched { accounts: self.accounts(), endpoint: self.weight.endpoint(), is_undone: false }
     }
 }
 
@@ -140,7 +143,7 @@ impl Books {
             candidates: Candidates::new(accounts.len()),
             accounts,
             clients: settings.clients,
-            leases: Leases::default(),
+            leases: Numbered::default(),
             learned: HashMap::default(),
             free: ResourceName::new(FREE),
             elapsed: Elapsed::default(),
@@ -158,7 +161,7 @@ impl Books {
 
     /// The same for a demand whose list is known.
     pub(super) fn admit(&mut self, now: Timestamp, lease: LeaseId, demand: &Demand, list: ListId) -> Result<Grant, Blocked> {
-        if let Some(open) = self.leases.get(lease) {
+        if let Some(open) = self.leases.get(lease.0) {
             return Ok(Grant { lease, account: open.account });
         }
         let weight = Weight::new(demand, self.expected_millis(demand));
@@ -177,20 +180,21 @@ impl Books {
     /// The head of an answer whose body goes on for long: what it says of the budget is booked at once, so that nobody waits for the body to learn
     /// it. The slots of the secondary limits stay held until [`Books::settle`].
     pub fn answer_begun(&mut self, now: Timestamp, lease: LeaseId, status: StatusCode, rate: Option<&RateHeaders>) {
-        let Some(open) = self.leases.get_mut(lease) else { return };
+        let Some(open) = self.leases.get_mut(lease.0) else { return };
         let begun = *open;
         (open.book, open.cost, open.mark, open.also) = (None, 0, None, None);
         open.head_took = Some(millis_since(now, begun.admitted_at));
         let rate = rate.filter(|_| status != StatusCode::UNAUTHORIZED && begun.cost > 0);
         if let Some(account) = self.accounts.get_mut(place(begun.account)) {
-            account.settle_primary(now, lease, begun, status, rate, false);
+            account.settle_primary(now, lease, &begun, status, rate, false);
         }
-        self.settle_also(now, lease, begun, if status == StatusCode::NOT_MODIFIED { Charge::Free } else { Charge::Spent });
+        self.settle_also(now, lease, &begun, if status == StatusCode::NOT_MODIFIED { Charge::Free } else { Charge::Spent });
         if let Some(named) = rate.and_then(|rate| rate.resource.as_ref()) {
-            self.learn(begun, named);
+            self.learn(&begun, named);
         }
-        self.check(begun);
-        self.changed(now, begun);
+        let windows_are_within = self.accounts.get(place(begun.account)).is_none_or(|account| account.secondary.is_within(begun.weight));
+        self.check(&begun, windows_are_within);
+        self.changed(now, &begun);
     }
 
     /// Ends a lease. `jitter` is a random number from 0 to 1. A lease that is not open (settled already) changes nothing.
@@ -200,28 +204,28 @@ impl Books {
 
     /// The same; what it may have let go.
     pub(super) fn end(&mut self, now: Timestamp, lease: LeaseId, settlement: Settlement<'_>, jitter: f64) -> Option<Touched> {
-        let ended = self.leases.remove(lease)?;
+        let ended = self.leases.remove(lease.0)?;
         let account = self.accounts.get_mut(place(ended.account))?;
         let took = ended.head_took.unwrap_or_else(|| millis_since(now, ended.admitted_at));
         let sent = if matches!(settlement, Settlement::NeverSent) { Sent::No } else { Sent::For(took) };
-        account.secondary.leave(now, ended.weight, sent);
+        let windows_are_within = account.secondary.leave(now, ended.weight, sent);
         let also = match settlement {
             Settlement::NeverSent => {
-                if let Some(book) = account.book_of(ended) {
+                if let Some(book) = account.book_of(&ended) {
                     book.refund(lease, ended.cost);
                 }
                 Charge::Free
             }
             Settlement::Unknown => {
-                if let Some(book) = account.book_of(ended) {
+                if let Some(book) = account.book_of(&ended) {
                     book.charge(now, lease, ended.cost, Charge::Lost);
                 }
                 Charge::Lost
             }
             Settlement::Answered { status, rate, refusal } => {
                 let rate = rate.filter(|_| status != StatusCode::UNAUTHORIZED && ended.cost > 0);
-                account.settle_primary(now, lease, ended, status, rate, refusal.is_some());
-                account.heed(now, ended, rate, refusal, jitter);
+                account.settle_primary(now, lease, &ended, status, rate, refusal.is_some());
+                account.heed(now, &ended, rate, refusal, jitter);
                 if refusal.is_none() {
                     self.elapsed.took(ended.weight.endpoint(), took);
                 }
@@ -229,14 +233,14 @@ impl Books {
                     account.cooldown.served(ended.admitted_at);
                 }
                 if let Some(named) = rate.and_then(|rate| rate.resource.as_ref()) {
-                    self.learn(ended, named);
+                    self.learn(&ended, named);
                 }
                 if refusal.is_some() || status == StatusCode::NOT_MODIFIED { Charge::Free } else { Charge::Spent }
             }
         };
-        self.settle_also(now, lease, ended, also);
-        self.check(ended);
-        self.changed(now, ended);
+        self.settle_also(now, lease, &ended, also);
+        self.check(&ended, windows_are_within);
+        self.changed(now, &ended);
         Some(Touched { is_undone: matches!(settlement, Settlement::NeverSent), ..ended.touched() })
     }
 
@@ -247,7 +251,7 @@ impl Books {
 
     /// Which account carries an open lease.
     pub fn account_of(&self, lease: LeaseId) -> Option<AccountId> {
-        self.leases.get(lease).map(|open| open.account)
+        self.leases.get(lease.0).map(|open| open.account)
     }
 
     /// How many leases are open.
@@ -306,7 +310,7 @@ impl Books {
 
     /// The accounts whose requests the end of an open lease may let go, and its endpoint.
     pub(super) fn touched_by(&self, lease: LeaseId) -> Option<Touched> {
-        self.leases.get(lease).map(Lease::touched)
+        self.leases.get(lease.0).map(Lease::touched)
     }
 
     fn expected_millis(&self, demand: &Demand) -> u32 {
@@ -372,11 +376,11 @@ impl Books {
 
     fn open(&mut self, now: Timestamp, lease: LeaseId, id: AccountId, demand: &Demand, weight: Weight) {
         let Some(account) = self.accounts.get_mut(place(id)) else { return };
-        let resource = self.learned.get(&demand.endpoint).unwrap_or(&demand.resource).clone();
+        let resource = self.learned.get(&demand.endpoint).unwrap_or(&demand.resource);
         self.broken.check(Invariant::OneWriteAtATime, !account.secondary.would_be_second_write(weight));
-        account.secondary.enter(now, weight);
+        let windows_are_within = account.secondary.enter(now, weight);
         let terms = account.terms;
-        let book = (demand.cost > 0).then(|| account.book_place(&resource));
+        let book = (demand.cost > 0).then(|| account.book_place(resource));
         let mut mark = None;
         if let Some(book) = book.and_then(|place| account.book_at(place)) {
             self.broken.check(Invariant::AdmittedWithinBudget, book.covers(now, demand.cost, terms.reserve));
@@ -385,18 +389,18 @@ impl Books {
         let payer = account.settings.also_spends.filter(|payer| demand.cost > 0 && *payer != id);
         let also = payer.and_then(|payer| {
             let account = self.accounts.get_mut(place(payer))?;
-            let at = account.book_place(&resource);
+            let at = account.book_place(resource);
             account.book_at(at)?.encumber(now, demand.cost);
             Some((payer, at))
         });
         let open = Lease { account: id, book, cost: demand.cost, mark, also, weight, admitted_at: now, head_took: None };
-        self.leases.insert(lease, open);
-        self.check(open);
-        self.changed(now, open);
+        self.check(&open, windows_are_within);
+        self.changed(now, &open);
+        self.leases.insert(lease.0, open);
     }
 
     /// Ends the part of a lease that another account pays.
-    fn settle_also(&mut self, now: Timestamp, lease: LeaseId, ended: Lease, charge: Charge) {
+    fn settle_also(&mut self, now: Timestamp, lease: LeaseId, ended: &Lease, charge: Charge) {
         let Some((payer, at)) = ended.also else { return };
         if let Some(book) = self.accounts.get_mut(place(payer)).and_then(|account| account.book_at(at)) {
             book.charge(now, lease, ended.cost, charge);
@@ -404,8 +408,8 @@ impl Books {
     }
 
     /// Tells the rankings of what a lease has touched.
-    fn changed(&mut self, now: Timestamp, touched: Lease) {
-        for id in [Some(touched.account), touched.also.map(|(payer, _)| payer)].into_iter().flatten() {
+    fn changed(&mut self, now: Timestamp, touched: &Lease) {
+        for id in touched.accounts().into_iter().flatten() {
             if let Some(account) = self.accounts.get(place(id)) {
                 self.candidates.changed(now, id, account);
             }
@@ -414,7 +418,7 @@ impl Books {
 
     /// Remembers what an answer says its endpoint counts against (DESIGN D4): for the whole route template, until another answer says
     /// otherwise.
-    fn learn(&mut self, ended: Lease, named: &ResourceName) {
+    fn learn(&mut self, ended: &Lease, named: &ResourceName) {
         let reserved = ended.book.and_then(|book| self.accounts.get(place(ended.account))?.resource_at(book));
         if reserved != Some(named) {
             self.learned.insert(ended.weight.endpoint(), named.clone());

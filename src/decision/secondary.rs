@@ -65,6 +65,11 @@ impl Weight {
     pub(super) fn endpoint(self) -> EndpointId {
         self.endpoint
     }
+
+    /// Whether it counts in no book but those that each request counts in.
+    fn is_plain(self) -> bool {
+        !(self.graphql || self.content || self.token_request) && self.write == WriteSpacing::None
+    }
 }
 
 /// The least distances between writes.
@@ -139,6 +144,18 @@ impl Secondary {
         [part(limits.cpu_seconds_per_minute), part(limits.graphql_cpu_seconds_per_minute.min(limits.cpu_seconds_per_minute))]
     }
 
+    /// Whether nothing forbids a request.
+    pub(super) fn admits(&mut self, now: Timestamp, weight: Weight) -> bool {
+        if !weight.is_plain() {
+            return self.block(now, weight).is_none();
+        }
+        // The same as below of what is neither GraphQL nor a write.
+        self.has_slot()
+            && self.rest_points.get_mut(&weight.endpoint).is_none_or(|window| window.has_room(now, weight.points))
+            && self.cpu.has_room(now, weight.cpu_millis)
+            && self.cpu_burst.has_room(now, weight.cpu_millis)
+    }
+
     /// What forbids a request; `None` when nothing does.
     pub(super) fn block(&mut self, now: Timestamp, weight: Weight) -> Option<Block> {
         let mut block = (self.in_flight >= self.concurrency_max).then_some(Block::event(LimitKind::Concurrency));
@@ -163,15 +180,14 @@ impl Secondary {
         self.in_flight < self.concurrency_max
     }
 
-    /// Takes a request that nothing forbids.
-    pub(super) fn enter(&mut self, now: Timestamp, weight: Weight) {
+    /// Takes a request that nothing forbids; whether invariant 4 holds of the windows that it touches.
+    pub(super) fn enter(&mut self, now: Timestamp, weight: Weight) -> bool {
         self.in_flight += 1;
+        self.cpu.enter(weight.cpu_millis);
+        self.cpu_burst.enter(weight.cpu_millis);
         if weight.graphql {
             self.special.graphql_points.enter(weight.points);
-        } else {
-            self.sweep(now);
-            let max = self.points_max;
-            self.rest_points.entry(weight.endpoint).or_insert_with(|| Window::new(MINUTE, max)).enter(weight.points);
+            self.special.graphql_cpu.enter(weight.cpu_millis);
         }
         if weight.content {
             self.special.content_minute.enter(1);
@@ -179,11 +195,6 @@ impl Secondary {
         }
         if weight.token_request {
             self.special.token_requests.enter(1);
-        }
-        self.cpu.enter(weight.cpu_millis);
-        self.cpu_burst.enter(weight.cpu_millis);
-        if weight.graphql {
-            self.special.graphql_cpu.enter(weight.cpu_millis);
         }
         if weight.write != WriteSpacing::None {
             let Special { writes, writes_before, .. } = &mut *self.special;
@@ -193,23 +204,21 @@ impl Secondary {
                 writes.notifying = Some(now);
             }
         }
+        if weight.graphql {
+            return self.special_is_within(weight);
+        }
+        self.sweep(now);
+        let max = self.points_max;
+        let window = self.rest_points.entry(weight.endpoint).or_insert_with(|| Window::new(MINUTE, max));
+        window.enter(weight.points);
+        window.is_within() && self.special_is_within(weight)
     }
 
-    /// Lets go of a request whose end is known; see the module for how long it still counts.
-    pub(super) fn leave(&mut self, now: Timestamp, weight: Weight, sent: Sent) {
+    /// Lets go of a request whose end is known; see the module for how long it still counts. Whether invariant 4 holds of the windows that it touched.
+    pub(super) fn leave(&mut self, now: Timestamp, weight: Weight, sent: Sent) -> bool {
         self.in_flight = self.in_flight.saturating_sub(1);
-        let counted = |amount: u32| if sent == Sent::No { 0 } else { amount };
-        if weight.graphql {
-            self.special.graphql_points.leave(now, weight.points, counted(self.special.graphql_points.weigh(weight.points)));
-        } else if let Some(window) = self.rest_points.get_mut(&weight.endpoint) {
-            window.leave(now, weight.points, counted(window.weigh(weight.points)));
-        }
-        if weight.content {
-            self.special.content_minute.leave(now, 1, counted(1));
-            self.special.content_hour.leave(now, 1, counted(1));
-        }
-        if weight.token_request {
-            self.special.token_requests.leave(now, 1, counted(1));
+        if !weight.is_plain() {
+            self.leave_special(now, weight, sent);
         }
         let held = weight.cpu_millis;
         let took = match sent {
@@ -220,6 +229,27 @@ impl Secondary {
         self.cpu_burst.leave(now, held, took.min(held));
         if weight.graphql {
             self.special.graphql_cpu.leave(now, held, took);
+            return self.special_is_within(weight);
+        }
+        let points_are_within = self.rest_points.get_mut(&weight.endpoint).is_none_or(|window| {
+            window.leave(now, weight.points, if sent == Sent::No { 0 } else { window.weigh(weight.points) });
+            window.is_within()
+        });
+        points_are_within && self.special_is_within(weight)
+    }
+
+    /// The same in the books of what most requests are not, but for GraphQL's CPU time.
+    fn leave_special(&mut self, now: Timestamp, weight: Weight, sent: Sent) {
+        let counted = |amount: u32| if sent == Sent::No { 0 } else { amount };
+        if weight.graphql {
+            self.special.graphql_points.leave(now, weight.points, counted(self.special.graphql_points.weigh(weight.points)));
+        }
+        if weight.content {
+            self.special.content_minute.leave(now, 1, counted(1));
+            self.special.content_hour.leave(now, 1, counted(1));
+        }
+        if weight.token_request {
+            self.special.token_requests.leave(now, 1, counted(1));
         }
         if weight.write != WriteSpacing::None {
             let before = self.special.writes_before.take();
@@ -259,10 +289,15 @@ impl Secondary {
 
     /// Invariant 4, for the windows that a request touches.
     pub(super) fn is_within(&self, weight: Weight) -> bool {
-        let points = if weight.graphql { Some(&self.special.graphql_points) } else { self.rest_points.get(&weight.endpoint) };
-        points.is_none_or(Window::is_within)
-            && (!weight.content || self.special.content_minute.is_within() && self.special.content_hour.is_within())
-            && (!weight.token_request || self.special.token_requests.is_within())
+        let points = self.rest_points.get(&weight.endpoint).filter(|_| !weight.graphql);
+        points.is_none_or(Window::is_within) && self.special_is_within(weight)
+    }
+
+    fn special_is_within(&self, weight: Weight) -> bool {
+        weight.is_plain()
+            || (!weight.graphql || self.special.graphql_points.is_within())
+                && (!weight.content || self.special.content_minute.is_within() && self.special.content_hour.is_within())
+                && (!weight.token_request || self.special.token_requests.is_within())
     }
 
     /// Invariant 4, for all windows.

@@ -61,6 +61,9 @@ impl Account {
         let closed = self.cooldown.until(now).map(|until| Block::at(LimitKind::Cooldown, until));
         let wish = Wish { cost: demand.cost, ..wish };
         let (room, spent) = match primary_room(now, wish, self.terms, self.budget(resource)) {
+            Ok(room) if closed.is_none() && self.secondary.admits(now, weight) => {
+                return Ok(Offer { share: room.share, in_flight: self.secondary.in_flight() });
+            }
             Ok(room) => (room.share, None),
             Err(block) => (0, Some(block)),
         };
@@ -156,7 +159,7 @@ impl Account {
         })
     }
 
-    pub(super) fn book_of(&mut self, lease: Lease) -> Option<&mut Book> {
+    pub(super) fn book_of(&mut self, lease: &Lease) -> Option<&mut Book> {
         lease.book.and_then(|place| self.book_at(place))
     }
 
@@ -173,7 +176,7 @@ impl Account {
         &mut self,
         now: Timestamp,
         lease: LeaseId,
-        ended: Lease,
+        ended: &Lease,
         status: StatusCode,
         rate: Option<&RateHeaders>,
         is_refused: bool,
@@ -196,7 +199,7 @@ impl Account {
     }
 
     /// Closes what a refusal closes (DESIGN D6).
-    pub(super) fn heed(&mut self, now: Timestamp, ended: Lease, rate: Option<&RateHeaders>, refusal: Option<&LimitRefusal>, jitter: f64) {
+    pub(super) fn heed(&mut self, now: Timestamp, ended: &Lease, rate: Option<&RateHeaders>, refusal: Option<&LimitRefusal>, jitter: f64) {
         let Some(refusal) = refusal else { return };
         let reset = refusal.reset().or(rate.map(|rate| rate.reset));
         match refusal {

@@ -10,6 +10,7 @@ use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::HashMap;
 use crate::decision::demand::AccountId;
+use crate::decision::few::Few;
 
 use super::account::Account;
 use super::place;
@@ -81,10 +82,12 @@ impl Closed {
 #[derive(Debug)]
 struct List {
     accounts: Arc<[AccountId]>,
-    rankings: Vec<(ResourceName, Ranking)>,
+    rankings: Few<(ResourceName, Ranking)>,
     /// When it was last asked for, as a count of such questions.
     used: u64,
     waiting: u32,
+    /// The first of its accounts, which knows with whom it competes.
+    first: Option<u32>,
 }
 
 /// All lists.
@@ -95,7 +98,7 @@ pub(super) struct Candidates {
     by_allocation: HashMap<usize, ListId>,
     by_content: HashMap<Arc<[AccountId]>, ListId>,
     /// Where each account stands.
-    of_account: Vec<Vec<(ListId, usize)>>,
+    of_account: Vec<Few<(ListId, u32)>>,
     /// Each account's way to the one that stands for its kin.
     kin: Vec<u32>,
     nobodys_kin: u32,
@@ -106,7 +109,12 @@ pub(super) struct Candidates {
 impl Candidates {
     pub(super) fn new(accounts: usize) -> Self {
         let nobodys_kin = u32::try_from(accounts).unwrap_or(u32::MAX);
-        Self { of_account: vec![Vec::new(); accounts], kin: (0..nobodys_kin).collect(), nobodys_kin, ..Self::default() }
+        Self {
+            of_account: (0..accounts).map(|_| Few::default()).collect(),
+            kin: (0..nobodys_kin).collect(),
+            nobodys_kin,
+            ..Self::default()
+        }
     }
 
     /// The list of these accounts.
@@ -130,19 +138,14 @@ impl Candidates {
     pub(super) fn ranking(&mut self, now: Timestamp, id: ListId, resource: &ResourceName, accounts: &[Account]) -> Option<&mut Ranking> {
         let list = self.lists.get_mut(id.index())?.as_mut()?;
         let standing = |id: &AccountId| accounts.get(place(*id)).map(|account| account.standing(now, resource));
-        let known = list.rankings.iter().position(|(name, _)| name == resource);
-        let index = known.unwrap_or_else(|| {
+        if !list.rankings.iter().any(|(name, _)| name == resource) {
             if list.rankings.len() >= RANKINGS_MAX {
-                list.rankings.remove(0);
+                list.rankings.remove_first();
             }
             let standings = list.accounts.iter().map(|id| standing(id).unwrap_or(super::ranking::Standing::NOBODY));
-            let ranking = Ranking::new(standings);
-            // Most lists have one or two for good, and there may be as many lists as accounts: no room for more.
-            list.rankings.reserve_exact(1);
-            list.rankings.push((resource.clone(), ranking));
-            list.rankings.len() - 1
-        });
-        let ranking = &mut list.rankings[index].1;
+            list.rankings.push((resource.clone(), Ranking::new(standings)));
+        }
+        let (_, ranking) = list.rankings.iter_mut().find(|(name, _)| name == resource)?;
         while let Some(due) = ranking.due(now) {
             let standing = list.accounts.get(due).and_then(standing);
             ranking.set(due, standing.unwrap_or(super::ranking::Standing::NOBODY));
@@ -167,17 +170,17 @@ impl Candidates {
     /// An account has changed.
     pub(super) fn changed(&mut self, now: Timestamp, id: AccountId, account: &Account) {
         let Self { of_account, lists, .. } = self;
-        for (list, at) in of_account.get(place(id)).into_iter().flatten() {
+        for (list, at) in of_account.get(place(id)).into_iter().flat_map(Few::iter) {
             let Some(Some(list)) = lists.get_mut(list.index()) else { continue };
-            for (resource, ranking) in &mut list.rankings {
-                ranking.set(*at, account.standing(now, resource));
+            for (resource, ranking) in list.rankings.iter_mut() {
+                ranking.set(*at as usize, account.standing(now, resource));
             }
         }
     }
 
     /// The lists that an account is in.
     pub(super) fn lists_of(&self, account: AccountId) -> impl Iterator<Item = ListId> + '_ {
-        self.of_account.get(place(account)).into_iter().flatten().map(|(list, _)| *list)
+        self.of_account.get(place(account)).into_iter().flat_map(Few::iter).map(|(list, _)| *list)
     }
 
     /// Whether an account is in a list.
@@ -210,8 +213,8 @@ impl Candidates {
 
     /// With whom the accounts of a list compete.
     pub(super) fn kin_of(&self, id: ListId) -> Kin {
-        let first = self.list(id).and_then(|list| list.accounts.iter().find(|account| place(**account) < self.kin.len()));
-        Kin(first.map_or(self.nobodys_kin, |first| self.head_of(first.0)))
+        let first = self.list(id).and_then(|list| list.first);
+        Kin(first.map_or(self.nobodys_kin, |first| self.head_of(first)))
     }
 
     /// The unions since the last call.
@@ -231,7 +234,8 @@ impl Candidates {
         if self.by_content.len() >= LISTS + LISTS_PER_ACCOUNT * self.of_account.len() {
             self.forget_unused();
         }
-        let list = List { accounts: Arc::clone(accounts), rankings: Vec::new(), used: 0, waiting: 0 };
+        let first = accounts.iter().find(|account| place(**account) < self.kin.len()).map(|first| first.0);
+        let list = List { accounts: Arc::clone(accounts), rankings: Few::default(), used: 0, waiting: 0, first };
         let id = ListId(self.vacant.pop().unwrap_or_else(|| {
             self.lists.push(None);
             u32::try_from(self.lists.len() - 1).unwrap_or(u32::MAX)
@@ -239,7 +243,7 @@ impl Candidates {
         self.lists[id.index()] = Some(list);
         self.by_allocation.insert(allocation(accounts), id);
         self.by_content.insert(Arc::clone(accounts), id);
-        for (at, account) in accounts.iter().enumerate() {
+        for (at, account) in (0..).zip(accounts.iter()) {
             if let Some(stands) = self.of_account.get_mut(place(*account)) {
                 stands.push((id, at));
             }

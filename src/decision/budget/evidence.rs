@@ -155,7 +155,9 @@ impl Evidence {
 impl Others {
     fn shown(&mut self, now: Timestamp, mark: Mark, count: Count, charged: u64) {
         self.news_at = self.news_at.max(mark.at);
-        self.trip = now.since(mark.at).min(NEWS_AGE_MAX).max(self.trip.mul_f64(0.9));
+        let trip = now.since(mark.at).min(NEWS_AGE_MAX);
+        // Who took no less than before need not be compared with what is left of that.
+        self.trip = if trip >= self.trip { trip } else { trip.max(self.trip.mul_f64(0.9)) };
         let used = u64::from(count.limit.saturating_sub(count.remaining));
         let first = *self.since.get_or_insert(First { at: now, ended: mark.ended, used: used.saturating_sub(u64::from(count.cost)) });
         // All that may have been ours by now.

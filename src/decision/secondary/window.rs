@@ -27,8 +27,8 @@ pub(in crate::decision) struct Window {
     /// more than one, and what has to be fetched from elsewhere in memory is what an account's books cost.
     newest: Timestamp,
     newest_amount: u32,
-    /// The same of those before it, ascending.
-    earlier: VecDeque<(Timestamp, u32)>,
+    /// The same of those before it, ascending. Of their times the lower bits, which say it all: none is more than a length before the newest.
+    earlier: VecDeque<(u32, u32)>,
 }
 
 impl Window {
@@ -44,9 +44,11 @@ impl Window {
 
     /// What forbids `amount` more; `None` when nothing does. More than the whole limit counts as the whole limit.
     pub(in crate::decision) fn block(&mut self, now: Timestamp, amount: u32, limit: LimitKind) -> Option<Block> {
-        self.expire(now);
+        if self.has_room(now, amount) {
+            return None;
+        }
         let wanted = self.in_flight.saturating_add(self.answered).saturating_add(self.weigh(amount));
-        let mut excess = wanted.checked_sub(self.max).filter(|excess| *excess > 0)?;
+        let mut excess = wanted.saturating_sub(self.max);
         for (last, entry) in self.entries() {
             excess = excess.saturating_sub(entry);
             if excess == 0 {
@@ -54,6 +56,12 @@ impl Window {
             }
         }
         Some(Block::event(limit))
+    }
+
+    /// Whether nothing forbids `amount` more.
+    pub(in crate::decision) fn has_room(&mut self, now: Timestamp, amount: u32) -> bool {
+        self.expire(now);
+        self.in_flight.saturating_add(self.answered).saturating_add(self.weigh(amount)) <= self.max
     }
 
     pub(in crate::decision) fn enter(&mut self, amount: u32) {
@@ -75,7 +83,7 @@ impl Window {
             self.newest = last.max(self.newest);
             self.newest_amount = self.newest_amount.saturating_add(counted);
         } else {
-            self.earlier.push_back((self.newest, self.newest_amount));
+            self.earlier.push_back((lower_bits(self.newest), self.newest_amount));
             (self.newest, self.newest_amount) = (last, counted);
         }
     }
@@ -88,7 +96,8 @@ impl Window {
     }
 
     fn expire(&mut self, now: Timestamp) {
-        while let Some((_, amount)) = self.earlier.pop_front_if(|(last, _)| *last < now) {
+        let newest = self.newest;
+        while let Some((_, amount)) = self.earlier.pop_front_if(|(last, _)| at_or_before(newest, *last) < now) {
             self.answered = self.answered.saturating_sub(amount);
         }
         if self.newest < now {
@@ -99,7 +108,7 @@ impl Window {
     /// The last moment at which each counts, ascending, with its amount.
     fn entries(&self) -> impl Iterator<Item = (Timestamp, u32)> {
         let newest = (self.newest_amount > 0).then_some((self.newest, self.newest_amount));
-        self.earlier.iter().copied().chain(newest)
+        self.earlier.iter().map(|(last, amount)| (at_or_before(self.newest, *last), *amount)).chain(newest)
     }
 
     /// In use at `now`, in flight or still counting.
@@ -131,6 +140,17 @@ impl Window {
     pub(in crate::decision) fn weigh(&self, amount: u32) -> u32 {
         amount.min(self.max)
     }
+}
+
+fn lower_bits(time: Timestamp) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "the lower bits are meant")]
+    let bits = time.as_millis() as u32;
+    bits
+}
+
+/// The last time with these lower bits that is not after `end`.
+fn at_or_before(end: Timestamp, bits: u32) -> Timestamp {
+    Timestamp::from_millis(end.as_millis().saturating_sub(lower_bits(end).wrapping_sub(bits).into()))
 }
 
 /// At least one: no length and no grain here is shorter.
