@@ -135,7 +135,7 @@ impl Bench {
         };
         let settlement = Settlement::Answered { status: StatusCode::OK, rate: Some(&rate), refusal: None };
         self.admission.settle(self.now, grant.lease, settlement, 0.5);
-        self.open.extend(self.admission.take_decided().into_iter().filter_map(|(_, decision)| decision.ok()));
+        self.open.extend(self.admission.take_decided().filter_map(|(_, decision)| decision.ok()));
     }
 
     /// Every account known and, if somebody is to wait, full.

@@ -9,12 +9,14 @@
 //! by the newest request of whoever fills it most.
 
 mod crowd;
-mod deadlines;
+mod due;
 mod line;
+mod queue;
 mod shares;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::vec_deque::Drain;
+use std::collections::{BinaryHeap, VecDeque};
 
 use http::StatusCode;
 
@@ -25,7 +27,7 @@ use super::books::{Blocked, Books, BudgetView, Scope, Touched};
 use super::demand::{AccountId, Demand, Grant, LeaseId, LimitKind, Refusal, Settings, Settlement, Ticket, Until};
 use super::invariants::Invariant;
 
-use line::{ClassId, ClassKey, Line, Rank, SortId, Waiter};
+use line::{ClassId, Line, Rank, SortId, SortKey, Waiter};
 use shares::Shares;
 
 /// How many held classes of a list an event releases beside those that it is about. Ours: any of them may have become admissible where the list has several
@@ -42,7 +44,7 @@ pub struct Admission {
     waiting_bytes_max: u64,
     next_lease: u64,
     next_ticket: u64,
-    decided: Vec<(Ticket, Result<Grant, Refusal>)>,
+    decided: VecDeque<(Ticket, Result<Grant, Refusal>)>,
     /// The sorts to try and the firsts of them. Empty between events: they are kept for their memory, which each event would ask for anew.
     touched: Vec<SortId>,
     heads: BinaryHeap<Reverse<(Rank, SortId, ClassId)>>,
@@ -76,7 +78,7 @@ impl Admission {
             waiting_bytes_max,
             next_lease: 0,
             next_ticket: 0,
-            decided: Vec::new(),
+            decided: VecDeque::new(),
             touched: Vec::new(),
             heads: BinaryHeap::new(),
         }
@@ -91,10 +93,10 @@ impl Admission {
             self.shares.unite(union);
         }
         let client = self.books.client(demand.client);
-        let key = ClassKey::new(&demand, list, client.priority, self.books.resource_for(demand.endpoint, &demand.resource));
+        let key = SortKey::new(&demand, list, client.priority, self.books.resource_for(demand.endpoint, &demand.resource));
         let kin = self.books.kin_of(list);
         // When others wait that are held by the same, it is behind them, and what holds them holds it.
-        let held = self.line.blocked(&key).cloned();
+        let held = self.line.blocked(&key, &demand).cloned();
         let blocked = match held {
             Some(blocked) => blocked,
             None => match self.books.admit(now, LeaseId(self.next_lease), &demand, list) {
@@ -137,13 +139,12 @@ impl Admission {
 
     /// Something has changed where a lease was booked.
     fn reconsider(&mut self, now: Timestamp, changed: Option<Touched>) {
-        let is_due = self.line.next_wakeup().is_some_and(|at| at <= now);
-        if !is_due && (changed.is_none() || self.line.len() == 0) {
+        if self.line.is_empty() || changed.is_none() && !self.line.is_due(now) {
             return;
         }
         let mut sorts = std::mem::take(&mut self.touched);
         self.line.take_due(now, &mut sorts);
-        if let Some(Touched { accounts, endpoint, is_undone }) = changed.filter(|_| self.line.len() > 0) {
+        if let Some(Touched { accounts, endpoint, is_undone }) = changed {
             for list in accounts.into_iter().flatten().flat_map(|account| self.books.lists_with(account)) {
                 self.line.release_of(list, endpoint, RELEASED_BESIDE);
                 sorts.extend(self.line.sorts_of(list));
@@ -154,17 +155,18 @@ impl Admission {
         }
         // Who is refused may have stood before one who needs less.
         loop {
-            sorts.sort_unstable();
-            sorts.dedup();
-            self.admit_waiting(now, &sorts);
-            self.refuse_overdue(now);
+            self.admit_waiting(now, &mut sorts);
             sorts.clear();
+            if !self.line.is_due(now) {
+                break;
+            }
+            self.refuse_overdue(now);
             self.line.take_due(now, &mut sorts);
             if sorts.is_empty() {
-                self.touched = sorts;
-                return;
+                break;
             }
         }
+        self.touched = sorts;
     }
 
     /// The asker of a ticket has gone. Does nothing for a ticket that was decided: its grant, once drained, is to be settled as never sent.
@@ -185,8 +187,13 @@ impl Admission {
 
     /// The tickets decided since the last call, in the order in which they were decided; each ticket once. A grant whose asker has left
     /// is to be settled as never sent.
-    pub fn take_decided(&mut self) -> Vec<(Ticket, Result<Grant, Refusal>)> {
-        std::mem::take(&mut self.decided)
+    pub fn take_decided(&mut self) -> Drain<'_, (Ticket, Result<Grant, Refusal>)> {
+        self.decided.drain(..)
+    }
+
+    /// The first of these alone.
+    pub fn next_decided(&mut self) -> Option<(Ticket, Result<Grant, Refusal>)> {
+        self.decided.pop_front()
     }
 
     /// The books, for reading.
@@ -216,34 +223,49 @@ impl Admission {
         broken
     }
 
-    /// Admits from these sorts, each named once: the first of all first, each sort until its first refusal.
-    fn admit_waiting(&mut self, now: Timestamp, sorts: &[SortId]) {
+    /// Admits from these sorts: the first of all first, each sort until its first refusal.
+    fn admit_waiting(&mut self, now: Timestamp, sorts: &mut Vec<SortId>) {
+        if let [sort] = sorts[..] {
+            while let Some((_, class)) = self.line.head(sort)
+                && self.admit_first(now, sort, class)
+            {}
+            return;
+        }
+        sorts.sort_unstable();
+        sorts.dedup();
         let head = |line: &Line, sort| line.head(sort).map(|(rank, class)| Reverse((rank, sort, class)));
         let mut heads = std::mem::take(&mut self.heads);
         heads.extend(sorts.iter().filter_map(|sort| head(&self.line, *sort)));
         while let Some(Reverse((_, sort, class))) = heads.pop() {
-            let Some((ticket, demand, key)) = self.line.first(class) else { continue };
-            let (list, resource) = (key.list, &key.resource);
-            if self.line.blocked_sort(sort).is_some_and(|blocked| self.books.is_still(now, list, blocked)) {
-                continue;
+            if self.admit_first(now, sort, class) {
+                heads.extend(head(&self.line, sort));
             }
-            match self.books.admit(now, LeaseId(self.next_lease), demand, list) {
-                Ok(grant) => {
-                    self.next_lease += 1;
-                    self.decide(ticket, Ok(grant));
-                }
-                // Others of the sort go to other endpoints, or have been found to count elsewhere.
-                Err(blocked) if blocked.scope == Scope::Endpoint || blocked.refusal.resource != *resource => {
-                    self.hold(class, blocked);
-                }
-                Err(blocked) => {
-                    self.block(sort, blocked);
-                    continue;
-                }
-            }
-            heads.extend(head(&self.line, sort));
         }
         self.heads = heads;
+    }
+
+    /// Admits the first of a sort, which is the first of this class; whether the next one is to be tried.
+    fn admit_first(&mut self, now: Timestamp, sort: SortId, class: ClassId) -> bool {
+        let Some((ticket, demand, key, blocked)) = self.line.first(class) else { return false };
+        if blocked.is_some_and(|blocked| self.books.is_still(now, key.list, blocked)) {
+            return false;
+        }
+        match self.books.admit(now, LeaseId(self.next_lease), demand, key.list) {
+            Ok(grant) => {
+                self.next_lease += 1;
+                self.decide(ticket, Ok(grant));
+                true
+            }
+            // Others of the sort go to other endpoints, or have been found to count elsewhere.
+            Err(blocked) if blocked.scope == Scope::Endpoint || blocked.refusal.resource != key.resource => {
+                self.hold(class, blocked);
+                true
+            }
+            Err(blocked) => {
+                self.block(sort, blocked);
+                false
+            }
+        }
     }
 
     /// Notes what holds a sort, and refuses those in it whom it holds for too long.
@@ -292,13 +314,13 @@ impl Admission {
         let is_granted = decision.is_ok();
         let waited = if is_granted { self.serve(ticket) } else { self.leave(ticket) };
         self.books.note(Invariant::TicketsDecidedOnce, waited);
-        self.decided.push((ticket, decision));
+        self.decided.push_back((ticket, decision));
     }
 
     /// Takes a ticket out of the line because it is served; whether it was there.
     fn serve(&mut self, ticket: Ticket) -> bool {
         let Some(left) = self.line.remove(ticket) else { return false };
-        self.shares.serve(self.books.kin_of(left.list), left.waiter.demand.client, left.priority, left.tag);
+        self.shares.serve(self.books.kin_of(left.list), left.client, left.priority, left.tag);
         self.books.release_list(left.list);
         true
     }
@@ -306,8 +328,7 @@ impl Admission {
     /// Takes a ticket out of the line without service; whether it was there.
     fn leave(&mut self, ticket: Ticket) -> bool {
         let Some(left) = self.line.remove(ticket) else { return false };
-        let client = left.waiter.demand.client;
-        self.shares.give_back(self.books.kin_of(left.list), client, self.books.client(client), left.tag);
+        self.shares.give_back(self.books.kin_of(left.list), left.client, self.books.client(left.client), left.tag);
         self.books.release_list(left.list);
         true
     }

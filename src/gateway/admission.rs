@@ -173,19 +173,13 @@ impl Admissions {
 
     /// Hands out what has been decided. A grant whose asker has left goes back, which may decide the next.
     fn deliver(&self, inner: &mut Inner) {
-        loop {
-            let decided = inner.admission.take_decided();
-            if decided.is_empty() {
-                return;
-            }
-            for (ticket, decision) in decided {
-                let undelivered = match inner.askers.remove(&ticket) {
-                    Some(asker) => asker.send(decision).err(),
-                    None => Some(decision),
-                };
-                if let Some(Ok(grant)) = undelivered {
-                    inner.admission.settle(self.clock.now(), grant.lease, Settlement::NeverSent, 0.0);
-                }
+        while let Some((ticket, decision)) = inner.admission.next_decided() {
+            let undelivered = match inner.askers.remove(&ticket) {
+                Some(asker) => asker.send(decision).err(),
+                None => Some(decision),
+            };
+            if let Some(Ok(grant)) = undelivered {
+                inner.admission.settle(self.clock.now(), grant.lease, Settlement::NeverSent, 0.0);
             }
         }
     }

@@ -5,84 +5,41 @@
 //! event costs the number of sorts that it concerns, not of those who wait. Keeps order and finds; decides nothing.
 
 mod audit;
+mod keys;
+mod overdue;
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use slab::Slab;
 
-use crate::api::{EndpointId, ResourceName};
+use crate::api::EndpointId;
 use crate::clock::Timestamp;
 
 use super::crowd::Crowd;
-use super::deadlines::Deadlines;
+use super::due::Due;
+use super::queue::Queue;
 use super::shares::Tag;
 use crate::decision::HashMap;
 use crate::decision::books::{Blocked, Closed, ListId, Scope};
-use crate::decision::demand::{ClientId, Demand, Priority, Refusal, Ticket, WriteSpacing};
+use crate::decision::demand::{ClientId, Demand, Priority, Ticket};
+use crate::decision::few::Few;
+use crate::decision::numbered::Numbered;
 
-/// Names a sort as long as somebody waits in it: its place among the sorts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct SortId(usize);
-
-/// Names a class as long as somebody waits in it: its place among the classes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ClassId(usize);
-
-/// What one sort has in common.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct SortKey {
-    pub(super) list: ListId,
-    pub(super) priority: Priority,
-    pub(super) resource: ResourceName,
-    price: Price,
-    graphql: bool,
-    content: bool,
-    token_request: bool,
-    write: WriteSpacing,
-}
-
-/// Whether a request needs a budget at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Price {
-    Free,
-    Counted,
-}
-
-/// What one class has in common.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ClassKey {
-    pub(super) sort: SortKey,
-    pub(super) endpoint: EndpointId,
-    cost: u32,
-    points: u32,
-}
-
-impl ClassKey {
-    pub(super) fn new(demand: &Demand, list: ListId, priority: Priority, resource: ResourceName) -> Self {
-        let Demand { endpoint, cost, points, graphql, content, token_request, write, .. } = *demand;
-        let price = if cost == 0 { Price::Free } else { Price::Counted };
-        Self { sort: SortKey { list, priority, resource, price, graphql, content, token_request, write }, endpoint, cost, points }
-    }
-}
-
-/// The order of service: priority, share, age.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rank {
-    priority: Reverse<Priority>,
-    pub(super) tag: Tag,
-    pub(super) ticket: Ticket,
-}
+use keys::ClassKey;
+pub(super) use keys::{ClassId, Rank, SortId, SortKey};
 
 #[derive(Debug)]
 pub(super) struct Sort {
     key: SortKey,
-    /// The first of each class that is not held by itself.
-    pub(super) heads: BTreeSet<(Rank, ClassId)>,
+    /// The first of each class that is not held by itself. Such a one has left when another is the first, or its class is held.
+    heads: Queue<(Rank, ClassId)>,
+    /// One of its classes: most sorts have no other, and it need not be looked for.
+    first_class: Option<ClassId>,
     /// How many classes it has, held or not, and how many wait in them.
     classes: usize,
     waiting: usize,
-    deadlines: Deadlines,
+    /// Made when it is first asked for.
+    deadlines: Option<Box<Due<Ticket>>>,
     /// Why its head was not admitted, when last tried.
     blocked: Option<Blocked>,
 }
@@ -90,11 +47,12 @@ pub(super) struct Sort {
 #[derive(Debug)]
 struct Class {
     key: ClassKey,
-    sort: SortId,
-    waiting: BTreeSet<Rank>,
+    ranks: Queue<Rank>,
+    waiting: usize,
     /// Why it is not admitted while others of its sort may be.
     held: Option<Box<Held>>,
-    deadlines: Deadlines,
+    /// Made when it is first asked for.
+    deadlines: Option<Box<Due<Ticket>>>,
 }
 
 #[derive(Debug)]
@@ -122,7 +80,7 @@ pub(super) struct Place {
 /// Who has left the line, and from where.
 #[derive(Debug)]
 pub(super) struct Left {
-    pub(super) waiter: Waiter,
+    pub(super) client: ClientId,
     pub(super) list: ListId,
     pub(super) priority: Priority,
     pub(super) tag: Tag,
@@ -138,62 +96,58 @@ enum Wake {
 /// The waiting line.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    pub(super) sorts: Slab<Sort>,
+    sorts: Slab<Sort>,
     classes: Slab<Class>,
-    by_sort_key: HashMap<SortKey, SortId>,
-    by_class_key: HashMap<ClassKey, ClassId>,
-    /// The sorts that wait on each list, by its place. They are few: each differs from the others in what budget and limits it needs.
-    by_list: Vec<Vec<SortId>>,
+    /// Those that are not the first of their sort.
+    by_class_key: HashMap<u128, ClassId>,
+    /// The sorts that wait on each list. They are few: each differs from the others in what budget and limits it needs.
+    by_list: Vec<Few<SortId>>,
     /// Held classes by list, in the order of their first, and by endpoint.
     held: HashMap<ListId, BTreeSet<(Rank, ClassId)>>,
     held_by_endpoint: HashMap<(ListId, EndpointId), BTreeSet<ClassId>>,
-    /// The places of those who wait. Apart from these themselves, because most looks ask only whether a ticket is there, and so many small entries
-    /// stay in a core's cache.
-    pub(super) by_ticket: HashMap<Ticket, usize>,
-    pub(super) waiters: Slab<Place>,
-    deadlines: Deadlines,
-    wakes: BTreeSet<(Timestamp, Wake)>,
+    waiters: Numbered<Place>,
+    deadlines: Due<Ticket>,
+    /// When each is to be looked at; one that is to be looked at another time has left.
+    wakes: Due<Wake>,
+    /// How many are to be looked at.
+    wakes_set: usize,
     crowd: Crowd,
     bytes: u64,
 }
 
 impl Line {
-    /// What holds a newcomer of this class, when others wait before it that are held by the same.
-    pub(super) fn blocked(&self, key: &ClassKey) -> Option<&Blocked> {
-        if self.classes.is_empty() {
-            return None;
-        }
-        let held = self.by_class_key.get(key).and_then(|class| self.classes.get(class.0)).and_then(|class| class.held.as_ref());
-        held.map(|held| &held.by).or_else(|| {
-            let sort = self.by_sort_key.get(&key.sort).and_then(|sort| self.sorts.get(sort.0))?;
-            sort.blocked.as_ref().filter(|_| !sort.heads.is_empty())
-        })
+    /// What holds a newcomer of this sort, when others wait before it that are held by the same.
+    pub(super) fn blocked(&self, key: &SortKey, demand: &Demand) -> Option<&Blocked> {
+        let id = self.find_sort(key)?;
+        let sort = self.sorts.get(id.index())?;
+        let held = self.find_class(ClassKey::new(id, demand)).and_then(|class| self.classes.get(class.index())?.held.as_ref());
+        held.map(|held| &held.by).or_else(|| sort.blocked.as_ref().filter(|_| sort.heads.first().is_some()))
     }
 
     /// Joins the line; `blocked` is what holds it.
-    pub(super) fn push(&mut self, ticket: Ticket, key: ClassKey, tag: Tag, waiter: Waiter, blocked: Blocked) {
-        let rank = Rank { priority: Reverse(key.sort.priority), tag, ticket };
-        let (priority, client, deadline) = (key.sort.priority, waiter.demand.client, waiter.deadline);
+    pub(super) fn push(&mut self, ticket: Ticket, key: SortKey, tag: Tag, waiter: Waiter, blocked: Blocked) {
+        let rank = Rank::new(key.priority, tag, ticket);
+        let (priority, client, deadline) = (key.priority, waiter.demand.client, waiter.deadline);
         self.bytes = self.bytes.saturating_add(waiter.demand.held_bytes);
-        let id = self.by_class_key.get(&key).copied().unwrap_or_else(|| self.add_class(key));
-        let Some(class) = self.classes.get_mut(id.0) else { return };
-        let Some(sort) = self.sorts.get_mut(class.sort.0) else { return };
-        let (is_held, sort_is_idle) = (class.held.is_some(), sort.heads.is_empty());
-        let head = class.head();
+        let sort_id = self.find_sort(&key).unwrap_or_else(|| self.add_sort(key));
+        let class_key = ClassKey::new(sort_id, &waiter.demand);
+        let id = self.find_class(class_key).unwrap_or_else(|| self.add_class(class_key));
+        let Some(class) = self.classes.get_mut(id.index()) else { return };
+        let Some(sort) = self.sorts.get_mut(sort_id.index()) else { return };
+        let (is_held, sort_is_idle) = (class.held.is_some(), sort.heads.first().is_none());
+        let head = class.ranks.first();
         // It may need less than the one before which it goes.
-        let goes_first = !is_held && sort.heads.first().is_some_and(|(first, of)| rank < *first && *of != id);
-        class.waiting.insert(rank);
+        let goes_first = !is_held && sort.heads.first().is_some_and(|(first, of)| rank < first && of != id);
+        class.ranks.push(rank);
         if !is_held && head.is_none_or(|head| rank < head) {
-            head.map(|head| sort.heads.remove(&(head, id)));
-            sort.heads.insert((rank, id));
+            sort.heads.push((rank, id));
         }
-        sort.waiting += 1;
-        for deadlines in [&mut class.deadlines, &mut sort.deadlines, &mut self.deadlines] {
+        (class.waiting, sort.waiting) = (class.waiting + 1, sort.waiting + 1);
+        for deadlines in [&mut class.deadlines, &mut sort.deadlines].into_iter().flatten() {
             deadlines.push(deadline, ticket);
         }
-        let sort = class.sort;
-        let place = self.waiters.insert(Place { class: id, rank, waiter });
-        self.by_ticket.insert(ticket, place);
+        self.deadlines.push(deadline, ticket);
+        self.waiters.insert(ticket.0, Place { class: id, rank, waiter });
         self.crowd.add(client, priority, ticket);
         if is_held {
             return;
@@ -202,49 +156,67 @@ impl Line {
         if blocked.scope == Scope::Endpoint {
             self.hold(id, blocked);
         } else if sort_is_idle {
-            self.block(sort, blocked);
+            self.block(sort_id, blocked);
         } else if goes_first {
-            self.look_at(sort);
+            self.look_at(sort_id);
         }
     }
 
     /// Takes a ticket out, from whatever place.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Left> {
-        let Place { class: id, rank, waiter } = self.waiters.try_remove(self.by_ticket.remove(&ticket)?)?;
-        let waits = |ticket: Ticket| self.by_ticket.contains_key(&ticket);
-        let class = self.classes.get_mut(id.0)?;
-        let sort = self.sorts.get_mut(class.sort.0)?;
-        class.waiting.remove(&rank);
-        class.deadlines.remove(ticket);
-        sort.deadlines.remove(ticket);
-        self.deadlines.remove(ticket);
-        let was_first = sort.heads.first() == Some(&(rank, id));
-        if class.held.is_none() && sort.heads.remove(&(rank, id)) {
-            sort.heads.extend(class.head().map(|next| (next, id)));
+        let Place { class: id, rank, waiter } = self.waiters.remove(ticket.0)?;
+        let waits = |ticket: Ticket| self.waiters.contains(ticket.0);
+        let waits_till = |_, ticket| waits(ticket);
+        let class = self.classes.get_mut(id.index())?;
+        let sort_id = class.key.sort;
+        let sort = self.sorts.get_mut(sort_id.index())?;
+        (class.waiting, sort.waiting) = (class.waiting - 1, sort.waiting - 1);
+        let was_first = sort.heads.first() == Some((rank, id));
+        if class.ranks.first() == Some(rank) {
+            class.ranks.replace_first(None);
+            class.ranks.clean(|rank| waits(rank.ticket()));
+            let next = class.ranks.first().filter(|_| class.held.is_none()).map(|next| (next, id));
+            match next {
+                next if was_first => sort.heads.replace_first(next),
+                Some(next) => sort.heads.push(next),
+                None => {}
+            }
         }
-        // What held it need not hold the next one, of another class.
-        let is_open = was_first && sort.heads.first().is_some_and(|(_, first)| *first != id);
-        sort.waiting -= 1;
-        class.deadlines.tidy(class.waiting.len(), waits);
-        sort.deadlines.tidy(sort.waiting, waits);
-        self.deadlines.tidy(self.by_ticket.len(), waits);
-        self.deadlines.first(waits);
+        class.ranks.tidy(class.waiting, |rank| waits(rank.ticket()));
+        for (deadlines, waiting) in [(&mut class.deadlines, class.waiting), (&mut sort.deadlines, sort.waiting)] {
+            if let Some(deadlines) = deadlines {
+                deadlines.tidy(waiting, waits_till);
+            }
+        }
+        self.deadlines.clean(waits_till);
+        self.deadlines.tidy(self.waiters.len(), waits_till);
         self.crowd.remove(waiter.demand.client, ticket, waits);
         self.bytes = self.bytes.saturating_sub(waiter.demand.held_bytes);
-        let (list, priority, is_empty) = (class.key.sort.list, class.key.sort.priority, class.waiting.is_empty());
-        let sort = class.sort;
-        if is_empty {
+        let (list, priority) = (sort.key.list, sort.key.priority);
+        if class.waiting == 0 {
             self.drop_class(id);
         }
-        if is_open {
-            self.look_at(sort);
+        self.clean_heads(sort_id);
+        // What held it need not hold the next one, of another class.
+        if was_first && self.head(sort_id).is_some_and(|(_, first)| first != id) {
+            self.look_at(sort_id);
         }
-        Some(Left { waiter, list, priority, tag: rank.tag })
+        Some(Left { client: waiter.demand.client, list, priority, tag: rank.tag() })
+    }
+
+    /// The first of a sort's heads is one again.
+    fn clean_heads(&mut self, id: SortId) {
+        let Some(sort) = self.sorts.get_mut(id.index()) else { return };
+        let is_head = |(rank, id): (Rank, ClassId)| {
+            self.classes.get(id.index()).is_some_and(|class| class.held.is_none() && class.ranks.first() == Some(rank))
+        };
+        sort.heads.clean(is_head);
+        sort.heads.tidy(sort.classes, is_head);
     }
 
     /// A sort is to be tried again at once, unless what held its first held all of it.
     fn look_at(&mut self, id: SortId) {
-        let Some(blocked) = self.sorts.get_mut(id.0).and_then(|sort| sort.blocked.as_mut()) else { return };
+        let Some(blocked) = self.sorts.get_mut(id.index()).and_then(|sort| sort.blocked.as_mut()) else { return };
         if blocked.closed.as_ref().is_some_and(Closed::is_for_all) {
             return;
         }
@@ -256,7 +228,7 @@ impl Line {
     /// What held these may hold them no longer, however their lists stand.
     pub(super) fn doubt(&mut self, sorts: &[SortId]) {
         for id in sorts {
-            if let Some(blocked) = self.sorts.get_mut(id.0).and_then(|sort| sort.blocked.as_mut()) {
+            if let Some(blocked) = self.sorts.get_mut(id.index()).and_then(|sort| sort.blocked.as_mut()) {
                 blocked.closed = None;
             }
         }
@@ -264,28 +236,20 @@ impl Line {
 
     /// The first of a sort.
     pub(super) fn head(&self, sort: SortId) -> Option<(Rank, ClassId)> {
-        self.sorts.get(sort.0)?.heads.first().copied()
+        self.sorts.get(sort.index())?.heads.first()
     }
 
-    /// The first of a class, and what its sort has in common.
-    pub(super) fn first(&self, class: ClassId) -> Option<(Ticket, &Demand, &SortKey)> {
-        let class = self.classes.get(class.0)?;
-        let ticket = class.head()?.ticket;
-        Some((ticket, &self.place(ticket)?.waiter.demand, &class.key.sort))
-    }
-
-    pub(super) fn place(&self, ticket: Ticket) -> Option<&Place> {
-        self.waiters.get(*self.by_ticket.get(&ticket)?)
-    }
-
-    /// What held a sort when it was last tried.
-    pub(super) fn blocked_sort(&self, sort: SortId) -> Option<&Blocked> {
-        self.sorts.get(sort.0)?.blocked.as_ref()
+    /// The first of a class, what its sort has in common, and what held that when it was last tried.
+    pub(super) fn first(&self, class: ClassId) -> Option<(Ticket, &Demand, &SortKey, Option<&Blocked>)> {
+        let class = self.classes.get(class.index())?;
+        let ticket = class.ranks.first()?.ticket();
+        let sort = self.sorts.get(class.key.sort.index())?;
+        Some((ticket, &self.waiters.get(ticket.0)?.waiter.demand, &sort.key, sort.blocked.as_ref()))
     }
 
     /// Notes what holds a sort now.
     pub(super) fn block(&mut self, id: SortId, blocked: Blocked) {
-        let Some(sort) = self.sorts.get_mut(id.0) else { return };
+        let Some(sort) = self.sorts.get_mut(id.index()) else { return };
         let (before, after) = (sort.blocked.as_ref().and_then(|blocked| blocked.wake), blocked.wake);
         sort.blocked = Some(blocked);
         self.move_wake(Wake::Sort(id), before, after);
@@ -293,29 +257,31 @@ impl Line {
 
     /// Notes what holds a class alone, while others of its sort may be admitted.
     pub(super) fn hold(&mut self, id: ClassId, by: Blocked) {
-        let Some(class) = self.classes.get_mut(id.0) else { return };
-        let Some(sort) = self.sorts.get_mut(class.sort.0) else { return };
-        let (list, after) = (class.key.sort.list, by.wake);
+        let Some(class) = self.classes.get_mut(id.index()) else { return };
+        let Some(sort) = self.sorts.get(class.key.sort.index()) else { return };
+        let (sort_id, list, after) = (class.key.sort, sort.key.list, by.wake);
         let before = if let Some(held) = &mut class.held {
             std::mem::replace(&mut held.by, by).wake
         } else {
-            let Some(rank) = class.head() else { return };
-            sort.heads.remove(&(rank, id));
+            let Some(rank) = class.ranks.first() else { return };
             class.held = Some(Box::new(Held { by, rank }));
             self.held.entry(list).or_default().insert((rank, id));
             self.held_by_endpoint.entry((list, class.key.endpoint)).or_default().insert(id);
             None
         };
+        self.clean_heads(sort_id);
         self.move_wake(Wake::Class(id), before, after);
     }
 
     /// A held class may be tried again with its sort.
     fn release(&mut self, id: ClassId) -> Option<SortId> {
-        let class = self.classes.get_mut(id.0)?;
-        let sort = self.sorts.get_mut(class.sort.0)?;
+        let class = self.classes.get_mut(id.index())?;
+        let sort = self.sorts.get_mut(class.key.sort.index())?;
         let held = class.held.take()?;
-        sort.heads.extend(class.head().map(|rank| (rank, id)));
-        let (place, sort) = ((class.key.sort.list, class.key.endpoint), class.sort);
+        if let Some(rank) = class.ranks.first() {
+            sort.heads.push((rank, id));
+        }
+        let (place, sort) = ((sort.key.list, class.key.endpoint), class.key.sort);
         self.forget_held(place, held.rank, id);
         self.move_wake(Wake::Class(id), held.by.wake, None);
         Some(sort)
@@ -334,38 +300,17 @@ impl Line {
         }
     }
 
-    /// Of those that a sort's block holds, which are all of it, the first whose deadline is before `time`.
-    pub(super) fn sort_deadline_before(&mut self, sort: SortId, time: Timestamp) -> Option<Ticket> {
-        let first = self.sorts.get_mut(sort.0)?.deadlines.first(|ticket| self.by_ticket.contains_key(&ticket));
-        first.filter(|(deadline, _)| *deadline < time).map(|(_, ticket)| ticket)
-    }
-
-    /// The same of a held class.
-    pub(super) fn class_deadline_before(&mut self, class: ClassId, time: Timestamp) -> Option<Ticket> {
-        let first = self.classes.get_mut(class.0)?.deadlines.first(|ticket| self.by_ticket.contains_key(&ticket));
-        first.filter(|(deadline, _)| *deadline < time).map(|(_, ticket)| ticket)
-    }
-
-    /// The first whose deadline has come, with what holds it.
-    pub(super) fn first_overdue(&self, now: Timestamp) -> Option<(Ticket, Refusal)> {
-        let (_, ticket) = self.deadlines.peek().filter(|(deadline, _)| *deadline <= now)?;
-        let class = self.classes.get(self.place(ticket)?.class.0)?;
-        let held = class.held.as_ref().map(|held| &held.by);
-        let blocked = held.or_else(|| self.sorts.get(class.sort.0)?.blocked.as_ref())?;
-        Some((ticket, blocked.refusal.clone()))
-    }
-
     /// Adds the sorts to look at again by now.
     pub(super) fn take_due(&mut self, now: Timestamp, due: &mut Vec<SortId>) {
-        while let Some((_, wake)) = self.wakes.first().copied().filter(|(at, _)| *at <= now) {
-            self.wakes.pop_first();
+        while let Some((at, wake)) = self.wakes.first().filter(|(at, _)| *at <= now) {
             match wake {
                 Wake::Sort(sort) => {
-                    if let Some(blocked) = self.sorts.get_mut(sort.0).and_then(|sort| sort.blocked.as_mut()) {
+                    if let Some(blocked) = self.sorts.get_mut(sort.index()).and_then(|sort| sort.blocked.as_mut()) {
                         // Without a wake-up it must be tried.
                         (blocked.wake, blocked.closed) = (None, None);
                     }
                     due.push(sort);
+                    self.move_wake(wake, Some(at), None);
                 }
                 Wake::Class(class) => due.extend(self.release(class)),
             }
@@ -374,22 +319,28 @@ impl Line {
 
     /// The sorts that wait on a list.
     pub(super) fn sorts_of(&self, list: ListId) -> impl Iterator<Item = SortId> + '_ {
-        self.by_list.get(list.index()).into_iter().flatten().copied()
+        self.by_list.get(list.index()).into_iter().flat_map(Few::iter).copied()
     }
 
     /// When something is due or overdue next.
     pub(super) fn next_wakeup(&self) -> Option<Timestamp> {
-        let wake = self.wakes.first().map(|(at, _)| *at);
-        let deadline = self.deadlines.peek().map(|(at, _)| at);
-        match (wake, deadline) {
-            (Some(wake), Some(deadline)) => Some(wake.min(deadline)),
-            (wake, deadline) => wake.or(deadline),
-        }
+        let (wake, deadline) = (self.wakes.first().map(|(at, _)| at), self.deadlines.first().map(|(at, _)| at));
+        wake.into_iter().chain(deadline).min()
+    }
+
+    /// Whether something is due or overdue by now.
+    pub(super) fn is_due(&self, now: Timestamp) -> bool {
+        self.wakes.is_due(now) || self.deadlines.is_due(now)
+    }
+
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
     }
 
     /// How many wait.
     pub(super) fn len(&self) -> usize {
-        self.by_ticket.len()
+        self.waiters.len()
     }
 
     /// Bytes that they hold.
@@ -400,49 +351,66 @@ impl Line {
     /// Who makes room for a newcomer in a full line: the newest request of the client that has the most waiting among those of the lowest priority. `None`: the
     /// newcomer itself is of that kind.
     pub(super) fn displaced_by(&mut self, client: ClientId, priority: Priority) -> Option<Ticket> {
-        self.crowd.displaced_by(client, priority, |ticket| self.by_ticket.contains_key(&ticket))
+        self.crowd.displaced_by(client, priority, |ticket| self.waiters.contains(ticket.0))
+    }
+
+    fn find_sort(&self, key: &SortKey) -> Option<SortId> {
+        self.sorts_of(key.list).find(|sort| self.sorts.get(sort.index()).is_some_and(|sort| sort.key == *key))
+    }
+
+    fn find_class(&self, key: ClassKey) -> Option<ClassId> {
+        let sort = self.sorts.get(key.sort.index())?;
+        let is_it = |id: &ClassId| self.classes.get(id.index()).is_some_and(|class| class.key == key);
+        let has_others = sort.classes > usize::from(sort.first_class.is_some());
+        sort.first_class.filter(is_it).or_else(|| if has_others { self.by_class_key.get(&key.packed()).copied() } else { None })
     }
 
     fn add_class(&mut self, key: ClassKey) -> ClassId {
-        let sort = self.by_sort_key.get(&key.sort).copied().unwrap_or_else(|| self.add_sort(key.sort.clone()));
-        if let Some(sort) = self.sorts.get_mut(sort.0) {
+        let class = Class { key, ranks: Queue::empty(), waiting: 0, held: None, deadlines: None };
+        let id = ClassId::of(self.classes.insert(class));
+        if let Some(sort) = self.sorts.get_mut(key.sort.index()) {
             sort.classes += 1;
+            if sort.first_class.is_none() {
+                sort.first_class = Some(id);
+                return id;
+            }
         }
-        let class = Class { key: key.clone(), sort, waiting: BTreeSet::new(), held: None, deadlines: Deadlines::default() };
-        let id = ClassId(self.classes.insert(class));
-        self.by_class_key.insert(key, id);
+        self.by_class_key.insert(key.packed(), id);
         id
     }
 
     fn add_sort(&mut self, key: SortKey) -> SortId {
-        let (heads, deadlines) = (BTreeSet::new(), Deadlines::default());
-        let id = SortId(self.sorts.insert(Sort { key: key.clone(), heads, classes: 0, waiting: 0, deadlines, blocked: None }));
         let list = key.list.index();
+        let new = Sort { key, heads: Queue::empty(), first_class: None, classes: 0, waiting: 0, deadlines: None, blocked: None };
+        let id = SortId::of(self.sorts.insert(new));
         if self.by_list.len() <= list {
-            self.by_list.resize_with(list + 1, Vec::new);
+            self.by_list.resize_with(list + 1, Few::default);
         }
         self.by_list[list].push(id);
-        self.by_sort_key.insert(key, id);
         id
     }
 
     fn drop_class(&mut self, id: ClassId) {
-        let Some(class) = self.classes.try_remove(id.0) else { return };
-        self.by_class_key.remove(&class.key);
-        if let Some(held) = class.held {
-            self.forget_held((class.key.sort.list, class.key.endpoint), held.rank, id);
+        let Some(Class { key, held, .. }) = self.classes.try_remove(id.index()) else { return };
+        let Some(sort) = self.sorts.get_mut(key.sort.index()) else { return };
+        sort.classes -= 1;
+        if sort.first_class == Some(id) {
+            sort.first_class = None;
+        } else {
+            self.by_class_key.remove(&key.packed());
+        }
+        let (list, is_empty) = (sort.key.list, sort.classes == 0);
+        if let Some(held) = held {
+            self.forget_held((list, key.endpoint), held.rank, id);
             self.move_wake(Wake::Class(id), held.by.wake, None);
         }
-        let Some(sort) = self.sorts.get_mut(class.sort.0) else { return };
-        sort.classes -= 1;
-        if sort.classes == 0 {
-            self.drop_sort(class.sort);
+        if is_empty {
+            self.drop_sort(key.sort);
         }
     }
 
     fn drop_sort(&mut self, id: SortId) {
-        let Some(sort) = self.sorts.try_remove(id.0) else { return };
-        self.by_sort_key.remove(&sort.key);
+        let Some(sort) = self.sorts.try_remove(id.index()) else { return };
         if let Some(sorts) = self.by_list.get_mut(sort.key.list.index()) {
             sorts.retain(|other| *other != id);
         }
@@ -464,16 +432,26 @@ impl Line {
         }
     }
 
+    /// Says that something is to be looked at another time, after that has been noted where `is_awaited` finds it.
     fn move_wake(&mut self, wake: Wake, before: Option<Timestamp>, after: Option<Timestamp>) {
-        if before != after {
-            before.map(|at| self.wakes.remove(&(at, wake)));
-            self.wakes.extend(after.map(|at| (at, wake)));
+        if before == after {
+            return;
         }
+        self.wakes_set = self.wakes_set + usize::from(after.is_some()) - usize::from(before.is_some());
+        let Self { sorts, classes, wakes, .. } = self;
+        let is_awaited = |at: Timestamp, wake: Wake| wake_of(sorts, classes, wake) == Some(at);
+        if let Some(at) = after {
+            wakes.push(at, wake);
+        }
+        wakes.clean(is_awaited);
+        wakes.tidy(self.wakes_set, is_awaited);
     }
 }
 
-impl Class {
-    fn head(&self) -> Option<Rank> {
-        self.waiting.first().copied()
+/// When something is to be looked at.
+fn wake_of(sorts: &Slab<Sort>, classes: &Slab<Class>, wake: Wake) -> Option<Timestamp> {
+    match wake {
+        Wake::Sort(sort) => sorts.get(sort.index())?.blocked.as_ref()?.wake,
+        Wake::Class(class) => classes.get(class.index())?.held.as_ref()?.by.wake,
     }
 }

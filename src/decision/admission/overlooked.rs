@@ -165,7 +165,7 @@ impl Scene {
     }
 
     fn nobody_is_overlooked(&mut self) {
-        for (ticket, decision) in self.line.take_decided() {
+        for (ticket, decision) in self.line.take_decided().collect::<Vec<_>>() {
             assert!(self.waiting.remove(&ticket).is_some(), "decided twice, or never asked");
             self.open.extend(decision.ok());
         }
@@ -175,9 +175,7 @@ impl Scene {
         for (ticket, (demand, deadline)) in &self.waiting {
             assert!(*deadline > self.now);
             // Nobody stands before it who may need the same.
-            let place = self.line.line.place(*ticket).expect("it waits");
-            let is_first = self.line.line.sorts.iter().any(|(_, sort)| sort.heads.first() == Some(&(place.rank, place.class)));
-            let could_go = is_first && self.line.try_one(self.now, demand).is_ok();
+            let could_go = self.line.line.is_first_of_sort(*ticket) && self.line.try_one(self.now, demand).is_ok();
             assert!(!could_go, "{ticket:?} waits though it could be sent: {demand:?}");
         }
     }

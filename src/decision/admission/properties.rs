@@ -140,7 +140,7 @@ impl Duel {
 
     /// After every event: the same grants in the same order, and no refusal that is not deserved.
     fn compare(&mut self, now: Timestamp) {
-        let decided = self.line.take_decided();
+        let decided: Vec<_> = self.line.take_decided().collect();
         let taken = decided.iter().filter_map(|(ticket, decision)| Some((*ticket, decision.as_ref().ok()?.account))).collect();
         self.plain.event(now, &taken);
         let mut granted = Vec::new();
@@ -269,7 +269,7 @@ proptest! {
                     ended.insert(ticket);
                 }
             }
-            for (ticket, decision) in line.take_decided() {
+            for (ticket, decision) in line.take_decided().collect::<Vec<_>>() {
                 let deadline = deadlines.remove(&ticket);
                 prop_assert!(ended.insert(ticket) && deadline.is_some(), "decided twice, or never asked");
                 open.extend(decision.ok());
@@ -280,11 +280,11 @@ proptest! {
         }
         while let Some(grant) = open.pop() {
             line.settle(now, grant.lease, Settlement::Unknown, 0.5);
-            open.extend(line.take_decided().into_iter().filter_map(|(_, decision)| decision.ok()));
+            open.extend(line.take_decided().filter_map(|(_, decision)| decision.ok()));
         }
         while let Some(at) = line.next_wakeup() {
             line.tick(at);
-            for (_, decision) in line.take_decided() {
+            for (_, decision) in line.take_decided().collect::<Vec<_>>() {
                 if let Ok(grant) = decision {
                     line.settle(at, grant.lease, Settlement::NeverSent, 0.5);
                 }

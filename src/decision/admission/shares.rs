@@ -26,6 +26,14 @@ const SWEEP_FROM: usize = 1_024;
 struct Order {
     /// What is being served.
     served: Tag,
+    /// One client's turns beside all others': where each account competes for itself, as for writes, there is mostly no other.
+    one: Turns,
+    one_is: Option<ClientId>,
+    others: Option<Box<Others>>,
+}
+
+#[derive(Debug, Default)]
+struct Others {
     clients: HashMap<ClientId, Turns>,
     /// How many clients are remembered when those are forgotten who have nothing to be remembered for.
     sweep_at: usize,
@@ -83,9 +91,17 @@ impl Shares {
     }
 
     fn turns(&mut self, kin: Kin, client: ClientId, priority: Priority) -> (&mut Tag, &mut Turns) {
-        let Order { served, clients, sweep_at } = &mut self.orders_of(kin)[priority as usize];
+        let order = &mut self.orders_of(kin)[priority as usize];
+        if order.one_is != Some(client) && !order.one.say_something(order.served) && !order.is_another(client) {
+            (order.one, order.one_is) = (Turns::default(), Some(client));
+        }
+        let Order { served, one, one_is, others } = order;
+        if *one_is == Some(client) {
+            return (served, one);
+        }
+        let Others { clients, sweep_at } = &mut **others.get_or_insert_default();
         if clients.len() >= (*sweep_at).max(SWEEP_FROM) {
-            clients.retain(|_, turns| turns.waiting > 0 || turns.end > *served);
+            clients.retain(|_, turns| turns.say_something(*served));
             *sweep_at = clients.len() * 2;
         }
         (served, clients.entry(client).or_default())
@@ -101,10 +117,12 @@ impl Shares {
     /// Those who competed apart compete together from now on.
     pub(super) fn unite(&mut self, union: Union) {
         let Some(from) = self.orders.get_mut(union.from.index()).map(std::mem::take) else { return };
-        for (into, from) in self.orders_of(union.into).iter_mut().zip(from) {
-            into.served = from.served.max(into.served);
-            for (client, turns) in from.clients {
-                let own = into.clients.entry(client).or_default();
+        for (priority, from) in [Priority::Batch, Priority::Normal, Priority::Interactive].into_iter().zip(from) {
+            let served = &mut self.orders_of(union.into)[priority as usize].served;
+            *served = from.served.max(*served);
+            let others = from.others.map(|others| others.clients).into_iter().flatten();
+            for (client, turns) in from.one_is.map(|one| (one, from.one)).into_iter().chain(others) {
+                let (_, own) = self.turns(union.into, client, priority);
                 (own.end, own.latest) = (turns.end.max(own.end), turns.latest.max(own.latest));
                 own.waiting += turns.waiting;
             }
@@ -112,7 +130,28 @@ impl Shares {
     }
 }
 
+impl Order {
+    fn is_another(&self, client: ClientId) -> bool {
+        self.others.as_ref().is_some_and(|others| others.clients.contains_key(&client))
+    }
+}
+
+impl Turns {
+    /// Whether it is to be remembered while this is being served.
+    fn say_something(&self, served: Tag) -> bool {
+        self.waiting > 0 || self.end > served
+    }
+}
+
 impl Tag {
+    pub(super) const fn number(self) -> u64 {
+        self.0
+    }
+
+    pub(super) const fn of(number: u64) -> Self {
+        Self(number)
+    }
+
     fn after(self, weight: NonZeroU32) -> Self {
         Self(self.0.saturating_add(turn(weight)))
     }
@@ -214,6 +253,9 @@ mod tests {
             let tag = shares.take(KIN, ClientId(number), client(1));
             shares.serve(KIN, ClientId(number), Priority::Normal, tag.after(NonZeroU32::MIN));
         }
-        assert!(shares.orders.iter().flatten().map(|order| order.clients.len()).sum::<usize>() <= 2 * SWEEP_FROM);
+        assert!(
+            shares.orders.iter().flatten().filter_map(|order| order.others.as_ref()).map(|others| others.clients.len()).sum::<usize>()
+                <= 2 * SWEEP_FROM
+        );
     }
 }

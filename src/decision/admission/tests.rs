@@ -81,7 +81,7 @@ fn answer(line: &mut Admission, now: Timestamp, lease: LeaseId, remaining: u32) 
 /// The tickets decided, with the account or the limit.
 fn decided(line: &mut Admission) -> Vec<(Ticket, Result<AccountId, LimitKind>)> {
     let outcome = |decision: Result<Grant, Refusal>| decision.map(|grant| grant.account).map_err(|refusal| refusal.limit);
-    line.take_decided().into_iter().map(|(ticket, decision)| (ticket, outcome(decision))).collect()
+    line.take_decided().map(|(ticket, decision)| (ticket, outcome(decision))).collect()
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn those_who_wait_are_refused_as_soon_as_it_is_clear_that_they_wait_in_vain() {
     let short = waiting(line.request(NOW, demand(1), SOON));
     let long = waiting(line.request(NOW, demand(1), RESET + SECOND * 9));
     answer(&mut line, NOW, probe.lease, 0);
-    let [(ticket, Err(refusal))] = &line.take_decided()[..] else { panic!("one is refused") };
+    let [(ticket, Err(refusal))] = &line.take_decided().collect::<Vec<_>>()[..] else { panic!("one is refused") };
     assert_eq!((*ticket, refusal.until), (short, Until::Time(RESET + SECOND * 2)));
     assert_eq!(line.next_wakeup(), Some(RESET + SECOND * 2));
     line.tick(RESET + SECOND * 2);
@@ -158,7 +158,7 @@ fn the_same_demand_is_served_in_order_of_arrival() {
     let tickets = [0; 4].map(|_| waiting(line.request(NOW, demand(1), SOON)));
     for ticket in tickets {
         answer(&mut line, NOW, lease, 50);
-        let [(decided, Ok(grant))] = &line.take_decided()[..] else { panic!("one is granted") };
+        let [(decided, Ok(grant))] = &line.take_decided().collect::<Vec<_>>()[..] else { panic!("one is granted") };
         assert_eq!(*decided, ticket);
         lease = grant.lease;
     }
@@ -203,7 +203,7 @@ fn a_grant_whose_asker_has_left_goes_to_the_next() {
     let busy = granted(line.request(NOW, demand(1), SOON));
     let [_gone, next] = [0; 2].map(|_| waiting(line.request(NOW, demand(1), SOON)));
     answer(&mut line, NOW, busy.lease, 50);
-    let [(_, Ok(unwanted))] = &line.take_decided()[..] else { panic!("one is granted") };
+    let [(_, Ok(unwanted))] = &line.take_decided().collect::<Vec<_>>()[..] else { panic!("one is granted") };
     line.settle(NOW, unwanted.lease, Settlement::NeverSent, 0.0);
     assert_eq!(decided(&mut line), [(next, Ok(AccountId(0)))]);
 }
@@ -216,7 +216,7 @@ fn writes_wake_when_their_distance_is_kept() {
     answer(&mut line, NOW, first.lease, 50);
     assert_eq!(line.next_wakeup(), Some(NOW + SECOND));
     line.tick(NOW + SECOND);
-    let [(ticket, Ok(grant))] = &line.take_decided()[..] else { panic!("one is granted") };
+    let [(ticket, Ok(grant))] = &line.take_decided().collect::<Vec<_>>()[..] else { panic!("one is granted") };
     assert_eq!(*ticket, second);
     assert_eq!(line.next_wakeup(), Some(NOW + SECOND * 2), "a look at the distance, even if the answer should come first");
     answer(&mut line, NOW + SECOND * 3, grant.lease, 49);
@@ -266,7 +266,7 @@ fn two_hundred_at_once_on_three_cold_accounts_of_fifty_make_150_requests() {
         let remaining = &mut left[grant.account.0 as usize];
         *remaining = remaining.checked_sub(1).expect("never more than fifty of one account");
         answer(&mut line, NOW, grant.lease, *remaining);
-        for (_, decision) in line.take_decided() {
+        for (_, decision) in line.take_decided().collect::<Vec<_>>() {
             match decision {
                 Ok(grant) => open.push(grant),
                 Err(_) => refusals += 1,
@@ -323,7 +323,7 @@ fn who_asks_for_more_than_it_can_get_has_its_share_all_the_same() {
             served[client] += 1;
             answer(&mut line, now, grant.lease, 5_000);
         }
-        for (ticket, decision) in line.take_decided() {
+        for (ticket, decision) in line.take_decided().collect::<Vec<_>>() {
             open = decision.ok().map(|grant| (grant, asked[&ticket])).or(open);
         }
     }
@@ -409,7 +409,7 @@ fn a_write_that_was_never_sent_keeps_no_later_one_at_a_distance() {
     waiting(line.request(NOW, demand(1), SOON));
     waiting(line.request(NOW, write(), SOON));
     line.settle(NOW, unwanted.lease, Settlement::NeverSent, 0.0);
-    let read = line.take_decided();
+    let read: Vec<_> = line.take_decided().collect();
     assert!(matches!(&read[..], [(_, Ok(_))]), "the read has the place: {read:?}");
     let soon = NOW + SECOND / 2;
     assert!(matches!(line.request(NOW, write(), soon), Decision::Waiting { .. }), "the read may be answered before then");

@@ -265,17 +265,11 @@ impl<'p> Run<'p> {
 
     /// Hands out what the core has decided, and makes sure that it is asked again when it wants to be.
     fn deliver(&mut self) -> Result<(), Unplayable> {
-        loop {
-            let decided = self.admission.take_decided();
-            if decided.is_empty() {
-                break;
-            }
-            for (ticket, decision) in decided {
-                let Some(job) = self.by_ticket.remove(&ticket) else { continue };
-                match decision {
-                    Ok(grant) => self.send(job, grant)?,
-                    Err(refusal) => self.refused(job, &refusal),
-                }
+        while let Some((ticket, decision)) = self.admission.next_decided() {
+            let Some(job) = self.by_ticket.remove(&ticket) else { continue };
+            match decision {
+                Ok(grant) => self.send(job, grant)?,
+                Err(refusal) => self.refused(job, &refusal),
             }
         }
         if let Some(at) = self.admission.next_wakeup() {

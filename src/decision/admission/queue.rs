@@ -1,0 +1,110 @@
+//! A number of things of which only the first is looked at. Those that have left it are dropped when they come to the front, or when they are the most.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+/// Ours: below this, what has left is not worth a pass over all.
+pub(super) const TIDY_FROM: usize = 64;
+/// So many times as many as wait are kept before those that have left are looked for: a pass over all then finds three of four to drop. Ours.
+pub(super) const KEPT: usize = 4;
+
+/// The first is beside the others: most queues have no more than one.
+#[derive(Debug)]
+pub(super) struct Queue<T> {
+    first: Option<T>,
+    behind: BinaryHeap<Reverse<T>>,
+}
+
+impl<T: Copy + Ord> Queue<T> {
+    pub(super) fn empty() -> Self {
+        Self { first: None, behind: BinaryHeap::new() }
+    }
+
+    /// The first, which has not left if [`Queue::clean`] was called after the last change.
+    pub(super) fn first(&self) -> Option<T> {
+        self.first
+    }
+
+    pub(super) fn push(&mut self, one: T) {
+        match &mut self.first {
+            None => self.first = Some(one),
+            Some(first) if one < *first => self.behind.push(Reverse(std::mem::replace(first, one))),
+            Some(_) => self.behind.push(Reverse(one)),
+        }
+    }
+
+    /// The first leaves, and another may come in its place.
+    pub(super) fn replace_first(&mut self, by: Option<T>) {
+        let Some(one) = by else {
+            self.first = self.behind.pop().map(|Reverse(next)| next);
+            return;
+        };
+        self.first = Some(match self.behind.peek_mut() {
+            Some(mut next) if next.0 < one => std::mem::replace(&mut *next, Reverse(one)).0,
+            _ => one,
+        });
+    }
+
+    /// Drops those that have left from the front.
+    pub(super) fn clean(&mut self, is_in: impl Fn(T) -> bool) {
+        while self.first.is_some_and(|first| !is_in(first)) {
+            self.first = self.behind.peek_mut().map(|next| PeekMut::pop(next).0);
+        }
+    }
+
+    /// Some have left, or have come twice, and so many are in it.
+    pub(super) fn tidy(&mut self, count: usize, is_in: impl Fn(T) -> bool) {
+        if self.behind.len() > KEPT * count + TIDY_FROM {
+            let mut all = std::mem::take(&mut self.behind).into_vec();
+            all.retain(|Reverse(one)| is_in(*one));
+            all.sort_unstable();
+            all.dedup();
+            self.behind = all.into();
+        }
+    }
+
+    /// All, those that have left as well.
+    pub(super) fn iter(&self) -> impl Iterator<Item = T> {
+        self.first.iter().chain(self.behind.iter().map(|Reverse(one)| one)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Against a plain set. 0: one comes; 1: the first leaves; 2: the first leaves and another comes; 3: any leaves.
+        #[test]
+        fn it_finds_the_first_that_has_not_left(steps in prop::collection::vec((0_u8..4, 0_u32..50), 1..300)) {
+            let (mut queue, mut plain) = (Queue::empty(), BTreeSet::new());
+            for (step, number) in steps {
+                match (step, plain.first().copied()) {
+                    (1, Some(first)) => {
+                        plain.remove(&first);
+                        queue.replace_first(None);
+                    }
+                    (2, Some(first)) => {
+                        plain.remove(&first);
+                        plain.insert(number);
+                        queue.replace_first(Some(number));
+                    }
+                    (3, _) => {
+                        plain.remove(&number);
+                    }
+                    _ if plain.insert(number) => queue.push(number),
+                    _ => {}
+                }
+                queue.clean(|one| plain.contains(&one));
+                queue.tidy(plain.len(), |one| plain.contains(&one));
+                prop_assert_eq!(queue.first(), plain.first().copied());
+                prop_assert!(queue.iter().count() <= KEPT * plain.len() + TIDY_FROM + 1);
+            }
+        }
+    }
+}
