@@ -6,6 +6,7 @@
 //! of the upstream would close all accounts for a minute; if it is the endpoint's new habit, the next ones hold more. "Excessive compute in a short time" has no figure in the document; here the
 //! quarter of a minute's CPU time in the sixth of a minute keeps clear of it, and still lets a steady caller use the whole minute's.
 
+mod points;
 mod window;
 
 use std::time::Duration;
@@ -13,13 +14,13 @@ use std::time::Duration;
 use crate::api::EndpointId;
 use crate::clock::Timestamp;
 
-use super::HashMap;
 use super::block::{Block, both};
 use super::demand::{Demand, LimitKind, SecondaryLimits, WriteSpacing};
 use super::elapsed::ELAPSED_MILLIS_MAX;
 
+use points::Points;
 pub(super) use window::TICK;
-use window::Window;
+use window::{Limit, Window};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -31,8 +32,6 @@ const HELD_UP_FROM: u32 = 2;
 /// How exactly the ends of CPU time are kept: a hundredth of each window. Ours.
 const CPU_GRAIN: Duration = Duration::from_millis(500);
 const BURST_GRAIN: Duration = Duration::from_millis(100);
-/// From how many points books on the empty ones are dropped. Ours: a few dozen bytes each.
-const SWEEP_FROM: usize = 8;
 
 /// Whether a request may have reached the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,10 +104,7 @@ struct Special {
 pub(super) struct Secondary {
     concurrency_max: u32,
     in_flight: u32,
-    /// Of an endpoint.
-    points_max: u32,
-    rest_points: HashMap<EndpointId, Window>,
-    sweep_at: usize,
+    rest_points: Points,
     cpu: Window,
     cpu_burst: Window,
     special: Box<Special>,
@@ -119,9 +115,7 @@ impl Secondary {
         Self {
             concurrency_max: limits.concurrency.max(1),
             in_flight: 0,
-            points_max: limits.rest_points_per_minute,
-            rest_points: HashMap::default(),
-            sweep_at: SWEEP_FROM,
+            rest_points: Points::new(Limit::new(MINUTE, limits.rest_points_per_minute)),
             cpu: Window::new(MINUTE, millis(limits.cpu_seconds_per_minute)).grained(CPU_GRAIN),
             cpu_burst: Window::new(BURST, millis(limits.cpu_seconds_per_minute) / BURST_PART).grained(BURST_GRAIN),
             special: Box::new(Special {
@@ -151,7 +145,7 @@ impl Secondary {
         }
         // The same as below of what is neither GraphQL nor a write.
         self.has_slot()
-            && self.rest_points.get_mut(&weight.endpoint).is_none_or(|window| window.has_room(now, weight.points))
+            && self.points_have_room(now, weight)
             && self.cpu.has_room(now, weight.cpu_millis)
             && self.cpu_burst.has_room(now, weight.cpu_millis)
     }
@@ -207,11 +201,7 @@ impl Secondary {
         if weight.graphql {
             return self.special_is_within(weight);
         }
-        self.sweep(now);
-        let max = self.points_max;
-        let window = self.rest_points.entry(weight.endpoint).or_insert_with(|| Window::new(MINUTE, max));
-        window.enter(weight.points);
-        window.is_within() && self.special_is_within(weight)
+        self.rest_points.enter(now, weight.endpoint, weight.points) && self.special_is_within(weight)
     }
 
     /// Lets go of a request whose end is known; see the module for how long it still counts. Whether invariant 4 holds of the windows that it touched.
@@ -231,9 +221,10 @@ impl Secondary {
             self.special.graphql_cpu.leave(now, held, took);
             return self.special_is_within(weight);
         }
-        let points_are_within = self.rest_points.get_mut(&weight.endpoint).is_none_or(|window| {
-            window.leave(now, weight.points, if sent == Sent::No { 0 } else { window.weigh(weight.points) });
-            window.is_within()
+        let limit = self.rest_points.limit();
+        let points_are_within = self.rest_points.get_mut(weight.endpoint).is_none_or(|points| {
+            points.leave(limit, now, weight.points, if sent == Sent::No { 0 } else { limit.weigh(weight.points) });
+            points.is_within(limit)
         });
         points_are_within && self.special_is_within(weight)
     }
@@ -242,7 +233,7 @@ impl Secondary {
     fn leave_special(&mut self, now: Timestamp, weight: Weight, sent: Sent) {
         let counted = |amount: u32| if sent == Sent::No { 0 } else { amount };
         if weight.graphql {
-            self.special.graphql_points.leave(now, weight.points, counted(self.special.graphql_points.weigh(weight.points)));
+            self.special.graphql_points.leave(now, weight.points, counted(self.special.graphql_points.limit().weigh(weight.points)));
         }
         if weight.content {
             self.special.content_minute.leave(now, 1, counted(1));
@@ -261,7 +252,7 @@ impl Secondary {
 
     /// Each limit's use and maximum; of the points per endpoint the fullest.
     pub(super) fn usage(&self, now: Timestamp) -> impl Iterator<Item = (LimitKind, u32, u32)> {
-        let fullest = self.rest_points.values().map(|window| window.in_use(now)).max().unwrap_or_default();
+        let fullest = self.rest_points.tallies().map(|points| points.in_use(now)).max().unwrap_or_default();
         let windows = [
             (LimitKind::GraphqlPoints, &self.special.graphql_points),
             (LimitKind::ContentPerMinute, &self.special.content_minute),
@@ -270,10 +261,10 @@ impl Secondary {
         ];
         // In seconds, as the limits are.
         let cpu = [(LimitKind::Cpu, &self.cpu), (LimitKind::GraphqlCpu, &self.special.graphql_cpu)];
-        let cpu = cpu.map(|(limit, window)| (limit, window.in_use(now).div_ceil(1_000), window.max() / 1_000));
-        [(LimitKind::Concurrency, self.in_flight, self.concurrency_max), (LimitKind::Points, fullest, self.points_max.max(1))]
+        let cpu = cpu.map(|(limit, window)| (limit, window.in_use(now).div_ceil(1_000), window.limit().max() / 1_000));
+        [(LimitKind::Concurrency, self.in_flight, self.concurrency_max), (LimitKind::Points, fullest, self.rest_points.limit().max())]
             .into_iter()
-            .chain(windows.into_iter().map(move |(limit, window)| (limit, window.in_use(now), window.max())))
+            .chain(windows.into_iter().map(move |(limit, window)| (limit, window.in_use(now), window.limit().max())))
             .chain(cpu)
     }
 
@@ -289,8 +280,8 @@ impl Secondary {
 
     /// Invariant 4, for the windows that a request touches.
     pub(super) fn is_within(&self, weight: Weight) -> bool {
-        let points = self.rest_points.get(&weight.endpoint).filter(|_| !weight.graphql);
-        points.is_none_or(Window::is_within) && self.special_is_within(weight)
+        let points = self.rest_points.get(weight.endpoint).filter(|_| !weight.graphql);
+        points.is_none_or(|points| points.is_within(self.rest_points.limit())) && self.special_is_within(weight)
     }
 
     fn special_is_within(&self, weight: Weight) -> bool {
@@ -302,10 +293,9 @@ impl Secondary {
 
     /// Invariant 4, for all windows.
     pub(super) fn is_within_windows(&self) -> bool {
-        self.rest_points
-            .values()
-            .chain([&self.special.graphql_points, &self.special.content_minute, &self.special.content_hour, &self.special.token_requests])
-            .all(Window::is_within)
+        let special =
+            [&self.special.graphql_points, &self.special.content_minute, &self.special.content_hour, &self.special.token_requests];
+        self.rest_points.tallies().all(|points| points.is_within(self.rest_points.limit())) && special.into_iter().all(Window::is_within)
     }
 
     /// What invariant 5 forbids.
@@ -317,7 +307,13 @@ impl Secondary {
         if weight.graphql {
             return self.special.graphql_points.block(now, weight.points, LimitKind::GraphqlPoints);
         }
-        self.rest_points.get_mut(&weight.endpoint)?.block(now, weight.points, LimitKind::Points)
+        let limit = self.rest_points.limit();
+        self.rest_points.get_mut(weight.endpoint)?.block(limit, now, weight.points, LimitKind::Points)
+    }
+
+    fn points_have_room(&mut self, now: Timestamp, weight: Weight) -> bool {
+        let limit = self.rest_points.limit();
+        self.rest_points.get_mut(weight.endpoint).is_none_or(|points| points.has_room(limit, now, weight.points))
     }
 
     fn write_block(&self, now: Timestamp, write: WriteSpacing) -> Option<Block> {
@@ -330,14 +326,6 @@ impl Secondary {
         let earliest = if write == WriteSpacing::Notifies { any.max(after(writes.notifying, spacing.notifying)) } else { any };
         let by_time = earliest.filter(|earliest| now < *earliest).map(|earliest| Block::at(LimitKind::Spacing, earliest));
         both(by_time, writes_before.is_some().then_some(Block::event(LimitKind::Spacing)))
-    }
-
-    /// Drops points books that are empty, when there are twice as many as after the last time.
-    fn sweep(&mut self, now: Timestamp) {
-        if self.rest_points.len() >= self.sweep_at {
-            self.rest_points.retain(|_, window| !window.is_empty(now));
-            self.sweep_at = SWEEP_FROM.max(self.rest_points.len() * 2);
-        }
     }
 }
 

@@ -1,0 +1,99 @@
+//! The points of one account, by endpoint: as many tallies as endpoints are in use, all against one limit.
+//!
+//! Most accounts use a few endpoints at a time. So few are kept in a row and looked through: they are beside each other in memory, and each look at them goes to one
+//! place instead of the two of a map.
+
+use super::window::{Limit, Seldom, Tally};
+use crate::api::EndpointId;
+use crate::clock::Timestamp;
+use crate::decision::HashMap;
+
+/// The most that are looked through. Ours: half a KiB.
+const FEW: usize = 16;
+/// From how many on the empty ones are dropped. Ours: a few dozen bytes each.
+const SWEEP_FROM: usize = 8;
+
+#[derive(Debug)]
+pub(super) struct Points {
+    limit: Limit,
+    /// How many there are when the empty ones are dropped.
+    sweep_at: u32,
+    few: Vec<(EndpointId, Tally<Seldom>)>,
+    /// When they are not few, all are here.
+    many: Option<Box<HashMap<EndpointId, Tally<Seldom>>>>,
+}
+
+impl Points {
+    pub(super) fn new(limit: Limit) -> Self {
+        Self { limit, sweep_at: 0, few: Vec::new(), many: None }
+    }
+
+    pub(super) fn limit(&self) -> Limit {
+        self.limit
+    }
+
+    pub(super) fn get(&self, endpoint: EndpointId) -> Option<&Tally<Seldom>> {
+        match &self.many {
+            None => self.few.iter().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally),
+            Some(many) => many.get(&endpoint),
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, endpoint: EndpointId) -> Option<&mut Tally<Seldom>> {
+        match &mut self.many {
+            None => self.few.iter_mut().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally),
+            Some(many) => many.get_mut(&endpoint),
+        }
+    }
+
+    /// Takes an amount, which is there to take; whether the limit holds.
+    pub(super) fn enter(&mut self, now: Timestamp, endpoint: EndpointId, amount: u32) -> bool {
+        let limit = self.limit;
+        let enter = |tally: &mut Tally<Seldom>| {
+            tally.enter(limit, amount);
+            tally.is_within(limit)
+        };
+        if let Some(tally) = self.get_mut(endpoint) {
+            return enter(tally);
+        }
+        self.sweep(now);
+        match &mut self.many {
+            Some(many) => enter(many.entry(endpoint).or_default()),
+            None => {
+                let mut tally = Tally::default();
+                let holds = enter(&mut tally);
+                self.few.push((endpoint, tally));
+                holds
+            }
+        }
+    }
+
+    /// Drops the empty ones, when there are twice as many as after the last time; and goes from few to many and back.
+    fn sweep(&mut self, now: Timestamp) {
+        let most = SWEEP_FROM.max(self.sweep_at as usize);
+        match &mut self.many {
+            None if self.few.len() < most => return,
+            None => self.few.retain_mut(|(_, tally)| !tally.is_empty(now)),
+            Some(many) if many.len() < most => return,
+            Some(many) => many.retain(|_, tally| !tally.is_empty(now)),
+        }
+        let left = self.len();
+        self.sweep_at = u32::try_from(left * 2).unwrap_or(u32::MAX);
+        if self.many.is_none() && left >= FEW {
+            self.many = Some(Box::new(std::mem::take(&mut self.few).into_iter().collect()));
+        } else if left < FEW / 2
+            && let Some(many) = self.many.take()
+        {
+            self.few = many.into_iter().collect();
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.many.as_ref().map_or(self.few.len(), |many| many.len())
+    }
+
+    pub(super) fn tallies(&self) -> impl Iterator<Item = &Tally<Seldom>> {
+        let many = self.many.iter().flat_map(|many| many.values());
+        self.few.iter().map(|(_, tally)| tally).chain(many)
+    }
+}
