@@ -104,6 +104,8 @@ pub(super) struct Secondary {
     points_max: u32,
     rest_points: HashMap<EndpointId, Window>,
     sweep_at: usize,
+    /// A limit was lowered below what counted by then, which has not all ended yet.
+    is_adjusting: bool,
     cpu: Window,
     cpu_burst: Window,
     special: Box<Special>,
@@ -117,6 +119,7 @@ impl Secondary {
             points_max: limits.rest_points_per_minute,
             rest_points: HashMap::default(),
             sweep_at: SWEEP_FROM,
+            is_adjusting: false,
             cpu: Window::new(MINUTE, millis(limits.cpu_seconds_per_minute)).grained(CPU_GRAIN),
             cpu_burst: Window::new(BURST, millis(limits.cpu_seconds_per_minute) / BURST_PART).grained(BURST_GRAIN),
             special: Box::new(Special {
@@ -130,6 +133,32 @@ impl Secondary {
                 writes_before: None,
             }),
         }
+    }
+
+    /// Other limits from now on; what counts already goes on counting, also where it is more than they allow.
+    pub(super) fn reconfigure(&mut self, limits: SecondaryLimits, spacing: Spacing) {
+        let limit = Self::new(limits, spacing);
+        self.concurrency_max = limit.concurrency_max;
+        self.points_max = limit.points_max;
+        for window in self.rest_points.values_mut() {
+            window.set_max(limits.rest_points_per_minute);
+        }
+        self.cpu.set_max(limit.cpu.max());
+        self.cpu_burst.set_max(limit.cpu_burst.max());
+        let (special, limit) = (&mut *self.special, limit.special);
+        special.graphql_points.set_max(limit.graphql_points.max());
+        special.graphql_cpu.set_max(limit.graphql_cpu.max());
+        special.content_minute.set_max(limit.content_minute.max());
+        special.content_hour.set_max(limit.content_hour.max());
+        special.token_requests.set_max(limit.token_requests.max());
+        special.spacing = spacing;
+        self.adjust();
+    }
+
+    /// Whether a lowered limit is kept by now.
+    fn adjust(&mut self) {
+        self.is_adjusting = false;
+        self.is_adjusting = !(self.is_within_concurrency() && self.is_within_windows());
     }
 
     /// What a request holds of the CPU time, in milliseconds, before its endpoint has ever answered: REST, GraphQL. So much that as many as may be in
@@ -227,6 +256,9 @@ impl Secondary {
                 self.special.writes = before;
             }
         }
+        if self.is_adjusting {
+            self.adjust();
+        }
     }
 
     /// Each limit's use and maximum; of the points per endpoint the fullest.
@@ -254,23 +286,23 @@ impl Secondary {
 
     /// Invariant 3.
     pub(super) fn is_within_concurrency(&self) -> bool {
-        self.in_flight <= self.concurrency_max
+        self.is_adjusting || self.in_flight <= self.concurrency_max
     }
 
     /// Invariant 4, for the windows that a request touches.
     pub(super) fn is_within(&self, weight: Weight) -> bool {
         let points = if weight.graphql { Some(&self.special.graphql_points) } else { self.rest_points.get(&weight.endpoint) };
-        points.is_none_or(Window::is_within)
-            && (!weight.content || self.special.content_minute.is_within() && self.special.content_hour.is_within())
-            && (!weight.token_request || self.special.token_requests.is_within())
+        self.is_adjusting
+            || points.is_none_or(Window::is_within)
+                && (!weight.content || self.special.content_minute.is_within() && self.special.content_hour.is_within())
+                && (!weight.token_request || self.special.token_requests.is_within())
     }
 
     /// Invariant 4, for all windows.
     pub(super) fn is_within_windows(&self) -> bool {
-        self.rest_points
-            .values()
-            .chain([&self.special.graphql_points, &self.special.content_minute, &self.special.content_hour, &self.special.token_requests])
-            .all(Window::is_within)
+        let Special { graphql_points, content_minute, content_hour, token_requests, .. } = &*self.special;
+        let mut all = self.rest_points.values().chain([graphql_points, content_minute, content_hour, token_requests]);
+        self.is_adjusting || all.all(Window::is_within)
     }
 
     /// What invariant 5 forbids.

@@ -112,6 +112,11 @@ impl Window {
         self.max
     }
 
+    /// Another limit, from now on.
+    pub(in crate::decision) fn set_max(&mut self, max: u32) {
+        self.max = max.max(1);
+    }
+
     /// Whether it holds no more than it may.
     pub(in crate::decision) fn is_within(&self) -> bool {
         self.in_flight.saturating_add(self.answered) <= self.max
