@@ -104,8 +104,8 @@ async fn serve(config: Arc<Config>, path: PathBuf) -> ExitCode {
     }
     while signals.next().await == Asked::Reload {
         let current = Arc::clone(&current);
-        // Reading files takes its time; what came of it is logged.
-        let _ = tokio::task::spawn_blocking(move || current.reload()).await;
+        // Not waited for: reading files may take its time, and the end is to be heard of meanwhile. What came of it is logged.
+        drop(tokio::task::spawn_blocking(move || current.reload()));
     }
     let gateway = current.gateway();
     info!(in_flight = gateway.active.count(), "draining");

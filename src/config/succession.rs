@@ -1,12 +1,12 @@
 //! One config after another in the same process: who is who in both, and what cannot change while it runs.
 //!
-//! Accounts, pools and clients are numbered by their places, and what is stored, booked or under way goes by these numbers. So whoever is in both configs keeps its
+//! Accounts, pools, clients and rules are numbered by their places, and what is stored, booked or under way goes by these numbers. So whoever is in both configs keeps its
 //! place, whoever is new gets one at the end, and whoever was taken out leaves a retired entry in its place. An account and a client are known by their names (an
 //! account by its kind as well) and come back to their places with them. A pool is known by what its clients see, and never comes back.
 
 use secrecy::ExposeSecret;
 
-use super::{Account, Client, Config, Pool};
+use super::{Account, CacheRule, Client, Config, Pool};
 
 /// A config in the place of another.
 #[derive(Clone, Debug)]
@@ -42,6 +42,7 @@ impl Config {
             client.writes.as_mut().map(at);
         }
         merge(&mut self.clients, &old.clients, |new, old| new.name == old.name, Client::retired);
+        merge(&mut self.cache.rules, &old.cache.rules, |new, old| new.route == old.route, CacheRule::retired);
         self.places = old.places;
         let at_next_start = self.keep(old);
         Successor { config: self, at_next_start }
@@ -54,6 +55,10 @@ impl Config {
         kept.keep("listen.http", &mut listen.http, &before.http);
         kept.keep("listen.unix", &mut listen.unix, &before.unix);
         kept.keep("listen.https", &mut listen.https, &before.https);
+        if listen.admin != before.admin {
+            // Whether one may be missing was judged by the address.
+            listen.admin_token.clone_from(&before.admin_token);
+        }
         kept.keep("listen.admin", &mut listen.admin, &before.admin);
         let (upstream, before) = (&mut self.upstream, &old.upstream);
         kept.keep("upstream.url", &mut upstream.url, &before.url);
@@ -116,6 +121,13 @@ impl Pool {
 impl Client {
     fn retired(&self) -> Self {
         Self { writes: None, allow: Vec::new(), retired: true, ..self.clone() }
+    }
+}
+
+impl CacheRule {
+    /// One without a word, which is as good as none.
+    fn retired(&self) -> Self {
+        Self { ttl: None, webhook_ttl: None, ..self.clone() }
     }
 }
 
@@ -237,6 +249,31 @@ mod tests {
         assert_eq!((&config.listen.http, config.writes.queue_max), (&old.listen.http, old.writes.queue_max));
         assert_eq!(config.listen.header_timeout.as_secs(), 3);
         assert!(config.cache.stale_if_error.is_zero() && !config.passthrough.enabled);
+    }
+
+    #[test]
+    fn an_admin_listener_that_stays_where_it_is_keeps_its_token() {
+        let admin =
+            |text: &str| config(&[("a", "acme", "s1")], &[("one", "a")], &[("x", "one", "a")], &format!("[listen]\nadmin = {text}"));
+        let token = |config: &Config| config.listen.admin_token.as_ref().map(|token| token.expose_secret().to_owned());
+        let old = admin("\"0.0.0.0:9\"\nadmin_token = { value = \"guarded\" }");
+        let moved = admin("\"127.0.0.1:9\"").succeed(&old);
+        assert_eq!((token(&moved.config).as_deref(), moved.at_next_start.as_slice()), (Some("guarded"), ["listen.admin"].as_slice()));
+        let another = admin("\"0.0.0.0:9\"\nadmin_token = { value = \"other\" }").succeed(&old);
+        assert_eq!((token(&another.config).as_deref(), another.at_next_start.as_slice()), (Some("other"), [""; 0].as_slice()));
+    }
+
+    #[test]
+    fn rules_keep_their_places_and_those_that_are_gone_say_nothing() {
+        let rules = |rules: &[(&str, &str)]| {
+            let rules: String =
+                rules.iter().map(|(route, ttl)| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"{ttl}\"\n")).collect();
+            config(&[("a", "acme", "s1")], &[("one", "a")], &[("x", "one", "a")], &rules)
+        };
+        let old = rules(&[("/meta", "1h"), ("/zen", "2h")]);
+        let config = rules(&[("/emojis", "3h"), ("/zen", "4h")]).succeed(&old).config;
+        let told: Vec<_> = config.cache.rules.iter().map(|rule| (&*rule.route, rule.ttl.map(|ttl| ttl.as_secs() / 3_600))).collect();
+        assert_eq!(told, [("/meta", None), ("/zen", Some(4)), ("/emojis", Some(3))]);
     }
 
     #[test]

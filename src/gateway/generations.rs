@@ -146,6 +146,7 @@ impl Current {
     fn put_in_force(self: &Arc<Self>, config: Config) -> Reloaded {
         let before = self.gateway();
         let Successor { config, at_next_start } = config.succeed(&before.config);
+        let has_other_rules = config.cache.rules != before.config.cache.rules;
         let is_other_mode = config.cache.freshness != before.config.cache.freshness;
         let gateway = Arc::new(before.succeed(config));
         // The books first: they know everybody whom a request by the new config may name.
@@ -154,6 +155,10 @@ impl Current {
         if is_other_mode {
             // The two modes do not keep the same of an answer.
             gateway.store.purge(&Prefix::everything(), gateway.clock.now());
+        }
+        if has_other_rules {
+            // How long an answer is good without asking was settled when it came.
+            gateway.store.make_doubtful_below("/", gateway.clock.now());
         }
         hooks::keep_checking_all(&gateway, &Arc::downgrade(self));
         gateway.tokens.look_anew();

@@ -145,12 +145,23 @@ async fn what_was_stored_for_a_pool_is_not_served_when_other_accounts_make_it() 
     let world = Setup::new().accounts(2).config(pools).client("reads = \"p\"").start().await;
     world.get(WIDGETS).await.assert_status(200);
     assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; hit");
-    world.reload(|text| text.replace("max_size", "max_size").replace("ttl = \"1h\"", "ttl = \"2h\""));
+    world.reload(|text| text.replace("reads = \"p\"", "reads = \"p\"\nweight = 2"));
     assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; hit", "its accounts are the same");
     world.reload(|text| text.replace("accounts = [\"account-0\"]", "accounts = [\"account-1\"]"));
     let answer = world.get(WIDGETS).await;
     assert!(answer.cache_status().contains("fwd=miss") || answer.cache_status().contains("fwd=uri-miss"), "{}", answer.cache_status());
     assert_eq!(answer.header("x-weir-account"), Some("account-1"));
+}
+
+#[tokio::test]
+async fn a_rule_that_is_taken_out_holds_for_no_stored_answer_any_more() {
+    let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"\n";
+    let world = Setup::new().config(rule).start().await;
+    world.get(WIDGETS).await.assert_status(200);
+    assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; hit");
+    world.reload(|text| without(text, "[[cache.rules]]", "ttl"));
+    assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; fwd=stale; fwd-status=304");
+    assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; fwd=stale; fwd-status=304");
 }
 
 #[tokio::test]
