@@ -20,7 +20,7 @@ use weir::api::Dialect;
 use weir::clock::Clock;
 use weir::config;
 use weir::emulator::{Emulator, Entry, Handle, Options, Server};
-use weir::gateway::Gateway;
+use weir::gateway::generations::Current;
 use weir::gateway::listen::Listening;
 use weir::telemetry::Metrics;
 
@@ -60,8 +60,8 @@ impl Stage {
         let emulator = Server::start(listener, Emulator::new(options, clock.now()), clock.clone(), latency);
         let text = config_text(upstream);
         let config = config::parse(&text, "bench", &|_| None, Path::new(".")).map_err(|faults| faults.to_string())?;
-        let gateway = Gateway::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()));
-        let listening = Listening::open(&gateway).map_err(|fault| fault.to_string())?;
+        let current = Current::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()));
+        let listening = Listening::open(&current).map_err(|fault| fault.to_string())?;
         Ok(Self { emulator, listening, clock, latency })
     }
 

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use weir::api::ResourceName;
 use weir::clock::{Clock, Timestamp};
 use weir::config;
-use weir::gateway::Gateway;
+use weir::gateway::generations::Current;
 use weir::gateway::listen::Listening;
 use weir::gateway::queue::{Class, New, Recovery};
 use weir::telemetry::Metrics;
@@ -154,8 +154,8 @@ fn through_the_gateway(path: &Path, clock: &Clock) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let (took, mut waits) = runtime.block_on(async {
         let store = Arc::new(FileStore::open(path, |_, _| Ok(())).expect("a new file"));
-        let gateway = Gateway::with_writes(config(), clock.clone(), Arc::new(Metrics::new()), store, Recovery::default());
-        let listening = Listening::open(&gateway).expect("it listens");
+        let current = Current::with_writes(config(), clock.clone(), Arc::new(Metrics::new()), store, Recovery::default());
+        let listening = Listening::open(&current).expect("it listens");
         let begun = clock.now();
         let numbers = Arc::new(AtomicU64::new(0));
         let client = || {
@@ -198,16 +198,16 @@ fn recover(path: &Path, clock: &Clock) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let _inside = runtime.enter();
     let (config, metrics) = (config(), Arc::new(Metrics::new()));
-    drop(Gateway::new(Arc::clone(&config), clock.clone(), Arc::clone(&metrics)));
+    drop(Current::new(Arc::clone(&config), clock.clone(), Arc::clone(&metrics)));
     let before = resident();
     let begun = clock.now();
     let mut recovery = Recovery::default();
     let store = FileStore::open(path, |number, stored| recovery.take(number, &stored).map_err(|fault| fault.to_string()));
     let store = store.expect("it is whole");
     let opened = clock.now().since(begun);
-    let gateway = Gateway::with_writes(config, clock.clone(), metrics, Arc::new(store), recovery);
+    let current = Current::with_writes(config, clock.clone(), metrics, Arc::new(store), recovery);
     let took = clock.now().since(begun);
-    assert_eq!(gateway.queue.unfinished() as u64, QUEUED);
+    assert_eq!(current.gateway().queue.unfinished() as u64, QUEUED);
     print_memory(&format!("checked and read after {opened:?}, queued again after {took:?}"), before);
 }
 
@@ -215,8 +215,9 @@ fn recover(path: &Path, clock: &Clock) {
 fn hold(clock: &Clock) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let gateway =
-            Gateway::with_writes(config(), clock.clone(), Arc::new(Metrics::new()), Arc::new(MemoryStore::default()), Recovery::default());
+        let current =
+            Current::with_writes(config(), clock.clone(), Arc::new(Metrics::new()), Arc::new(MemoryStore::default()), Recovery::default());
+        let gateway = current.gateway();
         let before = resident();
         for number in 0..QUEUED {
             let class = Class { client: 0, content: true, resource: ResourceName::core() };

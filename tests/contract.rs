@@ -50,6 +50,8 @@ mod plain_cache;
 mod predicted;
 #[path = "contract/queued.rs"]
 mod queued;
+#[path = "contract/reload.rs"]
+mod reload;
 #[path = "contract/rewriting.rs"]
 mod rewriting;
 #[path = "contract/rights.rs"]

@@ -90,14 +90,21 @@ pub struct TokenState {
 
 /// The books as they stand.
 pub fn of(gateway: &Gateway) -> Budgets {
-    let (now, snapshot) = gateway.admissions.snapshot();
+    let (now, snapshot) = accounts_of(gateway);
     let mut tokens = token_states(gateway, now);
     let accounts = snapshot.into_iter().map(|account| {
         let tokens = tokens.remove(&account.account).unwrap_or_default();
-        let reserve = gateway.config.accounts.get(account.account.0 as usize).map_or(0, |account| account.reserve);
+        let reserve = gateway.config.account(account.account).map_or(0, |account| account.reserve);
         AccountBudgets::new(&account, reserve, tokens)
     });
     Budgets { now: now.as_secs_ceil(), now_iso: now.rfc3339(), accounts: accounts.collect(), waiting: gateway.admissions.waiting() as u64 }
+}
+
+/// The books of the accounts of the config in force, with the time at which the picture was taken.
+pub(super) fn accounts_of(gateway: &Gateway) -> (Timestamp, Vec<AccountSnapshot>) {
+    let (now, mut snapshot) = gateway.admissions.snapshot();
+    snapshot.retain(|account| gateway.config.account(account.account).is_some_and(|account| !account.retired));
+    (now, snapshot)
 }
 
 /// What is known of the tokens' health, by account: the only place that puts it into words.

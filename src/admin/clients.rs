@@ -65,7 +65,8 @@ pub struct Waits {
 
 /// The clients as they stand.
 pub fn of(gateway: &Gateway) -> Clients {
-    let clients = gateway.config.clients.iter().zip(&gateway.waiting).map(|(client, waiting)| {
+    let clients = gateway.config.clients.iter().zip(&gateway.waiting).filter(|(client, _)| !client.retired);
+    let clients = clients.map(|(client, waiting)| {
         let figures = gateway.metrics.client_figures(Some(&client.name));
         ClientUse {
             client: client.name.to_string(),

@@ -1,12 +1,13 @@
 //! The admin listener: health, metrics, the books and the queue of writes, for operators only (CONTRACT §5).
 //!
-//! The dashboard and reloading will live here too. It is served by its own small server, so that a flood of clients on the
+//! The dashboard will live here too. It is served by its own small server, so that a flood of clients on the
 //! gateway's listeners does not blind the operator. Nothing here shows a credential: what is shown is made of names of the config and figures.
 
 pub mod budgets;
 pub mod cache;
 pub mod clients;
 mod pages;
+mod reload;
 pub mod writes;
 
 use std::convert::Infallible;
@@ -30,6 +31,7 @@ use tokio::time::timeout;
 
 use crate::config::digest;
 use crate::gateway::Gateway;
+use crate::gateway::generations::Current;
 
 /// How long an operator's request head may take. CONTRACT §2 has the same for clients.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -50,11 +52,11 @@ pub struct Admin {
 
 impl Admin {
     /// Opens the listener that the config names and serves it until the process ends: health must be answered while draining.
-    pub async fn open(gateway: &Arc<Gateway>) -> io::Result<Self> {
-        let Some(address) = gateway.config.listen.admin else { return Ok(Self { address: None }) };
+    pub async fn open(current: &Arc<Current>) -> io::Result<Self> {
+        let Some(address) = current.gateway().config.listen.admin else { return Ok(Self { address: None }) };
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        tokio::spawn(accept(listener, Arc::clone(gateway)));
+        tokio::spawn(accept(listener, Arc::clone(current)));
         Ok(Self { address: Some(address) })
     }
 
@@ -64,21 +66,21 @@ impl Admin {
     }
 }
 
-async fn accept(listener: TcpListener, gateway: Arc<Gateway>) {
+async fn accept(listener: TcpListener, current: Arc<Current>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // Out of file descriptors, most likely: the next one may succeed.
             tokio::task::yield_now().await;
             continue;
         };
-        let gateway = Arc::clone(&gateway);
+        let current = Arc::clone(&current);
         tokio::spawn(async move {
             let service = service_fn(move |request: Request<Incoming>| {
-                let (gateway, (head, body)) = (Arc::clone(&gateway), request.into_parts());
+                let (current, (head, body)) = (Arc::clone(&current), request.into_parts());
                 async move {
                     let body = read(&head, body).await;
                     // A task of its own: what was ordered is done, also when the operator breaks off.
-                    let answer = tokio::spawn(answer(gateway, head, body)).await;
+                    let answer = tokio::spawn(answer(current, head, body)).await;
                     Ok::<_, Infallible>(answer.unwrap_or_else(|_| not_made()))
                 }
             });
@@ -99,9 +101,9 @@ async fn read(head: &Parts, body: Incoming) -> Option<Bytes> {
     collected.ok()?.ok().map(http_body_util::Collected::to_bytes)
 }
 
-async fn answer(gateway: Arc<Gateway>, request: Parts, body: Option<Bytes>) -> Response<Full<Bytes>> {
+async fn answer(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Response<Full<Bytes>> {
     let is_head = request.method == Method::HEAD;
-    let mut reply = page(gateway, request, body).await;
+    let mut reply = page(current, request, body).await;
     if is_head {
         let length = hyper::body::Body::size_hint(reply.body()).exact().unwrap_or_default();
         reply.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
@@ -111,7 +113,8 @@ async fn answer(gateway: Arc<Gateway>, request: Parts, body: Option<Bytes>) -> R
 }
 
 /// The page for whoever may see it.
-async fn page(gateway: Arc<Gateway>, request: Parts, body: Option<Bytes>) -> Response<Full<Bytes>> {
+async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Response<Full<Bytes>> {
+    let gateway = current.gateway();
     let path = request.uri.path();
     // Health is for load balancers, which hold no secrets.
     let is_health = matches!(path, "/healthz" | "/readyz");
@@ -122,6 +125,12 @@ async fn page(gateway: Arc<Gateway>, request: Parts, body: Option<Bytes>) -> Res
         let mut reply = pages::error(StatusCode::UNAUTHORIZED, "the admin token is needed: Authorization: Bearer TOKEN");
         reply.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
         return reply;
+    }
+    if path == "/api/reload" {
+        return match request.method {
+            Method::POST => reload::reload(current).await,
+            _ => not_allowed("only POST is answered here", "POST"),
+        };
     }
     if let Some(page) = writes::Page::of(path) {
         return page.answer(&gateway, &request, body.as_ref()).await;
@@ -149,7 +158,7 @@ fn walked(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Response<
         "/api/cache" => |gateway| pages::json(StatusCode::OK, &cache::figures(gateway)),
         "/api/clients" => |gateway| pages::json(StatusCode::OK, &clients::of(gateway)),
         _ => {
-            let paths = "there is /healthz, /readyz, /metrics, /api/budgets, /api/cache, /api/cache/purge, /api/clients, /api/writes, \
+            let paths = "there is /healthz, /readyz, /metrics, /api/budgets, /api/cache, /api/cache/purge, /api/clients, /api/reload, /api/writes, \
                 /api/writes/ID, /api/writes/ID/cancel and /api/writes/ID/retry";
             return pages::error(StatusCode::NOT_FOUND, paths);
         }

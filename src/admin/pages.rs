@@ -7,8 +7,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::budgets::token_states;
-use crate::decision::AccountId;
+use super::budgets::{accounts_of, token_states};
 use crate::gateway::Gateway;
 use crate::telemetry::metrics::CONTENT_TYPE;
 use crate::writes::State;
@@ -36,9 +35,9 @@ pub fn readiness(gateway: &Gateway) -> Response<Full<Bytes>> {
 /// What is wrong with each account, a line for each of its tokens.
 fn token_report(gateway: &Gateway) -> String {
     let states = token_states(gateway, gateway.clock.now());
-    let accounts = (0..).map(AccountId).zip(&gateway.config.accounts);
-    let lines = accounts.flat_map(|(id, account)| {
-        let unhealthy = states.get(&id).into_iter().flatten().filter(|token| !token.healthy);
+    let accounts = gateway.config.accounts.iter().enumerate();
+    let lines = accounts.flat_map(|(index, account)| {
+        let unhealthy = states.get(&gateway.config.account_id(index)).into_iter().flatten().filter(|token| !token.healthy);
         unhealthy.map(|token| format!("\n{}, token {}: {}", account.name, token.token, token.reason.as_deref().unwrap_or(&token.state)))
     });
     std::iter::once("no upstream token can be used".to_owned()).chain(lines).collect()
@@ -47,7 +46,7 @@ fn token_report(gateway: &Gateway) -> String {
 /// `GET /metrics`.
 pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
     let (entries, bytes) = gateway.store.size();
-    let (now, snapshot) = gateway.admissions.snapshot();
+    let (now, snapshot) = accounts_of(gateway);
     gateway.report_broken_invariants();
     let health = gateway.tokens.health(now);
     let body = gateway.metrics.scrape(|metrics| {
@@ -60,7 +59,7 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
         let on_wire = gateway.writes_on_wire.load(Ordering::Relaxed);
         metrics.set_writes(State::Sending.name(), on_wire);
         metrics.set_writes(State::Queued.name(), (gateway.turns.writes() as u64).saturating_sub(on_wire));
-        for (client, waiting) in gateway.config.clients.iter().zip(&gateway.waiting) {
+        for (client, waiting) in gateway.config.clients.iter().zip(&gateway.waiting).filter(|(client, _)| !client.retired) {
             metrics.set_waiting(&client.name, waiting.load(Ordering::Relaxed));
         }
         for account in &snapshot {

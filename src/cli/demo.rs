@@ -71,7 +71,7 @@ impl Demo {
     async fn show(self) -> Result<ExitCode, String> {
         let mut signals = Signals::install().map_err(|fault| fault.to_string())?;
         let stage = Stage::build(self.listen, self.bots).await?;
-        let listening = Listening::open(&stage.gateway).map_err(|fault| format!("{fault}; another address can be given with --listen"))?;
+        let listening = Listening::open(&stage.current).map_err(|fault| format!("{fault}; another address can be given with --listen"))?;
         let address = listening.addresses.first().copied().unwrap_or(self.listen);
         println!("{}", stage.welcome(address));
         let bots = Arc::new(Bots::new(address, &stage));

@@ -13,7 +13,7 @@ use super::{BAD_CONFIG, FAILED};
 use crate::admin::Admin;
 use crate::clock::Clock;
 use crate::config::{self, Config, WriteStore};
-use crate::gateway::Gateway;
+use crate::gateway::generations::{Current, tell_doubts};
 use crate::gateway::listen::{Drained, Listening};
 use crate::gateway::queue::Recovery;
 use crate::telemetry::{self, LogFormat, LogLevel, Metrics, TelemetrySettings};
@@ -65,12 +65,7 @@ impl Serve {
 }
 
 async fn serve(config: Arc<Config>, path: PathBuf) -> ExitCode {
-    for inactive in config.inactive() {
-        warn!(key = inactive.key, "accepted, not active yet: {}", inactive.why);
-    }
-    for warning in config.warnings() {
-        warn!(key = warning.key, "{}", warning.problem);
-    }
+    tell_doubts(&config);
     let mut signals = match Signals::install() {
         Ok(signals) => signals,
         Err(fault) => {
@@ -85,15 +80,16 @@ async fn serve(config: Arc<Config>, path: PathBuf) -> ExitCode {
             return FAILED.into();
         }
     };
-    let gateway = Gateway::with_writes(Arc::clone(&config), Clock::system(), Arc::new(Metrics::new()), Arc::clone(&store), recovery);
-    let admin = match Admin::open(&gateway).await {
+    let current = Current::with_writes(config, Clock::system(), Arc::new(Metrics::new()), Arc::clone(&store), recovery);
+    current.read_from(path);
+    let admin = match Admin::open(&current).await {
         Ok(admin) => admin,
         Err(fault) => {
             error!(error = %fault, "cannot open the admin listener");
             return FAILED.into();
         }
     };
-    let listening = match Listening::open(&gateway) {
+    let listening = match Listening::open(&current) {
         Ok(listening) => listening,
         Err(fault) => {
             error!(error = %fault, "cannot open a listener");
@@ -107,10 +103,13 @@ async fn serve(config: Arc<Config>, path: PathBuf) -> ExitCode {
         info!(address = %address, "admin listening");
     }
     while signals.next().await == Asked::Reload {
-        report_reload(&path);
+        let current = Arc::clone(&current);
+        // Not waited for: reading files may take its time, and the end is to be heard of meanwhile. What came of it is logged.
+        drop(tokio::task::spawn_blocking(move || current.reload()));
     }
+    let gateway = current.gateway();
     info!(in_flight = gateway.active.count(), "draining");
-    match listening.drain(config.listen.drain).await {
+    match listening.drain(gateway.config.listen.drain).await {
         Drained::Completely => info!("drained"),
         Drained::CutOff(requests) => warn!(requests, "the drain time is over, requests were cut off"),
     }
@@ -131,14 +130,6 @@ fn open_writes(wanted: &WriteStore) -> Result<(Arc<dyn Store>, Recovery), String
     let store = store.map_err(|fault| fault.to_string())?;
     recovery.next_number = store.first_number();
     Ok((Arc::new(store), recovery))
-}
-
-/// The config in force stays: a reload only says what the file would be worth, until reloading is built.
-fn report_reload(path: &std::path::Path) {
-    match config::load(path) {
-        Ok(_) => warn!("the config is valid; a changed one takes effect at the next start, reloading is not active yet"),
-        Err(faults) => error!(faults = %faults, "the config has faults; the old one stays in force"),
-    }
 }
 
 fn telemetry_settings(config: &Config) -> TelemetrySettings {

@@ -22,6 +22,8 @@ pub struct Account {
     pub reserve: u32,
     /// The account whose budgets its requests consume as well: an index into [`Config::accounts`](super::Config::accounts).
     pub also_spends: Option<usize>,
+    /// It is in the config no more, and keeps its place for what goes on by an earlier one (`succession`).
+    pub retired: bool,
 }
 
 /// What an account's `also_spends` may name.
@@ -95,7 +97,7 @@ impl Account {
                 let problem = "a second anonymous account: both would spend the one budget of this machine's address";
                 reader.refuse::<()>("kind", problem, "one account of kind `anonymous`");
             }
-            Some(Self { name: name?, kind: kind?, reach, reserve, also_spends: None })
+            Some(Self { name: name?, kind: kind?, reach, reserve, also_spends: None, retired: false })
         });
         for (index, entry) in also.iter().enumerate() {
             if let Some(entry) = entry {
@@ -114,7 +116,7 @@ impl Account {
         while others.iter().any(|other| *other.name == *name) {
             name.push('\'');
         }
-        Self { name: name.into(), kind: AccountKind::App, reach: Reach::Everything, reserve: 0, also_spends: None }
+        Self { name: name.into(), kind: AccountKind::App, reach: Reach::Everything, reserve: 0, also_spends: None, retired: false }
     }
 
     /// Whether its reach is exactly one repository.

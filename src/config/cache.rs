@@ -48,7 +48,7 @@ pub enum Freshness {
 }
 
 /// One entry of `[[cache.rules]]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheRule {
     /// The template of the route as the endpoint table has it, such as `/repos/{owner}/{repo}/commits/{ref}`.
     pub route: Arc<str>,

@@ -37,6 +37,8 @@ pub struct Client {
     pub allow: Vec<Allow>,
     /// How long one of its requests may be held.
     pub max_wait: Duration,
+    /// It is in the config no more, see [`Account::retired`]: nobody has its key.
+    pub retired: bool,
 }
 
 impl fmt::Debug for Client {
@@ -98,7 +100,7 @@ impl Client {
             None => None,
             Some(resolved) => Some(resolved?),
         };
-        Some(Self { name: name?, key_sha256: key_sha256?, reads: reads?, writes, weight, priority, allow, max_wait })
+        Some(Self { name: name?, key_sha256: key_sha256?, reads: reads?, writes, weight, priority, allow, max_wait, retired: false })
     }
 
     pub(super) fn print(&self, accounts: &[Account], pools: &[Pool], printer: &mut Printer) {

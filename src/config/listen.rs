@@ -41,7 +41,7 @@ pub struct Listen {
 }
 
 /// The TLS listener of `[listen]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Https {
     /// Where it listens.
     pub address: SocketAddr,

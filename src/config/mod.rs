@@ -22,6 +22,7 @@ mod reader;
 mod scalars;
 mod secret;
 mod state;
+mod succession;
 mod telemetry;
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,7 @@ use document::{Document, FILE_BYTES_MAX, Secrets};
 use tokens::Tokens;
 
 use crate::api::AccountKind;
+use crate::decision::{AccountId, Places};
 
 pub use accounts::{Account, Reach, Territory};
 pub use allow::{Allow, AllowedMethod};
@@ -57,6 +59,7 @@ pub use pools::Pool;
 pub use scalars::parse_duration;
 pub use secret::rsa_key;
 pub use state::{Redis, State};
+pub use succession::Successor;
 pub use telemetry::{LogFormat, Telemetry};
 pub use tokens::Token;
 pub use upstream::Upstream;
@@ -98,6 +101,20 @@ pub struct Config {
     pub webhooks: Option<Webhooks>,
     /// Logs and traces.
     pub telemetry: Telemetry,
+    /// Which [`AccountId`]s the accounts have.
+    pub places: Places,
+}
+
+impl Config {
+    /// The account at this place of [`Config::accounts`].
+    pub fn account_id(&self, index: usize) -> AccountId {
+        self.places.id(index)
+    }
+
+    /// An account; `None` for one that is behind a client's own credential.
+    pub fn account(&self, id: AccountId) -> Option<&Account> {
+        self.accounts.get(self.places.index(id)?)
+    }
 }
 
 /// Reads and validates the file at `path`; secrets come from the environment of the process and from files, relative paths begin beside it.
@@ -225,6 +242,8 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
     }
     let mut accounts = accounts.finish()?;
     let apps = apps.finish(&mut accounts)?;
+    let passthrough = passthrough?;
+    let places = Places { first: u32::try_from(accounts.len()).unwrap_or(u32::MAX), guests: passthrough.places() };
     Some(Config {
         listen: listen?,
         upstream: upstream?,
@@ -233,13 +252,14 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         apps,
         pools: pools.finish()?,
         clients: clients.finish()?,
-        passthrough: passthrough?,
+        passthrough,
         cache: cache?,
         limits: limits?,
         writes: writes?,
         state: state?,
         webhooks: webhooks.map_or(Some(None), |webhooks| webhooks.map(Some))?,
         telemetry: telemetry?,
+        places,
     })
 }
 

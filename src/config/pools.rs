@@ -18,13 +18,15 @@ pub struct Pool {
     pub name: Arc<str>,
     /// Its accounts, each once: indices into [`Config::accounts`](super::Config::accounts); never empty.
     pub accounts: Vec<usize>,
+    /// No client has it any more, see [`Account::retired`].
+    pub retired: bool,
 }
 
 impl Pool {
     pub(super) fn read_all(root: &mut Reader<'_>, accounts: &Declared<Account>) -> Declared<Self> {
         if !root.is_set("pools") {
             root.entry("pools");
-            let everyone = Self { name: IMPLICIT.into(), accounts: (0..accounts.len()).collect() };
+            let everyone = Self { name: IMPLICIT.into(), accounts: (0..accounts.len()).collect(), retired: false };
             return Declared::implicit("pool", IMPLICIT.into(), everyone);
         }
         Declared::read(root, "pools", "pool", |reader, name| {
@@ -32,7 +34,7 @@ impl Pool {
                 Some(entry) => read_members(&entry, accounts),
                 None => reader.refuse("accounts", "missing", "a list of account names"),
             };
-            Some(Self { name: name?, accounts: members? })
+            Some(Self { name: name?, accounts: members?, retired: false })
         })
     }
 

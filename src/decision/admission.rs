@@ -169,6 +169,14 @@ impl Admission {
         self.touched = sorts;
     }
 
+    /// Other settings from now on, see [`Books::reconfigure`](super::Books); whoever they let go is decided. Those who wait keep the priority with which they came.
+    pub fn reconfigure(&mut self, now: Timestamp, settings: Settings) {
+        (self.waiting_max, self.waiting_bytes_max) = (settings.waiting_max, settings.waiting_bytes_max);
+        self.books.reconfigure(now, settings);
+        self.line.look_at_all();
+        self.reconsider(now, None);
+    }
+
     /// The asker of a ticket has gone. Does nothing for a ticket that was decided: its grant, once drained, is to be settled as never sent.
     pub fn abandon(&mut self, now: Timestamp, ticket: Ticket) {
         self.leave(ticket);
@@ -349,6 +357,9 @@ mod tests;
 
 #[cfg(test)]
 mod overlooked;
+
+#[cfg(test)]
+mod reconfigured;
 
 #[cfg(test)]
 mod properties;

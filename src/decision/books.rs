@@ -15,6 +15,7 @@ mod audit;
 mod candidates;
 mod guests;
 mod ranking;
+mod reconfigure;
 mod view;
 
 use http::StatusCode;
@@ -27,7 +28,7 @@ use super::account_choice::{is_about_as_good, share_of};
 use super::block::Block;
 use super::budget::{Charge, Mark, Terms, WOBBLE, Wish, in_ten_thousandths};
 use super::demand::{
-    AccountId, ClientId, ClientSettings, Demand, Grant, LeaseId, LimitKind, Priority, Refusal, Settings, Settlement, Until,
+    AccountId, ClientId, ClientSettings, Demand, Grant, LeaseId, LimitKind, Places, Priority, Refusal, Settings, Settlement, Until,
 };
 use super::elapsed::{ELAPSED_MILLIS_MAX, Elapsed};
 use super::invariants::{Broken, Invariant};
@@ -53,7 +54,7 @@ const FREE: &str = "(free)";
 /// The books of all accounts.
 #[derive(Debug)]
 pub struct Books {
-    /// Those of the config, then the guests.
+    /// By [`Places`](super::demand::Places).
     accounts: Vec<Account>,
     guests: Guests,
     clients: Vec<ClientSettings>,
@@ -131,7 +132,8 @@ impl Books {
         let limits = settings.limits;
         let spacing = Spacing { any: settings.spacing, notifying: settings.notify_spacing };
         let terms = |reserve| Terms { reserve, batch_floor: in_ten_thousandths(settings.batch_floor), pace: settings.pace };
-        let guests = Guests { first: settings.accounts.len(), terms: terms(0), limits, spacing };
+        let first = u32::try_from(settings.accounts.len()).unwrap_or(u32::MAX);
+        let guests = Guests { places: Places { first, guests: settings.guests }, terms: terms(0), limits, spacing };
         let accounts: Vec<Account> = settings
             .accounts
             .into_iter()
@@ -271,7 +273,7 @@ impl Books {
 
     /// A client's share and priority.
     pub(super) fn client(&self, client: ClientId) -> ClientSettings {
-        self.clients.get(usize::try_from(client.0).unwrap_or(usize::MAX)).copied().unwrap_or_default()
+        client_of(&self.clients, client)
     }
 
     /// The list of a demand's candidates.
@@ -320,9 +322,7 @@ impl Books {
     fn choose(&mut self, now: Timestamp, demand: &Demand, weight: Weight, list: ListId) -> Result<AccountId, Blocked> {
         let Self { accounts, candidates, learned, clients, free, .. } = self;
         let resource = learned.get(&demand.endpoint).unwrap_or(&demand.resource);
-        let priority =
-            clients.get(usize::try_from(demand.client.0).unwrap_or(usize::MAX)).map_or(Priority::Normal, |client| client.priority);
-        let wish = Wish { cost: demand.cost, priority };
+        let wish = Wish { cost: demand.cost, priority: client_of(clients, demand.client).priority };
         let prefer = demand.prefer.filter(|prefer| candidates.holds(list, *prefer));
         let ranked_by = if demand.cost == 0 { &*free } else { resource };
         let Some(ranking) = candidates.ranking(now, list, ranked_by, accounts) else { return Err(nobody(resource.clone())) };
@@ -473,7 +473,14 @@ fn millis_since(now: Timestamp, then: Timestamp) -> u32 {
     u32::try_from(now.since(then).as_millis()).unwrap_or(u32::MAX).min(ELAPSED_MILLIS_MAX)
 }
 
-/// An account's index in the list of the config.
+/// A client's share and priority, as the config has them.
+fn client_of(clients: &[ClientSettings], client: ClientId) -> ClientSettings {
+    let known = clients.get(usize::try_from(client.0).unwrap_or(usize::MAX)).copied();
+    let priority = if client == ClientId::BACKGROUND { Priority::Batch } else { Priority::default() };
+    known.unwrap_or(ClientSettings { priority, ..ClientSettings::default() })
+}
+
+/// An account's index in the books.
 fn place(account: AccountId) -> usize {
     usize::try_from(account.0).unwrap_or(usize::MAX)
 }

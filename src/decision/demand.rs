@@ -12,9 +12,39 @@ use http::StatusCode;
 use crate::api::{AccountKind, EndpointId, LimitRefusal, RateHeaders, ResourceName};
 use crate::clock::Timestamp;
 
-/// An account: its place in the config's list of accounts.
+/// An account: its place among the accounts of the config and the guests, see [`Places`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AccountId(pub u32);
+
+/// Which [`AccountId`]s the accounts of a list have: those that it began with, then the guests, then those that a later config added. So nobody's changes while the
+/// books are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// How many accounts the list began with.
+    pub first: u32,
+    /// Places for accounts that no config names.
+    pub guests: u32,
+}
+
+impl Places {
+    /// The account at this place of the list.
+    pub fn id(self, index: usize) -> AccountId {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        AccountId(if index < self.first { index } else { index.saturating_add(self.guests) })
+    }
+
+    /// An account's place in the list; a guest has none.
+    pub fn index(self, account: AccountId) -> Option<usize> {
+        let beyond = account.0.checked_sub(self.first);
+        let index = beyond.map_or(Some(account.0), |beyond| Some(beyond.checked_sub(self.guests)? + self.first));
+        index.and_then(|index| usize::try_from(index).ok())
+    }
+
+    /// Whether an account is a guest.
+    pub fn is_guest(self, account: AccountId) -> bool {
+        self.index(account).is_none()
+    }
+}
 
 /// Names one admitted request until it is settled. Given by the caller, so that asking twice for the same lease admits once and settling
 /// it twice settles once (DESIGN D8).
@@ -28,6 +58,11 @@ pub struct Ticket(pub u64);
 /// A client: its place in the config's list of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(pub u32);
+
+impl ClientId {
+    /// Nobody waits for its requests: they have the lowest priority.
+    pub const BACKGROUND: Self = Self(u32::MAX - 1);
+}
 
 /// The order in which waiting requests are served; greater goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,9 +89,9 @@ pub enum Pace {
 /// What the books must know of the config.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The accounts; an [`AccountId`] is a place in this list.
+    /// The accounts, whose [`AccountId`]s are by [`Places`].
     pub accounts: Vec<AccountSettings>,
-    /// Places for accounts that no config names, those of the credentials that clients bring. Their [`AccountId`]s follow those of the list.
+    /// Places for accounts that no config names, those of the credentials that clients bring.
     pub guests: u32,
     /// The clients; a [`ClientId`] is a place in this list. One that is not in it has the default share and priority.
     pub clients: Vec<ClientSettings>,

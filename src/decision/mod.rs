@@ -44,6 +44,6 @@ type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>
 pub use admission::{Admission, Decision};
 pub use books::{AccountSnapshot, BookSnapshot, Books, BudgetView, SecondarySnapshot};
 pub use demand::{
-    AccountId, AccountSettings, ClientId, ClientSettings, Demand, Grant, LeaseId, LimitKind, Pace, Priority, Refusal, SecondaryLimits,
-    Settings, Settlement, Ticket, Until, WriteSpacing,
+    AccountId, AccountSettings, ClientId, ClientSettings, Demand, Grant, LeaseId, LimitKind, Pace, Places, Priority, Refusal,
+    SecondaryLimits, Settings, Settlement, Ticket, Until, WriteSpacing,
 };

@@ -105,6 +105,8 @@ pub(super) struct Secondary {
     concurrency_max: u32,
     in_flight: u32,
     rest_points: Points,
+    /// A limit was lowered below what counted by then, which has not all ended yet.
+    is_adjusting: bool,
     cpu: Window,
     cpu_burst: Window,
     special: Box<Special>,
@@ -116,6 +118,7 @@ impl Secondary {
             concurrency_max: limits.concurrency.max(1),
             in_flight: 0,
             rest_points: Points::new(Limit::new(MINUTE, limits.rest_points_per_minute)),
+            is_adjusting: false,
             cpu: Window::new(MINUTE, millis(limits.cpu_seconds_per_minute)).grained(CPU_GRAIN),
             cpu_burst: Window::new(BURST, millis(limits.cpu_seconds_per_minute) / BURST_PART).grained(BURST_GRAIN),
             special: Box::new(Special {
@@ -129,6 +132,29 @@ impl Secondary {
                 writes_before: None,
             }),
         }
+    }
+
+    /// Other limits from now on; what counts already goes on counting, also where it is more than they allow.
+    pub(super) fn reconfigure(&mut self, limits: SecondaryLimits, spacing: Spacing) {
+        let new = Self::new(limits, spacing);
+        self.concurrency_max = new.concurrency_max;
+        self.rest_points.set_max(limits.rest_points_per_minute);
+        self.cpu.set_max(new.cpu.limit().max());
+        self.cpu_burst.set_max(new.cpu_burst.limit().max());
+        let (special, new) = (&mut *self.special, new.special);
+        special.graphql_points.set_max(new.graphql_points.limit().max());
+        special.graphql_cpu.set_max(new.graphql_cpu.limit().max());
+        special.content_minute.set_max(new.content_minute.limit().max());
+        special.content_hour.set_max(new.content_hour.limit().max());
+        special.token_requests.set_max(new.token_requests.limit().max());
+        special.spacing = spacing;
+        self.adjust();
+    }
+
+    /// Whether a lowered limit is kept by now.
+    fn adjust(&mut self) {
+        self.is_adjusting = false;
+        self.is_adjusting = !(self.is_within_concurrency() && self.is_within_windows());
     }
 
     /// What a request holds of the CPU time, in milliseconds, before its endpoint has ever answered: REST, GraphQL. So much that as many as may be in
@@ -198,10 +224,8 @@ impl Secondary {
                 writes.notifying = Some(now);
             }
         }
-        if weight.graphql {
-            return self.special_is_within(weight);
-        }
-        self.rest_points.enter(now, weight.endpoint, weight.points) && self.special_is_within(weight)
+        let points_are_within = weight.graphql || self.rest_points.enter(now, weight.endpoint, weight.points);
+        points_are_within && self.special_is_within(weight) || self.is_adjusting
     }
 
     /// Lets go of a request whose end is known; see the module for how long it still counts. Whether invariant 4 holds of the windows that it touched.
@@ -219,14 +243,20 @@ impl Secondary {
         self.cpu_burst.leave(now, held, took.min(held));
         if weight.graphql {
             self.special.graphql_cpu.leave(now, held, took);
-            return self.special_is_within(weight);
         }
+        let points_are_within = weight.graphql || self.leave_points(now, weight, sent);
+        if self.is_adjusting {
+            self.adjust();
+        }
+        points_are_within && self.special_is_within(weight) || self.is_adjusting
+    }
+
+    fn leave_points(&mut self, now: Timestamp, weight: Weight, sent: Sent) -> bool {
         let limit = self.rest_points.limit();
-        let points_are_within = self.rest_points.get_mut(weight.endpoint).is_none_or(|points| {
+        self.rest_points.get_mut(weight.endpoint).is_none_or(|points| {
             points.leave(limit, now, weight.points, if sent == Sent::No { 0 } else { limit.weigh(weight.points) });
             points.is_within(limit)
-        });
-        points_are_within && self.special_is_within(weight)
+        })
     }
 
     /// The same in the books of what most requests are not, but for GraphQL's CPU time.
@@ -275,13 +305,13 @@ impl Secondary {
 
     /// Invariant 3.
     pub(super) fn is_within_concurrency(&self) -> bool {
-        self.in_flight <= self.concurrency_max
+        self.is_adjusting || self.in_flight <= self.concurrency_max
     }
 
     /// Invariant 4, for the windows that a request touches.
     pub(super) fn is_within(&self, weight: Weight) -> bool {
         let points = self.rest_points.get(weight.endpoint).filter(|_| !weight.graphql);
-        points.is_none_or(|points| points.is_within(self.rest_points.limit())) && self.special_is_within(weight)
+        self.is_adjusting || points.is_none_or(|points| points.is_within(self.rest_points.limit())) && self.special_is_within(weight)
     }
 
     fn special_is_within(&self, weight: Weight) -> bool {
@@ -293,9 +323,10 @@ impl Secondary {
 
     /// Invariant 4, for all windows.
     pub(super) fn is_within_windows(&self) -> bool {
-        let special =
-            [&self.special.graphql_points, &self.special.content_minute, &self.special.content_hour, &self.special.token_requests];
-        self.rest_points.tallies().all(|points| points.is_within(self.rest_points.limit())) && special.into_iter().all(Window::is_within)
+        let Special { graphql_points, content_minute, content_hour, token_requests, .. } = &*self.special;
+        self.is_adjusting
+            || self.rest_points.tallies().all(|points| points.is_within(self.rest_points.limit()))
+                && [graphql_points, content_minute, content_hour, token_requests].into_iter().all(Window::is_within)
     }
 
     /// What invariant 5 forbids.

@@ -113,6 +113,14 @@ impl Admissions {
         self.inner.lock().admission.vacate(self.clock.now(), guest)
     }
 
+    /// Other settings from now on; see [`Admission::reconfigure`].
+    pub fn reconfigure(&self, settings: Settings) {
+        let mut inner = self.inner.lock();
+        inner.admission.reconfigure(self.clock.now(), settings);
+        self.deliver(&mut inner);
+        self.arm(&inner);
+    }
+
     /// Every account of the config for an operator, with the time at which the picture was taken.
     pub fn snapshot(&self) -> (Timestamp, Vec<AccountSnapshot>) {
         self.with_books(|books, now| (now, books.snapshot(now)))

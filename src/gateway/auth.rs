@@ -41,8 +41,6 @@ pub struct Client {
 /// All clients by the digest of their key.
 pub struct Clients {
     by_digest: HashMap<[u8; 32], Arc<Client>>,
-    /// In the order of the config.
-    all: Vec<Arc<Client>>,
 }
 
 /// Why a request belongs to no client.
@@ -57,14 +55,13 @@ pub enum Unknown {
 impl Clients {
     /// From the validated config. An entry of `allow` that does not parse would open nothing; the config refuses it beforehand.
     pub fn new(config: &Config) -> Self {
-        let all: Vec<_> = config.clients.iter().enumerate().map(|(index, client)| Arc::new(Client::new(index, client))).collect();
-        let by_digest = config.clients.iter().zip(&all).map(|(config, client)| (config.key_sha256, Arc::clone(client))).collect();
-        Self { by_digest, all }
+        let served = config.clients.iter().enumerate().filter(|(_, client)| !client.retired);
+        Self { by_digest: served.map(|(index, client)| (client.key_sha256, Arc::new(Client::new(index, client)))).collect() }
     }
 
     /// The client of this name.
     pub fn named(&self, name: &str) -> Option<&Arc<Client>> {
-        self.all.iter().find(|client| &*client.name == name)
+        self.by_digest.values().find(|client| &*client.name == name)
     }
 
     /// The client whose key the headers carry.
@@ -141,7 +138,7 @@ mod tests {
 
     fn clients() -> Clients {
         let client = Client { name: "ci".into(), index: 0, pool: 0, account: None, allow: Vec::new(), max_wait: Duration::from_secs(30) };
-        Clients { by_digest: HashMap::from([(digest(b"weir_key"), Arc::new(client))]), all: Vec::new() }
+        Clients { by_digest: HashMap::from([(digest(b"weir_key"), Arc::new(client))]) }
     }
 
     fn identify(name: &'static str, value: &str) -> Result<String, Unknown> {

@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Gateway;
 use super::connection::{Connection, Watch, now};
+use super::generations::Current;
 use super::hit::{Age, Next};
 use super::intake::{HEAD_BYTES_MAX, Malformed, Root};
 use super::refuse::Refused;
@@ -36,29 +37,40 @@ const PREFACE_BYTES: usize = 24;
 ///
 /// The framework would look for the whole preface without a deadline, and so never answer a request shorter than that.
 pub struct FrontDoor {
-    pub(super) http1: Arc<Door>,
-    http2: Arc<Door>,
-    header_timeout: Duration,
+    current: Arc<Current>,
+    scheme: &'static str,
 }
 
-/// The HTTP side of a listener.
+/// The HTTP side of a listener, for requests by one config.
 pub struct Door {
     pub(super) gateway: Arc<Gateway>,
     pub(super) scheme: &'static str,
+}
+
+/// The same for connections that speak HTTP/2.
+struct StreamsDoor {
+    front: Arc<FrontDoor>,
     options: HttpServerOptions,
 }
 
 impl FrontDoor {
     /// For a listener of this scheme, `http` or `https`.
-    pub fn new(gateway: &Arc<Gateway>, scheme: &'static str) -> Self {
-        let header_timeout = gateway.config.listen.header_timeout;
-        let door = |h2c| {
-            let mut options = HttpServerOptions::default();
-            options.h2c = h2c;
-            options.h2_idle_timeout = Some(gateway.config.listen.idle_timeout);
-            Arc::new(Door { gateway: Arc::clone(gateway), scheme, options })
-        };
-        Self { http1: door(false), http2: door(true), header_timeout }
+    pub fn new(current: &Arc<Current>, scheme: &'static str) -> Self {
+        Self { current: Arc::clone(current), scheme }
+    }
+
+    /// For a request that begins now.
+    fn door(&self) -> Door {
+        Door { gateway: self.current.gateway(), scheme: self.scheme }
+    }
+
+    /// Has `door` go by the config in force; whether it did not.
+    pub(super) fn renew(&self, door: &mut Door) -> bool {
+        let is_old = !self.current.is(&door.gateway);
+        if is_old {
+            *door = self.door();
+        }
+        is_old
     }
 }
 
@@ -68,21 +80,26 @@ impl ServerApp for FrontDoor {
         let mut connection = Box::new(Connection::new(stream));
         let mut watch = Watch::new(shutdown);
         let mut age = Age::New;
+        let mut door = self.door();
         loop {
-            match self.reads(&mut connection, &mut watch, age, shutdown).await {
+            match self.reads(&mut door, &mut connection, &mut watch, age, shutdown).await {
                 Next::Over => return None,
                 Next::Unreadable(refused) => {
-                    self.http1.refuse_unread(&mut ServerSession::new_http1(connection), refused).await;
+                    door.refuse_unread(&mut ServerSession::new_http1(connection), refused).await;
                     return None;
                 }
                 Next::Preface => {
-                    timeout(self.header_timeout, connection.try_peek(&mut [0; PREFACE_BYTES])).await.ok()?.ok()?;
-                    let _connection = self.http2.gateway.active.connect();
-                    return self.http2.process_new(connection, shutdown).await;
+                    let listen = &door.gateway.config.listen;
+                    timeout(listen.header_timeout, connection.try_peek(&mut [0; PREFACE_BYTES])).await.ok()?.ok()?;
+                    let _connection = door.gateway.active.connect();
+                    let mut options = HttpServerOptions::default();
+                    options.h2c = true;
+                    options.h2_idle_timeout = Some(listen.idle_timeout);
+                    return Arc::new(StreamsDoor { front: Arc::clone(self), options }).process_new(connection, shutdown).await;
                 }
                 Next::Session { known, deadline } => {
                     let session = ServerSession::new_http1(connection);
-                    let stream = Box::pin(self.http1.one(session, known, HeadDue { at: deadline, age }, shutdown)).await?;
+                    let stream = Box::pin(door.one(session, known, HeadDue { at: deadline, age }, shutdown)).await?;
                     (connection, age) = (Connection::of(stream)?, Age::Used);
                 }
             }
@@ -98,11 +115,12 @@ struct HeadDue {
 }
 
 #[async_trait]
-impl HttpServerApp for Door {
+impl HttpServerApp for StreamsDoor {
     /// The framework's way here is that of HTTP/2, a session for each request.
     async fn process_new_http(self: &Arc<Self>, session: ServerSession, shutdown: &ShutdownWatch) -> Option<ReusedHttpStream> {
-        let at = now() + self.gateway.config.listen.header_timeout;
-        let stream = self.one(session, None, HeadDue { at, age: Age::New }, shutdown).await?;
+        let door = self.front.door();
+        let at = now() + door.gateway.config.listen.header_timeout;
+        let stream = door.one(session, None, HeadDue { at, age: Age::New }, shutdown).await?;
         Some(ReusedHttpStream::new(stream, None))
     }
 

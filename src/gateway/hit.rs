@@ -65,13 +65,20 @@ pub(super) enum Age {
 }
 
 impl FrontDoor {
-    /// Answers what is asked on a connection as long as it is reads.
-    pub(super) async fn reads(&self, connection: &mut Connection, watch: &mut Watch, mut age: Age, shutdown: &ShutdownWatch) -> Next {
-        let listen = &self.http1.gateway.config.listen;
+    /// Answers what is asked on a connection as long as it is reads; `door` goes by the config in force when each of them begins.
+    pub(super) async fn reads(
+        &self,
+        door: &mut Door,
+        connection: &mut Connection,
+        watch: &mut Watch,
+        mut age: Age,
+        shutdown: &ShutdownWatch,
+    ) -> Next {
         let mut buffer = Vec::new();
         let mut said = None;
         loop {
             let began = now();
+            let listen = &door.gateway.config.listen;
             let until = began + if age == Age::New { listen.header_timeout } else { listen.idle_timeout };
             while is_too_short(connection.ahead()) {
                 match connection.more(watch, until).await {
@@ -83,8 +90,13 @@ impl FrontDoor {
             if age == Age::New && connection.ahead().starts_with(PREFACE_BEGINS) {
                 return Next::Preface;
             }
-            let active = self.http1.gateway.active.enter();
-            let looked = if *shutdown.borrow() { None } else { self.http1.look(connection.ahead(), &mut said, &mut buffer) };
+            if self.renew(door) {
+                // Whoever it was by the config before may be nobody now.
+                said = None;
+            }
+            let listen = &door.gateway.config.listen;
+            let active = door.gateway.active.enter();
+            let looked = if *shutdown.borrow() { None } else { door.look(connection.ahead(), &mut said, &mut buffer) };
             let deadline = || if age == Age::New { until } else { now() + listen.header_timeout };
             let Some((looked, head_bytes)) = looked else {
                 let deadline = deadline();
@@ -98,25 +110,25 @@ impl FrontDoor {
             };
             let asked = match looked {
                 Looked::Hit(request, body_bytes) => Asked::Answered(request, body_bytes),
-                Looked::Stale(asking) => self.http1.ask_here(connection, *asking, shutdown, &mut buffer).await,
+                Looked::Stale(asking) => door.ask_here(connection, *asking, shutdown, &mut buffer).await,
                 Looked::Other(known) => Asked::Known(known),
             };
             match asked {
                 Asked::Answered(request, body_bytes) => {
                     let is_written = connection.write(watch, &buffer, listen.body_timeout).await;
-                    self.http1.conclude(request, is_written.then_some(body_bytes));
+                    door.conclude(request, is_written.then_some(body_bytes));
                     if !is_written {
                         return Next::Over;
                     }
                 }
                 Asked::Gone(request) => {
-                    self.http1.conclude(request, None);
+                    door.conclude(request, None);
                     return Next::Over;
                 }
                 Asked::Known(known) => {
                     // Informational answers that the client has not taken yet.
                     if !connection.write(watch, &buffer, listen.body_timeout).await {
-                        self.http1.conclude(known.request, None);
+                        door.conclude(known.request, None);
                         return Next::Over;
                     }
                     return Next::Session { known: Some(known), deadline: deadline() };

@@ -4,8 +4,8 @@
 //! other, and the look-up of what covers a stored answer.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,13 +15,14 @@ use parking_lot::RwLock;
 use crate::api::events_of;
 use crate::clock::Timestamp;
 use crate::config::{Config, Hook, Reach};
-use crate::decision::AccountId;
+use crate::decision::ClientId;
 use crate::webhooks::listing::{Listed, Terms};
 use crate::webhooks::watch::{Check, Findings, Watch};
 
 use super::Gateway;
 use super::attempt::{Answer, AnswerBody};
 use super::effort::Effort;
+use super::generations::Current;
 use super::job::Unconditional;
 
 /// The largest answer that is read. Ours: a hundred deliveries in a list take a twentieth of it.
@@ -88,13 +89,20 @@ impl Hooks {
     }
 }
 
-/// Checks the webhook at this place in the config for as long as the gateway lives.
-pub fn keep_checking(gateway: &Arc<Gateway>, place: usize) -> impl Future<Output = ()> + Send + 'static {
+/// Checks each webhook of the config for as long as that is in force.
+pub fn keep_checking_all(gateway: &Arc<Gateway>, current: &Weak<Current>) {
+    for place in 0..gateway.hooks.watched.len() {
+        tokio::spawn(keep_checking(gateway, Weak::clone(current), place));
+    }
+}
+
+fn keep_checking(gateway: &Arc<Gateway>, current: Weak<Current>, place: usize) -> impl Future<Output = ()> + Send + 'static {
     // Weak: this task must not be what keeps an abandoned gateway.
     let (clock, gateway) = (gateway.clock.clone(), Arc::downgrade(gateway));
     async move {
         loop {
-            let Some(strong) = gateway.upgrade() else { return };
+            let in_force = |gateway: &Arc<Gateway>| current.upgrade().is_some_and(|current| current.is(gateway));
+            let Some(strong) = gateway.upgrade().filter(in_force) else { return };
             let Some(rest) = strong.check_hook(place).await else { return };
             drop(strong);
             clock.reach(clock.now() + rest).await;
@@ -172,8 +180,8 @@ impl Gateway {
 
     /// One request for a webhook: the next page of the answer, where it names one, and its body; else what is wrong.
     async fn ask(self: &Arc<Self>, hook: &Hook, method: Method, target: String) -> Result<(Option<String>, Bytes), String> {
-        let payer = AccountId(u32::try_from(hook.account).unwrap_or(u32::MAX));
-        let job = self.own_job(method, target, payer, super::background_client(&self.config), ANSWER_BYTES_MAX);
+        let payer = self.config.account_id(hook.account);
+        let job = self.own_job(method, target, payer, ClientId::BACKGROUND.0, ANSWER_BYTES_MAX);
         let answer = self.perform(&job, &Effort::default(), &Unconditional).await.map_err(|refused| refused.reason().to_owned())?;
         if !answer.status.is_success() {
             return Err(format!("the upstream answered {}", answer.status));

@@ -19,8 +19,8 @@ use pingora::services::listening::Service;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::Gateway;
 use super::door::FrontDoor;
+use super::generations::Current;
 
 /// One write for each ordinary answer (PINGORA.md, Speed on this path).
 const WRITE_BUFFER_BYTES: usize = 16 * 1024;
@@ -46,9 +46,9 @@ fn bind_socket(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// The open listeners of a gateway.
+/// The open listeners.
 pub struct Listening {
-    gateway: Arc<Gateway>,
+    current: Arc<Current>,
     /// Where it is reached by HTTP, with the ports that the system chose for port 0.
     pub addresses: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
@@ -66,10 +66,11 @@ pub enum Drained {
 
 impl Listening {
     /// Opens every configured listener; fails before anything is served when one cannot be opened.
-    pub fn open(gateway: &Arc<Gateway>) -> io::Result<Self> {
+    pub fn open(current: &Arc<Current>) -> io::Result<Self> {
+        let gateway = current.gateway();
         let (stop, stopped) = watch::channel(false);
         let mut fds = Fds::new();
-        let mut service = Service::new("weir".into(), FrontDoor::new(gateway, "http"));
+        let mut service = Service::new("weir".into(), FrontDoor::new(current, "http"));
         let mut addresses = Vec::new();
         for address in &gateway.config.listen.http {
             let listener =
@@ -88,16 +89,17 @@ impl Listening {
         }
         let fds = Arc::new(Mutex::new(fds));
         let services = vec![tokio::spawn(async move { service.start_service(Some(fds), stopped, 1).await })];
-        Ok(Self { gateway: Arc::clone(gateway), addresses, stop, services })
+        Ok(Self { current: Arc::clone(current), addresses, stop, services })
     }
 
     /// Stops accepting, lets what is in flight finish for at most `grace`, then cuts the rest off.
     pub async fn drain(self, grace: Duration) -> Drained {
         // Closing the door first: a connection accepted before hears 503 only from now on.
         self.stop.send_replace(true);
-        self.gateway.active.drain();
-        let finished = tokio::time::timeout(grace, self.gateway.active.idle()).await.is_ok();
-        let left = self.gateway.active.count();
+        let gateway = self.current.gateway();
+        gateway.active.drain();
+        let finished = tokio::time::timeout(grace, gateway.active.idle()).await.is_ok();
+        let left = gateway.active.count();
         for service in self.services {
             service.abort();
         }

@@ -3,8 +3,7 @@
 //! When one is due, and what a token or a failure means for those who wait, is decided in `tokens/`. Here are only the sending and the reading of the answer; a
 //! token goes from the answer's body into a header value that is never shown, and nowhere else.
 
-use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use http::Method;
@@ -21,6 +20,7 @@ use super::Gateway;
 use super::attempt::{Answer, AnswerBody, MINT, Unanswered, said};
 use super::effort::Effort;
 use super::fetch::Reuse;
+use super::generations::Current;
 use super::job::{Job, PATIENCE, Unconditional};
 use super::random::unit_random;
 use super::rights::Whom;
@@ -39,25 +39,27 @@ struct Minted {
     expires_at: String,
 }
 
-/// Mints whatever is due, for as long as the gateway lives.
-pub fn keep_minting(gateway: &Arc<Gateway>) -> impl Future<Output = ()> + Send + 'static {
-    // Weak: this task must not be what keeps an abandoned gateway.
-    let (tokens, clock, gateway) = (Arc::clone(&gateway.tokens), gateway.clock.clone(), Arc::downgrade(gateway));
-    async move {
-        loop {
-            let changed = tokens.due_changed();
-            let now = clock.now();
-            for minting in tokens.begin_due(now) {
-                let Some(gateway) = gateway.upgrade() else { return };
+/// Mints whatever is due by the config in force, for as long as there is one.
+pub async fn keep_minting(current: Weak<Current>) {
+    loop {
+        let (tokens, clock) = {
+            let Some(gateway) = current.upgrade().map(|current| current.gateway()) else { return };
+            let now = gateway.clock.now();
+            for minting in gateway.tokens.begin_due(now) {
+                let gateway = Arc::clone(&gateway);
                 tokio::spawn(async move { gateway.mint(minting).await });
             }
-            match tokens.next_due(now) {
-                Some(at) => tokio::select! {
-                    () = changed => {}
-                    () = clock.reach(at.max(now + Duration::from_millis(1))) => {}
-                },
-                None => changed.await,
-            }
+            (Arc::clone(&gateway.tokens), gateway.clock.clone())
+        };
+        // A change from here on, and one since the tokens were looked at, is told.
+        let changed = tokens.due_changed();
+        let now = clock.now();
+        match tokens.next_due(now) {
+            Some(at) => tokio::select! {
+                () = changed => {}
+                () = clock.reach(at.max(now + Duration::from_millis(1))) => {}
+            },
+            None => changed.await,
         }
     }
 }

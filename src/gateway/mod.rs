@@ -4,6 +4,7 @@
 //!
 //! | module | stage |
 //! |---|---|
+//! | [`generations`] | the gateway by the config in force |
 //! | [`door`], `connection` | deadlines of the head, HTTP/1.1 or HTTP/2, keep-alive |
 //! | `hit`, `asking` | reads, read and written without a session of the framework |
 //! | [`service`], `request` | the stages in order, and the one place where a request ends |
@@ -44,6 +45,7 @@ pub mod effort;
 pub mod encoding;
 pub mod fetch;
 pub mod flight;
+pub mod generations;
 pub mod graphql_prices;
 pub mod head;
 pub mod headers;
@@ -101,12 +103,10 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::decision::freshness::Mode;
 use crate::decision::rights::Rights;
-use crate::decision::{AccountId, AccountSettings, ClientSettings, Priority, SecondaryLimits, Settings, Until};
+use crate::decision::{AccountId, Until};
 use crate::telemetry::{Held, Metrics};
 use crate::tokens::{Source, Tokens};
 use crate::webhooks::Receiver;
-use crate::writes::Store as WriteStore;
-use crate::writes::memory::MemoryStore;
 
 use admission::Admissions;
 use auth::Clients;
@@ -120,21 +120,15 @@ use flight::Flights;
 use graphql_prices::GraphqlPrices;
 use intake::{Intake, Root, Service};
 use passthrough::Guests;
-use queue::{Queue, Recovery};
+use queue::Queue;
 use rewrite::{Origin, UrlMap};
 use store::Store;
 use streams::Streams;
 use turns::Turns;
 
-/// Requests that may wait for admission at once. Each holds a connection and at most one small body; CONTRACT §2 bounds the queue of writes alike.
-const WAITING_MAX: usize = 10_000;
-/// Bytes of bodies that requests waiting for admission may hold together: three quarters of the memory there is for bodies. Ours: the last quarter stays free for
-/// those that need not wait, whose bodies would else be refused at the door.
-const WAITING_BYTES_MAX: u64 = (body::HELD_BYTES_MAX / 4 * 3) as u64;
-
-/// Everything that requests share.
+/// Everything that requests share, by one config. What goes on from one config to the next is shared with the gateways before and after it (`generations`).
 pub struct Gateway {
-    /// The config in force.
+    /// The config that it goes by.
     pub config: Arc<Config>,
     /// Where `now` comes from.
     pub clock: Clock,
@@ -145,11 +139,11 @@ pub struct Gateway {
     /// The books and the line before them.
     pub admissions: Arc<Admissions>,
     /// Stored answers.
-    pub store: Store,
+    pub store: Arc<Store>,
     /// Memory for the bodies of writes that wait.
-    pub bodies: BodyMemory,
+    pub bodies: Arc<BodyMemory>,
     /// Room for deliveries.
-    pub deliveries: deliveries::Deliveries,
+    pub deliveries: Arc<deliveries::Deliveries>,
     /// Writes in their lanes.
     pub turns: Arc<Turns>,
     /// Writes that were accepted.
@@ -161,119 +155,41 @@ pub struct Gateway {
     /// Writes that are on their way upstream.
     pub writes_on_wire: Arc<AtomicU64>,
     table: &'static Table,
-    roots_about_caller: BTreeSet<String>,
+    roots_about_caller: Arc<BTreeSet<String>>,
     clients: Clients,
-    guests: Guests,
+    guests: Arc<Guests>,
     /// Fetches under way, by what they fetch.
     pub flights: Arc<Flights>,
     /// The bodies too large to hold that are being read.
-    pub streams: Streams,
-    graphql_prices: GraphqlPrices,
+    pub streams: Arc<Streams>,
+    graphql_prices: Arc<GraphqlPrices>,
     upstream: Arc<Upstream>,
     urls: UrlMap,
     mode: Mode,
     /// Lists of accounts.
     candidates: Candidates,
     /// What answers have taught about tokens' rights.
-    rights: Mutex<Rights>,
+    rights: Arc<Mutex<Rights>>,
     /// Told when a second look has ended.
-    look_ended: Notify,
+    look_ended: Arc<Notify>,
     pools: Vec<Accounts>,
     alone: Vec<Accounts>,
     public_base: Option<String>,
     /// For spans: where clients reach this gateway.
     server_address: String,
-    watch: watch::Watch,
+    watch: Arc<watch::Watch>,
     webhooks: Option<Receiver>,
     /// The webhooks that are watched.
     hooks: hooks::Hooks,
     /// Where answers were seen to change.
-    neighbours: neighbours::Neighbours,
+    neighbours: Arc<neighbours::Neighbours>,
     /// Where the config asks for it.
-    predictor: Option<predicted::Predictor>,
+    predictor: Option<Arc<predicted::Predictor>>,
     /// Compressed forms of stored answers.
-    pub encodings: Encodings,
+    pub encodings: Arc<Encodings>,
 }
 
 impl Gateway {
-    /// [`Gateway::with_writes`] with queued writes in memory.
-    pub fn new(config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> Arc<Self> {
-        Self::with_writes(config, clock, metrics, Arc::new(MemoryStore::default()), Recovery::default())
-    }
-
-    /// Builds everything, starts the timer of the books and the watch over them, and goes on with the writes that an earlier process left; listens nowhere yet. To be
-    /// called on a tokio runtime.
-    pub fn with_writes(
-        config: Arc<Config>,
-        clock: Clock,
-        metrics: Arc<Metrics>,
-        store: Arc<dyn WriteStore>,
-        recovery: Recovery,
-    ) -> Arc<Self> {
-        let account_id = |index: usize| AccountId(u32::try_from(index).unwrap_or(u32::MAX));
-        let candidates = Candidates::new(&config);
-        let pools = config.pools.iter().map(|pool| candidates.list(pool.accounts.iter().map(|account| account_id(*account)))).collect();
-        let alone = (0..config.accounts.len() + config.passthrough.places() as usize)
-            .map(|account| candidates.list([account_id(account)]))
-            .collect();
-        let admissions = Admissions::new(settings(&config), clock.clone());
-        tokio::spawn(Arc::clone(&admissions).run());
-        let evictions = Arc::clone(&metrics);
-        let server_address = match (&config.listen.public_url, config.listen.http.first()) {
-            (Some(url), _) => url.host().to_owned(),
-            (None, Some(address)) => address.ip().to_string(),
-            (None, None) => "weir".into(),
-        };
-        let (turns, called) = Turns::new(config.writes.queue_max.get() as usize);
-        let gateway = Arc::new(Self {
-            tokens: Arc::new(Tokens::new(&config)),
-            admissions,
-            store: Store::new(config.cache.max_size, config.cache.max_object, move |entries| evictions.evicted(entries)),
-            bodies: BodyMemory::default(),
-            deliveries: deliveries::Deliveries::default(),
-            turns,
-            queue: Queue::new(store, clock.clone(), config.writes.retention, Arc::clone(&metrics)),
-            active: Arc::new(Active::default()),
-            waiting: config.clients.iter().map(|_| Arc::default()).collect(),
-            writes_on_wire: Arc::default(),
-            table: Table::embedded(config.upstream.dialect),
-            roots_about_caller: route::roots_about_caller(Table::embedded(config.upstream.dialect)),
-            clients: Clients::new(&config),
-            guests: Guests::new(&config),
-            flights: Arc::default(),
-            streams: Streams::default(),
-            graphql_prices: GraphqlPrices::default(),
-            upstream: Arc::new(Upstream::new(&config.upstream, &clock)),
-            urls: UrlMap::new(config.upstream.url.as_str(), config.upstream.graphql_url.as_str(), config.upstream.uploads_url.as_str()),
-            mode: read::mode_of(config.cache.freshness),
-            candidates,
-            rights: Mutex::default(),
-            look_ended: Notify::new(),
-            pools,
-            alone,
-            public_base: config.listen.public_url.as_ref().map(|url| url.as_str().to_owned()),
-            server_address,
-            watch: watch::Watch::default(),
-            webhooks: deliveries::receiver(&config),
-            hooks: hooks::Hooks::new(&config),
-            neighbours: neighbours::Neighbours::default(),
-            predictor: predicted::Predictor::of(&config),
-            encodings: Encodings::new(config.cache.max_size, config.cache.max_object),
-            clock,
-            metrics,
-            config,
-        });
-        gateway.queue.start(&gateway, recovery, called);
-        if gateway.tokens.mints() {
-            tokio::spawn(mint::keep_minting(&gateway));
-        }
-        for place in 0..gateway.config.webhooks.as_ref().map_or(0, |webhooks| webhooks.hooks.len()) {
-            tokio::spawn(hooks::keep_checking(&gateway, place));
-        }
-        tokio::spawn(Self::watch(Arc::downgrade(&gateway)));
-        gateway
-    }
-
     /// Whether the gateway is shutting down.
     pub fn is_draining(&self) -> bool {
         self.active.is_draining()
@@ -293,7 +209,7 @@ impl Gateway {
     }
 
     fn shared_name(&self, account: AccountId) -> &Arc<str> {
-        self.config.accounts.get(account.0 as usize).map_or(self.guests.name(), |account| &account.name)
+        self.config.account(account).map_or(self.guests.name(), |account| &account.name)
     }
 
     /// What holds a request, in the words of the log.
@@ -329,44 +245,5 @@ impl Gateway {
 
     fn hold_max(&self) -> usize {
         usize::try_from(self.config.cache.max_object).unwrap_or(usize::MAX)
-    }
-}
-
-/// The place, behind those of the clients, of what the gateway asks for itself when there is time.
-fn background_client(config: &Config) -> u32 {
-    u32::try_from(config.clients.len()).unwrap_or(u32::MAX)
-}
-
-fn settings(config: &Config) -> Settings {
-    let account = |account: &crate::config::Account| AccountSettings {
-        name: Arc::clone(&account.name),
-        kind: account.kind,
-        reserve: account.reserve,
-        also_spends: account.also_spends.map(|index| AccountId(u32::try_from(index).unwrap_or(u32::MAX))),
-    };
-    let limits = &config.limits;
-    let client = |client: &crate::config::Client| ClientSettings { weight: client.weight, priority: client.priority };
-    // Whose requests nobody waits for.
-    let background = ClientSettings { priority: Priority::Batch, ..ClientSettings::default() };
-    Settings {
-        accounts: config.accounts.iter().map(account).collect(),
-        guests: config.passthrough.places(),
-        clients: config.clients.iter().map(client).chain([background]).collect(),
-        pace: limits.pace,
-        batch_floor: limits.batch_floor,
-        waiting_max: WAITING_MAX,
-        waiting_bytes_max: WAITING_BYTES_MAX,
-        limits: SecondaryLimits {
-            concurrency: limits.concurrency.get(),
-            rest_points_per_minute: limits.rest_points_per_minute.get(),
-            graphql_points_per_minute: limits.graphql_points_per_minute.get(),
-            content_per_minute: limits.content_per_minute.get(),
-            content_per_hour: limits.content_per_hour.get(),
-            cpu_seconds_per_minute: limits.cpu_seconds_per_minute.get(),
-            graphql_cpu_seconds_per_minute: limits.graphql_cpu_seconds_per_minute.get(),
-            oauth_tokens_per_hour: limits.oauth_tokens_per_hour.get(),
-        },
-        spacing: config.writes.spacing,
-        notify_spacing: config.writes.notify_spacing,
     }
 }

@@ -86,8 +86,8 @@ impl Guests {
     pub fn new(config: &Config) -> Self {
         Self {
             secret: hmac::Key::new(hmac::HMAC_SHA256, &random::secret()),
-            first: AccountId(u32::try_from(config.accounts.len()).unwrap_or(u32::MAX)),
-            places: config.passthrough.places(),
+            first: AccountId(config.places.first),
+            places: config.places.guests,
             name: PASSTHROUGH_ACCOUNT.into(),
             seated: Mutex::default(),
         }

@@ -7,6 +7,8 @@
 //! With `If-None-Match` the upstream does not look at a date (RFC 9110 §13.1.3), so a prediction decides alone, and a 304 to it says that the token would get
 //! the very bytes that are stored. Upstreams that look at the date all the same confirm no more with it than they would without the prediction.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use parking_lot::Mutex;
 
@@ -49,8 +51,8 @@ pub(super) enum Worth {
 
 impl Predictor {
     /// `None` where nothing is to be predicted. Of other dialects' upstreams no form is known.
-    pub fn of(config: &Config) -> Option<Self> {
-        (config.cache.predicted_etags && config.upstream.dialect == Dialect::Github).then(|| Self(Mutex::default()))
+    pub fn of(config: &Config) -> Option<Arc<Self>> {
+        (config.cache.predicted_etags && config.upstream.dialect == Dialect::Github).then(|| Arc::new(Self(Mutex::default())))
     }
 
     /// Adds the `ETag` that is likely to be the credential's to `conditions`, if they have none. `entry` is what a 304 would confirm.

@@ -26,6 +26,11 @@ pub struct Purged {
 }
 
 impl Prefix {
+    /// What all begin with.
+    pub fn everything() -> Self {
+        Self("/".into())
+    }
+
     /// Of a text that begins with a slash; `/` alone is everything.
     pub fn new(text: &str) -> Option<Self> {
         text.starts_with('/').then(|| Self(text.into()))

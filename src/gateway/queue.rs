@@ -108,6 +108,8 @@ struct Live {
     /// Whether the store has it.
     is_kept: bool,
     running: Option<AbortHandle>,
+    /// How often it was to be begun anew: what an earlier run says counts no more.
+    run: u32,
     /// While it may be executed upstream, the gateway does not end.
     on_wire: Option<Entered>,
     /// The body's part of the memory for bodies, where the store keeps it in memory.
@@ -356,6 +358,7 @@ impl Live {
             is_called: false,
             is_kept: false,
             running: None,
+            run: 0,
             on_wire: None,
             memory: None,
             attended: None,

@@ -178,7 +178,7 @@ impl Gateway {
     /// Why none of `accounts` may carry a request.
     fn why_nobody(&self, endpoint: &Endpoint, place: Place<'_>, accounts: &[AccountId]) -> String {
         let held = |account: &AccountId| {
-            let settings = self.config.accounts.get(account.0 as usize)?;
+            let settings = self.config.account(*account)?;
             Some(Held {
                 name: &settings.name,
                 kind: settings.kind,
@@ -227,7 +227,7 @@ fn place_of<'p>(params: &Params<'_, 'p>, path: &'p str) -> Place<'p> {
 
 /// Whether an account's `reach` covers a place.
 fn reaches(config: &Config, account: AccountId, place: Place<'_>) -> bool {
-    let Some(account) = config.accounts.get(account.0 as usize) else { return false };
+    let Some(account) = config.account(account) else { return false };
     match place {
         Place::Repository { owner, name } => account.reach.covers_repository(owner, name),
         Place::Owner(owner) => account.reach.covers_owner(owner),

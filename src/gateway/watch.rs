@@ -13,6 +13,7 @@ use crate::clock::Timestamp;
 use crate::decision::invariants::Invariant;
 
 use super::Gateway;
+use super::generations::Current;
 
 /// How often the books are audited, and the least time between two log lines about one invariant. Ours: soon enough to be of use while the cause
 /// is still in the log, rare enough to cost nothing.
@@ -50,9 +51,10 @@ impl Told {
 
 impl Gateway {
     /// Watches the books until the gateway is gone.
-    pub(super) async fn watch(gateway: Weak<Self>) {
+    pub(super) async fn watch(current: Weak<Current>) {
         loop {
-            let Some((clock, rest)) = gateway.upgrade().map(|gateway| (gateway.clock.clone(), gateway.look_at_books())) else { return };
+            let gateway = current.upgrade().map(|current| current.gateway());
+            let Some((clock, rest)) = gateway.map(|gateway| (gateway.clock.clone(), gateway.look_at_books())) else { return };
             clock.reach(clock.now() + rest).await;
         }
     }
@@ -147,7 +149,8 @@ mod tests {
         let _logging = tracing::subscriber::set_default(subscriber);
         let config = crate::config::parse(CONFIG, "test", &|_| None, Path::new(".")).unwrap();
         let clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
-        let gateway = Gateway::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()));
+        let current = Current::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()));
+        let gateway = current.gateway();
         turns(10).await;
         for _ in 0..5 {
             gateway.found(Invariant::LineAddsUp, 2);
@@ -161,7 +164,7 @@ mod tests {
         let told = ["ERROR", "number=8", "invariant=\"line_adds_up\"", "times=10"].map(|word| line.contains(word));
         assert_eq!(told, [true; 4], "{line}");
         assert!(gateway.metrics.encode().contains("weir_invariant_broken_total{invariant=\"line_adds_up\"} 10\n"));
-        drop(gateway);
+        drop((current, gateway));
     }
 
     #[test]

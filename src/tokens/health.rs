@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::TokenId;
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 
@@ -10,7 +9,7 @@ use crate::decision::AccountId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
     /// An entry of `[[tokens]]`, by its position.
-    Configured(TokenId),
+    Configured(usize),
     /// Minted for an installation.
     Installation(u64),
     /// Signed by an app.
@@ -64,7 +63,7 @@ impl Health {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Configured(token) => write!(f, "{}", token.0),
+            Self::Configured(position) => write!(f, "{position}"),
             Self::Installation(id) => write!(f, "installation {id}"),
             Self::App(id) => write!(f, "app {id}"),
             Self::Anonymous => f.write_str("anonymous"),

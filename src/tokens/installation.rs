@@ -41,8 +41,8 @@ pub struct Installation {
     pub slot: SlotId,
     /// Whose budget its tokens spend.
     pub account: AccountId,
-    /// The app that mints for it, a place in the list of apps.
-    pub app: usize,
+    /// The id of the app that mints for it.
+    pub app: u64,
     /// Whether its tokens are refused.
     pub bench: SharedBench,
     state: Mutex<State>,
@@ -121,7 +121,7 @@ pub enum Verdict {
 
 impl Installation {
     /// Without a token, and wanting one: minted in the background, so that the first request does not wait.
-    pub fn new(id: u64, slot: SlotId, account: AccountId, app: usize, signals: Arc<Signals>) -> Self {
+    pub fn new(id: u64, slot: SlotId, account: AccountId, app: u64, signals: Arc<Signals>) -> Self {
         let state = State { want: Want::Background, ..State::default() };
         Self { id, slot, account, app, bench: Arc::default(), state: Mutex::new(state), signals }
     }

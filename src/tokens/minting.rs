@@ -10,7 +10,7 @@ use tokio::sync::futures::Notified;
 
 use super::bench::Standing;
 use super::installation::{END_MARGIN, Installation, MintFailure, Minting, Want};
-use super::{Slot, State, Tokens, account_id, bearer};
+use super::{Slot, State, Tokens, bearer, numbered};
 use crate::api::TokenKinds;
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
@@ -78,9 +78,9 @@ impl Tokens {
 
     /// The app that mints, as the account that pays; `None` when its app cannot sign.
     pub fn minter(&self, minting: &Minting) -> Option<AccountId> {
-        let app = self.apps.get(minting.installation().app)?;
+        let app = self.app_of(minting.installation())?;
         let is_it = |slot: &Slot| matches!(slot, Slot::App(other) if other.id == app.id);
-        self.by_account.iter().position(|slots| slots.iter().any(is_it)).map(account_id)
+        self.by_account.iter().position(|slots| slots.iter().any(is_it)).map(numbered)
     }
 
     /// A mint has brought this token, which ends at `expires` on the upstream's clock. `chance` is between 0 and 1. Says why it cannot be used.
@@ -136,7 +136,7 @@ impl Tokens {
     /// Why none of `accounts` has a token to be minted; `None` when nothing is minted for them.
     pub fn lack(&self, accounts: &[AccountId], accepted: TokenKinds, now: Timestamp) -> Option<Lack> {
         let installation = self.minted_for(accounts, accepted).next()?;
-        let app = self.apps.get(installation.app)?;
+        let app = self.app_of(installation)?;
         let app_said = app.bench.lock().said().map(|said| format!("the upstream does not accept app {}: {said}", app.id));
         let (state, said) = installation.health(now, Standing::Healthy);
         let cause = if app_said.is_some() || matches!(state, State::Benched { .. }) { Cause::Refused } else { Cause::Passing };

@@ -7,6 +7,7 @@
 //! | [`installation`] | an installation's token and when to mint the next |
 //! | `minting` | which mints are due, and what those who wait are told |
 //! | [`clock_offset`] | how far the upstream's clock is from ours |
+//! | `roll` | which credentials there are, by one config after another |
 //! | `slot` | a place for a credential, and which endpoints take what is in it |
 //! | [`impaired`] | which accounts have a credential out of use |
 //! | [`health`] | what operators see |
@@ -20,20 +21,17 @@ pub mod health;
 pub mod impaired;
 pub mod installation;
 mod minting;
+mod roll;
 mod slot;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
-use secrecy::ExposeSecret;
 
-use crate::api::{AccountKind, TokenKind, TokenKinds};
+use crate::api::{TokenKind, TokenKinds};
 use crate::clock::Timestamp;
-use crate::config::{Config, rsa_key};
 use crate::decision::AccountId;
 
 use app::App;
@@ -50,13 +48,13 @@ pub use slot::{SlotId, TokenId, Wanted};
 /// All credentials, by account.
 pub struct Tokens {
     by_account: Vec<Vec<Slot>>,
-    /// The account of each slot, by the slot's number.
+    /// The account of each slot, by the slot's number; also of those that are in the config no more.
     owners: Vec<AccountId>,
     impaired: Impaired,
     apps: Vec<Arc<App>>,
     installations: Vec<Arc<Installation>>,
-    ids: Ids,
-    clock: Mutex<ClockOffset>,
+    ids: Arc<Ids>,
+    clock: Arc<Mutex<ClockOffset>>,
     signals: Arc<Signals>,
 }
 
@@ -100,58 +98,6 @@ pub enum Trial {
 }
 
 impl Tokens {
-    /// From the validated config. Nothing is minted yet.
-    ///
-    /// # Panics
-    /// Never: the config refuses secrets that a header cannot hold, and keys that cannot sign.
-    pub fn new(config: &Config) -> Self {
-        let mut by_account: Vec<Vec<Slot>> = config.accounts.iter().map(|_| Vec::new()).collect();
-        let mut owners = Vec::new();
-        let slot_of = |account: usize, owners: &mut Vec<AccountId>| {
-            owners.push(account_id(account));
-            SlotId(owners.len() as u64 - 1)
-        };
-        for token in &config.tokens {
-            // Also where nothing comes of it: the number is the position in the config.
-            let SlotId(position) = slot_of(token.account, &mut owners);
-            let secret = token.secret.expose_secret();
-            let authorization = match token.kind {
-                TokenKind::Basic => sensitive(&format!("Basic {}", BASE64_STANDARD.encode(secret))),
-                _ => bearer(secret),
-            };
-            let Some(authorization) = authorization else { continue };
-            let configured = Configured { id: TokenId(position), kind: token.kind, authorization, bench: Arc::default() };
-            by_account[token.account].push(Slot::Configured(configured));
-        }
-        // Stable: among equals the order of the config.
-        for slots in &mut by_account {
-            slots.sort_by_key(Slot::rank);
-        }
-        let signals = Arc::new(Signals::default());
-        let (mut apps, mut installations) = (Vec::new(), Vec::new());
-        for configured in &config.apps {
-            let Ok(key) = rsa_key(configured.private_key.expose_secret()) else { continue };
-            let app = Arc::new(App::new(configured.app_id, slot_of(configured.account, &mut owners), key, Arc::clone(&signals.due)));
-            by_account[configured.account].push(Slot::App(Arc::clone(&app)));
-            for installed in &configured.installations {
-                let slot = slot_of(installed.account, &mut owners);
-                let account = account_id(installed.account);
-                let installation = Arc::new(Installation::new(installed.id, slot, account, apps.len(), Arc::clone(&signals)));
-                by_account[installed.account].push(Slot::Installation(Arc::clone(&installation)));
-                installations.push(installation);
-            }
-            apps.push(app);
-        }
-        for (index, (account, slots)) in config.accounts.iter().zip(&mut by_account).enumerate() {
-            if account.kind == AccountKind::Anonymous {
-                let SlotId(number) = slot_of(index, &mut owners);
-                slots.push(Slot::Anonymous(TokenId(number)));
-            }
-        }
-        let impaired = Impaired::new(installations.iter().map(|installation| installation.account));
-        Self { by_account, owners, impaired, apps, installations, ids: Ids::new(), clock: Mutex::default(), signals }
-    }
-
     /// The kinds of an account's tokens, working or not, in the order in which they are used. An app's own credential has none.
     pub fn kinds_of(&self, account: AccountId) -> impl Iterator<Item = TokenKind> {
         self.slots(account).iter().filter_map(Slot::kind)
@@ -302,7 +248,7 @@ impl Tokens {
         let of = |(account, slots): (usize, &Vec<Slot>)| -> Vec<Health> {
             let one = |slot: &Slot| {
                 let (state, said) = slot.health(now, |installation| self.app_standing(installation, now));
-                Health { account: account_id(account), token: slot.source(), state, said }
+                Health { account: numbered(account), token: slot.source(), state, said }
             };
             slots.iter().map(one).collect()
         };
@@ -319,7 +265,12 @@ impl Tokens {
     }
 
     fn app_standing(&self, installation: &Installation, now: Timestamp) -> Standing {
-        self.apps.get(installation.app).map_or(Standing::Healthy, |app| app.bench.lock().standing(now))
+        self.app_of(installation).map_or(Standing::Healthy, |app| app.bench.lock().standing(now))
+    }
+
+    /// The app that mints for an installation. There are few.
+    fn app_of(&self, installation: &Installation) -> Option<&Arc<App>> {
+        self.apps.iter().find(|app| app.id == installation.app)
     }
 
     fn owner(&self, slot: SlotId) -> Option<AccountId> {
@@ -335,7 +286,8 @@ impl Tokens {
     }
 }
 
-fn account_id(index: usize) -> AccountId {
+/// The account of this number.
+fn numbered(index: usize) -> AccountId {
     AccountId(u32::try_from(index).unwrap_or(u32::MAX))
 }
 

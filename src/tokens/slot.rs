@@ -16,7 +16,7 @@ use crate::api::{Endpoint, TokenKind, TokenKinds};
 use crate::clock::Timestamp;
 
 /// Names one credential as long as its secret is the same. Validators belong to it (DESIGN D3), so a renewed token has another. A configured token has the number
-/// of its position in the config; what is minted or signed has that of its place, and in the upper half a number of its own.
+/// of its place; what is minted or signed has that too, and in the upper half a number of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TokenId(pub u64);
 
@@ -45,6 +45,7 @@ enum Without {
     Closed,
 }
 
+#[derive(Clone)]
 pub(super) enum Slot {
     Configured(Configured),
     Installation(Arc<Installation>),
@@ -53,8 +54,11 @@ pub(super) enum Slot {
     Anonymous(TokenId),
 }
 
+#[derive(Clone)]
 pub(super) struct Configured {
     pub(super) id: TokenId,
+    /// Its place in the config in force.
+    pub(super) position: usize,
     pub(super) kind: TokenKind,
     pub(super) authorization: HeaderValue,
     pub(super) bench: SharedBench,
@@ -144,7 +148,7 @@ impl Slot {
 
     pub(super) fn source(&self) -> Source {
         match self {
-            Self::Configured(token) => Source::Configured(token.id),
+            Self::Configured(token) => Source::Configured(token.position),
             Self::Installation(installation) => Source::Installation(installation.id),
             Self::App(app) => Source::App(app.id),
             Self::Anonymous(_) => Source::Anonymous,

@@ -66,8 +66,8 @@ fn picked(tokens: &Tokens, account: AccountId, kinds: TokenKinds, now: Timestamp
     tokens.pick(account, kinds, None, now).map(|credential| credential.source)
 }
 
-fn configured(position: u64) -> Source {
-    Source::Configured(TokenId(position))
+fn configured(position: usize) -> Source {
+    Source::Configured(position)
 }
 
 fn reject(tokens: &Tokens, credential: &Credential, now: Timestamp) -> Rejection {

@@ -12,6 +12,8 @@ pub mod watch;
 
 use std::borrow::Cow;
 
+use std::sync::Arc;
+
 use http::{HeaderMap, header};
 use parking_lot::Mutex;
 use percent_encoding::percent_decode;
@@ -59,7 +61,7 @@ pub enum Rejected {
 pub struct Receiver {
     keys: Keys,
     names: Names,
-    seen: Mutex<Seen>,
+    seen: Arc<Mutex<Seen>>,
 }
 
 /// Headers of a delivery in the upstream's dialect.
@@ -72,7 +74,13 @@ impl Receiver {
     /// One that knows these keys.
     pub fn new(keys: Keys, dialect: Dialect) -> Self {
         let names = Names { event: dialect.delivery_header("event"), delivery: dialect.delivery_header("delivery") };
-        Self { keys, names, seen: Mutex::default() }
+        Self { keys, names, seen: Arc::default() }
+    }
+
+    /// In the place of `before`: what that received counts as received.
+    #[must_use]
+    pub fn after(self, before: &Self) -> Self {
+        Self { seen: Arc::clone(&before.seen), ..self }
     }
 
     /// Checks a delivery with this signature, and has `apply` done with what it changed. Duplicates are known by their GUID, signature and body together: none can

@@ -36,7 +36,7 @@ struct Operator {
 
 impl Operator {
     async fn of(world: &World) -> Self {
-        let address = Admin::open(&world.gateway).await.unwrap().address().expect("the config names an admin listener");
+        let address = Admin::open(&world.current).await.unwrap().address().expect("the config names an admin listener");
         Self { address, http: Client::builder(TokioExecutor::new()).build_http() }
     }
 

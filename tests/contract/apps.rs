@@ -224,7 +224,7 @@ async fn the_apps_own_routes_are_served_with_its_jwt_and_no_client_mints() {
 async fn a_wrong_key_is_said_plainly_and_not_tried_again_and_again() {
     let world =
         Setup::new().credentials(credentials(WRONG_KEY, &[311, 312])).listen("admin = \"127.0.0.1:0\"").manual_clock().start().await;
-    let admin = weir::admin::Admin::open(&world.gateway).await.unwrap().address().unwrap();
+    let admin = weir::admin::Admin::open(&world.current).await.unwrap().address().unwrap();
     let answer = world.get(REPOSITORY).await;
     answer.assert_status(503);
     assert!(answer.json()["message"].as_str().unwrap().contains("does not accept app 301: 401 Bad credentials"), "{answer:?}");

@@ -96,8 +96,8 @@ async fn a_unix_socket_that_cannot_be_opened_stops_the_start() {
     let taken = directory.path().join("taken.sock");
     let _other = tokio::net::UnixListener::bind(&taken).unwrap();
     for path in [directory.path().join("nowhere/x.sock"), file.clone(), taken] {
-        let gateway = Setup::new().listen(&format!("unix = \"{}\"", path.display())).gateway_alone();
-        let refused = Listening::open(&gateway).err().unwrap();
+        let current = Setup::new().listen(&format!("unix = \"{}\"", path.display())).gateway_alone();
+        let refused = Listening::open(&current).err().unwrap();
         assert!(refused.to_string().contains("cannot listen on"), "{refused}");
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");

@@ -30,6 +30,7 @@ use weir::clock::{Clock, Timestamp};
 use weir::config;
 use weir::emulator::{Emulator, Entry, Handle, Options, Server, TokenView};
 use weir::gateway::Gateway;
+use weir::gateway::generations::{Current, Reloaded};
 use weir::gateway::listen::{Drained, Listening};
 use weir::telemetry::Metrics;
 
@@ -60,7 +61,12 @@ pub struct Setup {
 /// A gateway in front of an emulator.
 pub struct World {
     pub emulator: Handle,
+    /// By the config in force.
+    pub current: Arc<Current>,
+    /// By the first config; what it shares with later ones is theirs too.
     pub gateway: Arc<Gateway>,
+    /// The first config.
+    pub text: String,
     pub address: SocketAddr,
     pub clock: Clock,
     upstream_clock: Clock,
@@ -195,15 +201,16 @@ impl Setup {
         assert_eq!(tokens.len(), self.accounts, "the emulator's world has too few accounts with a classic token");
         let text = self.text(upstream, &tokens);
         let config = config::parse(&text, "test", &|_| None, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
-        let gateway = Gateway::new(Arc::new(config), self.clock.clone(), Arc::new(Metrics::new()));
-        let listening = Listening::open(&gateway).unwrap();
+        let current = Current::new(Arc::new(config), self.clock.clone(), Arc::new(Metrics::new()));
+        let listening = Listening::open(&current).unwrap();
+        let gateway = current.gateway();
         let address = listening.addresses[0];
         let http = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(512).build_http();
-        World { emulator, gateway, address, clock: self.clock, upstream_clock, tokens, http, listening }
+        World { emulator, current, text, gateway, address, clock: self.clock, upstream_clock, tokens, http, listening }
     }
 
     /// A gateway that does not listen yet, with nothing behind it.
-    pub fn gateway_alone(self) -> Arc<Gateway> {
+    pub fn gateway_alone(self) -> Arc<Current> {
         let token = TokenView {
             token: "emu_none".into(),
             account: String::new(),
@@ -215,7 +222,7 @@ impl Setup {
         };
         let text = self.text(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)), &[token]);
         let config = config::parse(&text, "test", &|_| None, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
-        Gateway::new(Arc::new(config), self.clock, Arc::new(Metrics::new()))
+        Current::new(Arc::new(config), self.clock, Arc::new(Metrics::new()))
     }
 
     fn text(&self, upstream: SocketAddr, tokens: &[TokenView]) -> String {
@@ -285,6 +292,14 @@ impl World {
     /// Any request; with the key of `ci` unless the headers say who asks.
     pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         send(&self.http, self.address, method, path, headers, body).await
+    }
+
+    /// Puts another config in force: what `edit` makes of the first one's text.
+    pub fn reload(&self, edit: impl FnOnce(&str) -> String) -> Reloaded {
+        let text = edit(&self.text);
+        assert_ne!(text, self.text, "nothing was edited");
+        let config = config::parse(&text, "test", &|_| None, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+        self.current.succeed(config)
     }
 
     /// What the emulator saw, control plane excluded.

@@ -20,6 +20,7 @@ use crate::clock::Clock;
 use crate::config;
 use crate::emulator::{Emulator, Handle, Options, Server, TokenView};
 use crate::gateway::Gateway;
+use crate::gateway::generations::Current;
 use crate::telemetry::Metrics;
 
 /// How long the emulated upstream takes for an answer: about what the real one takes for a small one.
@@ -30,6 +31,8 @@ const ACCOUNTS_MAX: usize = 4;
 /// Everything the demo runs on.
 pub struct Stage {
     /// The gateway, not listening yet.
+    pub current: Arc<Current>,
+    /// The same by its one config.
     pub gateway: Arc<Gateway>,
     /// The emulator's socket.
     pub upstream: Handle,
@@ -60,9 +63,10 @@ impl Stage {
         let bot_keys = (0..bots).map(|_| new_key()).collect::<Result<Vec<_>, _>>()?;
         let text = config_text(listen, address, &tokens, &visitor_key, &bot_keys);
         let config = config::parse(&text, "demo", &|_| None, Path::new(".")).map_err(|faults| faults.to_string())?;
-        let gateway = Gateway::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()));
-        let admin = Admin::open(&gateway).await.map_err(|fault| fault.to_string())?.address();
-        let mut stage = Self { gateway, upstream, bot_keys, repositories: Vec::new(), inspector, visitor_key, admin, clock };
+        let current = Current::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()));
+        let admin = Admin::open(&current).await.map_err(|fault| fault.to_string())?.address();
+        let gateway = current.gateway();
+        let mut stage = Self { current, gateway, upstream, bot_keys, repositories: Vec::new(), inspector, visitor_key, admin, clock };
         stage.repositories = stage.public_repositories();
         if stage.repositories.is_empty() {
             return Err("the emulator's world has no public repository with issues".into());

@@ -225,6 +225,21 @@ impl Line {
         self.move_wake(Wake::Sort(id), before, Some(Timestamp::EPOCH));
     }
 
+    /// Everybody is to be tried again at once, whatever has held them.
+    pub(super) fn look_at_all(&mut self) {
+        let held: Vec<ClassId> = self.held.values().flatten().map(|(_, class)| *class).collect();
+        for class in held {
+            self.release(class);
+        }
+        let sorts: Vec<SortId> = self.sorts.iter().map(|(id, _)| SortId::of(id)).collect();
+        for id in sorts {
+            let Some(blocked) = self.sorts.get_mut(id.index()).and_then(|sort| sort.blocked.as_mut()) else { continue };
+            let before = blocked.wake.replace(Timestamp::EPOCH);
+            blocked.closed = None;
+            self.move_wake(Wake::Sort(id), before, Some(Timestamp::EPOCH));
+        }
+    }
+
     /// What held these may hold them no longer, however their lists stand.
     pub(super) fn doubt(&mut self, sorts: &[SortId]) {
         for id in sorts {

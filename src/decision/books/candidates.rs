@@ -35,6 +35,9 @@ impl ListId {
     }
 }
 
+/// The kin of lists without an account.
+const NOBODYS_KIN: u32 = 0;
+
 /// Names the accounts that compete with one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in crate::decision) struct Kin(u32);
@@ -87,7 +90,7 @@ struct List {
     used: u64,
     waiting: u32,
     /// The first of its accounts, which knows with whom it competes.
-    first: Option<u32>,
+    first: Option<AccountId>,
 }
 
 /// All lists.
@@ -99,22 +102,24 @@ pub(super) struct Candidates {
     by_content: HashMap<Arc<[AccountId]>, ListId>,
     /// Where each account stands.
     of_account: Vec<Few<(ListId, u32)>>,
-    /// Each account's way to the one that stands for its kin.
+    /// Each account's way to the one that stands for its kin, behind that of nobody.
     kin: Vec<u32>,
-    nobodys_kin: u32,
     unions: Vec<Union>,
     questions: u64,
 }
 
 impl Candidates {
     pub(super) fn new(accounts: usize) -> Self {
-        let nobodys_kin = u32::try_from(accounts).unwrap_or(u32::MAX);
-        Self {
-            of_account: (0..accounts).map(|_| Few::default()).collect(),
-            kin: (0..nobodys_kin).collect(),
-            nobodys_kin,
-            ..Self::default()
-        }
+        let mut candidates = Self { kin: vec![NOBODYS_KIN], ..Self::default() };
+        candidates.grow(accounts);
+        candidates
+    }
+
+    /// There are so many accounts now, at least as many as before.
+    pub(super) fn grow(&mut self, accounts: usize) {
+        self.of_account.resize_with(accounts, Few::default);
+        let known = u32::try_from(self.kin.len()).unwrap_or(u32::MAX);
+        self.kin.extend((known..).take((accounts + 1).saturating_sub(self.kin.len())));
     }
 
     /// The list of these accounts.
@@ -214,7 +219,7 @@ impl Candidates {
     /// With whom the accounts of a list compete.
     pub(super) fn kin_of(&self, id: ListId) -> Kin {
         let first = self.list(id).and_then(|list| list.first);
-        Kin(first.map_or(self.nobodys_kin, |first| self.head_of(first)))
+        Kin(first.map_or(NOBODYS_KIN, |first| self.head_of(first)))
     }
 
     /// The unions since the last call.
@@ -234,7 +239,7 @@ impl Candidates {
         if self.by_content.len() >= LISTS + LISTS_PER_ACCOUNT * self.of_account.len() {
             self.forget_unused();
         }
-        let first = accounts.iter().find(|account| place(**account) < self.kin.len()).map(|first| first.0);
+        let first = accounts.iter().copied().find(|account| place(*account) < self.of_account.len());
         let list = List { accounts: Arc::clone(accounts), rankings: Few::default(), used: 0, waiting: 0, first };
         let id = ListId(self.vacant.pop().unwrap_or_else(|| {
             self.lists.push(None);
@@ -272,8 +277,8 @@ impl Candidates {
     }
 
     fn unite(&mut self, accounts: &[AccountId]) {
-        let known = accounts.iter().filter(|account| place(**account) < self.kin.len());
-        let mut heads: Vec<u32> = known.map(|account| self.head_of(account.0)).collect();
+        let known = accounts.iter().filter(|account| place(**account) < self.of_account.len());
+        let mut heads: Vec<u32> = known.map(|account| self.head_of(*account)).collect();
         heads.sort_unstable();
         heads.dedup();
         let Some((into, others)) = heads.split_first() else { return };
@@ -283,12 +288,12 @@ impl Candidates {
         }
         // Short ways from now on.
         for account in accounts.iter().filter(|account| place(**account) < self.of_account.len()) {
-            self.kin[place(*account)] = *into;
+            self.kin[place(*account) + 1] = *into;
         }
     }
 
-    fn head_of(&self, account: u32) -> u32 {
-        let mut head = account;
+    fn head_of(&self, account: AccountId) -> u32 {
+        let mut head = account.0.saturating_add(1);
         while let Some(next) = self.kin.get(head as usize).filter(|next| **next != head) {
             head = *next;
         }

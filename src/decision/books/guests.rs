@@ -7,7 +7,7 @@ use crate::api::AccountKind;
 use crate::clock::Timestamp;
 
 use super::super::budget::Terms;
-use super::super::demand::{AccountId, AccountSettings, SecondaryLimits};
+use super::super::demand::{AccountId, AccountSettings, Places, SecondaryLimits};
 use super::super::secondary::{Secondary, Spacing};
 use super::account::Account;
 use super::{Books, place};
@@ -15,8 +15,7 @@ use super::{Books, place};
 /// What the books of a guest begin with.
 #[derive(Debug)]
 pub(super) struct Guests {
-    /// The first guest's place; those before are of the config.
-    pub(super) first: usize,
+    pub(super) places: Places,
     pub(super) terms: Terms,
     pub(super) limits: SecondaryLimits,
     pub(super) spacing: Spacing,
@@ -33,7 +32,7 @@ impl Guests {
 impl Books {
     /// Forgets all that is known of a guest, so that its place is free for another; whether it could: not while something of it is in flight or waits.
     pub fn vacate(&mut self, now: Timestamp, guest: AccountId) -> bool {
-        if place(guest) < self.guests.first || self.candidates.is_waited_on(guest) {
+        if !self.guests.places.is_guest(guest) || self.candidates.is_waited_on(guest) {
             return false;
         }
         let Some(account) = self.accounts.get_mut(place(guest)).filter(|account| account.secondary.in_flight() == 0) else { return false };

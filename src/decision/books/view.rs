@@ -89,7 +89,8 @@ impl Books {
 
     /// Every account of the config, for an operator.
     pub fn snapshot(&self, now: Timestamp) -> Vec<AccountSnapshot> {
-        (0..).map(AccountId).zip(&self.accounts).take(self.guests.first).map(|(id, account)| account.snapshot(now, id)).collect()
+        let all = (0..).map(AccountId).zip(&self.accounts).filter(|(id, _)| !self.guests.places.is_guest(*id));
+        all.map(|(id, account)| account.snapshot(now, id)).collect()
     }
 
     /// The resources that these accounts have books of, sorted.

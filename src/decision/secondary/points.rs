@@ -32,6 +32,11 @@ impl Points {
         self.limit
     }
 
+    /// Another maximum, from now on.
+    pub(super) fn set_max(&mut self, max: u32) {
+        self.limit.set_max(max);
+    }
+
     pub(super) fn get(&self, endpoint: EndpointId) -> Option<&Tally<Seldom>> {
         match &self.many {
             None => self.few.iter().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally),

@@ -38,6 +38,11 @@ impl Limit {
     pub(super) fn max(self) -> u32 {
         self.max
     }
+
+    /// Another maximum, from now on.
+    pub(super) fn set_max(&mut self, max: u32) {
+        self.max = max.max(1);
+    }
 }
 
 /// The last moment at which something counts, and its amount. Of the moment the lower bits, which say it all: none is more than a length before the newest.
@@ -228,6 +233,11 @@ impl Window {
 
     pub(super) fn limit(&self) -> Limit {
         self.limit
+    }
+
+    /// Another maximum, from now on.
+    pub(super) fn set_max(&mut self, max: u32) {
+        self.limit.set_max(max);
     }
 
     #[cfg(test)]

@@ -18,6 +18,7 @@ pub struct Journal {
     queue: Arc<Queue>,
     active: Arc<Active>,
     number: u64,
+    run: u32,
     /// Attempts that were made before this process, or before this run.
     attempts: u32,
     may_have_run: bool,
@@ -32,7 +33,12 @@ impl Journal {
     pub(super) fn new(queue: &Arc<Queue>, active: &Arc<Active>, number: u64, live: &Live) -> Self {
         let Progress { attempts, may_have_run, .. } = live.progress;
         let patience = if live.attended.is_some() { Patience::Waiting } else { Patience::Queued };
-        Self { queue: Arc::clone(queue), active: Arc::clone(active), number, attempts, may_have_run, patience }
+        Self { queue: Arc::clone(queue), active: Arc::clone(active), number, run: live.run, attempts, may_have_run, patience }
+    }
+
+    /// Which run of the write it is.
+    pub(super) fn run(&self) -> u32 {
+        self.run
     }
 
     /// Whether somebody waits for it on a connection.
@@ -61,7 +67,7 @@ impl Journal {
                 // What may have been executed is brought to its end without them.
                 Some(waiting) => waiting == 0 && live.progress.state == State::Queued,
             };
-            if live.is_ending() || is_too_late {
+            if live.is_ending() || is_too_late || live.run != self.run {
                 return Err(MustNotBeSent);
             }
             live.on_wire = Some(self.active.enter());

@@ -3,7 +3,7 @@
 //! What was queued is queued again. What was being sent may have been executed: a method that may be repeated is, any other ends as unknown. Whose client, account or
 //! permission is gone from the config ends with that as its reason.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::Timestamp;
 use crate::gateway::Gateway;
+use crate::gateway::generations::Current;
 use crate::gateway::refuse::Refused;
 use crate::writes::record::{Reason, Unreadable};
 use crate::writes::{Change, Progress, State, Stored, Write};
@@ -59,7 +60,8 @@ impl Queue {
     /// Goes on with what was left, and starts what the queue does by itself.
     pub(in crate::gateway) fn start(
         self: &Arc<Self>,
-        gateway: &Arc<Gateway>,
+        gateway: &Gateway,
+        current: &Weak<Current>,
         recovery: Recovery,
         called: mpsc::UnboundedReceiver<u64>,
     ) -> Recovered {
@@ -68,7 +70,7 @@ impl Queue {
             let Recovered { queued, repeated, unknown, failed, finished } = recovered;
             tracing::info!(queued, repeated, unknown, failed, finished, "writes of an earlier run were found");
         }
-        tokio::spawn(Arc::clone(self).run(Arc::downgrade(gateway), called));
+        tokio::spawn(Arc::clone(self).run(Weak::clone(current), called));
         tokio::spawn(Arc::clone(self).forget());
         tokio::spawn(Arc::clone(self).keep_unkept());
         recovered

@@ -15,6 +15,7 @@ use super::{Class, Journal, Live, Queue, STORE_PAUSE};
 use crate::gateway::Gateway;
 use crate::gateway::attempt::{Answer, AnswerBody};
 use crate::gateway::effort::Effort;
+use crate::gateway::generations::Current;
 use crate::gateway::refuse::Refused;
 
 /// The shortest way back to the queue. Ours: what cannot be done now is not asked for all the time.
@@ -35,7 +36,7 @@ impl Drop for Place {
 
 impl Queue {
     /// Starts what may start, as long as the gateway lives.
-    pub(super) async fn run(self: Arc<Self>, gateway: Weak<Gateway>, mut called: mpsc::UnboundedReceiver<u64>) {
+    pub(super) async fn run(self: Arc<Self>, current: Weak<Current>, mut called: mpsc::UnboundedReceiver<u64>) {
         loop {
             tokio::select! {
                 number = called.recv() => {
@@ -48,8 +49,8 @@ impl Queue {
                 }
                 () = self.startable.notified() => {}
             }
-            let Some(gateway) = gateway.upgrade() else { return };
-            self.start_all(&gateway);
+            let Some(current) = current.upgrade() else { return };
+            self.start_all(&current.gateway());
         }
     }
 
@@ -82,14 +83,14 @@ impl Queue {
     }
 
     async fn carry_out(self: &Arc<Self>, gateway: &Arc<Gateway>, number: u64, journal: Arc<Journal>) {
-        let ended = match self.read(gateway, number).await {
+        let came = match self.read(gateway, number).await {
             Some(Ok(write)) => gateway.carry_out(&write, &journal, self, number).await,
             Some(Err(reason)) => Came::ToEnd(Ended { state: State::Failed, response: None, reason: Some(Box::new(reason)), refused: None }),
             None => Came::Away,
         };
-        let ended = match ended {
+        let ended = match came {
             Came::ToEnd(ended) => ended,
-            Came::ToRest(until) => return self.rest(number, until),
+            Came::ToRest(until) => return self.rest(number, journal.run(), until),
             Came::Away => return,
         };
         if let Some(refused) = ended.refused
@@ -112,10 +113,29 @@ impl Queue {
         }
     }
 
+    /// The config has changed: whatever is not on its way to the upstream is begun anew by the one in force, which may have no place for it.
+    pub(in crate::gateway) fn look_anew(&self) {
+        let inner = &mut *self.inner.lock();
+        let off_wire = |live: &Live| live.is_called && live.is_kept && !live.is_ending() && live.on_wire.is_none();
+        let numbers: Vec<u64> = inner.live.iter().filter(|(_, live)| off_wire(live)).map(|(number, _)| *number).collect();
+        for number in numbers {
+            if let Some(live) = inner.live.get_mut(&number)
+                && let Some(running) = live.running.take()
+            {
+                // It may be about to send this very moment, and finds that its run is over.
+                live.run += 1;
+                running.abort();
+            }
+            self.start_if_due(inner, number);
+        }
+    }
+
     /// A write is tried again at this time; until then others have its place.
-    fn rest(self: &Arc<Self>, number: u64, until: Timestamp) {
-        if let Some(live) = self.inner.lock().live.get_mut(&number) {
-            live.running = None;
+    fn rest(self: &Arc<Self>, number: u64, run: u32, until: Timestamp) {
+        match self.inner.lock().live.get_mut(&number) {
+            Some(live) if live.run == run => live.running = None,
+            // It was begun anew, or is no more.
+            _ => return,
         }
         let queue = Arc::clone(self);
         tokio::spawn(async move {
@@ -161,15 +181,15 @@ impl Gateway {
     /// Brings a write to its end, if it can be.
     async fn carry_out(self: &Arc<Self>, write: &Write, journal: &Arc<Journal>, queue: &Queue, number: u64) -> Came {
         let Some(progress) = queue.inner.lock().live.get(&number).map(|live| live.progress.clone()) else { return Came::Away };
-        // An earlier process was told so.
-        if progress.not_before > self.clock.now() {
-            return Came::ToRest(progress.not_before);
-        }
         let effort = Effort::default();
         let (mut job, priced) = match self.queued_job(write, progress.deadline, Arc::clone(journal)) {
             Ok(job) => job,
-            Err(refused) => return Came::ToEnd(Ended::refused(&refused)),
+            Err(refused) => return Came::ToEnd(Ended::refused(&refused, progress.may_have_run)),
         };
+        // It was told so before, perhaps in an earlier process.
+        if progress.not_before > self.clock.now() {
+            return Came::ToRest(progress.not_before);
+        }
         if queue.is_durable() {
             // A store in memory has counted it all along.
             job.memory = self.bodies.room(write.body.len()).await;
@@ -183,7 +203,7 @@ impl Gateway {
                     return Came::Away;
                 }
                 if live.attended == Some(0) && live.progress.state == State::Queued {
-                    return Came::ToEnd(Ended::refused(&Refused::ClientGone));
+                    return Came::ToEnd(Ended::refused(&Refused::ClientGone, false));
                 }
                 live.progress.clone()
             };
@@ -204,7 +224,7 @@ impl Gateway {
         };
         let answer = match answered {
             Ok(answer) => answer,
-            Err(refused) => return Came::ToEnd(Ended::refused(&refused)),
+            Err(refused) => return Came::ToEnd(Ended::refused(&refused, may_have_run)),
         };
         if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
             self.graphql_prices.learn(operation, body);
@@ -227,8 +247,9 @@ impl Gateway {
 }
 
 impl Ended {
-    fn refused(refused: &Refused) -> Self {
-        let state = if matches!(refused, Refused::OutcomeUnknown) { State::Unknown } else { State::Failed };
+    /// `may_have_run`: an earlier attempt may have been executed.
+    fn refused(refused: &Refused, may_have_run: bool) -> Self {
+        let state = if may_have_run || matches!(refused, Refused::OutcomeUnknown) { State::Unknown } else { State::Failed };
         let told = (state == State::Failed).then(|| refused.clone());
         Self { state, response: None, reason: Some(Box::new(refused.as_reason())), refused: told }
     }

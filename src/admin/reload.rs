@@ -1,0 +1,66 @@
+//! `POST /api/reload`: the config is read again (CONTRACT §5).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+
+use super::{not_made, pages};
+use crate::config::Fault;
+use crate::gateway::generations::{Current, NotReloaded};
+
+/// What came of it.
+#[derive(Serialize)]
+struct Report<'r> {
+    message: &'r str,
+    /// Keys that have changed, and go by their old values until the next start.
+    at_next_start: &'r [&'static str],
+}
+
+/// Why nothing came of it.
+#[derive(Serialize)]
+struct Refusal<'r> {
+    message: &'r str,
+    faults: Vec<Found<'r>>,
+}
+
+/// What is wrong with the config.
+#[derive(Serialize)]
+struct Found<'r> {
+    file: &'r str,
+    /// From 1; `null` when it is about the file as a whole.
+    line: Option<usize>,
+    key: &'r str,
+    problem: &'r str,
+    /// What would be right; `null` where nothing is to be said.
+    accepted: Option<&'r str>,
+}
+
+impl<'f> From<&'f Fault> for Found<'f> {
+    fn from(fault: &'f Fault) -> Self {
+        let Fault { file, line, key, problem, accepted } = fault;
+        Self { file, line: *line, key, problem, accepted: accepted.as_deref() }
+    }
+}
+
+/// Reads the config again: 200 when it is in force, 422 with its faults when the old one stays.
+pub async fn reload(current: Arc<Current>) -> Response<Full<Bytes>> {
+    let Ok(reloaded) = tokio::task::spawn_blocking(move || current.reload()).await else { return not_made() };
+    match reloaded {
+        Ok(reloaded) => {
+            let message = if reloaded.at_next_start.is_empty() {
+                "the config is in force"
+            } else {
+                "the config is in force, but for what takes effect at the next start"
+            };
+            pages::json(StatusCode::OK, &Report { message, at_next_start: &reloaded.at_next_start })
+        }
+        Err(NotReloaded::Faults(faults)) => {
+            let message = "the config has faults; the old one stays in force";
+            pages::json(StatusCode::UNPROCESSABLE_ENTITY, &Refusal { message, faults: faults.iter().map(Found::from).collect() })
+        }
+        Err(NotReloaded::NoFile) => pages::error(StatusCode::CONFLICT, "the config was not read from a file"),
+    }
+}

@@ -1,0 +1,344 @@
+//! Another config without a restart: what changes at once, what goes on, and what a bad one leaves alone (CONTRACT §1, SIGHUP; §5, `POST /api/reload`).
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use weir::admin::Admin;
+use weir::config::digest_hex;
+use weir::writes::{State, WriteId};
+
+use crate::support::raw::Connection;
+use crate::support::{KEY, OTHER_KEY, Reply, Setup, World, eventually};
+
+const WIDGETS: &str = "/repos/acme/widgets";
+const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
+const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
+const ASYNC: (&str, &str) = ("prefer", "respond-async");
+const NEW_KEY: &str = "weir_key_of_somebody_new";
+
+/// The text of the config without the section that begins so and has `marker` in it.
+fn without(text: &str, section: &str, marker: &str) -> String {
+    let mut kept = Vec::new();
+    let mut sections = text.split_inclusive('\n').fold(Vec::<String>::new(), |mut sections, line| {
+        if line.starts_with('[') || sections.is_empty() {
+            sections.push(String::new());
+        }
+        sections.last_mut().unwrap().push_str(line);
+        sections
+    });
+    let before = sections.len();
+    sections.retain(|one| !(one.starts_with(section) && one.contains(marker)));
+    assert_eq!(sections.len() + 1, before, "{section} with {marker} is not there once in\n{text}");
+    kept.append(&mut sections);
+    kept.concat()
+}
+
+fn without_ci(text: &str) -> String {
+    without(text, "[[clients]]", "name = \"ci\"")
+}
+
+fn bearer(key: &str) -> String {
+    format!("Bearer {key}")
+}
+
+/// A comment that nobody waits for, on an issue.
+async fn queue(world: &World, key: &str, issue: u32, text: &str) -> WriteId {
+    let path = format!("{WIDGETS}/issues/{issue}/comments");
+    let accepted = world.send(Method::POST, &path, &[("authorization", &bearer(key)), ASYNC], &json!({ "body": text }).to_string()).await;
+    accepted.assert_status(202);
+    accepted.json()["id"].as_str().unwrap().parse().unwrap()
+}
+
+fn state(world: &World, id: WriteId) -> Option<State> {
+    world.gateway.queue.standing(id).map(|standing| standing.state)
+}
+
+/// How a write ended: its state and the reason, as operators see it.
+async fn end(world: &World, id: WriteId) -> (State, Option<String>) {
+    world.gateway.queue.ended(id).await;
+    let listed = world.gateway.queue.look_up(id).await.unwrap().unwrap();
+    (listed.progress.state, listed.progress.reason.map(|reason| reason.message))
+}
+
+fn posted(world: &World) -> Vec<String> {
+    let bodies = world.ask_emulator(Method::GET, &format!("{COMMENTS}?per_page=100"), &Value::Null);
+    bodies.as_array().unwrap().iter().map(|comment| comment["body"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn the_key_of_a_client_that_is_taken_out_opens_nothing_also_on_a_connection_that_is_open() {
+    let world = Setup::new().start().await;
+    let mut connection = Connection::open(world.address).await;
+    let request = format!("GET {WIDGETS} HTTP/1.1\r\nhost: weir\r\nauthorization: Bearer {KEY}\r\n\r\n");
+    for _ in 0..2 {
+        connection.send(request.as_bytes()).await;
+        let answer = connection.read_answer().await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    world.reload(without_ci);
+    connection.send(request.as_bytes()).await;
+    let answer = connection.read_answer().await;
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    world.get(WIDGETS).await.assert_status(401);
+    world.get_with(WIDGETS, &[("authorization", &bearer(OTHER_KEY))]).await.assert_status(200);
+    // And comes back with it.
+    world.current.succeed(weir::config::parse(&world.text, "test", &|_| None, std::path::Path::new(".")).unwrap());
+    connection.send(request.as_bytes()).await;
+    let answer = connection.read_answer().await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_new_client_with_a_new_account_and_token_is_served_at_once_and_named() {
+    let world = Setup::new().accounts(2).start().await;
+    let token = world.tokens[1].token.clone();
+    world.reload(|text| {
+        let account = format!("[[accounts]]\nname = \"late\"\nkind = \"user\"\n[[tokens]]\naccount = \"late\"\nkind = \"classic\"\nsecret = {{ value = \"{token}\" }}\n");
+        let pools = "[[pools]]\nname = \"all\"\naccounts = [\"account-0\"]\n[[pools]]\nname = \"late\"\naccounts = [\"late\"]\n";
+        let client = format!("[[clients]]\nname = \"new\"\nkey_sha256 = \"{}\"\nreads = \"late\"\nwrites = \"late\"\n", digest_hex(NEW_KEY.as_bytes()));
+        let text = without(text, "[[accounts]]", "account-1");
+        let text = without(&text, "[[tokens]]", "account-1");
+        let text = text.replace("name = \"ci\"", "name = \"ci\"\nreads = \"all\"").replace("name = \"other\"", "name = \"other\"\nreads = \"all\"");
+        let text = text.replace("writes = \"account-1\"", "writes = \"account-0\"");
+        [&*text, &account, pools, &client].concat()
+    });
+    let answer = world.get_with(WIDGETS, &[("authorization", &bearer(NEW_KEY))]).await;
+    answer.assert_status(200);
+    assert_eq!(answer.header("x-weir-account"), Some("late"));
+    let me = world.get_with("/user", &[("authorization", &bearer(NEW_KEY))]).await;
+    assert_eq!(me.header("x-weir-account"), Some("late"));
+    assert!(world.current.gateway().admissions.audit().is_empty());
+}
+
+#[tokio::test]
+async fn a_request_under_way_ends_by_the_config_it_began_with() {
+    let world = Setup::new().start().await;
+    let gate = world.close_gate("GET", WIDGETS);
+    let (answer, ()) = tokio::join!(world.get(WIDGETS), async {
+        world.held(gate, 1).await;
+        world.reload(without_ci);
+        world.get(WIDGETS).await.assert_status(401);
+        world.open_gate(gate);
+    });
+    answer.assert_status(200);
+}
+
+#[tokio::test]
+async fn what_is_stored_and_what_is_known_of_budgets_is_kept() {
+    let world = Setup::new().start().await;
+    let first = world.get(WIDGETS).await;
+    let books = || world.current.gateway().admissions.snapshot().1;
+    let (before, asked) = (books(), world.upstream_requests().len());
+    world.reload(|text| text.replace("[upstream]", "[cache]\nstale_if_error = \"2h\"\n[upstream]"));
+    let now = books();
+    assert_eq!(before[0].books[0].remaining, now[0].books[0].remaining);
+    let again = world.get(WIDGETS).await;
+    assert_eq!((again.body.clone(), again.cache_status()), (first.body, "weir; fwd=stale; fwd-status=304"));
+    assert_eq!(world.upstream_requests().len(), asked + 1);
+    assert_eq!(books()[0].books[0].remaining, before[0].books[0].remaining, "a 304 is free");
+}
+
+#[tokio::test]
+async fn what_was_stored_for_a_pool_is_not_served_when_other_accounts_make_it() {
+    let pools = "[[pools]]\nname = \"p\"\naccounts = [\"account-0\"]\n[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"\n";
+    let world = Setup::new().accounts(2).config(pools).client("reads = \"p\"").start().await;
+    world.get(WIDGETS).await.assert_status(200);
+    assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; hit");
+    world.reload(|text| text.replace("reads = \"p\"", "reads = \"p\"\nweight = 2"));
+    assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; hit", "its accounts are the same");
+    world.reload(|text| text.replace("accounts = [\"account-0\"]", "accounts = [\"account-1\"]"));
+    let answer = world.get(WIDGETS).await;
+    assert!(answer.cache_status().contains("fwd=miss") || answer.cache_status().contains("fwd=uri-miss"), "{}", answer.cache_status());
+    assert_eq!(answer.header("x-weir-account"), Some("account-1"));
+}
+
+#[tokio::test]
+async fn a_rule_that_is_taken_out_holds_for_no_stored_answer_any_more() {
+    let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"\n";
+    let world = Setup::new().config(rule).start().await;
+    world.get(WIDGETS).await.assert_status(200);
+    assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; hit");
+    world.reload(|text| without(text, "[[cache.rules]]", "ttl"));
+    assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; fwd=stale; fwd-status=304");
+    assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; fwd=stale; fwd-status=304");
+}
+
+#[tokio::test]
+async fn a_limit_holds_over_both_configs_and_a_raised_one_lets_waiting_requests_go() {
+    let world = Setup::new().config("[limits]\nconcurrency = 1").client("max_wait = \"10m\"").start().await;
+    world.get("/repos/acme/gadgets").await.assert_status(200);
+    let gate = world.close_gate("GET", WIDGETS);
+    let path = format!("{WIDGETS}/labels");
+    let (first, second) = (world.get(WIDGETS), world.get(&path));
+    let (first, second, ()) = tokio::join!(first, second, async {
+        world.held(gate, 1).await;
+        eventually(|| world.gateway.admissions.waiting() == 1).await;
+        world.reload(|text| text.replace("max_wait = \"10m\"", "max_wait = \"9m\""));
+        let raised = async {
+            eventually(|| world.gateway.admissions.waiting() == 2).await;
+            world.reload(|text| text.replace("concurrency = 1", "concurrency = 2"));
+        };
+        let (third, ()) = tokio::join!(world.get("/repos/acme/widgets/branches"), raised);
+        third.assert_status(200);
+        world.open_gate(gate);
+    });
+    first.assert_status(200);
+    second.assert_status(200);
+}
+
+#[tokio::test]
+async fn a_token_that_is_replaced_is_used_no_more() {
+    let world = Setup::new().accounts(2).start().await;
+    let (old, new) = (world.tokens[0].token.clone(), world.tokens[1].token.clone());
+    world.get(WIDGETS).await.assert_status(200);
+    world.reload(|text| {
+        let text = without(text, "[[tokens]]", &new);
+        let text = without(&text, "[[accounts]]", "account-1").replace("writes = \"account-1\"", "");
+        text.replace(&old, &new)
+    });
+    let answer = world.get("/user").await;
+    let login = answer.json()["login"].as_str().unwrap().to_owned();
+    assert_eq!(Some(login), world.tokens[1].user.clone());
+}
+
+#[tokio::test]
+async fn queued_writes_of_a_client_that_is_taken_out_fail_with_the_reason_and_others_go_on() {
+    let world = Setup::new().accounts(2).config(QUICK).start().await;
+    let gate = world.close_gate("POST", COMMENTS);
+    let on_wire = queue(&world, KEY, 1, "on the wire").await;
+    world.held(gate, 1).await;
+    let behind = [queue(&world, KEY, 1, "behind it").await, queue(&world, KEY, 1, "and behind that").await];
+    let resting = queue(&world, KEY, 2, "held by the books").await;
+    let others = queue(&world, OTHER_KEY, 1, "of another client").await;
+    world.reload(without_ci);
+    let (failed, reason) = end(&world, resting).await;
+    assert_eq!(failed, State::Failed);
+    assert!(reason.as_ref().is_some_and(|reason| reason.contains("`ci`") || reason.contains("ci")), "{reason:?}");
+    assert_eq!(state(&world, on_wire), Some(State::Sending), "it is brought to its end");
+    world.open_gate(gate);
+    assert_eq!(end(&world, on_wire).await.0, State::Done);
+    for id in behind {
+        assert_eq!(end(&world, id).await.0, State::Failed);
+    }
+    assert_eq!(end(&world, others).await.0, State::Done);
+    let mut posted = posted(&world);
+    posted.retain(|body| body.contains("wire") || body.contains("behind") || body.contains("another"));
+    posted.sort();
+    assert_eq!(posted, ["of another client", "on the wire"]);
+}
+
+#[tokio::test]
+async fn queued_writes_whose_account_or_permission_is_taken_away_fail_and_the_rest_goes_on_in_order() {
+    let world = Setup::new().accounts(2).config(QUICK).start().await;
+    let gate = world.close_gate("POST", COMMENTS);
+    let first = queue(&world, KEY, 1, "w 1").await;
+    world.held(gate, 1).await;
+    let second = queue(&world, KEY, 1, "w 2").await;
+    let third = queue(&world, KEY, 1, "w 3").await;
+    world.reload(|text| text.replace("name = \"ci\"", "name = \"ci\"\npriority = \"batch\""));
+    world.open_gate(gate);
+    for id in [first, second, third] {
+        assert_eq!(end(&world, id).await.0, State::Done);
+    }
+    assert_eq!(posted(&world).into_iter().filter(|body| body.starts_with("w ")).collect::<Vec<_>>(), ["w 1", "w 2", "w 3"]);
+    let gate = world.close_gate("POST", COMMENTS);
+    let first = queue(&world, KEY, 1, "x 1").await;
+    world.held(gate, 1).await;
+    let second = queue(&world, KEY, 1, "x 2").await;
+    world.reload(|text| text.replace("name = \"ci\"", "name = \"ci\"\nallow = [\"GET /**\"]"));
+    world.open_gate(gate);
+    assert_eq!(end(&world, first).await.0, State::Done);
+    assert_eq!(end(&world, second).await.0, State::Failed);
+    let third = queue(&world, OTHER_KEY, 1, "x 3");
+    world.reload(|text| {
+        let text = text.replace("writes = \"account-1\"", "writes = \"account-0\"");
+        without(&without(&text, "[[accounts]]", "account-1"), "[[tokens]]", "account-1")
+    });
+    assert_eq!(end(&world, third.await).await.0, State::Done, "by the account that writes for it now");
+}
+
+#[tokio::test]
+async fn a_write_that_waits_for_its_account_fails_as_soon_as_that_is_taken_out() {
+    let world = Setup::new().accounts(2).config("[writes]\nspacing = \"1h\"\nnotify_spacing = \"1h\"").start().await;
+    let first = queue(&world, OTHER_KEY, 1, "first").await;
+    assert_eq!(end(&world, first).await.0, State::Done);
+    let held = queue(&world, OTHER_KEY, 2, "held for an hour").await;
+    eventually(|| world.gateway.admissions.waiting() == 1).await;
+    world.reload(|text| {
+        let text = text.replace("writes = \"account-1\"", "writes = \"account-0\"");
+        without(&without(&text, "[[accounts]]", "account-1"), "[[tokens]]", "account-1")
+    });
+    let (state, reason) = end(&world, held).await;
+    assert_eq!(state, State::Failed);
+    assert!(reason.as_ref().is_some_and(|reason| reason.contains("account-1")), "{reason:?}");
+    assert_eq!(world.gateway.admissions.waiting(), 0);
+}
+
+#[tokio::test]
+async fn operators_reload_by_the_admin_listener_and_a_bad_config_is_422_and_leaves_the_old_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("weir.toml");
+    let world = Setup::new().listen("admin = \"127.0.0.1:0\"").start().await;
+    let admin = Admin::open(&world.current).await.unwrap().address().unwrap();
+    let reload = |method: &'static str| async move {
+        let mut connection = Connection::open(admin).await;
+        connection
+            .send(format!("{method} /api/reload HTTP/1.1\r\nhost: weir\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").as_bytes())
+            .await;
+        let answer = connection.read_to_close().await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status: u16 = head[9..12].parse().unwrap();
+        (status, serde_json::from_str::<Value>(body).unwrap())
+    };
+    assert_eq!(reload("POST").await.0, 409, "it was not read from a file");
+    world.current.read_from(file.clone());
+    assert_eq!(reload("GET").await.0, 405);
+    std::fs::write(&file, world.text.replace("name = \"other\"", "name = \"ci\"")).unwrap();
+    let (status, told) = reload("POST").await;
+    assert_eq!(status, 422, "{told}");
+    let fault = &told["faults"][0];
+    assert!(fault["line"].is_u64() && fault["key"].as_str().unwrap().starts_with("clients[1]"), "{told}");
+    world.get(WIDGETS).await.assert_status(200);
+    std::fs::write(&file, without_ci(&world.text)).unwrap();
+    assert_eq!(reload("POST").await, (200, json!({ "message": "the config is in force", "at_next_start": [] })));
+    world.get(WIDGETS).await.assert_status(401);
+    std::fs::write(&file, world.text.replace("[upstream]", "[telemetry]\nlog = \"text\"\n[upstream]")).unwrap();
+    let (status, told) = reload("POST").await;
+    assert_eq!((status, &told["at_next_start"]), (200, &json!(["telemetry.log"])));
+    world.get(WIDGETS).await.assert_status(200);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(reload("POST").await.0, 422);
+    world.get(WIDGETS).await.assert_status(200);
+}
+
+#[tokio::test]
+async fn many_reloads_under_load_lose_and_refuse_nothing() {
+    let world = Setup::new().accounts(2).config(QUICK).start().await;
+    let readers = (0..8).map(|number| {
+        let world = &world;
+        async move {
+            let mut refused = Vec::<Reply>::new();
+            for turn in 0..40 {
+                let path = if number % 2 == 0 { WIDGETS.to_owned() } else { format!("{WIDGETS}/issues/{}", turn % 3 + 1) };
+                let answer = world.get(&path).await;
+                if answer.status != 200 {
+                    refused.push(answer);
+                }
+            }
+            refused
+        }
+    });
+    let reloads = async {
+        for turn in 0..40 {
+            world.reload(|text| text.replace("name = \"ci\"", &format!("name = \"ci\"\nmax_wait = \"{}s\"", 60 + turn)));
+            tokio::task::yield_now().await;
+            world.gateway.clock.reach(world.gateway.clock.now() + Duration::from_millis(2)).await;
+        }
+    };
+    let (refused, ()) = tokio::join!(futures_util::future::join_all(readers), reloads);
+    let refused: Vec<_> = refused.into_iter().flatten().collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    assert_eq!(world.current.gateway().config.clients.len(), 2);
+    assert!(world.gateway.admissions.audit().is_empty());
+}
