@@ -98,7 +98,7 @@ impl Lease {
 }
 
 /// What the end of a lease may change.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Touched {
     /// Who carries it, and who pays too.
     pub(super) accounts: [Option<AccountId>; 2],

@@ -45,3 +45,21 @@ impl<T> Few<T> {
         usize::from(self.first.is_some()) + self.others.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_stay_in_their_order_whichever_leaves() {
+        let mut few = Few::default();
+        (0..5).for_each(|number| few.push(number));
+        few.remove_first();
+        few.retain(|number| number % 2 == 0);
+        few.push(1);
+        assert_eq!((few.iter().copied().collect::<Vec<_>>(), few.len()), (vec![2, 4, 1], 3));
+        few.iter_mut().for_each(|number| *number += 10);
+        few.retain(|_| false);
+        assert_eq!((few.iter().count(), few.len()), (0, 0));
+    }
+}

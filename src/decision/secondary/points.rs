@@ -62,15 +62,13 @@ impl Points {
             return enter(tally);
         }
         self.sweep(now);
-        match &mut self.many {
-            Some(many) => enter(many.entry(endpoint).or_default()),
-            None => {
-                let mut tally = Tally::default();
-                let holds = enter(&mut tally);
-                self.few.push((endpoint, tally));
-                holds
-            }
+        if let Some(many) = &mut self.many {
+            return enter(many.entry(endpoint).or_default());
         }
+        let mut tally = Tally::default();
+        let holds = enter(&mut tally);
+        self.few.push((endpoint, tally));
+        holds
     }
 
     /// Drops the empty ones, when there are twice as many as after the last time; and goes from few to many and back.
@@ -100,5 +98,38 @@ impl Points {
     pub(super) fn tallies(&self) -> impl Iterator<Item = &Tally<Seldom>> {
         let many = self.many.iter().flat_map(|many| many.values());
         self.few.iter().map(|(_, tally)| tally).chain(many)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::api::{Dialect, Table};
+
+    #[test]
+    fn few_or_many_each_endpoint_has_its_own_and_the_empty_ones_go() {
+        let limit = Limit::new(Duration::from_mins(1), 3);
+        let mut points = Points::new(limit);
+        let endpoints: Vec<EndpointId> = Table::embedded(Dialect::Service).iter().map(|endpoint| endpoint.id).take(300).collect();
+        let (used, later) = endpoints.split_at(100);
+        let now = Timestamp::from_secs(1_000);
+        for (number, endpoint) in used.iter().enumerate() {
+            assert!((0..3).all(|_| points.enter(now, *endpoint, 1)));
+            assert_eq!(points.len(), number + 1, "none is empty");
+        }
+        assert!(used.iter().all(|endpoint| points.get_mut(*endpoint).is_some_and(|points| !points.has_room(limit, now, 1))));
+        assert!(points.many.is_some());
+        for endpoint in &used[5..] {
+            points.get_mut(*endpoint).unwrap().leave(limit, now, 3, 0);
+        }
+        for endpoint in later {
+            points.enter(now, *endpoint, 1);
+            points.get_mut(*endpoint).unwrap().leave(limit, now, 1, 0);
+        }
+        assert!(points.many.is_none() && points.len() <= FEW, "{} are left", points.len());
+        assert!(endpoints[..5].iter().all(|endpoint| points.get(*endpoint).is_some_and(|points| points.in_use(now) == 3)));
+        assert_eq!(points.tallies().map(|points| points.in_use(now)).sum::<u32>(), 15);
     }
 }

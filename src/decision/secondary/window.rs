@@ -72,6 +72,7 @@ impl Earlier for VecDeque<Entry> {
 
 /// For those that mostly have none: small, because there are many of them.
 #[derive(Debug, Default)]
+#[expect(clippy::box_collection, reason = "a quarter of the size as long as there are none")]
 pub(super) struct Seldom(Option<Box<VecDeque<Entry>>>);
 
 impl Earlier for Seldom {

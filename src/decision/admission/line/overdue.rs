@@ -17,7 +17,7 @@ impl Line {
             of_sort.sort_unstable();
             of_sort.dedup();
             let of_sort = of_sort.into_iter().filter_map(|class| classes.get(class.index())).filter(|class| class.key.sort == id);
-            deadlines_of(waiters, of_sort)
+            Box::new(deadlines_of(waiters, of_sort))
         });
         first_before(deadlines, waiters, time)
     }
@@ -27,7 +27,7 @@ impl Line {
         let Self { classes, waiters, .. } = self;
         let class = classes.get_mut(id.index())?;
         if class.deadlines.is_none() {
-            class.deadlines = Some(deadlines_of(waiters, [&*class].into_iter()));
+            class.deadlines = Some(Box::new(deadlines_of(waiters, [&*class].into_iter())));
         }
         first_before(class.deadlines.as_mut()?, waiters, time)
     }
@@ -43,12 +43,12 @@ impl Line {
 }
 
 /// The deadlines of all in these classes.
-fn deadlines_of<'c>(waiters: &Numbered<Place>, classes: impl Iterator<Item = &'c Class>) -> Box<Due<Ticket>> {
+fn deadlines_of<'c>(waiters: &Numbered<Place>, classes: impl Iterator<Item = &'c Class>) -> Due<Ticket> {
     let ranks = classes.flat_map(|class| class.ranks.iter());
     let mut all: Vec<(Timestamp, Ticket)> =
         ranks.filter_map(|rank| Some((waiters.get(rank.ticket().0)?.waiter.deadline, rank.ticket()))).collect();
     all.sort_unstable();
-    Box::new(all.into_iter().collect())
+    all.into_iter().collect()
 }
 
 fn first_before(deadlines: &mut Due<Ticket>, waiters: &Numbered<Place>, time: Timestamp) -> Option<Ticket> {
