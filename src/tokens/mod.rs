@@ -50,7 +50,7 @@ pub struct Tokens {
     by_account: Vec<Vec<Slot>>,
     /// The account of each slot, by the slot's number; also of those that are in the config no more.
     owners: Vec<AccountId>,
-    impaired: Impaired,
+    impaired: Arc<Impaired>,
     apps: Vec<Arc<App>>,
     installations: Vec<Arc<Installation>>,
     ids: Arc<Ids>,

@@ -73,10 +73,14 @@ impl Tokens {
             }
         }
         let Roll { by_account, owners, apps, installations, signals, .. } = roll;
-        let minted_for = installations.iter().map(|installation| installation.account);
-        // Of those that are not new, some may be out of use.
-        let known = (0..by_account.len()).map(numbered).filter(|_| before.is_some());
-        let impaired = Impaired::new(minted_for.chain(known));
+        let impaired = match before {
+            None => Arc::new(Impaired::new(installations.iter().map(|installation| installation.account))),
+            Some((tokens, _)) => {
+                // What goes out of use is told by requests of both configs; who has other credentials than before is to be looked at.
+                (0..by_account.len()).map(numbered).for_each(|account| tokens.impaired.suspect(account));
+                Arc::clone(&tokens.impaired)
+            }
+        };
         let ids = before.map_or_else(|| Arc::new(Ids::new()), |(tokens, _)| Arc::clone(&tokens.ids));
         let clock = before.map_or_else(|| Arc::new(Mutex::default()), |(tokens, _)| Arc::clone(&tokens.clock));
         Self { by_account, owners, impaired, apps, installations, ids, clock, signals }

@@ -277,3 +277,33 @@ fn whoever_mints_hears_of_every_end_of_an_apps_trial() {
         assert!(heard.now_or_never().is_some());
     }
 }
+
+#[test]
+fn what_is_known_of_a_credential_goes_on_by_another_config_and_no_place_is_given_to_another() {
+    let key = |_: &str| Some(include_str!("../emulator/seed/app_key.pem").to_owned());
+    let parse = |text: &str| config::parse(text, "test", &key, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}"));
+    let old = parse(CONFIG);
+    let before = Tokens::new(&old);
+    let classic = before.pick(BOT, TokenKinds::UNKNOWN, None, NOW).expect("a token");
+    reject(&before, &classic, NOW);
+    mint(&before, "s3cret-minted", NOW + Duration::from_hours(1)).expect("it can be used");
+    let minted = before.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).expect("a token").token;
+    // The first token goes, so that the others have other positions; the last one is replaced.
+    let first = "[[tokens]]\naccount = \"bot\"\nkind = \"app-user\"\nsecret = { value = \"s3cret-of-an-app\" }\n";
+    let new = parse(&CONFIG.replace(first, "").replace("s3cret-fine", "s3cret-other")).succeed(&old).config;
+    let after = before.succeed(&old, &new);
+    let other = after.pick(BOT, TokenKinds::UNKNOWN, None, NOW).expect("a token");
+    assert_eq!((other.source, other.token.slot().0 >= 3), (configured(1), true), "the classic one still rests, and this one is new");
+    assert_eq!(after.account_of(TokenId(0)), None, "what is gone is nobody's");
+    assert_eq!(after.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).map(|credential| credential.token), Some(minted));
+    assert_eq!(after.impaired(NOW), [BOT]);
+    let installed = before.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).expect("a token");
+    reject(&before, &installed, NOW);
+    assert_eq!(after.impaired(NOW), [BOT, INSTALLED], "also of what an earlier request is told");
+    assert!(after.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).is_none());
+    assert_eq!(after.pick(NOBODY, TokenKinds::UNKNOWN, None, NOW).and_then(|none| before.account_of(none.token)), Some(NOBODY));
+    // Requests by the earlier config and those by the later one know the same of it.
+    let probe = before.pick(BOT, only("classic,!fine-grained,!app-user"), None, NOW + PAUSE_MIN).expect("a trial");
+    before.accepted(&probe);
+    assert_eq!(after.pick(BOT, TokenKinds::UNKNOWN, None, NOW + PAUSE_MIN).map(|credential| credential.source), Some(configured(0)));
+}

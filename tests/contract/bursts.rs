@@ -97,7 +97,7 @@ async fn an_injected_secondary_refusal_during_a_burst_costs_time_and_nothing_els
 async fn twenty_bots_that_write_for_an_hour_use_what_the_limits_allow_and_are_not_refused() {
     const BOTS: usize = 20;
     const EACH: usize = 30;
-    const SPEED: f64 = 300.0;
+    const SPEED: f64 = 150.0;
     let world = patient(SPEED).config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").config(&bots(BOTS)).start().await;
     let began = world.clock.now();
     let hand_over = (0..BOTS).map(|bot| {
