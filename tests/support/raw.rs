@@ -3,8 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use http::Method;
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use super::KEY;
 
 /// A connection to the gateway.
 pub struct Connection(TcpStream);
@@ -19,6 +23,16 @@ impl Connection {
 
     pub async fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).await.unwrap();
+    }
+
+    /// Sends a write of the client `ci` with a body in JSON, whole.
+    pub async fn send_write(&mut self, method: &Method, path: &str, headers: &[(&str, &str)], body: &Value) {
+        let body = body.to_string();
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let length = body.len();
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n{headers}Content-Length: {length}\r\n\r\n");
+        self.send((head + &body).as_bytes()).await;
     }
 
     /// Sends until the other side has not taken anything for a while; false then, or when it has closed.
