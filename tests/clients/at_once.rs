@@ -46,11 +46,11 @@ fn two_libraries_at_once_are_served_each_in_full() {
         for (client, library) in [Library::Octokit, Library::PyGithub].into_iter().enumerate() {
             let (quick, comments) = (&quick, of(client));
             scope.spawn(move || {
-                let (values, _) = quick.client(client, library, quick.address()).plays("comments_at_once", &arguments(&comments));
+                let (values, _) = Quick::client(client, library, quick.address()).plays("comments_at_once", &arguments(&comments));
                 assert_eq!(written_texts(&values), texts(&comments));
             });
         }
-        quick.until(|| quick.posts() == CONTENTS_A_MINUTE && quick.gateway.turns.writes() == COMMENTS - CONTENTS_A_MINUTE);
+        Quick::until(|| quick.posts() == CONTENTS_A_MINUTE && quick.gateway.turns.writes() == COMMENTS - CONTENTS_A_MINUTE);
         quick.clock.advance(Duration::from_secs(61));
     });
     let expected: BTreeSet<String> = (0..2).flat_map(|client| texts(&of(client))).collect();
@@ -64,11 +64,11 @@ fn are_written_as_received(library: Library, comments: &[Value]) {
     let relay = Relay::start(&quick);
     let gate = quick.close_gate();
     let (received, values) = std::thread::scope(|scope| {
-        let playing = scope.spawn(|| quick.client(0, library, &relay.address).plays("comments_at_once", &arguments(comments)).0);
+        let playing = scope.spawn(|| Quick::client(0, library, &relay.address).plays("comments_at_once", &arguments(comments)).0);
         let received = quick.runtime.block_on(relay.all_received(comments.len()));
         quick.open_gate(gate);
         for written in 1..comments.len() {
-            quick.until(|| quick.gateway.admissions.waiting() > 0 && quick.gateway.turns.writes() == comments.len() - written);
+            Quick::until(|| quick.gateway.admissions.waiting() > 0 && quick.gateway.turns.writes() == comments.len() - written);
             assert_eq!(quick.posts(), written, "one was sent before its time");
             quick.clock.advance(SPACING);
         }

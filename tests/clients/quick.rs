@@ -79,7 +79,7 @@ impl Quick {
     }
 
     /// A library as the client of this number, which takes the gateway for what is at `address`.
-    pub fn client(&self, client: usize, library: Library, address: &str) -> Client {
+    pub fn client(client: usize, library: Library, address: &str) -> Client {
         Client { library, base_url: format!("http://{address}"), key: key(client) }
     }
 
@@ -94,7 +94,7 @@ impl Quick {
     }
 
     /// Until something is so that the gateway, the emulator or a library brings about.
-    pub fn until(&self, is_so: impl Fn() -> bool) {
+    pub fn until(is_so: impl Fn() -> bool) {
         while !is_so() {
             std::thread::yield_now();
         }

@@ -87,7 +87,7 @@ impl Run {
             0 | 1 => (Method::POST, format!("{issue}/comments{mark}"), json!({ "body": format!("{client}-{n}") }).to_string()),
             2 => (Method::PUT, format!("{issue}/labels{mark}"), json!({ "labels": [] }).to_string()),
             3 => (Method::PATCH, format!("{issue}{mark}"), json!({ "title": format!("{client}-{n}") }).to_string()),
-            _ if n % 2 == 0 => {
+            _ if n.is_multiple_of(2) => {
                 let comment = self.comments[client][n / 10];
                 (Method::DELETE, format!("{COMMENTS}/{comment}{mark}"), String::new())
             }
@@ -337,7 +337,9 @@ async fn what_was_accepted_survives_fifty_kills() {
     assert_eq!(run.executed(), executed);
     drop(gateway);
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    states.values().for_each(|state| *counts.entry(state).or_default() += 1);
+    for state in states.values() {
+        *counts.entry(state).or_default() += 1;
+    }
     println!("{counts:?}, {} requests upstream", executed.values().map(Vec::len).sum::<usize>());
     // A gateway that gave up on whatever it was killed in the midst of would know nothing of most.
     assert!(counts["done"] >= CLIENTS * WRITES * 2 / 3 && counts["cancelled"] > 0, "{counts:?}");
