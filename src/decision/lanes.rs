@@ -87,6 +87,11 @@ impl Lanes {
         self.tickets.get(&ticket).and_then(|key| self.lines.get(key)).is_some_and(|lane| lane.first() == Some(&ticket))
     }
 
+    /// How many writes of its lane stand before this one.
+    pub fn ahead(&self, ticket: LaneTicket) -> usize {
+        self.tickets.get(&ticket).and_then(|key| self.lines.get(key)).map_or(0, |lane| lane.range(..ticket).count())
+    }
+
     /// How many writes are in lanes, those whose turn it is among them.
     pub fn len(&self) -> usize {
         self.tickets.len()
@@ -117,7 +122,9 @@ mod tests {
         assert_eq!(place, Place::Head);
         let (second, place) = lanes.enter(key(1, "/a")).unwrap();
         assert_eq!(place, Place::Behind);
+        assert_eq!((lanes.ahead(first), lanes.ahead(second)), (0, 1));
         assert_eq!(lanes.leave(first), Some(second));
+        assert_eq!((lanes.ahead(first), lanes.ahead(second)), (0, 0));
         assert_eq!(lanes.leave(second), None);
         assert!(lanes.is_empty());
     }

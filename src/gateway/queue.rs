@@ -5,6 +5,7 @@
 //! before its first byte, `recovery` takes over what an earlier process left, `orders` has what clients and operators may still want. Left out: HTTP (`asynchronous`).
 
 mod accept;
+mod asker;
 mod census;
 mod journal;
 mod orders;
@@ -33,6 +34,7 @@ use super::turns::Turn;
 use census::Census;
 
 pub use accept::{Accepted, New, NotAccepted};
+pub use asker::Asker;
 pub use journal::Journal;
 pub use orders::{Listed, NotChanged, Repetition, Selection};
 pub use recovery::Recovery;
@@ -101,7 +103,7 @@ struct Live {
     progress: Progress,
     /// Its end, while the store is being told. Nothing else can become of it any more.
     ending: Option<Box<Progress>>,
-    #[expect(dead_code, reason = "holds its place as long as it lives")]
+    /// Holds its place as long as it lives.
     turn: Turn,
     /// Whether it is its turn.
     is_called: bool,
@@ -116,6 +118,8 @@ struct Live {
     memory: Option<OwnedSemaphorePermit>,
     /// `None`: it was accepted and belongs to nobody's connection. Else how many wait for it: without any, it is given up.
     attended: Option<u32>,
+    /// Whom it is carried out for, once somebody waits for it or it is under way.
+    asker: Option<Box<Asker>>,
     watched: Option<Arc<Watched>>,
 }
 
@@ -210,6 +214,11 @@ impl Queue {
         Some(Standing { id, client: finished.class.client, state: finished.state, progress: None })
     }
 
+    /// How many writes of its lane stand before a write.
+    pub fn ahead(&self, id: WriteId) -> usize {
+        self.inner.lock().live.get(&id.number).map_or(0, |live| live.turn.ahead())
+    }
+
     /// Told when something becomes of a write; `None` when nothing more will.
     fn watch(&self, number: u64) -> Option<Arc<Watched>> {
         let mut inner = self.inner.lock();
@@ -236,6 +245,7 @@ impl Queue {
         let kept = self.store.apply(Change::Progress(number, progress.encode()));
         self.metrics.write_ended(progress.state.name(), progress.attempts, self.clock.now().since(live.accepted));
         live.ending = Some(Box::new(progress));
+        self.turn_is_over(live);
         let queue = Arc::clone(self);
         Some(tokio::spawn(async move {
             let kept = kept.await;
@@ -362,6 +372,7 @@ impl Live {
             on_wire: None,
             memory: None,
             attended: None,
+            asker: None,
             watched: None,
         }
     }

@@ -9,7 +9,8 @@ use crate::clock::Timestamp;
 use crate::decision::lanes::LanesFull;
 use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId};
 
-use super::{Class, FINISHED_MAX, Keyed, Live, PATIENCE, Queue, Watched};
+use super::{Asker, Class, FINISHED_MAX, Keyed, Live, PATIENCE, Queue, Watched};
+use crate::gateway::effort::Effort;
 use crate::gateway::random;
 use crate::gateway::turns::Turns;
 
@@ -25,8 +26,8 @@ pub struct New {
     pub deadline: Timestamp,
     /// Its body's part of the memory for bodies.
     pub memory: Option<OwnedSemaphorePermit>,
-    /// Whether somebody waits for its answer, who is never told that it is kept: it is not begun without them.
-    pub attended: bool,
+    /// Who waits for its answer, if anybody does, and is never told that it is kept: it is not begun without them.
+    pub asker: Option<Box<Asker>>,
 }
 
 /// A write that is in the queue.
@@ -36,6 +37,8 @@ pub struct Accepted {
     pub id: WriteId,
     /// For those who wait for it.
     pub watched: Option<Arc<Watched>>,
+    /// What it costs, where somebody waits for it.
+    pub effort: Option<Effort>,
 }
 
 /// Why a write is not accepted.
@@ -78,17 +81,18 @@ impl Queue {
                 }
             };
             // The same write comes twice at once: the second hears of it when the first is kept, or takes its place.
-            if let Some((id, watched)) = self.kept(earlier, new.attended).await? {
-                return Ok(Accepted { id, watched });
+            if let Some(accepted) = self.kept(earlier, &mut new.asker).await? {
+                return Ok(accepted);
             }
         };
         let id = new.write.id;
         match kept.await {
             Ok(()) => {
                 let inner = &mut *self.inner.lock();
-                let mut watched = None;
+                let (mut watched, mut effort) = (None, None);
                 if let Some(live) = inner.live.get_mut(&number) {
                     watched.clone_from(&live.watched);
+                    effort = live.asker.as_ref().map(|asker| asker.effort.clone());
                     live.is_kept = true;
                     if self.store.is_durable() {
                         live.memory = None;
@@ -96,7 +100,7 @@ impl Queue {
                     live.tell();
                 }
                 self.start_if_due(inner, number);
-                Ok(Accepted { id, watched })
+                Ok(Accepted { id, watched, effort })
             }
             Err(fault) => {
                 let gone = {
@@ -129,37 +133,43 @@ impl Queue {
         let turn = turns.enter_queued(new.class.client, &new.lane, number)?;
         inner.next_number += 1;
         new.write.id = WriteId { number, salt: random::salt() };
-        let progress = Progress { attended: new.attended, ..Progress::queued(now, new.deadline) };
+        let attended = new.asker.is_some();
+        let progress = Progress { attended, ..Progress::queued(now, new.deadline) };
         let kept = self.store.apply(Change::Insert(number, Stored { request: new.write.encode(), progress: progress.encode() }));
         if let Some(key) = new.write.key {
             inner.keys.insert((new.class.client, key.name), Keyed { number, meaning: key.meaning });
         }
         let mut live = Live::new(new.write.id, new.class.clone(), now, new.write.key, progress, turn);
         live.memory = new.memory.take();
-        live.attended = new.attended.then_some(1);
+        live.attended = attended.then_some(1);
+        live.asker = new.asker.take();
+        if live.turn.ahead() > 0 {
+            live.is_behind(now);
+        }
         // Who waits for it must not miss why it is given up before the wait has begun.
-        live.watched = new.attended.then(Arc::default);
+        live.watched = attended.then(Arc::default);
         inner.add_live(number, live);
         Ok((number, kept))
     }
 
     /// The name of a write once it is kept; `None` when it is not after all. Whoever wants it without waiting for it takes it over.
-    async fn kept(&self, number: u64, attended: bool) -> Result<Option<(WriteId, Option<Arc<Watched>>)>, NotAccepted> {
+    async fn kept(&self, number: u64, asker: &mut Option<Box<Asker>>) -> Result<Option<Accepted>, NotAccepted> {
         // It belongs to nobody's connection from here on, which has to be kept before it is told.
         let (told, id) = loop {
             let watched = {
                 let inner = &mut *self.inner.lock();
                 if let Some(finished) = inner.finished.get(&number) {
-                    return Ok(Some((WriteId { number, salt: finished.salt }, None)));
+                    let id = WriteId { number, salt: finished.salt };
+                    return Ok(Some(Accepted { id, watched: None, effort: None }));
                 }
                 let Some(live) = inner.live.get_mut(&number) else { return Ok(None) };
                 let id = WriteId { number, salt: live.salt };
                 match (live.is_kept, &mut live.attended) {
                     (false, _) => Arc::clone(live.watched.get_or_insert_default()),
-                    (true, None) => return Ok(Some((id, Some(Arc::clone(live.watched.get_or_insert_default()))))),
-                    (true, Some(waiting)) if attended => {
+                    (true, None) => return Ok(Some(live.joined(id, asker, self.clock.now()))),
+                    (true, Some(waiting)) if asker.is_some() => {
                         *waiting += 1;
-                        return Ok(Some((id, Some(Arc::clone(live.watched.get_or_insert_default())))));
+                        return Ok(Some(live.joined(id, asker, self.clock.now())));
                     }
                     (true, Some(_)) => {
                         live.attended = None;
@@ -177,6 +187,19 @@ impl Queue {
                 changed.await;
             }
         };
-        told.await.map(|()| Some((id, None))).map_err(NotAccepted::Store)
+        told.await.map(|()| Some(Accepted { id, watched: None, effort: None })).map_err(NotAccepted::Store)
+    }
+}
+
+impl Live {
+    /// One more waits for it, or wants to know where it stands.
+    fn joined(&mut self, id: WriteId, asker: &mut Option<Box<Asker>>, now: Timestamp) -> Accepted {
+        if self.asker.is_none() {
+            // Not under way yet, and so far nobody waited.
+            self.asker = asker.take();
+            self.is_behind(now);
+        }
+        let effort = self.asker.as_ref().map(|asker| asker.effort.clone());
+        Accepted { id, watched: Some(Arc::clone(self.watched.get_or_insert_default())), effort }
     }
 }

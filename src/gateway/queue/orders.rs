@@ -185,7 +185,8 @@ impl Queue {
     }
 
     fn drop_live(&self, inner: &mut super::Inner, number: u64, refused: Option<&Refused>) {
-        let Some(live) = inner.take_live(number) else { return };
+        let Some(mut live) = inner.take_live(number) else { return };
+        self.turn_is_over(&mut live);
         inner.forget_key(live.class.client, live.key.map(|key| key.name), number);
         inner.dispatch.withdraw(&live.class, number);
         drop(self.store.apply(Change::Remove(vec![number])));
