@@ -7,6 +7,7 @@
 mod accept;
 mod asker;
 mod census;
+mod holdings;
 mod journal;
 mod orders;
 mod recovery;
@@ -17,6 +18,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -26,12 +28,13 @@ use crate::clock::{Clock, Timestamp};
 use crate::decision::dispatch::Dispatch;
 use crate::telemetry::Metrics;
 use crate::writes::record::{Key, Reason};
-use crate::writes::{Change, Progress, State, Store, StoreError, WriteId};
+use crate::writes::{Change, Progress, State, Store, StoreError, Stored, WriteId};
 
 use super::drain::Entered;
 use super::refuse::Refused;
 use super::turns::Turn;
 use census::Census;
+use holdings::Holdings;
 
 pub use accept::{Accepted, New, NotAccepted};
 pub use asker::Asker;
@@ -44,8 +47,8 @@ pub use recovery::Recovery;
 const AT_ONCE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
 /// How long an accepted write may wait to be sent. Ours: longer than any window of the upstream's limits; what is older is better looked at by its author.
 pub(super) const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Finished writes that are remembered beside those that are not. Ours: what a hundred accounts write in a day, for a hundred bytes each.
-const FINISHED_MAX: usize = 1_000_000;
+/// Writes that are remembered, nearly all of them finished. Ours: what a hundred accounts write in a day, for a hundred bytes each.
+const KEPT_MAX: u64 = 1_000_000;
 /// How long the queue rests after its store failed. Ours.
 const STORE_PAUSE: Duration = Duration::from_secs(5);
 /// Finished writes that are forgotten with one change of the store.
@@ -84,6 +87,8 @@ struct Inner {
     finished: BTreeMap<u64, Finished>,
     /// Of both.
     census: Census,
+    /// Of both, too: what they take of the store.
+    holdings: Holdings,
     /// By client and key.
     keys: HashMap<(u32, [u8; 32]), Keyed>,
     dispatch: Dispatch<Class>,
@@ -98,6 +103,7 @@ struct Live {
     salt: u64,
     class: Class,
     accepted: Timestamp,
+    size: Size,
     key: Option<Box<Key>>,
     /// Its state as the store has it.
     progress: Progress,
@@ -123,11 +129,20 @@ struct Live {
     watched: Option<Arc<Watched>>,
 }
 
+/// What the store keeps of a write, in bytes.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    request: u32,
+    progress: u32,
+}
+
 /// One that has.
 struct Finished {
     salt: u64,
     class: Class,
     state: State,
+    /// What the store keeps of it.
+    bytes: u32,
     key: Option<Box<[u8; 32]>>,
 }
 
@@ -166,6 +181,7 @@ impl Queue {
             live: BTreeMap::new(),
             finished: BTreeMap::new(),
             census: Census::default(),
+            holdings: Holdings::default(),
             keys: HashMap::new(),
             dispatch: Dispatch::new(AT_ONCE),
             expiry: BTreeSet::new(),
@@ -184,7 +200,7 @@ impl Queue {
     /// How many writes are in each state, those that wait on a connection without a key not among them.
     pub fn counts(&self) -> [(State, u64); State::ALL.len()] {
         let inner = self.inner.lock();
-        debug_assert_eq!(inner.census, inner.counted(), "a state was changed and not counted");
+        debug_assert_eq!((&inner.census, &inner.holdings), (&inner.counted().0, &inner.counted().1), "a state was changed and not counted");
         inner.census.counts()
     }
 
@@ -242,7 +258,11 @@ impl Queue {
     /// it can be. `None`: it has one already.
     fn end(self: &Arc<Self>, inner: &mut Inner, number: u64, progress: Progress) -> Option<JoinHandle<()>> {
         let live = inner.live.get_mut(&number).filter(|live| !live.is_ending())?;
-        let kept = self.store.apply(Change::Progress(number, progress.encode()));
+        let encoded = progress.encode();
+        inner.holdings.remove(live.class.client, live.size.all());
+        live.size.progress = bytes_of(&encoded);
+        inner.holdings.add(live.class.client, live.size.all());
+        let kept = self.store.apply(Change::Progress(number, encoded));
         self.metrics.write_ended(progress.state.name(), progress.attempts, self.clock.now().since(live.accepted));
         live.ending = Some(Box::new(progress));
         self.turn_is_over(live);
@@ -278,9 +298,10 @@ impl Queue {
             && let Some(live) = inner.live.remove(&number)
         {
             let forgotten_at = live.progress.finished.unwrap_or(self.clock.now()) + self.retention;
-            inner
-                .finished
-                .insert(number, Finished { salt: live.salt, class: live.class, state, key: live.key.map(|key| Box::new(key.name)) });
+            inner.finished.insert(
+                number,
+                Finished { salt: live.salt, class: live.class, state, bytes: live.size.all(), key: live.key.map(|key| Box::new(key.name)) },
+            );
             inner.expiry.insert((forgotten_at, number));
             if inner.expiry.first() == Some(&(forgotten_at, number)) {
                 self.expiring.notify_one();
@@ -305,6 +326,7 @@ impl Queue {
                 for number in &old {
                     let Some(finished) = inner.finished.remove(number) else { continue };
                     inner.census.forget(finished.state);
+                    inner.holdings.remove(finished.class.client, finished.bytes);
                     inner.forget_key(finished.class.client, finished.key.map(|key| *key), *number);
                 }
                 (old, inner.expiry.first().map(|(at, _)| *at))
@@ -356,11 +378,12 @@ impl Queue {
 
 impl Live {
     /// One that is in its lane and nowhere else yet.
-    fn new(id: WriteId, class: Class, accepted: Timestamp, key: Option<Key>, progress: Progress, turn: Turn) -> Self {
+    fn new(id: WriteId, class: Class, accepted: Timestamp, key: Option<Key>, progress: Progress, turn: Turn, size: Size) -> Self {
         Self {
             salt: id.salt,
             class,
             accepted,
+            size,
             key: key.map(Box::new),
             progress,
             ending: None,
@@ -394,6 +417,7 @@ impl Inner {
     /// A write comes in.
     fn add_live(&mut self, number: u64, live: Live) {
         self.census.add(number, live.accepted, live.progress.state);
+        self.holdings.add(live.class.client, live.size.all());
         self.live.insert(number, Box::new(live));
     }
 
@@ -401,15 +425,22 @@ impl Inner {
     fn take_live(&mut self, number: u64) -> Option<Box<Live>> {
         let live = self.live.remove(&number)?;
         self.census.remove(number, live.accepted, live.progress.state);
+        self.holdings.remove(live.class.client, live.size.all());
         Some(live)
     }
 
-    /// The census, counted anew.
-    fn counted(&self) -> Census {
-        let mut census = Census::default();
-        self.live.iter().for_each(|(number, live)| census.add(*number, live.accepted, live.progress.state));
-        self.finished.iter().for_each(|(number, finished)| census.add(*number, Timestamp::EPOCH, finished.state));
-        census
+    /// Census and holdings, counted anew.
+    fn counted(&self) -> (Census, Holdings) {
+        let (mut census, mut holdings) = (Census::default(), Holdings::default());
+        for (number, live) in &self.live {
+            census.add(*number, live.accepted, live.progress.state);
+            holdings.add(live.class.client, live.size.all());
+        }
+        for (number, finished) in &self.finished {
+            census.add(*number, Timestamp::EPOCH, finished.state);
+            holdings.add(finished.class.client, finished.bytes);
+        }
+        (census, holdings)
     }
 
     fn forget_key(&mut self, client: u32, key: Option<[u8; 32]>, number: u64) {
@@ -418,6 +449,21 @@ impl Inner {
             self.keys.remove(&(client, name));
         }
     }
+}
+
+impl Size {
+    fn of(stored: &Stored) -> Self {
+        Self { request: bytes_of(&stored.request), progress: bytes_of(&stored.progress) }
+    }
+
+    const fn all(self) -> u32 {
+        self.request.saturating_add(self.progress)
+    }
+}
+
+/// How long a text of the store is.
+fn bytes_of(text: &Bytes) -> u32 {
+    u32::try_from(text.len()).unwrap_or(u32::MAX)
 }
 
 impl Refused {

@@ -83,6 +83,10 @@ impl Store for MemoryStore {
         ready(Ok(self.kept.lock().writes.get(&number).cloned())).boxed()
     }
 
+    fn room(&self, _: u64) -> Option<u64> {
+        Some(self.bytes_max.saturating_sub(self.kept.lock().bytes) as u64)
+    }
+
     fn is_durable(&self) -> bool {
         false
     }

@@ -7,9 +7,10 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::clock::Timestamp;
 use crate::decision::lanes::LanesFull;
+use crate::decision::share::may_take;
 use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId};
 
-use super::{Asker, Class, FINISHED_MAX, Keyed, Live, PATIENCE, Queue, Watched};
+use super::{Asker, Class, Inner, KEPT_MAX, Keyed, Live, PATIENCE, Queue, Size, Watched};
 use crate::gateway::effort::Effort;
 use crate::gateway::random;
 use crate::gateway::turns::Turns;
@@ -46,7 +47,7 @@ pub struct Accepted {
 pub enum NotAccepted {
     /// Its `Idempotency-Key` stands for another request.
     KeyTaken,
-    /// As many writes are queued as may be.
+    /// As many writes are queued as may be, or this client's take as much room as is left.
     Full,
     /// The store does not take it, or nobody knows whether it has: see [`StoreError`].
     Store(StoreError),
@@ -121,25 +122,25 @@ impl Queue {
     /// Gives a write its number and its place, and tells the store.
     fn insert(
         &self,
-        inner: &mut super::Inner,
+        inner: &mut Inner,
         turns: &Arc<Turns>,
         new: &mut New,
         now: Timestamp,
     ) -> Result<(u64, BoxFuture<'static, Result<(), StoreError>>), NotAccepted> {
-        if inner.finished.len() >= FINISHED_MAX {
-            return Err(NotAccepted::Store(StoreError::Full(format!("{FINISHED_MAX} finished ones are kept"))));
-        }
         let number = inner.next_number;
-        let turn = turns.enter_queued(new.class.client, &new.lane, number)?;
-        inner.next_number += 1;
         new.write.id = WriteId { number, salt: random::salt() };
         let attended = new.asker.is_some();
         let progress = Progress { attended, ..Progress::queued(now, new.deadline) };
-        let kept = self.store.apply(Change::Insert(number, Stored { request: new.write.encode(), progress: progress.encode() }));
+        let stored = Stored { request: new.write.encode(), progress: progress.encode() };
+        let size = Size::of(&stored);
+        self.has_room(inner, new.class.client, size)?;
+        let turn = turns.enter_queued(new.class.client, &new.lane, number)?;
+        inner.next_number += 1;
+        let kept = self.store.apply(Change::Insert(number, stored));
         if let Some(key) = new.write.key {
             inner.keys.insert((new.class.client, key.name), Keyed { number, meaning: key.meaning });
         }
-        let mut live = Live::new(new.write.id, new.class.clone(), now, new.write.key, progress, turn);
+        let mut live = Live::new(new.write.id, new.class.clone(), now, new.write.key, progress, turn, size);
         live.memory = new.memory.take();
         live.attended = attended.then_some(1);
         live.asker = new.asker.take();
@@ -150,6 +151,17 @@ impl Queue {
         live.watched = attended.then(Arc::default);
         inner.add_live(number, live);
         Ok((number, kept))
+    }
+
+    /// Whether a client may have so much more of the store, of which others want their part; its finished writes are there until they are forgotten.
+    fn has_room(&self, inner: &Inner, client: u32, size: Size) -> Result<(), NotAccepted> {
+        let (own, all) = (inner.holdings.of(client), inner.holdings.all());
+        let free = self.store.room(all.bytes).unwrap_or(u64::MAX);
+        let wanted = u64::from(size.all());
+        // Where there is no room for anybody, the store says so in its own words.
+        let has_own = wanted > free || may_take(own.bytes, wanted, free);
+        let may_be = may_take(own.writes, 1, KEPT_MAX.saturating_sub(all.writes));
+        if has_own && may_be { Ok(()) } else { Err(NotAccepted::Full) }
     }
 
     /// The name of a write once it is kept; `None` when it is not after all. Whoever wants it without waiting for it takes it over.
@@ -201,5 +213,78 @@ impl Live {
         }
         let effort = self.asker.as_ref().map(|asker| asker.effort.clone());
         Accepted { id, watched: Some(Arc::clone(self.watched.get_or_insert_default())), effort }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use http::{HeaderMap, Method};
+
+    use super::*;
+    use crate::api::ResourceName;
+    use crate::clock::Clock;
+    use crate::telemetry::Metrics;
+    use crate::writes::memory::MemoryStore;
+    use crate::writes::record::{Address, Shape};
+
+    const ROOM: usize = 100_000;
+    const RETENTION: Duration = Duration::from_secs(60);
+
+    fn new(client: u32) -> New {
+        let write = Write {
+            id: WriteId { number: 0, salt: 0 },
+            client: "ci".into(),
+            account: "bot".into(),
+            method: Method::POST,
+            address: Address::Rest,
+            shape: Shape::Plain,
+            path: "/repos/acme/widgets/issues".into(),
+            query: None,
+            headers: HeaderMap::new(),
+            body: Bytes::from(vec![b'x'; 1_000]),
+            accepted: Timestamp::EPOCH,
+            key: None,
+        };
+        let class = Class { client, content: true, resource: ResourceName::core() };
+        New { write, class, lane: "/repos/acme/widgets".into(), deadline: Timestamp::FAR_FUTURE, memory: None, asker: None }
+    }
+
+    /// As many as a client may have.
+    async fn fill(queue: &Arc<Queue>, turns: &Arc<Turns>, client: u32) -> Vec<WriteId> {
+        let mut accepted = Vec::new();
+        loop {
+            match queue.accept(turns, new(client)).await {
+                Ok(one) => accepted.push(one.id),
+                Err(refused) => {
+                    assert!(matches!(refused, NotAccepted::Full), "{refused:?}");
+                    return accepted;
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_has_half_of_the_store_and_what_it_has_finished_counts_until_it_is_forgotten() {
+        let clock = Clock::manual(Timestamp::from_secs(1_000));
+        let store = Arc::new(MemoryStore::with_room(ROOM));
+        let queue = Queue::new(store, clock.clone(), RETENTION, Arc::new(Metrics::new()));
+        tokio::spawn(Arc::clone(&queue).forget());
+        let (turns, _called) = Turns::new(10_000);
+        let first = fill(&queue, &turns, 1).await;
+        let others = fill(&queue, &turns, 2).await;
+        assert!((30..=50).contains(&first.len()) && others.len() >= first.len() / 3, "{} and {}", first.len(), others.len());
+        for id in &first {
+            queue.cancel(*id, "its client").await.unwrap();
+        }
+        assert_eq!(fill(&queue, &turns, 1).await, [], "they can be looked up, and take room");
+        clock.advance(RETENTION + Duration::from_secs(1));
+        while queue.standing(first[0]).is_some() {
+            tokio::task::yield_now().await;
+        }
+        assert!(fill(&queue, &turns, 1).await.len() >= first.len() / 2);
+        queue.counts();
     }
 }

@@ -15,7 +15,7 @@ use crate::writes::{Change, StoreError, Stored};
 /// What stays free where the file is, for the progress of writes that are kept and for forgetting them: both need a few pages of 4 KiB each, and answers. Ours.
 pub(super) const RESERVE_BYTES: u64 = 8 * 1024 * 1024;
 /// How much room a new write takes beside its bytes: its pages are copied, and pages are filled to a half at least.
-const PAGES_PER_BYTE: u64 = 2;
+pub(super) const PAGES_PER_BYTE: u64 = 2;
 
 /// Where the file is. Tests have others than the real one.
 pub(super) trait Disk: Send {
@@ -23,6 +23,8 @@ pub(super) trait Disk: Send {
     fn open(&self) -> io::Result<Box<dyn StorageBackend>>;
     /// How many bytes are free there; `None`: nobody knows.
     fn room(&self) -> Option<u64>;
+    /// How long the file is; 0 where nobody knows.
+    fn length(&self) -> u64;
     /// Its name for people.
     fn path(&self) -> String;
 }
@@ -49,7 +51,11 @@ impl Keeper {
     /// Until nobody needs it any more.
     pub(super) fn run(mut self, shared: &Shared) {
         while let Some(batch) = shared.next_batch() {
+            let brings = batch.iter().any(|order| order.insert_bytes().is_some());
             self.serve(batch);
+            if brings {
+                shared.note(&*self.disk);
+            }
         }
         let closed = self.home.map_or(Ok(()), Home::close);
         if let Err(problem) = closed {
