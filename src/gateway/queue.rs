@@ -477,7 +477,8 @@ impl Refused {
 
 impl From<StoreError> for Refused {
     fn from(fault: StoreError) -> Self {
-        tracing::error!(error = %fault, "a write could not be kept, and was refused");
+        // The store has said so when it began; the request's own line and `weir_refused_total` count each.
+        tracing::debug!(error = %fault, "a write could not be kept, and was refused");
         match fault {
             StoreError::Full(_) => Self::NotKept,
             StoreError::Failed(_) => Self::MayBeKept,

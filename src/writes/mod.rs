@@ -7,6 +7,7 @@
 mod conformance;
 pub mod file;
 pub mod memory;
+mod outage;
 pub mod record;
 
 use bytes::Bytes;

@@ -19,6 +19,7 @@ use weir::clock::{Clock, Timestamp};
 use weir::config;
 use weir::emulator::{Emulator, Entry, GateId, Handle, Options, Server};
 use weir::gateway::Gateway;
+use weir::gateway::generations::Current;
 use weir::gateway::listen::Listening;
 use weir::telemetry::Metrics;
 
@@ -31,6 +32,7 @@ pub struct Quick {
     pub clock: Clock,
     address: String,
     token: String,
+    _current: Arc<Current>,
     _listening: Listening,
     pub runtime: Runtime,
 }
@@ -65,12 +67,13 @@ impl Quick {
         }
         text.push_str(sections);
         let config = config::parse(&text, "test", &|_| None, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
-        let gateway = Gateway::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()));
-        let listening = Listening::open(&gateway).expect("the gateway listens");
+        let current = Current::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()));
+        let listening = Listening::open(&current).expect("the gateway listens");
+        let gateway = current.gateway();
         let address = listening.addresses[0].to_string();
         drop(guard);
         let token = token.token.clone();
-        Self { emulator, gateway, clock, address, token, _listening: listening, runtime }
+        Self { emulator, gateway, clock, address, token, _current: current, _listening: listening, runtime }
     }
 
     /// Where the gateway listens.

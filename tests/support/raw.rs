@@ -1,6 +1,7 @@
 //! Bytes on a connection: for requests that no client library would send, and for clients that go away.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use http::Method;
@@ -28,11 +29,13 @@ impl Connection {
     /// Sends a write of the client `ci` with a body in JSON, whole.
     pub async fn send_write(&mut self, method: &Method, path: &str, headers: &[(&str, &str)], body: &Value) {
         let body = body.to_string();
-        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let length = body.len();
-        let head =
-            format!("{method} {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n{headers}Content-Length: {length}\r\n\r\n");
-        self.send((head + &body).as_bytes()).await;
+        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n");
+        for (name, value) in headers {
+            // Writing to a string cannot fail.
+            let _ = write!(request, "{name}: {value}\r\n");
+        }
+        let _ = write!(request, "Content-Length: {}\r\n\r\n{body}", body.len());
+        self.send(request.as_bytes()).await;
     }
 
     /// Sends until the other side has not taken anything for a while; false then, or when it has closed.

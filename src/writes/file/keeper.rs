@@ -10,6 +10,7 @@ use redb::StorageBackend;
 
 use super::database::{Home, Trouble};
 use super::{Order, Shared};
+use crate::writes::outage::Outage;
 use crate::writes::{Change, StoreError, Stored};
 
 /// What stays free where the file is, for the progress of writes that are kept and for forgetting them: both need a few pages of 4 KiB each, and answers. Ours.
@@ -41,11 +42,13 @@ pub(super) struct Keeper {
     rewrite: bool,
     /// What was said of the last failure, if new writes are not accepted since.
     failing: Option<StoreError>,
+    /// New writes that were refused since.
+    outage: Outage,
 }
 
 impl Keeper {
     pub(super) fn new(disk: Box<dyn Disk>, home: Home) -> Self {
-        Self { disk, home: Some(home), in_doubt: Vec::new(), rewrite: false, failing: None }
+        Self { disk, home: Some(home), in_doubt: Vec::new(), rewrite: false, failing: None, outage: Outage::default() }
     }
 
     /// Until nobody needs it any more.
@@ -90,12 +93,12 @@ impl Keeper {
     }
 
     fn make(&mut self, changes: &[Change]) -> Vec<Result<(), StoreError>> {
-        let has_inserts = changes.iter().any(is_insert);
+        let inserts = || changes.iter().filter(|change| is_insert(change)).map(size);
         let refusal = match self.crowded(changes) {
             Some(full) => full,
             None => match self.commit(changes.iter()) {
                 Ok(()) => {
-                    self.went_well(has_inserts);
+                    self.went_well(inserts().max());
                     return changes.iter().map(|_| Ok(())).collect();
                 }
                 Err(refusal) => {
@@ -104,6 +107,9 @@ impl Keeper {
                 }
             },
         };
+        for size in inserts() {
+            self.outage.refused(size);
+        }
         self.went_wrong(&refusal);
         let rest = self.commit(changes.iter().filter(|change| !is_insert(change)));
         if let Err(problem) = &rest {
@@ -216,11 +222,16 @@ impl Keeper {
         self.failing = Some(problem.clone());
     }
 
-    fn went_well(&mut self, with_inserts: bool) {
-        // What is no new write may go well on a full disk.
-        let over = with_inserts || matches!(self.failing, Some(StoreError::Failed(_)));
-        if over && self.failing.take().is_some() {
-            tracing::info!(path = self.disk.path(), "writes are kept again");
+    fn went_well(&mut self, largest_insert: Option<usize>) {
+        let over = match &self.failing {
+            // What is no new write may go well on a full disk.
+            Some(StoreError::Full(_)) => largest_insert.is_some_and(|size| self.outage.is_over_with(size)),
+            Some(StoreError::Failed(_)) => true,
+            None => false,
+        };
+        if over {
+            self.failing = None;
+            tracing::info!(path = self.disk.path(), refused = self.outage.end(), "writes are kept again");
         }
     }
 }
