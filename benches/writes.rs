@@ -222,7 +222,7 @@ fn hold(clock: &Clock) {
         for number in 0..QUEUED {
             let class = Class { client: 0, content: true, resource: ResourceName::core() };
             let lane = format!("/repos/acme/widgets/issues/{number}");
-            let new = New { write: comment(number), class, lane, deadline: Timestamp::FAR_FUTURE, memory: None, attended: false };
+            let new = New { write: comment(number), class, lane, deadline: Timestamp::FAR_FUTURE, memory: None, asker: None };
             gateway.queue.accept(&gateway.turns, new).await.expect("there is room");
         }
         print_memory("queued", before);

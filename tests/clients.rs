@@ -10,6 +10,8 @@
 
 #[path = "clients/alone.rs"]
 mod alone;
+#[path = "clients/at_once.rs"]
+mod at_once;
 #[path = "clients/control.rs"]
 mod control;
 #[path = "clients/driver.rs"]
@@ -22,10 +24,14 @@ mod http_cache;
 mod install;
 #[path = "clients/processes.rs"]
 mod processes;
+#[path = "clients/quick.rs"]
+mod quick;
 #[path = "clients/record.rs"]
 mod record;
 #[path = "clients/recorded.rs"]
 mod recorded;
+#[path = "clients/relay.rs"]
+mod relay;
 #[path = "clients/setting.rs"]
 mod setting;
 

@@ -8,6 +8,8 @@ mod admin;
 mod apps;
 #[path = "contract/asking.rs"]
 mod asking;
+#[path = "contract/attended.rs"]
+mod attended;
 #[path = "contract/bursts.rs"]
 mod bursts;
 #[path = "contract/cache.rs"]

@@ -28,10 +28,11 @@ impl<C: Clone + Eq + Hash> Dispatch<C> {
         Self { at_once, classes: HashMap::new(), starting: VecDeque::new() }
     }
 
-    /// This write may be brought on its way.
-    pub fn ready(&mut self, class: &C, number: u64) {
+    /// This write may be brought on its way; whether it starts at once.
+    pub fn ready(&mut self, class: &C, number: u64) -> bool {
         self.classes.entry(class.clone()).or_default().ready.insert(number);
         self.start(class);
+        self.classes.get(class).is_none_or(|entry| !entry.ready.contains(&number))
     }
 
     /// The next write to start, with its class. It counts as under way until [`Dispatch::ended`], also when it turns out that there is nothing to start.
@@ -88,9 +89,7 @@ mod tests {
     #[test]
     fn so_many_of_a_class_are_under_way_and_the_oldest_starts_next() {
         let mut dispatch = two_at_once();
-        for number in [1, 2, 5, 4] {
-            dispatch.ready(&"ci", number);
-        }
+        assert_eq!([1, 2, 5, 4].map(|number| dispatch.ready(&"ci", number)), [true, true, false, false]);
         assert_eq!([(); 3].map(|()| dispatch.take_next()), [Some(("ci", 1)), Some(("ci", 2)), None]);
         dispatch.ended(&"ci");
         assert_eq!((dispatch.take_next(), dispatch.take_next()), (Some(("ci", 4)), None));
@@ -99,15 +98,15 @@ mod tests {
     #[test]
     fn classes_do_not_wait_for_each_other() {
         let mut dispatch = two_at_once();
-        (1..=3).for_each(|number| dispatch.ready(&"ci", number));
-        dispatch.ready(&"other", 4);
+        (1..=3).for_each(|number| assert_eq!(dispatch.ready(&"ci", number), number <= 2));
+        assert!(dispatch.ready(&"other", 4));
         assert_eq!([(); 4].map(|()| dispatch.take_next()), [Some(("ci", 1)), Some(("ci", 2)), Some(("other", 4)), None]);
     }
 
     #[test]
     fn one_that_is_withdrawn_is_not_started() {
         let mut dispatch = two_at_once();
-        (1..=3).for_each(|number| dispatch.ready(&"ci", number));
+        (1..=3).for_each(|number| assert_eq!(dispatch.ready(&"ci", number), number <= 2));
         dispatch.take_next();
         dispatch.take_next();
         assert!(dispatch.withdraw(&"ci", 3) && !dispatch.withdraw(&"ci", 1) && !dispatch.withdraw(&"ci", 9));
@@ -120,7 +119,7 @@ mod tests {
     #[test]
     fn one_that_is_withdrawn_right_before_its_start_leaves_its_place_to_the_next() {
         let mut dispatch = two_at_once();
-        (1..=4).for_each(|number| dispatch.ready(&"ci", number));
+        (1..=4).for_each(|number| assert_eq!(dispatch.ready(&"ci", number), number <= 2));
         assert!(dispatch.withdraw(&"ci", 1));
         assert_eq!([(); 3].map(|()| dispatch.take_next()), [Some(("ci", 2)), Some(("ci", 3)), None]);
         dispatch.ended(&"ci");
@@ -143,7 +142,7 @@ mod tests {
                     0 => {
                         ready[place].push(number);
                         class_of.insert(number, place);
-                        dispatch.ready(&class, number);
+                        let _ = dispatch.ready(&class, number);
                     }
                     1 if under_way[place] > 0 => {
                         under_way[place] -= 1;

@@ -3,8 +3,11 @@
 //! A lane says whose turn it is and nothing else: distance in time between the writes of an account is kept by `secondary`,
 //! what follows a failed write by [`super::retry`].
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+
+use super::share::may_take;
 
 /// What a lane belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +31,7 @@ pub enum Place {
     Behind,
 }
 
-/// As many writes as may wait do so already.
+/// As many writes as may wait do so already, or as many of one client's as may beside those of others ([`super::share`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many writes wait for their turn")]
 pub struct LanesFull;
@@ -41,17 +44,21 @@ pub struct Lanes {
     /// Who stands in each lane, in order.
     lines: HashMap<Arc<LaneKey>, BTreeSet<LaneTicket>>,
     tickets: HashMap<LaneTicket, Arc<LaneKey>>,
+    /// How many each client has.
+    by_client: HashMap<u32, usize>,
 }
 
 impl Lanes {
     /// No lanes, and room for `tickets_max` writes in all of them together.
     pub fn new(tickets_max: usize) -> Self {
-        Self { tickets_max, next_ticket: 0, lines: HashMap::new(), tickets: HashMap::new() }
+        Self { tickets_max, next_ticket: 0, lines: HashMap::new(), tickets: HashMap::new(), by_client: HashMap::new() }
     }
 
     /// Joins the end of a lane.
     pub fn enter(&mut self, key: LaneKey) -> Result<(LaneTicket, Place), LanesFull> {
-        if self.tickets.len() >= self.tickets_max {
+        let held = self.by_client.get(&key.client).copied().unwrap_or_default();
+        let free = self.tickets_max.saturating_sub(self.tickets.len());
+        if !may_take(held as u64, 1, free as u64) {
             return Err(LanesFull);
         }
         Ok(self.readmit(key))
@@ -61,6 +68,7 @@ impl Lanes {
     pub fn readmit(&mut self, key: LaneKey) -> (LaneTicket, Place) {
         let ticket = LaneTicket(self.next_ticket);
         self.next_ticket += 1;
+        *self.by_client.entry(key.client).or_default() += 1;
         let key = self.lines.get_key_value(&key).map_or_else(|| Arc::new(key), |(shared, _)| Arc::clone(shared));
         let lane = self.lines.entry(Arc::clone(&key)).or_default();
         lane.insert(ticket);
@@ -72,6 +80,12 @@ impl Lanes {
     /// Leaves a lane, from whatever place. Returns the one whose turn it is now, when it was not its turn before.
     pub fn leave(&mut self, ticket: LaneTicket) -> Option<LaneTicket> {
         let key = self.tickets.remove(&ticket)?;
+        if let Entry::Occupied(mut held) = self.by_client.entry(key.client) {
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
         let lane = self.lines.get_mut(&key)?;
         let was_head = lane.first() == Some(&ticket);
         lane.remove(&ticket);
@@ -85,6 +99,11 @@ impl Lanes {
     /// Whether it is this ticket's turn.
     pub fn is_head(&self, ticket: LaneTicket) -> bool {
         self.tickets.get(&ticket).and_then(|key| self.lines.get(key)).is_some_and(|lane| lane.first() == Some(&ticket))
+    }
+
+    /// How many writes of its lane stand before this one.
+    pub fn ahead(&self, ticket: LaneTicket) -> usize {
+        self.tickets.get(&ticket).and_then(|key| self.lines.get(key)).map_or(0, |lane| lane.range(..ticket).count())
     }
 
     /// How many writes are in lanes, those whose turn it is among them.
@@ -117,7 +136,9 @@ mod tests {
         assert_eq!(place, Place::Head);
         let (second, place) = lanes.enter(key(1, "/a")).unwrap();
         assert_eq!(place, Place::Behind);
+        assert_eq!((lanes.ahead(first), lanes.ahead(second)), (0, 1));
         assert_eq!(lanes.leave(first), Some(second));
+        assert_eq!((lanes.ahead(first), lanes.ahead(second)), (0, 0));
         assert_eq!(lanes.leave(second), None);
         assert!(lanes.is_empty());
     }
@@ -156,10 +177,25 @@ mod tests {
     fn the_number_of_waiting_writes_is_bounded() {
         let mut lanes = Lanes::new(2);
         let (first, _) = lanes.enter(key(1, "/a")).unwrap();
-        lanes.enter(key(1, "/b")).unwrap();
-        assert_eq!(lanes.enter(key(1, "/c")), Err(LanesFull));
+        lanes.enter(key(2, "/b")).unwrap();
+        assert_eq!(lanes.enter(key(3, "/c")), Err(LanesFull));
         lanes.leave(first);
-        assert!(lanes.enter(key(1, "/c")).is_ok());
+        assert!(lanes.enter(key(3, "/c")).is_ok());
+    }
+
+    #[test]
+    fn a_client_has_no_more_places_than_are_free() {
+        let mut lanes = Lanes::new(8);
+        let tickets = [(); 4].map(|()| lanes.enter(key(1, "/a")).unwrap().0);
+        assert_eq!(lanes.enter(key(1, "/b")), Err(LanesFull));
+        assert!(lanes.enter(key(2, "/a")).is_ok() && lanes.enter(key(2, "/b")).is_ok());
+        assert_eq!(lanes.enter(key(2, "/c")), Err(LanesFull));
+        assert!(lanes.enter(key(3, "/c")).is_ok());
+        lanes.leave(tickets[0]);
+        assert_eq!(lanes.enter(key(1, "/a")), Err(LanesFull), "the others want their part of what becomes free");
+        // Accepted before, when there was more room.
+        lanes.readmit(key(1, "/a"));
+        assert_eq!(lanes.len(), 7);
     }
 
     proptest! {

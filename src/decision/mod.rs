@@ -37,6 +37,7 @@ mod numbered;
 pub mod retry;
 pub mod rights;
 mod secondary;
+pub mod share;
 
 /// Maps whose keys nobody outside chooses: fast, and the same in every run, so that a simulation repeats to the letter.
 type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;

@@ -18,19 +18,20 @@ use crate::clock::Timestamp;
 use crate::config::digest;
 use crate::decision::access::permitted;
 use crate::decision::rights::Asked;
-use crate::decision::{AccountId, LimitKind, Refusal, Until, WriteSpacing};
+use crate::decision::{AccountId, WriteSpacing};
 use crate::telemetry::CacheOutcome;
 use crate::writes::record::{Address, Key, Shape};
 use crate::writes::{State, StoreError, Write, WriteId};
 
 use super::Gateway;
 use super::auth::Client;
+use super::counted::Counted;
 use super::door::Door;
 use super::fetch::OutgoingBody;
 use super::headers;
 use super::intake::{BodyFraming, Intake, Root, Service};
 use super::job::Job;
-use super::queue::{Accepted, Class, Journal, New, NotAccepted, NotChanged, PATIENCE, Queue, Repetition, Watched};
+use super::queue::{Accepted, Asker, Class, Journal, New, NotAccepted, NotChanged, PATIENCE, Queue, Repetition, Watched};
 use super::refuse::Refused;
 use super::reply::{Reply, ReplyBody};
 use super::request::Request;
@@ -118,9 +119,13 @@ impl Door {
         let write = gateway.kept_write(client, intake, route, &job, &terms);
         let class = Class { client: client.index, content: route.content, resource: route.endpoint.resource.clone() };
         let Job { memory, view, .. } = job;
-        let new = New { write, class, lane: route.lane.clone(), deadline, memory, attended: !terms.is_async };
+        let asker = (!terms.is_async).then(|| {
+            let waits = gateway.waiting.get(client.index as usize).map(Counted::new);
+            Box::new(Asker::new(request.effort.clone(), request.span.clone(), request.interims.clone(), waits))
+        });
+        let new = New { write, class, lane: route.lane.clone(), deadline, memory, asker };
         let accepted = gateway.queue.accept(&gateway.turns, new).await;
-        let Accepted { id, watched } = accepted.map_err(|refused| match refused {
+        let Accepted { id, watched, effort } = accepted.map_err(|refused| match refused {
             NotAccepted::KeyTaken => Refused::KeyTaken,
             NotAccepted::Full => gateway.queue_full(&view, route.endpoint.resource.clone()),
             NotAccepted::Store(fault) => fault.into(),
@@ -132,18 +137,16 @@ impl Door {
                 .with(LOCATION, format!("{OWN_WRITES}{id}"))
                 .with(PREFERENCE_APPLIED, HeaderValue::from_static("respond-async")));
         }
+        // Whoever asked first: all who wait for it are told what it costs.
+        request.effort = effort.unwrap_or_default();
         let attending = Attending { queue: &gateway.queue, id, watched };
-        tokio::select! {
-            () = gone(session) => Err(Stop::ClientGone),
-            reply = gateway.attended(attending, route, &view, deadline, &request.origin) => {
-                let reply = reply?;
-                // A write has one account that may carry it.
-                if let [account] = *route.candidates {
-                    request.effort.answered_by(account);
-                }
-                Ok(reply)
-            }
+        let attended = gateway.attended(attending, route, &view, deadline, &request.origin);
+        let reply = self.while_there(session, &request.origin, request.interims.clone(), attended).await.ok_or(Stop::ClientGone)??;
+        // A write has one account that may carry it; also one that was carried out before this request.
+        if let [account] = *route.candidates {
+            request.effort.answered_by(account);
         }
+        Ok(reply)
     }
 
     /// Where a client's own write stands, after a while if it likes; or its cancellation.
@@ -235,10 +238,8 @@ impl Gateway {
             refused = &mut ended => refused,
             () = self.wait_until(deadline) => {
                 if self.queue.standing(id).is_some_and(|standing| standing.state == State::Queued) {
-                    let until = Until::Time(self.clock.now() + self.config.writes.spacing);
                     let resource = route.endpoint.resource.clone();
-                    let refusal = Refusal { limit: LimitKind::Spacing, account: None, resource, until };
-                    return Err(self.limited_for(view, &refusal));
+                    return Err(self.turn_did_not_come(view, resource, route.spacing, self.queue.ahead(id)));
                 }
                 // It is on its way.
                 ended.await

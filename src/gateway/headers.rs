@@ -170,11 +170,29 @@ pub fn prefer_wait(headers: &HeaderMap) -> Option<std::time::Duration> {
     seconds.min().map(|seconds| std::time::Duration::from_secs(seconds.into()))
 }
 
-/// Whether a client would rather have a write accepted than wait for it (RFC 7240 §4.1).
+/// Whether a client would rather have a write accepted than wait for it (RFC 7240 §4.1). An empty value is none (§2).
 pub fn prefers_async(headers: &HeaderMap) -> bool {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    let mut preferences = values.flat_map(|value| value.split(',')).filter_map(|preference| preference.split(';').next());
-    preferences.any(|preference| preference.trim().eq_ignore_ascii_case("respond-async"))
+    let mut preferences =
+        values.flat_map(|value| split_unquoted(value, ',')).filter_map(|preference| split_unquoted(preference, ';').next());
+    preferences.any(|preference| {
+        let (name, value) = preference.split_once('=').unwrap_or((preference, ""));
+        name.trim().eq_ignore_ascii_case("respond-async") && matches!(value.trim(), "" | "\"\"")
+    })
+}
+
+/// The parts of a text between separators that do not stand in a quoted string (RFC 9110 §5.6.4).
+fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    text.split(move |c| {
+        let is_plain = !std::mem::take(&mut is_escaped);
+        match c {
+            '"' if is_plain => is_quoted = !is_quoted,
+            '\\' if is_plain && is_quoted => is_escaped = true,
+            _ => {}
+        }
+        c == separator && !is_quoted
+    })
 }
 
 /// The request id that a client sent, when it is fit to be repeated in a header and a log.
@@ -266,10 +284,16 @@ mod tests {
 
     #[test]
     fn a_preference_for_an_asynchronous_answer_is_read_in_every_spelling() {
-        for value in ["respond-async", "wait=5, Respond-Async", "respond-async; x=1, wait=3"] {
+        for value in [
+            "respond-async",
+            "wait=5, Respond-Async",
+            "respond-async; x=1, wait=3",
+            "respond-async=\"\"",
+            "x=\"a, b\\\", \", respond-async = \"\" ;y",
+        ] {
             assert!(prefers_async(&map(&[("prefer", value)])), "{value}");
         }
-        for value in ["wait=respond-async", "respond-asynchronously", "x; respond-async"] {
+        for value in ["wait=respond-async", "respond-asynchronously", "x; respond-async", "respond-async=no", "x=\"a, respond-async, b\""] {
             assert!(!prefers_async(&map(&[("prefer", value)])), "{value}");
         }
     }

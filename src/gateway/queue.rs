@@ -5,7 +5,9 @@
 //! before its first byte, `recovery` takes over what an earlier process left, `orders` has what clients and operators may still want. Left out: HTTP (`asynchronous`).
 
 mod accept;
+mod asker;
 mod census;
+mod holdings;
 mod journal;
 mod orders;
 mod recovery;
@@ -16,6 +18,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -25,14 +28,16 @@ use crate::clock::{Clock, Timestamp};
 use crate::decision::dispatch::Dispatch;
 use crate::telemetry::Metrics;
 use crate::writes::record::{Key, Reason};
-use crate::writes::{Change, Progress, State, Store, StoreError, WriteId};
+use crate::writes::{Change, Progress, State, Store, StoreError, Stored, WriteId};
 
 use super::drain::Entered;
 use super::refuse::Refused;
 use super::turns::Turn;
 use census::Census;
+use holdings::Holdings;
 
 pub use accept::{Accepted, New, NotAccepted};
+pub use asker::Asker;
 pub use journal::Journal;
 pub use orders::{Listed, NotChanged, Repetition, Selection};
 pub use recovery::Recovery;
@@ -42,8 +47,8 @@ pub use recovery::Recovery;
 const AT_ONCE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
 /// How long an accepted write may wait to be sent. Ours: longer than any window of the upstream's limits; what is older is better looked at by its author.
 pub(super) const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Finished writes that are remembered beside those that are not. Ours: what a hundred accounts write in a day, for a hundred bytes each.
-const FINISHED_MAX: usize = 1_000_000;
+/// Writes that are remembered, nearly all of them finished. Ours: what a hundred accounts write in a day, for a hundred bytes each.
+const KEPT_MAX: u64 = 1_000_000;
 /// How long the queue rests after its store failed. Ours.
 const STORE_PAUSE: Duration = Duration::from_secs(5);
 /// Finished writes that are forgotten with one change of the store.
@@ -82,6 +87,8 @@ struct Inner {
     finished: BTreeMap<u64, Finished>,
     /// Of both.
     census: Census,
+    /// Of both, too: what they take of the store.
+    holdings: Holdings,
     /// By client and key.
     keys: HashMap<(u32, [u8; 32]), Keyed>,
     dispatch: Dispatch<Class>,
@@ -96,12 +103,13 @@ struct Live {
     salt: u64,
     class: Class,
     accepted: Timestamp,
+    size: Size,
     key: Option<Box<Key>>,
     /// Its state as the store has it.
     progress: Progress,
     /// Its end, while the store is being told. Nothing else can become of it any more.
     ending: Option<Box<Progress>>,
-    #[expect(dead_code, reason = "holds its place as long as it lives")]
+    /// Holds its place as long as it lives.
     turn: Turn,
     /// Whether it is its turn.
     is_called: bool,
@@ -116,7 +124,16 @@ struct Live {
     memory: Option<OwnedSemaphorePermit>,
     /// `None`: it was accepted and belongs to nobody's connection. Else how many wait for it: without any, it is given up.
     attended: Option<u32>,
+    /// Whom it is carried out for, once somebody waits for it or it is under way.
+    asker: Option<Box<Asker>>,
     watched: Option<Arc<Watched>>,
+}
+
+/// What the store keeps of a write, in bytes.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    request: u32,
+    progress: u32,
 }
 
 /// One that has.
@@ -124,6 +141,8 @@ struct Finished {
     salt: u64,
     class: Class,
     state: State,
+    /// What the store keeps of it.
+    bytes: u32,
     key: Option<Box<[u8; 32]>>,
 }
 
@@ -162,6 +181,7 @@ impl Queue {
             live: BTreeMap::new(),
             finished: BTreeMap::new(),
             census: Census::default(),
+            holdings: Holdings::default(),
             keys: HashMap::new(),
             dispatch: Dispatch::new(AT_ONCE),
             expiry: BTreeSet::new(),
@@ -180,7 +200,7 @@ impl Queue {
     /// How many writes are in each state, those that wait on a connection without a key not among them.
     pub fn counts(&self) -> [(State, u64); State::ALL.len()] {
         let inner = self.inner.lock();
-        debug_assert_eq!(inner.census, inner.counted(), "a state was changed and not counted");
+        debug_assert_eq!((&inner.census, &inner.holdings), (&inner.counted().0, &inner.counted().1), "a state was changed and not counted");
         inner.census.counts()
     }
 
@@ -210,6 +230,11 @@ impl Queue {
         Some(Standing { id, client: finished.class.client, state: finished.state, progress: None })
     }
 
+    /// How many writes of its lane stand before a write.
+    pub fn ahead(&self, id: WriteId) -> usize {
+        self.inner.lock().live.get(&id.number).map_or(0, |live| live.turn.ahead())
+    }
+
     /// Told when something becomes of a write; `None` when nothing more will.
     fn watch(&self, number: u64) -> Option<Arc<Watched>> {
         let mut inner = self.inner.lock();
@@ -233,9 +258,14 @@ impl Queue {
     /// it can be. `None`: it has one already.
     fn end(self: &Arc<Self>, inner: &mut Inner, number: u64, progress: Progress) -> Option<JoinHandle<()>> {
         let live = inner.live.get_mut(&number).filter(|live| !live.is_ending())?;
-        let kept = self.store.apply(Change::Progress(number, progress.encode()));
+        let encoded = progress.encode();
+        inner.holdings.remove(live.class.client, live.size.all());
+        live.size.progress = bytes_of(&encoded);
+        inner.holdings.add(live.class.client, live.size.all());
+        let kept = self.store.apply(Change::Progress(number, encoded));
         self.metrics.write_ended(progress.state.name(), progress.attempts, self.clock.now().since(live.accepted));
         live.ending = Some(Box::new(progress));
+        self.turn_is_over(live);
         let queue = Arc::clone(self);
         Some(tokio::spawn(async move {
             let kept = kept.await;
@@ -268,9 +298,10 @@ impl Queue {
             && let Some(live) = inner.live.remove(&number)
         {
             let forgotten_at = live.progress.finished.unwrap_or(self.clock.now()) + self.retention;
-            inner
-                .finished
-                .insert(number, Finished { salt: live.salt, class: live.class, state, key: live.key.map(|key| Box::new(key.name)) });
+            inner.finished.insert(
+                number,
+                Finished { salt: live.salt, class: live.class, state, bytes: live.size.all(), key: live.key.map(|key| Box::new(key.name)) },
+            );
             inner.expiry.insert((forgotten_at, number));
             if inner.expiry.first() == Some(&(forgotten_at, number)) {
                 self.expiring.notify_one();
@@ -295,6 +326,7 @@ impl Queue {
                 for number in &old {
                     let Some(finished) = inner.finished.remove(number) else { continue };
                     inner.census.forget(finished.state);
+                    inner.holdings.remove(finished.class.client, finished.bytes);
                     inner.forget_key(finished.class.client, finished.key.map(|key| *key), *number);
                 }
                 (old, inner.expiry.first().map(|(at, _)| *at))
@@ -346,11 +378,12 @@ impl Queue {
 
 impl Live {
     /// One that is in its lane and nowhere else yet.
-    fn new(id: WriteId, class: Class, accepted: Timestamp, key: Option<Key>, progress: Progress, turn: Turn) -> Self {
+    fn new(id: WriteId, class: Class, accepted: Timestamp, key: Option<Key>, progress: Progress, turn: Turn, size: Size) -> Self {
         Self {
             salt: id.salt,
             class,
             accepted,
+            size,
             key: key.map(Box::new),
             progress,
             ending: None,
@@ -362,6 +395,7 @@ impl Live {
             on_wire: None,
             memory: None,
             attended: None,
+            asker: None,
             watched: None,
         }
     }
@@ -383,6 +417,7 @@ impl Inner {
     /// A write comes in.
     fn add_live(&mut self, number: u64, live: Live) {
         self.census.add(number, live.accepted, live.progress.state);
+        self.holdings.add(live.class.client, live.size.all());
         self.live.insert(number, Box::new(live));
     }
 
@@ -390,15 +425,22 @@ impl Inner {
     fn take_live(&mut self, number: u64) -> Option<Box<Live>> {
         let live = self.live.remove(&number)?;
         self.census.remove(number, live.accepted, live.progress.state);
+        self.holdings.remove(live.class.client, live.size.all());
         Some(live)
     }
 
-    /// The census, counted anew.
-    fn counted(&self) -> Census {
-        let mut census = Census::default();
-        self.live.iter().for_each(|(number, live)| census.add(*number, live.accepted, live.progress.state));
-        self.finished.iter().for_each(|(number, finished)| census.add(*number, Timestamp::EPOCH, finished.state));
-        census
+    /// Census and holdings, counted anew.
+    fn counted(&self) -> (Census, Holdings) {
+        let (mut census, mut holdings) = (Census::default(), Holdings::default());
+        for (number, live) in &self.live {
+            census.add(*number, live.accepted, live.progress.state);
+            holdings.add(live.class.client, live.size.all());
+        }
+        for (number, finished) in &self.finished {
+            census.add(*number, Timestamp::EPOCH, finished.state);
+            holdings.add(finished.class.client, finished.bytes);
+        }
+        (census, holdings)
     }
 
     fn forget_key(&mut self, client: u32, key: Option<[u8; 32]>, number: u64) {
@@ -407,6 +449,21 @@ impl Inner {
             self.keys.remove(&(client, name));
         }
     }
+}
+
+impl Size {
+    fn of(stored: &Stored) -> Self {
+        Self { request: bytes_of(&stored.request), progress: bytes_of(&stored.progress) }
+    }
+
+    const fn all(self) -> u32 {
+        self.request.saturating_add(self.progress)
+    }
+}
+
+/// How long a text of the store is.
+fn bytes_of(text: &Bytes) -> u32 {
+    u32::try_from(text.len()).unwrap_or(u32::MAX)
 }
 
 impl Refused {
@@ -420,7 +477,8 @@ impl Refused {
 
 impl From<StoreError> for Refused {
     fn from(fault: StoreError) -> Self {
-        tracing::error!(error = %fault, "a write could not be kept, and was refused");
+        // The store has said so when it began; the request's own line and `weir_refused_total` count each.
+        tracing::debug!(error = %fault, "a write could not be kept, and was refused");
         match fault {
             StoreError::Full(_) => Self::NotKept,
             StoreError::Failed(_) => Self::MayBeKept,

@@ -100,6 +100,11 @@ impl Turn {
             self.called = None;
         }
     }
+
+    /// How many writes have their turn before this one.
+    pub fn ahead(&self) -> usize {
+        self.turns.inner.lock().lanes.ahead(self.ticket)
+    }
 }
 
 impl Drop for Turn {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::ResourceName;
-use crate::decision::{AccountId, LimitKind, Refusal, Until};
+use crate::decision::{AccountId, LimitKind, Refusal, Until, WriteSpacing};
 
 use super::Gateway;
 use super::attempt::Answer;
@@ -39,8 +39,22 @@ impl Gateway {
         if came {
             return Ok(());
         }
-        let until = Until::Time(self.clock.now() + self.config.writes.spacing);
-        Err(self.limited(job, &Refusal { limit: LimitKind::Spacing, account: None, resource: job.endpoint.resource.clone(), until }))
+        Err(self.turn_did_not_come(&job.view, job.endpoint.resource.clone(), job.spacing, turn.ahead()))
+    }
+
+    /// The refusal of a write that had so many before it until its time was over. They are written one after the other, so that coming back earlier would be in vain.
+    pub(super) fn turn_did_not_come(
+        &self,
+        view: &Arc<[AccountId]>,
+        resource: ResourceName,
+        spacing: WriteSpacing,
+        ahead: usize,
+    ) -> Refused {
+        let writes = &self.config.writes;
+        let spacing = if spacing == WriteSpacing::Notifies { writes.spacing.max(writes.notify_spacing) } else { writes.spacing };
+        let ahead = u32::try_from(ahead).unwrap_or(u32::MAX).max(1);
+        let until = Until::Time(self.clock.now() + spacing.saturating_mul(ahead));
+        self.limited_for(view, &Refusal { limit: LimitKind::Spacing, account: None, resource, until })
     }
 
     /// As many writes wait as may, in number or in bytes.

@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 
 use self::database::Home;
 pub use self::fault::{Fault, OpenError};
-use self::keeper::{Disk, Keeper, size};
+use self::keeper::{Disk, Keeper, PAGES_PER_BYTE, RESERVE_BYTES, size};
 use super::{Change, Store, StoreError, Stored};
 
 /// New writes that may wait for the thread, and the bytes of them: a second's work of a slow disk, and several of the largest bodies. Ours.
@@ -55,6 +55,9 @@ struct Orders {
     waiting: VecDeque<Order>,
     inserts: usize,
     insert_bytes: usize,
+    /// Free bytes on the disk and the length of the file, when the thread last looked.
+    room: Option<u64>,
+    length: u64,
     ending: bool,
     /// The thread takes no more.
     ended: bool,
@@ -78,6 +81,7 @@ impl FileStore {
         let home = Home::open(file, false, each)?;
         let first_number = home.next();
         let shared = Arc::new(Shared { orders: Mutex::default(), told: Condvar::new() });
+        shared.note(&*disk);
         let keeper = Keeper::new(disk, home);
         let thread = std::thread::Builder::new().name("weir-writes".into()).spawn({
             let shared = Arc::clone(&shared);
@@ -112,6 +116,13 @@ impl Store for FileStore {
             Ok(()) => answered.map(|outcome| outcome.unwrap_or_else(|_| Err(ended()))).boxed(),
             Err(refusal) => ready(Err(refusal)).boxed(),
         }
+    }
+
+    fn room(&self, kept: u64) -> Option<u64> {
+        let orders = self.shared.orders.lock();
+        // What the file has grown to, and is not in use, is used again.
+        let unused = orders.length.saturating_sub(kept.saturating_mul(PAGES_PER_BYTE));
+        orders.room.map(|room| room.saturating_sub(RESERVE_BYTES).saturating_add(unused) / PAGES_PER_BYTE)
     }
 
     fn is_durable(&self) -> bool {
@@ -149,6 +160,14 @@ impl Shared {
         drop(orders);
         self.told.notify_one();
         Ok(())
+    }
+
+    /// How much room there is now.
+    fn note(&self, disk: &dyn Disk) {
+        let (room, length) = (disk.room(), disk.length());
+        let mut orders = self.orders.lock();
+        orders.room = room;
+        orders.length = length;
     }
 
     /// Waits for orders and takes as many as go together; `None`: there will be none any more.
@@ -213,6 +232,10 @@ impl Disk for Place {
     fn room(&self) -> Option<u64> {
         let system = rustix::fs::statvfs(&self.0).ok()?;
         Some(system.f_bavail.saturating_mul(system.f_frsize))
+    }
+
+    fn length(&self) -> u64 {
+        std::fs::metadata(&self.0).map_or(0, |file| file.len())
     }
 
     fn path(&self) -> String {

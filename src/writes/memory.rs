@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
+use super::outage::Outage;
 use super::{Change, Store, StoreError, Stored};
 
 /// What all of it may take. Ours: as much as the cache by default; finished writes are kept for `retention`, and there is no telling how long their answers are.
@@ -24,6 +25,7 @@ pub struct MemoryStore {
 struct Kept {
     writes: HashMap<u64, Stored>,
     bytes: usize,
+    outage: Outage,
 }
 
 impl Default for MemoryStore {
@@ -44,7 +46,17 @@ impl MemoryStore {
             Change::Insert(number, stored) => {
                 let size = size(&stored);
                 if kept.bytes + size > self.bytes_max {
-                    return Err(StoreError::Full(format!("{} MiB are kept in memory already", self.bytes_max / (1024 * 1024))));
+                    let mib = self.bytes_max / (1024 * 1024);
+                    if kept.outage.refused(size) {
+                        tracing::error!(
+                            mib,
+                            "no new writes are accepted, because there is no room in memory for them; none that was accepted is lost. They are accepted again when finished ones are forgotten"
+                        );
+                    }
+                    return Err(StoreError::Full(format!("{mib} MiB are kept in memory already")));
+                }
+                if kept.outage.is_over_with(size) {
+                    tracing::info!(refused = kept.outage.end(), "writes are kept again");
                 }
                 kept.bytes += size;
                 if let Some(before) = kept.writes.insert(number, stored) {
@@ -81,6 +93,10 @@ impl Store for MemoryStore {
 
     fn load(&self, number: u64) -> BoxFuture<'static, Result<Option<Stored>, StoreError>> {
         ready(Ok(self.kept.lock().writes.get(&number).cloned())).boxed()
+    }
+
+    fn room(&self, _: u64) -> Option<u64> {
+        Some(self.bytes_max.saturating_sub(self.kept.lock().bytes) as u64)
     }
 
     fn is_durable(&self) -> bool {

@@ -7,6 +7,7 @@
 mod conformance;
 pub mod file;
 pub mod memory;
+mod outage;
 pub mod record;
 
 use bytes::Bytes;
@@ -53,6 +54,9 @@ pub trait Store: Send + Sync {
 
     /// What is kept of a write; `None` when there is none of this number.
     fn load(&self, number: u64) -> BoxFuture<'static, Result<Option<Stored>, StoreError>>;
+
+    /// How many bytes of further writes it has room for, while it keeps so many; `None`: nobody knows. A guess that is good for sharing the room out.
+    fn room(&self, kept: u64) -> Option<u64>;
 
     /// Whether what it keeps survives the process.
     fn is_durable(&self) -> bool;

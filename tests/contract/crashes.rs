@@ -1,8 +1,9 @@
-//! The gateway is killed at any moment, again and again: what it has accepted is done, failed or unknown, nothing twice that must not be, nothing missing, and in its
-//! order (CONTRACT §4, 3 to 5; DESIGN D7).
+//! The gateway is killed at any moment, again and again: what it has accepted is done, failed, unknown or cancelled, nothing twice that must not be, nothing missing,
+//! and in its order (CONTRACT §4, 3 to 5; DESIGN D7).
 //!
 //! The emulator lives through it and keeps count. Each write says who wrote it in its query. When the gateway is killed depends on how much has happened since it
-//! was started, by a seed.
+//! was started, by a seed. Some writes were begun by a client that waited for them and left; some are taken back, by their client or by an operator; some are asked for
+//! again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use http::request::Builder;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
@@ -29,6 +31,8 @@ use weir::emulator::{Emulator, Handle, Options, Server};
 const CLIENTS: usize = 10;
 const WRITES: usize = 50;
 const KILLS: usize = 50;
+/// Comments by their ids: these are lanes of their own, because their path does not say whose they are.
+const COMMENTS: &str = "/repos/acme/widgets/issues/comments";
 /// What the upstream takes for each answer: long enough to be killed meanwhile.
 const LATENCY: Duration = Duration::from_millis(4);
 
@@ -36,10 +40,27 @@ const LATENCY: Duration = Duration::from_millis(4);
 struct Run {
     emulator: Handle,
     address: SocketAddr,
+    admin: SocketAddr,
     config: PathBuf,
     http: Client<HttpConnector, Full<Bytes>>,
     accepted: AtomicUsize,
+    /// For each client, comments that are there for it to delete.
+    comments: Vec<Vec<u64>>,
     _folder: tempfile::TempDir,
+}
+
+/// Who takes a write back.
+#[derive(Clone, Copy)]
+enum By {
+    Client,
+    Operator,
+}
+
+/// A write that was accepted.
+struct Accepted {
+    id: String,
+    /// Somebody was told that it is cancelled.
+    taken_back: bool,
 }
 
 /// A process that does not outlive its test.
@@ -57,18 +78,23 @@ fn key(client: usize) -> String {
     format!("weir_key_of_client_{client}_in_a_crash")
 }
 
-/// Method, target and body of a client's nth write. All of a client's are about one issue, hence one lane.
-fn nth(client: usize, n: usize) -> (Method, String, String) {
-    let issue = format!("/repos/acme/widgets/issues/{}", client + 1);
-    let mark = format!("?w={client}-{n}");
-    match n % 4 {
-        0 | 1 => (Method::POST, format!("{issue}/comments{mark}"), json!({ "body": format!("{client}-{n}") }).to_string()),
-        2 => (Method::PUT, format!("{issue}/labels{mark}"), json!({ "labels": [] }).to_string()),
-        _ => (Method::PATCH, format!("{issue}{mark}"), json!({ "title": format!("{client}-{n}") }).to_string()),
-    }
-}
-
 impl Run {
+    /// Method, target and body of a client's nth write. All of a client's are about one issue, hence one lane.
+    fn nth(&self, client: usize, n: usize) -> (Method, String, String) {
+        let issue = format!("/repos/acme/widgets/issues/{}", client + 1);
+        let mark = format!("?w={client}-{n}");
+        match n % 5 {
+            0 | 1 => (Method::POST, format!("{issue}/comments{mark}"), json!({ "body": format!("{client}-{n}") }).to_string()),
+            2 => (Method::PUT, format!("{issue}/labels{mark}"), json!({ "labels": [] }).to_string()),
+            3 => (Method::PATCH, format!("{issue}{mark}"), json!({ "title": format!("{client}-{n}") }).to_string()),
+            _ if n.is_multiple_of(2) => {
+                let comment = self.comments[client][n / 10];
+                (Method::DELETE, format!("{COMMENTS}/{comment}{mark}"), String::new())
+            }
+            _ => (Method::DELETE, format!("{issue}/labels{mark}"), String::new()),
+        }
+    }
+
     async fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let upstream = listener.local_addr().unwrap();
@@ -78,10 +104,11 @@ impl Run {
         let token = emulator.with_emulator(|emulator| emulator.tokens());
         let token = token.into_iter().find(|token| token.kind == "classic" && token.scopes.contains(&"repo")).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        // Free a moment ago.
-        let address = StdListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+        // Free a moment ago, both at once so that they differ.
+        let free = [(); 2].map(|()| StdListener::bind(("127.0.0.1", 0)).unwrap());
+        let [address, admin] = free.map(|listener| listener.local_addr().unwrap());
         let mut text = format!(
-            "[listen]\nhttp = [\"{address}\"]\n[upstream]\nurl = \"http://{upstream}\"\n\
+            "[listen]\nhttp = [\"{address}\"]\nadmin = \"{admin}\"\n[upstream]\nurl = \"http://{upstream}\"\n\
              [[accounts]]\nname = \"bot\"\nkind = \"user\"\n[[tokens]]\naccount = \"bot\"\nkind = \"classic\"\nsecret = {{ value = \"{}\" }}\n\
              [writes]\nstore = {{ path = \"weir.redb\" }}\nspacing = \"0s\"\nnotify_spacing = \"0s\"\n\
              [limits]\nrest_points_per_minute = 1000000\ncontent_per_minute = 1000000\ncontent_per_hour = 1000000\ncpu_seconds_per_minute = 1000000\n",
@@ -94,16 +121,31 @@ impl Run {
         let config = folder.path().join("weir.toml");
         std::fs::write(&config, text).unwrap();
         let http = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
-        let run = Self { emulator, address, config, http, accepted: AtomicUsize::new(0), _folder: folder };
+        let accepted = AtomicUsize::new(0);
+        let mut run = Self { emulator, address, admin, config, http, accepted, comments: Vec::new(), _folder: folder };
         run.lift_limits();
+        run.comments =
+            (0..CLIENTS).map(|client| (0..WRITES.div_ceil(10)).map(|_| run.make_comment(client, &token.token)).collect()).collect();
         run
     }
 
     fn lift_limits(&self) {
         let limits = json!({ "points.rest": 1_000_000, "content.minute": 1_000_000, "content.hour": 1_000_000 });
-        let request = Request::put("/_emulator/limits").body(Bytes::from(limits.to_string())).unwrap();
+        self.ask_emulator(Request::put("/_emulator/limits"), &limits);
+    }
+
+    /// Past the gateway; its id.
+    fn make_comment(&self, client: usize, token: &str) -> u64 {
+        let path = format!("/repos/acme/widgets/issues/{}/comments", client + 1);
+        let request = Request::post(path).header("authorization", format!("Bearer {token}"));
+        self.ask_emulator(request, &json!({ "body": "to be deleted" }))["id"].as_u64().unwrap()
+    }
+
+    fn ask_emulator(&self, request: Builder, body: &Value) -> Value {
+        let request = request.body(Bytes::from(body.to_string())).unwrap();
         let answer = self.emulator.with_emulator(|emulator| emulator.respond(Clock::system().now(), &request, [127, 0, 0, 1].into()));
         assert!(answer.status().is_success(), "{:?}", answer.body());
+        serde_json::from_slice(answer.body()).unwrap_or(Value::Null)
     }
 
     /// The gateway, listening.
@@ -125,8 +167,13 @@ impl Run {
     }
 
     async fn ask(&self, client: usize, method: &Method, target: &str, headers: &[(&str, &str)], body: &str) -> Option<(u16, Value)> {
-        let mut request = Request::builder().method(method).uri(format!("http://{}{target}", self.address));
-        request = request.header("authorization", format!("Bearer {}", key(client)));
+        let key = format!("Bearer {}", key(client));
+        let headers = [&[("authorization", key.as_str())], headers].concat();
+        self.ask_at(self.address, method, target, &headers, body).await
+    }
+
+    async fn ask_at(&self, at: SocketAddr, method: &Method, target: &str, headers: &[(&str, &str)], body: &str) -> Option<(u16, Value)> {
+        let mut request = Request::builder().method(method).uri(format!("http://{at}{target}"));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -136,25 +183,79 @@ impl Run {
         Some((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
     }
 
-    /// Hands over all writes of a client, each as often as it takes; returns their ids.
-    async fn hand_over(&self, client: usize) -> Vec<String> {
-        let mut ids = Vec::new();
+    /// Hands over all writes of a client, each as often as it takes.
+    async fn hand_over(&self, client: usize, mut seed: u64) -> Vec<Accepted> {
+        let mut all: Vec<Accepted> = Vec::new();
         for n in 0..WRITES {
-            let (method, target, body) = nth(client, n);
-            let name = format!("{client}-{n}");
-            let id = loop {
-                let headers = [("prefer", "respond-async"), ("idempotency-key", name.as_str())];
-                match self.ask(client, &method, &target, &headers, &body).await {
-                    Some((202, told)) => break told["id"].as_str().unwrap().to_owned(),
-                    // Draining or refused for the moment; the key makes it safe to ask again.
-                    Some((status, told)) => panic!("{status}: {told}"),
-                    None => tokio::task::yield_now().await,
-                }
-            };
+            if chance(&mut seed, 4) == 0 {
+                self.wait_a_while_and_leave(client, n, chance(&mut seed, 6)).await;
+            }
+            let id = self.hand_over_nth(client, n).await;
             self.accepted.fetch_add(1, Ordering::Relaxed);
-            ids.push(id);
+            let taken_back = match chance(&mut seed, 12) {
+                0 => self.take_back(client, &id, By::Client).await,
+                1 => self.take_back(client, &id, By::Operator).await,
+                _ => false,
+            };
+            all.push(Accepted { id, taken_back });
+            let earlier = chance(&mut seed, 4 * (n + 1));
+            if let Some(accepted) = all.get(earlier) {
+                assert_eq!(
+                    self.hand_over_nth(client, earlier).await,
+                    accepted.id,
+                    "the key of {client}-{earlier} stands for another write now"
+                );
+            }
         }
-        ids
+        all
+    }
+
+    /// The name of the write that the client's nth request stands for.
+    async fn hand_over_nth(&self, client: usize, n: usize) -> String {
+        let (method, target, body) = self.nth(client, n);
+        let name = format!("{client}-{n}");
+        let headers = [("prefer", "respond-async"), ("idempotency-key", name.as_str())];
+        loop {
+            match self.ask(client, &method, &target, &headers, &body).await {
+                Some((202, told)) => return told["id"].as_str().unwrap().to_owned(),
+                Some((status, told)) => panic!("{status}: {told}"),
+                // The key makes it safe to ask again.
+                None => tokio::task::yield_now().await,
+            }
+        }
+    }
+
+    /// The same request, waited for until so much has happened: it is taken over by the next one, or given up with its client, or done.
+    async fn wait_a_while_and_leave(&self, client: usize, n: usize, events: usize) {
+        let (method, target, body) = self.nth(client, n);
+        let name = format!("{client}-{n}");
+        let headers = [("idempotency-key", name.as_str())];
+        let until = self.events() + events;
+        let patience = async {
+            while self.events() < until {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            _ = self.ask(client, &method, &target, &headers, &body) => {}
+            () = patience => {}
+        }
+    }
+
+    /// Whether somebody was told that a write is cancelled. When the answer is lost, the next one says what it would have said.
+    async fn take_back(&self, client: usize, id: &str, by: By) -> bool {
+        loop {
+            let answer = match by {
+                By::Client => self.ask(client, &Method::DELETE, &format!("/_weir/writes/{id}"), &[], "").await,
+                By::Operator => self.ask_at(self.admin, &Method::POST, &format!("/api/writes/{id}/cancel"), &[], "").await,
+            };
+            match answer {
+                Some((200 | 204, _)) => return true,
+                Some((409, told)) => return told.to_string().contains("is cancelled"),
+                Some((status, told)) => panic!("{status}: {told}"),
+                None => tokio::task::yield_now().await,
+            }
+        }
     }
 
     /// Everything that has happened so far.
@@ -194,11 +295,23 @@ fn chance(seed: &mut u64, below: usize) -> usize {
     usize::try_from(*seed % (below as u64)).unwrap()
 }
 
+/// What became of everything.
+struct Ended {
+    accepted: Vec<Vec<Accepted>>,
+    states: HashMap<String, String>,
+    executed: HashMap<String, Vec<u64>>,
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_accepted_survives_fifty_kills() {
     let mut seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_1234_u64);
     println!("SEED={seed}");
     let run = Arc::new(Run::start().await);
+    let handing = (0..CLIENTS).map(|client| {
+        let (run, seed) = (Arc::clone(&run), seed.wrapping_add(1 + client as u64));
+        async move { tokio::spawn(async move { run.hand_over(client, seed).await }).await.unwrap() }
+    });
+    let handing = join_all(handing);
     let killing = async {
         // A thousand events at least; fifty kills must fall between them.
         for _ in 0..KILLS {
@@ -211,43 +324,53 @@ async fn what_was_accepted_survives_fifty_kills() {
         }
         run.gateway().await
     };
-    let handing = (0..CLIENTS).map(|client| {
-        let run = Arc::clone(&run);
-        async move { tokio::spawn(async move { run.hand_over(client).await }).await.unwrap() }
-    });
-    let (gateway, ids) = tokio::join!(killing, join_all(handing));
-
-    let mut states: BTreeMap<String, usize> = BTreeMap::new();
-    let mut told = HashMap::new();
-    for (client, ids) in ids.iter().enumerate() {
-        for (n, id) in ids.iter().enumerate() {
-            let state = run.end_of(client, id).await;
-            *states.entry(state.clone()).or_default() += 1;
-            told.insert(format!("{client}-{n}"), state);
-        }
+    let (gateway, accepted) = tokio::join!(killing, handing);
+    let mut states = HashMap::new();
+    for (client, n, accepted) in all(&accepted) {
+        states.insert(format!("{client}-{n}"), run.end_of(client, &accepted.id).await);
     }
-    drop(gateway);
     let executed = run.executed();
-    println!("{states:?}, {} requests upstream", run.events() - CLIENTS * WRITES);
-    assert_eq!(states.values().sum::<usize>(), CLIENTS * WRITES);
-    assert!(states.keys().all(|state| ["done", "unknown"].contains(&state.as_str())), "nothing stood in the way of any: {states:?}");
+    // Asked for once more when all is over, each is what it was, and nothing more is done.
+    for (client, n, accepted) in all(&accepted) {
+        assert_eq!(run.hand_over_nth(client, n).await, accepted.id);
+    }
+    assert_eq!(run.executed(), executed);
+    drop(gateway);
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for state in states.values() {
+        *counts.entry(state).or_default() += 1;
+    }
+    println!("{counts:?}, {} requests upstream", executed.values().map(Vec::len).sum::<usize>());
     // A gateway that gave up on whatever it was killed in the midst of would know nothing of most.
-    assert!(states["done"] >= CLIENTS * WRITES * 3 / 4, "{states:?}");
-    for client in 0..CLIENTS {
-        let mut last = 0;
-        for n in 0..WRITES {
-            let (method, ..) = nth(client, n);
-            let mark = format!("{client}-{n}");
-            let (state, times) = (&told[&mark], executed.get(&mark).map_or(&[][..], Vec::as_slice));
-            match state.as_str() {
-                "done" => assert!(!times.is_empty(), "{mark} is said to be done and was not"),
-                _ => assert!(!method.is_idempotent(), "{mark} could have been repeated and is {state}"),
-            }
-            if !method.is_idempotent() {
-                assert!(times.len() <= 1, "{method} {mark} was carried out {} times", times.len());
-            }
-            assert!(times.iter().all(|at| *at > last), "{mark} overtook an earlier write of its lane");
-            last = times.iter().copied().max().unwrap_or(last);
+    assert!(counts["done"] >= CLIENTS * WRITES * 2 / 3 && counts["cancelled"] > 0, "{counts:?}");
+    assert_true(&run, &Ended { accepted, states, executed });
+}
+
+/// Each with its client and its number there.
+fn all(accepted: &[Vec<Accepted>]) -> impl Iterator<Item = (usize, usize, &Accepted)> {
+    accepted.iter().enumerate().flat_map(|(client, all)| all.iter().enumerate().map(move |(n, accepted)| (client, n, accepted)))
+}
+
+/// What is told of each write is what the emulator has done.
+fn assert_true(run: &Run, ended: &Ended) {
+    let mut lanes: HashMap<usize, u64> = HashMap::new();
+    for (client, n, accepted) in all(&ended.accepted) {
+        let (method, target, _) = run.nth(client, n);
+        let mark = format!("{client}-{n}");
+        let (state, times) = (ended.states[&mark].as_str(), ended.executed.get(&mark).map_or(&[][..], Vec::as_slice));
+        match state {
+            "done" => assert!(!times.is_empty(), "{mark} is said to be done and was not"),
+            "cancelled" => assert!(times.is_empty(), "{mark} is said to be taken back and was executed"),
+            // A comment that a repetition does not find was deleted by the first attempt, or by nobody.
+            "unknown" => assert!(!method.is_idempotent() || target.starts_with(COMMENTS), "{method} {mark} could have been repeated"),
+            _ => panic!("nothing stood in the way of {method} {mark}, and it is {state}"),
+        }
+        assert!(!accepted.taken_back || state == "cancelled", "{mark} was taken back, and is {state}");
+        assert!(method.is_idempotent() || times.len() <= 1, "{method} {mark} was carried out {} times", times.len());
+        if !target.starts_with(COMMENTS) {
+            let last = lanes.entry(client).or_default();
+            assert!(times.iter().all(|at| *at > *last), "{mark} overtook an earlier write of its lane");
+            *last = times.iter().copied().max().unwrap_or(*last);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a writer is told is what happened, whatever the upstream does (CONTRACT §4, 3; DESIGN D7): each fault of the emulator, by method, waiting and queued.
+//! What a writer is told is what happened, whatever the upstream does (CONTRACT §4, 3; DESIGN D7): each fault of the emulator, by method, waiting, waiting with a key, and queued.
 //!
 //! The truth is the emulator's transcript. The upstream is spoken to in HTTP/1.1, so GOAWAY and refused streams cannot come. The clock runs sixty times as fast, and a
 //! fault strikes the first request.
@@ -37,6 +37,8 @@ use Told::{Done, Failed, Unknown};
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Waiting,
+    /// Waiting with an `Idempotency-Key`, and asked for a second time, which must be told the same.
+    Keyed,
     Queued,
 }
 
@@ -99,6 +101,18 @@ async fn told(world: &World, way: Way, method: &Method, path: &str, body: &Value
         Way::Waiting => {
             let reply = world.send(method.clone(), path, &[], &body).await;
             (by_answer(&reply), format!("{} {}", reply.status, String::from_utf8_lossy(&reply.body)))
+        }
+        Way::Keyed => {
+            let headers = [("idempotency-key", "k")];
+            let first = world.send(method.clone(), path, &headers, &body).await;
+            let said = format!("{} {}", first.status, String::from_utf8_lossy(&first.body));
+            // The key of one that was never sent is free again.
+            let is_kept = world.gateway.queue.counts().iter().any(|(_, count)| *count > 0);
+            if is_kept {
+                let second = world.send(method.clone(), path, &headers, &body).await;
+                assert_eq!((second.status, &second.body), (first.status, &first.body), "{method} {path}");
+            }
+            (by_answer(&first), said)
         }
         Way::Queued => {
             let accepted = world.send(method.clone(), path, &[("prefer", "respond-async")], &body).await;
@@ -186,6 +200,11 @@ async fn what_a_waiting_writer_is_told_is_what_happened() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_waiting_writer_with_a_key_is_told_is_what_happened_the_second_time_too() {
+    all_cases(Way::Keyed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_told_of_a_queued_write_is_what_happened() {
     all_cases(Way::Queued).await;
 }
@@ -200,7 +219,7 @@ async fn without_a_connection_nothing_was_executed() {
     let plain = world().await;
     for url in [format!("http://{dead}"), format!("https://localhost:{}", plain.emulator.addr().port())] {
         for method in METHODS {
-            for way in [Way::Waiting, Way::Queued] {
+            for way in [Way::Waiting, Way::Keyed, Way::Queued] {
                 let setup = Setup::new().clock(Clock::scaled(SPEED)).config(CONFIG).upstream(url.clone());
                 let world = setup.start().await;
                 let body = json!({ "body": "never" });

@@ -10,7 +10,7 @@ use weir::gateway::queue::Standing;
 use weir::writes::{State, WriteId};
 
 use crate::support::raw::Connection;
-use crate::support::{KEY, OTHER_KEY, Reply, Setup, World, all_have_status, eventually};
+use crate::support::{OTHER_KEY, Reply, Setup, World, all_have_status, eventually};
 
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
 const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
@@ -93,14 +93,8 @@ async fn queued_writes_and_those_that_wait_keep_their_order() {
         if n % 2 == 0 {
             accepted.push(world.post_async(&format!("number {n}")).await);
         } else {
-            let (http, address) = (Connection::open(world.address).await, world.address);
-            let body = json!({ "body": format!("number {n}") }).to_string();
-            let mut connection = http;
-            let head = format!(
-                "POST {COMMENTS} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n{body}",
-                body.len()
-            );
-            connection.send(head.as_bytes()).await;
+            let mut connection = Connection::open(world.address).await;
+            connection.send_write(&Method::POST, COMMENTS, &[], &json!({ "body": format!("number {n}") })).await;
             waiting.push(connection);
         }
         eventually(|| world.gateway.turns.writes() == n + 1).await;
@@ -222,12 +216,7 @@ async fn a_write_with_a_key_is_given_up_with_its_client_while_it_waits() {
     let first = world.post_async("first").await;
     world.held(gate, 1).await;
     let mut connection = Connection::open(world.address).await;
-    let body = json!({ "body": "leaves" }).to_string();
-    let head = format!(
-        "POST {COMMENTS} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nIdempotency-Key: k\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    connection.send(head.as_bytes()).await;
+    connection.send_write(&Method::POST, COMMENTS, &[("idempotency-key", "k")], &json!({ "body": "leaves" })).await;
     eventually(|| world.gateway.turns.writes() == 2).await;
     drop(connection);
     eventually(|| world.gateway.turns.writes() == 1).await;
@@ -279,12 +268,8 @@ async fn a_put_with_a_key_that_may_have_been_executed_is_brought_to_its_end_with
     let world = Setup::new().clock(Clock::scaled(60.0)).config(QUICK).start().await;
     world.arm(&json!({ "match": { "method": "PUT", "nth": 1 }, "fault": "status", "status": 500 }));
     let mut connection = Connection::open(world.address).await;
-    let body = json!({ "labels": [] }).to_string();
-    let head = format!(
-        "PUT /repos/acme/widgets/issues/1/labels HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nIdempotency-Key: k\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    connection.send(head.as_bytes()).await;
+    let labels = "/repos/acme/widgets/issues/1/labels";
+    connection.send_write(&Method::PUT, labels, &[("idempotency-key", "k")], &json!({ "labels": [] })).await;
     eventually(|| world.upstream_requests().iter().any(|entry| entry.method == "PUT")).await;
     drop(connection);
     let next = world.post_async("of the same lane").await;
@@ -339,11 +324,15 @@ async fn a_finished_write_is_forgotten_after_its_retention() {
 }
 
 #[tokio::test]
-async fn a_queue_that_is_full_refuses_at_once() {
-    let world = Setup::new().config(&format!("{QUICK}\nqueue_max = 2")).start().await;
+async fn a_client_that_fills_the_queue_is_refused_at_once_and_others_find_room() {
+    let world = Setup::new().accounts(2).config(&format!("{QUICK}\nqueue_max = 4")).start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let accepted = [world.post_async("one").await, world.post_async("two").await];
     world.post_async("three").await.assert_secondary_limited();
+    world.post(COMMENTS, json!({ "body": "waiting" })).await.assert_secondary_limited();
+    let other = format!("Bearer {OTHER_KEY}");
+    let others = world.send(Method::POST, COMMENTS, &[ASYNC, ("authorization", &other)], "{\"body\": \"of another\"}").await;
+    others.assert_status(202);
     world.open_gate(gate);
     for accepted in &accepted {
         assert_eq!(world.end_of(accepted).await["state"], "done");

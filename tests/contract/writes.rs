@@ -140,12 +140,7 @@ async fn a_write_that_is_still_waiting_is_dropped_with_its_client() {
     let leaver = async {
         world.held(gate, 1).await;
         let mut connection = Connection::open(world.address).await;
-        let body = json!({ "body": "leaves" }).to_string();
-        let request = format!(
-            "POST {COMMENTS} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        connection.send(request.as_bytes()).await;
+        connection.send_write(&Method::POST, COMMENTS, &[], &json!({ "body": "leaves" })).await;
         eventually(|| world.gateway.turns.writes() == 2).await;
         drop(connection);
         eventually(|| world.gateway.turns.writes() == 1).await;
@@ -161,10 +156,7 @@ async fn a_write_that_was_sent_is_finished_without_its_client() {
     let world = Setup::new().config(QUICK).start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let mut connection = Connection::open(world.address).await;
-    let body = json!({ "body": "sent" }).to_string();
-    let request =
-        format!("POST {COMMENTS} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    connection.send(request.as_bytes()).await;
+    connection.send_write(&Method::POST, COMMENTS, &[], &json!({ "body": "sent" })).await;
     world.held(gate, 1).await;
     drop(connection);
     world.open_gate(gate);

@@ -1,10 +1,15 @@
 //! Bytes on a connection: for requests that no client library would send, and for clients that go away.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 
+use http::Method;
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use super::KEY;
 
 /// A connection to the gateway.
 pub struct Connection(TcpStream);
@@ -19,6 +24,18 @@ impl Connection {
 
     pub async fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).await.unwrap();
+    }
+
+    /// Sends a write of the client `ci` with a body in JSON, whole.
+    pub async fn send_write(&mut self, method: &Method, path: &str, headers: &[(&str, &str)], body: &Value) {
+        let body = body.to_string();
+        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n");
+        for (name, value) in headers {
+            // Writing to a string cannot fail.
+            let _ = write!(request, "{name}: {value}\r\n");
+        }
+        let _ = write!(request, "Content-Length: {}\r\n\r\n{body}", body.len());
+        self.send(request.as_bytes()).await;
     }
 
     /// Sends until the other side has not taken anything for a while; false then, or when it has closed.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::clock::Timestamp;
 use crate::writes::record::Reason;
-use crate::writes::{Change, Progress, State, StoreError, Write, WriteId};
+use crate::writes::{Change, Progress, State, StoreError, Stored, Write, WriteId};
 
-use super::{Keyed, Live, PATIENCE, Queue, Watched};
+use super::{Keyed, Live, PATIENCE, Queue, Size, Watched};
 use crate::gateway::refuse::Refused;
 use crate::gateway::turns::Turns;
 
@@ -128,12 +128,15 @@ impl Queue {
             let before = inner.finished.remove(&id.number);
             if let Some(before) = &before {
                 inner.census.forget(before.state);
+                inner.holdings.remove(before.class.client, before.bytes);
             }
             if let Some(key) = write.key {
                 inner.keys.entry((class.client, key.name)).or_insert(Keyed { number: id.number, meaning: key.meaning });
             }
-            let told = self.store.apply(Change::Progress(id.number, progress.encode()));
-            let live = Live::new(id, class, now, write.key, progress, turn);
+            let encoded = progress.encode();
+            let size = Size::of(&Stored { request: stored.request, progress: encoded.clone() });
+            let told = self.store.apply(Change::Progress(id.number, encoded));
+            let live = Live::new(id, class, now, write.key, progress, turn, size);
             inner.add_live(id.number, live);
             (told, before, forgotten_at)
         };
@@ -155,6 +158,7 @@ impl Queue {
                 }
                 if let Some(before) = before {
                     inner.census.add(id.number, Timestamp::EPOCH, before.state);
+                    inner.holdings.add(before.class.client, before.bytes);
                     inner.finished.insert(id.number, before);
                     inner.expiry.insert((forgotten_at, id.number));
                 }
@@ -185,7 +189,8 @@ impl Queue {
     }
 
     fn drop_live(&self, inner: &mut super::Inner, number: u64, refused: Option<&Refused>) {
-        let Some(live) = inner.take_live(number) else { return };
+        let Some(mut live) = inner.take_live(number) else { return };
+        self.turn_is_over(&mut live);
         inner.forget_key(live.class.client, live.key.map(|key| key.name), number);
         inner.dispatch.withdraw(&live.class, number);
         drop(self.store.apply(Change::Remove(vec![number])));
@@ -283,7 +288,7 @@ mod tests {
             let state = if number % 3 == 0 { State::Failed } else { State::Done };
             let class = Class { client: u32::from(number % 2 == 0), content: false, resource: ResourceName::core() };
             inner.census.add(number, Timestamp::EPOCH, state);
-            inner.finished.insert(number, Finished { salt: 0, class, state, key: None });
+            inner.finished.insert(number, Finished { salt: 0, class, state, bytes: 0, key: None });
         }
         Arc::clone(&queue)
     }

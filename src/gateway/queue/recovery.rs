@@ -16,12 +16,12 @@ use crate::gateway::refuse::Refused;
 use crate::writes::record::{Reason, Unreadable};
 use crate::writes::{Change, Progress, State, Stored, Write};
 
-use super::{Class, Finished, Keyed, Live, Queue};
+use super::{Class, Finished, Keyed, Live, Queue, Size};
 
 /// What was found in a store, the oldest first.
 #[derive(Default)]
 pub struct Recovery {
-    writes: Vec<(Write, Progress)>,
+    writes: Vec<(Write, Progress, Size)>,
     /// No write of the store had this number, or a higher one.
     pub next_number: u64,
 }
@@ -51,7 +51,7 @@ impl Recovery {
         write.headers = HeaderMap::new();
         progress.response = None;
         self.next_number = self.next_number.max(number + 1);
-        self.writes.push((write, progress));
+        self.writes.push((write, progress, Size::of(stored)));
         Ok(())
     }
 }
@@ -77,11 +77,11 @@ impl Queue {
     }
 
     fn recover(self: &Arc<Self>, gateway: &Gateway, mut recovery: Recovery) -> Recovered {
-        recovery.writes.sort_by_key(|(write, _)| write.id.number);
+        recovery.writes.sort_by_key(|(write, ..)| write.id.number);
         let now = self.clock.now();
         let mut counts = Recovered::default();
         self.inner.lock().next_number = recovery.next_number.max(1);
-        for (write, progress) in recovery.writes {
+        for (write, progress, size) in recovery.writes {
             let number = write.id.number;
             let home = gateway.home_of(&write);
             let class = match &home {
@@ -91,7 +91,7 @@ impl Queue {
             };
             if progress.state.is_final() {
                 counts.finished += 1;
-                self.finished(&write, class, progress.state, progress.finished.unwrap_or(now));
+                self.finished(&write, class, progress.state, progress.finished.unwrap_or(now), size);
                 continue;
             }
             let ended = match (&home, progress.state) {
@@ -120,7 +120,7 @@ impl Queue {
                 }
             };
             match (ended, home) {
-                (None, Ok((_, lane))) => self.take_over(gateway, &write, class, &lane, progress),
+                (None, Ok((_, lane))) => self.take_over(gateway, &write, class, &lane, progress, size),
                 (Some((state, reason)), _) => {
                     let progress = Progress { state, finished: Some(now), reason: Some(Box::new(reason)), ..progress };
                     let why = progress.reason.as_ref().map(|reason| &*reason.message).unwrap_or_default();
@@ -128,7 +128,7 @@ impl Queue {
                     // Should it not be kept, the next start finds it as this one did.
                     drop(self.store.apply(Change::Progress(number, progress.encode())));
                     self.metrics.write_ended(state.name(), progress.attempts, now.since(write.accepted));
-                    self.finished(&write, class, state, now);
+                    self.finished(&write, class, state, now, size);
                 }
                 (None, Err(_)) => {}
             }
@@ -136,18 +136,20 @@ impl Queue {
         counts
     }
 
-    fn finished(&self, write: &Write, class: Class, state: State, at: Timestamp) {
+    fn finished(&self, write: &Write, class: Class, state: State, at: Timestamp, size: Size) {
         let inner = &mut *self.inner.lock();
         let number = write.id.number;
         if let Some(key) = write.key {
             inner.keys.insert((class.client, key.name), Keyed { number, meaning: key.meaning });
         }
         inner.census.add(number, write.accepted, state);
-        inner.finished.insert(number, Finished { salt: write.id.salt, class, state, key: write.key.map(|key| Box::new(key.name)) });
+        let bytes = size.all();
+        inner.holdings.add(class.client, bytes);
+        inner.finished.insert(number, Finished { salt: write.id.salt, class, state, bytes, key: write.key.map(|key| Box::new(key.name)) });
         inner.expiry.insert((at + self.retention, number));
     }
 
-    fn take_over(&self, gateway: &Gateway, write: &Write, class: Class, lane: &str, progress: Progress) {
+    fn take_over(&self, gateway: &Gateway, write: &Write, class: Class, lane: &str, progress: Progress, size: Size) {
         let inner = &mut *self.inner.lock();
         let number = write.id.number;
         let turn = gateway.turns.readmit(class.client, lane, number);
@@ -157,7 +159,7 @@ impl Queue {
         let may_have_run = progress.may_have_run || progress.state == State::Sending;
         let state = if may_have_run { State::Sending } else { State::Queued };
         let progress = Progress { state, may_have_run, ..progress };
-        let mut live = Live::new(write.id, class, write.accepted, write.key, progress, turn);
+        let mut live = Live::new(write.id, class, write.accepted, write.key, progress, turn, size);
         live.is_kept = true;
         inner.add_live(number, live);
     }

@@ -14,7 +14,6 @@ use crate::writes::{Progress, State, Write, WriteId};
 use super::{Class, Journal, Live, Queue, STORE_PAUSE};
 use crate::gateway::Gateway;
 use crate::gateway::attempt::{Answer, AnswerBody};
-use crate::gateway::effort::Effort;
 use crate::gateway::generations::Current;
 use crate::gateway::refuse::Refused;
 
@@ -56,9 +55,11 @@ impl Queue {
 
     /// A write that is kept, and whose turn it is, may be brought on its way.
     pub(super) fn start_if_due(&self, inner: &mut super::Inner, number: u64) {
-        let Some(live) = inner.live.get(&number) else { return };
+        let Some(live) = inner.live.get_mut(&number) else { return };
         if live.is_called && live.is_kept && !live.is_ending() && live.running.is_none() {
-            inner.dispatch.ready(&live.class, number);
+            if !inner.dispatch.ready(&live.class, number) {
+                live.is_behind(self.clock.now());
+            }
             self.startable.notify_one();
         }
     }
@@ -70,6 +71,8 @@ impl Queue {
                 inner.dispatch.ended(&class);
                 continue;
             };
+            live.asker.get_or_insert_default();
+            self.turn_is_over(live);
             let place = Place { queue: Arc::clone(self), class: live.class.clone() };
             let journal = Journal::new(self, &gateway.active, number, live);
             let (gateway, queue) = (Arc::clone(gateway), Arc::clone(self));
@@ -181,7 +184,11 @@ impl Gateway {
     /// Brings a write to its end, if it can be.
     async fn carry_out(self: &Arc<Self>, write: &Write, journal: &Arc<Journal>, queue: &Queue, number: u64) -> Came {
         let Some(progress) = queue.inner.lock().live.get(&number).map(|live| live.progress.clone()) else { return Came::Away };
-        let effort = Effort::default();
+        let (effort, span, interims) = {
+            let inner = queue.inner.lock();
+            let asker = inner.live.get(&number).and_then(|live| live.asker.as_deref());
+            asker.map(|asker| (asker.effort.clone(), asker.span.clone(), asker.interims.clone())).unwrap_or_default()
+        };
         let (mut job, priced) = match self.queued_job(write, progress.deadline, Arc::clone(journal)) {
             Ok(job) => job,
             Err(refused) => return Came::ToEnd(Ended::refused(&refused, progress.may_have_run)),
@@ -190,6 +197,8 @@ impl Gateway {
         if progress.not_before > self.clock.now() {
             return Came::ToRest(progress.not_before);
         }
+        job.span = span.unwrap_or_else(tracing::Span::none);
+        job.interims = interims;
         if queue.is_durable() {
             // A store in memory has counted it all along.
             job.memory = self.bodies.room(write.body.len()).await;

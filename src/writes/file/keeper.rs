@@ -10,12 +10,13 @@ use redb::StorageBackend;
 
 use super::database::{Home, Trouble};
 use super::{Order, Shared};
+use crate::writes::outage::Outage;
 use crate::writes::{Change, StoreError, Stored};
 
 /// What stays free where the file is, for the progress of writes that are kept and for forgetting them: both need a few pages of 4 KiB each, and answers. Ours.
 pub(super) const RESERVE_BYTES: u64 = 8 * 1024 * 1024;
 /// How much room a new write takes beside its bytes: its pages are copied, and pages are filled to a half at least.
-const PAGES_PER_BYTE: u64 = 2;
+pub(super) const PAGES_PER_BYTE: u64 = 2;
 
 /// Where the file is. Tests have others than the real one.
 pub(super) trait Disk: Send {
@@ -23,6 +24,8 @@ pub(super) trait Disk: Send {
     fn open(&self) -> io::Result<Box<dyn StorageBackend>>;
     /// How many bytes are free there; `None`: nobody knows.
     fn room(&self) -> Option<u64>;
+    /// How long the file is; 0 where nobody knows.
+    fn length(&self) -> u64;
     /// Its name for people.
     fn path(&self) -> String;
 }
@@ -39,17 +42,23 @@ pub(super) struct Keeper {
     rewrite: bool,
     /// What was said of the last failure, if new writes are not accepted since.
     failing: Option<StoreError>,
+    /// New writes that were refused since.
+    outage: Outage,
 }
 
 impl Keeper {
     pub(super) fn new(disk: Box<dyn Disk>, home: Home) -> Self {
-        Self { disk, home: Some(home), in_doubt: Vec::new(), rewrite: false, failing: None }
+        Self { disk, home: Some(home), in_doubt: Vec::new(), rewrite: false, failing: None, outage: Outage::default() }
     }
 
     /// Until nobody needs it any more.
     pub(super) fn run(mut self, shared: &Shared) {
         while let Some(batch) = shared.next_batch() {
+            let brings = batch.iter().any(|order| order.insert_bytes().is_some());
             self.serve(batch);
+            if brings {
+                shared.note(&*self.disk);
+            }
         }
         let closed = self.home.map_or(Ok(()), Home::close);
         if let Err(problem) = closed {
@@ -84,12 +93,12 @@ impl Keeper {
     }
 
     fn make(&mut self, changes: &[Change]) -> Vec<Result<(), StoreError>> {
-        let has_inserts = changes.iter().any(is_insert);
+        let inserts = || changes.iter().filter(|change| is_insert(change)).map(size);
         let refusal = match self.crowded(changes) {
             Some(full) => full,
             None => match self.commit(changes.iter()) {
                 Ok(()) => {
-                    self.went_well(has_inserts);
+                    self.went_well(inserts().max());
                     return changes.iter().map(|_| Ok(())).collect();
                 }
                 Err(refusal) => {
@@ -98,6 +107,9 @@ impl Keeper {
                 }
             },
         };
+        for size in inserts() {
+            self.outage.refused(size);
+        }
         self.went_wrong(&refusal);
         let rest = self.commit(changes.iter().filter(|change| !is_insert(change)));
         if let Err(problem) = &rest {
@@ -210,11 +222,16 @@ impl Keeper {
         self.failing = Some(problem.clone());
     }
 
-    fn went_well(&mut self, with_inserts: bool) {
-        // What is no new write may go well on a full disk.
-        let over = with_inserts || matches!(self.failing, Some(StoreError::Failed(_)));
-        if over && self.failing.take().is_some() {
-            tracing::info!(path = self.disk.path(), "writes are kept again");
+    fn went_well(&mut self, largest_insert: Option<usize>) {
+        let over = match &self.failing {
+            // What is no new write may go well on a full disk.
+            Some(StoreError::Full(_)) => largest_insert.is_some_and(|size| self.outage.is_over_with(size)),
+            Some(StoreError::Failed(_)) => true,
+            None => false,
+        };
+        if over {
+            self.failing = None;
+            tracing::info!(path = self.disk.path(), refused = self.outage.end(), "writes are kept again");
         }
     }
 }

@@ -166,6 +166,15 @@ const scenarios = {
     return { ids };
   },
 
+  async comments_at_once({ owner, repo, comments }) {
+    const octokit = unhurried();
+    const write = async ({ number, text }) => {
+      const { data } = await octokit.rest.issues.createComment({ owner, repo, issue_number: number, body: text });
+      return { id: data.id, text: data.body };
+    };
+    return { written: await Promise.all(comments.map(write)) };
+  },
+
   async comments_handed_over({ owner, repo, number, texts }) {
     const octokit = unhurried();
     const accepted = [];

@@ -8,7 +8,9 @@ import io
 import json
 import signal
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import github
 import requests
@@ -154,6 +156,21 @@ def comment_burst(plan, given):
     return {"ids": [issue.create_comment(text).id for text in given["texts"]]}
 
 
+def comments_at_once(plan, given):
+    comments = given["comments"]
+    together = threading.Barrier(len(comments))
+
+    def write(comment):
+        # PyGithub keeps one exchange at a time in an object: each thread needs its own.
+        issue = unhurried(plan).get_repo(full_name(given), lazy=True).get_issue(comment["number"])
+        together.wait()
+        written = issue.create_comment(comment["text"])
+        return {"id": written.id, "text": written.body}
+
+    with ThreadPoolExecutor(len(comments)) as pool:
+        return {"written": list(pool.map(write, comments))}
+
+
 def comments_handed_over(plan, given):
     requester = unhurried(plan).requester
     path = f"/repos/{full_name(given)}/issues/{given['number']}/comments"
@@ -282,6 +299,7 @@ SCENARIOS = {
         create_issue,
         rename_repository,
         comment_burst,
+        comments_at_once,
         comments_handed_over,
         rate_limit,
         exhaust,

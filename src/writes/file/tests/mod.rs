@@ -107,6 +107,10 @@ impl Disk for TestDisk {
         self.0.lock().room
     }
 
+    fn length(&self) -> u64 {
+        self.0.lock().bytes.len() as u64
+    }
+
     fn path(&self) -> String {
         "weir.redb".into()
     }

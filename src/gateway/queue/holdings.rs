@@ -1,0 +1,72 @@
+//! What each client's writes take of the store, those among it that have come to their end and can still be looked up.
+//!
+//! A write is counted as it was accepted and as it ended; the few bytes by which it grows between are not. Left out: places in lanes, which are counted there.
+
+use std::collections::HashMap;
+
+/// What is held, by client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Holdings {
+    by_client: HashMap<u32, Held>,
+    all: Held,
+}
+
+/// So much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) writes: u64,
+    pub(super) bytes: u64,
+}
+
+impl Holdings {
+    /// One more write.
+    pub(super) fn add(&mut self, client: u32, bytes: u32) {
+        for held in [&mut self.all, self.by_client.entry(client).or_default()] {
+            held.writes += 1;
+            held.bytes += u64::from(bytes);
+        }
+    }
+
+    /// One fewer.
+    pub(super) fn remove(&mut self, client: u32, bytes: u32) {
+        let Some(own) = self.by_client.get_mut(&client) else { return };
+        for held in [&mut self.all, &mut *own] {
+            held.writes = held.writes.saturating_sub(1);
+            held.bytes = held.bytes.saturating_sub(u64::from(bytes));
+        }
+        // Clients come and go.
+        if own.writes == 0 {
+            self.by_client.remove(&client);
+        }
+    }
+
+    /// What one client holds.
+    pub(super) fn of(&self, client: u32) -> Held {
+        self.by_client.get(&client).copied().unwrap_or_default()
+    }
+
+    /// What all hold together.
+    pub(super) fn all(&self) -> Held {
+        self.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_gone_is_held_by_nobody() {
+        let mut holdings = Holdings::default();
+        for (client, bytes) in [(1, 10), (1, 20), (2, 5)] {
+            holdings.add(client, bytes);
+        }
+        assert_eq!((holdings.of(1), holdings.all()), (Held { writes: 2, bytes: 30 }, Held { writes: 3, bytes: 35 }));
+        holdings.remove(1, 20);
+        holdings.remove(1, 10);
+        assert_eq!((holdings.of(1), holdings.of(2)), (Held::default(), Held { writes: 1, bytes: 5 }));
+        holdings.remove(2, 5);
+        holdings.remove(3, 5);
+        assert_eq!(holdings, Holdings::default());
+    }
+}

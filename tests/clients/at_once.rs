@@ -1,0 +1,132 @@
+//! A hundred comments that a library begins at the same time, and waits for: more than the service's limits let through in minutes. Each is written once, in the order
+//! in which the gateway received them, and none is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::driver::Library;
+use super::quick::Quick;
+use super::relay::Relay;
+use super::with_each_library;
+
+with_each_library! {
+    a_hundred_comments_at_once_are_written_in_the_order_in_which_they_came
+    a_hundred_comments_at_once_to_ten_issues_keep_the_order_of_each
+}
+
+const COMMENTS: usize = 100;
+const ISSUES: usize = 10;
+/// Between two writes that notify somebody, by default (CONTRACT §2, `notify_spacing`).
+const SPACING: Duration = Duration::from_secs(3);
+/// Contents that the service lets one account make in a minute (Document 1, section 4.2).
+const CONTENTS_A_MINUTE: usize = 80;
+
+fn a_hundred_comments_at_once_are_written_in_the_order_in_which_they_came(library: Library) {
+    let comments: Vec<_> = (0..COMMENTS).map(|n| json!({ "number": 2, "text": format!("2: {n:03}") })).collect();
+    are_written_as_received(library, &comments);
+}
+
+fn a_hundred_comments_at_once_to_ten_issues_keep_the_order_of_each(library: Library) {
+    let comment = |n: usize| json!({ "number": n % ISSUES + 1, "text": format!("{}: {n:03}", n % ISSUES + 1) });
+    are_written_as_received(library, &(0..COMMENTS).map(comment).collect::<Vec<_>>());
+}
+
+/// Nothing puts the requests in a line here: the gateway takes them in as they come, and only the content limit holds them.
+#[test]
+fn two_libraries_at_once_are_served_each_in_full() {
+    let quick = Quick::start(2, "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\n");
+    let of = |client: usize| -> Vec<Value> {
+        let comment = |n: usize| json!({ "number": n % ISSUES + 1, "text": format!("{client} to {}: {n:03}", n % ISSUES + 1) });
+        (0..COMMENTS / 2).map(comment).collect()
+    };
+    std::thread::scope(|scope| {
+        for (client, library) in [Library::Octokit, Library::PyGithub].into_iter().enumerate() {
+            let (quick, comments) = (&quick, of(client));
+            scope.spawn(move || {
+                let (values, _) = Quick::client(client, library, quick.address()).plays("comments_at_once", &arguments(&comments));
+                assert_eq!(written_texts(&values), texts(&comments));
+            });
+        }
+        Quick::until(|| quick.posts() == CONTENTS_A_MINUTE && quick.gateway.turns.writes() == COMMENTS - CONTENTS_A_MINUTE);
+        quick.clock.advance(Duration::from_secs(61));
+    });
+    let expected: BTreeSet<String> = (0..2).flat_map(|client| texts(&of(client))).collect();
+    assert_eq!(executed(&quick).into_iter().collect::<BTreeSet<_>>(), expected);
+    assert_each_was_taken(&quick);
+}
+
+/// A library begins them all; as soon as the last has its place, time goes on.
+fn are_written_as_received(library: Library, comments: &[Value]) {
+    let quick = Quick::start(1, "");
+    let relay = Relay::start(&quick);
+    let gate = quick.close_gate();
+    let (received, values) = std::thread::scope(|scope| {
+        let playing = scope.spawn(|| Quick::client(0, library, &relay.address).plays("comments_at_once", &arguments(comments)).0);
+        let received = quick.runtime.block_on(relay.all_received(comments.len()));
+        quick.open_gate(gate);
+        for written in 1..comments.len() {
+            Quick::until(|| quick.gateway.admissions.waiting() > 0 && quick.gateway.turns.writes() == comments.len() - written);
+            assert_eq!(quick.posts(), written, "one was sent before its time");
+            quick.clock.advance(SPACING);
+        }
+        (received, playing.join().expect("the library plays its scenario"))
+    });
+    assert_eq!(written_texts(&values), texts(comments));
+    let text = |body: &String| serde_json::from_str::<Value>(body).expect("a comment in JSON")["body"].as_str().map(str::to_owned);
+    let received: Vec<_> = received.iter().filter_map(text).collect();
+    assert_eq!(by_issue(&executed(&quick)), by_issue(&received));
+    assert_each_was_taken(&quick);
+}
+
+fn arguments(comments: &[Value]) -> Value {
+    json!({ "owner": "acme", "repo": "widgets", "comments": comments })
+}
+
+fn texts(comments: &[Value]) -> Vec<String> {
+    comments.iter().filter_map(|comment| comment["text"].as_str()).map(str::to_owned).collect()
+}
+
+/// What the library was answered, in the order in which it had asked.
+fn written_texts(values: &Value) -> Vec<String> {
+    texts(values["written"].as_array().expect("a list"))
+}
+
+/// The texts of the comments that are there, the oldest first; each is one execution.
+fn executed(quick: &Quick) -> Vec<String> {
+    let comments = quick.comments();
+    let mut ours: Vec<_> = comments
+        .iter()
+        .filter_map(|comment| Some((comment["id"].as_u64()?, comment["body"].as_str()?)))
+        .filter(|(_, text)| is_ours(text))
+        .collect();
+    ours.sort_unstable();
+    ours.into_iter().map(|(_, text)| text.to_owned()).collect()
+}
+
+/// As the tests write them: `… N: NNN`.
+fn is_ours(text: &str) -> bool {
+    text.rsplit_once(": ").is_some_and(|(_, number)| number.len() == 3 && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// What was written to each issue, in its order.
+fn by_issue(texts: &[String]) -> BTreeMap<&str, Vec<&str>> {
+    let mut lanes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for text in texts {
+        let (issue, _) = text.split_once(": ").expect("the number of an issue");
+        lanes.entry(issue).or_default().push(text);
+    }
+    lanes
+}
+
+/// The upstream was asked for each once, and refused none.
+fn assert_each_was_taken(quick: &Quick) {
+    let posts: Vec<_> = quick.transcript().into_iter().filter(|entry| entry.method == "POST").collect();
+    assert_eq!(posts.len(), COMMENTS);
+    assert!(posts.iter().all(|entry| entry.status == 201 && entry.refused.is_none()));
+    let books = quick.ask_emulator(Method::GET, "/_emulator/books", &Value::Null);
+    let figures = ["refused_primary", "refused_secondary", "sent_while_limited"].map(|name| books[name].as_u64());
+    assert_eq!(figures, [Some(0); 3], "{books}");
+}

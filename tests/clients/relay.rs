@@ -1,0 +1,113 @@
+//! Stands between a library and the gateway, and lets writes in one after the other, each when the one before has its place in the gateway: so it is known in which
+//! order the gateway received what the library began all at once.
+//!
+//! It understands as much of HTTP/1.1 as the libraries speak: bodies with a Content-Length.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use weir::gateway::Gateway;
+
+use super::quick::Quick;
+
+/// A relay that runs as long as the runtime of its gateway.
+pub struct Relay {
+    pub address: String,
+    line: Arc<Line>,
+}
+
+struct Line {
+    gateway: Arc<Gateway>,
+    /// Held by whoever is let in.
+    door: tokio::sync::Mutex<()>,
+    /// The bodies of all writes, in their order.
+    received: Mutex<Vec<String>>,
+}
+
+impl Relay {
+    /// In front of this gateway, none of whose writes may end before [`Relay::all_received`] has said so.
+    pub fn start(quick: &Quick) -> Self {
+        let line = Arc::new(Line { gateway: Arc::clone(&quick.gateway), door: tokio::sync::Mutex::default(), received: Mutex::default() });
+        let listener = quick.runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).expect("a port");
+        let address = listener.local_addr().expect("its address").to_string();
+        let (upstream, shared) = (quick.address().to_owned(), Arc::clone(&line));
+        quick.runtime.spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (upstream, line) = (upstream.clone(), Arc::clone(&shared));
+                tokio::spawn(async move {
+                    // A connection that ends is the business of its two ends.
+                    let _ = line.pass_on(client, &upstream).await;
+                });
+            }
+        });
+        Self { address, line }
+    }
+
+    /// Until so many writes have their places in the gateway; their bodies, in the order in which they got them.
+    pub async fn all_received(&self, count: usize) -> Vec<String> {
+        while self.line.received.lock().len() < count {
+            tokio::task::yield_now().await;
+        }
+        self.line.received.lock().clone()
+    }
+}
+
+impl Line {
+    async fn pass_on(&self, client: TcpStream, gateway: &str) -> io::Result<()> {
+        let (mut asked, mut answers) = client.into_split();
+        let (mut answered, mut requests) = TcpStream::connect(gateway).await?.into_split();
+        tokio::spawn(async move { tokio::io::copy(&mut answered, &mut answers).await });
+        while let Some(request) = read_request(&mut asked).await? {
+            self.let_in(&request, &mut requests).await?;
+        }
+        requests.shutdown().await
+    }
+
+    async fn let_in(&self, request: &Whole, requests: &mut OwnedWriteHalf) -> io::Result<()> {
+        let _one_at_a_time = self.door.lock().await;
+        requests.write_all(&request.bytes).await?;
+        if !request.bytes.starts_with(b"POST ") {
+            return Ok(());
+        }
+        let before = self.received.lock().len();
+        while self.gateway.turns.writes() <= before {
+            tokio::task::yield_now().await;
+        }
+        self.received.lock().push(String::from_utf8_lossy(request.body()).into_owned());
+        Ok(())
+    }
+}
+
+/// A request, whole.
+struct Whole {
+    bytes: Vec<u8>,
+    head: usize,
+}
+
+impl Whole {
+    fn body(&self) -> &[u8] {
+        &self.bytes[self.head..]
+    }
+}
+
+async fn read_request(from: &mut OwnedReadHalf) -> io::Result<Option<Whole>> {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        if from.read(&mut byte).await? == 0 {
+            return Ok(None);
+        }
+        bytes.extend(byte);
+    }
+    let head = bytes.len();
+    let said = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
+    let length = said.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next()?.parse().ok()).unwrap_or(0);
+    bytes.resize(head + length, 0);
+    from.read_exact(&mut bytes[head..]).await?;
+    Ok(Some(Whole { bytes, head }))
+}

@@ -1,0 +1,154 @@
+//! A write with an `Idempotency-Key` whose client waits goes through the queue, and its client is told what any other is that waits for a write (CONTRACT §3, §6).
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use weir::clock::Clock;
+
+use crate::support::logged;
+use crate::support::{Reply, Setup, World, eventually};
+
+const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
+const LABELS: &str = "/repos/acme/widgets/issues/1/labels";
+const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
+/// The two ways: any other write, and one in the queue.
+const WAYS: [&[(&str, &str)]; 2] = [&[], &[("idempotency-key", "k")]];
+
+impl World {
+    async fn write_with(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &Value) -> Reply {
+        self.send(method, path, headers, &body.to_string()).await
+    }
+}
+
+/// What was logged of the last request of this method, as far as it is the same of equal requests.
+fn logged_of(method: &str) -> Value {
+    let log = logged::own();
+    let lines = log.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let line = lines.into_iter().find(|line| line["message"] == "request" && line["method"] == method);
+    let line = line.unwrap_or_else(|| panic!("nothing was logged of a {method}:\n{log}"));
+    let same = ["status", "cache", "account", "resource", "upstream_attempts", "queue_ms", "refusal", "held_by", "held_account", "error"];
+    same.into_iter().map(|name| (name.to_owned(), line[name].clone())).collect()
+}
+
+#[tokio::test]
+async fn how_long_a_write_waited_and_for_which_limit_is_said_of_it_whichever_way_it_went() {
+    for headers in WAYS {
+        logged::begin();
+        let world = Setup::new().manual_clock().start().await;
+        world.post(COMMENTS, json!({ "body": "first" })).await.assert_status(201);
+        let body = json!({ "body": "second" });
+        let second = world.write_with(Method::POST, COMMENTS, headers, &body);
+        let time = async {
+            eventually(|| world.gateway.admissions.waiting() == 1).await;
+            world.clock.advance(Duration::from_secs(3));
+        };
+        let (second, ()) = tokio::join!(second, time);
+        second.assert_status(201);
+        assert_eq!(second.header("server-timing"), Some("queue;dur=3000;desc=\"spacing\", upstream;dur=0"), "{headers:?}");
+        assert_eq!(second.header("x-weir-account"), Some("account-0"));
+        let logged = logged_of("POST");
+        assert_eq!((&logged["upstream_attempts"], &logged["held_by"]), (&json!(1), &json!("spacing")), "{headers:?}: {logged}");
+        assert_eq!((&logged["queue_ms"], &logged["held_account"]), (&json!(3000.0), &json!("account-0")), "{headers:?}: {logged}");
+        assert!(world.gateway.metrics.encode().contains("weir_wait_seconds_count{reason=\"spacing\"} 1"));
+    }
+}
+
+#[tokio::test]
+async fn the_wait_for_earlier_writes_of_its_lane_is_said_of_it_whichever_way_it_went() {
+    for headers in WAYS {
+        let world = Setup::new().manual_clock().config(QUICK).start().await;
+        let gate = world.close_gate("POST", COMMENTS);
+        let body = json!({ "body": "second" });
+        let first = world.post(COMMENTS, json!({ "body": "first" }));
+        let second = async {
+            world.held(gate, 1).await;
+            world.write_with(Method::POST, COMMENTS, headers, &body).await
+        };
+        let time = async {
+            eventually(|| world.gateway.turns.writes() == 2).await;
+
+            world.clock.advance(Duration::from_secs(5));
+            world.open_gate(gate);
+        };
+        let (first, second, ()) = tokio::join!(first, second, time);
+        first.assert_status(201);
+        second.assert_status(201);
+        assert_eq!(second.header("server-timing"), Some("queue;dur=5000;desc=\"turn\", upstream;dur=0"), "{headers:?}");
+        assert!(world.gateway.metrics.encode().contains("weir_wait_seconds_count{reason=\"turn\"} 1"));
+    }
+}
+
+#[tokio::test]
+async fn every_attempt_of_a_write_is_counted_whichever_way_it_went() {
+    let mut logged = Vec::new();
+    for headers in WAYS {
+        logged::begin();
+        let world = Setup::new().clock(Clock::scaled(60.0)).config(QUICK).start().await;
+        world.arm(&json!({ "match": { "method": "PUT", "nth": 1 }, "fault": "reset_after" }));
+        world.write_with(Method::PUT, LABELS, headers, &json!({ "labels": [] })).await.assert_status(200);
+        let mut line = logged_of("PUT");
+        assert_eq!(line["upstream_attempts"], 2, "{headers:?}: {line}");
+        assert!(line["error"].is_string(), "{headers:?}: {line}");
+        // The clock runs fast, and how fast it is looked at differs.
+        line["queue_ms"] = Value::Null;
+        logged.push(line);
+    }
+    assert_eq!(logged[0], logged[1]);
+}
+
+#[tokio::test]
+async fn a_write_whose_outcome_is_unknown_says_what_was_tried_whichever_way_it_went() {
+    let mut logged = Vec::new();
+    for headers in WAYS {
+        logged::begin();
+        let world = Setup::new().manual_clock().config(QUICK).start().await;
+        world.arm(&json!({ "match": { "method": "POST" }, "fault": "reset_after" }));
+        let reply = world.write_with(Method::POST, COMMENTS, headers, &json!({ "body": "lost" })).await;
+        reply.assert_status(502);
+        assert_eq!(reply.header("x-weir-account"), Some("account-0"), "{headers:?}");
+        logged.push(logged_of("POST"));
+    }
+    assert_eq!((&logged[0], &logged[0]["upstream_attempts"]), (&logged[1], &json!(1)));
+}
+
+/// Also who came second, and who waits for what was handed over.
+#[tokio::test]
+async fn all_who_wait_for_one_write_are_told_what_it_cost() {
+    for first in [&[("idempotency-key", "k")][..], &[("idempotency-key", "k"), ("prefer", "respond-async")]] {
+        let world = Setup::new().manual_clock().start().await;
+        world.post(COMMENTS, json!({ "body": "before" })).await.assert_status(201);
+        let body = json!({ "body": "once" });
+        let begun = world.write_with(Method::POST, COMMENTS, first, &body);
+        let joined = async {
+            eventually(|| world.gateway.admissions.waiting() == 1).await;
+            world.write_with(Method::POST, COMMENTS, WAYS[1], &body).await
+        };
+        let time = async {
+            eventually(|| world.gateway.active.count() >= if first.len() == 1 { 2 } else { 1 } && world.gateway.queue.watched() == 1).await;
+            eventually(|| world.gateway.admissions.waiting() == 1).await;
+            world.clock.advance(Duration::from_secs(3));
+        };
+        let (begun, joined, ()) = tokio::join!(begun, joined, time);
+        assert_eq!(begun.status.as_u16(), if first.len() == 1 { 201 } else { 202 });
+        joined.assert_status(201);
+        assert_eq!(joined.header("server-timing"), Some("queue;dur=3000;desc=\"spacing\", upstream;dur=0"), "{first:?}");
+    }
+}
+
+/// Others stand before it, three seconds apart: earlier it would come in vain.
+#[tokio::test]
+async fn who_waits_in_vain_behind_others_is_told_when_its_turn_may_come() {
+    for headers in WAYS {
+        let world = Setup::new().manual_clock().start().await;
+        world.post(COMMENTS, json!({ "body": "first" })).await.assert_status(201);
+        for n in 0..4 {
+            let body = json!({ "body": format!("number {n}") });
+            world.write_with(Method::POST, COMMENTS, &[("prefer", "respond-async")], &body).await.assert_status(202);
+        }
+        let headers = [headers, &[("prefer", "wait=0")]].concat();
+        let refused = world.write_with(Method::POST, COMMENTS, &headers, &json!({ "body": "in vain" })).await;
+        refused.assert_secondary_limited();
+        assert_eq!(refused.header("retry-after"), Some("12"), "{headers:?}");
+    }
+}
