@@ -61,6 +61,7 @@ pub async fn reload(current: Arc<Current>) -> Response<Full<Bytes>> {
             let message = "the config has faults; the old one stays in force";
             pages::json(StatusCode::UNPROCESSABLE_ENTITY, &Refusal { message, faults: faults.iter().map(Found::from).collect() })
         }
+        Err(busy @ NotReloaded::Busy) => pages::error(StatusCode::SERVICE_UNAVAILABLE, &busy.to_string()),
         Err(NotReloaded::NoFile) => pages::error(StatusCode::CONFLICT, "the config was not read from a file"),
     }
 }

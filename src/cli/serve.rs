@@ -35,6 +35,21 @@ pub struct Serve {
 impl Serve {
     /// Serves until SIGTERM or Ctrl-C.
     pub fn run(self) -> ExitCode {
+        let runtime = match runtime(self.threads) {
+            Ok(runtime) => runtime,
+            Err(fault) => {
+                eprintln!("cannot start worker threads: {fault}");
+                return FAILED.into();
+            }
+        };
+        // First: a signal that comes while the config is read is not to be the end.
+        let signals = match runtime.block_on(async { Signals::install() }) {
+            Ok(signals) => signals,
+            Err(fault) => {
+                eprintln!("cannot listen for signals: {fault}");
+                return FAILED.into();
+            }
+        };
         let config = match config::load(&self.config) {
             Ok(config) => Arc::new(config),
             Err(faults) => {
@@ -49,14 +64,7 @@ impl Serve {
                 return BAD_CONFIG.into();
             }
         };
-        let runtime = match runtime(self.threads) {
-            Ok(runtime) => runtime,
-            Err(fault) => {
-                error!(error = %fault, "cannot start worker threads");
-                return FAILED.into();
-            }
-        };
-        let code = runtime.block_on(serve(config, self.config));
+        let code = runtime.block_on(serve(config, self.config, signals));
         // Detached fetches have had their time; what is left may not hold the exit up.
         runtime.shutdown_background();
         guard.shutdown();
@@ -64,15 +72,8 @@ impl Serve {
     }
 }
 
-async fn serve(config: Arc<Config>, path: PathBuf) -> ExitCode {
+async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> ExitCode {
     tell_doubts(&config);
-    let mut signals = match Signals::install() {
-        Ok(signals) => signals,
-        Err(fault) => {
-            error!(error = %fault, "cannot listen for signals");
-            return FAILED.into();
-        }
-    };
     let (store, recovery) = match open_writes(&config.writes.store) {
         Ok(opened) => opened,
         Err(fault) => {

@@ -142,6 +142,10 @@ fn from_file(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
 
 fn read_text(path: &Path) -> Result<Zeroizing<String>, String> {
     let failed = |error: std::io::Error| format!("cannot be read: {}", error.kind());
+    // Opening a pipe waits for somebody to write into it, and a reload with it.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err("is not a regular file".to_owned());
+    }
     let file = File::open(path).map_err(failed)?;
     let mut bytes = Zeroizing::new(Vec::with_capacity(SECRET_BYTES_MAX + 1));
     file.take(SECRET_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;

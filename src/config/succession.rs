@@ -4,9 +4,13 @@
 //! place, whoever is new gets one at the end, and whoever was taken out leaves a retired entry in its place. An account and a client are known by their names (an
 //! account by its kind as well) and come back to their places with them. A pool is known by what its clients see, and never comes back.
 
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
 use secrecy::ExposeSecret;
 
-use super::{Account, CacheRule, Client, Config, Pool};
+use super::{Account, CacheRule, Client, Config, Pool, Priority};
 
 /// A config in the place of another.
 #[derive(Clone, Debug)]
@@ -46,6 +50,15 @@ impl Config {
         self.places = old.places;
         let at_next_start = self.keep(old);
         Successor { config: self, at_next_start }
+    }
+
+    /// Keeps a place for each of these clients that is not in the config, in case that a later one has it.
+    pub fn remember_clients(&mut self, names: impl IntoIterator<Item = Arc<str>>) {
+        for name in names {
+            if self.clients.iter().all(|client| client.name != name) {
+                self.clients.push(Client::gone(name));
+            }
+        }
     }
 
     /// Puts back what cannot change while the gateway runs, and names it.
@@ -119,6 +132,21 @@ impl Pool {
 }
 
 impl Client {
+    /// One of which only the name is known.
+    fn gone(name: Arc<str>) -> Self {
+        Self {
+            name,
+            key_sha256: [0; 32],
+            reads: usize::MAX,
+            writes: None,
+            weight: NonZeroU32::MIN,
+            priority: Priority::default(),
+            allow: Vec::new(),
+            max_wait: Duration::ZERO,
+            retired: true,
+        }
+    }
+
     fn retired(&self) -> Self {
         Self { writes: None, allow: Vec::new(), retired: true, ..self.clone() }
     }
@@ -266,9 +294,9 @@ mod tests {
     #[test]
     fn rules_keep_their_places_and_those_that_are_gone_say_nothing() {
         let rules = |rules: &[(&str, &str)]| {
-            let rules: String =
+            let rules: Vec<_> =
                 rules.iter().map(|(route, ttl)| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"{ttl}\"\n")).collect();
-            config(&[("a", "acme", "s1")], &[("one", "a")], &[("x", "one", "a")], &rules)
+            config(&[("a", "acme", "s1")], &[("one", "a")], &[("x", "one", "a")], &rules.concat())
         };
         let old = rules(&[("/meta", "1h"), ("/zen", "2h")]);
         let config = rules(&[("/emojis", "3h"), ("/zen", "4h")]).succeed(&old).config;

@@ -105,7 +105,7 @@ pub(super) struct Secondary {
     concurrency_max: u32,
     in_flight: u32,
     rest_points: Points,
-    /// A limit was lowered below what counted by then, which has not all ended yet.
+    /// Limits were changed while requests were in flight, which weigh what they weighed by the earlier ones, or below what counts. Until none is.
     is_adjusting: bool,
     cpu: Window,
     cpu_burst: Window,
@@ -151,10 +151,19 @@ impl Secondary {
         self.adjust();
     }
 
-    /// Whether a lowered limit is kept by now.
+    /// Whether changed limits are kept by now.
     fn adjust(&mut self) {
+        if self.in_flight == 0 {
+            // What a request gives back is weighed by today's limit, what it took by that of its time.
+            let special = &mut *self.special;
+            let Special { graphql_points, graphql_cpu, content_minute, content_hour, token_requests, .. } = special;
+            for window in [&mut self.cpu, &mut self.cpu_burst, graphql_points, graphql_cpu, content_minute, content_hour, token_requests] {
+                window.nothing_in_flight();
+            }
+            self.rest_points.nothing_in_flight();
+        }
         self.is_adjusting = false;
-        self.is_adjusting = !(self.is_within_concurrency() && self.is_within_windows());
+        self.is_adjusting = self.in_flight > 0 || !(self.is_within_concurrency() && self.is_within_windows());
     }
 
     /// What a request holds of the CPU time, in milliseconds, before its endpoint has ever answered: REST, GraphQL. So much that as many as may be in

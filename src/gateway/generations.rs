@@ -7,6 +7,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -41,6 +42,9 @@ const WAITING_MAX: usize = 10_000;
 /// those that need not wait, whose bodies would else be refused at the door.
 const WAITING_BYTES_MAX: u64 = (body::HELD_BYTES_MAX / 4 * 3) as u64;
 
+/// How long a reload waits for the one before it. Ours: as long as an operator waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// The gateway by the config in force.
 pub struct Current {
     gateway: ArcSwap<Gateway>,
@@ -64,6 +68,8 @@ pub enum NotReloaded {
     Faults(Faults),
     /// It was not read from a file.
     NoFile,
+    /// An earlier reload has not come to its end.
+    Busy,
 }
 
 impl fmt::Display for NotReloaded {
@@ -71,6 +77,7 @@ impl fmt::Display for NotReloaded {
         match self {
             Self::Faults(faults) => faults.fmt(f),
             Self::NoFile => f.write_str("the config was not read from a file"),
+            Self::Busy => f.write_str("an earlier reload has not come to its end"),
         }
     }
 }
@@ -90,7 +97,9 @@ impl Current {
         store: Arc<dyn WriteStore>,
         recovery: Recovery,
     ) -> Arc<Self> {
-        let (gateway, called) = Gateway::first(config, clock, metrics, store);
+        let mut config = Config::clone(&config);
+        config.remember_clients(recovery.clients());
+        let (gateway, called) = Gateway::first(Arc::new(config), clock, metrics, store);
         let gateway = Arc::new(gateway);
         tokio::spawn(Arc::clone(&gateway.admissions).run());
         let current = ArcSwap::from(Arc::clone(&gateway));
@@ -123,8 +132,11 @@ impl Current {
     /// Reads the config's file again, and puts what it says in force. Takes as long as reading it and its secrets does.
     pub fn reload(self: &Arc<Self>) -> Result<Reloaded, NotReloaded> {
         let source = self.source.get().ok_or(NotReloaded::NoFile)?;
-        // One after the other, also from reading on: the last word is that of whoever read last.
-        let _alone = self.succession.lock();
+        // One after the other, also from reading on: the last word is that of whoever read last. A file that cannot be read to its end must not gather all who try.
+        let Some(_alone) = self.succession.try_lock_for(PATIENCE) else {
+            tracing::error!("the config was not read again: an earlier reload has not come to its end");
+            return Err(NotReloaded::Busy);
+        };
         match config::load(source) {
             Ok(config) => {
                 tell_doubts(&config);

@@ -118,6 +118,8 @@ struct Live {
     running: Option<AbortHandle>,
     /// How often it was to be begun anew: what an earlier run says counts no more.
     run: u32,
+    /// It is to be begun anew when it comes off the wire.
+    is_overtaken: bool,
     /// While it may be executed upstream, the gateway does not end.
     on_wire: Option<Entered>,
     /// The body's part of the memory for bodies, where the store keeps it in memory.
@@ -392,6 +394,7 @@ impl Live {
             is_kept: false,
             running: None,
             run: 0,
+            is_overtaken: false,
             on_wire: None,
             memory: None,
             attended: None,

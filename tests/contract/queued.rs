@@ -325,10 +325,15 @@ async fn a_finished_write_is_forgotten_after_its_retention() {
 
 #[tokio::test]
 async fn a_client_that_fills_the_queue_is_refused_at_once_and_others_find_room() {
-    let world = Setup::new().accounts(2).config(&format!("{QUICK}\nqueue_max = 4")).start().await;
+    let world = Setup::new().accounts(2).config(&format!("{QUICK}\nqueue_max = 32")).start().await;
     let gate = world.close_gate("POST", COMMENTS);
-    let accepted = [world.post_async("one").await, world.post_async("two").await];
-    world.post_async("three").await.assert_secondary_limited();
+    let mut accepted = Vec::new();
+    for number in 1..32 {
+        let one = world.post_async(&format!("number {number}")).await;
+        one.assert_status(202);
+        accepted.push(one);
+    }
+    world.post_async("number 32").await.assert_secondary_limited();
     world.post(COMMENTS, json!({ "body": "waiting" })).await.assert_secondary_limited();
     let other = format!("Bearer {OTHER_KEY}");
     let others = world.send(Method::POST, COMMENTS, &[ASYNC, ("authorization", &other)], "{\"body\": \"of another\"}").await;

@@ -276,6 +276,50 @@ async fn a_write_that_waits_for_its_account_fails_as_soon_as_that_is_taken_out()
 }
 
 #[tokio::test]
+async fn a_write_that_comes_back_from_the_wire_is_tried_again_by_the_config_in_force_alone() {
+    let world = Setup::new().accounts(2).config(QUICK).start().await;
+    world.arm(&json!({ "match": { "method": "POST", "path": COMMENTS, "nth": 1 }, "fault": "secondary", "retry_after": 1 }));
+    let gate = world.close_gate("POST", COMMENTS);
+    let gone = queue(&world, OTHER_KEY, 1, "of a client that goes").await;
+    world.held(gate, 1).await;
+    world.reload(|text| without(text, "[[clients]]", "name = \"other\""));
+    world.open_gate(gate);
+    let (state, reason) = end(&world, gone).await;
+    assert_eq!(state, State::Failed, "{reason:?}");
+    let posts = world.upstream_requests().iter().filter(|entry| entry.method == "POST").count();
+    assert_eq!(posts, 1, "it is not sent again");
+}
+
+#[tokio::test]
+async fn a_client_that_is_missing_at_the_start_finds_its_writes_when_a_reload_brings_it_back() {
+    use std::sync::Arc;
+    use weir::clock::Clock;
+    use weir::config::parse;
+    use weir::gateway::generations::Current;
+    use weir::gateway::queue::Recovery;
+    use weir::telemetry::Metrics;
+    use weir::writes::memory::MemoryStore;
+    use weir::writes::{Change, Store as _, Stored};
+
+    let world = Setup::new().config(QUICK).start().await;
+    let done = queue(&world, KEY, 1, "before").await;
+    assert_eq!(end(&world, done).await.0, State::Done);
+    let listed = world.gateway.queue.look_up(done).await.unwrap().unwrap();
+    let store = Arc::new(MemoryStore::default());
+    store.apply(Change::Insert(done.number, Stored { request: listed.write.encode(), progress: listed.progress.encode() })).await.unwrap();
+    let mut recovery = Recovery::default();
+    recovery.take(done.number, &store.load(done.number).await.unwrap().unwrap()).unwrap();
+    let config = |text: &str| parse(text, "test", &|_| None, std::path::Path::new(".")).unwrap();
+    let without = config(&without_ci(&world.text));
+    let restarted = Current::with_writes(Arc::new(without), Clock::system(), Arc::new(Metrics::new()), store, recovery);
+    let before = restarted.gateway().queue.standing(done).unwrap();
+    restarted.succeed(config(&world.text));
+    let gateway = restarted.gateway();
+    assert_eq!(&*gateway.config.clients[before.client as usize].name, "ci");
+    assert!(!gateway.config.clients[before.client as usize].retired);
+}
+
+#[tokio::test]
 async fn operators_reload_by_the_admin_listener_and_a_bad_config_is_422_and_leaves_the_old_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("weir.toml");

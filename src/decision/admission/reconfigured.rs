@@ -117,6 +117,22 @@ fn a_lowered_limit_breaks_nothing_and_holds_from_now_on() {
 }
 
 #[test]
+fn what_weighed_more_than_a_lowered_limit_holds_nothing_for_ever() {
+    let mut line = line(settings(1, 0, 3));
+    let heavy = Demand { points: 5, ..demand([AccountId(0)]) };
+    let open = grant(&mut line, heavy.clone());
+    let light = |points| {
+        let settings = settings(1, 0, 3);
+        Settings { limits: SecondaryLimits { rest_points_per_minute: points, ..settings.limits }, ..settings }
+    };
+    line.reconfigure(NOW, light(2));
+    line.settle(NOW, open.lease, Settlement::NeverSent, 0.0);
+    let again = grant(&mut line, heavy);
+    line.settle(NOW, again.lease, Settlement::NeverSent, 0.0);
+    assert_eq!(line.audit(), []);
+}
+
+#[test]
 fn a_client_has_its_new_weight_and_priority_and_the_gateway_itself_the_lowest() {
     let mut line = Admission::new(settings(1, 0, 1));
     let client = ClientSettings { weight: NonZeroU32::new(4).unwrap(), priority: Priority::Interactive };

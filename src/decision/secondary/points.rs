@@ -37,6 +37,12 @@ impl Points {
         self.limit.set_max(max);
     }
 
+    /// No request is in flight, whatever is noted.
+    pub(super) fn nothing_in_flight(&mut self) {
+        let many = self.many.iter_mut().flat_map(|many| many.values_mut());
+        self.few.iter_mut().map(|(_, tally)| tally).chain(many).for_each(Tally::nothing_in_flight);
+    }
+
     pub(super) fn get(&self, endpoint: EndpointId) -> Option<&Tally<Seldom>> {
         match &self.many {
             None => self.few.iter().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally),

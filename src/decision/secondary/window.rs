@@ -184,6 +184,11 @@ impl<E: Earlier> Tally<E> {
         self.in_flight.saturating_add(self.answered) <= limit.max
     }
 
+    /// No request is in flight, whatever is noted.
+    pub(super) fn nothing_in_flight(&mut self) {
+        self.in_flight = 0;
+    }
+
     pub(super) fn is_empty(&mut self, now: Timestamp) -> bool {
         self.expire(now);
         self.in_flight == 0 && self.newest_amount == 0
@@ -239,6 +244,11 @@ impl Window {
     /// Another maximum, from now on.
     pub(super) fn set_max(&mut self, max: u32) {
         self.limit.set_max(max);
+    }
+
+    /// No request is in flight, whatever is noted.
+    pub(super) fn nothing_in_flight(&mut self) {
+        self.tally.nothing_in_flight();
     }
 
     #[cfg(test)]

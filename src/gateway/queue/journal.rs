@@ -103,6 +103,11 @@ impl Journal {
             live.progress.state = State::Queued;
         }
         live.tell();
-        Some(self.queue.store.apply(Change::Progress(self.number, live.progress.encode())))
+        let kept = self.queue.store.apply(Change::Progress(self.number, live.progress.encode()));
+        if live.is_overtaken {
+            // The next attempt is for the config in force to make.
+            self.queue.begin_anew(inner, self.number);
+        }
+        Some(kept)
     }
 }

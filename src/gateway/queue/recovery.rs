@@ -3,6 +3,7 @@
 //! What was queued is queued again. What was being sent may have been executed: a method that may be repeated is, any other ends as unknown. Whose client, account or
 //! permission is gone from the config ends with that as its reason.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -53,6 +54,13 @@ impl Recovery {
         self.next_number = self.next_number.max(number + 1);
         self.writes.push((write, progress, Size::of(stored)));
         Ok(())
+    }
+}
+
+impl Recovery {
+    /// The clients whose writes these are.
+    pub fn clients(&self) -> BTreeSet<Arc<str>> {
+        self.writes.iter().map(|(write, ..)| Arc::clone(&write.client)).collect()
     }
 }
 
@@ -173,7 +181,7 @@ impl Gateway {
         Ok((Class { client, content, resource: route.endpoint.resource.clone() }, route.lane))
     }
 
-    /// A client's place in the config; of one that is not there, a place that nobody has.
+    /// A client's place in the config, where those that are there no more have one too; of any other, a place that nobody has.
     fn client_named(&self, name: &str) -> u32 {
         let place = self.config.clients.iter().position(|client| &*client.name == name);
         place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX)

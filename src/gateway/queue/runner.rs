@@ -49,7 +49,7 @@ impl Queue {
                 () = self.startable.notified() => {}
             }
             let Some(current) = current.upgrade() else { return };
-            self.start_all(&current.gateway());
+            self.start_all(&current);
         }
     }
 
@@ -64,8 +64,10 @@ impl Queue {
         }
     }
 
-    fn start_all(self: &Arc<Self>, gateway: &Arc<Gateway>) {
+    fn start_all(self: &Arc<Self>, current: &Current) {
         let inner = &mut *self.inner.lock();
+        // Looked for under the lock: what begins by an earlier config is seen by whoever puts another one in force.
+        let gateway = &current.gateway();
         while let Some((class, number)) = inner.dispatch.take_next() {
             let Some(live) = inner.live.get_mut(&number).filter(|live| !live.is_ending() && live.running.is_none()) else {
                 inner.dispatch.ended(&class);
@@ -104,7 +106,7 @@ impl Queue {
         let now = self.clock.now();
         let kept = {
             let inner = &mut *self.inner.lock();
-            let Some(live) = inner.live.get(&number) else { return };
+            let Some(live) = inner.live.get(&number).filter(|live| live.run == journal.run()) else { return };
             let Ended { state, response, reason, .. } = ended;
             let progress = Progress { state, finished: Some(now), response, reason, ..live.progress.clone() };
             log_end(gateway, number, live, &progress, now);
@@ -116,21 +118,30 @@ impl Queue {
         }
     }
 
-    /// The config has changed: whatever is not on its way to the upstream is begun anew by the one in force, which may have no place for it.
+    /// The config has changed: whatever is not on its way to the upstream is begun anew by the one in force, which may have no place for it; what is, when it comes
+    /// back and is to be tried again.
     pub(in crate::gateway) fn look_anew(&self) {
         let inner = &mut *self.inner.lock();
-        let off_wire = |live: &Live| live.is_called && live.is_kept && !live.is_ending() && live.on_wire.is_none();
-        let numbers: Vec<u64> = inner.live.iter().filter(|(_, live)| off_wire(live)).map(|(number, _)| *number).collect();
+        let under_way = |live: &Live| live.is_called && live.is_kept && !live.is_ending();
+        let numbers: Vec<u64> = inner.live.iter().filter(|(_, live)| under_way(live)).map(|(number, _)| *number).collect();
         for number in numbers {
-            if let Some(live) = inner.live.get_mut(&number)
-                && let Some(running) = live.running.take()
-            {
-                // It may be about to send this very moment, and finds that its run is over.
-                live.run += 1;
-                running.abort();
+            match inner.live.get_mut(&number) {
+                Some(live) if live.on_wire.is_some() => live.is_overtaken = true,
+                _ => self.begin_anew(inner, number),
             }
-            self.start_if_due(inner, number);
         }
+    }
+
+    /// Ends a write's run, whatever it is about to do, and has another one begin.
+    pub(super) fn begin_anew(&self, inner: &mut super::Inner, number: u64) {
+        let Some(live) = inner.live.get_mut(&number) else { return };
+        live.is_overtaken = false;
+        if let Some(running) = live.running.take() {
+            // It may be about to send this very moment, and finds that its run is over.
+            live.run += 1;
+            running.abort();
+        }
+        self.start_if_due(inner, number);
     }
 
     /// A write is tried again at this time; until then others have its place.
