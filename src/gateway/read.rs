@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use crate::clock::Timestamp;
 use crate::config::CacheRule;
 use crate::decision::Priority;
-use crate::decision::cache_key::{Accept, CacheKey, Scope};
+use crate::decision::cache_key::{CacheKey, Scope};
 use crate::decision::freshness::cache_control::{storable, vary_names};
 use crate::decision::freshness::merge::merge_not_modified;
 use crate::decision::freshness::settling::Trust;
@@ -245,15 +245,8 @@ impl Gateway {
     }
 
     fn cache_key(&self, scope: Scope, service: Service, target: &str, asked: &HeaderMap) -> CacheKey {
-        // `intake` has seen to it that these are ASCII, and one version at most.
-        let mut lines = asked.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        let accept = match (lines.next(), lines.next()) {
-            (first, None) => Accept::normalise(first),
-            (Some(first), Some(second)) => {
-                Accept::normalise(Some(&lines.fold(format!("{first},{second}"), |list, line| list + "," + line)))
-            }
-            (None, Some(_)) => Accept::Json,
-        };
+        let accept = headers::accept_of(asked);
+        // One at most, and ASCII: `intake` has seen to it.
         let version = asked.get(self.config.upstream.dialect.version_header()).and_then(|value| value.to_str().ok()).unwrap_or_default();
         match service {
             // Another of the upstream's addresses: no path of the API begins so.
