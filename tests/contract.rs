@@ -66,6 +66,8 @@ mod stale_if_error;
 mod streams;
 #[path = "contract/upstream.rs"]
 mod upstream;
+#[path = "contract/validators.rs"]
+mod validators;
 #[path = "contract/variants.rs"]
 mod variants;
 #[path = "contract/visibility.rs"]

@@ -363,6 +363,11 @@ impl Gateway {
         let mut stored = Stored::new(now, answer.status, &answer.headers, Some(token_key(answer.token)), self.ttl(question));
         stored.page = page_of(question, answer.status, &answer.headers, &body);
         stored.watched_by = self.watched_by(question);
+        let vary = Entry::vary_of(&answer.headers, &question.asked);
+        let is_same = |before: &&Entry| before.status() == answer.status && before.vary == vary && before.body.text() == body.text();
+        if let Some(before) = before.filter(is_same) {
+            stored.remember_etags(&before.stored);
+        }
         let mut head = StoredHead::new(&headers::to_client(&answer.headers, self.mode), etag.as_ref(), &self.store.shared_lines);
         if question.wishes.no_store {
             // Another form of it would be kept.
@@ -373,7 +378,7 @@ impl Gateway {
             stored,
             confirmation: Confirmation::new(answer.requested_at, now),
             print: Print::default(),
-            vary: Entry::vary_of(&answer.headers, &question.asked),
+            vary,
             body,
         });
         self.note_change(&key, question, before, &entry);
