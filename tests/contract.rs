@@ -14,6 +14,8 @@ mod attended;
 mod bursts;
 #[path = "contract/cache.rs"]
 mod cache;
+#[path = "contract/changes.rs"]
+mod changes;
 #[path = "contract/concurrency.rs"]
 mod concurrency;
 #[path = "contract/crashes.rs"]
