@@ -143,6 +143,12 @@ impl Stored {
         self.lifetime = Seconds::default();
         self.ttl = Ttl::default();
         self.poll_interval = Seconds::default();
+        self.watched_by = None;
+    }
+
+    /// Whether the upstream says, or has said, how often it is to be polled.
+    pub fn is_polled(&self, headers: &HeaderMap) -> bool {
+        self.poll_interval > Seconds::default() || cache_control::poll_interval(headers).is_some()
     }
 
     /// Whether a 304 with these headers leaves everything but the time of its confirmation as it is when the last one said the same, apart from dates and counters.
