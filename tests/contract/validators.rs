@@ -73,3 +73,55 @@ async fn a_token_that_gets_the_same_body_as_another_one_leaves_that_one_its_etag
     assert_eq!((origin.last().token(), origin.last().status), (first.as_str(), 304));
 }
 const SLOW_DOWN: &str = r#"{"message":"You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}"#;
+
+#[tokio::test]
+async fn a_read_that_says_what_must_be_so_is_refused_when_it_is_not() {
+    let repository = "/repos/acme/widgets";
+    for config in ["", "[cache]\nfreshness = \"rfc9111\""] {
+        let world = Setup::new().manual_clock().config(config).start().await;
+        let date = world.get(repository).await.header("last-modified").unwrap().to_owned();
+        for (line, status) in [
+            (("if-match", "\"other\""), 412),
+            (("if-match", "*"), 200),
+            (("if-unmodified-since", "Wed, 01 Jan 2020 00:00:00 GMT"), 412),
+            (("if-unmodified-since", date.as_str()), 200),
+        ] {
+            let answer = world.get_with(repository, &[line]).await;
+            answer.assert_status(status);
+            assert_eq!(answer.body.is_empty(), status == 412, "{line:?}");
+            world.get_with(repository, &[line, ("range", "bytes=0-1")]).await.assert_status(if status == 412 { 412 } else { 206 });
+        }
+        let (matched, etag) = (("if-match", "\"other\""), ("if-none-match", "*"));
+        world.get_with(repository, &[matched, etag]).await.assert_status(412);
+        world.get_with("/repos/acme/nothing", &[matched]).await.assert_status(404);
+    }
+}
+
+#[tokio::test]
+async fn where_clients_get_the_upstreams_own_etag_it_is_what_must_match() {
+    let origin = Origin::start(|request| async move {
+        let mut answer = validated(request.headers(), "\"it\"", "hi");
+        answer.headers_mut().insert("content-type", "text/plain".parse().unwrap());
+        answer
+    })
+    .await;
+    let world = Setup::new().upstream(origin.url()).config("[cache]\nfreshness = \"rfc9111\"").start().await;
+    for (etag, status) in [("\"it\"", 200), ("\"other\", \"it\"", 200), ("W/\"it\"", 412), ("\"other\"", 412)] {
+        world.get_with(LABELS, &[("if-match", etag)]).await.assert_status(status);
+    }
+}
+
+#[tokio::test]
+async fn a_large_body_that_is_rewritten_for_each_client_has_a_weak_etag() {
+    for (kind, told) in [("application/json", "W/\"it\""), ("text/plain", "\"it\"")] {
+        let origin = Origin::start(move |_| async move {
+            let answer = Response::builder().header("etag", "\"it\"").header("content-type", kind);
+            answer.body(format!("\"{}\"", "x".repeat(20_000)).into()).unwrap()
+        })
+        .await;
+        let world = Setup::new().upstream(origin.url()).config("[cache]\nmax_object = \"4KiB\"").start().await;
+        assert_eq!(world.get(LABELS).await.header("etag"), Some(told), "{kind}");
+        world.get_with(LABELS, &[("if-none-match", told)]).await.assert_status(304);
+        world.get_with(LABELS, &[("if-match", "\"it\"")]).await.assert_status(if kind == "text/plain" { 200 } else { 412 });
+    }
+}
