@@ -187,7 +187,7 @@ const ROWS: &[Row] = {
         ("delete", Repository, &[REPOSITORY, GIT]),
         ("dependabot_alert", Repository, &[&["{repo}/dependabot/**", "{org}/dependabot/**"]]),
         ("deploy_key", Repository, &[&["{repo}/keys/**"]]),
-        ("deployment", Repository, &[&["{repo}/deployments/**", "{repo}/environments/**"]]),
+        ("deployment", Repository, &[&["{repo}/deployments/**", "{repo}/environments/**", "{repo}/actions/runs/*/pending_deployments"]]),
         ("deployment_review", Repository, &[&["{repo}/deployments/**", "{repo}/environments/**"], RUNS]),
         ("deployment_status", Repository, &[&["{repo}/deployments/**", "{repo}/environments/**"]]),
         ("fork", Repository, &[&["{repo}/forks"], REPOSITORY]),
@@ -227,7 +227,8 @@ const ROWS: &[Row] = {
         ("pull_request_review", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
         ("pull_request_review_comment", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
         ("pull_request_review_thread", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
-        ("push", Repository, &[REPOSITORY, GIT]),
+        // Workflows are files.
+        ("push", Repository, &[REPOSITORY, GIT, &["{repo}/actions/workflows/**"]]),
         ("release", Repository, &[REPOSITORY, &["{repo}/releases/**", "{repo}/tags", "{repo}/git/**"]]),
         (
             "repository",
@@ -266,7 +267,7 @@ const ROWS: &[Row] = {
             ],
         ),
         ("workflow_dispatch", Repository, &[RUNS]),
-        ("workflow_job", Repository, &[RUNS, CHECKS]),
+        ("workflow_job", Repository, &[RUNS, CHECKS, &["{repo}/actions/runners/**", "{org}/actions/runners/**"]]),
         ("workflow_run", Repository, &[RUNS, CHECKS]),
     ]
 };
