@@ -116,7 +116,7 @@ pub fn accept_of(headers: &HeaderMap) -> Accept {
 pub fn spell_accept(headers: &mut HeaderMap, dialect: Dialect) {
     let spelled = match &accept_of(headers) {
         Accept::Json => HeaderValue::from_static(dialect.media_type()),
-        accept => match accept.set().map(HeaderValue::from_str) {
+        accept @ Accept::Other(_) => match accept.set().map(HeaderValue::from_str) {
             Some(Ok(set)) => set,
             _ => return,
         },
