@@ -14,6 +14,8 @@ mod attended;
 mod bursts;
 #[path = "contract/cache.rs"]
 mod cache;
+#[path = "contract/changes.rs"]
+mod changes;
 #[path = "contract/concurrency.rs"]
 mod concurrency;
 #[path = "contract/crashes.rs"]
@@ -66,6 +68,8 @@ mod stale_if_error;
 mod streams;
 #[path = "contract/upstream.rs"]
 mod upstream;
+#[path = "contract/validators.rs"]
+mod validators;
 #[path = "contract/variants.rs"]
 mod variants;
 #[path = "contract/visibility.rs"]

@@ -35,6 +35,8 @@ pub struct Subject {
     pub owners: Vec<String>,
     /// `/repos/acme`: all repositories of an owner, where it is about all of them.
     pub territories: Vec<String>,
+    /// What has come to be by it, such as a fork: until now there was nothing at these addresses, nor below them.
+    pub made: Vec<String>,
     /// Values of the rows' parameters, such as `number`.
     pub values: Vec<(&'static str, String)>,
 }
@@ -59,11 +61,14 @@ const REPOSITORY: &[&str] = &[
     "/user/repos",
     "/installation/repositories",
     "/search/repositories",
+    "/repositories",
     "{org}/teams/*/repos/**",
     "/teams/*/repos/**",
     "/organizations/*/team/*/repos/**",
     "{org}/installation/repositories",
 ];
+/// What counts an organization's repositories, or lists them by name.
+const REPOSITORY_OF_ORGANIZATION: &[&str] = &["{org}/teams/**", "/teams/*", "/organizations/*/team/**", "{org}/properties/values"];
 /// Lists of people that a repository leaves when it goes, and where it has another name or owner.
 const LISTED_BY_OTHERS: &[&str] = &["/user/starred/**", "/user/subscriptions", "/user/installations/**"];
 /// An issue, which a pull is too, wherever it is shown.
@@ -129,8 +134,16 @@ const RUNS: &[&str] = &[
     "{repo}/actions/caches",
     "{repo}/actions/cache/**",
 ];
-const TEAM: &[&str] =
-    &["{org}/teams", "{team}/**", "{org}/teams/*/teams", "/user/teams", "{repo}/teams", "{territory}/*/teams", "/repositories/*/teams"];
+const TEAM: &[&str] = &[
+    "{org}/invitations/**",
+    "{org}/teams",
+    "{team}/**",
+    "{org}/teams/*/teams",
+    "/user/teams",
+    "{repo}/teams",
+    "{territory}/*/teams",
+    "/repositories/*/teams",
+];
 const MEMBERS: &[&str] = &[
     "{org}",
     "{org}/members/**",
@@ -174,7 +187,7 @@ const ROWS: &[Row] = {
         ("delete", Repository, &[REPOSITORY, GIT]),
         ("dependabot_alert", Repository, &[&["{repo}/dependabot/**", "{org}/dependabot/**"]]),
         ("deploy_key", Repository, &[&["{repo}/keys/**"]]),
-        ("deployment", Repository, &[&["{repo}/deployments/**", "{repo}/environments/**"]]),
+        ("deployment", Repository, &[&["{repo}/deployments/**", "{repo}/environments/**", "{repo}/actions/runs/*/pending_deployments"]]),
         ("deployment_review", Repository, &[&["{repo}/deployments/**", "{repo}/environments/**"], RUNS]),
         ("deployment_status", Repository, &[&["{repo}/deployments/**", "{repo}/environments/**"]]),
         ("fork", Repository, &[&["{repo}/forks"], REPOSITORY]),
@@ -202,7 +215,11 @@ const ROWS: &[Row] = {
         ("membership", Organization, &[MEMBERS]),
         ("milestone.created", Repository, &[&["{repo}/milestones/**"]]),
         ("milestone", Repository, &[&["{repo}/milestones/**", "{repo}/issues/**", "{repo}/pulls/**"], ISSUE]),
-        ("organization", Organization, &[MEMBERS, WHOLE_ORGANIZATION]),
+        (
+            "organization",
+            Organization,
+            &[MEMBERS, WHOLE_ORGANIZATION, &["{owner}", "{owner}/repos", "/organizations", "/teams/**", "/organizations/*/team/**"]],
+        ),
         ("page_build", Repository, &[&["{repo}/pages/**"], REPOSITORY]),
         ("ping", Nothing, &[]),
         ("public", Repository, &[WHOLE_REPOSITORY, REPOSITORY]),
@@ -210,12 +227,13 @@ const ROWS: &[Row] = {
         ("pull_request_review", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
         ("pull_request_review_comment", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
         ("pull_request_review_thread", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
-        ("push", Repository, &[REPOSITORY, GIT]),
+        // Workflows are files.
+        ("push", Repository, &[REPOSITORY, GIT, &["{repo}/actions/workflows/**"]]),
         ("release", Repository, &[REPOSITORY, &["{repo}/releases/**", "{repo}/tags", "{repo}/git/**"]]),
         (
             "repository",
             Repository,
-            &[WHOLE_REPOSITORY, REPOSITORY, &["{org}", "{owner}", "{org}/teams/**", "/search/**", "/repositories"], LISTED_BY_OTHERS],
+            &[WHOLE_REPOSITORY, REPOSITORY, REPOSITORY_OF_ORGANIZATION, &["{org}", "{owner}", "/search/**"], LISTED_BY_OTHERS],
         ),
         ("repository_advisory", Repository, &[&["{repo}/security-advisories/**", "{org}/security-advisories"]]),
         ("repository_dispatch", Repository, &[RUNS]),
@@ -249,7 +267,7 @@ const ROWS: &[Row] = {
             ],
         ),
         ("workflow_dispatch", Repository, &[RUNS]),
-        ("workflow_job", Repository, &[RUNS, CHECKS]),
+        ("workflow_job", Repository, &[RUNS, CHECKS, &["{repo}/actions/runners/**", "{org}/actions/runners/**"]]),
         ("workflow_run", Repository, &[RUNS, CHECKS]),
     ]
 };
@@ -266,10 +284,12 @@ pub enum Unknown {
 /// What an event of this name changed.
 pub fn stale_after_event(event: &str, action: Option<&str>, subject: &Subject) -> Vec<Stale> {
     let of_action = action.and_then(|action| row(&format!("{event}.{action}")));
-    match of_action.or_else(|| row(event)) {
+    let mut stale = match of_action.or_else(|| row(event)) {
         Some((_, about, groups)) if subject.has(*about) => stale_of(groups, subject, Unknown::Any),
         _ => subject.whole(),
-    }
+    };
+    stale.extend(subject.made.iter().cloned().map(Stale::Below));
+    stale
 }
 
 /// Whether there is a row for an event of this name.

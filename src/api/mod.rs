@@ -34,5 +34,5 @@ pub use kinds::{AccountKind, TokenKind, TokenKinds};
 pub use rate::{RateHeaders, rate_remaining, rate_reset};
 pub use refusal::{LimitKind, LimitRefusal, limit_refusal, retry_after};
 pub use resource::{ResourceName, default_limit, window};
-pub use stale::{Collections, stale_after_write};
+pub use stale::{Collections, stale_after_write, stale_by_milestone};
 pub use table::{Classified, Params, Table};

@@ -1,10 +1,12 @@
 //! Which stored paths a write makes stale.
 //!
-//! The rule: the written path itself, then each of its parents, stopping before the root that owns them: `/repos/{owner}/{repo}`,
+//! The rule: the written path itself (unless it was added to, with all that lies below it), then each of its parents, stopping before the root that owns them: `/repos/{owner}/{repo}`,
 //! `/orgs/{org}`, `/users/{username}`, `/user` and their like. So a comment on an issue makes the comments, the issue and the
 //! list of issues stale, but not the whole repository. Beyond that a write causes what the upstream would tell a webhook of: a pull request is an issue too, and a
 //! file that is written changes commits and branches. Which event a write causes is here, what the event changes in `events.rs`, and what no event tells of in
 //! `elsewhere.rs`.
+
+use http::Method;
 
 use super::address::twins;
 use super::elsewhere::changed_elsewhere;
@@ -84,6 +86,8 @@ const IN_REPOSITORY: &[(&str, &[&str], Unknown)] = &[
     ("/git/**", &["push", "release"], Unknown::Any),
     ("/merges", &["push"], Unknown::Any),
     ("/merge-upstream", &["push"], Unknown::Any),
+    // Whatever names a branch names it anew.
+    ("/branches/{branch}/rename", &["push", "branch_protection_rule", "release", "deployment", "workflow_run"], Unknown::Any),
     ("/branches/**", &["push", "branch_protection_rule"], Unknown::Any),
     ("/rulesets/**", &["repository_ruleset"], Unknown::Any),
     ("/statuses/{sha}", &["status"], Unknown::Any),
@@ -138,7 +142,7 @@ const IN_ORGANIZATION: &[(&str, &[&str], Unknown)] = &[
 ];
 
 /// Everything that a write to `path` (without query) that was, or may have been, executed makes stale.
-pub fn stale_after_write(path: &str) -> Vec<Stale> {
+pub fn stale_after_write(method: &Method, path: &str) -> Vec<Stale> {
     let path = path.strip_suffix('/').unwrap_or(path);
     // What a mutation changes is not in its path.
     if path.is_empty() || path == "/graphql" {
@@ -146,6 +150,10 @@ pub fn stale_after_write(path: &str) -> Vec<Stale> {
     }
     let mut stale: Vec<Stale> = Collections::of(path).map(str::to_owned).map(Stale::Exactly).collect();
     stale.extend(Collections::of(path).flat_map(twins).map(Stale::Exactly));
+    // A POST adds something to what it names; everything else changes or removes it, and what lies below is part of it.
+    if method != Method::POST {
+        stale.extend([path.to_owned()].into_iter().chain(twins(path)).map(Stale::Below));
+    }
     stale.extend(caused_in_repository(path));
     stale.extend(caused_in_organization(path));
     stale.extend(caused_by_caller(path));
@@ -155,19 +163,32 @@ pub fn stale_after_write(path: &str) -> Vec<Stale> {
     stale
 }
 
+/// What a write to this path makes stale beside that when its answer shows a milestone: whatever shows the same one, whose counters may have changed.
+pub fn stale_by_milestone(path: &str) -> Vec<Stale> {
+    repository_of(path).map_or_else(Vec::new, |head| stale_after("milestone", &subject_of_repository(head), Unknown::Any))
+}
+
 fn caused_in_repository(path: &str) -> Vec<Stale> {
-    let Some(head) = root(path).filter(|_| path.starts_with("/repos/") || path.starts_with("/repositories/")) else { return Vec::new() };
-    let tail = path.get(head.len()..).unwrap_or_default();
-    let owner = head.strip_prefix("/repos/").and_then(|names| names.split('/').next());
-    let organization = |owner: &str| addresses(&format!("/orgs/{owner}"));
-    let subject = Subject {
+    let Some(head) = repository_of(path) else { return Vec::new() };
+    caused(IN_REPOSITORY, path.get(head.len()..).unwrap_or_default(), subject_of_repository(head))
+}
+
+/// The part of a path that names a repository.
+fn repository_of(path: &str) -> Option<&str> {
+    root(path).filter(|_| path.starts_with("/repos/") || path.starts_with("/repositories/"))
+}
+
+/// By its number alone it may be anybody's.
+fn subject_of_repository(head: &str) -> Subject {
+    let owner = head.strip_prefix("/repos/").and_then(|names| names.split('/').next()).unwrap_or("*");
+    let organizations = addresses(&format!("/orgs/{owner}"));
+    Subject {
         repositories: addresses(head),
-        organizations: owner.map_or_else(Vec::new, organization),
-        owners: owner.map_or_else(Vec::new, |owner| organization(owner).into_iter().chain(addresses(&format!("/users/{owner}"))).collect()),
+        owners: organizations.iter().cloned().chain(addresses(&format!("/users/{owner}"))).collect(),
+        organizations,
         users: anybody(),
         ..Subject::default()
-    };
-    caused(IN_REPOSITORY, tail, subject)
+    }
 }
 
 fn caused_in_organization(path: &str) -> Vec<Stale> {
@@ -183,8 +204,10 @@ fn caused_in_organization(path: &str) -> Vec<Stale> {
         return Vec::new();
     };
     let name = head.strip_prefix("/orgs/").filter(|name| *name != "*");
+    // Some routes have the name where others have the number.
+    let by_name = name.map(|name| format!("/organizations/{name}"));
     let subject = Subject {
-        organizations: addresses(&head),
+        organizations: addresses(&head).into_iter().chain(by_name).collect(),
         owners: addresses(&head),
         territories: vec![format!("/repos/{}", name.unwrap_or("*"))],
         // A team's number and its name are not known to be the same team's, nor is the number or the name of a person.
@@ -213,8 +236,7 @@ fn caused_by_caller(path: &str) -> Vec<Stale> {
     let Some((name, event)) = starred.or_else(|| path.strip_prefix("/user/subscriptions/").map(|name| (name, "watch"))) else {
         return if path == "/user/repos" { vec![Stale::Exactly("/search/repositories".to_owned())] } else { Vec::new() };
     };
-    let subject = Subject { repositories: addresses(&format!("/repos/{name}")), users: anybody(), ..Subject::default() };
-    stale_after(event, &subject, Unknown::Any)
+    stale_after(event, &subject_of_repository(&format!("/repos/{name}")), Unknown::Any)
 }
 
 fn caused(table: &'static [(&'static str, &'static [&'static str], Unknown)], tail: &str, mut subject: Subject) -> Vec<Stale> {
@@ -286,13 +308,17 @@ mod tests {
         assert_eq!(stale("x"), ["x"]);
     }
 
-    fn after_write(path: &str) -> Vec<String> {
+    fn after(method: &Method, path: &str) -> Vec<String> {
         let text = |stale| match stale {
             Stale::Exactly(path) => path,
             Stale::Below(path) => path + "/**",
             Stale::Everything => "everything".to_owned(),
         };
-        stale_after_write(path).into_iter().map(text).collect()
+        stale_after_write(method, path).into_iter().map(text).collect()
+    }
+
+    fn after_write(path: &str) -> Vec<String> {
+        after(&Method::POST, path)
     }
 
     fn is_stale_after(written: &str, path: &str) -> bool {
@@ -346,6 +372,15 @@ mod tests {
             ("/user/memberships/orgs/o", "/orgs/o/members"),
             ("/user/memberships/orgs/o", "/orgs/o/memberships"),
             ("/repos/o/r", "/teams/*/repos"),
+            ("/repos/o/r", "/teams/*"),
+            ("/repos/o/r", "/orgs/o/properties/values"),
+            ("/repos/o/r/issues", "/repositories"),
+            ("/repos/o/r/branches/main/rename", "/repos/o/r/releases"),
+            ("/repos/o/r/branches/main/rename", "/repos/o/r/deployments"),
+            ("/repos/o/r/branches/main/rename", "/repos/o/r/actions/runs"),
+            ("/user/starred/o/r", "/orgs/o/teams/*/repos"),
+            ("/orgs/o/teams/t", "/orgs/o/invitations"),
+            ("/orgs/o", "/organizations/o"),
             ("/repos/o/r", "/installation/repositories"),
             ("/repos/o/r/transfer", "/users/*/repos"),
         ] {
@@ -365,6 +400,49 @@ mod tests {
         ] {
             assert!(!is_stale_after(written, kept), "{written} and {kept}: {:#?}", after_write(written));
         }
+    }
+
+    #[test]
+    fn what_lies_below_something_changes_with_it_unless_it_was_only_added_to() {
+        for (written, below) in [
+            ("/orgs/o/hooks/5", "/orgs/o/hooks/5/**"),
+            ("/repos/o/r/hooks/5", "/repositories/*/hooks/5/**"),
+            ("/enterprises/e/teams/t", "/enterprises/e/teams/t/**"),
+            ("/repos/o/r/actions/permissions", "/repos/o/r/actions/permissions/**"),
+            ("/repositories/7/actions/runners/5", "/repos/*/*/actions/runners/5/**"),
+        ] {
+            for method in [Method::PUT, Method::PATCH, Method::DELETE] {
+                assert!(after(&method, written).iter().any(|stale| stale == below), "{method} {written}: {:#?}", after(&method, written));
+            }
+        }
+        assert!(!after(&Method::POST, "/repos/o/r/labels").contains(&"/repos/o/r/labels/5/**".to_owned()));
+        assert!(!after(&Method::POST, "/orgs/o/hooks").contains(&"/orgs/o/hooks/**".to_owned()));
+    }
+
+    #[test]
+    fn a_repository_written_by_its_number_may_be_anybodys() {
+        for stale in [
+            "/orgs/*",
+            "/orgs/*/teams",
+            "/orgs/*/repos",
+            "/users/*/repos",
+            "/teams/*",
+            "/organizations/*/team",
+            "/orgs/*/properties/values",
+        ] {
+            assert!(is_stale_after("/repositories/7", stale), "{stale}: {:#?}", after_write("/repositories/7"));
+        }
+        assert!(is_stale_after("/repositories/7/issues", "/orgs/*/teams/*/repos"));
+    }
+
+    #[test]
+    fn what_shows_a_milestone_changes_with_its_counters() {
+        let stale = stale_by_milestone("/repos/o/r/issues/5");
+        assert!(
+            stale.contains(&Stale::Below("/repos/o/r/issues".to_owned()))
+                && stale.contains(&Stale::Below("/repositories/*/issues".to_owned()))
+        );
+        assert!(stale_by_milestone("/gists/5").is_empty());
     }
 
     #[test]

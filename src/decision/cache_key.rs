@@ -187,6 +187,14 @@ impl Accept {
         Self::Other(essences.join(",").into())
     }
 
+    /// The sorted set of JSON types that it is, as a list to ask with; `None` for plain JSON, and for a list that stays as it was said.
+    pub fn set(&self) -> Option<&str> {
+        match self {
+            Self::Other(types) if types.split(',').all(is_preview) => Some(types),
+            _ => None,
+        }
+    }
+
     fn text(&self) -> &str {
         match self {
             Self::Json => "",

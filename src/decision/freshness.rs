@@ -29,9 +29,6 @@ use pages::Page;
 use seconds::{Seconds, Ttl};
 use settling::{SECOND_LOOK, Trust};
 
-/// `ETag`s kept per answer. Ours: more than the tokens of most pools; the one longest unused goes first.
-const ETAGS_MAX: usize = 16;
-
 /// One value of the `Authorization` header. A renewed installation token is another one, because its `ETag`s are others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TokenKey(pub u64);
@@ -136,11 +133,22 @@ impl Stored {
         self.is_date_exact = self.is_date_exact && !learns_date || is_told && is_exact(headers, self.known.date().as_ref());
     }
 
+    /// Takes over under which `ETag`s other tokens know what is the same body: each still names it.
+    pub fn remember_etags(&mut self, earlier: &Self) {
+        self.known.remember(&earlier.known);
+    }
+
     /// A write or an event has made it doubtful: it is confirmed before it is served again, whatever its ttl (DESIGN D2).
     pub fn make_stale(&mut self) {
         self.lifetime = Seconds::default();
         self.ttl = Ttl::default();
         self.poll_interval = Seconds::default();
+        self.watched_by = None;
+    }
+
+    /// Whether the upstream says, or has said, how often it is to be polled.
+    pub fn is_polled(&self, headers: &HeaderMap) -> bool {
+        self.poll_interval > Seconds::default() || cache_control::poll_interval(headers).is_some()
     }
 
     /// Whether a 304 with these headers leaves everything but the time of its confirmation as it is when the last one said the same, apart from dates and counters.
@@ -241,18 +249,7 @@ impl Stored {
         if said.is_none_or(|date| self.known.date().as_ref() == Some(date)) && learned.is_none_or(|(token, etag)| is_known(token, etag)) {
             return;
         }
-        let date = said.cloned().or_else(|| self.known.date());
-        let mut etags: Vec<_> = self.known.etags().collect();
-        if let Some((token, etag)) = learned {
-            let known = etags.iter().position(|(owner, _)| *owner == token).map(|place| etags.remove(place).1);
-            // A 304 may name the strong form of the weak ETag that the body came with; the body's own form stays.
-            let value = known.filter(|known| conditional::weakly_equal(known.as_bytes(), etag.as_bytes())).unwrap_or_else(|| etag.clone());
-            if etags.len() >= ETAGS_MAX {
-                etags.remove(0);
-            }
-            etags.push((token, value));
-        }
-        self.known = Known::new(date.as_ref(), &etags);
+        self.known.learn(said, learned);
     }
 }
 
@@ -313,6 +310,7 @@ fn is_exact(headers: &HeaderMap, last_modified: Option<&HeaderValue>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::cache_control::POLL_INTERVAL_MAX;
+    use super::known::ETAGS_MAX;
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);

@@ -254,7 +254,7 @@ impl Gateway {
     /// What is sent of a whole body to this client.
     pub fn sent(&self, entry: &Entry, form: &Form<'_>) -> Sent {
         // RFC 9111 §5.2.1.6. First what costs least.
-        if !Self::is_chosen(entry) || !accepts_gzip(form.asked) || Wishes::of(form.asked).no_transform {
+        if !Self::is_chosen(entry) || !accepts_gzip(form.asked) || Wishes::of(form.asked, self.mode).no_transform {
             return Sent::AsItIs;
         }
         if let Some(kept) = self.encodings.get(&entry.body, form.origin) {

@@ -6,6 +6,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 
 use crate::api::Dialect;
 use crate::api::headers::{ACCEPTED_OAUTH_SCOPES, OAUTH_SCOPES, RATE_HEADERS};
+use crate::decision::cache_key::Accept;
 use crate::decision::freshness::Mode;
 use crate::decision::freshness::cache_control::CacheControl;
 
@@ -98,6 +99,29 @@ pub fn complete(headers: &mut HeaderMap, dialect: Dialect) {
     if any {
         headers.insert(header::ACCEPT, HeaderValue::from_static(dialect.media_type()));
     }
+}
+
+/// The answer that a request prefers. `intake` has seen to it that the lines are ASCII.
+pub fn accept_of(headers: &HeaderMap) -> Accept {
+    let mut lines = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    match (lines.next(), lines.next()) {
+        (first, None) => Accept::normalise(first),
+        (Some(first), Some(second)) => Accept::normalise(Some(&lines.fold(format!("{first},{second}"), |list, line| list + "," + line))),
+        (None, Some(_)) => Accept::Json,
+    }
+}
+
+/// Spells a read's `Accept` as everybody's is spelled who gets the same stored answer. The upstream's `ETag` depends on its bytes (UPSTREAM.md, Conditional requests):
+/// by as many spellings as there are client libraries, each would defeat what another one's confirmation taught.
+pub fn spell_accept(headers: &mut HeaderMap, dialect: Dialect) {
+    let spelled = match &accept_of(headers) {
+        Accept::Json => HeaderValue::from_static(dialect.media_type()),
+        accept @ Accept::Other(_) => match accept.set().map(HeaderValue::from_str) {
+            Some(Ok(set)) => set,
+            _ => return,
+        },
+    };
+    headers.insert(header::ACCEPT, spelled);
 }
 
 /// The headers of the upstream's answer that reach a client; addresses in them are rewritten when the answer is rendered. A cookie belongs to the account that
@@ -304,6 +328,34 @@ mod tests {
         complete(&mut headers, Dialect::Github);
         assert_eq!(headers["accept"], "application/vnd.github+json");
         assert!(headers.contains_key("user-agent"));
+    }
+
+    #[test]
+    fn who_gets_the_same_stored_answer_asks_in_the_same_words() {
+        let spelled = |lines: &[&'static str]| {
+            let mut headers = map(&lines.iter().map(|line| ("accept", *line)).collect::<Vec<_>>());
+            spell_accept(&mut headers, Dialect::Github);
+            headers.get_all(header::ACCEPT).iter().map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        for plain in [&[][..], &[""], &["*/*"], &["application/json"], &["Application/Vnd.GitHub.v3+json"], &["application/json", "*/*"]] {
+            assert_eq!(spelled(plain), ["application/vnd.github+json"], "{plain:?}");
+        }
+        let set = "application/vnd.github.a-preview+json,application/vnd.github.b-preview+json";
+        for previews in [
+            &["application/vnd.github.b-preview+json, application/vnd.github.a-preview+json"][..],
+            &["application/vnd.github.a-preview+json", "application/json", "application/vnd.github.b-preview+json"],
+        ] {
+            assert_eq!(spelled(previews), [set], "{previews:?}");
+        }
+        for other in [
+            "application/vnd.github.raw+json",
+            "application/vnd.github.v3.diff",
+            "application/vnd.github.v4+json",
+            "text/html; charset=utf-8, Application/JSON",
+            "application/json;q=0.5, application/vnd.github.a-preview+json",
+        ] {
+            assert_eq!(spelled(&[other]), [other], "it asks for something, and is left alone");
+        }
     }
 
     #[test]

@@ -11,8 +11,8 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use crate::clock::Timestamp;
 use crate::config::CacheRule;
 use crate::decision::Priority;
-use crate::decision::cache_key::{Accept, CacheKey, Scope};
-use crate::decision::freshness::cache_control::{storable, vary_names};
+use crate::decision::cache_key::{CacheKey, Scope};
+use crate::decision::freshness::cache_control::{poll_interval, storable, vary_names};
 use crate::decision::freshness::merge::merge_not_modified;
 use crate::decision::freshness::settling::Trust;
 use crate::decision::freshness::trouble::Trouble;
@@ -236,7 +236,7 @@ impl Gateway {
         let (key, entry) = self.store.find(address.clone(), asked);
         let may_be_served = |entry: &Arc<Entry>| {
             let trust = || self.store.trust(&intake.path, entry.requested_at());
-            entry.confirmed().answers(&Wishes::of(asked), now, self.mode, trust, self.watched(entry, &intake.path, now))
+            entry.confirmed().answers(&Wishes::of(asked, self.mode), now, self.mode, trust, self.watched(entry, &intake.path, now))
         };
         match entry {
             Some(entry) if may_be_served(&entry) => Ok(entry),
@@ -245,15 +245,8 @@ impl Gateway {
     }
 
     fn cache_key(&self, scope: Scope, service: Service, target: &str, asked: &HeaderMap) -> CacheKey {
-        // `intake` has seen to it that these are ASCII, and one version at most.
-        let mut lines = asked.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        let accept = match (lines.next(), lines.next()) {
-            (first, None) => Accept::normalise(first),
-            (Some(first), Some(second)) => {
-                Accept::normalise(Some(&lines.fold(format!("{first},{second}"), |list, line| list + "," + line)))
-            }
-            (None, Some(_)) => Accept::Json,
-        };
+        let accept = headers::accept_of(asked);
+        // One at most, and ASCII: `intake` has seen to it.
         let version = asked.get(self.config.upstream.dialect.version_header()).and_then(|value| value.to_str().ok()).unwrap_or_default();
         match service {
             // Another of the upstream's addresses: no path of the API begins so.
@@ -317,8 +310,8 @@ impl Gateway {
     /// A 304 has come. What the last one said already is not taken over again.
     fn confirmed(&self, key: CacheKey, question: &Question, entry: &Arc<Entry>, answer: &Answer) -> Landed {
         let (now, token) = (self.clock.now(), token_key(answer.token));
-        // RFC 9111 §5.2.1.5: an answer to a request that says so leaves nothing behind.
-        let may_keep = !question.wishes.no_store;
+        // RFC 9111 §5.2.1.5: an answer to a request that says so leaves nothing behind, but for what keeps the upstream from being polled.
+        let may_keep = !question.wishes.no_store || entry.stored.is_polled(&answer.headers);
         let is_repeatable = entry.stored.is_repeated_by(&answer.headers);
         let print = if is_repeatable { self.store.prints.of(token, &answer.headers, self.mode) } else { Print::default() };
         if may_keep && print.repeats(entry.print) {
@@ -360,9 +353,10 @@ impl Gateway {
         };
         let length = bytes.len();
         let bytes = std::mem::take(bytes);
-        // RFC 9111 §3, §5.2.1.5.
-        let may_be_stored = storable(answer.status, &answer.headers) && !question.wishes.no_store;
-        let keep = may_be_stored && self.may_keep_encoding(&answer.headers);
+        // RFC 9111 §3, §5.2.1.5; a wish, which goes behind the upstream's on how often it is polled.
+        let may_be_kept = storable(answer.status, &answer.headers) && self.may_keep_encoding(&answer.headers);
+        let is_unwanted = question.wishes.no_store && poll_interval(&answer.headers).is_none();
+        let keep = may_be_kept && !is_unwanted;
         let body = if is_json(&answer.headers) { self.urls.mark_json(without_secrets(bytes)) } else { Body::opaque(bytes) };
         let is_as_sent = body.is_alike_for_all() && body.text().len() == length;
         let etag = self.etag_for_clients(&answer, &body, is_as_sent);
@@ -370,8 +364,13 @@ impl Gateway {
         let mut stored = Stored::new(now, answer.status, &answer.headers, Some(token_key(answer.token)), self.ttl(question));
         stored.page = page_of(question, answer.status, &answer.headers, &body);
         stored.watched_by = self.watched_by(question);
+        let vary = Entry::vary_of(&answer.headers, &question.asked);
+        let is_same = |before: &&Entry| before.status() == answer.status && before.vary == vary && before.body.text() == body.text();
+        if let Some(before) = before.filter(is_same) {
+            stored.remember_etags(&before.stored);
+        }
         let mut head = StoredHead::new(&headers::to_client(&answer.headers, self.mode), etag.as_ref(), &self.store.shared_lines);
-        if question.wishes.no_store {
+        if is_unwanted {
             // Another form of it would be kept.
             head.codings = Codings::AsItIs;
         }
@@ -380,7 +379,7 @@ impl Gateway {
             stored,
             confirmation: Confirmation::new(answer.requested_at, now),
             print: Print::default(),
-            vary: Entry::vary_of(&answer.headers, &question.asked),
+            vary,
             body,
         });
         self.note_change(&key, question, before, &entry);
@@ -391,10 +390,26 @@ impl Gateway {
         };
         if keep {
             self.store.put(key, Arc::clone(&entry));
-        } else if !answer.status.is_server_error() {
+        } else if answer.status.is_server_error() {
+            // It says nothing of what is stored.
+        } else if may_be_kept {
+            self.found_another(key, before, &entry);
+        } else {
             self.store.remove(&key);
         }
         Landed::Entry(entry, fetch)
+    }
+
+    /// An answer that its asker does not want stored. What others have stays theirs; where it is another one by now, it has to be confirmed before it is served again.
+    fn found_another(&self, key: CacheKey, before: Option<&Entry>, found: &Entry) {
+        let is_other = |before: &&Entry| before.status() != found.status() || before.body.text() != found.body.text();
+        let is_kept = |before: &&Entry| self.store.get(&key).is_some_and(|kept| std::ptr::eq(&raw const *kept, *before));
+        let Some(before) = before.filter(is_other).filter(is_kept) else { return };
+        let mut stored = before.stored.clone();
+        stored.make_stale();
+        let confirmation = Confirmation::new(before.requested_at(), before.confirmation.confirmed_at());
+        let (head, body, vary) = (before.head.clone(), before.body.clone(), before.vary.clone());
+        self.store.put(key, Arc::new(Entry { head, body, stored, confirmation, print: Print::default(), vary }));
     }
 
     /// An encoding that was not asked for cannot be rewritten, and is not for others who did not ask for it either. A plain HTTP cache repeats what the upstream

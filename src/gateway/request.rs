@@ -133,8 +133,12 @@ impl Request {
     /// Its header lines as they go upstream.
     pub(super) fn to_upstream(&self, dialect: Dialect) -> Arc<HeaderMap> {
         let make = || {
-            let mut headers = headers::to_upstream(&self.asked, matches!(self.method, Method::GET | Method::HEAD));
+            let is_read = matches!(self.method, Method::GET | Method::HEAD);
+            let mut headers = headers::to_upstream(&self.asked, is_read);
             headers::complete(&mut headers, dialect);
+            if is_read {
+                headers::spell_accept(&mut headers, dialect);
+            }
             Arc::new(headers)
         };
         self.known.as_ref().map_or_else(make, |known| Arc::clone(known.to_upstream.get_or_init(make)))

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::clock::Timestamp;
 use crate::decision::freshness::Mode;
-use crate::decision::freshness::conditional::{Outcome as Conditional, evaluate};
+use crate::decision::freshness::conditional::{Outcome as Conditional, evaluate, fails};
 use crate::telemetry::{CacheOutcome, Fetch};
 
 use crate::writes::record::Response;
@@ -60,7 +60,7 @@ pub enum Put {
         /// The bytes of its body.
         body_bytes: u64,
     },
-    /// It may be a part of one, which is not for here.
+    /// It may be a part of one, or refused, which is not for here.
     Part,
     /// Its body has to be compressed first, elsewhere.
     Later,
@@ -73,6 +73,9 @@ impl Gateway {
     /// An entry as this client gets it: whole, or 304 when it has it already.
     /// `gzip` is its body as [`Gateway::gzipped`] has it.
     pub fn reply_from_entry(&self, entry: &Entry, cache: CacheOutcome, form: &Form<'_>, gzip: Option<Bytes>, now: Timestamp) -> Reply {
+        if has_precondition(form.asked) && fails(form.asked, entry.status(), entry.head.etag(), entry.stored.last_modified().as_ref()) {
+            return Reply::empty(StatusCode::PRECONDITION_FAILED);
+        }
         let mut headers = entry.head.to_map();
         if Self::is_chosen(entry) && entry.head.codings == Codings::ChosenUnsaid {
             headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -118,7 +121,7 @@ impl Gateway {
 
     /// The same put on the wire at once with what the gateway adds.
     pub fn put_entry(&self, entry: &Entry, form: &Form<'_>, added: &Added<'_>, now: Timestamp, into: &mut Vec<u8>) -> Put {
-        if form.asked.contains_key(header::RANGE) {
+        if form.asked.contains_key(header::RANGE) || has_precondition(form.asked) {
             return Put::Part;
         }
         let is_not_modified = is_not_modified(entry, form.asked);
@@ -180,6 +183,10 @@ impl Gateway {
     pub fn reply_from_large(&self, reader: Box<Reader>, form: &Form<'_>) -> Reply {
         let head = reader.head();
         let (etag, date) = (head.headers.get(header::ETAG).cloned(), head.headers.get(header::LAST_MODIFIED));
+        let known_by = etag.as_ref().map(|etag| if is_json(&head.headers) { weak(etag) } else { etag.clone() });
+        if fails(form.asked, head.status, known_by.as_ref().map(HeaderValue::as_bytes), date) {
+            return Reply::empty(StatusCode::PRECONDITION_FAILED);
+        }
         let is_not_modified = evaluate(form.asked, head.status, etag.into_iter(), date) == Conditional::NotModified;
         let mut reply = self.reply_from_reader(reader, form.origin);
         if is_not_modified {
@@ -204,6 +211,12 @@ impl Gateway {
         let Head { status, headers: said, .. } = reader.head();
         let (status, mut headers) = (*status, self.headers_of_answer(said, origin));
         let rewriting = is_json(said).then(|| Box::new(JsonStream::new(self.urls.clone(), origin.clone())));
+        // RFC 9110 §8.8.1: each client's bytes are others.
+        if rewriting.is_some()
+            && let Some(etag) = headers.get_mut(header::ETAG)
+        {
+            *etag = weak(etag);
+        }
         // Rewriting changes the length.
         if let Some(length) = declared_length(said).filter(|_| rewriting.is_none()) {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
@@ -274,6 +287,20 @@ pub(super) fn is_not_modified(entry: &Entry, asked: &HeaderMap) -> bool {
     let own = entry.head.etag().into_iter().filter_map(|etag| HeaderValue::from_bytes(etag).ok());
     let last_modified = asked.contains_key(header::IF_MODIFIED_SINCE).then(|| entry.stored.last_modified()).flatten();
     evaluate(asked, entry.status(), own.chain(entry.stored.etags()), last_modified.as_ref()) == Conditional::NotModified
+}
+
+/// Whether a client says what must be so for it to be answered at all.
+fn has_precondition(asked: &HeaderMap) -> bool {
+    asked.contains_key(header::IF_MATCH) || asked.contains_key(header::IF_UNMODIFIED_SINCE)
+}
+
+/// The weak form of an `ETag`.
+fn weak(etag: &HeaderValue) -> HeaderValue {
+    if etag.as_bytes().starts_with(b"W/") {
+        return etag.clone();
+    }
+    // It was a header's value before.
+    HeaderValue::from_bytes(&[b"W/", etag.as_bytes()].concat()).unwrap_or_else(|_| etag.clone())
 }
 
 fn status_line(status: StatusCode, into: &mut Vec<u8>) {

@@ -191,7 +191,7 @@ impl Door {
     ) -> Result<ReadAnswer, Refused> {
         let mut job = self.job(request, client, intake, &route, OutgoingBody::Absent);
         job.method = Method::GET;
-        let wishes = Wishes::of(&request.asked);
+        let wishes = Wishes::of(&request.asked, self.gateway.mode);
         let question = Arc::new(Question { job, scope: route.scope, asked: Arc::clone(&request.asked), wishes });
         self.gateway.read(question, sought, effort).await
     }

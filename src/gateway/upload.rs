@@ -41,7 +41,7 @@ impl Gateway {
         let _aftermath = Aftermath { gateway: self, job, effort };
         match self.upload_once(session, job, effort, body).await {
             Ok(answer) => {
-                self.invalidate_named(&job.target, &answer);
+                self.invalidate_named(job, &answer);
                 Ok(answer)
             }
             Err(Stopped::Client(refused)) => Err(refused),

@@ -78,7 +78,7 @@ impl Gateway {
         let _aftermath = Aftermath { gateway: self, job, effort };
         let answer = self.perform(job, effort, &Unconditional).await;
         if let Ok(answer) = &answer {
-            self.invalidate_named(&job.target, answer);
+            self.invalidate_named(job, answer);
         }
         answer
     }
@@ -97,7 +97,7 @@ pub struct Aftermath<'w> {
 impl Drop for Aftermath<'_> {
     fn drop(&mut self) {
         if self.effort.was_sent() {
-            self.gateway.invalidate(&self.job.target);
+            self.gateway.invalidate(self.job);
         }
     }
 }

@@ -24,7 +24,8 @@ pub fn read(event: &str, payload: &Value) -> Subject {
     for repository in [payload.pointer("/repository"), payload.pointer("/changes/new_repository")].into_iter().flatten() {
         add_repository(&mut subject, payload, repository);
     }
-    add_organization(&mut subject, payload);
+    add_organization(&mut subject, event, payload);
+    add_made(&mut subject, payload);
     if let Some(account) = payload.pointer("/installation/account").or_else(|| payload.pointer("/account")) {
         add_owner(&mut subject, account);
         let names = [word(account, "/login"), word(payload, "/changes/login/from")];
@@ -47,11 +48,7 @@ pub fn read(event: &str, payload: &Value) -> Subject {
 
 /// Under its name, its number, and the name that it had before.
 fn add_repository(subject: &mut Subject, payload: &Value, repository: &Value) {
-    let full_name = repository.get("full_name").and_then(Value::as_str).and_then(|name| name.split_once('/'));
-    let (owner, name) = match full_name {
-        Some((owner, name)) => (fit(owner), fit(name)),
-        None => (word(repository, "/owner/login"), word(repository, "/name")),
-    };
+    let (owner, name) = owner_and_name(repository);
     let was_named = word(payload, "/changes/repository/name/from");
     let was_of = word(payload, "/changes/owner/from/user/login").or_else(|| word(payload, "/changes/owner/from/organization/login"));
     if let (Some(owner), Some(name)) = (&owner, &name) {
@@ -65,7 +62,35 @@ fn add_repository(subject: &mut Subject, payload: &Value, repository: &Value) {
     } else if let Some(owner) = owner {
         subject.owners.extend([format!("/users/{owner}"), format!("/orgs/{owner}")]);
     }
+    // Its teams had it too.
+    subject.organizations.extend(was_of.iter().map(|before| format!("/orgs/{before}")));
     subject.owners.extend(was_of.into_iter().flat_map(|before| [format!("/users/{before}"), format!("/orgs/{before}")]));
+}
+
+fn owner_and_name(repository: &Value) -> (Option<String>, Option<String>) {
+    let full_name = repository.get("full_name").and_then(Value::as_str).and_then(|name| name.split_once('/'));
+    match full_name {
+        Some((owner, name)) => (fit(owner), fit(name)),
+        None => (word(repository, "/owner/login"), word(repository, "/name")),
+    }
+}
+
+/// A fork, and an issue where it has gone to.
+fn add_made(subject: &mut Subject, payload: &Value) {
+    let heads = |repository: &Value| {
+        let named = match owner_and_name(repository) {
+            (Some(owner), Some(name)) => Some(format!("/repos/{owner}/{name}")),
+            _ => None,
+        };
+        named.into_iter().chain(number(repository, "/id").map(|id| format!("/repositories/{id}")))
+    };
+    if let Some(fork) = payload.get("forkee") {
+        subject.made.extend(heads(fork));
+        fork.get("owner").into_iter().for_each(|owner| add_owner(subject, owner));
+    }
+    if let Some((repository, issue)) = payload.pointer("/changes/new_repository").zip(number(payload, "/changes/new_issue/number")) {
+        subject.made.extend(heads(repository).flat_map(|head| [format!("{head}/issues/{issue}"), format!("{head}/pulls/{issue}")]));
+    }
 }
 
 fn add_owner(subject: &mut Subject, owner: &Value) {
@@ -73,11 +98,17 @@ fn add_owner(subject: &mut Subject, owner: &Value) {
     subject.owners.extend(number(owner, "/id").into_iter().flat_map(|id| [format!("/user/{id}"), format!("/organizations/{id}")]));
 }
 
-fn add_organization(subject: &mut Subject, payload: &Value) {
+/// Where it is about the organization itself, that is an account too.
+fn add_organization(subject: &mut Subject, event: &str, payload: &Value) {
     let names = [word(payload, "/organization/login"), word(payload, "/changes/login/from")];
     for login in names.into_iter().flatten() {
         subject.organizations.push(format!("/orgs/{login}"));
         subject.territories.push(format!("/repos/{login}"));
+        if event == "organization" {
+            subject.owners.push(format!("/users/{login}"));
+            // Some routes have the name where others have the number.
+            subject.organizations.push(format!("/organizations/{login}"));
+        }
     }
     subject.organizations.extend(number(payload, "/organization/id").map(|id| format!("/organizations/{id}")));
 }
@@ -126,6 +157,32 @@ mod tests {
         let transferred = json!({ "repository": widgets, "changes": { "owner": { "from": { "user": { "login": "ada" } } } } });
         assert_eq!(repositories(&transferred), ["/repos/acme/widgets", "/repos/ada/widgets", "/repositories/7"]);
         assert!(read("repository", &transferred).owners.contains(&"/users/ada".to_owned()));
+    }
+
+    #[test]
+    fn what_has_come_to_be_is_named_by_all_its_addresses() {
+        let fork = json!({ "repository": { "full_name": "o/r" }, "forkee": { "id": 70, "full_name": "u/r", "owner": { "login": "u" } } });
+        let subject = read("fork", &fork);
+        assert_eq!(subject.made, ["/repos/u/r", "/repositories/70"]);
+        assert!(subject.owners.contains(&"/users/u".to_owned()));
+        let moved = json!({
+            "issue": { "number": 5 },
+            "changes": { "new_issue": { "number": 1 }, "new_repository": { "id": 8, "full_name": "o/r2" } },
+        });
+        let made = ["/repos/o/r2/issues/1", "/repos/o/r2/pulls/1", "/repositories/8/issues/1", "/repositories/8/pulls/1"];
+        assert_eq!(read("issues", &moved).made, made);
+        assert!(read("issues", &json!({ "forkee": 5, "changes": { "new_issue": {} } })).made.is_empty());
+    }
+
+    #[test]
+    fn an_owner_that_was_or_that_had_another_name_is_named_too() {
+        let from =
+            json!({ "repository": { "full_name": "o/r" }, "changes": { "owner": { "from": { "organization": { "login": "prev" } } } } });
+        assert!(read("repository", &from).organizations.contains(&"/orgs/prev".to_owned()));
+        let renamed = json!({ "organization": { "login": "o", "id": 3 }, "changes": { "login": { "from": "prev" } } });
+        let subject = read("organization", &renamed);
+        assert_eq!(subject.owners, ["/users/o", "/users/prev"]);
+        assert!(subject.organizations.contains(&"/organizations/prev".to_owned()));
     }
 
     #[test]

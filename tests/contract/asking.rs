@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use weir::api::Stale;
 
 use crate::support::raw::{Connection, Told};
 use crate::support::{KEY, Setup, World, eventually};
@@ -128,6 +129,6 @@ async fn a_confirmation_that_says_nothing_new_counts_from_its_request() {
         assert_eq!(world.upstream_requests().len(), 1 + confirmed);
     }
     // A change through the gateway ends what the last confirmation was worth.
-    world.gateway.invalidate(REPOSITORY);
+    world.gateway.make_doubtful(&[Stale::Exactly(REPOSITORY.to_owned())], world.clock.now());
     assert_eq!(age().await.as_deref(), Some("0"));
 }

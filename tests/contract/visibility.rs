@@ -222,6 +222,8 @@ async fn ask(world: &World, cast: &Cast, round: u64, known: &[(String, String)],
     ];
     let method = if dice.percent(10.0) { Method::HEAD } else { Method::GET };
     let reply = world.send(method, &path, &headers, "").await;
+    // Beside a condition it is no wish (CLIENTS.md, 9).
+    let wish = if wish == "no-cache" && !etag.is_empty() { "" } else { wish };
     Exchange { client, guest: brought.map(|(_, holder)| holder), path, wish, round, reply }
 }
 

@@ -250,6 +250,27 @@ async fn a_write_shows_wherever_its_thing_is_shown() {
     assert_eq!(hits(&world, &pages).await, [false, false, true, true]);
 }
 
+#[tokio::test]
+async fn what_an_event_tells_has_come_to_be_is_no_longer_missing() {
+    let world = setup().start().await;
+    let (fork, issue) = ("/repos/ben/widgets", "/repos/acme/gears/issues/900");
+    for missing in [fork, issue] {
+        for _ in 0..2 {
+            world.get(missing).await.assert_status(404);
+        }
+    }
+    seconds(&world, 60);
+    let from = json!({ "id": 1, "full_name": "acme/widgets" });
+    let forked = json!({ "repository": from, "forkee": { "full_name": "ben/widgets", "owner": { "login": "ben" } } });
+    let changes = json!({ "new_issue": { "number": 900 }, "new_repository": { "full_name": "acme/gears" } });
+    let moved = json!({ "action": "transferred", "issue": { "number": 3 }, "repository": from, "changes": changes });
+    for (event, guid, body, path) in [("fork", "g-1", forked, fork), ("issues", "g-2", moved, issue)] {
+        assert_eq!(world.get(path).await.cache_status(), "weir; hit", "{event}");
+        signed(&world, event, guid, &body.to_string()).await.assert_status(202);
+        assert_ne!(world.get(path).await.cache_status(), "weir; hit", "{event}");
+    }
+}
+
 /// Begins deliveries of this length that nobody signed.
 async fn begin_unsigned(world: &World, count: usize, length: usize) -> Vec<Connection> {
     let head =

@@ -111,6 +111,46 @@ async fn a_change_that_no_store_has_found_is_not_hidden_from_others_by_what_is_s
 }
 
 #[tokio::test]
+async fn who_says_no_store_takes_nothing_from_those_who_have_stored_the_same() {
+    let upstream = Broken::start(Behaviour::Keeps("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")).await;
+    let world = upstream.setup().config(LONG_LIVED).manual_clock().start().await;
+    world.get(REPOSITORY).await.assert_status(200);
+    assert_eq!(says(&world, REPOSITORY, "no-store, no-cache").await.cache_status(), "weir; fwd=stale; fwd-status=200");
+    assert_eq!(world.get(REPOSITORY).await.cache_status(), HIT);
+    assert_eq!(upstream.requests(), 2);
+}
+
+#[tokio::test]
+async fn who_says_no_store_polls_the_upstream_no_more_often_than_it_says() {
+    let world = Setup::new().manual_clock().start().await;
+    for asked in 1..3 {
+        says(&world, THREADS, "no-store").await.assert_status(200);
+        for line in ["no-store", "no-store, no-cache", ""] {
+            assert_eq!(says(&world, THREADS, line).await.cache_status(), HIT, "{line}");
+        }
+        assert_eq!(world.upstream_requests().len(), asked);
+        world.clock.advance(Duration::from_mins(1));
+    }
+}
+
+#[tokio::test]
+async fn the_no_cache_that_runtimes_add_to_a_condition_asks_for_no_more_than_the_condition() {
+    for (config, expected) in [(LONG_LIVED, HIT), (PLAIN, CONFIRMED)] {
+        let world = fresh(config).await;
+        let etag = world.get(REPOSITORY).await.header("etag").unwrap().to_owned();
+        let said = [("if-none-match", etag.as_str()), ("cache-control", "no-cache"), ("pragma", "no-cache")];
+        let answer = world.get_with(REPOSITORY, &said).await;
+        assert_eq!((answer.status.as_u16(), answer.cache_status()), (304, expected), "{config}");
+    }
+    // Nor does it want a failure instead of what others get then.
+    let world = Setup::new().start().await;
+    let etag = world.get(REPOSITORY).await.header("etag").unwrap().to_owned();
+    world.arm(&json!({ "fault": "reset_before", "match": { "path": REPOSITORY } }));
+    let answer = world.get_with(REPOSITORY, &[("if-none-match", &etag), ("cache-control", "no-cache")]).await;
+    assert_eq!((answer.status.as_u16(), answer.cache_status()), (304, "weir; hit; detail=stale-if-error"));
+}
+
+#[tokio::test]
 async fn an_age_that_a_client_names_and_a_freshness_that_it_needs_are_kept() {
     for (line, asked) in [("max-age=31", 0), ("max-age=29", 1), ("max-age=600", 0), ("min-fresh=29", 0), ("min-fresh=31", 1)] {
         let (upstream, world) = aged("max-age=60", 30).await;

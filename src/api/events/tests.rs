@@ -12,6 +12,7 @@ fn subject() -> Subject {
         users: owned(&["/users/u"]),
         owners: owned(&["/orgs/o", "/users/o"]),
         territories: owned(&["/repos/o"]),
+        made: Vec::new(),
         values: vec![("number", "5".into()), ("comment", "9".into()), ("sha", "abc".into()), ("run", "8".into())],
     }
 }

@@ -171,7 +171,7 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
 }
 
 /// How many seconds `X-Poll-Interval` names, at most [`POLL_INTERVAL_MAX`].
-pub(super) fn poll_interval(headers: &HeaderMap) -> Option<Duration> {
+pub fn poll_interval(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get("x-poll-interval")?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds).min(POLL_INTERVAL_MAX))
 }

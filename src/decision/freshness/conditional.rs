@@ -1,4 +1,4 @@
-//! A client's own conditions on a GET or HEAD: whether a 304 answers it (RFC 9110 §13.1, §13.2.2).
+//! A client's own conditions on a GET or HEAD: whether a 304 or a 412 answers it (RFC 9110 §13.1, §13.2.2).
 //!
 //! A stored answer is known under several `ETag`s, one per token that fetched it, all of the same body; a client may hold any of them.
 
@@ -32,6 +32,21 @@ pub fn evaluate(
         not_modified_since(request.get(header::IF_MODIFIED_SINCE), last_modified)
     };
     if matches { Outcome::NotModified } else { Outcome::Full }
+}
+
+/// Whether a condition for being answered at all fails: `If-Match`, which is compared strongly with the `ETag` that clients know the answer by, or without it
+/// `If-Unmodified-Since`, which is not looked at where there is no date (RFC 9110 §13.1.1, §13.1.4). It goes before the other conditions.
+pub fn fails(request: &HeaderMap, status: StatusCode, etag: Option<&[u8]>, last_modified: Option<&HeaderValue>) -> bool {
+    if !status.is_success() {
+        return false;
+    }
+    if !request.contains_key(header::IF_MATCH) {
+        let asked = request.get(header::IF_UNMODIFIED_SINCE).and_then(date);
+        return asked.zip(last_modified.and_then(date)).is_some_and(|(asked, last_modified)| last_modified > asked);
+    }
+    let strong = etag.filter(|etag| !etag.starts_with(b"W/"));
+    let mut lines = request.get_all(header::IF_MATCH).iter().map(HeaderValue::as_bytes);
+    !lines.any(|line| line.trim_ascii() == b"*" || list(line).any(|listed| Some(listed) == strong))
 }
 
 /// Weak comparison: the `W/` is not looked at (RFC 9110 §8.8.3.2).
@@ -127,6 +142,31 @@ mod tests {
             ("yesterday", Outcome::Full),
         ] {
             assert_eq!(outcome(&[("if-modified-since", date)]), expected, "{date}");
+        }
+    }
+
+    #[test]
+    fn what_must_match_matches_strongly_or_the_answer_is_refused() {
+        let fails_with = |name: &'static str, value: &'static str, etag: Option<&str>, status| {
+            let headers = HeaderMap::from_iter([(name.parse::<http::HeaderName>().unwrap(), HeaderValue::from_static(value))]);
+            fails(&headers, status, etag.map(str::as_bytes), Some(&HeaderValue::from_static(DATE)))
+        };
+        for (value, etag, expected) in [
+            ("\"a\"", Some("\"a\""), false),
+            ("\"x\", \"a\"", Some("\"a\""), false),
+            ("*", Some("W/\"a\""), false),
+            ("*", None, false),
+            ("\"x\"", Some("\"a\""), true),
+            ("W/\"a\"", Some("W/\"a\""), true),
+            ("\"a\"", Some("W/\"a\""), true),
+            ("\"a\"", None, true),
+            ("", Some("\"a\""), true),
+        ] {
+            assert_eq!(fails_with("if-match", value, etag, StatusCode::OK), expected, "{value} {etag:?}");
+            assert!(!fails_with("if-match", value, etag, StatusCode::NOT_FOUND), "there is no answer to be refused");
+        }
+        for (date, expected) in [(DATE, false), ("Mon, 30 Jun 2025 00:00:00 GMT", true), ("yesterday", false)] {
+            assert_eq!(fails_with("if-unmodified-since", date, None, StatusCode::OK), expected, "{date}");
         }
     }
 

@@ -8,7 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::HeaderValue;
 
 use super::TokenKey;
+use super::conditional::weakly_equal;
 
+/// `ETag`s kept per answer. Ours: more than the tokens of most pools; the one longest unused goes first.
+pub(super) const ETAGS_MAX: usize = 16;
 /// One of the service's own dates: its seconds follow. Else a length and the text.
 const DATE_SECONDS: u8 = 0xff;
 /// Longer values of either kind are not learned; the service's have 29 and 68 bytes.
@@ -65,6 +68,33 @@ impl Known {
     pub(super) fn of(&self, token: TokenKey) -> Option<HeaderValue> {
         let (_, form, text) = self.packed_etags().find(|(owner, ..)| *owner == token)?;
         unpacked(form, text)
+    }
+
+    /// Takes over a date, and the `ETag` that a token received.
+    pub(super) fn learn(&mut self, date: Option<&HeaderValue>, etag: Option<(TokenKey, &HeaderValue)>) {
+        let date = date.cloned().or_else(|| self.date());
+        let mut etags: Vec<_> = self.etags().collect();
+        if let Some((token, etag)) = etag {
+            let known = etags.iter().position(|(owner, _)| *owner == token).map(|place| etags.remove(place).1);
+            // A 304 may name the strong form of the weak ETag that the body came with; the body's own form stays.
+            let value = known.filter(|known| weakly_equal(known.as_bytes(), etag.as_bytes())).unwrap_or_else(|| etag.clone());
+            if etags.len() >= ETAGS_MAX {
+                etags.remove(0);
+            }
+            etags.push((token, value));
+        }
+        *self = Self::new(date.as_ref(), &etags);
+    }
+
+    /// Takes over the `ETag`s that other tokens received earlier. The latest stay when there are too many.
+    pub(super) fn remember(&mut self, earlier: &Self) {
+        let own: Vec<_> = self.etags().collect();
+        let mut etags: Vec<_> = earlier.etags().filter(|(owner, _)| own.iter().all(|(token, _)| token != owner)).collect();
+        if !etags.is_empty() {
+            etags.extend(own);
+            etags.drain(..etags.len().saturating_sub(ETAGS_MAX));
+            *self = Self::new(self.date().as_ref(), &etags);
+        }
     }
 
     /// Bytes on the heap.
@@ -183,5 +213,23 @@ mod tests {
         let known = Known::new(Some(&long), &[(TokenKey(1), long.clone()), (TokenKey(2), HeaderValue::from_static("\"b\""))]);
         assert!(!known.has_date());
         assert_eq!(known.etags().map(|(token, _)| token).collect::<Vec<_>>(), [TokenKey(2)]);
+    }
+
+    #[test]
+    fn tokens_that_received_the_same_body_keep_their_etags_and_the_last_its_place() {
+        let of = |token, etag: &'static str| Known::new(None, &[(TokenKey(token), HeaderValue::from_static(etag))]);
+        let mut known = of(2, "\"b\"");
+        known.remember(&of(1, "\"a\""));
+        assert_eq!((known.of(TokenKey(1)), known.of(TokenKey(2))), (Some("\"a\"".parse().unwrap()), Some("\"b\"".parse().unwrap())));
+        assert_eq!(known.last_owner(), Some(TokenKey(2)));
+        let mut newer = of(1, "\"c\"");
+        newer.remember(&known);
+        assert_eq!((newer.of(TokenKey(1)), newer.etags().count()), (Some("\"c\"".parse().unwrap()), 2));
+        for token in 3..40 {
+            let mut next = of(token, "\"d\"");
+            next.remember(&newer);
+            newer = next;
+        }
+        assert_eq!((newer.etags().count(), newer.of(TokenKey(1)), newer.last_owner()), (ETAGS_MAX, None, Some(TokenKey(39))));
     }
 }

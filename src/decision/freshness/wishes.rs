@@ -1,7 +1,8 @@
 //! What a client's request says of stored answers: the directives of its `Cache-Control`, and `Pragma` (RFC 9111 §5.2.1, §5.4).
 //!
 //! They are wishes: a cache may keep to them or not (§5.2.1). This one keeps to all of them, in both modes, with one exception of its own: the upstream's word on how
-//! often it is asked (`X-Poll-Interval`) goes before a client's on how new an answer has to be. Left out: what is in the store, and what is made of an
+//! often it is asked (`X-Poll-Interval`) goes before a client's on how new an answer has to be. And where every hit is confirmed, a `no-cache` beside a condition is no
+//! wish at all: runtimes add it to each conditional request of their own accord (CLIENTS.md, 9). Left out: what is in the store, and what is made of an
 //! `only-if-cached` that nothing answers.
 
 use std::time::Duration;
@@ -39,15 +40,17 @@ pub struct Wishes {
 
 impl Wishes {
     /// Reads all lines of the headers. Most requests have neither, which one pass over their names tells.
-    pub fn of(request: &HeaderMap) -> Self {
-        let (mut speaks, mut has_pragma) = (false, false);
+    pub fn of(request: &HeaderMap, mode: Mode) -> Self {
+        let (mut speaks, mut has_pragma, mut is_conditional) = (false, false, false);
         for name in request.keys() {
             speaks |= *name == header::CACHE_CONTROL;
             has_pragma |= *name == header::PRAGMA;
+            is_conditional |= *name == header::IF_NONE_MATCH || *name == header::IF_MODIFIED_SINCE;
         }
+        let is_meant = mode == Mode::Rfc9111 || !is_conditional;
         if speaks {
-            Self::of_cache_control(request)
-        } else if has_pragma {
+            Self::of_cache_control(request, is_meant)
+        } else if has_pragma && is_meant {
             // §5.4: where there is no `Cache-Control`, and nothing else of it.
             let lines = request.get_all(header::PRAGMA).iter().filter_map(|line| line.to_str().ok());
             let no_cache = lines.flat_map(|line| line.split(',')).any(|directive| directive.trim().eq_ignore_ascii_case("no-cache"));
@@ -57,7 +60,8 @@ impl Wishes {
         }
     }
 
-    fn of_cache_control(request: &HeaderMap) -> Self {
+    /// `is_meant`: whether a `no-cache` is.
+    fn of_cache_control(request: &HeaderMap, is_meant: bool) -> Self {
         let (mut read, mut stale_is_confused) = (Self::default(), false);
         for line in request.get_all(header::CACHE_CONTROL) {
             // What is not visible ASCII may be anything; an answer that was confirmed is right for whatever it is.
@@ -66,7 +70,7 @@ impl Wishes {
                 continue;
             };
             for directive in line.split(',') {
-                stale_is_confused |= !read.take(directive.trim());
+                stale_is_confused |= !read.take(directive.trim(), is_meant);
             }
         }
         if stale_is_confused {
@@ -79,11 +83,11 @@ impl Wishes {
 
     /// Takes one directive; whether a `max-stale` could be understood. Of those that ask for more than an answer's own lifetime does, one that contradicts another,
     /// or is no number, asks for all of it (§4.2.1 has answers judged so).
-    fn take(&mut self, directive: &str) -> bool {
+    fn take(&mut self, directive: &str, is_no_cache_meant: bool) -> bool {
         let (name, value) =
             directive.split_once('=').map_or((directive, None), |(name, value)| (name.trim_end(), Some(value.trim().trim_matches('"'))));
         match name.to_ascii_lowercase().as_str() {
-            "no-cache" => self.no_cache = true,
+            "no-cache" => self.no_cache |= is_no_cache_meant,
             "no-store" => self.no_store = true,
             "only-if-cached" => self.only_if_cached = true,
             "no-transform" => self.no_transform = true,
@@ -193,8 +197,12 @@ mod tests {
         map
     }
 
+    fn of(request: &HeaderMap) -> Wishes {
+        Wishes::of(request, Mode::Rfc9111)
+    }
+
     fn wishes(line: &'static str) -> Wishes {
-        Wishes::of(&headers(&[("cache-control", line)]))
+        of(&headers(&[("cache-control", line)]))
     }
 
     fn stored(pairs: &[(&'static str, &'static str)], ttl: Option<u64>) -> Stored {
@@ -212,9 +220,23 @@ mod tests {
 
     #[test]
     fn a_pragma_is_looked_at_only_without_cache_control() {
-        assert!(Wishes::of(&headers(&[("pragma", "foo"), ("pragma", "x, No-Cache")])).no_cache);
-        assert!(!Wishes::of(&headers(&[("pragma", "no-cache"), ("cache-control", "max-stale")])).no_cache);
-        assert_eq!(Wishes::of(&headers(&[("pragma", "no-cache=1"), ("accept", "no-cache")])), Wishes::default());
+        assert!(of(&headers(&[("pragma", "foo"), ("pragma", "x, No-Cache")])).no_cache);
+        assert!(!of(&headers(&[("pragma", "no-cache"), ("cache-control", "max-stale")])).no_cache);
+        assert_eq!(of(&headers(&[("pragma", "no-cache=1"), ("accept", "no-cache")])), Wishes::default());
+    }
+
+    #[test]
+    fn a_no_cache_beside_a_condition_is_meant_only_in_a_plain_cache() {
+        for condition in [("if-none-match", "\"a\""), ("if-modified-since", "Tue, 01 Jul 2025 00:00:00 GMT")] {
+            for no_cache in [("cache-control", "no-cache"), ("pragma", "no-cache")] {
+                let asked = headers(&[condition, no_cache]);
+                assert_eq!(Wishes::of(&asked, Mode::Revalidate), Wishes::default(), "{condition:?} {no_cache:?}");
+                assert!(of(&asked).no_cache && Wishes::of(&headers(&[no_cache]), Mode::Revalidate).no_cache);
+            }
+            let meant = headers(&[condition, ("cache-control", "no-cache, max-age=0, no-store")]);
+            let read = Wishes::of(&meant, Mode::Revalidate);
+            assert!(read.no_cache && read.no_store, "nobody's runtime says that: {read:?}");
+        }
     }
 
     #[test]
@@ -235,7 +257,7 @@ mod tests {
             assert!(wishes(line).no_cache, "{line}");
         }
         let unreadable = HeaderValue::from_bytes(b"x\x80").unwrap();
-        assert!(Wishes::of(&HeaderMap::from_iter([(header::CACHE_CONTROL, unreadable)])).no_cache);
+        assert!(of(&HeaderMap::from_iter([(header::CACHE_CONTROL, unreadable)])).no_cache);
         for line in ["max-stale=soon", "max-stale=", "max-stale, max-stale=5", "max-stale=5, max-stale=6, max-stale=7"] {
             assert_eq!(wishes(line), Wishes::default(), "{line}: nothing stale is allowed by it");
         }

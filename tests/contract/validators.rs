@@ -1,0 +1,127 @@
+//! What the upstream is asked with to confirm a stored answer, where its `ETag`s depend on who asks and in which words (UPSTREAM.md, Conditional requests), and what is
+//! made of the conditions that clients ask with.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use parking_lot::Mutex;
+
+use crate::support::origin::{Origin, header, token};
+use crate::support::{Setup, World};
+
+const LABELS: &str = "/repos/acme/widgets/labels";
+
+/// A 304 to this `ETag`, else all of the body with it.
+fn validated(asked: &HeaderMap, etag: &str, body: &'static str) -> Response<Bytes> {
+    let has_it = header(asked, "if-none-match") == etag;
+    let answer = Response::builder().status(if has_it { 304 } else { 200 }).header("etag", etag).header("content-type", "application/json");
+    answer.body(if has_it { Bytes::new() } else { Bytes::from_static(body.as_bytes()) }).unwrap()
+}
+
+async fn statuses(origin: &Origin, world: &World, accepts: &[&str]) -> Vec<u16> {
+    let before = origin.asked().len();
+    for accept in accepts {
+        world.get_with(LABELS, &[("accept", accept)]).await.assert_status(200);
+    }
+    origin.asked()[before..].iter().map(|asked| asked.status).collect()
+}
+
+#[tokio::test]
+async fn clients_that_share_an_answer_confirm_it_for_each_other_whatever_their_libraries_call_it() {
+    let origin = Origin::start(|request| async move {
+        let etag = format!("\"{}\"", header(request.headers(), "accept"));
+        validated(request.headers(), &etag, "[]")
+    })
+    .await;
+    let world = Setup::new().upstream(origin.url()).start().await;
+    let plain = ["application/vnd.service+json", "application/json", "application/vnd.github.v3+json", "*/*", "application/json, */*"];
+    assert_eq!(statuses(&origin, &world, &plain).await, [200, 304, 304, 304, 304]);
+    // What asks for something of its own is asked for as it was said.
+    let other = ["application/vnd.github.v3.raw; charset=utf-8", "application/vnd.github.v3.raw; charset=utf-8", "text/html, */*;q=0.1"];
+    assert_eq!(statuses(&origin, &world, &other).await, [200, 304, 200]);
+    let said: Vec<_> = origin.asked()[5..].iter().map(|asked| asked.header("accept").to_owned()).collect();
+    assert_eq!(said, other);
+}
+
+#[tokio::test]
+async fn a_token_that_gets_the_same_body_as_another_one_leaves_that_one_its_etag() {
+    let closed = Arc::new(Mutex::new(String::new()));
+    let theirs = Arc::clone(&closed);
+    let origin = Origin::start(move |request| {
+        let closed = theirs.lock().clone();
+        async move {
+            let token = token(request.headers());
+            if token == closed {
+                return Response::builder().status(403).header("retry-after", "60").body(Bytes::from_static(SLOW_DOWN.as_bytes())).unwrap();
+            }
+            validated(request.headers(), &format!("\"of {token}\""), "[1]")
+        }
+    })
+    .await;
+    let world = Setup::new().accounts(2).upstream(origin.url()).manual_clock().start().await;
+    world.get(LABELS).await.assert_status(200);
+    let first = origin.last().token().to_owned();
+    closed.lock().clone_from(&first);
+    world.get(LABELS).await.assert_status(200);
+    let other = origin.last().token().to_owned();
+    assert!(first != other && origin.last().status == 200, "it had no validator of its own");
+    // Then it is the other way round.
+    world.clock.advance(std::time::Duration::from_mins(2));
+    *closed.lock() = other;
+    world.get(LABELS).await.assert_status(200);
+    assert_eq!((origin.last().token(), origin.last().status), (first.as_str(), 304));
+}
+const SLOW_DOWN: &str = r#"{"message":"You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}"#;
+
+#[tokio::test]
+async fn a_read_that_says_what_must_be_so_is_refused_when_it_is_not() {
+    let repository = "/repos/acme/widgets";
+    for config in ["", "[cache]\nfreshness = \"rfc9111\""] {
+        let world = Setup::new().manual_clock().config(config).start().await;
+        let date = world.get(repository).await.header("last-modified").unwrap().to_owned();
+        for (line, status) in [
+            (("if-match", "\"other\""), 412),
+            (("if-match", "*"), 200),
+            (("if-unmodified-since", "Wed, 01 Jan 2020 00:00:00 GMT"), 412),
+            (("if-unmodified-since", date.as_str()), 200),
+        ] {
+            let answer = world.get_with(repository, &[line]).await;
+            answer.assert_status(status);
+            assert_eq!(answer.body.is_empty(), status == 412, "{line:?}");
+            world.get_with(repository, &[line, ("range", "bytes=0-1")]).await.assert_status(if status == 412 { 412 } else { 206 });
+        }
+        let (matched, etag) = (("if-match", "\"other\""), ("if-none-match", "*"));
+        world.get_with(repository, &[matched, etag]).await.assert_status(412);
+        world.get_with("/repos/acme/nothing", &[matched]).await.assert_status(404);
+    }
+}
+
+#[tokio::test]
+async fn where_clients_get_the_upstreams_own_etag_it_is_what_must_match() {
+    let origin = Origin::start(|request| async move {
+        let mut answer = validated(request.headers(), "\"it\"", "hi");
+        answer.headers_mut().insert("content-type", "text/plain".parse().unwrap());
+        answer
+    })
+    .await;
+    let world = Setup::new().upstream(origin.url()).config("[cache]\nfreshness = \"rfc9111\"").start().await;
+    for (etag, status) in [("\"it\"", 200), ("\"other\", \"it\"", 200), ("W/\"it\"", 412), ("\"other\"", 412)] {
+        world.get_with(LABELS, &[("if-match", etag)]).await.assert_status(status);
+    }
+}
+
+#[tokio::test]
+async fn a_large_body_that_is_rewritten_for_each_client_has_a_weak_etag() {
+    for (kind, told) in [("application/json", "W/\"it\""), ("text/plain", "\"it\"")] {
+        let origin = Origin::start(move |_| async move {
+            let answer = Response::builder().header("etag", "\"it\"").header("content-type", kind);
+            answer.body(format!("\"{}\"", "x".repeat(20_000)).into()).unwrap()
+        })
+        .await;
+        let world = Setup::new().upstream(origin.url()).config("[cache]\nmax_object = \"4KiB\"").start().await;
+        assert_eq!(world.get(LABELS).await.header("etag"), Some(told), "{kind}");
+        world.get_with(LABELS, &[("if-none-match", told)]).await.assert_status(304);
+        world.get_with(LABELS, &[("if-match", "\"it\"")]).await.assert_status(if kind == "text/plain" { 200 } else { 412 });
+    }
+}
