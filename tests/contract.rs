@@ -18,6 +18,8 @@ mod cache;
 mod concurrency;
 #[path = "contract/crashes.rs"]
 mod crashes;
+#[path = "contract/denied.rs"]
+mod denied;
 #[path = "contract/encoding.rs"]
 mod encoding;
 #[path = "contract/freshness.rs"]

@@ -210,6 +210,11 @@ impl Stored {
         self.known.etags().map(|(_, etag)| etag)
     }
 
+    /// The tokens that were answered so, as far as their `ETag`s are known.
+    pub fn owners(&self) -> impl Iterator<Item = TokenKey> {
+        self.known.owners()
+    }
+
     /// Its `Last-Modified`.
     pub fn last_modified(&self) -> Option<HeaderValue> {
         self.known.date()

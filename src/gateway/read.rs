@@ -18,6 +18,7 @@ use crate::decision::freshness::settling::Trust;
 use crate::decision::freshness::trouble::Trouble;
 use crate::decision::freshness::wishes::Wishes;
 use crate::decision::freshness::{Mode, Stored, TokenKey};
+use crate::decision::rights::verdict::Verdict;
 use crate::telemetry::{CacheOutcome, Fetch, spans};
 use crate::tokens::{Cause, Lack, TokenId};
 
@@ -362,7 +363,7 @@ impl Gateway {
         let bytes = std::mem::take(bytes);
         // RFC 9111 §3, §5.2.1.5.
         let may_be_stored = storable(answer.status, &answer.headers) && !question.wishes.no_store;
-        let keep = may_be_stored && self.may_keep_encoding(&answer.headers);
+        let keep = may_be_stored && answer.verdict == Verdict::Final && self.may_keep_encoding(&answer.headers);
         let body = if is_json(&answer.headers) { self.urls.mark_json(without_secrets(bytes)) } else { Body::opaque(bytes) };
         let is_as_sent = body.is_alike_for_all() && body.text().len() == length;
         let etag = self.etag_for_clients(&answer, &body, is_as_sent);
@@ -391,7 +392,7 @@ impl Gateway {
         };
         if keep {
             self.store.put(key, Arc::clone(&entry));
-        } else if !answer.status.is_server_error() {
+        } else if !answer.status.is_server_error() && answer.verdict != Verdict::Void {
             self.store.remove(&key);
         }
         Landed::Entry(entry, fetch)
