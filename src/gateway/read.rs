@@ -332,10 +332,14 @@ impl Gateway {
             entry.head.clone()
         } else {
             let mut merged = entry.head.to_map();
-            let etag = merged.remove(header::ETAG);
+            let mut etag = merged.remove(header::ETAG);
+            let is_own = etag.is_some() && news.contains_key(header::LINK) && etag == etag_of(entry.body.text(), &merged);
             merge_not_modified(&mut merged, &news, self.mode);
             if news.contains_key(header::LINK) {
                 stored.page = page_of(question, entry.status(), &merged, &entry.body);
+            }
+            if is_own {
+                etag = etag_of(entry.body.text(), &merged);
             }
             StoredHead::new(&merged, etag.as_ref(), &self.store.shared_lines)
         };
@@ -366,12 +370,13 @@ impl Gateway {
         let keep = may_be_stored && answer.verdict == Verdict::Final && self.may_keep_encoding(&answer.headers);
         let body = if is_json(&answer.headers) { self.urls.mark_json(without_secrets(bytes)) } else { Body::opaque(bytes) };
         let is_as_sent = body.is_alike_for_all() && body.text().len() == length;
-        let etag = self.etag_for_clients(&answer, &body, is_as_sent);
+        let said = headers::to_client(&answer.headers, self.mode);
+        let etag = self.etag_for_clients(&answer, &said, &body, is_as_sent);
         let now = self.clock.now();
         let mut stored = Stored::new(now, answer.status, &answer.headers, Some(token_key(answer.token)), self.ttl(question));
         stored.page = page_of(question, answer.status, &answer.headers, &body);
         stored.watched_by = self.watched_by(question);
-        let mut head = StoredHead::new(&headers::to_client(&answer.headers, self.mode), etag.as_ref(), &self.store.shared_lines);
+        let mut head = StoredHead::new(&said, etag.as_ref(), &self.store.shared_lines);
         if question.wishes.no_store {
             // Another form of it would be kept.
             head.codings = Codings::AsItIs;
@@ -407,12 +412,12 @@ impl Gateway {
 
     /// What clients know an answer by: the gateway's own validator, which is the same whichever token fetched the body. In a plain HTTP cache the upstream's, where
     /// each client gets the very bytes that the upstream named so (RFC 9110 §8.8.3).
-    fn etag_for_clients(&self, answer: &Answer, body: &Body, is_as_sent: bool) -> Option<HeaderValue> {
+    fn etag_for_clients(&self, answer: &Answer, said: &HeaderMap, body: &Body, is_as_sent: bool) -> Option<HeaderValue> {
         if answer.status != StatusCode::OK {
             return None;
         }
         let upstreams = answer.headers.get(header::ETAG).filter(|_| self.mode == Mode::Rfc9111 && is_as_sent);
-        upstreams.cloned().or_else(|| etag_of(body.text()))
+        upstreams.cloned().or_else(|| etag_of(body.text(), said))
     }
 
     fn rule(&self, question: &Question) -> Option<(usize, &CacheRule)> {

@@ -242,6 +242,11 @@ impl Store {
         if self.purges.covers(path, requested_at) {
             return Trust::Doubtful;
         }
+        self.trust_by_changes(path, requested_at)
+    }
+
+    /// The same but for purges, after which the upstream's answers mean what they meant before.
+    pub fn trust_by_changes(&self, path: &str, requested_at: Timestamp) -> Trust {
         Trust::after(self.doubt.last_change(path, requested_at), requested_at)
     }
 
@@ -274,9 +279,17 @@ impl Store {
     }
 }
 
-/// The gateway's validator of a body: the same for every token and every replica. Weak, because each client gets its own addresses in the body.
-pub fn etag_of(body: &[u8]) -> Option<HeaderValue> {
-    let digest = ring::digest::digest(&ring::digest::SHA256, body);
+/// The gateway's validator of an answer: the same for every token and every replica. Weak, because each client gets its own addresses in the body. It stands for the
+/// links to other pages as well: who holds the page and is told that it has not changed goes on believing that no page comes after it.
+pub fn etag_of(body: &[u8], headers: &HeaderMap) -> Option<HeaderValue> {
+    let mut digest = ring::digest::Context::new(&ring::digest::SHA256);
+    digest.update(body);
+    for link in headers.get_all(header::LINK) {
+        // No JSON has it, so that no body can pass for another one with links.
+        digest.update(&[0]);
+        digest.update(link.as_bytes());
+    }
+    let digest = digest.finish();
     let hex = digest.as_ref()[..16].iter().fold(String::with_capacity(36), |mut text, byte| {
         use std::fmt::Write;
         // Writing to a string does not fail.
