@@ -4,6 +4,8 @@ mod support;
 
 #[path = "contract/admin.rs"]
 mod admin;
+#[path = "contract/ages.rs"]
+mod ages;
 #[path = "contract/apps.rs"]
 mod apps;
 #[path = "contract/asking.rs"]

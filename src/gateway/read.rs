@@ -319,10 +319,10 @@ impl Gateway {
     fn confirmed(&self, key: CacheKey, question: &Question, entry: &Arc<Entry>, answer: &Answer) -> Landed {
         let (now, token) = (self.clock.now(), token_key(answer.token));
         // RFC 9111 §5.2.1.5: an answer to a request that says so leaves nothing behind.
-        let may_keep = !question.wishes.no_store;
+        let may_leave = !question.wishes.no_store;
         let is_repeatable = entry.stored.is_repeated_by(&answer.headers);
         let print = if is_repeatable { self.store.prints.of(token, &answer.headers, self.mode) } else { Print::default() };
-        if may_keep && print.repeats(entry.print) {
+        if may_leave && print.repeats(entry.print) {
             entry.confirmation.repeated(answer.requested_at, now);
             return Landed::Entry(Arc::clone(entry), Fetch::Revalidated);
         }
@@ -347,9 +347,11 @@ impl Gateway {
         let confirmation = Confirmation::new(answer.requested_at, now);
         // RFC 9111 §3.2: the 304's `Vary` takes the place of the stored one, and its values are those of the request that was answered so.
         let vary = if news.contains_key(header::VARY) { Entry::vary_of(&answer.headers, &question.asked) } else { entry.vary.clone() };
-        let may_keep = may_keep && vary.as_deref() != Some(&Vary::Everything);
-        if !may_keep && vary != entry.vary {
-            self.store.remove(&key);
+        // What may not be kept by the 304's word was kept until now (§5.2.2.5, §4.3.4).
+        let may_stay = storable(entry.status(), &answer.headers);
+        let may_keep = may_leave && may_stay && vary.as_deref() != Some(&Vary::Everything);
+        if !may_keep && (!may_stay || vary != entry.vary) {
+            self.store.remove(&key, answer.requested_at);
         }
         let entry = Arc::new(Entry { head, body: entry.body.clone(), stored, confirmation, print, vary });
         if may_keep {
@@ -360,7 +362,7 @@ impl Gateway {
 
     fn fetched(&self, key: CacheKey, question: &Question, before: Option<&Entry>, mut answer: Answer) -> Landed {
         let AnswerBody::Whole(bytes) = &mut answer.body else {
-            self.store.remove(&key);
+            self.store.remove(&key, answer.requested_at);
             return Landed::Large(self.begin_stream(key, question, answer));
         };
         let length = bytes.len();
@@ -398,7 +400,7 @@ impl Gateway {
         if keep {
             self.store.put(key, Arc::clone(&entry));
         } else if !answer.status.is_server_error() && answer.verdict != Verdict::Void {
-            self.store.remove(&key);
+            self.store.remove(&key, answer.requested_at);
         }
         Landed::Entry(entry, fetch)
     }

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::clock::Timestamp;
 use crate::decision::freshness::Mode;
-use crate::decision::freshness::conditional::{Outcome as Conditional, evaluate};
+use crate::decision::freshness::conditional::{Outcome as Conditional, evaluate, is_exact};
 use crate::telemetry::{CacheOutcome, Fetch};
 
 use crate::writes::record::Response;
@@ -179,7 +179,8 @@ impl Gateway {
     /// The answer to a read that is too large to hold; a client that has it already is told so, and the rest of it is not read.
     pub fn reply_from_large(&self, reader: Box<Reader>, form: &Form<'_>) -> Reply {
         let head = reader.head();
-        let (etag, date) = (head.headers.get(header::ETAG).cloned(), head.headers.get(header::LAST_MODIFIED));
+        let date = head.headers.get(header::LAST_MODIFIED).filter(|date| is_exact(&head.headers, Some(date)));
+        let etag = head.headers.get(header::ETAG).cloned();
         let is_not_modified = evaluate(form.asked, head.status, etag.into_iter(), date) == Conditional::NotModified;
         let mut reply = self.reply_from_reader(reader, form.origin);
         if is_not_modified {
@@ -272,7 +273,7 @@ pub(super) fn is_not_modified(entry: &Entry, asked: &HeaderMap) -> bool {
         return false;
     }
     let own = entry.head.etag().into_iter().filter_map(|etag| HeaderValue::from_bytes(etag).ok());
-    let last_modified = asked.contains_key(header::IF_MODIFIED_SINCE).then(|| entry.stored.last_modified()).flatten();
+    let last_modified = asked.contains_key(header::IF_MODIFIED_SINCE).then(|| entry.stored.exact_date()).flatten();
     evaluate(asked, entry.status(), own.chain(entry.stored.etags()), last_modified.as_ref()) == Conditional::NotModified
 }
 

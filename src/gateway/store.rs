@@ -211,8 +211,11 @@ impl Store {
         self.entries.get(key)
     }
 
-    /// Keeps an answer.
+    /// Keeps an answer, unless what is kept was asked for later: an answer may be on its way for long, and shows what was so when its request left.
     pub fn put(&self, key: CacheKey, entry: Arc<Entry>) {
+        if self.has_newer(&key, entry.requested_at()) {
+            return;
+        }
         let (mut displaced, own) = (Vec::new(), key.clone());
         self.entries.insert_with_lifecycle(key, entry, &mut displaced);
         // What it replaces, and itself when it is too large, is not evicted.
@@ -222,9 +225,16 @@ impl Store {
         }
     }
 
-    /// Drops what is under this key.
-    pub fn remove(&self, key: &CacheKey) {
-        self.entries.remove(key);
+    /// Drops what is under this key, unless it was asked for later than at `requested_at`.
+    pub fn remove(&self, key: &CacheKey, requested_at: Timestamp) {
+        if !self.has_newer(key, requested_at) {
+            self.entries.remove(key);
+        }
+    }
+
+    /// Two that land in the same instant may both find nothing newer. Then the later one of them to be kept is, and the next to ask has it confirmed.
+    fn has_newer(&self, key: &CacheKey, requested_at: Timestamp) -> bool {
+        self.entries.peek(key).is_some_and(|kept| kept.requested_at() > requested_at)
     }
 
     /// `path` changed, or may have changed, at `now`: what was asked for before is doubtful, with any query and for everyone.
