@@ -4,6 +4,8 @@ mod support;
 
 #[path = "contract/admin.rs"]
 mod admin;
+#[path = "contract/ages.rs"]
+mod ages;
 #[path = "contract/apps.rs"]
 mod apps;
 #[path = "contract/asking.rs"]
@@ -20,6 +22,8 @@ mod changes;
 mod concurrency;
 #[path = "contract/crashes.rs"]
 mod crashes;
+#[path = "contract/denied.rs"]
+mod denied;
 #[path = "contract/encoding.rs"]
 mod encoding;
 #[path = "contract/freshness.rs"]

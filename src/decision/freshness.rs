@@ -24,10 +24,11 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::clock::Timestamp;
 
+use conditional::is_exact;
 use known::Known;
 use pages::Page;
 use seconds::{Seconds, Ttl};
-use settling::{SECOND_LOOK, Trust};
+use settling::Trust;
 
 /// One value of the `Authorization` header. A renewed installation token is another one, because its `ETag`s are others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -218,9 +219,19 @@ impl Stored {
         self.known.etags().map(|(_, etag)| etag)
     }
 
+    /// The tokens that were answered so, as far as their `ETag`s are known.
+    pub fn owners(&self) -> impl Iterator<Item = TokenKey> {
+        self.known.owners()
+    }
+
     /// Its `Last-Modified`.
     pub fn last_modified(&self) -> Option<HeaderValue> {
         self.known.date()
+    }
+
+    /// The same where it stands for what is stored and for nothing else, so that a client that has it has this.
+    pub fn exact_date(&self) -> Option<HeaderValue> {
+        if self.is_date_exact { self.known.date() } else { None }
     }
 
     /// Bytes that it takes on the heap.
@@ -266,17 +277,17 @@ impl Confirmed<'_> {
     pub fn is_fresh(self, now: Timestamp, mode: Mode) -> bool {
         self.is_polled_already(now)
             || match (self.stored.ttl.span(), mode) {
-                (Some(ttl), _) => now.since(self.at) < ttl,
+                (Some(ttl), _) => now.since(self.requested_at) < ttl,
                 (None, Mode::Rfc9111) => self.age(now, mode) < self.stored.lifetime,
                 (None, Mode::Revalidate) => false,
             }
     }
 
     /// The same after a change that leaves this `trust` in it. A poll interval is shortened by the change itself alone, not by the second looks after it. While a
-    /// webhook tells of each change, the answer is good for `watched` too, counted from its last confirmation.
+    /// webhook tells of each change, the answer is good for `watched` too, counted from the request that last confirmed it.
     pub fn is_fresh_after(self, now: Timestamp, mode: Mode, trust: impl FnOnce() -> Trust, watched: Option<Duration>) -> bool {
         // First what costs nothing: most answers are confirmed each time anyway.
-        if !self.is_fresh(now, mode) && watched.is_none_or(|ttl| now.since(self.at) >= ttl) {
+        if !self.is_fresh(now, mode) && watched.is_none_or(|ttl| now.since(self.requested_at) >= ttl) {
             return false;
         }
         match trust() {
@@ -285,25 +296,15 @@ impl Confirmed<'_> {
         }
     }
 
-    /// How old it is: how long ago the upstream last said that it is so; by RFC 9111 §4.2.3 also how old it was by then.
+    /// How old it is: how long ago the upstream was last asked whether it is so; by RFC 9111 §4.2.3 also how old it was by then. How old the answer became on its way
+    /// is not known (`response_delay`), so that it counts from the request, here and wherever a lifetime is measured.
     pub fn age(self, now: Timestamp, mode: Mode) -> Duration {
-        // There it counts from the request: how old the answer became on its way is not known (`response_delay`).
-        if mode == Mode::Rfc9111 { self.stored.initial_age + now.since(self.requested_at) } else { now.since(self.at) }
+        let since = now.since(self.requested_at);
+        if mode == Mode::Rfc9111 { self.stored.initial_age + since } else { since }
     }
 
     fn is_polled_already(self, now: Timestamp) -> bool {
         now.since(self.at) < self.stored.poll_interval
-    }
-}
-
-/// Whether a `Last-Modified` stands for the state that an answer shows and for no later one: it has whole seconds, and what changes once may change again within the
-/// same one (RFC 9110 §8.8.2.2: strong when the `Date` is at least a second later). A replica that lags gives the state of so long ago the `Date` of today, so the second
-/// is over for certain only when a replica would have caught up since. Nothing speaks against it where either cannot be read.
-fn is_exact(headers: &HeaderMap, last_modified: Option<&HeaderValue>) -> bool {
-    let read = |value: &HeaderValue| httpdate::parse_http_date(value.to_str().ok()?).ok();
-    match (headers.get(header::DATE).and_then(read), last_modified.and_then(read)) {
-        (Some(date), Some(last_modified)) => last_modified + SECOND_LOOK < date,
-        _ => true,
     }
 }
 

@@ -1,4 +1,5 @@
-//! What is known of each token's rights: who of those that may carry a request is likely to be served, who is not, and when a denial is worth a second look.
+//! What is known of each token's rights: who of those that may carry a request is likely to be served, who is not, and when a denial is worth a second look
+//! (`looks`) and what it is worth in the end (`verdict`).
 //!
 //! The endpoint table and the config say who may be asked at all (`needs` words what is missing when nobody may). The rest is learned from answers and
 //! remembered for a while (`memory`), for one token at one place — a repository, an organization — and one endpoint of it:
@@ -22,6 +23,7 @@ pub mod needs;
 pub mod plan;
 #[cfg(test)]
 mod tests;
+pub mod verdict;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

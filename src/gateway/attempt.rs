@@ -12,6 +12,7 @@ use crate::api::{LimitRefusal, RateHeaders, ResourceName, limit_refusal};
 use crate::clock::Timestamp;
 use crate::decision::rights::Lesson;
 use crate::decision::rights::plan::Resort;
+use crate::decision::rights::verdict::Verdict;
 use crate::decision::{AccountId, ClientId, Demand, Refusal};
 use crate::telemetry::{MethodName, UpstreamOutcome, spans};
 use crate::tokens::{Credential, Lack, Rejection, Source, TokenId};
@@ -44,6 +45,8 @@ pub struct Answer {
     pub token: TokenId,
     /// When the request was sent: what the answer shows is not older than this.
     pub requested_at: Timestamp,
+    /// What it is worth to the pool when it is a denial.
+    pub verdict: Verdict,
 }
 
 /// The body of an [`Answer`].
@@ -359,7 +362,7 @@ impl Gateway {
             self.tokens.accepted(credential);
         }
         let rate = RateHeaders::parse(&headers);
-        let account = lease.account();
+        let (account, verdict) = (lease.account(), Verdict::Final);
         let may_refuse = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS) || job.service == Service::Graphql;
         let refusal = match &body {
             Collected::Whole(bytes) if may_refuse => limit_refusal(status, &headers, bytes, now),
@@ -372,7 +375,7 @@ impl Gateway {
             return match body {
                 // Part of the mutation was executed: it is no refusal of the whole, and must not be sent again (CONTRACT §4, 3).
                 Collected::Whole(bytes) if !job.is_read() && holds_graphql_data(&bytes) => {
-                    Ok(Answer { status, headers, body: AnswerBody::Whole(bytes), account, token: credential.token, requested_at })
+                    Ok(Answer { status, headers, body: AnswerBody::Whole(bytes), account, token: credential.token, requested_at, verdict })
                 }
                 _ => Err(Unanswered::Limited(refusal)),
             };
@@ -387,7 +390,7 @@ impl Gateway {
                 AnswerBody::Large { first, exchange, held: Held { lease: Some(lease), status } }
             }
         };
-        Ok(Answer { status, headers, body, account, token: credential.token, requested_at })
+        Ok(Answer { status, headers, body, account, token: credential.token, requested_at, verdict })
     }
 }
 

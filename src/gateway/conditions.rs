@@ -67,4 +67,9 @@ impl Conditions for OfEntry<'_> {
     fn stored(&self) -> Option<StatusCode> {
         self.entry.map(Entry::status)
     }
+
+    fn seen_by(&self) -> Option<Vec<TokenId>> {
+        let entry = self.entry.filter(|entry| entry.status().is_success() || entry.status().is_redirection())?;
+        Some(entry.stored.owners().map(|TokenKey(token)| TokenId(token)).collect())
+    }
 }

@@ -80,6 +80,10 @@ pub trait Conditions: Sync {
     fn stored(&self) -> Option<StatusCode> {
         None
     }
+    /// The tokens that are known to have been answered as it is stored; `None` when nothing but a denial or a fault is.
+    fn seen_by(&self) -> Option<Vec<TokenId>> {
+        None
+    }
 }
 
 /// Asks without conditions.

@@ -153,6 +153,7 @@ mod tests {
 
     use super::*;
     use crate::decision::AccountId;
+    use crate::decision::rights::verdict::Verdict;
     use crate::tokens::TokenId;
 
     fn answer(status: u16, body: &str) -> Answer {
@@ -163,6 +164,7 @@ mod tests {
             account: AccountId(0),
             token: TokenId(0),
             requested_at: Timestamp::EPOCH,
+            verdict: Verdict::Final,
         }
     }
 

@@ -81,6 +81,7 @@ mod rewrite_stream;
 pub mod rights;
 pub mod route;
 mod said;
+mod second_look;
 pub mod service;
 pub mod stale;
 pub mod store;

@@ -119,9 +119,11 @@ impl Gateway {
             return false;
         }
         let path = path_of(key.path_and_query());
-        let paths = [Some(path), self.path_in_links(entry)];
-        let seen = paths.into_iter().flatten().filter_map(|path| self.neighbours.change_beside(path, key)).max();
-        entry.stored.page.may_hide_next(entry.requested_at(), self.store.trust(path, entry.requested_at()), seen)
+        let seen = || {
+            let paths = [Some(path), self.path_in_links(entry)];
+            paths.into_iter().flatten().filter_map(|path| self.neighbours.change_beside(path, key)).max()
+        };
+        entry.stored.page.may_hide_next(entry.requested_at(), self.store.trust_by_changes(path, entry.requested_at()), seen)
     }
 
     /// The path by which the upstream links the pages of a list, which is not always the one that it was asked for by: `/repositories/7/issues`.

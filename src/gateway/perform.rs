@@ -68,7 +68,7 @@ impl Gateway {
             match self.attempt(job, &Whom::Anyone, effort, conditions, reuse).await {
                 // A plain HTTP cache passes on what it was answered; what was lost is repeated all the same (RFC 9110 §9.2.2).
                 Ok(answer) if !answer.status.is_server_error() || self.mode == Mode::Rfc9111 && job.is_read() => {
-                    return Ok(self.second_look(job, effort, conditions, reuse, answer).await);
+                    return self.second_look(job, effort, conditions, reuse, answer).await;
                 }
                 Ok(answer) => match self.next(job, attempt, Failure::Upstream5xx) {
                     Next::Retry { not_before } if not_before <= job.deadline => {
@@ -188,7 +188,7 @@ impl Gateway {
     }
 
     /// The upstream went on refusing until no attempt was left.
-    fn limited_now(&self, job: &Job) -> Refused {
+    pub(super) fn limited_now(&self, job: &Job) -> Refused {
         let resource = job.endpoint.resource.clone();
         let refusal =
             Refusal { limit: LimitKind::Cooldown, account: None, resource, until: Until::Time(self.clock.now() + Duration::from_secs(60)) };

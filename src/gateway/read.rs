@@ -18,6 +18,7 @@ use crate::decision::freshness::settling::Trust;
 use crate::decision::freshness::trouble::Trouble;
 use crate::decision::freshness::wishes::Wishes;
 use crate::decision::freshness::{Mode, Stored, TokenKey};
+use crate::decision::rights::verdict::Verdict;
 use crate::telemetry::{CacheOutcome, Fetch, spans};
 use crate::tokens::{Cause, Lack, TokenId};
 
@@ -311,10 +312,10 @@ impl Gateway {
     fn confirmed(&self, key: CacheKey, question: &Question, entry: &Arc<Entry>, answer: &Answer) -> Landed {
         let (now, token) = (self.clock.now(), token_key(answer.token));
         // RFC 9111 §5.2.1.5: an answer to a request that says so leaves nothing behind, but for what keeps the upstream from being polled.
-        let may_keep = !question.wishes.no_store || entry.stored.is_polled(&answer.headers);
+        let may_leave = !question.wishes.no_store || entry.stored.is_polled(&answer.headers);
         let is_repeatable = entry.stored.is_repeated_by(&answer.headers);
         let print = if is_repeatable { self.store.prints.of(token, &answer.headers, self.mode) } else { Print::default() };
-        if may_keep && print.repeats(entry.print) {
+        if may_leave && print.repeats(entry.print) {
             entry.confirmation.repeated(answer.requested_at, now);
             return Landed::Entry(Arc::clone(entry), Fetch::Revalidated);
         }
@@ -324,10 +325,14 @@ impl Gateway {
             entry.head.clone()
         } else {
             let mut merged = entry.head.to_map();
-            let etag = merged.remove(header::ETAG);
+            let mut etag = merged.remove(header::ETAG);
+            let is_own = etag.is_some() && news.contains_key(header::LINK) && etag == etag_of(entry.body.text(), &merged);
             merge_not_modified(&mut merged, &news, self.mode);
             if news.contains_key(header::LINK) {
                 stored.page = page_of(question, entry.status(), &merged, &entry.body);
+            }
+            if is_own {
+                etag = etag_of(entry.body.text(), &merged);
             }
             StoredHead::new(&merged, etag.as_ref(), &self.store.shared_lines)
         };
@@ -335,9 +340,11 @@ impl Gateway {
         let confirmation = Confirmation::new(answer.requested_at, now);
         // RFC 9111 §3.2: the 304's `Vary` takes the place of the stored one, and its values are those of the request that was answered so.
         let vary = if news.contains_key(header::VARY) { Entry::vary_of(&answer.headers, &question.asked) } else { entry.vary.clone() };
-        let may_keep = may_keep && vary.as_deref() != Some(&Vary::Everything);
-        if !may_keep && vary != entry.vary {
-            self.store.remove(&key);
+        // What may not be kept by the 304's word was kept until now (§5.2.2.5, §4.3.4).
+        let may_stay = storable(entry.status(), &answer.headers);
+        let may_keep = may_leave && may_stay && vary.as_deref() != Some(&Vary::Everything);
+        if !may_keep && (!may_stay || vary != entry.vary) {
+            self.store.remove(&key, answer.requested_at);
         }
         let entry = Arc::new(Entry { head, body: entry.body.clone(), stored, confirmation, print, vary });
         if may_keep {
@@ -348,18 +355,20 @@ impl Gateway {
 
     fn fetched(&self, key: CacheKey, question: &Question, before: Option<&Entry>, mut answer: Answer) -> Landed {
         let AnswerBody::Whole(bytes) = &mut answer.body else {
-            self.store.remove(&key);
+            self.store.remove(&key, answer.requested_at);
             return Landed::Large(self.begin_stream(key, question, answer));
         };
         let length = bytes.len();
         let bytes = std::mem::take(bytes);
         // RFC 9111 §3, §5.2.1.5; a wish, which goes behind the upstream's on how often it is polled.
-        let may_be_kept = storable(answer.status, &answer.headers) && self.may_keep_encoding(&answer.headers);
+        let may_be_stored = storable(answer.status, &answer.headers) && answer.verdict == Verdict::Final;
+        let may_be_kept = may_be_stored && self.may_keep_encoding(&answer.headers);
         let is_unwanted = question.wishes.no_store && poll_interval(&answer.headers).is_none();
         let keep = may_be_kept && !is_unwanted;
         let body = if is_json(&answer.headers) { self.urls.mark_json(without_secrets(bytes)) } else { Body::opaque(bytes) };
         let is_as_sent = body.is_alike_for_all() && body.text().len() == length;
-        let etag = self.etag_for_clients(&answer, &body, is_as_sent);
+        let said = headers::to_client(&answer.headers, self.mode);
+        let etag = self.etag_for_clients(&answer, &said, &body, is_as_sent);
         let now = self.clock.now();
         let mut stored = Stored::new(now, answer.status, &answer.headers, Some(token_key(answer.token)), self.ttl(question));
         stored.page = page_of(question, answer.status, &answer.headers, &body);
@@ -369,7 +378,7 @@ impl Gateway {
         if let Some(before) = before.filter(is_same) {
             stored.remember_etags(&before.stored);
         }
-        let mut head = StoredHead::new(&headers::to_client(&answer.headers, self.mode), etag.as_ref(), &self.store.shared_lines);
+        let mut head = StoredHead::new(&said, etag.as_ref(), &self.store.shared_lines);
         if is_unwanted {
             // Another form of it would be kept.
             head.codings = Codings::AsItIs;
@@ -390,12 +399,12 @@ impl Gateway {
         };
         if keep {
             self.store.put(key, Arc::clone(&entry));
-        } else if answer.status.is_server_error() {
+        } else if answer.status.is_server_error() || answer.verdict == Verdict::Void {
             // It says nothing of what is stored.
         } else if may_be_kept {
             self.found_another(key, before, &entry);
         } else {
-            self.store.remove(&key);
+            self.store.remove(&key, answer.requested_at);
         }
         Landed::Entry(entry, fetch)
     }
@@ -421,12 +430,12 @@ impl Gateway {
 
     /// What clients know an answer by: the gateway's own validator, which is the same whichever token fetched the body. In a plain HTTP cache the upstream's, where
     /// each client gets the very bytes that the upstream named so (RFC 9110 §8.8.3).
-    fn etag_for_clients(&self, answer: &Answer, body: &Body, is_as_sent: bool) -> Option<HeaderValue> {
+    fn etag_for_clients(&self, answer: &Answer, said: &HeaderMap, body: &Body, is_as_sent: bool) -> Option<HeaderValue> {
         if answer.status != StatusCode::OK {
             return None;
         }
         let upstreams = answer.headers.get(header::ETAG).filter(|_| self.mode == Mode::Rfc9111 && is_as_sent);
-        upstreams.cloned().or_else(|| etag_of(body.text()))
+        upstreams.cloned().or_else(|| etag_of(body.text(), said))
     }
 
     fn rule(&self, question: &Question) -> Option<(usize, &CacheRule)> {

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::clock::Timestamp;
 use crate::decision::freshness::Mode;
-use crate::decision::freshness::conditional::{Outcome as Conditional, evaluate, fails};
+use crate::decision::freshness::conditional::{Outcome as Conditional, evaluate, fails, is_exact};
 use crate::telemetry::{CacheOutcome, Fetch};
 
 use crate::writes::record::Response;
@@ -187,6 +187,7 @@ impl Gateway {
         if fails(form.asked, head.status, known_by.as_ref().map(HeaderValue::as_bytes), date) {
             return Reply::empty(StatusCode::PRECONDITION_FAILED);
         }
+        let date = date.filter(|date| is_exact(&head.headers, Some(date)));
         let is_not_modified = evaluate(form.asked, head.status, etag.into_iter(), date) == Conditional::NotModified;
         let mut reply = self.reply_from_reader(reader, form.origin);
         if is_not_modified {
@@ -285,7 +286,7 @@ pub(super) fn is_not_modified(entry: &Entry, asked: &HeaderMap) -> bool {
         return false;
     }
     let own = entry.head.etag().into_iter().filter_map(|etag| HeaderValue::from_bytes(etag).ok());
-    let last_modified = asked.contains_key(header::IF_MODIFIED_SINCE).then(|| entry.stored.last_modified()).flatten();
+    let last_modified = asked.contains_key(header::IF_MODIFIED_SINCE).then(|| entry.stored.exact_date()).flatten();
     evaluate(asked, entry.status(), own.chain(entry.stored.etags()), last_modified.as_ref()) == Conditional::NotModified
 }
 

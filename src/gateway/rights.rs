@@ -1,35 +1,28 @@
 //! What answers teach about the rights of tokens, in the running program: the lock around the pure [`Rights`](crate::decision::rights::Rights), and the order
 //! in which a request's accounts and tokens come out of it.
 //!
-//! Every decision is made in `decision/rights`. Here is what it needs to know of the tokens, and the second look at a denied read.
+//! Every decision is made in `decision/rights`. Here is what it needs to know of the tokens; a denied read's second look is in `second_look.rs`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 
 use crate::api::{Denial, accepted_permission};
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 use crate::decision::freshness::TokenKey;
-use crate::decision::rights::plan::{Look, MOMENT, Patience, Resort, Stage, Who};
-use crate::decision::rights::{Asked, Found, Holder, Lesson};
+use crate::decision::rights::plan::{MOMENT, Patience, Resort, Stage, Who};
+use crate::decision::rights::{Holder, Lesson};
 use crate::tokens::{Credential, SlotId, TokenId, Trial};
 
 use super::Gateway;
-use super::attempt::{Answer, AnswerBody, Unanswered};
+use super::attempt::{Answer, AnswerBody};
 use super::candidates::Accounts;
-use super::effort::Effort;
-use super::fetch::{FetchError, OutgoingBody, Reuse};
-use super::intake::Service;
-use super::job::{Conditions, Job};
+use super::fetch::OutgoingBody;
+use super::job::Job;
 
 /// How often an account may be found to have no token after all while another one is minted for it. Ours: each time is a refusal that came in between.
 const WITHOUT_MAX: usize = 3;
-
-/// How long a second look waits for a token to be minted. Ours: several times what a mint takes; while the upstream mints nothing, what is missing is still said
-/// to be missing, soon enough.
-const LOOK_WAITS_MAX: Duration = Duration::from_secs(5);
 
 /// One list of accounts that a request is offered to.
 pub(super) struct Offer {
@@ -46,8 +39,8 @@ pub(super) struct Offer {
 pub(super) enum Whom {
     /// All who may carry it, in the order of what is known of them.
     Anyone,
-    /// These alone, for a second look.
-    These(Accounts),
+    /// These alone, for a second look, which waits for them so long.
+    These(Accounts, Patience),
 }
 
 impl Gateway {
@@ -57,9 +50,9 @@ impl Gateway {
         let unusable = self.unusable(job, without_token, now);
         let stages = match whom {
             // One try is enough for a second look.
-            Whom::These(_) if !without_token.is_empty() => Vec::new(),
-            Whom::These(accounts) => {
-                let deadline = job.deadline.min(now + MOMENT);
+            Whom::These(..) if !without_token.is_empty() => Vec::new(),
+            Whom::These(accounts, patience) => {
+                let deadline = deadline(job, *patience, now);
                 return vec![Offer { accounts: Arc::clone(accounts), deadline, resort: Resort::Ordinary }];
             }
             // Who is alone is asked, whatever is known.
@@ -73,18 +66,14 @@ impl Gateway {
         };
         let offer = |stage: Stage| Offer {
             accounts: self.candidates.part(&job.candidates, stage.who),
-            deadline: match stage.patience {
-                Patience::Whole => job.deadline,
-                Patience::Moment => job.deadline.min(now + MOMENT),
-                Patience::None => now,
-            },
+            deadline: deadline(job, stage.patience, now),
             resort: stage.resort,
         };
         stages.into_iter().map(offer).collect()
     }
 
     /// The job's candidates that have no working token for it and get none in time, in ascending order. Free while all tokens work.
-    fn unusable(&self, job: &Job, without_token: &[AccountId], now: Timestamp) -> Vec<AccountId> {
+    pub(super) fn unusable(&self, job: &Job, without_token: &[AccountId], now: Timestamp) -> Vec<AccountId> {
         let mut unusable = self.asleep(job, &job.candidates, now);
         unusable.retain(|account| !self.tokens.comes(*account, job.endpoint.tokens, now, job.deadline));
         // Who gets another one may be asked again, but not for ever.
@@ -114,7 +103,7 @@ impl Gateway {
         keys.into_iter().find_map(|TokenKey(slot)| self.tokens.take(SlotId(slot), now))
     }
 
-    fn keys_of(&self, job: &Job, account: AccountId) -> Vec<TokenKey> {
+    pub(super) fn keys_of(&self, job: &Job, account: AccountId) -> Vec<TokenKey> {
         self.tokens.fitting(account, job.endpoint.tokens).map(key_of).collect()
     }
 
@@ -142,86 +131,13 @@ impl Gateway {
         let credentials = job.candidates.iter().flat_map(|account| self.tokens.fitting(*account, job.endpoint.tokens));
         credentials.take(max + 1).count().saturating_sub(1)
     }
-
-    /// A read that was denied is asked once more of another account that may see more, and what that one says counts when it is more than another denial.
-    pub(super) async fn second_look(
-        self: &Arc<Self>,
-        job: &Job,
-        effort: &Effort,
-        conditions: &impl Conditions,
-        reuse: Reuse,
-        first: Answer,
-    ) -> Answer {
-        let Some((denial, accounts)) = self.second_candidates(job, &first, conditions.stored()).await else { return first };
-        let mut look = Looking { gateway: self, asked: job.asked, found: Found::NotLooked };
-        let deadline = job.deadline.min(self.clock.now() + LOOK_WAITS_MAX);
-        let Some(accounts) = self.awake(job, &accounts, deadline, effort).await else { return first };
-        let whom = Whom::These(accounts);
-        let mut looked = Box::pin(self.attempt(job, &whom, effort, conditions, reuse)).await;
-        if reuse == Reuse::Idle && matches!(looked, Err(Unanswered::Failed(FetchError::Stale(_)))) {
-            looked = Box::pin(self.attempt(job, &whom, effort, conditions, Reuse::Never)).await;
-        }
-        let served = |answer: &Answer| lesson(answer, conditions.stored()) == Some(Lesson::Served);
-        look.found = match &looked {
-            Ok(second) if served(second) => Found::Something,
-            Err(unanswered) if unanswered.was_not_made() => Found::NotLooked,
-            _ => Found::Nothing,
-        };
-        match looked {
-            Ok(second) if look.found == Found::Something => {
-                let holder = Holder { account: first.account, token: key_of(first.token.slot()) };
-                self.rights.lock().teach(self.clock.now(), job.asked, holder, Lesson::ServedElsewhere(denial), None);
-                second
-            }
-            _ => {
-                effort.answered_by(first.account);
-                first
-            }
-        }
-    }
-
-    /// Who may look again at a denied read; nobody at routes of one account, at writes and at GraphQL.
-    async fn second_candidates(&self, job: &Job, first: &Answer, stored: Option<StatusCode>) -> Option<(Denial, Accounts)> {
-        if job.method != Method::GET || job.service != Service::Rest || job.candidates.len() < 2 {
-            return None;
-        }
-        // An answer that is still on its way holds its slot and is passed on as it is; one that was confirmed has been looked at before.
-        if !matches!(first.body, AnswerBody::Whole(_)) || first.status == StatusCode::NOT_MODIFIED {
-            return None;
-        }
-        let Some(Lesson::Denied(denial)) = lesson(first, stored) else { return None };
-        loop {
-            // From before the question on, so that no end is missed.
-            let mut ended = std::pin::pin!(self.look_ended.notified());
-            ended.as_mut().enable();
-            let now = self.clock.now();
-            let unusable = self.unusable(job, &[], now);
-            let tokens_of = |account| self.keys_of(job, account);
-            let look = self.rights.lock().second_look(now, job.asked, &job.candidates, &unusable, first.account, &tokens_of);
-            match look {
-                Look::By(who) => return Some((denial, self.candidates.part(&job.candidates, who))),
-                Look::No => return None,
-                Look::Later => {}
-            }
-            tokio::select! {
-                () = ended => {}
-                () = self.wait_until(job.deadline) => return None,
-            }
-        }
-    }
 }
 
-/// A second look under way; tells its end however it comes.
-struct Looking<'g> {
-    gateway: &'g Gateway,
-    asked: Asked,
-    found: Found,
-}
-
-impl Drop for Looking<'_> {
-    fn drop(&mut self) {
-        self.gateway.rights.lock().looked(self.asked, self.found);
-        self.gateway.look_ended.notify_waiters();
+fn deadline(job: &Job, patience: Patience, now: Timestamp) -> Timestamp {
+    match patience {
+        Patience::Whole => job.deadline,
+        Patience::Moment => job.deadline.min(now + MOMENT),
+        Patience::None => now,
     }
 }
 
@@ -237,7 +153,7 @@ pub(super) fn lesson(answer: &Answer, stored: Option<StatusCode>) -> Option<Less
 }
 
 /// Rights belong to the place: a token that is minted anew has those of the one before.
-fn key_of(slot: SlotId) -> TokenKey {
+pub(super) fn key_of(slot: SlotId) -> TokenKey {
     TokenKey(slot.0)
 }
 
@@ -247,6 +163,7 @@ mod tests {
     use http::HeaderMap;
 
     use super::*;
+    use crate::decision::rights::verdict::Verdict;
 
     fn answered(status: u16, stored: Option<u16>) -> Option<Lesson> {
         let status_of = |status| StatusCode::from_u16(status).unwrap();
@@ -257,6 +174,7 @@ mod tests {
             account: AccountId(0),
             token: TokenId(0),
             requested_at: Timestamp::EPOCH,
+            verdict: Verdict::Final,
         };
         lesson(&answer, stored.map(status_of))
     }

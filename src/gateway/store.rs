@@ -211,8 +211,11 @@ impl Store {
         self.entries.get(key)
     }
 
-    /// Keeps an answer.
+    /// Keeps an answer, unless what is kept was asked for later: an answer may be on its way for long, and shows what was so when its request left.
     pub fn put(&self, key: CacheKey, entry: Arc<Entry>) {
+        if self.has_newer(&key, entry.requested_at()) {
+            return;
+        }
         let (mut displaced, own) = (Vec::new(), key.clone());
         self.entries.insert_with_lifecycle(key, entry, &mut displaced);
         // What it replaces, and itself when it is too large, is not evicted.
@@ -222,9 +225,16 @@ impl Store {
         }
     }
 
-    /// Drops what is under this key.
-    pub fn remove(&self, key: &CacheKey) {
-        self.entries.remove(key);
+    /// Drops what is under this key, unless it was asked for later than at `requested_at`.
+    pub fn remove(&self, key: &CacheKey, requested_at: Timestamp) {
+        if !self.has_newer(key, requested_at) {
+            self.entries.remove(key);
+        }
+    }
+
+    /// Two that land in the same instant may both find nothing newer. Then the later one of them to be kept is, and the next to ask has it confirmed.
+    fn has_newer(&self, key: &CacheKey, requested_at: Timestamp) -> bool {
+        self.entries.peek(key).is_some_and(|kept| kept.requested_at() > requested_at)
     }
 
     /// `path` changed, or may have changed, at `now`: what was asked for before is doubtful, with any query and for everyone.
@@ -242,6 +252,11 @@ impl Store {
         if self.purges.covers(path, requested_at) {
             return Trust::Doubtful;
         }
+        self.trust_by_changes(path, requested_at)
+    }
+
+    /// The same but for purges, after which the upstream's answers mean what they meant before.
+    pub fn trust_by_changes(&self, path: &str, requested_at: Timestamp) -> Trust {
         Trust::after(self.doubt.last_change(path, requested_at), requested_at)
     }
 
@@ -274,9 +289,17 @@ impl Store {
     }
 }
 
-/// The gateway's validator of a body: the same for every token and every replica. Weak, because each client gets its own addresses in the body.
-pub fn etag_of(body: &[u8]) -> Option<HeaderValue> {
-    let digest = ring::digest::digest(&ring::digest::SHA256, body);
+/// The gateway's validator of an answer: the same for every token and every replica. Weak, because each client gets its own addresses in the body. It stands for the
+/// links to other pages as well: who holds the page and is told that it has not changed goes on believing that no page comes after it.
+pub fn etag_of(body: &[u8], headers: &HeaderMap) -> Option<HeaderValue> {
+    let mut digest = ring::digest::Context::new(&ring::digest::SHA256);
+    digest.update(body);
+    for link in headers.get_all(header::LINK) {
+        // No JSON has it, so that no body can pass for another one with links.
+        digest.update(&[0]);
+        digest.update(link.as_bytes());
+    }
+    let digest = digest.finish();
     let hex = digest.as_ref()[..16].iter().fold(String::with_capacity(36), |mut text, byte| {
         use std::fmt::Write;
         // Writing to a string does not fail.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::json;
 
-use crate::support::{Setup, World};
+use crate::support::{Reply, Setup, World};
 
 const ISSUE: &str = "/repos/acme/widgets/issues/3";
 const UNCHANGED: &str = "weir; fwd=stale; fwd-status=304";
@@ -83,6 +83,35 @@ async fn after_a_write_it_is_asked_for_anew() {
     let world = an_eleventh_comes(Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")).await;
     world.post(&format!("{ISSUE}/comments"), json!({ "body": "by a client" })).await.assert_status(201);
     assert!(tells_of_the_next(&world).await);
+}
+
+#[tokio::test]
+async fn a_page_that_names_the_last_is_asked_for_anew_once_after_a_write() {
+    let world = an_eleventh_comes(Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")).await;
+    let few = format!("{ISSUE}/comments?per_page=4&page=1");
+    let last = |answer: &Reply| answer.header("link").unwrap_or_default().contains("page=4>; rel=\"last\"");
+    assert!(!last(&world.get(&few).await), "three pages");
+    for body in ["the twelfth", "the thirteenth"] {
+        world.post(&format!("{ISSUE}/comments"), json!({ "body": body })).await.assert_status(201);
+    }
+    world.advance_both(Duration::from_millis(1));
+    let answer = world.get(&few).await;
+    assert!(last(&answer), "{:?}", answer.header("link"));
+    assert_eq!(world.get(&few).await.cache_status(), UNCHANGED);
+}
+
+#[tokio::test]
+async fn who_holds_a_page_is_told_when_another_one_has_come_after_it() {
+    let world = an_eleventh_comes(Setup::new()).await;
+    let held = world.get(&page(1)).await;
+    assert_eq!(held.header("link"), None);
+    let etag = held.header("etag").unwrap();
+    world.get(ISSUE).await.assert_status(200);
+    let answer = world.get_with(&page(1), &[("if-none-match", etag)]).await;
+    answer.assert_status(200);
+    assert!(answer.header("link").is_some_and(|link| link.contains("rel=\"next\"")));
+    let etag = answer.header("etag").unwrap();
+    world.get_with(&page(1), &[("if-none-match", etag)]).await.assert_status(304);
 }
 
 #[tokio::test]

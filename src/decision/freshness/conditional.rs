@@ -6,6 +6,8 @@ use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
+use super::settling::SECOND_LOOK;
+
 /// What the client is to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -95,6 +97,17 @@ fn not_modified_since(asked: Option<&HeaderValue>, last_modified: Option<&Header
 
 fn date(value: &HeaderValue) -> Option<SystemTime> {
     value.to_str().ok().and_then(|text| httpdate::parse_http_date(text).ok())
+}
+
+/// Whether a `Last-Modified` stands for the state that an answer shows and for no later one: it has whole seconds, and what changes once may change again within the
+/// same one (RFC 9110 §8.8.2.2: strong when the `Date` is at least a second later). A replica that lags gives the state of so long ago the `Date` of today, so the second
+/// is over for certain only when a replica would have caught up since. Nothing speaks against it where either cannot be read.
+pub fn is_exact(headers: &HeaderMap, last_modified: Option<&HeaderValue>) -> bool {
+    let read = |value: &HeaderValue| httpdate::parse_http_date(value.to_str().ok()?).ok();
+    match (headers.get(header::DATE).and_then(read), last_modified.and_then(read)) {
+        (Some(date), Some(last_modified)) => last_modified + SECOND_LOOK < date,
+        _ => true,
+    }
 }
 
 #[cfg(test)]

@@ -59,6 +59,11 @@ impl Known {
         self.packed_etags().filter_map(|(token, form, text)| Some((token, unpacked(form, text)?)))
     }
 
+    /// Whose `ETag`s there are.
+    pub(super) fn owners(&self) -> impl Iterator<Item = TokenKey> {
+        self.packed_etags().map(|(token, ..)| token)
+    }
+
     /// Whose `ETag` was learned last.
     pub(super) fn last_owner(&self) -> Option<TokenKey> {
         self.packed_etags().last().map(|(token, ..)| token)

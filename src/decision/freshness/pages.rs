@@ -1,5 +1,6 @@
 //! Pages of lists whose 304 may hide a next page: `Link` is outside the `ETag` (UPSTREAM.md, Conditional requests), so that the last page, exactly full, is
-//! confirmed unchanged while another one has come after it. Such a page is asked for without conditions when there is a reason to think so (DESIGN D3).
+//! confirmed unchanged while another one has come after it, and so is a page whose `last` is not the last any more. Such pages are asked for without conditions when
+//! there is a reason to think so (DESIGN D3).
 //!
 //! What was seen of the page's neighbours is the gateway's to remember (`gateway/neighbours.rs`). Left out: lists that are a part of an object; they carry a count
 //! of all items, which changes with them.
@@ -17,9 +18,11 @@ const CURSORS: [&str; 2] = ["cursor", "after"];
 /// What an answer is as a page of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Page {
-    /// No list, not full, or followed by another page.
+    /// No list, or the last page of one, with room.
     #[default]
     Other,
+    /// It names pages that come after it, of which there may be more by now, or fewer.
+    Followed,
     /// The last one, without room for another item.
     FullAndLast,
 }
@@ -36,17 +39,25 @@ pub struct PageSizes {
 impl Page {
     /// Of an answer to `target`. The body is looked at only where nothing names a next page.
     pub fn of(target: &str, sizes: PageSizes, headers: &HeaderMap, body: &[u8]) -> Self {
-        if names_next(headers) || body.trim_ascii_start().first() != Some(&b'[') {
+        if body.trim_ascii_start().first() != Some(&b'[') {
             return Self::Other;
+        }
+        if names_later_page(headers) {
+            return Self::Followed;
         }
         let is_full = serde_json::from_slice::<Vec<IgnoredAny>>(body).is_ok_and(|items| items.len() >= size_of_page(target, sizes));
         if is_full { Self::FullAndLast } else { Self::Other }
     }
 
     /// Whether a 304 would prove nothing of it: its request left at `requested_at` and left this `trust`, something beside or above it was last seen to change at
-    /// `neighbour_changed_at`.
-    pub fn may_hide_next(self, requested_at: Timestamp, trust: Trust, neighbour_changed_at: Option<Timestamp>) -> bool {
-        self == Self::FullAndLast && (trust != Trust::Settled || neighbour_changed_at.is_some_and(|changed_at| requested_at <= changed_at))
+    /// `neighbour_changed_at`. What only names a page that may not be the last any more is asked for anew once after each change of its list that is known: a look
+    /// without conditions costs, and most changes change no number of pages.
+    pub fn may_hide_next(self, requested_at: Timestamp, trust: Trust, neighbour_changed_at: impl FnOnce() -> Option<Timestamp>) -> bool {
+        match self {
+            Self::Other => false,
+            Self::Followed => trust == Trust::Doubtful,
+            Self::FullAndLast => trust != Trust::Settled || neighbour_changed_at().is_some_and(|changed_at| requested_at <= changed_at),
+        }
     }
 }
 
@@ -67,15 +78,15 @@ fn parameter<'t>(target: &'t str, name: &str) -> Option<&'t str> {
     query.split('&').filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
-fn names_next(headers: &HeaderMap) -> bool {
-    let is_next = |value: &HeaderValue| {
+fn names_later_page(headers: &HeaderMap) -> bool {
+    let is_later = |value: &HeaderValue| {
         let Ok(text) = value.to_str() else { return false };
         text.split(';').any(|part| {
             let part = part.split(',').next().unwrap_or_default().trim();
-            part == "rel=\"next\"" || part == "rel=next"
+            ["rel=\"next\"", "rel=next", "rel=\"last\"", "rel=last"].contains(&part)
         })
     };
-    headers.get_all(header::LINK).iter().any(is_next)
+    headers.get_all(header::LINK).iter().any(is_later)
 }
 
 #[cfg(test)]
@@ -115,19 +126,28 @@ mod tests {
             r#"<https://x/a?page=1>; rel="prev", <https://x/a?page=3>; rel="next", <https://x/a?page=9>; rel="last""#,
             "<https://x/a?page=3>; rel=next",
         ] {
-            assert_eq!(of(link), Page::Other, "{link}");
+            assert_eq!(of(link), Page::Followed, "{link}");
         }
+        assert_eq!(of(r#"<https://x/a?page=9>; rel="last""#), Page::Followed);
         assert_eq!(of(r#"<https://x/a?page=1&rel="next">; rel="prev", <https://x/a?page=1>; rel="first""#), Page::FullAndLast);
     }
 
     #[test]
     fn a_304_proves_nothing_after_a_change_beside_it_or_of_its_own_path_and_only_of_a_full_last_page() {
         let later = AT + Duration::from_millis(1);
-        let hides = |trust, neighbour| Page::FullAndLast.may_hide_next(AT, trust, neighbour);
+        let hides = |trust, neighbour| Page::FullAndLast.may_hide_next(AT, trust, || neighbour);
         assert!(hides(Trust::Settled, Some(AT)) && hides(Trust::Settled, Some(later)));
         assert!(hides(Trust::Doubtful, None) && hides(Trust::Until(later), None));
         assert!(!hides(Trust::Settled, None) && !hides(Trust::Settled, Some(AT - Duration::from_millis(1))));
-        assert!(!Page::Other.may_hide_next(AT, Trust::Doubtful, Some(later)));
+        assert!(!Page::Other.may_hide_next(AT, Trust::Doubtful, || Some(later)));
+    }
+
+    #[test]
+    fn a_page_that_names_others_is_asked_for_anew_once_after_a_change_of_its_list_and_not_for_what_was_seen_beside_it() {
+        assert!(Page::Followed.may_hide_next(AT, Trust::Doubtful, || None));
+        for trust in [Trust::Settled, Trust::Until(AT)] {
+            assert!(!Page::Followed.may_hide_next(AT, trust, || Some(AT)), "{trust:?}");
+        }
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl Confirmed<'_> {
     }
 
     fn worth(self, now: Timestamp, mode: Mode, watched: Option<Duration>) -> Worth {
-        let since = now.since(self.at);
+        let since = now.since(self.requested_at);
         let of = |lifetime: Duration, age: Duration| Worth { left: lifetime.saturating_sub(age), over: age.saturating_sub(lifetime) };
         let own = match (self.stored.ttl.span(), mode) {
             (Some(ttl), _) => of(ttl, since),

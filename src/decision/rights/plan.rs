@@ -10,6 +10,7 @@ use crate::clock::Timestamp;
 use super::super::demand::AccountId;
 use super::super::freshness::TokenKey;
 use super::looks::Pass;
+use super::verdict::{Denials, Verdict};
 use super::{Asked, Denied, Known, Rights};
 
 /// How long a request waits for an account that is known to be good while others might be. Ours: longer than an answer that frees a place takes, shorter than
@@ -59,8 +60,8 @@ pub struct Stage {
 /// Whether a denied read is asked again of another account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// Of one of these; the look's end must be told ([`Rights::looked`]).
-    By(Who),
+    /// Of one of these, for whom it waits so long; the look's end must be told ([`Rights::looked`]).
+    By(Who, Patience),
     /// To be asked again when a look has ended: what those that are under way bring decides it.
     Later,
     /// No: nobody could see more, or looks of this endpoint hardly ever find anything.
@@ -83,7 +84,8 @@ impl Rights {
         stages(now, &known, base.len(), unusable)
     }
 
-    /// Who takes a second look at what was denied to `first`.
+    /// Who takes a second look at what was denied to `first`, the one of `denials`.
+    #[expect(clippy::too_many_arguments, reason = "what is asked, by whom, and what is known of the pool")]
     pub fn second_look(
         &mut self,
         now: Timestamp,
@@ -91,6 +93,7 @@ impl Rights {
         base: &[AccountId],
         unusable: &[AccountId],
         first: AccountId,
+        denials: &Denials<'_>,
         tokens_of: &dyn Fn(AccountId) -> Vec<TokenKey>,
     ) -> Look {
         let known = self.known(now, asked, base, tokens_of);
@@ -98,12 +101,17 @@ impl Rights {
         if out.len() >= base.len() {
             return Look::No;
         }
-        let good: Vec<AccountId> = known.good.iter().copied().filter(|account| out.binary_search(account).is_err()).collect();
+        // What it says is worth nothing without those who have seen the thing: they are asked as if they had been asked first.
+        let is_void = self.judged(now, asked, base, denials, &known) == Verdict::Void;
+        let good = union(&[], known.good.iter().copied().chain(denials.owners()));
+        let good: Vec<AccountId> =
+            good.into_iter().filter(|account| base.binary_search(account).is_ok() && out.binary_search(account).is_err()).collect();
         // Who sees the place was denied because the thing is missing, as like as not; who does not was denied what the good ones see.
-        let is_sure = !good.is_empty() && known.bad.iter().any(|(account, _)| *account == first);
+        let is_sure = is_void || !good.is_empty() && known.bad.iter().any(|(account, _)| *account == first);
+        let patience = if is_void { Patience::Whole } else { Patience::Moment };
         match if is_sure { self.looks.take_anyway(asked.endpoint) } else { self.looks.take(asked.endpoint) } {
-            Pass::Given if good.is_empty() => Look::By(Who::AllBut(out)),
-            Pass::Given => Look::By(Who::Only(good)),
+            Pass::Given if good.is_empty() => Look::By(Who::AllBut(out), patience),
+            Pass::Given => Look::By(Who::Only(good), patience),
             Pass::Awaited => Look::Later,
             Pass::Refused => Look::No,
         }
@@ -144,7 +152,7 @@ fn stages(now: Timestamp, known: &Known, base_len: usize, unusable: &[AccountId]
 }
 
 /// Both together, in ascending order, each once.
-fn union(sorted: &[AccountId], others: impl IntoIterator<Item = AccountId>) -> Vec<AccountId> {
+pub(super) fn union(sorted: &[AccountId], others: impl IntoIterator<Item = AccountId>) -> Vec<AccountId> {
     let mut all: Vec<AccountId> = sorted.iter().copied().chain(others).collect();
     all.sort_unstable();
     all.dedup();

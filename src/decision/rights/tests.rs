@@ -5,11 +5,13 @@ use proptest::prelude::*;
 
 use super::memory::{ENTRIES_MAX, TOKENS_MAX};
 use super::plan::{Look, Patience, Resort, Stage, Who};
+use super::verdict::{Denials, Verdict};
 use super::*;
 use crate::api::Dialect;
 
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);
 const MINUTE: std::time::Duration = std::time::Duration::from_mins(1);
+const MOMENT: Patience = Patience::Moment;
 const NOT_FOUND: Lesson = Lesson::Denied(Denial::NotFound);
 const NO_RIGHT: Lesson = Lesson::Denied(Denial::Rights { by_token: true });
 
@@ -62,7 +64,8 @@ impl Known4 {
     }
 
     fn second_look(&mut self, path: &str, first: u32) -> Look {
-        self.0.second_look(NOW, asked(path), &ids(0..4), &[], AccountId(first), &own_token)
+        let denials = Denials { by: &[AccountId(first)], stored: None, hopeless: &[] };
+        self.0.second_look(NOW, asked(path), &ids(0..4), &[], AccountId(first), &denials, &own_token)
     }
 }
 
@@ -224,12 +227,12 @@ fn accounts_without_a_working_token_are_in_no_list_and_who_is_alone_is_asked_wha
 #[test]
 fn a_second_look_is_taken_by_who_was_served_else_by_whoever_is_not_known_to_be_bad() {
     let mut known = Known4::default();
-    assert_eq!(known.second_look("/repos/o/r", 1), Look::By(Who::AllBut(ids([1]))));
+    assert_eq!(known.second_look("/repos/o/r", 1), Look::By(Who::AllBut(ids([1])), MOMENT));
     known.teach("/repos/o/r", 1, NOT_FOUND);
     known.teach("/repos/o/r", 3, NOT_FOUND);
-    assert_eq!(known.second_look("/repos/o/r", 1), Look::By(Who::AllBut(ids([1, 3]))));
+    assert_eq!(known.second_look("/repos/o/r", 1), Look::By(Who::AllBut(ids([1, 3])), MOMENT));
     known.teach("/repos/o/r", 2, Lesson::Served);
-    assert_eq!(known.second_look("/repos/o/r", 1), Look::By(Who::Only(ids([2]))));
+    assert_eq!(known.second_look("/repos/o/r", 1), Look::By(Who::Only(ids([2])), Patience::Whole));
 }
 
 #[test]
@@ -247,18 +250,64 @@ fn where_another_account_is_known_to_be_good_the_look_is_always_taken() {
     known.teach("/repos/o/r/issues", 0, NOT_FOUND);
     known.teach("/repos/o/r/issues", 1, Lesson::Served);
     for _ in 0..100 {
-        assert_eq!(known.second_look("/repos/o/r/issues", 0), Look::By(Who::Only(ids([1]))));
+        assert_eq!(known.second_look("/repos/o/r/issues", 0), Look::By(Who::Only(ids([1])), Patience::Whole));
         known.0.looked(asked("/repos/o/r/issues"), Found::Nothing);
     }
     // Who sees the place itself has no such claim.
     known.teach("/repos/o/r/issues/1", 2, Lesson::Served);
     known.teach("/repos/o/r/issues/2", 2, NOT_FOUND);
-    assert_eq!(known.second_look("/repos/o/r/issues/2", 2), Look::By(Who::AllBut(ids([2]))));
+    assert_eq!(known.second_look("/repos/o/r/issues/2", 2), Look::By(Who::AllBut(ids([2])), MOMENT));
     for _ in 0..10 {
         known.0.looked(asked("/repos/o/r/issues/2"), Found::Nothing);
         known.second_look("/repos/o/r/issues/2", 2);
     }
     assert_eq!(known.second_look("/repos/o/r/issues/2", 2), Look::No);
+}
+
+impl Known4 {
+    fn verdict(&self, path: &str, by: &[u32], stored: Option<&[u32]>, hopeless: &[u32]) -> Verdict {
+        let [by, hopeless] = [by, hopeless].map(|accounts| ids(accounts.iter().copied()));
+        let stored = stored.map(|accounts| ids(accounts.iter().copied()));
+        let denials = Denials { by: &by, stored: stored.as_deref(), hopeless: &hopeless };
+        self.0.verdict(NOW, asked(path), &ids(0..4), &denials, &own_token)
+    }
+}
+
+#[test]
+fn a_denial_is_final_when_nobody_is_left_who_was_not_denied() {
+    let mut known = Known4::default();
+    known.teach("/repos/o/r", 0, NOT_FOUND);
+    assert_eq!(known.verdict("/repos/o/r", &[0], None, &[]), Verdict::Open);
+    assert_eq!(known.verdict("/repos/o/r", &[0, 1], None, &[2]), Verdict::Open);
+    assert_eq!(known.verdict("/repos/o/r", &[0, 1], None, &[2, 3]), Verdict::Final, "who gets no token any more sees nothing");
+    (1..4).for_each(|account| known.teach("/repos/o/r", account, NOT_FOUND));
+    assert_eq!(known.verdict("/repos/o/r", &[0], None, &[]), Verdict::Final);
+}
+
+#[test]
+fn a_denial_of_what_another_has_seen_is_void_until_one_who_has_seen_it_denies_it() {
+    let mut known = Known4::default();
+    let path = "/repos/o/r";
+    known.teach(path, 0, NOT_FOUND);
+    assert_eq!(known.verdict(path, &[0], Some(&[1]), &[]), Verdict::Void);
+    assert_eq!(known.verdict(path, &[0, 2], Some(&[1]), &[]), Verdict::Void);
+    assert_eq!(known.verdict(path, &[0, 1], Some(&[1]), &[]), Verdict::Open);
+    assert_eq!(known.verdict(path, &[0], Some(&[]), &[]), Verdict::Void, "somebody has, whoever it was");
+    known.teach(path, 1, Lesson::Served);
+    assert_eq!(known.verdict(path, &[0], None, &[]), Verdict::Void, "who sees the place may see what is in it");
+    assert_eq!(known.second_look(path, 0), Look::By(Who::Only(ids([1])), Patience::Whole));
+}
+
+#[test]
+fn of_a_thing_that_is_missing_two_suffice_of_whom_one_sees_the_place() {
+    let mut known = Known4::default();
+    let path = "/repos/o/r/issues/99";
+    known.teach("/repos/o/r", 0, Lesson::Served);
+    known.teach(path, 0, NOT_FOUND);
+    assert_eq!(known.verdict(path, &[0], None, &[]), Verdict::Open);
+    known.teach(path, 1, NOT_FOUND);
+    assert_eq!(known.verdict(path, &[0, 1], None, &[]), Verdict::Final);
+    assert_eq!(known.verdict(path, &[1, 2], None, &[]), Verdict::Void);
 }
 
 #[test]

@@ -1,0 +1,127 @@
+//! When an answer was asked for is what counts, not when it came: for its lifetime and for which of two is kept. And what a client's date or a late `no-store` may say.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+
+use crate::support::origin::{Origin, header};
+use crate::support::staged::{Scene, Staged};
+use crate::support::{Reply, Setup, World};
+
+const REPOSITORY: &str = "/repos/acme/widgets";
+const RULE: &str = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"10s\"";
+
+fn after(world: &World, seconds: u64) {
+    world.clock.advance(Duration::from_secs(seconds));
+}
+
+/// Says what there is, and how much is left, so that nothing waits for this answer.
+async fn say(world: &World, scene: &mut Scene, version: u32) {
+    let reset = world.clock.now().as_secs() + 1_800;
+    let left =
+        format!("x-ratelimit-limit: 5000\r\nx-ratelimit-remaining: 4000\r\nx-ratelimit-used: 1000\r\nx-ratelimit-reset: {reset}\r\n");
+    let body = format!("{{\"v\":{version}}}");
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";
+    scene.say(format!("{head} {}\r\n{left}x-ratelimit-resource: core\r\netag: \"{version}\"\r\n\r\n{body}", body.len())).await;
+}
+
+fn version(reply: &Reply) -> Option<u64> {
+    reply.json()["v"].as_u64()
+}
+
+#[tokio::test]
+async fn no_answer_is_older_than_its_lifetime_however_long_it_was_on_its_way() {
+    let staged = Staged::start().await;
+    let world = Setup::new().upstream(staged.url()).manual_clock().config(RULE).start().await;
+    let upstream = async {
+        let mut scene = staged.next().await;
+        after(&world, 8);
+        say(&world, &mut scene, 1).await;
+        scene
+    };
+    let (first, _scene) = tokio::join!(world.get(REPOSITORY), upstream);
+    first.assert_status(200);
+    after(&world, 1);
+    let hit = world.get(REPOSITORY).await;
+    assert_eq!((hit.cache_status(), hit.header("age")), ("weir; hit", Some("9")));
+    after(&world, 1);
+    let stored = world.get_with(REPOSITORY, &[("cache-control", "only-if-cached")]).await;
+    assert_ne!(stored.cache_status(), "weir; hit");
+}
+
+#[tokio::test]
+async fn an_answer_that_was_asked_for_earlier_and_comes_later_takes_the_place_of_nothing() {
+    let staged = Staged::start().await;
+    let setup = Setup::new().upstream(staged.url()).manual_clock().config(RULE);
+    let world = setup.config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
+    let upstream = async {
+        let mut scene = staged.next().await;
+        say(&world, &mut scene, 0).await;
+        scene
+    };
+    let (first, scene) = tokio::join!(world.get("/repos/acme/other"), upstream);
+    first.assert_status(200);
+    drop(scene);
+    let upstream = async {
+        let mut late = staged.next().await;
+        after(&world, 1);
+        let written = async {
+            let mut scene = staged.next().await;
+            scene.say("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
+            scene
+        };
+        let (reply, _scene) = tokio::join!(world.send(http::Method::PATCH, REPOSITORY, &[], "{}"), written);
+        reply.assert_status(204);
+        after(&world, 1);
+        let read = async {
+            let mut scene = staged.next().await;
+            say(&world, &mut scene, 2).await;
+            scene
+        };
+        let (reply, _scene) = tokio::join!(world.get(REPOSITORY), read);
+        assert_eq!(version(&reply), Some(2));
+        say(&world, &mut late, 1).await;
+        late
+    };
+    let (first, _late) = tokio::join!(world.get(REPOSITORY), upstream);
+    assert_eq!(version(&first), Some(1), "it was asked before the change");
+    let kept = world.get_with(REPOSITORY, &[("cache-control", "only-if-cached")]).await;
+    assert_eq!((kept.cache_status(), version(&kept)), ("weir; hit", Some(2)));
+}
+
+/// A repository that was changed at this second of a minute, as of its eleventh second or thirtieth.
+fn changed(second: u32, now: u32) -> Response<Bytes> {
+    let date = |second| format!("Tue, 01 Jul 2025 00:00:{second:02} GMT");
+    let response = Response::builder().header("last-modified", date(second)).header("date", date(now)).header("etag", "\"it\"");
+    response.header("content-type", "application/json").body("{}".into()).unwrap()
+}
+
+#[tokio::test]
+async fn a_date_that_may_stand_for_another_state_confirms_no_clients_copy() {
+    for (second, status) in [(25, 200), (5, 304)] {
+        let origin = Origin::start(move |_: Request<()>| async move { changed(second, 30) }).await;
+        let world = Setup::new().upstream(origin.url()).start().await;
+        let held = world.get(REPOSITORY).await;
+        let date = held.header("last-modified").unwrap();
+        world.get_with(REPOSITORY, &[("if-modified-since", date)]).await.assert_status(status);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_whose_304_says_that_it_is_not_to_be_stored_is_stored_no_more() {
+    let origin = Origin::start(|request: Request<()>| async move {
+        let is_known = header(request.headers(), "if-none-match") == "\"it\"";
+        let response = Response::builder().header("etag", "\"it\"").header("content-type", "application/json");
+        let response = if is_known { response.status(304).header("cache-control", "no-store") } else { response };
+        response.body(if is_known { Bytes::new() } else { "{}".into() }).unwrap()
+    })
+    .await;
+    for config in ["", "[cache]\nfreshness = \"rfc9111\""] {
+        let world = Setup::new().upstream(origin.url()).config(config).start().await;
+        for conditional in [false, true, false] {
+            world.get(REPOSITORY).await.assert_status(200);
+            assert_eq!(origin.last().header("if-none-match") == "\"it\"", conditional, "{config}");
+        }
+    }
+}

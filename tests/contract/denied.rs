@@ -1,0 +1,188 @@
+//! A denial by an account that may not see what another one has seen is no answer while that one cannot be asked, and none to keep (DESIGN D2, D6).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+
+use crate::support::origin::{Origin, header, token};
+use crate::support::{Reply, Setup, World, all_have_status};
+
+const SECRET: &str = "/repos/acme/secret";
+const NO_WAIT: (&str, &str) = ("prefer", "wait=0");
+const STALE: &str = "weir; hit; detail=stale-if-limited";
+
+/// What `member`, who alone sees what is called secret, is answered.
+#[derive(Default)]
+struct Member {
+    /// Not zero: it is closed by a secondary limit.
+    closed: AtomicU32,
+    /// What is left of its budget; zero: it does not say.
+    spent: AtomicU32,
+    /// When its window ends.
+    reset: AtomicU64,
+}
+
+/// A pool in which a stranger comes after the one member of acme.
+struct Pool {
+    world: World,
+    origin: Origin,
+    member: Arc<Member>,
+}
+
+fn answered(status: u16, headers: &[(&str, String)], body: &'static str) -> Response<Bytes> {
+    let response = headers.iter().fold(Response::builder().status(status), |response, (name, value)| response.header(*name, value));
+    response.header("content-type", "application/json").body(body.into()).unwrap()
+}
+
+impl Pool {
+    async fn new(config: &str) -> Self {
+        let member = Arc::new(Member::default());
+        let theirs = Arc::clone(&member);
+        let origin = Origin::start(move |request: Request<()>| {
+            let member = Arc::clone(&theirs);
+            async move { member.answer(&request) }
+        })
+        .await;
+        let setup = Setup::new().holder("member", "user", &[("classic", "tok-member")], "");
+        let setup = setup.holder("stranger", "user", &[("classic", "tok-stranger")], "");
+        let world = setup.upstream(origin.url()).manual_clock().config(config).start().await;
+        member.reset.store(world.clock.now().as_secs() + 1_800, Ordering::Relaxed);
+        Self { world, origin, member }
+    }
+
+    fn close(&self, closed: bool) {
+        self.member.closed.store(closed.into(), Ordering::Relaxed);
+    }
+
+    async fn get(&self, path: &str) -> Reply {
+        self.world.get_with(path, &[NO_WAIT]).await
+    }
+
+    /// The last to be asked.
+    fn asked(&self) -> String {
+        self.origin.last().token().to_owned()
+    }
+}
+
+impl Member {
+    fn answer(&self, request: &Request<()>) -> Response<Bytes> {
+        if token(request.headers()) != "tok-member" {
+            return answered(404, &[], r#"{"message":"Not Found"}"#);
+        }
+        if self.closed.load(Ordering::Relaxed) > 0 {
+            let body = r#"{"message":"You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}"#;
+            return answered(403, &[("retry-after", "30".into())], body);
+        }
+        if !request.uri().path().contains("secret") {
+            return answered(404, &[], r#"{"message":"Not Found"}"#);
+        }
+        let mut headers = vec![("etag", "\"it\"".to_owned())];
+        if self.spent.load(Ordering::Relaxed) > 0 {
+            let figures = [("limit", 5_000), ("remaining", 0), ("used", 5_000), ("reset", self.reset.load(Ordering::Relaxed))];
+            let names = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-used", "x-ratelimit-reset"];
+            headers.extend(names.into_iter().zip(figures).map(|(name, (_, value))| (name, value.to_string())));
+            headers.push(("x-ratelimit-resource", "core".into()));
+        }
+        match header(request.headers(), "if-none-match") {
+            "\"it\"" => answered(304, &headers, ""),
+            _ => answered(200, &headers, r#"{"it":"is here"}"#),
+        }
+    }
+}
+
+#[tokio::test]
+async fn while_who_has_seen_it_is_closed_the_stored_answer_stands_in_and_is_there_afterwards() {
+    let pool = Pool::new("[cache]\nstale_if_limited = \"1h\"").await;
+    pool.get(SECRET).await.assert_status(200);
+    assert_eq!(pool.asked(), "tok-member");
+    pool.close(true);
+    for _ in 0..3 {
+        let answer = pool.get(SECRET).await;
+        assert_eq!((answer.status.as_u16(), answer.cache_status()), (200, STALE));
+    }
+    pool.close(false);
+    pool.world.clock.advance(Duration::from_secs(31));
+    assert_eq!(pool.get(SECRET).await.cache_status(), "weir; fwd=stale; fwd-status=304");
+}
+
+#[tokio::test]
+async fn who_takes_nothing_stale_is_told_of_the_limit_and_a_lifetime_is_given_to_no_denial_by_another() {
+    let rule = "[cache]\nstale_if_limited = \"1h\"\n[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
+    let pool = Pool::new(rule).await;
+    pool.get(SECRET).await.assert_status(200);
+    pool.close(true);
+    let refused = pool.world.get_with(SECRET, &[NO_WAIT, ("cache-control", "no-cache")]).await;
+    refused.assert_secondary_limited();
+    let answer = pool.get(SECRET).await;
+    assert_eq!((answer.status.as_u16(), answer.cache_status()), (200, "weir; hit"));
+}
+
+#[tokio::test]
+async fn while_the_budget_of_who_has_seen_it_is_spent_nobody_else_denies_it() {
+    let pool = Pool::new("[cache]\nstale_if_limited = \"1h\"").await;
+    for number in 0..3 {
+        pool.get(&format!("{SECRET}-{number}")).await.assert_status(200);
+    }
+    pool.member.spent.store(1, Ordering::Relaxed);
+    pool.get(&format!("{SECRET}-last")).await.assert_status(200);
+    for number in 0..3 {
+        let answer = pool.get(&format!("{SECRET}-{number}")).await;
+        assert_eq!((answer.status.as_u16(), answer.cache_status()), (200, STALE), "{number}");
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_has_stored_in_a_place_that_another_sees_is_refused_for_the_limit() {
+    let pool = Pool::new("").await;
+    pool.get(SECRET).await.assert_status(200);
+    pool.close(true);
+    let refused = pool.get(&format!("{SECRET}/labels")).await;
+    refused.assert_secondary_limited();
+    pool.close(false);
+    pool.world.clock.advance(Duration::from_secs(31));
+    pool.get(&format!("{SECRET}/labels")).await.assert_status(200);
+}
+
+#[tokio::test]
+async fn a_denial_that_nobody_could_look_at_again_is_an_answer_and_is_not_kept() {
+    let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
+    let pool = Pool::new(rule).await;
+    pool.close(true);
+    pool.get("/repos/acme/first").await.assert_status(404);
+    pool.get(SECRET).await.assert_status(404);
+    pool.close(false);
+    pool.world.clock.advance(Duration::from_secs(31));
+    pool.get(SECRET).await.assert_status(200);
+}
+
+#[tokio::test]
+async fn after_many_missing_repositories_one_that_is_denied_unseen_is_asked_for_anew() {
+    let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
+    let pool = Pool::new(rule).await;
+    for number in 0..20 {
+        pool.get(&format!("/repos/acme/missing-{number}")).await.assert_status(404);
+    }
+    let mut again = Vec::new();
+    for round in 0..2 {
+        for number in 0..20 {
+            let answer = pool.get(&format!("{SECRET}-{number}")).await;
+            if round > 0 {
+                again.push(answer);
+            }
+        }
+    }
+    all_have_status(&again, 200);
+}
+
+#[tokio::test]
+async fn what_everybody_denies_is_kept() {
+    let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
+    let pool = Pool::new(rule).await;
+    pool.get("/repos/acme/missing").await.assert_status(404);
+    assert_eq!(pool.origin.asked().len(), 2);
+    let again = pool.get("/repos/acme/missing").await;
+    assert_eq!((again.status.as_u16(), again.cache_status()), (404, "weir; hit"));
+}
