@@ -254,10 +254,11 @@ impl Secondary {
             self.special.graphql_cpu.leave(now, held, took);
         }
         let points_are_within = weight.graphql || self.leave_points(now, weight, sent);
+        let is_within = points_are_within && self.special_is_within(weight) || self.is_adjusting;
         if self.is_adjusting {
             self.adjust();
         }
-        points_are_within && self.special_is_within(weight) || self.is_adjusting
+        is_within
     }
 
     fn leave_points(&mut self, now: Timestamp, weight: Weight, sent: Sent) -> bool {

@@ -97,7 +97,7 @@ impl Current {
         store: Arc<dyn WriteStore>,
         recovery: Recovery,
     ) -> Arc<Self> {
-        let mut config = Config::clone(&config);
+        let mut config = Arc::unwrap_or_clone(config);
         config.remember_clients(recovery.clients());
         let (gateway, called) = Gateway::first(Arc::new(config), clock, metrics, store);
         let gateway = Arc::new(gateway);

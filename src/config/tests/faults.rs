@@ -161,7 +161,7 @@ const FAULTS_OF_SECRETS: &[Case] = &[
     ("{ env = \"BOT_TOKEN\" }", "{ env = \"EMPTY\" }", 13, "tokens[0].secret", "the secret is empty"),
     ("{ env = \"BOT_TOKEN\" }", "{ env = \"TWO_LINES\" }", 13, "tokens[0].secret", "a character that a header cannot hold"),
     ("{ env = \"BOT_TOKEN\" }", "{ file = \"no-such-file\" }", 13, "tokens[0].secret.file", "the file named here cannot be read"),
-    ("{ env = \"BOT_TOKEN\" }", "{ file = \"/\" }", 13, "tokens[0].secret.file", "the file named here cannot be read"),
+    ("{ env = \"BOT_TOKEN\" }", "{ file = \"/\" }", 13, "tokens[0].secret.file", "the file named here is not a regular file"),
     ("{ env = \"BOT_TOKEN\" }", "{ value = \"value-s3cret\" }", 17, "tokens[1].secret", "duplicate token"),
     ("{ env = \"BOT_TOKEN\" }", "{ env = \"BOT_TOKEN\", value = \"s3cret\" }", 13, "tokens[0].secret", "more than one source"),
     ("{ env = \"BOT_TOKEN\" }", "{}", 13, "tokens[0].secret", "the secret's source is missing"),

@@ -118,7 +118,7 @@ fn a_lowered_limit_breaks_nothing_and_holds_from_now_on() {
 
 #[test]
 fn what_weighed_more_than_a_lowered_limit_holds_nothing_for_ever() {
-    let mut line = line(settings(1, 0, 3));
+    let mut line = Admission::new(settings(1, 0, 3));
     let heavy = Demand { points: 5, ..demand([AccountId(0)]) };
     let open = grant(&mut line, heavy.clone());
     let light = |points| {

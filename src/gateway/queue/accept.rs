@@ -259,7 +259,8 @@ mod tests {
             match queue.accept(turns, new(client)).await {
                 Ok(one) => accepted.push(one.id),
                 Err(refused) => {
-                    assert!(matches!(refused, NotAccepted::Full), "{refused:?}");
+                    // The room itself may end before the client's part of it does.
+                    assert!(matches!(refused, NotAccepted::Full | NotAccepted::Store(StoreError::Full(_))), "{refused:?}");
                     return accepted;
                 }
             }
