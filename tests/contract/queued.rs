@@ -279,7 +279,7 @@ async fn a_put_with_a_key_that_may_have_been_executed_is_brought_to_its_end_with
 
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_that_rest_between_two_attempts_leave_their_places_to_others() {
-    let world = Setup::new().clock(Clock::scaled(60.0)).config(QUICK).start().await;
+    let world = Setup::new().clock(Clock::scaled(10.0)).config(QUICK).start().await;
     world.arm(&json!({ "match": { "method": "PUT", "times": 1000 }, "fault": "status", "status": 500 }));
     let mut failing = Vec::new();
     for issue in 2..22 {
