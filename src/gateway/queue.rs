@@ -72,6 +72,9 @@ pub struct Queue {
     retention: Duration,
     metrics: Arc<Metrics>,
     inner: Mutex<Inner>,
+    /// Which may start. A lock of its own, taken after that of `inner`: a place among those under way may be given back while `inner` is locked, by a task that is
+    /// begun when the runtime ends.
+    dispatch: Mutex<Dispatch<Class>>,
     /// Told when something may start.
     startable: Notify,
     /// Told when something may be forgotten earlier than was known.
@@ -91,7 +94,6 @@ struct Inner {
     holdings: Holdings,
     /// By client and key.
     keys: HashMap<(u32, [u8; 32]), Keyed>,
-    dispatch: Dispatch<Class>,
     /// When finished writes are forgotten.
     expiry: BTreeSet<(Timestamp, u64)>,
     /// Live writes whose outcome the store has not taken.
@@ -185,13 +187,13 @@ impl Queue {
             census: Census::default(),
             holdings: Holdings::default(),
             keys: HashMap::new(),
-            dispatch: Dispatch::new(AT_ONCE),
             expiry: BTreeSet::new(),
             unkept: BTreeSet::new(),
         };
         let inner = Mutex::new(inner);
+        let dispatch = Mutex::new(Dispatch::new(AT_ONCE));
         let (startable, expiring, unkept) = Default::default();
-        Arc::new(Self { store, clock, retention, metrics, inner, startable, expiring, unkept })
+        Arc::new(Self { store, clock, retention, metrics, inner, dispatch, startable, expiring, unkept })
     }
 
     /// Whether what it accepts survives the process.

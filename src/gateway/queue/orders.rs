@@ -74,7 +74,7 @@ impl Queue {
             let class = live.class.clone();
             let progress = Progress { state: State::Cancelled, finished: Some(self.clock.now()), reason, ..live.progress.clone() };
             let running = live.running.clone();
-            inner.dispatch.withdraw(&class, id.number);
+            self.dispatch.lock().withdraw(&class, id.number);
             (self.end(inner, id.number, progress), running)
         };
         // It was nowhere near the wire, and an attempt that asks from now on finds the write ending.
@@ -192,7 +192,7 @@ impl Queue {
         let Some(mut live) = inner.take_live(number) else { return };
         self.turn_is_over(&mut live);
         inner.forget_key(live.class.client, live.key.map(|key| key.name), number);
-        inner.dispatch.withdraw(&live.class, number);
+        self.dispatch.lock().withdraw(&live.class, number);
         drop(self.store.apply(Change::Remove(vec![number])));
         if let Some(watched) = &live.watched {
             *watched.refused.lock() = refused.cloned();

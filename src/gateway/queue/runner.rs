@@ -28,7 +28,7 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.queue.inner.lock().dispatch.ended(&self.class);
+        self.queue.dispatch.lock().ended(&self.class);
         self.queue.startable.notify_one();
     }
 }
@@ -57,7 +57,7 @@ impl Queue {
     pub(super) fn start_if_due(&self, inner: &mut super::Inner, number: u64) {
         let Some(live) = inner.live.get_mut(&number) else { return };
         if live.is_called && live.is_kept && !live.is_ending() && live.running.is_none() {
-            if !inner.dispatch.ready(&live.class, number) {
+            if !self.dispatch.lock().ready(&live.class, number) {
                 live.is_behind(self.clock.now());
             }
             self.startable.notify_one();
@@ -68,9 +68,10 @@ impl Queue {
         let inner = &mut *self.inner.lock();
         // Looked for under the lock: what begins by an earlier config is seen by whoever puts another one in force.
         let gateway = &current.gateway();
-        while let Some((class, number)) = inner.dispatch.take_next() {
+        loop {
+            let Some((class, number)) = self.dispatch.lock().take_next() else { return };
             let Some(live) = inner.live.get_mut(&number).filter(|live| !live.is_ending() && live.running.is_none()) else {
-                inner.dispatch.ended(&class);
+                self.dispatch.lock().ended(&class);
                 continue;
             };
             live.asker.get_or_insert_default();
@@ -292,5 +293,31 @@ fn log_end(gateway: &Gateway, number: u64, live: &Live, progress: &Progress, now
         tracing::warn!(write = %id, client, state, status, reason, attempts, took_ms, "it is not known whether a queued write was executed");
     } else {
         tracing::info!(write = %id, client, state, status, reason, attempts, took_ms, "a queued write has ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::ResourceName;
+    use crate::clock::Clock;
+    use crate::telemetry::Metrics;
+    use crate::writes::memory::MemoryStore;
+
+    /// As happens to a task that is begun, under the queue's lock, when the runtime is about to end: it is dropped at once.
+    #[test]
+    fn a_place_can_be_given_back_while_the_queue_is_looked_through() {
+        let queue = Queue::new(Arc::new(MemoryStore::with_room(1_000)), Clock::system(), Duration::ZERO, Arc::new(Metrics::new()));
+        let class = Class { client: 0, content: true, resource: ResourceName::core() };
+        assert!(queue.dispatch.lock().ready(&class, 1));
+        let place = Place { queue: Arc::clone(&queue), class };
+        let looked_through = queue.inner.lock();
+        let (told, given_back) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            drop(place);
+            told.send(())
+        });
+        given_back.recv_timeout(Duration::from_secs(10)).expect("it waits for the lock");
+        drop(looked_through);
     }
 }
