@@ -33,6 +33,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest answer: 10,000 accounts with ten resources each are a fifth of it.
 const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
 
+/// Which gateway is asked, and how its answer is printed.
+#[derive(Args, Debug)]
+pub struct Asked {
+    /// Which.
+    #[command(flatten)]
+    pub gateway: AdminArguments,
+    /// Print the answer of the admin API as it is
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Which gateway is asked.
 #[derive(Args, Clone, Debug)]
 pub struct AdminArguments {

@@ -8,23 +8,21 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::admin_api::{AdminApi, AdminArguments, Fault};
+use super::admin_api::{AdminApi, Asked, Fault};
 use crate::admin::budgets::Budgets as Answer;
 
 /// The arguments of `weir budgets`.
 #[derive(Args)]
 pub struct Budgets {
     #[command(flatten)]
-    gateway: AdminArguments,
-    /// Print the answer of the admin API instead of the table
-    #[arg(long)]
-    json: bool,
+    asked: Asked,
 }
 
 impl Budgets {
     /// Asks once and prints.
     pub fn run(self) -> ExitCode {
-        self.gateway.ask("weir budgets", async |api| ask(api, self.json).await)
+        let Asked { gateway, json } = self.asked;
+        gateway.ask("weir budgets", async |api| ask(api, json).await)
     }
 }
 

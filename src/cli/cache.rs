@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use super::admin_api::{AdminApi, AdminArguments, Fault};
+use super::admin_api::{AdminApi, Asked, Fault};
 use crate::admin::cache::{Figures, Part, Purged};
 
 /// The arguments of `weir cache`.
@@ -18,16 +18,6 @@ pub struct Cache {
     asked: Asked,
     #[command(subcommand)]
     action: Option<Action>,
-}
-
-/// Which gateway, and how its answer is printed.
-#[derive(Args)]
-struct Asked {
-    #[command(flatten)]
-    gateway: AdminArguments,
-    /// Print the answer of the admin API as it is
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Subcommand)]

@@ -11,7 +11,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::admin_api::{AdminApi, AdminArguments, Fault};
+use super::admin_api::{AdminApi, Asked, Fault};
 use super::budgets::table::{plain, visible};
 use crate::admin::writes::{EXAMPLE_ID, Item, LISTED_MAX, Listing};
 use crate::writes::{State, WriteId};
@@ -75,16 +75,6 @@ struct List {
     limit: u16,
     #[command(flatten)]
     asked: Asked,
-}
-
-/// Which gateway, and how its answer is printed.
-#[derive(Args)]
-struct Asked {
-    #[command(flatten)]
-    gateway: AdminArguments,
-    /// Print the answer of the admin API as it is
-    #[arg(long)]
-    json: bool,
 }
 
 /// One write, as far as it is shown to people.

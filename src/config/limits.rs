@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use super::printer::{Printer, float, text};
 use super::reader::{Choice, Reader};
 use super::scalars::Ratio;
-pub use crate::decision::Pace;
+pub use crate::decision::{Pace, SecondaryLimits};
 
 /// Document 1, Secondary rate limits: requests at once.
 const CONCURRENCY: NonZeroU32 = NonZeroU32::new(100).unwrap();
@@ -57,6 +57,20 @@ impl Choice for Pace {
 }
 
 impl Limits {
+    /// The part of it that the books keep for each account.
+    pub fn secondary(&self) -> SecondaryLimits {
+        SecondaryLimits {
+            concurrency: self.concurrency.get(),
+            rest_points_per_minute: self.rest_points_per_minute.get(),
+            graphql_points_per_minute: self.graphql_points_per_minute.get(),
+            cpu_seconds_per_minute: self.cpu_seconds_per_minute.get(),
+            graphql_cpu_seconds_per_minute: self.graphql_cpu_seconds_per_minute.get(),
+            content_per_minute: self.content_per_minute.get(),
+            content_per_hour: self.content_per_hour.get(),
+            oauth_tokens_per_hour: self.oauth_tokens_per_hour.get(),
+        }
+    }
+
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         Self {
             concurrency: reader.or("concurrency", CONCURRENCY),

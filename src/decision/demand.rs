@@ -222,6 +222,27 @@ pub struct Demand {
     pub write: WriteSpacing,
 }
 
+#[cfg(test)]
+impl Demand {
+    /// A plain read by the first client that these accounts may carry; what a test is about it changes.
+    pub(crate) fn read(candidates: impl Into<Arc<[AccountId]>>, path: &str) -> Self {
+        Self {
+            client: ClientId(0),
+            held_bytes: 0,
+            candidates: candidates.into(),
+            prefer: None,
+            resource: ResourceName::core(),
+            endpoint: crate::api::Table::embedded(crate::api::Dialect::Service).classify(&http::Method::GET, path).endpoint.id,
+            cost: 1,
+            points: 1,
+            graphql: false,
+            content: false,
+            token_request: false,
+            write: WriteSpacing::None,
+        }
+    }
+}
+
 /// The distance that a request keeps from the account's other writes (UPSTREAM.md, Limits: mutations of one account one after the other).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteSpacing {

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::api::Table;
 use crate::clock::Clock;
 use crate::config::{self, Config, Faults, Successor};
-use crate::decision::{AccountId, AccountSettings, ClientSettings, SecondaryLimits, Settings};
+use crate::decision::{AccountId, AccountSettings, ClientSettings, Settings};
 use crate::telemetry::Metrics;
 use crate::tokens::Tokens;
 use crate::writes::Store as WriteStore;
@@ -339,16 +339,7 @@ fn settings(config: &Config) -> Settings {
         batch_floor: limits.batch_floor,
         waiting_max: WAITING_MAX,
         waiting_bytes_max: WAITING_BYTES_MAX,
-        limits: SecondaryLimits {
-            concurrency: limits.concurrency.get(),
-            rest_points_per_minute: limits.rest_points_per_minute.get(),
-            graphql_points_per_minute: limits.graphql_points_per_minute.get(),
-            content_per_minute: limits.content_per_minute.get(),
-            content_per_hour: limits.content_per_hour.get(),
-            cpu_seconds_per_minute: limits.cpu_seconds_per_minute.get(),
-            graphql_cpu_seconds_per_minute: limits.graphql_cpu_seconds_per_minute.get(),
-            oauth_tokens_per_hour: limits.oauth_tokens_per_hour.get(),
-        },
+        limits: limits.secondary(),
         spacing: config.writes.spacing,
         notify_spacing: config.writes.notify_spacing,
     }

@@ -13,7 +13,7 @@ use crate::api::{AccountKind, ResourceName, default_limit};
 use crate::clock::Timestamp;
 use crate::config::{Config, Freshness};
 use crate::decision::freshness::Mode;
-use crate::decision::{AccountId, AccountSettings, ClientSettings, SecondaryLimits, Settings};
+use crate::decision::{AccountId, AccountSettings, ClientSettings, Settings};
 
 /// An ordinary network: the other side is in another place, and a few packets have to be sent twice.
 const NETWORK: Network =
@@ -267,16 +267,7 @@ impl Plan {
             batch_floor: limits.batch_floor,
             waiting_max: WAITING_MAX,
             waiting_bytes_max: WAITING_BYTES_MAX,
-            limits: SecondaryLimits {
-                concurrency: limits.concurrency.get(),
-                rest_points_per_minute: limits.rest_points_per_minute.get(),
-                graphql_points_per_minute: limits.graphql_points_per_minute.get(),
-                cpu_seconds_per_minute: limits.cpu_seconds_per_minute.get(),
-                graphql_cpu_seconds_per_minute: limits.graphql_cpu_seconds_per_minute.get(),
-                content_per_minute: limits.content_per_minute.get(),
-                content_per_hour: limits.content_per_hour.get(),
-                oauth_tokens_per_hour: limits.oauth_tokens_per_hour.get(),
-            },
+            limits: limits.secondary(),
             spacing: config.writes.spacing,
             notify_spacing: config.writes.notify_spacing,
         };

@@ -4,11 +4,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
-
 use super::*;
-use crate::api::{AccountKind, Dialect, Table};
-use crate::decision::demand::{AccountSettings, ClientId, ClientSettings, Places, Priority, SecondaryLimits, WriteSpacing};
+use crate::api::AccountKind;
+use crate::decision::demand::{AccountSettings, ClientId, ClientSettings, Places, Priority, SecondaryLimits};
 
 const NOW: Timestamp = Timestamp::from_secs(10_000);
 const LATER: Timestamp = Timestamp::from_secs(10_030);
@@ -26,20 +24,7 @@ fn settings(accounts: u32, guests: u32, concurrency: u32) -> Settings {
 }
 
 fn demand(accounts: impl IntoIterator<Item = AccountId>) -> Demand {
-    Demand {
-        client: ClientId(0),
-        held_bytes: 0,
-        candidates: accounts.into_iter().collect::<Vec<_>>().into(),
-        prefer: None,
-        resource: ResourceName::core(),
-        endpoint: Table::embedded(Dialect::Service).classify(&Method::GET, "/repos/a/b").endpoint.id,
-        cost: 1,
-        points: 1,
-        graphql: false,
-        content: false,
-        token_request: false,
-        write: WriteSpacing::None,
-    }
+    Demand::read(accounts.into_iter().collect::<Vec<_>>(), "/repos/a/b")
 }
 
 /// A line before an account whose budget is known.

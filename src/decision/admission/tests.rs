@@ -21,20 +21,7 @@ fn endpoint(path: &str) -> EndpointId {
 }
 
 fn demand(accounts: u32) -> Demand {
-    Demand {
-        client: ClientId(0),
-        held_bytes: 0,
-        candidates: (0..accounts).map(AccountId).collect(),
-        prefer: None,
-        resource: ResourceName::core(),
-        endpoint: endpoint("/repos/a/b"),
-        cost: 1,
-        points: 1,
-        graphql: false,
-        content: false,
-        token_request: false,
-        write: WriteSpacing::None,
-    }
+    Demand::read((0..accounts).map(AccountId).collect::<Vec<_>>(), "/repos/a/b")
 }
 
 fn write() -> Demand {

@@ -1,15 +1,13 @@
 //! The books against a model upstream: saturated, with answers reordered, resets that wobble, losses, free answers and windows rolling over.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
 use proptest::prelude::*;
 
 use super::upstream_model::{Ending, Upstream, World, most_in_any};
 use super::*;
-use crate::api::{AccountKind, Dialect, LimitRefusal, Table};
-use crate::decision::demand::{AccountSettings, ClientId, SecondaryLimits, WriteSpacing};
+use crate::api::{AccountKind, LimitRefusal};
+use crate::decision::demand::{AccountSettings, SecondaryLimits};
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
@@ -20,20 +18,7 @@ fn settings(accounts: u32, limits: SecondaryLimits) -> Settings {
 }
 
 fn demand(accounts: u32) -> Demand {
-    Demand {
-        client: ClientId(0),
-        held_bytes: 0,
-        candidates: (0..accounts).map(AccountId).collect::<Arc<[_]>>(),
-        prefer: None,
-        resource: ResourceName::core(),
-        endpoint: Table::embedded(Dialect::Service).classify(&Method::GET, "/repos/a/b").endpoint.id,
-        cost: 1,
-        points: 1,
-        graphql: false,
-        content: false,
-        token_request: false,
-        write: WriteSpacing::None,
-    }
+    Demand::read((0..accounts).map(AccountId).collect::<Vec<_>>(), "/repos/a/b")
 }
 
 /// No secondary limit but concurrency is in the way.

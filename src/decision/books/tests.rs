@@ -1,13 +1,12 @@
 //! The books as a whole: which account, what an answer teaches, what is shown.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 
 use super::*;
 use crate::api::{AccountKind, Dialect, LimitRefusal, Table};
-use crate::decision::demand::{AccountSettings, ClientId, SecondaryLimits, WriteSpacing};
+use crate::decision::demand::{AccountSettings, SecondaryLimits};
 
 const NOW: Timestamp = Timestamp::from_secs(10_000);
 const RESET: Timestamp = Timestamp::from_secs(12_000);
@@ -29,20 +28,7 @@ fn endpoint(path: &str) -> EndpointId {
 }
 
 fn demand(accounts: u32) -> Demand {
-    Demand {
-        client: ClientId(0),
-        held_bytes: 0,
-        candidates: (0..accounts).map(AccountId).collect::<Arc<[_]>>(),
-        prefer: None,
-        resource: ResourceName::core(),
-        endpoint: endpoint("/repos/a/b"),
-        cost: 1,
-        points: 1,
-        graphql: false,
-        content: false,
-        token_request: false,
-        write: WriteSpacing::None,
-    }
+    Demand::read((0..accounts).map(AccountId).collect::<Vec<_>>(), "/repos/a/b")
 }
 
 fn says(limit: u32, remaining: u32) -> RateHeaders {
