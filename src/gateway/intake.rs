@@ -426,6 +426,10 @@ fn split_shape(path: &str) -> (Root, Service, String) {
         return (Root::V3, Service::Uploads, absolute(rest));
     }
     if let Some(rest) = under("/api/v3") {
+        // A library puts its base URL before every path, also before that of a write's `Location`.
+        if rest.strip_prefix("/_weir").is_some_and(|own| own.is_empty() || own.starts_with('/')) {
+            return (Root::V3, Service::Weir, rest.to_owned());
+        }
         return (Root::V3, Service::Rest, absolute(rest));
     }
     (Root::Plain, Service::Rest, path.to_owned())

@@ -69,6 +69,10 @@ async fn a_write_is_accepted_at_once_and_its_outcome_can_be_looked_up() {
     assert!(url.starts_with(&format!("http://{}/repos/", world.address)), "{url}");
     assert!(done["response"]["headers"]["location"].as_str().is_none_or(|url| url.contains(&world.address.to_string())));
     assert_eq!(world.posts(), 1);
+    // As a library finds it that puts its base URL before every path.
+    let behind_base = world.get(&format!("/api/v3{}", accepted.header("location").unwrap())).await.json();
+    let url = behind_base["response"]["body"]["url"].as_str().unwrap();
+    assert!(url.starts_with(&format!("http://{}/api/v3/repos/", world.address)), "{url}");
 }
 
 #[tokio::test]

@@ -28,6 +28,8 @@ fn every_shape_leads_to_the_same_canonical_path() {
         ("/api/v3/repos/a/b", Root::V3, Service::Rest, "/repos/a/b"),
         ("/api/v3", Root::V3, Service::Rest, "/"),
         ("/api/v3/", Root::V3, Service::Rest, "/"),
+        ("/api/v3/_weir/writes/1-2", Root::V3, Service::Weir, "/_weir/writes/1-2"),
+        ("/api/v3/_weird", Root::V3, Service::Rest, "/_weird"),
         ("/api/v3x", Root::Plain, Service::Rest, "/api/v3x"),
         ("/graphql", Root::Plain, Service::Graphql, "/graphql"),
         ("/api/graphql", Root::V3, Service::Graphql, "/graphql"),
