@@ -40,6 +40,8 @@ mod identity;
 mod intake;
 #[path = "contract/interim.rs"]
 mod interim;
+#[path = "contract/lasting.rs"]
+mod lasting;
 #[path = "contract/limits.rs"]
 mod limits;
 #[path = "contract/listeners.rs"]

@@ -20,7 +20,8 @@ const UNIT_BYTES: usize = 1024;
 /// The length that a raw body is given: more than ever comes, for its end is where the last chunk says.
 const RAW_BYTES: usize = usize::MAX / 2;
 
-/// The memory for bodies, shared by all requests of clients; deliveries, whose senders nobody knows yet, have one of their own.
+/// The memory for bodies, shared by all requests of clients; deliveries, whose senders nobody knows yet, have one of their own, and so have queued writes that come
+/// from a store to be sent.
 pub struct BodyMemory {
     units: Arc<Semaphore>,
     /// Whether a body has all the room that it says it needs before it comes: then none that was let in fails halfway.

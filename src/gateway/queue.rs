@@ -30,6 +30,7 @@ use crate::telemetry::Metrics;
 use crate::writes::record::{Key, Reason};
 use crate::writes::{Change, Progress, State, Store, StoreError, Stored, WriteId};
 
+use super::body::BodyMemory;
 use super::drain::Entered;
 use super::refuse::Refused;
 use super::turns::Turn;
@@ -75,6 +76,8 @@ pub struct Queue {
     /// Which may start. A lock of its own, taken after that of `inner`: a place among those under way may be given back while `inner` is locked, by a task that is
     /// begun when the runtime ends.
     dispatch: Mutex<Dispatch<Class>>,
+    /// Memory for the bodies that come from the store to be sent. Apart from that of requests: those may wait for the turn that a write here has.
+    carried: BodyMemory,
     /// Told when something may start.
     startable: Notify,
     /// Told when something may be forgotten earlier than was known.
@@ -192,8 +195,8 @@ impl Queue {
         };
         let inner = Mutex::new(inner);
         let dispatch = Mutex::new(Dispatch::new(AT_ONCE));
-        let (startable, expiring, unkept) = Default::default();
-        Arc::new(Self { store, clock, retention, metrics, inner, dispatch, startable, expiring, unkept })
+        let (carried, startable, expiring, unkept) = Default::default();
+        Arc::new(Self { store, clock, retention, metrics, inner, dispatch, carried, startable, expiring, unkept })
     }
 
     /// Whether what it accepts survives the process.

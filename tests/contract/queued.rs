@@ -249,8 +249,20 @@ async fn a_post_whose_answer_is_lost_ends_as_unknown_and_is_not_repeated() {
     world.arm(&json!({ "match": { "method": "POST" }, "fault": "reset_after" }));
     let end = world.end_of(&world.post_async("lost").await).await;
     assert_eq!((&end["state"], &end["attempts"]), (&json!("unknown"), &json!(1)), "{end}");
-    assert!(end["message"].as_str().unwrap().contains("unknown whether"));
+    let message = end["message"].as_str().unwrap();
+    assert!(message.contains("unknown whether") && message.contains("lost"), "{message}");
     assert_eq!(world.posts(), 1);
+}
+
+#[tokio::test]
+async fn an_unknown_outcome_shows_what_the_upstream_answered() {
+    let world = Setup::new().config(QUICK).start().await;
+    world.arm(&json!({ "match": { "method": "POST" }, "fault": "status", "status": 500, "body": { "trace": 7 } }));
+    let end = world.end_of(&world.post_async("answered").await).await;
+    assert_eq!((&end["state"], &end["attempts"]), (&json!("unknown"), &json!(1)), "{end}");
+    assert_eq!((&end["response"]["status"], &end["response"]["body"]["trace"]), (&json!(500), &json!(7)), "{end}");
+    let message = end["message"].as_str().unwrap();
+    assert!(message.contains("unknown whether") && message.contains("500") && !message.contains("lost"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

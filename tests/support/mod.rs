@@ -27,12 +27,16 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use weir::api::Dialect;
 use weir::clock::{Clock, Timestamp};
-use weir::config;
+use weir::config::{self, WriteStore};
 use weir::emulator::{Emulator, Entry, Handle, Options, Server, TokenView};
 use weir::gateway::Gateway;
 use weir::gateway::generations::{Current, Reloaded};
 use weir::gateway::listen::{Drained, Listening};
+use weir::gateway::queue::Recovery;
 use weir::telemetry::Metrics;
+use weir::writes::Store;
+use weir::writes::file::FileStore;
+use weir::writes::memory::MemoryStore;
 
 pub use reply::Reply;
 
@@ -201,7 +205,11 @@ impl Setup {
         assert_eq!(tokens.len(), self.accounts, "the emulator's world has too few accounts with a classic token");
         let text = self.text(upstream, &tokens);
         let config = config::parse(&text, "test", &|_| None, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
-        let current = Current::new(Arc::new(config), self.clock.clone(), Arc::new(Metrics::new()));
+        let store: Arc<dyn Store> = match &config.writes.store {
+            WriteStore::File(path) => Arc::new(FileStore::open(path, |_, _| Ok(())).unwrap()),
+            WriteStore::Memory | WriteStore::Redis => Arc::new(MemoryStore::default()),
+        };
+        let current = Current::with_writes(Arc::new(config), self.clock.clone(), Arc::new(Metrics::new()), store, Recovery::default());
         let listening = Listening::open(&current).unwrap();
         let gateway = current.gateway();
         let address = listening.addresses[0];

@@ -189,6 +189,10 @@ impl Queue {
                         live.progress.deadline = live.progress.deadline.max(self.clock.now() + PATIENCE);
                         let progress = live.ending.as_deref().unwrap_or(&live.progress);
                         let told = self.store.apply(Change::Progress(number, progress.encode()));
+                        if !live.is_ending() {
+                            // It was begun with the patience of those who waited.
+                            self.begin_anew_off_wire(inner, number);
+                        }
                         break (told, id);
                     }
                 }

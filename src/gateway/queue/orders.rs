@@ -108,18 +108,19 @@ impl Queue {
                 let live = inner.live.get(&id.number).filter(|live| live.salt == id.salt);
                 return Err(live.map_or(NotChanged::NoSuchWrite, |live| NotChanged::State(live.progress.state)));
             };
-            let may_be_tried = match finished.state {
-                State::Failed | State::Cancelled => true,
-                State::Unknown => repetition == Repetition::EvenIfExecuted,
-                State::Queued | State::Sending | State::Done => false,
-            };
-            if !may_be_tried {
-                return Err(NotChanged::State(finished.state));
+            let may_have_run = before.may_have_run || finished.state == State::Unknown;
+            match finished.state {
+                State::Failed | State::Cancelled | State::Unknown if may_have_run && repetition == Repetition::IfNotExecuted => {
+                    return Err(NotChanged::State(State::Unknown));
+                }
+                State::Failed | State::Cancelled | State::Unknown => {}
+                state @ (State::Queued | State::Sending | State::Done) => return Err(NotChanged::State(state)),
             }
             let class = finished.class.clone();
             let turn = turns.enter_queued(class.client, lane, id.number).map_err(|_| NotChanged::Full)?;
-            let may_have_run = before.may_have_run || finished.state == State::Unknown;
-            let progress = Progress { may_have_run, ..Progress::queued(now, now + PATIENCE) };
+            // What may have been executed cannot be taken back, and is sending until its end.
+            let state = if may_have_run { State::Sending } else { State::Queued };
+            let progress = Progress { state, may_have_run, ..Progress::queued(now, now + PATIENCE) };
             let forgotten_at = before.finished.unwrap_or(now) + self.retention;
             if !inner.expiry.remove(&(forgotten_at, id.number)) {
                 // It had no end when an earlier process left it.

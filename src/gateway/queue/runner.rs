@@ -16,9 +16,12 @@ use crate::gateway::Gateway;
 use crate::gateway::attempt::{Answer, AnswerBody};
 use crate::gateway::generations::Current;
 use crate::gateway::refuse::Refused;
+use crate::tokens::{Cause, Lack};
 
 /// The shortest way back to the queue. Ours: what cannot be done now is not asked for all the time.
 const REST_MIN: Duration = Duration::from_secs(1);
+/// How long it rests while no token of its account is accepted. Ours: a token that was refused is tried again after minutes, another one may be given at any time.
+const TOKEN_REST: Duration = Duration::from_secs(30);
 
 /// A place among those under way, until it is dropped.
 struct Place {
@@ -126,10 +129,15 @@ impl Queue {
         let under_way = |live: &Live| live.is_called && live.is_kept && !live.is_ending();
         let numbers: Vec<u64> = inner.live.iter().filter(|(_, live)| under_way(live)).map(|(number, _)| *number).collect();
         for number in numbers {
-            match inner.live.get_mut(&number) {
-                Some(live) if live.on_wire.is_some() => live.is_overtaken = true,
-                _ => self.begin_anew(inner, number),
-            }
+            self.begin_anew_off_wire(inner, number);
+        }
+    }
+
+    /// Begins a write anew as soon as it is not on the wire.
+    pub(super) fn begin_anew_off_wire(&self, inner: &mut super::Inner, number: u64) {
+        match inner.live.get_mut(&number) {
+            Some(live) if live.on_wire.is_some() => live.is_overtaken = true,
+            _ => self.begin_anew(inner, number),
         }
     }
 
@@ -213,8 +221,9 @@ impl Gateway {
         job.interims = interims;
         if queue.is_durable() {
             // A store in memory has counted it all along.
-            job.memory = self.bodies.room(write.body.len()).await;
+            job.memory = queue.carried.room(write.body.len()).await;
         }
+        let attempts_before = progress.attempts;
         let (answered, may_have_run) = loop {
             let answered = self.carry(&job, &effort).await;
             let progress = {
@@ -228,15 +237,18 @@ impl Gateway {
                 }
                 live.progress.clone()
             };
-            let soon = self.clock.now() + REST_MIN;
+            let now = self.clock.now();
+            let soon = now + REST_MIN;
+            let may_rest = journal.patience() == Patience::Queued && soon < progress.deadline;
             match answered {
                 // Somebody has taken it over since who need not wait.
                 Err(Refused::Limited { .. }) if progress.deadline > job.deadline => job.deadline = progress.deadline,
                 // The line before the books is full, which is no reason to give up what was accepted.
-                Err(Refused::Limited { limit: LimitKind::QueueFull, until, .. })
-                    if journal.patience() == Patience::Queued && soon < progress.deadline =>
-                {
-                    return Came::ToRest(until.max(soon));
+                Err(Refused::Limited { limit: LimitKind::QueueFull, until, .. }) if may_rest => return Came::ToRest(until.max(soon)),
+                // No token could carry it, and it is not the one that was refused with the last of them (DESIGN D7): one may come, or be good again.
+                Err(Refused::TokensRejected) if may_rest && progress.attempts == attempts_before => return Came::ToRest(now + TOKEN_REST),
+                Err(Refused::TokenUnavailable(Lack { cause: Cause::Passing, until, .. })) if may_rest => {
+                    return Came::ToRest(until.unwrap_or(soon).max(soon));
                 }
                 // It has failed and is to be tried again later, or the store would not have it: nothing was sent since.
                 Err(Refused::ClientGone) => return Came::ToRest(progress.not_before.max(soon)),
@@ -245,7 +257,7 @@ impl Gateway {
         };
         let answer = match answered {
             Ok(answer) => answer,
-            Err(refused) => return Came::ToEnd(Ended::refused(&refused, may_have_run)),
+            Err(refused) => return Came::ToEnd(Ended::refused(&refused, may_have_run).after(effort.figures(self.clock.now()).error)),
         };
         if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
             self.graphql_prices.learn(operation, body);
@@ -259,7 +271,8 @@ impl Gateway {
         let (state, reason) = if status.is_success() {
             (State::Done, None)
         } else if status.is_server_error() || may_have_run {
-            (State::Unknown, Some(Box::new(Refused::OutcomeUnknown.as_reason())))
+            let earlier = if status.is_server_error() { "" } else { "an earlier attempt may have been executed, and at the last one " };
+            (State::Unknown, Some(Box::new(outcome_unknown(&format!("{earlier}the upstream answered {}", status.as_u16())))))
         } else {
             (State::Failed, None)
         };
@@ -274,6 +287,21 @@ impl Ended {
         let told = (state == State::Failed).then(|| refused.clone());
         Self { state, response: None, reason: Some(Box::new(refused.as_reason())), refused: told }
     }
+
+    /// With what went wrong last, where its outcome is unknown.
+    fn after(self, error: Option<String>) -> Self {
+        match error {
+            Some(error) if self.state == State::Unknown => Self { reason: Some(Box::new(outcome_unknown(&error))), ..self },
+            _ => self,
+        }
+    }
+}
+
+/// What is known of a write of which nobody knows whether it was executed.
+fn outcome_unknown(known: &str) -> Reason {
+    let Reason { word, status, .. } = Refused::OutcomeUnknown.as_reason();
+    let message = format!("It is unknown whether this write was executed: {known}. Look before you send it again.");
+    Reason { word, message, status }
 }
 
 /// The store had something of this number that is no write.

@@ -221,6 +221,25 @@ async fn a_write_that_may_have_been_executed_is_tried_again_only_by_one_who_says
 }
 
 #[tokio::test]
+async fn a_write_that_is_tried_again_though_it_may_have_been_executed_cannot_be_taken_back() {
+    let world = Setup::new().listen(ADMIN).config(QUICK).start().await;
+    let operator = Operator::of(&world).await;
+    world.arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "reset_after" }));
+    let id = post(&world, "twice").await;
+    assert_eq!(end_of(&world, &id).await, "unknown");
+    let gate = world.close_gate("POST", COMMENTS);
+    let before = post(&world, "before it").await;
+    world.held(gate, 1).await;
+    operator.post(&format!("/api/writes/{id}/retry"), "{\"even_if_executed\": true}").await.assert_status(200);
+    let refused = operator.post(&format!("/api/writes/{id}/cancel"), "").await;
+    refused.assert_status(409);
+    assert_eq!(refused.json()["state"], "sending");
+    world.send(Method::DELETE, &format!("/_weir/writes/{id}"), &[], "").await.assert_status(409);
+    world.open_gate(gate);
+    assert_eq!((end_of(&world, &before).await, end_of(&world, &id).await), ("done".to_owned(), "done".to_owned()));
+}
+
+#[tokio::test]
 async fn a_retry_that_finds_the_queue_full_says_so_and_changes_nothing() {
     let world = Setup::new().listen(ADMIN).config(&format!("{QUICK}\nqueue_max = 1")).start().await;
     let operator = Operator::of(&world).await;

@@ -1,0 +1,76 @@
+//! An accepted write outlasts what is wrong for a while, and is not given up for it (DESIGN D7; CONTRACT §3).
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::json;
+use tokio::net::TcpListener;
+use weir::clock::Clock;
+use weir::writes::{State, WriteId};
+
+use crate::support::{Reply, Setup, World, eventually};
+
+const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
+const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
+const ASYNC: (&str, &str) = ("prefer", "respond-async");
+
+async fn hand_over(world: &World, path: &str, body: &str, more: &[(&str, &str)]) -> Reply {
+    let accepted = world.send(Method::POST, path, &[&[ASYNC], more].concat(), &json!({ "body": body }).to_string()).await;
+    accepted.assert_status(202);
+    accepted
+}
+
+fn state(world: &World, accepted: &Reply) -> State {
+    let id: WriteId = accepted.json()["id"].as_str().unwrap().parse().unwrap();
+    world.gateway.queue.standing(id).unwrap().state
+}
+
+/// Only the one that the upstream refused has come to its end with that.
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_behind_one_whose_token_was_refused_wait_until_it_is_good_again() {
+    let world = Setup::new().clock(Clock::scaled(100.0)).config(QUICK).start().await;
+    let bad = json!({ "message": "Bad credentials" });
+    world.arm(&json!({ "fault": "status", "status": 401, "body": bad, "match": { "method": "POST", "times": 1 } }));
+    let first = hand_over(&world, COMMENTS, "first", &[]).await;
+    eventually(|| state(&world, &first) == State::Failed).await;
+    let mut others = Vec::new();
+    for issue in 1..=20 {
+        others.push(hand_over(&world, &format!("/repos/acme/widgets/issues/{issue}/comments"), "later", &[]).await);
+    }
+    eventually(|| others.iter().all(|other| state(&world, other) == State::Done)).await;
+    assert_eq!(state(&world, &first), State::Failed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_is_taken_over_by_one_who_does_not_wait_has_the_patience_of_the_queue() {
+    let dead = TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
+    let world = Setup::new().clock(Clock::scaled(30.0)).config(QUICK).upstream(format!("http://{dead}")).start().await;
+    let key = ("idempotency-key", "k");
+    let body = json!({ "body": "once" }).to_string();
+    let waits = async { world.send(Method::POST, COMMENTS, &[key], &body).await };
+    let takes_over = async {
+        eventually(|| world.gateway.queue.watched() == 1).await;
+        hand_over(&world, COMMENTS, "once", &[key]).await
+    };
+    let (told, accepted) = tokio::join!(waits, takes_over);
+    assert_ne!(told.status, 201);
+    world.clock.reach(world.clock.now() + Duration::from_secs(60)).await;
+    assert!(!state(&world, &accepted).is_final(), "{:?}", state(&world, &accepted));
+}
+
+/// They wait for its turn; that it waited for their room would be a circle.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_from_the_store_needs_no_room_of_the_requests_that_wait_behind_it() {
+    const MIB: usize = 1024 * 1024;
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("{QUICK}\nstore = {{ path = {:?} }}", folder.path().join("weir.redb"));
+    let world = Setup::new().config(&store).start().await;
+    let gate = world.close_gate("POST", COMMENTS);
+    let first = hand_over(&world, COMMENTS, "first", &[]).await;
+    world.held(gate, 1).await;
+    let second = hand_over(&world, COMMENTS, &"x".repeat(MIB), &[]).await;
+    let others = world.gateway.bodies.room(256 * MIB).await;
+    world.open_gate(gate);
+    eventually(|| [&first, &second].iter().all(|accepted| state(&world, accepted).is_final())).await;
+    drop(others);
+}
