@@ -296,6 +296,34 @@ async fn writes_that_rest_between_two_attempts_leave_their_places_to_others() {
     assert!(failing.iter().all(|accepted| world.standing(accepted).is_some_and(|standing| !standing.state.is_final())));
 }
 
+/// Two writes to one resource, by two of its addresses.
+const ADDRESSES: [[(Method, &str); 2]; 6] = [
+    [(Method::PUT, "/repos/acme/widgets/issues/1/labels"), (Method::POST, "/repos/Acme/Widgets/issues/1/comments")],
+    [(Method::PUT, "/orgs/Acme/teams/t2/memberships/x"), (Method::DELETE, "/orgs/acme/teams/T2/memberships/X")],
+    [(Method::DELETE, "/repos/acme/widgets/issues/9/dependencies/blocked_by/77"), (Method::POST, "/repos/acme/widgets/issues/9/comments")],
+    [(Method::DELETE, "/repos/acme/widgets/git/refs/heads/a"), (Method::POST, "/repos/acme/widgets/git/refs")],
+    [(Method::DELETE, "/repos/acme/widgets/labels/bug"), (Method::POST, "/repos/acme/widgets/labels")],
+    [(Method::PUT, "/repos/acme/widgets/pulls/6/merge"), (Method::POST, "/repos/acme/widgets/issues/6/comments")],
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_rests_between_two_attempts_is_not_overtaken_by_another_address_of_its_resource() {
+    let world = Setup::new().manual_clock().config(QUICK).start().await;
+    for [(method, path), (next_method, next_path)] in ADDRESSES {
+        let before = world.upstream_requests().len();
+        world.arm(&json!({ "match": { "method": method.as_str(), "path": path, "nth": 1 }, "fault": "status", "status": 500 }));
+        let first = world.send(method.clone(), path, &[ASYNC], "{}").await;
+        eventually(|| world.standing(&first).and_then(|standing| standing.progress).is_some_and(|so_far| so_far.may_have_run)).await;
+        let next = world.send(next_method.clone(), next_path, &[ASYNC], "{}").await;
+        let ahead = world.standing(&next).map(|standing| world.gateway.queue.ahead(standing.id));
+        assert_eq!(ahead, Some(1), "{next_method} {next_path} waits for {method} {path}");
+        world.clock.advance(Duration::from_secs(1));
+        world.end_of(&next).await;
+        let sent: Vec<_> = world.upstream_requests().into_iter().skip(before).map(|entry| entry.path).collect();
+        assert_eq!(sent, [path, path, next_path]);
+    }
+}
+
 #[tokio::test]
 async fn what_carries_a_credential_is_carried_out_at_once_and_cannot_have_a_key() {
     let world = Setup::new().config(QUICK).start().await;
