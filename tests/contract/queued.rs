@@ -324,22 +324,40 @@ async fn a_write_that_rests_between_two_attempts_is_not_overtaken_by_another_add
     }
 }
 
+async fn cannot_be_kept(world: &World, path: &str, body: &str, more: (&str, &str)) {
+    let reply = world.send(Method::POST, path, &[ASYNC, more], body).await;
+    assert_ne!(reply.status.as_u16(), 202, "{path} {more:?}");
+    assert_eq!(reply.header("preference-applied"), None);
+    world.send(Method::POST, path, &[("idempotency-key", "k"), more], body).await.assert_status(400);
+}
+
 #[tokio::test]
 async fn what_carries_a_credential_is_carried_out_at_once_and_cannot_have_a_key() {
     let world = Setup::new().config(QUICK).start().await;
     let hook = json!({ "name": "web", "config": { "url": "http://127.0.0.1:9/", "secret": "of the hook" } }).to_string();
+    let no_header = ("accept", "application/json");
+    let page = format!("https://example.com/?as={OTHER_KEY}");
     for (path, body, more) in [
-        ("/repos/acme/widgets/hooks", hook.as_str(), ("accept", "application/json")),
-        ("/repos/acme/widgets/actions/runners/registration-token", "", ("accept", "application/json")),
-        ("/repos/acme/widgets/issues/1/comments?access_token=x", "{\"body\": \"x\"}", ("accept", "application/json")),
+        ("/repos/acme/widgets/hooks", hook.as_str(), no_header),
+        ("/repos/acme/widgets/actions/runners/registration-token", "", no_header),
         (COMMENTS, "{\"body\": \"x\"}", ("private-token", "x")),
+        (COMMENTS, "{\"body\": \"x\"}", ("x-apikey", "x")),
+        (COMMENTS, "{\"body\": \"x\"}", ("x-access-key", "x")),
+        (COMMENTS, "{\"body\": \"x\"}", ("x-session-id", "x")),
+        (COMMENTS, "{\"body\": \"x\"}", ("referer", page.as_str())),
     ] {
-        let reply = world.send(Method::POST, path, &[ASYNC, more], body).await;
-        assert_ne!(reply.status.as_u16(), 202, "{path}");
-        assert_eq!(reply.header("preference-applied"), None);
-        world.send(Method::POST, path, &[("idempotency-key", "k"), more], body).await.assert_status(400);
+        cannot_be_kept(&world, path, body, more).await;
+    }
+    let key = OTHER_KEY.replace('_', "%5f");
+    for query in
+        ["access_token=x", "acc%65ss_tok%65n=x", "sig=x", "signature=x", "X-Amz-Signature=x", "code=x&client_id=y", &format!("q={key}")]
+    {
+        cannot_be_kept(&world, &format!("{COMMENTS}?{query}"), "{\"body\": \"x\"}", no_header).await;
     }
     assert!(world.gateway.queue.counts().iter().all(|(_, count)| *count == 0));
+    // What only looks like one is not refused.
+    let about = [ASYNC, ("idempotency-key", "k"), ("user-agent", "weir_bot/1.0")];
+    world.send(Method::POST, &format!("{COMMENTS}?code=7&design=x"), &about, "{\"body\": \"x\"}").await.assert_status(202);
 }
 
 #[tokio::test]
