@@ -155,8 +155,6 @@ pub struct Endpoint {
     pub family: bool,
     /// Not in the table: a class of unknown routes.
     pub generic: bool,
-    /// The template of the resource whose writes keep their order, where it is not the usual one; always a leading part of `template`.
-    pub lane: Option<String>,
 }
 
 impl Endpoint {
@@ -188,7 +186,6 @@ impl Endpoint {
             about_caller: false,
             replaced_by: None,
             generic: source == Source::Generic,
-            lane: None,
         }
     }
 

@@ -142,11 +142,6 @@ fn apply(endpoint: &mut Endpoint, word: &str, dialect: Dialect) -> Result<(), St
             endpoint.per_page_max = max.parse().map_err(|_| unreadable())?;
         }
         Some(("instead", route)) => endpoint.replaced_by = Some(template(route, dialect)?),
-        Some(("lane", route)) => {
-            let lane = template(route, dialect)?;
-            let leads = endpoint.template.strip_prefix(&lane).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-            endpoint.lane = Some(leads.then_some(lane).ok_or_else(|| format!("the lane of {word:?} does not lead the template"))?);
-        }
         Some(_) => return Err(unreadable()),
     }
     Ok(())
@@ -219,8 +214,6 @@ mod tests {
             "GET /a tokens=ghost",
             "GET /a org/Members",
             "GET /a content",
-            "POST /a/b lane=/b",
-            "POST /ab lane=/a",
             "POST /a points=many",
         ] {
             let lines = read(&format!("[x upstream]\n\n{bad}"));

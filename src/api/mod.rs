@@ -12,6 +12,7 @@ mod events;
 mod graphql;
 pub mod headers;
 mod kinds;
+mod lane;
 mod lines;
 #[cfg(test)]
 mod matrix_tests;
@@ -31,6 +32,7 @@ pub use endpoint::{GRAPHQL_MUTATION_POINTS, GRAPHQL_QUERY_POINTS, PER_PAGE_DEFAU
 pub use events::{Stale, Subject, events_of, is_known_event, stale_after_event};
 pub use graphql::{GraphqlEffect, GraphqlRequest, OperationKey};
 pub use kinds::{AccountKind, TokenKind, TokenKinds};
+pub use lane::lane_of;
 pub use rate::{RateHeaders, rate_remaining, rate_reset};
 pub use refusal::{LimitKind, LimitRefusal, limit_refusal, retry_after};
 pub use resource::{ResourceName, default_limit, window};

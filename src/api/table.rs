@@ -39,9 +39,6 @@ pub struct Classified<'t, 'p> {
     pub endpoint: &'t Endpoint,
     /// The path's parameters.
     pub params: Params<'t, 'p>,
-    /// The leading part of the path that names the written resource: up to its last templated segment, or what the table says instead; for
-    /// a family, up to where its unlisted part begins. Writes to one such resource keep their order.
-    pub lane_path: &'p str,
 }
 
 /// The values of a path's parameters, undecoded.
@@ -73,8 +70,6 @@ pub struct Table {
 #[derive(Clone, Copy, Debug)]
 struct Route {
     endpoint: EndpointId,
-    /// Segments of the path that make its lane.
-    lane_segments: usize,
     /// For an address by number: its class when the first parameter is no number.
     unless_number: Option<EndpointId>,
 }
@@ -92,19 +87,15 @@ impl Table {
     pub fn classify<'t, 'p>(&'t self, method: &Method, path: &'p str) -> Classified<'t, 'p> {
         let place = place_of(method);
         let Some(found) = self.trees.get(place).and_then(|tree| tree.at(path).ok()) else {
-            return Classified { endpoint: self.endpoint(self.unknown[place]), params: Params::default(), lane_path: path };
+            return Classified { endpoint: self.endpoint(self.unknown[place]), params: Params::default() };
         };
         let (route, params) = (found.value, found.params);
         match route.unless_number {
             Some(class) if !params.iter().next().is_some_and(|(_, value)| value.bytes().all(|byte| byte.is_ascii_digit())) => {
                 let endpoint = self.endpoint(class);
-                Classified { endpoint, params: Params::default(), lane_path: leading(path, lane_segments(endpoint, &endpoint.template)) }
+                Classified { endpoint, params: Params::default() }
             }
-            _ => Classified {
-                endpoint: self.endpoint(route.endpoint),
-                params: Params(params),
-                lane_path: leading(path, route.lane_segments),
-            },
+            _ => Classified { endpoint: self.endpoint(route.endpoint), params: Params(params) },
         }
     }
 
@@ -192,14 +183,13 @@ fn place_of(method: &Method) -> usize {
 }
 
 fn insert(trees: &mut [Router<Route>], endpoint: &Endpoint, template: &str, unless_number: Option<EndpointId>) -> Result<(), InsertError> {
-    let route = Route { endpoint: endpoint.id, lane_segments: lane_segments(endpoint, template), unless_number };
+    let route = Route { endpoint: endpoint.id, unless_number };
     trees.get_mut(place_of(&endpoint.method)).map_or(Ok(()), |tree| tree.insert(template, route))
 }
 
 /// Inserts a family's catch-all. A tree cannot hold `{*rest}` beside `{name}`; there the family takes the free places next to and below `{name}`.
 fn insert_family(trees: &mut [Router<Route>], endpoint: &Endpoint, template: &str) {
-    let lane_segments = lane_segments(endpoint, template);
-    let route = Route { endpoint: endpoint.id, lane_segments, unless_number: None };
+    let route = Route { endpoint: endpoint.id, unless_number: None };
     let Some(tree) = trees.get_mut(place_of(&endpoint.method)) else { return };
     let mut above = template.trim_end_matches("{*rest}").to_owned();
     for depth in segments(template)..SEGMENTS_MAX {
@@ -228,17 +218,6 @@ fn class_of(endpoints: &[Endpoint], method: &Method, template: &str) -> Option<E
     let first = |template: &str| template.split('/').nth(1).map(str::to_owned);
     let same = |endpoint: &&Endpoint| endpoint.generic && endpoint.method == *method && first(&endpoint.template) == first(template);
     endpoints.iter().find(same).map(|endpoint| endpoint.id)
-}
-
-/// How many segments of `template`, an address of `endpoint`, make its lane.
-fn lane_segments(endpoint: &Endpoint, template: &str) -> usize {
-    if let Some(lane) = &endpoint.lane {
-        return (segments(lane) + segments(template)).saturating_sub(segments(&endpoint.template));
-    }
-    let parts: Vec<_> = template.split('/').skip(1).collect();
-    let catch_all = parts.iter().position(|part| part.starts_with("{*"));
-    let templated = || parts.iter().rposition(|part| part.starts_with('{')).map(|last| last + 1);
-    catch_all.or_else(templated).unwrap_or(parts.len())
 }
 
 fn segments(template: &str) -> usize {

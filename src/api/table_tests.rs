@@ -370,28 +370,6 @@ fn every_route_about_an_apps_access_tokens_is_a_token_request_and_no_other_is() 
     }
 }
 
-#[test]
-fn a_lane_is_the_path_up_to_the_resource_that_is_written() {
-    for (method, path, lane) in [
-        ("POST", "/repos/o/r/issues", "/repos/o/r"),
-        ("PATCH", "/repos/o/r/issues/5", "/repos/o/r/issues/5"),
-        ("POST", "/repos/o/r/issues/5/comments", "/repos/o/r/issues/5"),
-        ("DELETE", "/repos/o/r/issues/5/labels/bug", "/repos/o/r/issues/5"),
-        ("PUT", "/repos/o/r/pulls/5/reviews/7/dismissals", "/repos/o/r/pulls/5"),
-        ("PUT", "/repos/o/r/contents/src/lib.rs", "/repos/o/r/contents"),
-        ("PUT", "/repositories/7/contents/src/lib.rs", "/repositories/7/contents"),
-        ("POST", "/repositories/7/issues/5/comments", "/repositories/7/issues/5"),
-        ("PUT", "/orgs/o/actions/secrets/TOKEN/unlisted", "/orgs/o/actions/secrets"),
-        ("POST", "/repos/o/r/unheard-of/7", "/repos/o/r"),
-        ("POST", "/user/repos", "/user/repos"),
-        ("PUT", "/notifications", "/notifications"),
-        ("POST", "/nothing/of/the/sort", "/nothing/of/the/sort"),
-        ("POST", "/graphql", "/graphql"),
-    ] {
-        assert_eq!(classify(method, path).lane_path, lane, "{method} {path}");
-    }
-}
-
 /// The same question answered the slow way: try every route, and of those that match take the one that is literal where the others first are not.
 fn by_trying_each<'t>(table: &'t Table, method: &Method, path: &str) -> &'t str {
     let rank = |template: &str, open_end: bool| -> Option<Vec<u8>> {
@@ -466,8 +444,7 @@ proptest! {
     #[test]
     fn no_path_makes_it_panic(path in "\\PC{0,40}", mixed in "/[a-z/%{}*.é]{0,60}") {
         for path in [&path, &mixed] {
-            let found = Table::embedded(Dialect::Github).classify(&Method::POST, path);
-            prop_assert!(path.starts_with(found.lane_path));
+            let _ = Table::embedded(Dialect::Github).classify(&Method::POST, path);
             let _ = Table::collections(path).count();
         }
     }

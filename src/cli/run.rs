@@ -3,6 +3,7 @@
 use std::io;
 use std::num::NonZeroUsize;
 
+use rustix::process::Signal as Number;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -24,11 +25,13 @@ pub enum Asked {
     Reload,
 }
 
-/// The signals of CONTRACT §1.
+/// The signals of CONTRACT §1, and one that must not end a command.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
+    /// Of no interest, but taken over: by default a write beyond the limit on the size of files ends the process. So it fails like one on a full disk.
+    _too_large: Signal,
 }
 
 impl Signals {
@@ -38,6 +41,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
+            _too_large: signal(SignalKind::from_raw(Number::XFSZ.as_raw()))?,
         })
     }
 

@@ -1,8 +1,9 @@
 //! Writes that are accepted instead of waited for, and those with an `Idempotency-Key`: what clients say about them, and what they are told (CONTRACT §3; RFC 7240).
 //!
 //! What becomes of such a write is decided in `queue/`; here it is put into HTTP. A write with a key whose client waits goes through the same queue, so that a
-//! repetition finds it, also after a crash. The JSON of the status resource is in [`told`].
+//! repetition finds it, also after a crash. What must not be kept is told in [`credentials`]; the JSON of the status resource is in [`told`].
 
+mod credentials;
 mod told;
 
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::writes::record::{Address, Key, Shape};
 use crate::writes::{State, StoreError, Write, WriteId};
 
 use super::Gateway;
-use super::auth::Client;
+use super::auth::{Client, Clients};
 use super::counted::Counted;
 use super::door::Door;
 use super::fetch::OutgoingBody;
@@ -38,6 +39,7 @@ use super::request::Request;
 use super::rewrite::Origin;
 use super::route::Route;
 use super::service::{Stop, gone};
+use credentials::carries_credential;
 
 /// The status resource, as metrics name it.
 pub(super) const OWN_WRITE: &str = "/_weir/writes/{id}";
@@ -85,13 +87,13 @@ impl Drop for Attending<'_> {
 impl Terms {
     /// `None`: like any other. What cannot be taken on a client's terms is refused where it would be unsafe to overlook them; a preference may be overlooked
     /// (RFC 7240 §2).
-    pub(super) fn of(request: &Request, route: &Route, query: Option<&str>) -> Result<Option<Self>, Refused> {
+    pub(super) fn of(request: &Request, route: &Route, query: Option<&str>, clients: &Clients) -> Result<Option<Self>, Refused> {
         if route.spacing == WriteSpacing::None {
             return Ok(None);
         }
         let key = idempotency_key(&request.asked)?;
         // Nothing of a credential is kept: neither one that a client brings, nor one that the upstream makes.
-        let is_kept = request.brought.is_none() && !is_about_credentials(route, &request.asked, query);
+        let is_kept = request.brought.is_none() && !carries_credential(route.endpoint, &request.asked, query, clients);
         if key.is_some() && !is_kept {
             return Err(Refused::BadKey("an Idempotency-Key cannot be used where a credential is brought or made"));
         }
@@ -371,25 +373,6 @@ fn idempotency_key(asked: &HeaderMap) -> Result<Option<[u8; 32]>, Refused> {
         return Err(Refused::BadKey("an Idempotency-Key has 1 to 255 printable ASCII characters"));
     }
     Ok(Some(digest(key)))
-}
-
-/// Words in the names of headers and of parts of a query that carry a credential.
-const CREDENTIAL_WORDS: [&str; 8] = ["token", "secret", "password", "passwd", "api-key", "api_key", "auth", "-otp"];
-/// Words in the templates of routes whose requests or answers carry one, beside those about access tokens: runners are registered with one, an app's manifest is turned into
-/// one, a webhook has one.
-const CREDENTIAL_ROUTES: [&str; 6] = ["registration-token", "remove-token", "generate-jitconfig", "/app-manifests/", "/hooks", "/hook/"];
-
-/// Whether a request or its answer carries a credential, which is never kept.
-fn is_about_credentials(route: &Route, asked: &HeaderMap, query: Option<&str>) -> bool {
-    let is_one = |text: &str| CREDENTIAL_WORDS.iter().any(|word| text.contains(word));
-    // The gateway's own has its place, and does not go upstream.
-    let is_brought =
-        |name: &HeaderName| is_one(name.as_str()) && *name != http::header::AUTHORIZATION && *name != http::header::PROXY_AUTHORIZATION;
-    let names = query.unwrap_or_default().split('&').map(|part| part.split('=').next().unwrap_or_default().to_ascii_lowercase());
-    route.endpoint.token_request
-        || CREDENTIAL_ROUTES.iter().any(|word| route.endpoint.template.contains(word))
-        || asked.keys().any(is_brought)
-        || names.into_iter().any(|name| is_one(&name))
 }
 
 /// What an `Idempotency-Key` is compared by: method, path and body.

@@ -97,6 +97,11 @@ impl Clients {
         Err(Unknown::WrongKey)
     }
 
+    /// Whether this is somebody's key.
+    pub fn have_key(&self, key: &[u8]) -> bool {
+        self.by_key(key).is_some()
+    }
+
     fn by_key(&self, key: &[u8]) -> Option<&Arc<Client>> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return None;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use crate::api::{Classified, Endpoint, GRAPHQL_MUTATION_POINTS, GRAPHQL_QUERY_POINTS, GraphqlEffect, GraphqlRequest, Params, Table};
+use crate::api::{
+    Classified, Endpoint, GRAPHQL_MUTATION_POINTS, GRAPHQL_QUERY_POINTS, GraphqlEffect, GraphqlRequest, Params, Table, lane_of,
+};
 use crate::config::Config;
 use crate::decision::cache_key::Scope;
 use crate::decision::rights::needs::{Held, unmet};
@@ -34,7 +36,7 @@ pub struct Route {
     pub candidates: Arc<[AccountId]>,
     /// Whose budget the client is told about.
     pub view: Arc<[AccountId]>,
-    /// The written resource, which gives writes their order.
+    /// What gives writes their order; empty for a read.
     pub lane: String,
     /// Units of the primary budget to reserve.
     pub cost: u32,
@@ -60,7 +62,7 @@ impl Gateway {
         client: &Client,
         brought: Option<&Brought>,
     ) -> Result<Route, Refused> {
-        let Classified { endpoint, params, lane_path } = classified;
+        let Classified { endpoint, params } = classified;
         if endpoint.template == MINT {
             // Its answer is an upstream credential, which no client sees (CONTRACT §4, 6).
             return Err(Refused::NoToken("installation tokens are minted for the gateway alone".into()));
@@ -91,7 +93,7 @@ impl Gateway {
             scope,
             candidates,
             view,
-            lane: lane_path.to_owned(),
+            lane: if is_read { String::new() } else { lane_of(&intake.path) },
             cost: endpoint.primary_cost,
             points: endpoint.points,
             content: endpoint.content_generating,

@@ -216,7 +216,7 @@ impl Door {
         let mut job =
             self.job(request, client, intake, &route, if is_bodiless { OutgoingBody::Absent } else { OutgoingBody::Whole(body.bytes) });
         job.memory = body.memory;
-        if let Some(terms) = Terms::of(request, &route, intake.query.as_deref())? {
+        if let Some(terms) = Terms::of(request, &route, intake.query.as_deref(), &self.gateway.clients)? {
             return self.hand_over(session, request, client, intake, &route, job, terms).await;
         }
         let answer = self.perform_write(session, request, client, &route, job).await?;
@@ -240,13 +240,15 @@ impl Door {
             BodyRead::Whole(body) => {
                 let mut job = self.job(request, client, intake, &route, OutgoingBody::Whole(body.bytes));
                 job.memory = body.memory;
-                if let Some(terms) = Terms::of(request, &route, intake.query.as_deref())? {
+                if let Some(terms) = Terms::of(request, &route, intake.query.as_deref(), &self.gateway.clients)? {
                     return self.hand_over(session, request, client, intake, &route, job, terms).await;
                 }
                 let answer = self.perform_write(session, request, client, &route, job).await?;
                 Ok(self.gateway.reply_from_answer(answer, &request.origin))
             }
-            BodyRead::TooLarge(_) if Terms::of(request, &route, intake.query.as_deref())?.is_some_and(|terms| terms.key.is_some()) => {
+            BodyRead::TooLarge(_)
+                if Terms::of(request, &route, intake.query.as_deref(), &self.gateway.clients)?.is_some_and(|terms| terms.key.is_some()) =>
+            {
                 // It would be streamed, which cannot be repeated nor compared with a repetition.
                 Err(Refused::BodyTooLarge.into())
             }

@@ -7,7 +7,7 @@ use http::Method;
 
 use super::bots::Ask;
 use super::plan::Client;
-use crate::api::{Classified, Dialect, Endpoint, GRAPHQL_QUERY_POINTS, Table};
+use crate::api::{Classified, Dialect, Endpoint, GRAPHQL_QUERY_POINTS, Table, lane_of};
 use crate::decision::cache_key::Scope;
 use crate::decision::{AccountId, WriteSpacing};
 
@@ -33,7 +33,7 @@ impl Route {
     /// `None` when the client has no account for it. A trace may hold mutations: a GraphQL request whose kind is not known is read as a query.
     pub fn of(ask: &Ask, client: &Client) -> Option<Self> {
         let path = ask.path.split('?').next().unwrap_or("/");
-        let Classified { endpoint, lane_path, .. } = Table::embedded(Dialect::Service).classify(&ask.method, path);
+        let Classified { endpoint, .. } = Table::embedded(Dialect::Service).classify(&ask.method, path);
         if path == "/graphql" {
             let candidates = client.writes.clone().unwrap_or_else(|| Arc::clone(&client.reads));
             let (points, spacing) = (GRAPHQL_QUERY_POINTS, WriteSpacing::None);
@@ -56,7 +56,7 @@ impl Route {
             endpoint,
             scope: is_read.then_some(scope),
             candidates,
-            lane: (!is_read).then(|| lane_path.to_owned()),
+            lane: (!is_read).then(|| lane_of(path)),
             points: endpoint.points,
             graphql: false,
             token_request: TOKEN_REQUESTS.contains(&endpoint.template.as_str()),

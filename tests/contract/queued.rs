@@ -308,22 +308,68 @@ async fn writes_that_rest_between_two_attempts_leave_their_places_to_others() {
     assert!(failing.iter().all(|accepted| world.standing(accepted).is_some_and(|standing| !standing.state.is_final())));
 }
 
+/// Two writes to one resource, by two of its addresses.
+const ADDRESSES: [[(Method, &str); 2]; 6] = [
+    [(Method::PUT, "/repos/acme/widgets/issues/1/labels"), (Method::POST, "/repos/Acme/Widgets/issues/1/comments")],
+    [(Method::PUT, "/orgs/Acme/teams/t2/memberships/x"), (Method::DELETE, "/orgs/acme/teams/T2/memberships/X")],
+    [(Method::DELETE, "/repos/acme/widgets/issues/9/dependencies/blocked_by/77"), (Method::POST, "/repos/acme/widgets/issues/9/comments")],
+    [(Method::DELETE, "/repos/acme/widgets/git/refs/heads/a"), (Method::POST, "/repos/acme/widgets/git/refs")],
+    [(Method::DELETE, "/repos/acme/widgets/labels/bug"), (Method::POST, "/repos/acme/widgets/labels")],
+    [(Method::PUT, "/repos/acme/widgets/pulls/6/merge"), (Method::POST, "/repos/acme/widgets/issues/6/comments")],
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_rests_between_two_attempts_is_not_overtaken_by_another_address_of_its_resource() {
+    let world = Setup::new().manual_clock().config(QUICK).start().await;
+    for [(method, path), (next_method, next_path)] in ADDRESSES {
+        let before = world.upstream_requests().len();
+        world.arm(&json!({ "match": { "method": method.as_str(), "path": path, "nth": 1 }, "fault": "status", "status": 500 }));
+        let first = world.send(method.clone(), path, &[ASYNC], "{}").await;
+        eventually(|| world.standing(&first).and_then(|standing| standing.progress).is_some_and(|so_far| so_far.may_have_run)).await;
+        let next = world.send(next_method.clone(), next_path, &[ASYNC], "{}").await;
+        let ahead = world.standing(&next).map(|standing| world.gateway.queue.ahead(standing.id));
+        assert_eq!(ahead, Some(1), "{next_method} {next_path} waits for {method} {path}");
+        world.clock.advance(Duration::from_secs(1));
+        world.end_of(&next).await;
+        let sent: Vec<_> = world.upstream_requests().into_iter().skip(before).map(|entry| entry.path).collect();
+        assert_eq!(sent, [path, path, next_path]);
+    }
+}
+
+async fn cannot_be_kept(world: &World, path: &str, body: &str, more: (&str, &str)) {
+    let reply = world.send(Method::POST, path, &[ASYNC, more], body).await;
+    assert_ne!(reply.status.as_u16(), 202, "{path} {more:?}");
+    assert_eq!(reply.header("preference-applied"), None);
+    world.send(Method::POST, path, &[("idempotency-key", "k"), more], body).await.assert_status(400);
+}
+
 #[tokio::test]
 async fn what_carries_a_credential_is_carried_out_at_once_and_cannot_have_a_key() {
     let world = Setup::new().config(QUICK).start().await;
     let hook = json!({ "name": "web", "config": { "url": "http://127.0.0.1:9/", "secret": "of the hook" } }).to_string();
+    let no_header = ("accept", "application/json");
+    let page = format!("https://example.com/?as={OTHER_KEY}");
     for (path, body, more) in [
-        ("/repos/acme/widgets/hooks", hook.as_str(), ("accept", "application/json")),
-        ("/repos/acme/widgets/actions/runners/registration-token", "", ("accept", "application/json")),
-        ("/repos/acme/widgets/issues/1/comments?access_token=x", "{\"body\": \"x\"}", ("accept", "application/json")),
+        ("/repos/acme/widgets/hooks", hook.as_str(), no_header),
+        ("/repos/acme/widgets/actions/runners/registration-token", "", no_header),
         (COMMENTS, "{\"body\": \"x\"}", ("private-token", "x")),
+        (COMMENTS, "{\"body\": \"x\"}", ("x-apikey", "x")),
+        (COMMENTS, "{\"body\": \"x\"}", ("x-access-key", "x")),
+        (COMMENTS, "{\"body\": \"x\"}", ("x-session-id", "x")),
+        (COMMENTS, "{\"body\": \"x\"}", ("referer", page.as_str())),
     ] {
-        let reply = world.send(Method::POST, path, &[ASYNC, more], body).await;
-        assert_ne!(reply.status.as_u16(), 202, "{path}");
-        assert_eq!(reply.header("preference-applied"), None);
-        world.send(Method::POST, path, &[("idempotency-key", "k"), more], body).await.assert_status(400);
+        cannot_be_kept(&world, path, body, more).await;
+    }
+    let key = OTHER_KEY.replace('_', "%5f");
+    for query in
+        ["access_token=x", "acc%65ss_tok%65n=x", "sig=x", "signature=x", "X-Amz-Signature=x", "code=x&client_id=y", &format!("q={key}")]
+    {
+        cannot_be_kept(&world, &format!("{COMMENTS}?{query}"), "{\"body\": \"x\"}", no_header).await;
     }
     assert!(world.gateway.queue.counts().iter().all(|(_, count)| *count == 0));
+    // What only looks like one is not refused.
+    let about = [ASYNC, ("idempotency-key", "k"), ("user-agent", "weir_bot/1.0")];
+    world.send(Method::POST, &format!("{COMMENTS}?code=7&design=x"), &about, "{\"body\": \"x\"}").await.assert_status(202);
 }
 
 #[tokio::test]
