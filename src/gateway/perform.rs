@@ -76,7 +76,8 @@ impl Gateway {
                         job.failed(not_before, true);
                         self.rest(job, not_before).await?;
                     }
-                    Next::Unknown if !job.is_read() => return Err(Refused::OutcomeUnknown),
+                    // With a queued write the answer is kept, as that of one whose outcome is unknown.
+                    Next::Unknown | Next::Retry { .. } if !job.is_read() && job.journal.is_none() => return Err(Refused::OutcomeUnknown),
                     _ => return Ok(answer),
                 },
                 Err(Unanswered::Refused(refusal)) => return Err(self.limited(job, &refusal)),

@@ -42,7 +42,8 @@ impl Gateway {
         match self.upload_once(session, job, effort, body).await {
             Ok(answer) => {
                 self.invalidate_named(job, &answer);
-                Ok(answer)
+                // Whatever its method, it cannot be sent again to find out: its body is gone.
+                if answer.status.is_server_error() && !job.is_read() { Err(Refused::OutcomeUnknown) } else { Ok(answer) }
             }
             Err(Stopped::Client(refused)) => Err(refused),
             Err(Stopped::Upstream(unanswered)) => Err(self.not_repeated(job, effort, unanswered)),
