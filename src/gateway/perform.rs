@@ -62,9 +62,10 @@ impl Gateway {
         let mut refusals = 0;
         let mut rejections = 0;
         let mut unfit = 0;
-        let mut reuse = Reuse::of(&job.method);
+        let mut has_met_stale = false;
         loop {
             attempt += 1;
+            let reuse = if has_met_stale { Reuse::Never } else { self.reuse(job, attempt) };
             match self.attempt(job, &Whom::Anyone, effort, conditions, reuse).await {
                 // A plain HTTP cache passes on what it was answered; what was lost is repeated all the same (RFC 9110 §9.2.2).
                 Ok(answer) if !answer.status.is_server_error() || self.mode == Mode::Rfc9111 && job.is_read() => {
@@ -108,11 +109,11 @@ impl Gateway {
                         _ => return Err(self.limited_now(job)),
                     }
                 }
-                // The connection had been closed by the upstream, most likely before the request: at once, and on one of its own.
+                // The connection had been closed by the upstream, most likely before the request: at once, and on one of its own. There is an attempt left for it.
                 Err(Unanswered::Failed(FetchError::Stale(_))) if reuse == Reuse::Idle => {
                     *may_have_run = true;
                     job.failed(self.clock.now(), true);
-                    reuse = Reuse::Never;
+                    has_met_stale = true;
                 }
                 // It is remembered as denied, so that another one goes first.
                 Err(Unanswered::CredentialUnfit) if job.is_read() && unfit < self.others_of(job, UNFIT_MAX) => {
@@ -152,6 +153,15 @@ impl Gateway {
         let patience = job.journal.as_ref().map_or(Patience::Waiting, |journal| journal.patience());
         let policy = if job.is_read() { READS } else { Policy { max_attempts: self.config.writes.max_attempts, patience } };
         policy.next(self.clock.now(), &job.method, attempt, failure, unit_random())
+    }
+
+    /// Whether an attempt may go over a connection that was used before: that of a write only while it could be repeated, should the connection die under it.
+    fn reuse(&self, job: &Job, attempt: u32) -> Reuse {
+        if job.is_read() || matches!(self.next(job, attempt, Failure::Ambiguous), Next::Retry { .. }) {
+            Reuse::of(&job.method)
+        } else {
+            Reuse::Never
+        }
     }
 
     /// A refusal of the books, in the client's terms.
