@@ -152,7 +152,7 @@ impl Gateway {
     fn next(&self, job: &Job, attempt: u32, failure: Failure) -> Next {
         let patience = job.journal.as_ref().map_or(Patience::Waiting, |journal| journal.patience());
         let policy = if job.is_read() { READS } else { Policy { max_attempts: self.config.writes.max_attempts, patience } };
-        policy.next(self.clock.now(), &job.method, attempt, failure, unit_random())
+        policy.next(self.clock.now(), job.repeated_as(), attempt, failure, unit_random())
     }
 
     /// Whether an attempt may go over a connection that was used before: that of a write only while it could be repeated, should the connection die under it.
