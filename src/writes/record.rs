@@ -434,7 +434,7 @@ mod tests {
 
     #[test]
     fn a_mutation_must_not_be_done_twice_whatever_its_method() {
-        let by = |address, method| Write { address, method, ..write(Vec::new(), Vec::new(), None) }.is_idempotent();
+        let by = |address, method| Write { method, address, ..write(Vec::new(), Vec::new(), None) }.is_idempotent();
         assert!(by(Address::Rest, Method::PUT) && by(Address::Rest, Method::DELETE) && !by(Address::Rest, Method::POST));
         assert!(!by(Address::Graphql, Method::GET) && !by(Address::Graphql, Method::PUT));
     }
