@@ -24,6 +24,8 @@ mod concurrency;
 mod crashes;
 #[path = "contract/denied.rs"]
 mod denied;
+#[path = "contract/early.rs"]
+mod early;
 #[path = "contract/encoding.rs"]
 mod encoding;
 #[path = "contract/freshness.rs"]

@@ -98,8 +98,8 @@ impl Policy {
         }
         match (failure, repeat) {
             (Failure::Connect | Failure::LimitRefusal { .. }, _) | (Failure::Ambiguous, Repeat::Read) => Next::Fail,
-            (Failure::Ambiguous, _) | (Failure::Upstream5xx, Repeat::Never) => Next::Unknown,
-            (Failure::Upstream5xx, _) => Next::Deliver,
+            (Failure::Upstream5xx, Repeat::Read) => Next::Deliver,
+            (Failure::Ambiguous | Failure::Upstream5xx, Repeat::Idempotent | Repeat::Never) => Next::Unknown,
         }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
             assert_eq!(next(&method, 1, Failure::Ambiguous), in_millis(200));
             assert_eq!(next(&method, 3, Failure::Upstream5xx), in_millis(800));
             assert_eq!(next(&method, 8, Failure::Ambiguous), Next::Unknown);
-            assert_eq!(next(&method, 8, Failure::Upstream5xx), Next::Deliver);
+            assert_eq!(next(&method, 8, Failure::Upstream5xx), Next::Unknown);
         }
     }
 

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::clock::Clock;
 use crate::config::{Upstream as UpstreamConfig, UpstreamUrl};
 
-use super::http1::{Broken, Connection, Outgoing};
+use super::http1::{AnswerHead, Broken, Connection, Outgoing};
 use super::idle::IdleConnections;
 use super::intake::Service;
 use super::interim::Interims;
@@ -89,7 +89,7 @@ pub struct UpstreamRequest<'r> {
     pub added: HeaderMap,
     /// How the body is sent.
     pub body: &'r OutgoingBody,
-    /// Where informational answers go; those to a streamed body are asked for with its end.
+    /// Where informational answers go; those to a streamed body are asked for with its pieces.
     pub interims: Option<&'r Interims>,
 }
 
@@ -149,14 +149,21 @@ pub struct Exchange {
     connection: Connection,
     address: Arc<Address>,
     body_timeout: Duration,
-    /// Whether the connection is at the start of another request once the answer has been read.
-    is_reusable: bool,
     status: StatusCode,
     headers: HeaderMap,
     /// What was read of a body that turned out too large to hold.
     pending: VecDeque<Bytes>,
     /// What [`Address::unmeasured`] has given for it.
     memory: Option<OwnedSemaphorePermit>,
+}
+
+/// Whether more of a streamed body is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// Its next piece, or its end.
+    GoesOn,
+    /// Nothing: the upstream has answered.
+    Answered,
 }
 
 /// A body that was read as far as the bound allowed.
@@ -220,7 +227,6 @@ impl Upstream {
                 connection,
                 address: Arc::clone(to),
                 body_timeout: self.response_timeout,
-                is_reusable: true,
                 status,
                 headers,
                 pending: VecDeque::new(),
@@ -272,27 +278,27 @@ impl Upstream {
         connection: &mut Connection,
         head: &[u8],
         request: &UpstreamRequest<'_>,
-    ) -> Result<(StatusCode, HeaderMap), FetchError> {
+    ) -> Result<AnswerHead, FetchError> {
         let (body, outgoing): (&[u8], _) = match request.body {
             OutgoingBody::Absent => (&[], Outgoing::Length(0)),
             OutgoingBody::Whole(body) => (body, Outgoing::Length(body.len() as u64)),
             OutgoingBody::Streamed(length) => (&[], length.map_or(Outgoing::Chunks, Outgoing::Length)),
         };
-        let limit = self.response_timeout;
+        let (limit, interims) = (self.response_timeout, request.interims);
         match request.body {
             OutgoingBody::Absent => {
                 let both = async {
-                    connection.send(request.method, head, body, outgoing).await?;
-                    connection.read_head(request.interims).await
+                    connection.send(request.method, head, body, outgoing, interims).await?;
+                    connection.read_head(interims).await
                 };
                 in_time(limit, both).await
             }
-            OutgoingBody::Whole(_) => {
-                in_time(limit, connection.send(request.method, head, body, outgoing)).await?;
-                in_time(limit, connection.read_head(request.interims)).await
-            }
+            OutgoingBody::Whole(_) => match in_time(limit, connection.send(request.method, head, body, outgoing, interims)).await? {
+                Some(early) => Ok(early),
+                None => in_time(limit, connection.read_head(interims)).await,
+            },
             OutgoingBody::Streamed(_) => {
-                in_time(limit, connection.send(request.method, head, body, outgoing)).await?;
+                in_time(limit, connection.send(request.method, head, body, outgoing, interims)).await?;
                 // The caller drives both directions.
                 Ok((StatusCode::CONTINUE, HeaderMap::new()))
             }
@@ -349,23 +355,25 @@ impl Exchange {
         std::mem::take(&mut self.headers)
     }
 
-    /// Sends a piece of a streamed body; an empty piece does nothing.
-    pub async fn send_body(&mut self, piece: &[u8]) -> Result<(), FetchError> {
-        in_time(self.body_timeout, self.connection.send_body(piece)).await
+    /// Sends a piece of a streamed body; an empty piece does nothing. The upstream may answer before it has all of it, and then takes no more.
+    pub async fn send_body(&mut self, piece: &[u8], interims: Option<&Interims>) -> Result<Sending, FetchError> {
+        let early = in_time(self.body_timeout, self.connection.send_body(piece, interims)).await?;
+        Ok(early.map_or(Sending::GoesOn, |head| self.answered(head)))
     }
 
     /// Ends a streamed body and reads the head of the answer.
     pub async fn finish_streamed(&mut self, interims: Option<&Interims>) -> Result<(), FetchError> {
-        in_time(self.body_timeout, self.connection.finish_body()).await?;
-        (self.status, self.headers) = in_time(self.body_timeout, self.connection.read_head(interims)).await?;
+        let head = match in_time(self.body_timeout, self.connection.finish_body(interims)).await? {
+            Some(early) => early,
+            None => in_time(self.body_timeout, self.connection.read_head(interims)).await?,
+        };
+        self.answered(head);
         Ok(())
     }
 
-    /// The upstream has stopped reading: whatever it had to say it has said by now.
-    pub async fn early_answer(&mut self, interims: Option<&Interims>) -> Result<(), FetchError> {
-        self.is_reusable = false;
-        (self.status, self.headers) = in_time(self.body_timeout, self.connection.read_head(interims)).await?;
-        Ok(())
+    fn answered(&mut self, head: AnswerHead) -> Sending {
+        (self.status, self.headers) = head;
+        Sending::Answered
     }
 
     /// The next piece of the answer's body; `None` at its end. What was read before it has been passed on.
@@ -456,7 +464,7 @@ impl Exchange {
 
     /// Puts the connection back, if its answer has been read to its end.
     pub fn release(self) {
-        if self.is_reusable && self.connection.is_reusable() {
+        if self.connection.is_reusable() {
             self.address.idle.put(self.connection);
         }
     }

@@ -3,15 +3,18 @@
 //! Ours instead of the framework's client session, which keeps each header in two maps and has each head copied three times: for a 304 that is more work than all
 //! else about it. Connecting stays the framework's. No deadlines, retries or pooling here, and no upgrades: nobody asks for one.
 
+use std::future::poll_fn;
 use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
 use std::sync::LazyLock;
+use std::task::Poll;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::FutureExt;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use pingora::protocols::Stream;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::chunks::ChunkReader;
 use super::interim::{Interim, Interims};
@@ -74,7 +77,12 @@ pub struct Connection {
     incoming: Incoming,
     /// Whether the upstream lets another request follow.
     persists: bool,
+    /// How many informational answers this exchange has had, and the bytes of their heads.
+    informational: (usize, usize),
 }
+
+/// Status and headers of a final answer.
+pub type AnswerHead = (StatusCode, HeaderMap);
 
 /// How a request's body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,80 +101,165 @@ enum Incoming {
     UntilClosed,
 }
 
+/// What has happened while bytes were being sent.
+enum Step {
+    /// So many of them were taken.
+    Sent(usize),
+    /// No more of them can be.
+    Unsendable(Broken),
+    /// The upstream has said something.
+    Heard,
+}
+
 impl Connection {
     /// On a stream on which nothing is under way.
     pub fn new(stream: Stream) -> Self {
-        Self { stream, read: BytesMut::new(), outgoing: Outgoing::Length(0), is_head: false, incoming: Incoming::Done, persists: true }
+        let (read, outgoing, incoming) = (BytesMut::new(), Outgoing::Length(0), Incoming::Done);
+        Self { stream, read, outgoing, is_head: false, incoming, persists: true, informational: (0, 0) }
     }
 
-    /// Sends a request: its head as it is on the wire, and what there is of its body.
-    pub async fn send(&mut self, method: &Method, head: &[u8], body: &[u8], outgoing: Outgoing) -> Result<(), Broken> {
+    /// Sends a request: its head as it is on the wire, and what there is of its body, as [`Connection::send_body`] does.
+    pub async fn send(
+        &mut self,
+        method: &Method,
+        head: &[u8],
+        body: &[u8],
+        outgoing: Outgoing,
+        interims: Option<&Interims>,
+    ) -> Result<Option<AnswerHead>, Broken> {
         self.is_head = *method == Method::HEAD;
         self.outgoing = outgoing;
+        self.informational = (0, 0);
         // Until an answer was read to its end, the connection is in the middle of something.
         self.incoming = Incoming::UntilClosed;
         self.stream.write_all(head).await?;
-        if body.is_empty() { Ok(self.stream.flush().await?) } else { self.send_body(body).await }
-    }
-
-    /// Sends a piece of the body.
-    pub async fn send_body(&mut self, piece: &[u8]) -> Result<(), Broken> {
-        match &mut self.outgoing {
-            // An empty chunk would end the body.
-            _ if piece.is_empty() => return Ok(()),
-            Outgoing::Length(left) => {
-                *left = left.checked_sub(piece.len() as u64).ok_or("the body is longer than was said")?;
-                self.stream.write_all(piece).await?;
-            }
-            Outgoing::Chunks => {
-                self.stream.write_all(format!("{:x}\r\n", piece.len()).as_bytes()).await?;
-                self.stream.write_all(piece).await?;
-                self.stream.write_all(b"\r\n").await?;
-            }
+        if body.is_empty() {
+            self.stream.flush().await?;
+            return Ok(None);
         }
-        Ok(self.stream.flush().await?)
+        self.send_body(body, interims).await
     }
 
-    /// Ends the body.
-    pub async fn finish_body(&mut self) -> Result<(), Broken> {
+    /// Sends a piece of the body. Where the upstream does not take it at once, what it says meanwhile is read: a final answer is the answer, the rest is not sent, and
+    /// nothing may follow on the connection (RFC 9112 §9.3, §9.5).
+    pub async fn send_body(&mut self, piece: &[u8], interims: Option<&Interims>) -> Result<Option<AnswerHead>, Broken> {
         match self.outgoing {
-            Outgoing::Length(0) => {}
-            Outgoing::Length(_) => return Err("the body is shorter than was said".into()),
+            // An empty chunk would end the body.
+            _ if piece.is_empty() => Ok(None),
+            Outgoing::Length(left) => {
+                let left = left.checked_sub(piece.len() as u64).ok_or("the body is longer than was said")?;
+                let early = self.send_parts(&[piece], interims).await?;
+                if early.is_none() {
+                    self.outgoing = Outgoing::Length(left);
+                }
+                Ok(early)
+            }
             Outgoing::Chunks => {
-                self.outgoing = Outgoing::Length(0);
-                self.stream.write_all(b"0\r\n\r\n").await?;
-                self.stream.flush().await?;
+                let size = format!("{:x}\r\n", piece.len());
+                self.send_parts(&[size.as_bytes(), piece, b"\r\n"], interims).await
             }
         }
-        Ok(())
+    }
+
+    /// Ends the body; with the answer if it came before that.
+    pub async fn finish_body(&mut self, interims: Option<&Interims>) -> Result<Option<AnswerHead>, Broken> {
+        match self.outgoing {
+            Outgoing::Length(0) => Ok(None),
+            Outgoing::Length(_) => Err("the body is shorter than was said".into()),
+            Outgoing::Chunks => {
+                let early = self.send_parts(&[b"0\r\n\r\n"], interims).await?;
+                if early.is_none() {
+                    self.outgoing = Outgoing::Length(0);
+                }
+                Ok(early)
+            }
+        }
+    }
+
+    /// Sends these bytes, or as many as the upstream takes before it answers.
+    async fn send_parts(&mut self, parts: &[&[u8]], interims: Option<&Interims>) -> Result<Option<AnswerHead>, Broken> {
+        // At last nothing: what is left in buffers.
+        for part in parts.iter().copied().chain([&[][..]]) {
+            let mut rest = part;
+            loop {
+                match self.step(rest).await? {
+                    Step::Sent(0) if !rest.is_empty() => {
+                        return self.said_before(Broken("nothing more can be sent".into()), interims).await;
+                    }
+                    Step::Sent(count) => rest = rest.get(count..).unwrap_or_default(),
+                    Step::Unsendable(broken) => return self.said_before(broken, interims).await,
+                    Step::Heard => {
+                        if let Some(head) = self.final_head(interims)? {
+                            return self.begin_body(head).map(Some);
+                        }
+                        continue;
+                    }
+                }
+                if rest.is_empty() {
+                    break;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// One step of sending; while the upstream takes nothing, it is listened to.
+    async fn step(&mut self, rest: &[u8]) -> Result<Step, Broken> {
+        let Self { stream, read, .. } = self;
+        poll_fn(|context| {
+            let to = Pin::new(&mut *stream);
+            let sent = if rest.is_empty() { to.poll_flush(context).map_ok(|()| 0) } else { to.poll_write(context, rest) };
+            if let Poll::Ready(sent) = sent {
+                return Poll::Ready(Ok(sent.map_or_else(|error| Step::Unsendable(error.into()), Step::Sent)));
+            }
+            read.reserve(READ_BYTES);
+            pin!(stream.read_buf(read)).poll(context).map(|heard| match heard? {
+                0 => Err("the connection was closed".into()),
+                _ => Ok(Step::Heard),
+            })
+        })
+        .await
+    }
+
+    /// The upstream takes nothing more: what it said before that is its answer. All of it is here, for what cannot be sent to has no more to say.
+    async fn said_before(&mut self, broken: Broken, interims: Option<&Interims>) -> Result<Option<AnswerHead>, Broken> {
+        self.read_head(interims).await.map(Some).map_err(|_| broken)
     }
 
     /// Reads the head of the answer; informational ones before it (1xx) go to `interims`, or nowhere. A 100 answers nothing that was asked: no request says `Expect`.
-    pub async fn read_head(&mut self, interims: Option<&Interims>) -> Result<(StatusCode, HeaderMap), Broken> {
-        let (mut count, mut bytes) = (0, 0);
+    pub async fn read_head(&mut self, interims: Option<&Interims>) -> Result<AnswerHead, Broken> {
         loop {
-            // An answer never begins with nothing.
-            let head = if self.read.is_empty() { None } else { self.take_head()? };
-            match head {
+            if let Some(head) = self.final_head(interims)? {
+                return self.begin_body(head);
+            }
+            if !self.fill(READ_BYTES).await? {
+                return Err("the connection was closed".into());
+            }
+        }
+    }
+
+    /// The head of the final answer, once it was read whole.
+    fn final_head(&mut self, interims: Option<&Interims>) -> Result<Option<Head>, Broken> {
+        // An answer never begins with nothing.
+        while !self.read.is_empty() {
+            match self.take_head()? {
                 Some(head) if head.status == StatusCode::SWITCHING_PROTOCOLS => return Err("the protocol was switched".into()),
                 Some(Head { status, headers, bytes: head_bytes, .. }) if status.is_informational() => {
-                    (count, bytes) = (count + 1, bytes + head_bytes);
-                    if count > INTERIM_MAX || bytes > INTERIM_BYTES_MAX {
+                    let (count, bytes) = &mut self.informational;
+                    (*count, *bytes) = (*count + 1, *bytes + head_bytes);
+                    if *count > INTERIM_MAX || *bytes > INTERIM_BYTES_MAX {
                         return Err("there are too many informational answers before the final one".into());
                     }
                     if let Some(interims) = interims.filter(|_| status != StatusCode::CONTINUE) {
                         interims.push(Interim { status, headers });
                     }
                 }
-                Some(head) => return self.begin_body(head),
+                Some(head) => return Ok(Some(head)),
                 None if self.read.len() > HEAD_BYTES_MAX => return Err("the head of the answer is too large".into()),
-                None => {
-                    if !self.fill(READ_BYTES).await? {
-                        return Err("the connection was closed".into());
-                    }
-                }
+                None => break,
             }
         }
+        Ok(None)
     }
 
     /// The next piece of the answer's body; `None` at its end.
@@ -285,7 +378,7 @@ impl Connection {
     }
 
     /// Finds out how the body is framed (RFC 9112 §6.3) and whether the connection outlives it (§9.3).
-    fn begin_body(&mut self, head: Head) -> Result<(StatusCode, HeaderMap), Broken> {
+    fn begin_body(&mut self, head: Head) -> Result<AnswerHead, Broken> {
         let Head { status, mut headers, is_http10, .. } = head;
         let tokens = || headers.get_all(header::CONNECTION).iter().filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(','));
         let says = |what: &str| tokens().any(|token| token.trim().eq_ignore_ascii_case(what));

@@ -105,6 +105,12 @@ impl Job {
         self.spacing == WriteSpacing::None
     }
 
+    /// The method that says whether it may be repeated. What a mutation does, its method does not say: none is sent again that may have been executed.
+    pub(super) fn repeated_as(&self) -> &Method {
+        static POST: Method = Method::POST;
+        if self.service == Service::Graphql { &POST } else { &self.method }
+    }
+
     /// An attempt has failed, and there will be another: not before this time.
     pub(super) fn failed(&self, not_before: Timestamp, may_have_run: bool) {
         if let Some(journal) = &self.journal {

@@ -62,9 +62,10 @@ impl Gateway {
         let mut refusals = 0;
         let mut rejections = 0;
         let mut unfit = 0;
-        let mut reuse = Reuse::of(&job.method);
+        let mut has_met_stale = false;
         loop {
             attempt += 1;
+            let reuse = if has_met_stale { Reuse::Never } else { self.reuse(job, attempt) };
             match self.attempt(job, &Whom::Anyone, effort, conditions, reuse).await {
                 // A plain HTTP cache passes on what it was answered; what was lost is repeated all the same (RFC 9110 §9.2.2).
                 Ok(answer) if !answer.status.is_server_error() || self.mode == Mode::Rfc9111 && job.is_read() => {
@@ -76,8 +77,8 @@ impl Gateway {
                         job.failed(not_before, true);
                         self.rest(job, not_before).await?;
                     }
-                    // A queued write keeps it beside its outcome.
-                    Next::Unknown if !job.is_read() && job.journal.is_none() => return Err(Refused::OutcomeUnknown),
+                    // With a queued write the answer is kept, as that of one whose outcome is unknown.
+                    Next::Unknown | Next::Retry { .. } if !job.is_read() && job.journal.is_none() => return Err(Refused::OutcomeUnknown),
                     _ => return Ok(answer),
                 },
                 Err(Unanswered::Refused(refusal)) => return Err(self.limited(job, &refusal)),
@@ -108,11 +109,11 @@ impl Gateway {
                         _ => return Err(self.limited_now(job)),
                     }
                 }
-                // The connection had been closed by the upstream, most likely before the request: at once, and on one of its own.
+                // The connection had been closed by the upstream, most likely before the request: at once, and on one of its own. There is an attempt left for it.
                 Err(Unanswered::Failed(FetchError::Stale(_))) if reuse == Reuse::Idle => {
                     *may_have_run = true;
                     job.failed(self.clock.now(), true);
-                    reuse = Reuse::Never;
+                    has_met_stale = true;
                 }
                 // It is remembered as denied, so that another one goes first.
                 Err(Unanswered::CredentialUnfit) if job.is_read() && unfit < self.others_of(job, UNFIT_MAX) => {
@@ -151,7 +152,16 @@ impl Gateway {
     fn next(&self, job: &Job, attempt: u32, failure: Failure) -> Next {
         let patience = job.journal.as_ref().map_or(Patience::Waiting, |journal| journal.patience());
         let policy = if job.is_read() { READS } else { Policy { max_attempts: self.config.writes.max_attempts, patience } };
-        policy.next(self.clock.now(), &job.method, attempt, failure, unit_random())
+        policy.next(self.clock.now(), job.repeated_as(), attempt, failure, unit_random())
+    }
+
+    /// Whether an attempt may go over a connection that was used before: that of a write only while it could be repeated, should the connection die under it.
+    fn reuse(&self, job: &Job, attempt: u32) -> Reuse {
+        if job.is_read() || matches!(self.next(job, attempt, Failure::Ambiguous), Next::Retry { .. }) {
+            Reuse::of(&job.method)
+        } else {
+            Reuse::Never
+        }
     }
 
     /// A refusal of the books, in the client's terms.

@@ -259,7 +259,8 @@ impl Door {
                 let turn = self.gateway.take_turn(client.index, &route.lane, &job)?;
                 let effort = request.effort.clone();
                 let answer = self.gateway.upload(session, turn, &job, &effort, body).await;
-                if matches!(answer, Ok(_) | Err(Refused::BrokenBody | Refused::BodyTimeout)) && session.is_body_done() {
+                let was_read = matches!(answer, Ok(_) | Err(Refused::BrokenBody | Refused::BodyTimeout | Refused::OutcomeUnknown));
+                if was_read && session.is_body_done() {
                     request.body = Body::Settled;
                 }
                 request.outcome.cache = CacheOutcome::Bypass;

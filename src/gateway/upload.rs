@@ -16,7 +16,7 @@ use super::Gateway;
 use super::attempt::{Answer, Prepared, Unanswered};
 use super::body::{BegunBody, BodyFault};
 use super::effort::Effort;
-use super::fetch::{Collected, Exchange, FetchError, Reuse};
+use super::fetch::{Collected, Exchange, FetchError, Reuse, Sending};
 use super::job::{Job, Unconditional};
 use super::perform::UNFIT;
 use super::refuse::Refused;
@@ -42,7 +42,8 @@ impl Gateway {
         match self.upload_once(session, job, effort, body).await {
             Ok(answer) => {
                 self.invalidate_named(job, &answer);
-                Ok(answer)
+                // Whatever its method, it cannot be sent again to find out: its body is gone.
+                if answer.status.is_server_error() && !job.is_read() { Err(Refused::OutcomeUnknown) } else { Ok(answer) }
             }
             Err(Stopped::Client(refused)) => Err(refused),
             Err(Stopped::Upstream(unanswered)) => Err(self.not_repeated(job, effort, unanswered)),
@@ -85,16 +86,15 @@ impl Gateway {
             effort.may_send()
         };
         let mut exchange = self.upstream.send(&prepared.request, Reuse::Never, may_send).await.map_err(Stopped::failed)?;
-        match self.pass_on(session, &mut exchange, body).await? {
-            Passed::Whole => exchange.finish_streamed(job.interims.as_deref()).await.map_err(Stopped::failed)?,
-            Passed::Part => exchange.early_answer(job.interims.as_deref()).await.map_err(Stopped::failed)?,
+        if self.pass_on(session, job, &mut exchange, body).await? == Sending::GoesOn {
+            exchange.finish_streamed(job.interims.as_deref()).await.map_err(Stopped::failed)?;
         }
         let (status, headers) = (exchange.status(), exchange.take_headers());
         Ok((status, headers, exchange.collect(job.hold_max).await.map_err(Stopped::failed)?))
     }
 
-    /// The body, piece by piece, as fast as the slower side goes.
-    async fn pass_on(&self, session: &mut ServerSession, exchange: &mut Exchange, body: BegunBody) -> Result<Passed, Stopped> {
+    /// The body, piece by piece, as fast as the slower side goes; until the upstream has answered.
+    async fn pass_on(&self, session: &mut ServerSession, job: &Job, exchange: &mut Exchange, body: BegunBody) -> Result<Sending, Stopped> {
         let began = self.clock.now();
         let pause_max = self.config.listen.body_timeout;
         let mut received = 0;
@@ -102,8 +102,8 @@ impl Gateway {
         let mut next = Some(first);
         while let Some(piece) = next {
             received += piece.len() as u64;
-            if exchange.send_body(&piece).await.is_err() {
-                return Ok(Passed::Part);
+            if exchange.send_body(&piece, job.interims.as_deref()).await.map_err(Stopped::failed)? == Sending::Answered {
+                return Ok(Sending::Answered);
             }
             if self.clock.now().since(began) > pause_max + Duration::from_secs(received / UPLOAD_BYTES_PER_SECOND_MIN) {
                 return Err(Stopped::Client(Refused::BodyTimeout));
@@ -113,7 +113,7 @@ impl Gateway {
                 BodyFault::Broken | BodyFault::NoRoom => Stopped::Client(Refused::BrokenBody),
             })?;
         }
-        Ok(Passed::Whole)
+        Ok(Sending::GoesOn)
     }
 
     fn not_repeated(&self, job: &Job, effort: &Effort, unanswered: Unanswered) -> Refused {
@@ -129,13 +129,6 @@ impl Gateway {
             }
         }
     }
-}
-
-/// How much of a body was passed on.
-enum Passed {
-    Whole,
-    /// The upstream stopped reading.
-    Part,
 }
 
 /// Which side ended an upload.

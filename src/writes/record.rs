@@ -241,6 +241,11 @@ impl Write {
         }
     }
 
+    /// Whether doing it twice is the same as doing it once. Of a mutation the method does not say so.
+    pub fn is_idempotent(&self) -> bool {
+        self.address != Address::Graphql && self.method.is_idempotent()
+    }
+
     /// In bytes.
     pub fn encode(&self) -> Bytes {
         let head = WriteHead {
@@ -425,6 +430,13 @@ mod tests {
             accepted: Timestamp::from_millis(1_234),
             key: key.map(|name| Key { name, meaning: [9; 32] }),
         }
+    }
+
+    #[test]
+    fn a_mutation_must_not_be_done_twice_whatever_its_method() {
+        let by = |address, method| Write { method, address, ..write(Vec::new(), Vec::new(), None) }.is_idempotent();
+        assert!(by(Address::Rest, Method::PUT) && by(Address::Rest, Method::DELETE) && !by(Address::Rest, Method::POST));
+        assert!(!by(Address::Graphql, Method::GET) && !by(Address::Graphql, Method::PUT));
     }
 
     proptest! {

@@ -112,6 +112,42 @@ async fn a_write_whose_outcome_is_unknown_says_what_was_tried_whichever_way_it_w
     assert_eq!((&logged[0], &logged[0]["upstream_attempts"]), (&logged[1], &json!(1)));
 }
 
+#[tokio::test]
+async fn a_put_that_is_answered_with_5xx_until_no_attempt_is_left_is_unknown_whichever_way_it_went() {
+    let mut logged = Vec::new();
+    for headers in WAYS {
+        logged::begin();
+        let world = Setup::new().clock(Clock::scaled(60.0)).config(&format!("{QUICK}\nmax_attempts = 2")).start().await;
+        world.arm(&json!({ "match": { "method": "PUT" }, "fault": "status", "status": 500, "executed": true }));
+        let reply = world.write_with(Method::PUT, LABELS, headers, &json!({ "labels": [] })).await;
+        reply.assert_status(502);
+        assert!(reply.json()["message"].as_str().unwrap().contains("unknown whether"), "{headers:?}: {reply:?}");
+        let mut line = logged_of("PUT");
+        assert_eq!(line["upstream_attempts"], 2, "{headers:?}: {line}");
+        line["queue_ms"] = Value::Null;
+        logged.push(line);
+    }
+    assert_eq!(logged[0], logged[1]);
+}
+
+#[tokio::test]
+async fn a_write_that_was_answered_with_5xx_is_unknown_whether_its_body_was_held_or_passed_on() {
+    for method in [Method::POST, Method::PATCH] {
+        let mut logged = Vec::new();
+        for bytes in [100, 10_000] {
+            logged::begin();
+            let world = Setup::new().manual_clock().config(&format!("{QUICK}\nmax_body = \"1KiB\"")).start().await;
+            world.arm(&json!({ "match": { "method": method.as_str() }, "fault": "status", "status": 500, "executed": true }));
+            let path = if method == Method::POST { COMMENTS } else { "/repos/acme/widgets/issues/1" };
+            let reply = world.write_with(method.clone(), path, &[], &json!({ "body": "x".repeat(bytes) })).await;
+            reply.assert_status(502);
+            assert!(reply.json()["message"].as_str().unwrap().contains("unknown whether"), "{method} of {bytes}: {reply:?}");
+            logged.push(logged_of(method.as_str()));
+        }
+        assert_eq!((&logged[0], &logged[0]["refusal"]), (&logged[1], &json!("outcome_unknown")));
+    }
+}
+
 /// Also who came second, and who waits for what was handed over.
 #[tokio::test]
 async fn all_who_wait_for_one_write_are_told_what_it_cost() {

@@ -6,6 +6,7 @@ use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 use weir::api::{GraphqlEffect, GraphqlRequest};
 
+use crate::support::broken::{Behaviour, Broken};
 use crate::support::{Setup, World, eventually};
 
 const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
@@ -132,4 +133,24 @@ async fn what_an_operation_cost_is_reserved_the_next_time() {
     let sent = world.upstream_requests();
     assert_eq!(sent.iter().map(|entry| entry.cost).collect::<Vec<_>>(), [5, 5, 1]);
     assert!(sent.iter().all(|entry| entry.refused.is_none()));
+}
+
+#[tokio::test]
+async fn a_mutation_in_a_query_string_is_sent_once_like_any_other() {
+    const MUTATION: &str = "/graphql?query=mutation%7Ba%7D";
+    for method in [Method::GET, Method::POST] {
+        for behaviour in [Behaviour::Close, Behaviour::Says("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 2\r\n\r\n{}")] {
+            let upstream = Broken::start(behaviour).await;
+            let world = upstream.world().await;
+            let reply = world.send(method.clone(), MUTATION, &[], "").await;
+            reply.assert_status(502);
+            assert!(reply.json()["message"].as_str().unwrap().contains("unknown whether"), "{method}: {reply:?}");
+            assert_eq!(upstream.requests(), 1, "{method}");
+            let accepted = world.send(method.clone(), MUTATION, &[("prefer", "respond-async")], "").await;
+            accepted.assert_status(202);
+            let end = world.get_with(accepted.header("location").unwrap(), &[("prefer", "wait=30")]).await.json();
+            assert_eq!((&end["state"], &end["attempts"]), (&json!("unknown"), &json!(1)), "{method}: {end}");
+            assert_eq!(upstream.requests(), 2, "{method}");
+        }
+    }
 }

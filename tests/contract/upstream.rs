@@ -72,6 +72,19 @@ async fn connections_that_die_idle_do_not_multiply_the_attempts() {
 }
 
 #[tokio::test]
+async fn a_write_that_may_be_sent_once_is_sent_once_whatever_becomes_of_its_connection() {
+    let upstream = Broken::start(DiesIdle("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")).await;
+    let world = upstream.setup().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_attempts = 1").start().await;
+    for method in [Method::PUT, Method::DELETE] {
+        // Leaves a connection that dies under the next request on it.
+        world.get(&format!("{ISSUES}/{method}")).await.assert_status(200);
+        let before = upstream.requests();
+        world.send(method, "/repos/acme/widgets/issues/1/lock", &[], "").await.assert_status(200);
+        assert_eq!(upstream.requests() - before, 1);
+    }
+}
+
+#[tokio::test]
 async fn a_read_is_tried_again_and_then_answered_clearly() {
     for (behaviour, status) in [(Close, 502), (Says(HALF_BODY), 502), (Says(GARBAGE), 502), (Silence, 504)] {
         let upstream = Broken::start(behaviour).await;

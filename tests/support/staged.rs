@@ -47,6 +47,18 @@ impl Scene {
         self.asked = String::from_utf8(head).unwrap();
     }
 
+    /// Reads so much of the request's body that all of it has come.
+    pub async fn read_body(&mut self, length: usize) {
+        let came = self.asked.split_once("\r\n\r\n").map_or(0, |(_, body)| body.len());
+        let mut rest = vec![0; length - came];
+        self.stream.read_exact(&mut rest).await.unwrap();
+    }
+
+    /// Has no more to say, and does not leave.
+    pub async fn falls_silent(&mut self) {
+        self.stream.shutdown().await.unwrap();
+    }
+
     /// Says this.
     pub async fn say(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.unwrap();

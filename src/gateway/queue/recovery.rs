@@ -108,7 +108,7 @@ impl Queue {
                     drop(self.store.apply(Change::Remove(vec![number])));
                     continue;
                 }
-                (_, State::Sending) if !write.method.is_idempotent() => {
+                (_, State::Sending) if !write.is_idempotent() => {
                     counts.unknown += 1;
                     let message = "The gateway ended while it was being sent: it may have been executed or not.".to_owned();
                     Some((State::Unknown, Reason { word: "interrupted".into(), message, status: 502 }))
