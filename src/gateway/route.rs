@@ -91,7 +91,8 @@ impl Gateway {
             scope,
             candidates,
             view,
-            lane: lane_path.to_owned(),
+            // Two spellings may be one resource, as in `doubt.rs`.
+            lane: percent_decode_str(lane_path).decode_utf8_lossy().into_owned(),
             cost: endpoint.primary_cost,
             points: endpoint.points,
             content: endpoint.content_generating,
