@@ -187,7 +187,7 @@ impl Gateway {
         if fails(form.asked, head.status, known_by.as_ref().map(HeaderValue::as_bytes), date) {
             return Reply::empty(StatusCode::PRECONDITION_FAILED);
         }
-        let date = date.filter(|date| is_exact(&head.headers, Some(date)));
+        let date = date.filter(|date| is_exact(&head.headers, Some(date), head.requested_at));
         let is_not_modified = evaluate(form.asked, head.status, etag.into_iter(), date) == Conditional::NotModified;
         let mut reply = self.reply_from_reader(reader, form.origin);
         if is_not_modified {
