@@ -6,7 +6,7 @@
 //! releases (their counts of downloads), people, teams and their rights, keys (their last use), secrets, variables, webhooks, traffic, reactions.
 //!
 //! Of an answer of these routes, no event tells of what belongs to others: what a person or an owner is called, what an organization calls its types of issues, how
-//! far an issue's sub-issues in other repositories are, and how many reactions an issue or a comment has (README, `webhook_ttl`).
+//! far an issue's sub-issues and what blocks it are, and how many reactions an issue or a comment has (README, `webhook_ttl`).
 
 /// As the endpoint table has them.
 const ROUTES: &[&str] = &[
