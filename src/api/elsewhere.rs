@@ -38,6 +38,12 @@ const ROWS: &[(&str, &[&str])] = &[
     ("/repos/{owner}/{repo}/codespaces/**", &["/user/codespaces/**", "/orgs/*/codespaces"]),
     ("/gists/**", &["/gists/public", "/gists/starred", "/user", "/users/*", "/users/*/gists"]),
     ("/gists/{gist}/**", &["/gists/{gist}/**"]),
+    // A label that is named on an issue and was not there is made by that.
+    ("/repos/{owner}/{repo}/issues", NEW_LABEL),
+    ("/repos/{owner}/{repo}/issues/{issue}", NEW_LABEL),
+    ("/repos/{owner}/{repo}/issues/{issue}/labels", NEW_LABEL),
+    // Lists of pull requests show it too.
+    ("/repos/{owner}/{repo}/topics", &["/repos/{owner}/{repo}/pulls"]),
     ("/repos/{owner}/{repo}", &["/repos/*/*/forks", "/users/*/starred", "/users/*/subscriptions"]),
     // Into the hands of whom, only the body says.
     ("/repos/{owner}/{repo}/transfer", NEW_REPOSITORY),
@@ -71,6 +77,9 @@ const ROWS: &[(&str, &[&str])] = &[
 /// Wherever a repository may come to be listed.
 const NEW_REPOSITORY: &[&str] =
     &["/user", "/user/repos", "/users/*", "/users/*/repos", "/orgs/*/repos", "/installation/repositories", "/search/repositories"];
+
+/// All labels of a repository.
+const NEW_LABEL: &[&str] = &["/repos/{owner}/{repo}/labels/**", "/search/labels"];
 
 /// What a write to `path`, which may have a `*`, changes beside it.
 pub(super) fn changed_elsewhere(path: &str) -> Vec<Stale> {
@@ -143,12 +152,18 @@ mod tests {
             ("/enterprises/e/teams/t", "/orgs/*/teams"),
             ("/enterprises/e/teams/t/memberships/u", "/organizations/*/teams"),
             ("/user/repos", "/repositories"),
+            ("/repos/o/r/issues", "/repos/o/r/labels/new"),
+            ("/repos/o/r/issues/5", "/repos/o/r/labels"),
+            ("/repos/o/r/issues/5/labels", "/repos/o/r/labels/new"),
+            ("/repositories/7/issues/5/labels", "/repos/*/*/labels"),
+            ("/repos/o/r/topics", "/repos/o/r/pulls"),
         ] {
             assert!(is_stale_after(written, stale), "a write to {written} changes {stale}: {:#?}", after(written));
         }
         for (written, kept) in [
             ("/notifications", "/repos/*/*/issues"),
             ("/repos/o/r/issues/5", "/notifications"),
+            ("/repos/o/r/issues/5/comments", "/repos/o/r/labels"),
             ("/gists/5", "/gists/6"),
             ("/user/keys", "/user"),
             ("/orgs/o/hooks", "/repos/o/*/actions/runs"),

@@ -8,6 +8,7 @@
 //! `webhooks/`; which of our own writes cause which event is in `stale.rs`.
 
 use super::address::wild_form;
+use super::told::is_told;
 
 /// What may have changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -166,6 +167,10 @@ const MEMBERS: &[&str] = &[
     "/repositories/*/assignees/**",
     "/repositories/*/collaborators/**",
 ];
+/// What an issue changes beside itself.
+const OF_ISSUES: &[&str] = &["{repo}/milestones/**", "{repo}/pulls/{number}/**"];
+/// A label that is new comes to be by its name on an issue too.
+const LABELS: &[&str] = &["{repo}/labels/**", "/search/labels"];
 const WHOLE_REPOSITORY: &[&str] = &["{repo}/**"];
 const WHOLE_ORGANIZATION: &[&str] = &["{org}/**", "{territory}/**"];
 const PEOPLE_OF_REPOSITORY: &[&str] =
@@ -182,7 +187,7 @@ const ROWS: &[Row] = {
         ("code_scanning_alert", Repository, &[&["{repo}/code-scanning/**", "{org}/code-scanning/**"]]),
         ("commit_comment", Repository, &[&["{repo}/comments/**", "{repo}/commits", "{repo}/commits/*", "{repo}/commits/*/comments"]]),
         ("create", Repository, &[REPOSITORY, GIT]),
-        ("custom_property", Organization, &[&["{org}/properties/**"]]),
+        ("custom_property", Organization, &[&["{org}/properties/**", "{territory}/*/properties/**", "/repositories/*/properties/**"]]),
         ("custom_property_values", Repository, &[&["{repo}/properties/**", "{org}/properties/**"], REPOSITORY]),
         ("delete", Repository, &[REPOSITORY, GIT]),
         ("dependabot_alert", Repository, &[&["{repo}/dependabot/**", "{org}/dependabot/**"]]),
@@ -204,13 +209,11 @@ const ROWS: &[Row] = {
         ),
         ("issue_comment", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS]),
         ("issue_dependencies", Repository, &[ISSUE]),
-        ("issues", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS, &["{repo}/milestones/**", "{repo}/pulls/{number}/**"]]),
-        ("label.created", Repository, &[&["{repo}/labels/**", "/search/labels"]]),
-        (
-            "label",
-            Repository,
-            &[&["{repo}/labels/**", "{repo}/issues/**", "{repo}/pulls/**", "{repo}/milestones/**", "/search/labels"], ISSUE],
-        ),
+        ("issues.labeled", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS, OF_ISSUES, LABELS]),
+        ("issues.opened", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS, OF_ISSUES, LABELS]),
+        ("issues", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS, OF_ISSUES]),
+        ("label.created", Repository, &[LABELS]),
+        ("label", Repository, &[LABELS, &["{repo}/issues/**", "{repo}/pulls/**", "{repo}/milestones/**"], ISSUE]),
         ("member", Repository, &[PEOPLE_OF_REPOSITORY, REPOSITORY, &["{org}/outside_collaborators", "{user}/repos"]]),
         ("membership", Organization, &[MEMBERS]),
         ("milestone.created", Repository, &[&["{repo}/milestones/**"]]),
@@ -223,6 +226,7 @@ const ROWS: &[Row] = {
         ("page_build", Repository, &[&["{repo}/pages/**"], REPOSITORY]),
         ("ping", Nothing, &[]),
         ("public", Repository, &[WHOLE_REPOSITORY, REPOSITORY]),
+        ("pull_request.labeled", Repository, &[REPOSITORY, ISSUE, PULL, &["{repo}/milestones/**"], LABELS]),
         ("pull_request", Repository, &[REPOSITORY, ISSUE, PULL, &["{repo}/milestones/**"]]),
         ("pull_request_review", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
         ("pull_request_review_comment", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
@@ -302,15 +306,16 @@ pub fn stale_after(event: &str, subject: &Subject, unknown: Unknown) -> Vec<Stal
     row(event).map_or_else(Vec::new, |(_, _, groups)| stale_of(groups, subject, unknown))
 }
 
-/// The events that can change answers of a route, each with whether only webhooks of organizations and apps are told of it; none where no event tells of its
+/// The events that can change answers of a route, each with whether only webhooks of organizations and apps are told of it; none where they do not tell of all its
 /// changes. What changes by being renamed with its owner, or by an app's coming and going, is not counted.
 pub fn events_of(template: &str) -> impl Iterator<Item = (&'static str, bool)> {
-    let is_told = |row: &&Row| matches!(row.1, About::Repository | About::Organization) && !row.0.contains('.');
-    let changes = move |row: &&Row| {
-        let mut patterns = row.2.iter().copied().flatten();
-        patterns.any(|pattern| *pattern != "{territory}/**" && may_match(pattern, template))
-    };
-    ROWS.iter().filter(is_told).filter(changes).map(|(event, about, _)| (*event, *about == About::Organization))
+    let is_event = |row: &&Row| matches!(row.1, About::Repository | About::Organization) && !row.0.contains('.');
+    // An event's row for one of its actions may touch more than the one for all.
+    let is_of = |row: &Row, event: &str| row.0.strip_prefix(event).is_some_and(|action| action.is_empty() || action.starts_with('.'));
+    let touches = |row: &Row| row.2.iter().copied().flatten().any(|pattern| *pattern != "{territory}/**" && may_match(pattern, template));
+    let changes = move |event: &&Row| ROWS.iter().any(|row| is_of(row, event.0) && touches(row));
+    let rows = if is_told(template) { ROWS } else { &[] };
+    rows.iter().filter(is_event).filter(changes).map(|(event, about, _)| (*event, *about == About::Organization))
 }
 
 fn row(event: &str) -> Option<&'static Row> {

@@ -23,6 +23,7 @@ mod stale;
 mod table;
 #[cfg(test)]
 mod table_tests;
+mod told;
 
 pub use address::{WildForm, WildForms, wild_form, wild_forms};
 pub use denial::{AcceptedPermission, Denial, accepted_permission};

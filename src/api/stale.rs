@@ -151,9 +151,8 @@ pub fn stale_after_write(method: &Method, path: &str) -> Vec<Stale> {
     let mut stale: Vec<Stale> = Collections::of(path).map(str::to_owned).map(Stale::Exactly).collect();
     stale.extend(Collections::of(path).flat_map(twins).map(Stale::Exactly));
     // A POST adds something to what it names; everything else changes or removes it, and what lies below is part of it.
-    if method != Method::POST {
-        stale.extend([path.to_owned()].into_iter().chain(twins(path)).map(Stale::Below));
-    }
+    let changed = if method == Method::POST { changed_at_once(path) } else { Some(path) };
+    stale.extend(changed.into_iter().flat_map(addresses).map(Stale::Below));
     stale.extend(caused_in_repository(path));
     stale.extend(caused_in_organization(path));
     stale.extend(caused_by_caller(path));
@@ -161,6 +160,12 @@ pub fn stale_after_write(method: &Method, path: &str) -> Vec<Stale> {
     stale.sort();
     stale.dedup();
     stale
+}
+
+/// The collection of which a `POST …/add` or `POST …/remove` adds or removes members, whom only its body names.
+fn changed_at_once(path: &str) -> Option<&str> {
+    let (collection, _) = path.rsplit_once('/').filter(|(_, word)| matches!(*word, "add" | "remove"))?;
+    Collections::of(path).any(|above| above == collection).then_some(collection)
 }
 
 /// What a write to this path makes stale beside that when its answer shows a milestone: whatever shows the same one, whose counters may have changed.
@@ -417,6 +422,15 @@ mod tests {
         }
         assert!(!after(&Method::POST, "/repos/o/r/labels").contains(&"/repos/o/r/labels/5/**".to_owned()));
         assert!(!after(&Method::POST, "/orgs/o/hooks").contains(&"/orgs/o/hooks/**".to_owned()));
+    }
+
+    #[test]
+    fn what_is_added_and_removed_many_at_a_time_is_doubtful_one_by_one() {
+        for written in ["organizations/add", "organizations/remove", "memberships/add", "memberships/remove"] {
+            let below = format!("/enterprises/e/teams/ent:t/{}/**", written.split('/').next().unwrap());
+            assert!(after_write(&format!("/enterprises/e/teams/ent:t/{written}")).contains(&below), "{written}");
+        }
+        assert!(!after_write("/repos/o/add").contains(&"/repos/o/**".to_owned()), "a repository of that name is one");
     }
 
     #[test]

@@ -3,11 +3,12 @@
 //! Validators belong to tokens: a `Last-Modified` is good with every token, an `ETag` only with the token that received it, because the
 //! upstream computes it over the credential (UPSTREAM.md, Conditional requests). The body and the headers of the stored answer are the
 //! store's; here is only what decides. What may be stored and for how long is in [`cache_control`], a client's own conditions in
-//! [`conditional`], what it says of stored answers in [`wishes`], taking over the headers of a 304 in [`merge`], what a change leaves of an answer's worth in
+//! [`conditional`], what it says of stored answers in [`wishes`], how either's `Cache-Control` is read in [`directives`], taking over the headers of a 304 in [`merge`], what a change leaves of an answer's worth in
 //! [`settling`], what stands in for an answer that cannot be had in [`trouble`], which page is not confirmed by a 304 in [`pages`], which `ETag` a token would own that has received none in [`predicted`].
 
 pub mod cache_control;
 pub mod conditional;
+mod directives;
 mod known;
 pub mod merge;
 pub mod pages;
@@ -101,7 +102,7 @@ impl Stored {
             forbids_stale: cache_control::forbids_stale(headers),
             stale_if_error: cache_control::stale_if_error(headers).into(),
             has_cache_control: cache_control::names_lifetime(headers),
-            is_date_exact: is_exact(headers, headers.get(header::LAST_MODIFIED)),
+            is_date_exact: is_exact(headers, headers.get(header::LAST_MODIFIED), now),
             ttl: ttl.into(),
             poll_interval: cache_control::poll_interval(headers).unwrap_or_default().into(),
             page: Page::default(),
@@ -130,8 +131,7 @@ impl Stored {
         let learns_date = headers.get(header::LAST_MODIFIED).is_some_and(|date| self.known.date().as_ref() != Some(date));
         self.learn_validators(token, headers);
         // What was known of no date, or of another, says nothing of this one. As long as it is not exact, only the owner of an `ETag` asks: then that is what matched.
-        let is_told = learns_date || headers.contains_key(header::DATE);
-        self.is_date_exact = self.is_date_exact && !learns_date || is_told && is_exact(headers, self.known.date().as_ref());
+        self.is_date_exact = self.is_date_exact && !learns_date || is_exact(headers, self.known.date().as_ref(), now);
     }
 
     /// Takes over under which `ETag`s other tokens know what is the same body: each still names it.
@@ -314,7 +314,8 @@ mod tests {
     use super::known::ETAGS_MAX;
     use super::*;
 
-    const NOW: Timestamp = Timestamp::from_secs(1_000);
+    /// In 2027.
+    const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
     const DATE: &str = "Tue, 01 Jul 2025 00:00:00 GMT";
     const MINE: Option<TokenKey> = Some(TokenKey(1));
     const OTHER: Option<TokenKey> = Some(TokenKey(2));

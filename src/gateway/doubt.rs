@@ -2,16 +2,18 @@
 //!
 //! A mark is a hash of a path and the time of the change. Whoever looks at a stored answer hashes its path once, segment by segment, and looks for a mark of
 //! the whole path and for marks of "everything below" on the way: the cost grows with the depth of the path, not with the number of changes or answers. Two
-//! paths that share a hash share their marks, and letters' case is not told apart: both only make more doubtful. So does forgetting: marks are bounded, and
-//! when old ones go, everything that was asked for before them becomes doubtful (`floor`). What follows from doubt is decided in
+//! paths that share a hash share their marks, and neither letters' case nor what is percent-encoded is told apart: all that only makes more doubtful. So does
+//! forgetting: marks are bounded, and when old ones go, everything that was asked for before them becomes doubtful (`floor`). What follows from doubt is decided in
 //! `decision/freshness/settling.rs`.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use foldhash::fast::{FoldHasher, RandomState};
 use parking_lot::RwLock;
+use percent_encoding::percent_decode_str;
 
 use crate::api::{WildForm, wild_form, wild_forms};
 use crate::clock::Timestamp;
@@ -191,14 +193,16 @@ impl Doubt {
 }
 
 /// The hash of a path that is read segment by segment, without regard to case: the upstream's names have none (UPSTREAM.md, Dialects), and where it has, more
-/// becomes doubtful than must.
+/// becomes doubtful than must. Nor to encoding: `:` and `%3A` may be one thing to the upstream (RFC 3986 §3.3), or two. So each spelling has its own stored answer,
+/// and a change of one is a change of both.
 #[derive(Clone)]
 struct PathHash<'h>(FoldHasher<'h>);
 
 impl PathHash<'_> {
     fn segment(&mut self, segment: &str) {
         self.0.write_u8(b'/');
-        for chunk in segment.as_bytes().chunks(CHUNK_BYTES) {
+        let decoded: Cow<'_, [u8]> = percent_decode_str(segment).into();
+        for chunk in decoded.chunks(CHUNK_BYTES) {
             let mut lower = [0; CHUNK_BYTES];
             for (to, from) in lower.iter_mut().zip(chunk) {
                 *to = from.to_ascii_lowercase();
@@ -242,6 +246,20 @@ mod tests {
         for path in ["/repos/acme/widgets", "/repos/acme/widgets/issues/5", "/repos/acme/gadgets/issues", "/repos/acmewidgets/issues", "/"]
         {
             assert_eq!(change_of(&doubt, path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn every_spelling_of_a_path_has_the_same_changes() {
+        for (written, read) in [("ent:core", "ent%3Acore"), ("a%40b%2c", "a@b%2C"), ("%21$&'()*+,;=", "!%24%26%27%28%29%2a%2B%2C%3B%3D")] {
+            for (written, read) in [(written, read), (read, written)] {
+                let doubt = Doubt::default();
+                doubt.changed(&format!("/enterprises/e/teams/{written}"), CHANGE);
+                assert_eq!(change_of(&doubt, &format!("/enterprises/e/teams/{read}")), Some(CHANGE), "{written} {read}");
+                let doubt = Doubt::default();
+                doubt.changed_below(&format!("/enterprises/e/teams/{written}"), CHANGE);
+                assert_eq!(change_of(&doubt, &format!("/enterprises/e/teams/{read}/organizations")), Some(CHANGE), "{written} {read}");
+            }
         }
     }
 

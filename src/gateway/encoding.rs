@@ -21,6 +21,7 @@ use crate::decision::freshness::cache_control::{CacheControl, vary_names};
 use crate::decision::freshness::wishes::Wishes;
 
 use super::Gateway;
+use super::headers::DIGESTS;
 use super::respond::{Form, is_not_modified};
 use super::rewrite::{Body, Origin};
 use super::store::{Entry, has_json_type};
@@ -41,9 +42,6 @@ const SHARDS_MAX: u64 = 16;
 const FORM_BYTES: usize = 256;
 /// A usual form with its text, to size the table.
 const USUAL_BYTES: u64 = 8 * 1024;
-
-/// Digests of what is sent: they would be wrong of anything else (RFC 9530, RFC 3230, RFC 1864).
-const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
 
 /// Whether an answer may be given in another coding than its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -68,6 +68,9 @@ const ANSWER_ENDS_HERE: [&str; 14] = [
     "x-service-sso",
 ];
 
+/// Digests of what is sent: they would be wrong of anything else (RFC 9530, RFC 3230, RFC 1864).
+pub const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
+
 /// What the gateway adds, for scripts in a browser (CLIENTS.md, 15).
 const EXPOSED: &str = "Cache-Status, Age, X-From-Cache, X-Weir-Account, X-Request-Id, Server-Timing, Retry-After";
 
@@ -150,6 +153,13 @@ pub fn to_client(from: &HeaderMap, mode: Mode) -> HeaderMap {
         out.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, extended);
     }
     out
+}
+
+/// Of an answer whose body is not passed on byte for byte.
+pub fn remove_digests(headers: &mut HeaderMap) {
+    for name in DIGESTS {
+        headers.remove(name);
+    }
 }
 
 /// The upstream's list of exposed headers and the gateway's, each name once.

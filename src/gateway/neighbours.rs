@@ -3,12 +3,14 @@
 //! A mark is a hash of a path without its query, and of the two fetches of different things that last saw a change there: the page that is asked about is not
 //! its own neighbour. Paths that share a hash share their marks, and what has to be forgotten counts as seen: both only ask more often without conditions.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
 
 use crate::clock::Timestamp;
 use crate::decision::cache_key::CacheKey;
@@ -90,9 +92,10 @@ impl Neighbours {
         (latest > Timestamp::EPOCH).then_some(latest)
     }
 
-    /// Without regard to case, which the upstream's names have not either.
+    /// Without regard to case, which the upstream's names have not either, and to what is percent-encoded, as in `doubt.rs`.
     fn hash_path(&self, path: &str) -> u64 {
-        self.hasher.hash_one(path.trim_end_matches('/').to_ascii_lowercase())
+        let decoded: Cow<'_, [u8]> = percent_decode_str(path.trim_end_matches('/')).into();
+        self.hasher.hash_one(decoded.to_ascii_lowercase())
     }
 }
 

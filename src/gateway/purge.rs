@@ -1,11 +1,13 @@
 //! Taking stored answers out by the beginning of their path, for operators (CONTRACT §5): whoever's view they show, whatever their representation.
 //!
 //! A fetch that was already on its way when its path was purged may still be stored, and is then confirmed before its first use. Names of owners are the same
-//! in any case upstream, so letters' case is not told apart.
+//! in any case upstream, so letters' case is not told apart; nor is what is percent-encoded, which may be the same upstream: `:` and `%3A` (RFC 3986 §3.3).
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
 
 use crate::clock::Timestamp;
 
@@ -69,13 +71,23 @@ impl Purges {
         if self.last.load(Ordering::Acquire) <= requested_at.as_millis() {
             return false;
         }
-        let of_path = |prefix: &Prefix| prefix.begins(path) || prefix.0.split_once('?').is_some_and(|(purged, _)| purged == path);
+        let of_path = |prefix: &Prefix| prefix.begins(path) || prefix.0.split_once('?').is_some_and(|(purged, _)| is_same(purged, path));
         self.recent.lock().iter().any(|(prefix, at)| *at >= requested_at && of_path(prefix))
     }
 }
 
+/// As both are spelled, because a prefix may end within what is encoded, or decoded.
 fn begins(text: &str, prefix: &str) -> bool {
-    text.as_bytes().get(..prefix.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix.as_bytes()))
+    let begins = |text: &[u8], prefix: &[u8]| text.get(..prefix.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix));
+    begins(text.as_bytes(), prefix.as_bytes()) || begins(&decoded(text), &decoded(prefix))
+}
+
+fn is_same(one: &str, other: &str) -> bool {
+    decoded(one).eq_ignore_ascii_case(&decoded(other))
+}
+
+fn decoded(text: &str) -> Cow<'_, [u8]> {
+    percent_decode_str(text).into()
 }
 
 #[cfg(test)]
@@ -99,6 +111,18 @@ mod tests {
     fn the_case_of_names_makes_no_difference() {
         assert!(prefix("/repos/acme/").begins("/repos/Acme/widgets"));
         assert!(!prefix("/repos/acme/").begins("/repos/acme-labs/widgets") && !prefix("/repos/acme/").begins("/repos/acme"));
+    }
+
+    #[test]
+    fn the_spelling_of_a_path_makes_no_difference() {
+        let [plain, encoded] = ["/enterprises/e/teams/ent:core/", "/enterprises/e/teams/ent%3acore/"];
+        for (purged, stored) in [(plain, encoded), (encoded, plain), (encoded, encoded)] {
+            assert!(prefix(purged).begins(&format!("{stored}organizations?page=2")), "{purged} {stored}");
+        }
+        assert!(prefix("/enterprises/e/teams/ent%3").begins("/enterprises/e/teams/ent%3Acore"), "an encoded letter may be cut off");
+        let purges = Purges::default();
+        purges.note(prefix("/enterprises/e/teams/ent%3Acore?page=2"), NOW);
+        assert!(purges.covers("/enterprises/e/teams/Ent:core", NOW));
     }
 
     #[test]

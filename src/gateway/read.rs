@@ -367,7 +367,10 @@ impl Gateway {
         let keep = may_be_kept && !is_unwanted;
         let body = if is_json(&answer.headers) { self.urls.mark_json(without_secrets(bytes)) } else { Body::opaque(bytes) };
         let is_as_sent = body.is_alike_for_all() && body.text().len() == length;
-        let said = headers::to_client(&answer.headers, self.mode);
+        let mut said = headers::to_client(&answer.headers, self.mode);
+        if !is_as_sent {
+            headers::remove_digests(&mut said);
+        }
         let etag = self.etag_for_clients(&answer, &said, &body, is_as_sent);
         let now = self.clock.now();
         let mut stored = Stored::new(now, answer.status, &answer.headers, Some(token_key(answer.token)), self.ttl(question));

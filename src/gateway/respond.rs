@@ -25,7 +25,7 @@ use super::added::{Added, Head as _, OnWire};
 use super::attempt::{Answer, AnswerBody};
 use super::encoding::{Codings, Sent};
 use super::fetch::declared_length;
-use super::headers::to_client;
+use super::headers::{remove_digests, to_client};
 use super::large::{Head, Lost, Reader};
 use super::range::{Part, part_of};
 use super::reply::{Reply, ReplyBody};
@@ -104,8 +104,9 @@ impl Gateway {
             Part::Whole => (entry.status(), body),
             Part::Bytes(range) => {
                 let place = format!("bytes {}-{}/{}", range.start(), range.end(), body.len());
-                // RFC 9530: the digest of a message's content is not that of a part.
+                // RFC 9530, RFC 1864: the digest of a message's content is not that of a part.
                 headers.remove("content-digest");
+                headers.remove("content-md5");
                 headers.remove(header::CONTENT_RANGE);
                 headers.extend(HeaderValue::try_from(place).map(|place| (header::CONTENT_RANGE, place)));
                 (StatusCode::PARTIAL_CONTENT, body.slice(range))
@@ -187,7 +188,7 @@ impl Gateway {
         if fails(form.asked, head.status, known_by.as_ref().map(HeaderValue::as_bytes), date) {
             return Reply::empty(StatusCode::PRECONDITION_FAILED);
         }
-        let date = date.filter(|date| is_exact(&head.headers, Some(date)));
+        let date = date.filter(|date| is_exact(&head.headers, Some(date), head.requested_at));
         let is_not_modified = evaluate(form.asked, head.status, etag.into_iter(), date) == Conditional::NotModified;
         let mut reply = self.reply_from_reader(reader, form.origin);
         if is_not_modified {
@@ -202,9 +203,12 @@ impl Gateway {
     /// An answer that is not kept: that of a write, or one too large to hold.
     pub fn reply_from_answer(&self, answer: Answer, origin: &Origin) -> Reply {
         let AnswerBody::Whole(bytes) = &answer.body else { return self.reply_from_reader(Box::new(Reader::alone(answer)), origin) };
-        let headers = self.headers_of_answer(&answer.headers, origin);
+        let mut headers = self.headers_of_answer(&answer.headers, origin);
         let body =
             if is_json(&answer.headers) { self.urls.render(&self.urls.mark_json(blank_secrets(bytes)), origin) } else { bytes.clone() };
+        if body != *bytes {
+            remove_digests(&mut headers);
+        }
         Reply { status: answer.status, headers, body: ReplyBody::Whole(body) }
     }
 
@@ -212,11 +216,12 @@ impl Gateway {
         let Head { status, headers: said, .. } = reader.head();
         let (status, mut headers) = (*status, self.headers_of_answer(said, origin));
         let rewriting = is_json(said).then(|| Box::new(JsonStream::new(self.urls.clone(), origin.clone())));
-        // RFC 9110 §8.8.1: each client's bytes are others.
-        if rewriting.is_some()
-            && let Some(etag) = headers.get_mut(header::ETAG)
-        {
-            *etag = weak(etag);
+        if rewriting.is_some() {
+            // RFC 9110 §8.8.1: each client's bytes are others.
+            if let Some(etag) = headers.get_mut(header::ETAG) {
+                *etag = weak(etag);
+            }
+            remove_digests(&mut headers);
         }
         // Rewriting changes the length.
         if let Some(length) = declared_length(said).filter(|_| rewriting.is_none()) {
@@ -238,12 +243,19 @@ impl Gateway {
     pub(super) fn kept_response(&self, answer: Answer) -> Response {
         let mut headers = to_client(&answer.headers, self.mode);
         let body = match answer.body {
-            AnswerBody::Whole(bytes) if is_json(&answer.headers) => Some(blank_secrets(&bytes)),
+            AnswerBody::Whole(bytes) if is_json(&answer.headers) => {
+                let blanked = blank_secrets(&bytes);
+                if blanked != bytes {
+                    remove_digests(&mut headers);
+                }
+                Some(blanked)
+            }
             AnswerBody::Whole(bytes) => Some(bytes),
             AnswerBody::Large { .. } => {
                 for name in [header::CONTENT_ENCODING, header::ETAG, header::CONTENT_RANGE] {
                     headers.remove(name);
                 }
+                remove_digests(&mut headers);
                 headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
                 Some(Bytes::from_static(br#"{"message":"The upstream's answer was longer than this gateway keeps (cache.max_object)."}"#))
             }
@@ -255,7 +267,15 @@ impl Gateway {
     pub(super) fn reply_from_kept(&self, kept: Response, origin: &Origin) -> Reply {
         let Response { status, mut headers, body } = kept;
         let body = body.unwrap_or_default();
-        let body = if is_json(&headers) { self.urls.render(&self.urls.mark_json(body), origin) } else { body };
+        let body = if is_json(&headers) {
+            let marked = self.urls.mark_json(body);
+            if !marked.is_alike_for_all() {
+                remove_digests(&mut headers);
+            }
+            self.urls.render(&marked, origin)
+        } else {
+            body
+        };
         self.rewrite_addresses(&mut headers, origin);
         Reply { status, headers, body: ReplyBody::Whole(body) }
     }

@@ -93,7 +93,8 @@ impl Gateway {
             scope,
             candidates,
             view,
-            lane: if is_read { String::new() } else { lane_of(&intake.path) },
+            // Two spellings may be one resource, as in `doubt.rs`.
+            lane: if is_read { String::new() } else { lane_of(&percent_decode_str(&intake.path).decode_utf8_lossy()) },
             cost: endpoint.primary_cost,
             points: endpoint.points,
             content: endpoint.content_generating,

@@ -92,8 +92,7 @@ impl Entry {
     /// Whether it may answer another request than the one that brought it (RFC 9111 §5.2.2.5).
     pub fn is_for_others(&self) -> bool {
         let controls = self.head.lines().filter(|(name, _)| *name == "cache-control");
-        let controls = controls.filter_map(|(_, value)| Some((header::CACHE_CONTROL, HeaderValue::from_bytes(value).ok()?)));
-        !CacheControl::parse(&controls.collect()).no_store
+        !CacheControl::of_lines(controls.map(|(_, value)| value)).no_store
     }
 
     /// Its status.

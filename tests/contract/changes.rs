@@ -71,6 +71,27 @@ async fn what_lies_below_something_that_is_written_is_not_served_as_it_was() {
 }
 
 #[tokio::test]
+async fn a_label_that_comes_to_be_by_its_name_on_an_issue_is_there_at_once() {
+    let world = world().await;
+    let labels = format!("{REPOSITORY}/labels?per_page=100");
+    let writes_of = [
+        (Method::POST, format!("{REPOSITORY}/issues"), json!({ "title": "It rattles", "labels": ["one"] })),
+        (Method::PATCH, format!("{REPOSITORY}/issues/3"), json!({ "labels": ["two"] })),
+        (Method::PUT, format!("{REPOSITORY}/issues/3/labels"), json!({ "labels": ["three"] })),
+    ];
+    for (method, path, body) in writes_of {
+        stored(&world, &labels, 200).await;
+        writes(&world, method, &path, &body).await;
+        let said = world.get(&labels).await;
+        assert_ne!(said.cache_status(), "weir; hit", "{path}");
+        let name = body["labels"][0].as_str().unwrap();
+        assert!(said.json().as_array().unwrap().iter().any(|label| label["name"] == name), "{path}: {name}");
+        world.advance_both(Duration::from_mins(1));
+        world.get(&labels).await.assert_status(200);
+    }
+}
+
+#[tokio::test]
 async fn an_issue_that_joins_a_milestone_shows_in_the_others_of_it() {
     let world = world().await;
     let milestone = world.ask_emulator(Method::POST, &format!("{REPOSITORY}/milestones"), &json!({ "title": "next" }))["number"].clone();

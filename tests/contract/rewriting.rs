@@ -1,6 +1,10 @@
 //! Every address in an answer points at the gateway, as this client addresses it (CONTRACT §3; CLIENTS.md, 1, 2, 6 and 7).
 
+use bytes::Bytes;
+use http::{Method, Request, Response};
+
 use crate::support::Setup;
+use crate::support::origin::{Origin, header};
 
 #[tokio::test]
 async fn a_list_is_followed_to_its_end_by_its_links() {
@@ -73,4 +77,35 @@ async fn forwarded_headers_are_not_believed() {
     let world = Setup::new().start().await;
     let answer = world.get_with("/repos/acme/widgets", &[("x-forwarded-host", "evil.example"), ("forwarded", "host=evil.example")]).await;
     assert!(!String::from_utf8_lossy(&answer.body).contains("evil.example"));
+}
+
+/// Says what a digest would be of, as text or as JSON with an address of the upstream's own, short or long.
+async fn digested(request: Request<()>) -> Response<Bytes> {
+    let url = format!("http://{}{}", header(request.headers(), "host"), request.uri().path());
+    let (media_type, long) = (if url.ends_with("/readme") { "text/plain" } else { "application/json" }, url.ends_with("/issues"));
+    let padding = " ".repeat(if long { 4096 } else { 0 });
+    let response =
+        DIGESTS.iter().fold(Response::builder().header("content-type", media_type), |response, name| response.header(*name, "x"));
+    response.body(format!("{{\"url\":\"{url}\"{padding}}}").into()).unwrap()
+}
+
+const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
+
+#[tokio::test]
+async fn a_digest_is_passed_on_with_the_bytes_that_it_is_of_and_with_no_others() {
+    let origin = Origin::start(digested).await;
+    let world = Setup::new().upstream(origin.url()).config("[cache]\nmax_object = \"1KiB\"\nfreshness = \"rfc9111\"").start().await;
+    // A text, an answer that is kept, one that is too long to be.
+    for (path, is_as_sent) in [("/readme", true), ("/labels", false), ("/issues", false)] {
+        for _ in 0..2 {
+            let answer = world.get(&format!("/repos/acme/widgets{path}")).await;
+            answer.assert_status(200);
+            for name in DIGESTS {
+                assert_eq!(answer.header(name).is_some(), is_as_sent, "{path}: {name}");
+            }
+        }
+    }
+    let written = world.send(Method::POST, "/repos/acme/widgets/labels", &[("content-type", "application/json")], "{}").await;
+    written.assert_status(200);
+    assert!(DIGESTS.iter().all(|name| written.header(name).is_none()), "{written:?}");
 }

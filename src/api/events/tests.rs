@@ -59,6 +59,8 @@ fn each_event_touches_what_shows_it_and_leaves_the_rest() {
         ("release", &["/releases", "/releases/latest", "/releases/5/assets", "/tags"], &["/issues", "/branches"]),
         ("label", &["/labels", "/labels/bug", "/issues", "/issues/6"], &["/commits", "/releases"]),
         ("label.created", &["/labels", "/labels/bug"], &["/issues", ""]),
+        ("issues.labeled", &["/labels/bug", "/issues/5", "/issues"], &["/issues/6"]),
+        ("pull_request.labeled", &["/labels/bug", "/pulls/5", "/issues/5"], &["/issues/6"]),
         ("milestone", &["/milestones/1", "/issues"], &["/commits"]),
         ("star", &["/stargazers", ""], &["/issues", "/forks"]),
         ("fork", &["/forks", ""], &["/issues", "/stargazers"]),
@@ -89,6 +91,8 @@ fn events_of_organizations_touch_their_people_and_teams() {
         ("organization", "/repos/o/r/issues", true),
         ("organization", "/repos/p/r/issues", false),
         ("custom_property", "/orgs/o/properties/schema", true),
+        ("custom_property", "/repos/o/*/properties/values", true),
+        ("custom_property", "/repositories/*/properties/values", true),
         ("installation", "/repos/o/r/issues", true),
         ("installation", "/installation/repositories", true),
         ("installation", "/repos/p/r", false),
@@ -114,9 +118,12 @@ fn every_row_is_there_once_and_changes_a_route_that_exists() {
 #[test]
 fn read_backwards_the_rows_name_the_events_that_a_route_depends_on() {
     let events = |template| events_of(template).map(|(event, _)| event).collect::<Vec<_>>();
-    assert_eq!(events("/repos/{owner}/{repo}/labels"), ["label", "public", "repository"]);
+    assert_eq!(events("/repos/{owner}/{repo}/labels"), ["issues", "label", "public", "pull_request", "repository"]);
     assert!(events("/repos/{owner}/{repo}/issues").contains(&"issues"));
     assert!(!events("/repos/{owner}/{repo}/issues").contains(&"push"));
     assert_eq!(events("/emojis"), Vec::<&str>::new(), "no event tells of them");
-    assert!(events_of("/orgs/{org}/members").all(|(_, is_of_organization)| is_of_organization));
+    assert_eq!(events("/orgs/{org}/properties/schema"), ["custom_property", "custom_property_values", "organization"]);
+    let of_organizations = |template| events_of(template).filter(|(_, of_organization)| *of_organization).map(|(event, _)| event).collect();
+    let told: Vec<_> = of_organizations("/repos/{owner}/{repo}/properties/values");
+    assert_eq!(told, ["custom_property"]);
 }

@@ -40,6 +40,13 @@ const FAULTS_OF_VALUES: &[Case] = &[
         "cache.rules[0].webhook_ttl",
         "no webhook tells of changes of this route (accepted: ttl alone)",
     ),
+    (
+        "\"64MiB\"",
+        "\"64MiB\"\nrules = [{ route = \"/orgs/{org}/hooks\", webhook_ttl = \"1h\" }]",
+        36,
+        "cache.rules[0].webhook_ttl",
+        "no webhook tells of changes of this route (accepted: ttl alone)",
+    ),
     ("\"64MiB\"", "\"64MiB\"\nrules = [{ route = \"/meta\" }]", 36, "cache.rules[0].ttl", "missing (accepted: a duration"),
     (
         "[limits]",

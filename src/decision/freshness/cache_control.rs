@@ -6,7 +6,9 @@
 use std::time::{Duration, SystemTime};
 
 use http::header::{self, HeaderName};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use super::directives::{Directives, known};
 
 /// The statuses that are stored, those that RFC 9110 §15.1 calls heuristically cacheable and that answer a whole question: not 206 (a part),
 /// not 405, 414 and 501 (about the request, not the resource). A 302 leads to an address that expires and is not stored either.
@@ -26,6 +28,10 @@ const AGE_UNREADABLE: Duration = Duration::from_secs(1 << 32);
 
 /// The longest interval that is believed. Ours: a minute is usual, more comes under load; a number out of all proportion would freeze what clients see.
 pub(super) const POLL_INTERVAL_MAX: Duration = Duration::from_hours(1);
+
+/// The names of those that are read.
+const KNOWN: [&str; 9] =
+    ["no-store", "no-cache", "must-revalidate", "proxy-revalidate", "private", "no-transform", "max-age", "s-maxage", "stale-if-error"];
 
 /// The directives of `Cache-Control` that matter here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,24 +60,29 @@ pub struct CacheControl {
 impl CacheControl {
     /// Reads all lines of the header.
     pub fn parse(headers: &HeaderMap) -> Self {
+        Self::of_lines(headers.get_all(header::CACHE_CONTROL).iter().map(HeaderValue::as_bytes))
+    }
+
+    /// The same of its lines alone.
+    pub fn of_lines<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Self {
         let mut read = Self::default();
-        for line in headers.get_all(header::CACHE_CONTROL) {
+        for line in lines {
             // What is not visible ASCII cannot be a directive that allows anything.
-            let Ok(line) = line.to_str() else {
+            let Some(mut directives) = Directives::of(line) else {
                 read.confused = true;
                 continue;
             };
-            for directive in line.split(',') {
-                read.take(directive.trim());
+            directives.by_ref().for_each(|(name, value)| read.take(name, value));
+            if directives.is_torn {
+                // Where the quotes should have ended is not known: what it forbids counts, what it allows does not.
+                (read.confused, read.must_revalidate, read.private) = (true, true, true);
             }
         }
         read
     }
 
-    fn take(&mut self, directive: &str) {
-        let (name, value) =
-            directive.split_once('=').map_or((directive, None), |(name, value)| (name.trim_end(), Some(value.trim().trim_matches('"'))));
-        match name.to_ascii_lowercase().as_str() {
+    fn take(&mut self, name: &str, value: Option<&str>) {
+        match known(name, &KNOWN) {
             "no-store" => self.no_store = true,
             "no-cache" => self.no_cache = true,
             "must-revalidate" | "proxy-revalidate" => self.must_revalidate = true,
@@ -140,15 +151,12 @@ pub fn names_lifetime(headers: &HeaderMap) -> bool {
     control.s_maxage.is_some() || control.max_age.is_some() || control.no_store || control.no_cache || control.confused
 }
 
-/// The time that an answer spent in other caches: its `Age` (RFC 9111 §4.2.3). What is not one number is as old as can be (§5.1). What `Date` says beside it is not
-/// looked at: the two clocks may differ.
+/// The time that an answer spent in other caches: its `Age` (RFC 9111 §4.2.3), of several the first (§5.1). What is no number is as old as can be. What `Date` says
+/// beside it is not looked at: the two clocks may differ.
 pub fn initial_age(headers: &HeaderMap) -> Duration {
-    let mut lines = headers.get_all(header::AGE).iter();
-    match (lines.next(), lines.next()) {
-        (None, _) => Duration::ZERO,
-        (Some(age), None) => age.to_str().ok().and_then(delta_seconds).unwrap_or(AGE_UNREADABLE),
-        (Some(_), Some(_)) => AGE_UNREADABLE,
-    }
+    let Some(age) = headers.get(header::AGE) else { return Duration::ZERO };
+    let first = age.to_str().ok().and_then(|members| members.split(',').next());
+    first.and_then(|age| delta_seconds(age.trim())).unwrap_or(AGE_UNREADABLE)
 }
 
 /// Whether an answer forbids to be served when it is no longer fresh, whatever the trouble is (RFC 9111 §4.2.4, §5.2.2.10).
@@ -178,8 +186,6 @@ pub fn poll_interval(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -229,11 +235,30 @@ mod tests {
     }
 
     #[test]
-    fn an_age_that_is_not_one_number_is_older_than_any_lifetime() {
-        for line in ["abc", "-7200", "7200.0", "7200,0", "0, 0", "7200;foo=bar", ""] {
+    fn an_age_that_is_no_number_is_older_than_any_lifetime() {
+        for line in ["abc", "-7200", "7200.0", "x, 0", ", 0", "7200;foo=bar", ""] {
             assert!(initial_age(&headers(&[("age", line)])) > Duration::from_secs(u32::MAX.into()), "{line}");
         }
-        assert_eq!(initial_age(&headers(&[("age", "0"), ("age", "0")])), AGE_UNREADABLE);
+    }
+
+    #[test]
+    fn of_several_ages_the_first_counts() {
+        for lines in [&[("age", "10, 20")][..], &[("age", "10"), ("age", "20")], &[("age", "10 ,x")]] {
+            assert_eq!(initial_age(&headers(lines)), Duration::from_secs(10), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn what_stands_between_quotes_is_no_directive() {
+        let control = |line: &'static str| headers(&[("cache-control", line)]);
+        for line in [r#"max-age=0, ext="x, s-maxage=1000""#, r#"ext="a, max-age=1000, b""#, r#"private, ext="q\", s-maxage=600""#] {
+            assert_eq!(lifetime(&control(line)), Duration::ZERO, "{line}");
+        }
+        assert_eq!(lifetime(&control(r#"max-age=60, ext="x, no-store""#)), Duration::from_secs(60));
+        for line in [r#"max-age=60, ext="x"#, r#"max-age=60, ext="x, stale-if-error=60"#, r#"s-maxage="60"#] {
+            assert!(lifetime(&control(line)).is_zero() && forbids_stale(&control(line)), "{line}");
+        }
+        assert!(!storable(StatusCode::OK, &control(r#"ext="x, no-store"#)), "what it forbids may have been meant");
     }
 
     #[test]

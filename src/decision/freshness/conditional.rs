@@ -2,9 +2,11 @@
 //!
 //! A stored answer is known under several `ETag`s, one per token that fetched it, all of the same body; a client may hold any of them.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use crate::clock::Timestamp;
 
 use super::settling::SECOND_LOOK;
 
@@ -101,13 +103,13 @@ fn date(value: &HeaderValue) -> Option<SystemTime> {
 
 /// Whether a `Last-Modified` stands for the state that an answer shows and for no later one: it has whole seconds, and what changes once may change again within the
 /// same one (RFC 9110 §8.8.2.2: strong when the `Date` is at least a second later). A replica that lags gives the state of so long ago the `Date` of today, so the second
-/// is over for certain only when a replica would have caught up since. Nothing speaks against it where either cannot be read.
-pub fn is_exact(headers: &HeaderMap, last_modified: Option<&HeaderValue>) -> bool {
-    let read = |value: &HeaderValue| httpdate::parse_http_date(value.to_str().ok()?).ok();
-    match (headers.get(header::DATE).and_then(read), last_modified.and_then(read)) {
-        (Some(date), Some(last_modified)) => last_modified + SECOND_LOOK < date,
-        _ => true,
-    }
+/// is over for certain only when a replica would have caught up since. Without a `Date` that can be read the time of receipt counts (RFC 9110 §6.6.1). Nothing speaks
+/// against no date at all.
+pub fn is_exact(headers: &HeaderMap, last_modified: Option<&HeaderValue>, received_at: Timestamp) -> bool {
+    let Some(last_modified) = last_modified else { return true };
+    let received_at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(received_at.as_millis()));
+    let made_at = headers.get(header::DATE).and_then(date).or(received_at);
+    date(last_modified).zip(made_at).is_some_and(|(last_modified, made_at)| last_modified + SECOND_LOOK < made_at)
 }
 
 #[cfg(test)]
@@ -180,6 +182,25 @@ mod tests {
         }
         for (date, expected) in [(DATE, false), ("Mon, 30 Jun 2025 00:00:00 GMT", true), ("yesterday", false)] {
             assert_eq!(fails_with("if-unmodified-since", date, None, StatusCode::OK), expected, "{date}");
+        }
+    }
+
+    #[test]
+    fn a_date_is_exact_when_its_second_was_over_as_the_answer_was_made_or_came() {
+        let said = |name: &'static str, value: &'static str| {
+            HeaderMap::from_iter([(name.parse::<http::HeaderName>().unwrap(), value.parse().unwrap())])
+        };
+        let [modified, unreadable] = [DATE, "yesterday"].map(HeaderValue::from_static);
+        let [soon, later] = [5, 11].map(|seconds| Timestamp::from_secs(1_751_328_000 + seconds));
+        for (headers, received_at, expected) in [
+            (HeaderMap::new(), soon, false),
+            (HeaderMap::new(), later, true),
+            (said("date", "now"), soon, false),
+            (said("date", "Tue, 01 Jul 2025 00:00:05 GMT"), later, false),
+            (said("date", "Tue, 01 Jul 2025 00:00:11 GMT"), soon, true),
+        ] {
+            assert_eq!(is_exact(&headers, Some(&modified), received_at), expected, "{headers:?}");
+            assert!(!is_exact(&headers, Some(&unreadable), received_at) && is_exact(&headers, None, received_at));
         }
     }
 

@@ -10,10 +10,13 @@ use super::Mode;
 
 /// Never taken from a 304: about the body (RFC 9111 §3.2, first and second exception), or about the connection (§3.1). The `ETag` is kept per
 /// token, beside the headers ([`super::Stored`]).
-const KEPT: [HeaderName; 14] = [
+const KEPT: [HeaderName; 17] = [
     header::CONTENT_ENCODING,
     header::CONTENT_LENGTH,
+    HeaderName::from_static("content-digest"),
     HeaderName::from_static("content-md5"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("repr-digest"),
     header::CONTENT_RANGE,
     header::ETAG,
     header::CONNECTION,
@@ -75,6 +78,7 @@ mod tests {
             ("content-length", "9"),
             ("content-encoding", "gzip"),
             ("content-md5", "a"),
+            ("repr-digest", "a"),
             ("etag", "W/\"a\""),
         ];
         let mut stored = headers(&own);
@@ -85,6 +89,8 @@ mod tests {
                 ("content-length", "0"),
                 ("content-encoding", "br"),
                 ("content-md5", "b"),
+                ("repr-digest", "b"),
+                ("content-digest", "b"),
                 ("etag", "\"a\""),
             ]),
             Mode::Rfc9111,

@@ -13,8 +13,12 @@ use http::header;
 use crate::clock::Timestamp;
 
 use super::cache_control::{delta_seconds, set, shorten};
+use super::directives::{Directives, known};
 use super::settling::Trust;
 use super::{Confirmed, Mode};
+
+/// The names of the directives that are read.
+const KNOWN: [&str; 8] = ["no-cache", "no-store", "only-if-cached", "no-transform", "max-age", "min-fresh", "stale-if-error", "max-stale"];
 
 /// What a request says; mostly nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,13 +69,15 @@ impl Wishes {
         let (mut read, mut stale_is_confused) = (Self::default(), false);
         for line in request.get_all(header::CACHE_CONTROL) {
             // What is not visible ASCII may be anything; an answer that was confirmed is right for whatever it is.
-            let Ok(line) = line.to_str() else {
+            let Some(mut directives) = Directives::of(line.as_bytes()) else {
                 read.no_cache = true;
                 continue;
             };
-            for directive in line.split(',') {
-                stale_is_confused |= !read.take(directive.trim(), is_meant);
+            for (name, value) in directives.by_ref() {
+                stale_is_confused |= !read.take(name, value, is_meant);
             }
+            // Nor is it known what somebody wants whose quotes do not end.
+            read.no_cache |= directives.is_torn;
         }
         if stale_is_confused {
             read.max_stale = None;
@@ -83,10 +89,8 @@ impl Wishes {
 
     /// Takes one directive; whether a `max-stale` could be understood. Of those that ask for more than an answer's own lifetime does, one that contradicts another,
     /// or is no number, asks for all of it (§4.2.1 has answers judged so).
-    fn take(&mut self, directive: &str, is_no_cache_meant: bool) -> bool {
-        let (name, value) =
-            directive.split_once('=').map_or((directive, None), |(name, value)| (name.trim_end(), Some(value.trim().trim_matches('"'))));
-        match name.to_ascii_lowercase().as_str() {
+    fn take(&mut self, name: &str, value: Option<&str>, is_no_cache_meant: bool) -> bool {
+        match known(name, &KNOWN) {
             "no-cache" => self.no_cache |= is_no_cache_meant,
             "no-store" => self.no_store = true,
             "only-if-cached" => self.only_if_cached = true,
@@ -256,6 +260,8 @@ mod tests {
         for line in ["max-age", "max-age=", "max-age=soon", "max-age=-1", "max-age=5, max-age=6", "min-fresh=x", "max-age=0"] {
             assert!(wishes(line).no_cache, "{line}");
         }
+        assert_eq!(wishes(r#"ext="a, no-cache, max-stale""#), Wishes::default(), "what stands between quotes is no directive");
+        assert!(wishes(r#"ext="a, max-stale"#).no_cache, "who does not end the quotes may want anything");
         let unreadable = HeaderValue::from_bytes(b"x\x80").unwrap();
         assert!(of(&HeaderMap::from_iter([(header::CACHE_CONTROL, unreadable)])).no_cache);
         for line in ["max-stale=soon", "max-stale=", "max-stale, max-stale=5", "max-stale=5, max-stale=6, max-stale=7"] {
