@@ -151,12 +151,16 @@ pub fn names_lifetime(headers: &HeaderMap) -> bool {
     control.s_maxage.is_some() || control.max_age.is_some() || control.no_store || control.no_cache || control.confused
 }
 
-/// The time that an answer spent in other caches: its `Age` (RFC 9111 §4.2.3), of several the first (§5.1). What is no number is as old as can be. What `Date` says
-/// beside it is not looked at: the two clocks may differ.
+/// The time that an answer spent in other caches: its `Age` (RFC 9111 §4.2.3). What is not one number is as old as can be (§5.1), also where the first of several could
+/// be taken: which of the caches on the way is wrong is not known, and the public suite of cache tests wants it so. What `Date` says beside it is not looked at: the two
+/// clocks may differ.
 pub fn initial_age(headers: &HeaderMap) -> Duration {
-    let Some(age) = headers.get(header::AGE) else { return Duration::ZERO };
-    let first = age.to_str().ok().and_then(|members| members.split(',').next());
-    first.and_then(|age| delta_seconds(age.trim())).unwrap_or(AGE_UNREADABLE)
+    let mut lines = headers.get_all(header::AGE).iter();
+    match (lines.next(), lines.next()) {
+        (None, _) => Duration::ZERO,
+        (Some(age), None) => age.to_str().ok().and_then(delta_seconds).unwrap_or(AGE_UNREADABLE),
+        (Some(_), Some(_)) => AGE_UNREADABLE,
+    }
 }
 
 /// Whether an answer forbids to be served when it is no longer fresh, whatever the trouble is (RFC 9111 §4.2.4, §5.2.2.10).
@@ -235,17 +239,11 @@ mod tests {
     }
 
     #[test]
-    fn an_age_that_is_no_number_is_older_than_any_lifetime() {
-        for line in ["abc", "-7200", "7200.0", "x, 0", ", 0", "7200;foo=bar", ""] {
+    fn an_age_that_is_not_one_number_is_older_than_any_lifetime() {
+        for line in ["abc", "-7200", "7200.0", "7200,0", "0, 0", "7200;foo=bar", ""] {
             assert!(initial_age(&headers(&[("age", line)])) > Duration::from_secs(u32::MAX.into()), "{line}");
         }
-    }
-
-    #[test]
-    fn of_several_ages_the_first_counts() {
-        for lines in [&[("age", "10, 20")][..], &[("age", "10"), ("age", "20")], &[("age", "10 ,x")]] {
-            assert_eq!(initial_age(&headers(lines)), Duration::from_secs(10), "{lines:?}");
-        }
+        assert_eq!(initial_age(&headers(&[("age", "0"), ("age", "0")])), AGE_UNREADABLE);
     }
 
     #[test]
