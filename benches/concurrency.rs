@@ -1,6 +1,8 @@
-//! Whether a thousand clients keep as many requests with the upstream as it allows, and never one more (benches/README.md): real sockets, real time, and the
-//! emulator's own record of what arrived. Run it with `cargo bench --bench concurrency`; an argument is the upstream's latency in milliseconds. It fails when
-//! one request too many was in flight or one was refused; how near the average comes to the limit depends on how busy the machine is, and is a figure only.
+//! Whether a thousand clients keep as many requests with the upstream as it allows, and never one
+//! more (benches/README.md): real sockets, real time, and the emulator's own record of what
+//! arrived. Run it with `cargo bench --bench concurrency`; an argument is the upstream's latency in
+//! milliseconds. It fails when one request too many was in flight or one was refused; how near the
+//! average comes to the limit depends on how busy the machine is, and is a figure only.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -34,9 +36,11 @@ const TOKEN: &str = "emu_classic_ada_all_scopes";
 const CLIENTS: u64 = 1_000;
 /// Document 1, Secondary rate limits.
 const PLACES: u32 = 100;
-/// How long the upstream takes for an answer where nothing else is said: a slow one, so that a place stands empty for little of the time.
+/// How long the upstream takes for an answer where nothing else is said: a slow one, so that a
+/// place stands empty for little of the time.
 const LATENCY: Duration = Duration::from_secs(1);
-/// How long the clients ask. With a thousand of them and a second's latency each waits for 10 s of its 30.
+/// How long the clients ask. With a thousand of them and a second's latency each waits for 10 s of
+/// its 30.
 const LENGTH: Duration = Duration::from_secs(20);
 /// The beginning, which is not measured: connections are made, and the first answers come.
 const WARM_UP: Duration = Duration::from_secs(3);
@@ -54,12 +58,19 @@ struct Stage {
 impl Stage {
     async fn build(latency: Duration) -> Result<Self, String> {
         let clock = Clock::system();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|fault| fault.to_string())?;
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|fault| fault.to_string())?;
         let upstream = listener.local_addr().map_err(|fault| fault.to_string())?;
-        let options = Options { dialect: Dialect::Github, base_url: format!("http://{upstream}"), ..Options::default() };
-        let emulator = Server::start(listener, Emulator::new(options, clock.now()), clock.clone(), latency);
+        let options = Options {
+            dialect: Dialect::Github,
+            base_url: format!("http://{upstream}"),
+            ..Options::default()
+        };
+        let emulator =
+            Server::start(listener, Emulator::new(options, clock.now()), clock.clone(), latency);
         let text = config_text(upstream);
-        let config = config::parse(&text, "bench", &|_| None, Path::new(".")).map_err(|faults| faults.to_string())?;
+        let config = config::parse(&text, "bench", &|_| None, Path::new("."))
+            .map_err(|faults| faults.to_string())?;
         let current = Current::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()));
         let listening = Listening::open(&current).map_err(|fault| fault.to_string())?;
         Ok(Self { emulator, listening, clock, latency })
@@ -70,17 +81,23 @@ impl Stage {
         self.emulator.with_emulator(|emulator| emulator.transcript(0))
     }
 
-    /// Requests with the emulator on average from the end of the warm-up until `end`, by its own record: each is there from its arrival for the latency at
-    /// least. So this is the least that it can have been.
+    /// Requests with the emulator on average from the end of the warm-up until `end`, by its own
+    /// record: each is there from its arrival for the latency at least. So this is the least that
+    /// it can have been.
     fn average_in_flight(&self, seen: &[Entry], end: u64) -> f64 {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let begin = seen.first().map_or(end, |first| first.at_millis + millis(WARM_UP));
-        let stay = |entry: &Entry| (entry.at_millis + millis(self.latency)).min(end).saturating_sub(entry.at_millis.max(begin));
+        let stay = |entry: &Entry| {
+            (entry.at_millis + millis(self.latency))
+                .min(end)
+                .saturating_sub(entry.at_millis.max(begin))
+        };
         ratio(seen.iter().map(stay).sum(), end.saturating_sub(begin))
     }
 }
 
-/// The defaults but for one limit: the gateway takes elapsed time for CPU time, and these answers are slow without being dear.
+/// The defaults but for one limit: the gateway takes elapsed time for CPU time, and these answers
+/// are slow without being dear.
 fn config_text(upstream: SocketAddr) -> String {
     format!(
         r#"
@@ -106,22 +123,34 @@ fn config_text(upstream: SocketAddr) -> String {
     )
 }
 
-/// One client: asks again as soon as it is answered, each time for something else. How many answers of each status it got.
-async fn client(number: u64, address: SocketAddr, goes_on: Arc<AtomicBool>) -> Result<BTreeMap<StatusCode, u64>, String> {
-    let stream = TcpStream::connect(address).await.map_err(|fault| format!("client {number} cannot connect: {fault}"))?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|fault| fault.to_string())?;
+/// One client: asks again as soon as it is answered, each time for something else. How many answers
+/// of each status it got.
+async fn client(
+    number: u64,
+    address: SocketAddr,
+    goes_on: Arc<AtomicBool>,
+) -> Result<BTreeMap<StatusCode, u64>, String> {
+    let stream = TcpStream::connect(address)
+        .await
+        .map_err(|fault| format!("client {number} cannot connect: {fault}"))?;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|fault| fault.to_string())?;
     // It ends with its client; what goes wrong on it, the client is told.
     tokio::spawn(connection);
     let (mut statuses, mut turn) = (BTreeMap::new(), number);
     while goes_on.load(Ordering::Relaxed) {
         turn += CLIENTS;
         let list = usize::try_from(number).unwrap_or(0) % LISTS.len();
-        let request = Request::get(format!("/repos/acme/widgets/{}?per_page=1&page={turn}", LISTS[list]))
-            .header("host", address.to_string())
-            .header("authorization", format!("Bearer {KEY}"))
-            .body(Empty::<Bytes>::new())
-            .map_err(|fault| fault.to_string())?;
-        let answer = sender.send_request(request).await.map_err(|fault| format!("client {number} was not answered: {fault}"))?;
+        let request =
+            Request::get(format!("/repos/acme/widgets/{}?per_page=1&page={turn}", LISTS[list]))
+                .header("host", address.to_string())
+                .header("authorization", format!("Bearer {KEY}"))
+                .body(Empty::<Bytes>::new())
+                .map_err(|fault| fault.to_string())?;
+        let answer = sender
+            .send_request(request)
+            .await
+            .map_err(|fault| format!("client {number} was not answered: {fault}"))?;
         *statuses.entry(answer.status()).or_default() += 1;
         answer.into_body().collect().await.map_err(|fault| fault.to_string())?;
     }
@@ -132,7 +161,9 @@ async fn measure(latency: Duration) -> Result<ExitCode, String> {
     let stage = Stage::build(latency).await?;
     let address = stage.listening.addresses[0];
     let goes_on = Arc::new(AtomicBool::new(true));
-    let clients: Vec<_> = (0..CLIENTS).map(|number| tokio::spawn(client(number, address, Arc::clone(&goes_on)))).collect();
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| tokio::spawn(client(number, address, Arc::clone(&goes_on))))
+        .collect();
     tokio::time::sleep(LENGTH).await;
     let (end, seen) = (stage.clock.now().as_millis(), stage.seen());
     // Who waits now is answered all the same.
@@ -148,10 +179,15 @@ async fn measure(latency: Duration) -> Result<ExitCode, String> {
     let most = all.iter().map(|entry| entry.concurrency + 1).max().unwrap_or(0);
     let refused = all.iter().filter(|entry| entry.refused.is_some()).count();
     let average = stage.average_in_flight(&seen, end);
-    let answered: Vec<String> = statuses.iter().map(|(status, count)| format!("{count} × {}", status.as_u16())).collect();
+    let answered: Vec<String> =
+        statuses.iter().map(|(status, count)| format!("{count} × {}", status.as_u16())).collect();
     println!("latency of the upstream    {} ms", latency.as_millis());
     println!("requests of the clients    {}", answered.join(", "));
-    println!("requests at the emulator   {}, {:.0} a second", all.len(), average / latency.as_secs_f64());
+    println!(
+        "requests at the emulator   {}, {:.0} a second",
+        all.len(),
+        average / latency.as_secs_f64()
+    );
     println!("most in flight at once     {most} of {PLACES}");
     println!("in flight on average       {average:.1} at least");
     println!("refused by the upstream    {refused}");
@@ -166,7 +202,10 @@ fn ratio(part: u64, whole: u64) -> f64 {
 
 fn main() -> ExitCode {
     // `cargo bench` adds options of its own.
-    let latency = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).map_or(LATENCY, Duration::from_millis);
+    let latency = std::env::args()
+        .skip(1)
+        .find_map(|argument| argument.parse().ok())
+        .map_or(LATENCY, Duration::from_millis);
     let measured = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(measure(latency)),
         Err(fault) => Err(fault.to_string()),

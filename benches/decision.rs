@@ -1,5 +1,7 @@
-//! What one admission and its settlement cost, and whether that grows with the accounts or with those who wait (benches/README.md). The pure core alone, one
-//! thread, virtual time. Run it with `cargo bench --bench decision`; `-- 10000 1000` measures only the rows of ten thousand accounts with a thousand waiting.
+//! What one admission and its settlement cost, and whether that grows with the accounts or with
+//! those who wait (benches/README.md). The pure core alone, one thread, virtual time. Run it with
+//! `cargo bench --bench decision`; `-- 10000 1000` measures only the rows of ten thousand accounts
+//! with a thousand waiting.
 
 mod process;
 
@@ -12,8 +14,8 @@ use http::{Method, StatusCode};
 use weir::api::{AccountKind, Dialect, EndpointId, RateHeaders, ResourceName, Table};
 use weir::clock::{Clock, Timestamp};
 use weir::decision::{
-    AccountId, AccountSettings, Admission, ClientId, ClientSettings, Decision, Demand, Grant, Priority, SecondaryLimits, Settings,
-    Settlement, WriteSpacing,
+    AccountId, AccountSettings, Admission, ClientId, ClientSettings, Decision, Demand, Grant,
+    Priority, SecondaryLimits, Settings, Settlement, WriteSpacing,
 };
 
 use process::busy;
@@ -63,8 +65,10 @@ impl Bench {
             reserve: 0,
             also_spends: None,
         };
-        let client =
-            |number: u32| ClientSettings { weight: NonZeroU32::new(1 + number % 4).unwrap_or(NonZeroU32::MIN), priority: Priority::Normal };
+        let client = |number: u32| ClientSettings {
+            weight: NonZeroU32::new(1 + number % 4).unwrap_or(NonZeroU32::MIN),
+            priority: Priority::Normal,
+        };
         // None of these ends the measurement: concurrency alone makes requests wait.
         let limits = SecondaryLimits {
             concurrency: CONCURRENCY,
@@ -84,7 +88,9 @@ impl Bench {
             Shape::Own => (0..accounts).map(|number| Arc::from([AccountId(number)])).collect(),
         };
         let table = Table::embedded(Dialect::Service);
-        let reads = table.iter().filter(|endpoint| endpoint.method == Method::GET && endpoint.resource == ResourceName::core());
+        let reads = table.iter().filter(|endpoint| {
+            endpoint.method == Method::GET && endpoint.resource == ResourceName::core()
+        });
         Self {
             admission: Admission::new(settings),
             lists,
@@ -133,7 +139,8 @@ impl Bench {
             reset: BEGINNING + Duration::from_hours(24 + u64::from(*used / 4_900)),
             resource: Some(ResourceName::core()),
         };
-        let settlement = Settlement::Answered { status: StatusCode::OK, rate: Some(&rate), refusal: None };
+        let settlement =
+            Settlement::Answered { status: StatusCode::OK, rate: Some(&rate), refusal: None };
         self.admission.settle(self.now, grant.lease, settlement, 0.5);
         self.open.extend(self.admission.take_decided().filter_map(|(_, decision)| decision.ok()));
     }
@@ -152,13 +159,15 @@ impl Bench {
 
 /// What was measured, in microseconds.
 struct Figures {
-    /// A settlement with the admission that it allows; without a line, an admission with its settlement.
+    /// A settlement with the admission that it allows; without a line, an admission with its
+    /// settlement.
     served: f64,
     /// An arrival that joins the line.
     joined: f64,
 }
 
-/// With a line, a round lets as many join as it then serves, so that the line grows and shrinks by a tenth, or by a hundred where that is more.
+/// With a line, a round lets as many join as it then serves, so that the line grows and shrinks by
+/// a tenth, or by a hundred where that is more.
 fn measure(clock: &Clock, accounts: u32, waiting: usize, shape: Shape) -> Figures {
     let mut bench = Bench::new(accounts, shape);
     bench.warm_up(waiting);
@@ -175,7 +184,11 @@ fn measure(clock: &Clock, accounts: u32, waiting: usize, shape: Shape) -> Figure
             }
             let joined = busy(clock);
             if waiting > 0 {
-                assert_eq!(bench.admission.waiting(), waiting + round, "the right thing is measured");
+                assert_eq!(
+                    bench.admission.waiting(),
+                    waiting + round,
+                    "the right thing is measured"
+                );
                 (0..round).for_each(|_| bench.answer());
             }
             assert_eq!(bench.admission.waiting(), waiting, "each answer admitted one");
@@ -187,7 +200,11 @@ fn measure(clock: &Clock, accounts: u32, waiting: usize, shape: Shape) -> Figure
     }
     assert!(bench.admission.audit().is_empty());
     let each = |all: Duration| all.as_secs_f64() * 1e6 / f64::from(turns);
-    if waiting == 0 { Figures { served: each(joining), joined: 0.0 } } else { Figures { served: each(serving), joined: each(joining) } }
+    if waiting == 0 {
+        Figures { served: each(joining), joined: 0.0 }
+    } else {
+        Figures { served: each(serving), joined: each(joining) }
+    }
 }
 
 /// The one that was named, else all.
@@ -203,11 +220,20 @@ fn each(waiting: &[usize], cell: impl Fn(&usize) -> String) -> String {
 fn main() {
     let clock = Clock::system();
     let mut wanted = std::env::args().skip(1).filter_map(|argument| argument.parse::<usize>().ok());
-    let accounts: Vec<u32> = chosen(&ACCOUNTS, wanted.next().and_then(|accounts| u32::try_from(accounts).ok()));
+    let accounts: Vec<u32> =
+        chosen(&ACCOUNTS, wanted.next().and_then(|accounts| u32::try_from(accounts).ok()));
     let waiting = chosen(&WAITING, wanted.next());
-    for (shape, name) in [(Shape::Pool, "one pool of all accounts"), (Shape::Own, "each request with one account")] {
-        println!("\n{name}: microseconds for an admission and a settlement / for an arrival that joins the line\n");
-        println!("{:>10} | {}", "accounts", each(&waiting, |waiting| format!("{waiting:>8} waiting")));
+    for (shape, name) in
+        [(Shape::Pool, "one pool of all accounts"), (Shape::Own, "each request with one account")]
+    {
+        println!(
+            "\n{name}: microseconds for an admission and a settlement / for an arrival that joins the line\n"
+        );
+        println!(
+            "{:>10} | {}",
+            "accounts",
+            each(&waiting, |waiting| format!("{waiting:>8} waiting"))
+        );
         for accounts in &accounts {
             let row = each(&waiting, |waiting| {
                 let Figures { served, joined } = measure(&clock, *accounts, *waiting, shape);

@@ -1,5 +1,6 @@
-//! How many requests a second the emulator's `respond` alone answers, and what a large world costs (benches/README.md). No socket, one
-//! thread, virtual time. Run it with `cargo bench --bench emulator`; an argument chooses the rows whose names contain it.
+//! How many requests a second the emulator's `respond` alone answers, and what a large world costs
+//! (benches/README.md). No socket, one thread, virtual time. Run it with `cargo bench --bench
+//! emulator`; an argument chooses the rows whose names contain it.
 
 mod process;
 
@@ -28,12 +29,15 @@ const MEASURED: Duration = Duration::from_secs(1);
 const ROUND: usize = 60;
 /// Repositories of the small and the large world.
 const WORLDS: [u32; 2] = [20, 10_000];
-/// How many issues take turns: one that gathers thousands of comments would be measured instead of the rest.
+/// How many issues take turns: one that gathers thousands of comments would be measured instead of
+/// the rest.
 const ISSUES: u32 = 60;
 /// Limits that would end the measurement.
-const LIMITS: [&str; 6] = ["core", "search", "graphql", "content.minute", "content.hour", "points.rest"];
+const LIMITS: [&str; 6] =
+    ["core", "search", "graphql", "content.minute", "content.hour", "points.rest"];
 
-/// Name, method, path (where `{n}` is each of the first issues in turn), body, and the status that shows that the right thing is measured.
+/// Name, method, path (where `{n}` is each of the first issues in turn), body, and the status that
+/// shows that the right thing is measured.
 type Row = (&'static str, &'static str, &'static str, &'static str, u16);
 
 const MIX: [Row; 6] = [
@@ -41,8 +45,20 @@ const MIX: [Row; 6] = [
     ("a list of 30 issues", "GET", "/repos/acme/widgets/issues", "", 200),
     ("a repository, 304", "GET", "/repos/acme/widgets", "", 304),
     ("nothing, 404", "GET", "/repos/acme/nothing", "", 404),
-    ("a comment, POST", "POST", "/repos/acme/widgets/issues/{n}/comments", r#"{"body":"said"}"#, 201),
-    ("GraphQL viewer", "POST", "/graphql", r#"{"query":"{ viewer { login } rateLimit { remaining } }"}"#, 200),
+    (
+        "a comment, POST",
+        "POST",
+        "/repos/acme/widgets/issues/{n}/comments",
+        r#"{"body":"said"}"#,
+        201,
+    ),
+    (
+        "GraphQL viewer",
+        "POST",
+        "/graphql",
+        r#"{"query":"{ viewer { login } rateLimit { remaining } }"}"#,
+        200,
+    ),
 ];
 
 const OTHERS: [Row; 8] = [
@@ -64,7 +80,11 @@ struct Upstream {
 
 impl Upstream {
     fn new(repositories: u32) -> Self {
-        let options = Options { repositories, base_url: "http://upstream.test".to_owned(), ..Options::default() };
+        let options = Options {
+            repositories,
+            base_url: "http://upstream.test".to_owned(),
+            ..Options::default()
+        };
         let mut emulator = Emulator::new(options, BEGINNING);
         let mut conditions = Conditions::default();
         for name in LIMITS {
@@ -83,13 +103,23 @@ impl Upstream {
     /// The row's requests.
     fn requests(&mut self, row: Row) -> Vec<Request<Bytes>> {
         let numbers = if row.2.contains("{n}") { 1..=ISSUES } else { 1..=1 };
-        numbers.map(|number| self.request(row, &row.2.replace("{n}", &number.to_string()))).collect()
+        numbers
+            .map(|number| self.request(row, &row.2.replace("{n}", &number.to_string())))
+            .collect()
     }
 
     /// One request; one that is to be answered 304 names what the same request was answered before.
     fn request(&mut self, (name, method, _, body, status): Row, path: &str) -> Request<Bytes> {
-        let builder = || Request::builder().method(method).uri(path).header("authorization", TOKEN).header("accept", "application/json");
-        let build = |builder: http::request::Builder| match builder.body(Bytes::from_static(body.as_bytes())) {
+        let builder = || {
+            Request::builder()
+                .method(method)
+                .uri(path)
+                .header("authorization", TOKEN)
+                .header("accept", "application/json")
+        };
+        let build = |builder: http::request::Builder| match builder
+            .body(Bytes::from_static(body.as_bytes()))
+        {
             Ok(request) => request,
             Err(error) => panic!("{name}: {error}"),
         };
@@ -101,11 +131,15 @@ impl Upstream {
         build(tag.into_iter().fold(builder(), |builder, tag| builder.header("if-none-match", tag)))
     }
 
-    /// Asks these in turn until the time is over; requests per second, and bytes of all bodies together.
+    /// Asks these in turn until the time is over; requests per second, and bytes of all bodies
+    /// together.
     fn measure(&mut self, rows: &[Row], clock: &Clock) -> (f64, usize) {
-        let requests: Vec<Vec<Request<Bytes>>> = rows.iter().map(|row| self.requests(*row)).collect();
+        let requests: Vec<Vec<Request<Bytes>>> =
+            rows.iter().map(|row| self.requests(*row)).collect();
         let mut bytes = 0;
-        for (row, request) in rows.iter().zip(&requests).filter_map(|(row, turns)| Some((row, turns.first()?))) {
+        for (row, request) in
+            rows.iter().zip(&requests).filter_map(|(row, turns)| Some((row, turns.first()?)))
+        {
             let (status, length) = self.ask(request);
             assert_eq!(status.as_u16(), row.4, "{}", row.0);
             bytes += length;
@@ -134,22 +168,37 @@ fn resident_kib() -> u64 {
 }
 
 fn main() {
-    let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    let wanted =
+        std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     let clock = Clock::system();
     let mut worlds = Vec::new();
     for repositories in WORLDS {
         let (memory, begun) = (resident_kib(), busy(&clock));
         let upstream = Upstream::new(repositories);
-        let (took, took_kib) = (busy(&clock).saturating_sub(begun), resident_kib().saturating_sub(memory));
-        println!("{repositories:>6} repositories: made in {:>5} ms, {:>6} KiB resident", took.as_millis(), took_kib);
+        let (took, took_kib) =
+            (busy(&clock).saturating_sub(begun), resident_kib().saturating_sub(memory));
+        println!(
+            "{repositories:>6} repositories: made in {:>5} ms, {:>6} KiB resident",
+            took.as_millis(),
+            took_kib
+        );
         worlds.push(upstream);
     }
-    println!("\n{:<34} {:>8}   requests per second of one core with {} and {} repositories", "", "bytes", WORLDS[0], WORLDS[1]);
+    println!(
+        "\n{:<34} {:>8}   requests per second of one core with {} and {} repositories",
+        "", "bytes", WORLDS[0], WORLDS[1]
+    );
     let alone = MIX.iter().chain(&OTHERS).map(|row| (row.0, std::slice::from_ref(row)));
-    let all: Vec<(&str, &[Row])> = std::iter::once(("the first six in turn", &MIX[..])).chain(alone).collect();
+    let all: Vec<(&str, &[Row])> =
+        std::iter::once(("the first six in turn", &MIX[..])).chain(alone).collect();
     for (name, rows) in all.into_iter().filter(|(name, _)| name.contains(&wanted)) {
-        let figures: Vec<(f64, usize)> = worlds.iter_mut().map(|upstream| upstream.measure(rows, &clock)).collect();
+        let figures: Vec<(f64, usize)> =
+            worlds.iter_mut().map(|upstream| upstream.measure(rows, &clock)).collect();
         let rates: Vec<String> = figures.iter().map(|(rate, _)| format!("{rate:>12.0}")).collect();
-        println!("{name:<34} {:>8}   {}", figures.first().map_or(0, |(_, bytes)| *bytes), rates.join(" "));
+        println!(
+            "{name:<34} {:>8}   {}",
+            figures.first().map_or(0, |(_, bytes)| *bytes),
+            rates.join(" ")
+        );
     }
 }

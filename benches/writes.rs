@@ -1,7 +1,8 @@
-//! What it costs to keep writes (benches/README.md): new ones per second, into the file alone and through the gateway's listener; the start with many of them, and the
-//! memory they take.
+//! What it costs to keep writes (benches/README.md): new ones per second, into the file alone and
+//! through the gateway's listener; the start with many of them, and the memory they take.
 //!
-//! Run it with `cargo bench --bench writes`; an argument is the directory whose disk is measured, `target` without one.
+//! Run it with `cargo bench --bench writes`; an argument is the directory whose disk is measured,
+//! `target` without one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,8 +59,10 @@ fn main() {
     {
         return hold(&clock);
     }
-    let directory =
-        std::env::args().skip(1).find(|argument| !argument.starts_with("--")).map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    let directory = std::env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with("--"))
+        .map_or_else(|| PathBuf::from("target"), PathBuf::from);
     let directory = tempfile::TempDir::new_in(directory).expect("the directory is there");
     println!("{:>8}  {:>12}  {:>10}  {:>10}", "callers", "new writes/s", "p50", "p99");
     for callers in CALLERS {
@@ -73,7 +76,8 @@ fn main() {
 fn enqueue(path: &Path, callers: u64, clock: &Clock) {
     let store = Arc::new(FileStore::open(path, |_, _| Ok(())).expect("a new file"));
     let numbers = Arc::new(AtomicU64::new(0));
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let (took, mut waits) = runtime.block_on(async {
         let begun = clock.now();
         let caller = || {
@@ -102,8 +106,14 @@ fn enqueue(path: &Path, callers: u64, clock: &Clock) {
 fn print_rate(callers: u64, took: Duration, waits: &mut [u64]) {
     waits.sort_unstable();
     let rate = Duration::from_secs(1).as_nanos() * waits.len() as u128 / took.as_nanos().max(1);
-    let wait =
-        |percent: usize| format!("{:.1?}", Duration::from_micros(waits.get(waits.len() * percent / 100).copied().unwrap_or_default()));
+    let wait = |percent: usize| {
+        format!(
+            "{:.1?}",
+            Duration::from_micros(
+                waits.get(waits.len() * percent / 100).copied().unwrap_or_default()
+            )
+        )
+    };
     println!("{callers:>8}  {rate:>12}  {:>10}  {:>10}", wait(50), wait(99));
 }
 
@@ -124,7 +134,10 @@ fn recovery(directory: &Path) {
     std::fs::copy(&ended, &killed).expect("it can be copied");
     drop(store);
     let size = std::fs::metadata(&killed).map_or(0, |file| file.len());
-    println!("\n{QUEUED} queued writes of {BODY_BYTES} bytes, {} MiB of file", size / (1024 * 1024));
+    println!(
+        "\n{QUEUED} queued writes of {BODY_BYTES} bytes, {} MiB of file",
+        size / (1024 * 1024)
+    );
     // In a process of its own each: what this one has in memory already says nothing.
     let program = std::env::current_exe().expect("this program");
     for (how, path) in [("ended well", &ended), ("killed", &killed)] {
@@ -149,30 +162,41 @@ fn config() -> Arc<config::Config> {
     Arc::new(config::parse(&text, "bench", &|_| None, Path::new(".")).expect("it is a config"))
 }
 
-/// Requests with `Prefer: respond-async` on real sockets, each sent when the one before is answered with 202.
+/// Requests with `Prefer: respond-async` on real sockets, each sent when the one before is answered
+/// with 202.
 fn through_the_gateway(path: &Path, clock: &Clock) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let (took, mut waits) = runtime.block_on(async {
         let store = Arc::new(FileStore::open(path, |_, _| Ok(())).expect("a new file"));
-        let current = Current::with_writes(config(), clock.clone(), Arc::new(Metrics::new()), store, Recovery::default());
+        let current = Current::with_writes(
+            config(),
+            clock.clone(),
+            Arc::new(Metrics::new()),
+            store,
+            Recovery::default(),
+        );
         let listening = Listening::open(&current).expect("it listens");
         let begun = clock.now();
         let numbers = Arc::new(AtomicU64::new(0));
         let client = || {
-            let (address, numbers, clock) = (listening.addresses[0], Arc::clone(&numbers), clock.clone());
+            let (address, numbers, clock) =
+                (listening.addresses[0], Arc::clone(&numbers), clock.clone());
             tokio::spawn(async move {
                 let stream = TcpStream::connect(address).await.expect("it listens");
-                let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("it speaks HTTP");
+                let (mut sender, connection) =
+                    http1::handshake(TokioIo::new(stream)).await.expect("it speaks HTTP");
                 tokio::spawn(connection);
                 let mut waits = Vec::new();
                 while clock.now().since(begun) < MEASURED {
                     let number = numbers.fetch_add(1, Ordering::Relaxed);
-                    let request = Request::post(format!("/repos/acme/widgets/issues/{number}/comments"))
-                        .header("host", "weir")
-                        .header("authorization", format!("Bearer {KEY}"))
-                        .header("prefer", "respond-async")
-                        .body(Full::new(Bytes::from_static(&[b'x'; BODY_BYTES])))
-                        .expect("a request");
+                    let request =
+                        Request::post(format!("/repos/acme/widgets/issues/{number}/comments"))
+                            .header("host", "weir")
+                            .header("authorization", format!("Bearer {KEY}"))
+                            .header("prefer", "respond-async")
+                            .body(Full::new(Bytes::from_static(&[b'x'; BODY_BYTES])))
+                            .expect("a request");
                     let before = weir::clock::machine_micros();
                     let answer = sender.send_request(request).await.expect("an answer");
                     assert_eq!(answer.status(), 202);
@@ -195,34 +219,53 @@ fn through_the_gateway(path: &Path, clock: &Clock) {
 
 /// A start of the queue, and what it takes.
 fn recover(path: &Path, clock: &Clock) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let _inside = runtime.enter();
     let (config, metrics) = (config(), Arc::new(Metrics::new()));
     drop(Current::new(Arc::clone(&config), clock.clone(), Arc::clone(&metrics)));
     let before = resident();
     let begun = clock.now();
     let mut recovery = Recovery::default();
-    let store = FileStore::open(path, |number, stored| recovery.take(number, &stored).map_err(|fault| fault.to_string()));
+    let store = FileStore::open(path, |number, stored| {
+        recovery.take(number, &stored).map_err(|fault| fault.to_string())
+    });
     let store = store.expect("it is whole");
     let opened = clock.now().since(begun);
     let current = Current::with_writes(config, clock.clone(), metrics, Arc::new(store), recovery);
     let took = clock.now().since(begun);
     assert_eq!(current.gateway().queue.unfinished() as u64, QUEUED);
-    print_memory(&format!("checked and read after {opened:?}, queued again after {took:?}"), before);
+    print_memory(
+        &format!("checked and read after {opened:?}, queued again after {took:?}"),
+        before,
+    );
 }
 
 /// As many in a gateway that has no file.
 fn hold(clock: &Clock) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let current =
-            Current::with_writes(config(), clock.clone(), Arc::new(Metrics::new()), Arc::new(MemoryStore::default()), Recovery::default());
+        let current = Current::with_writes(
+            config(),
+            clock.clone(),
+            Arc::new(Metrics::new()),
+            Arc::new(MemoryStore::default()),
+            Recovery::default(),
+        );
         let gateway = current.gateway();
         let before = resident();
         for number in 0..QUEUED {
             let class = Class { client: 0, content: true, resource: ResourceName::core() };
             let lane = format!("/repos/acme/widgets/issues/{number}");
-            let new = New { write: comment(number), class, lane, deadline: Timestamp::FAR_FUTURE, memory: None, asker: None };
+            let new = New {
+                write: comment(number),
+                class,
+                lane,
+                deadline: Timestamp::FAR_FUTURE,
+                memory: None,
+                asker: None,
+            };
             gateway.queue.accept(&gateway.turns, new).await.expect("there is room");
         }
         print_memory("queued", before);
@@ -231,12 +274,19 @@ fn hold(clock: &Clock) {
 
 fn print_memory(what: &str, before: u64) {
     let grown = resident().saturating_sub(before);
-    println!("    {what}; {} MiB more resident: {} bytes a write", grown / (1024 * 1024), grown / QUEUED);
+    println!(
+        "    {what}; {} MiB more resident: {} bytes a write",
+        grown / (1024 * 1024),
+        grown / QUEUED
+    );
 }
 
 /// A usual one: a comment with a key.
 fn write(number: u64) -> Stored {
-    Stored { request: comment(number).encode(), progress: Progress::queued(ACCEPTED, Timestamp::FAR_FUTURE).encode() }
+    Stored {
+        request: comment(number).encode(),
+        progress: Progress::queued(ACCEPTED, Timestamp::FAR_FUTURE).encode(),
+    }
 }
 
 fn comment(number: u64) -> Write {
@@ -264,5 +314,6 @@ fn comment(number: u64) -> Write {
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default() * 1024
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default()
+        * 1024
 }

@@ -44,21 +44,29 @@ impl Timestamp {
         self.0 / 1000
     }
 
-    /// Whole seconds since the epoch, rounded up: a reset told to a client must not lie in its past.
+    /// Whole seconds since the epoch, rounded up: a reset told to a client must not lie in its
+    /// past.
     #[must_use]
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1000)
     }
 
-    /// For people and logs: RFC 3339 in UTC, whole seconds, rounded up as [`Timestamp::as_secs_ceil`]. What is later than the year 9999 is
-    /// written as its end.
+    /// For people and logs: RFC 3339 in UTC, whole seconds, rounded up as
+    /// [`Timestamp::as_secs_ceil`]. What is later than the year 9999 is written as its end.
     #[must_use]
     pub fn rfc3339(self) -> String {
         let secs = i64::try_from(self.as_secs_ceil()).ok();
-        let at = secs.and_then(|secs| time::UtcDateTime::from_unix_timestamp(secs).ok()).unwrap_or(time::UtcDateTime::MAX);
+        let at = secs
+            .and_then(|secs| time::UtcDateTime::from_unix_timestamp(secs).ok())
+            .unwrap_or(time::UtcDateTime::MAX);
         let (date, clock) = (at.date(), at.time());
         let (hour, minute, second) = clock.as_hms();
-        format!("{:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", date.year(), u8::from(date.month()), date.day())
+        format!(
+            "{:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z",
+            date.year(),
+            u8::from(date.month()),
+            date.day()
+        )
     }
 
     /// How long after `earlier` this is; zero when it is not later.
@@ -110,7 +118,11 @@ impl Clock {
     /// The machine's wall clock; never goes back.
     #[must_use]
     pub fn system() -> Self {
-        Self(Arc::new(Source::System { started: machine_instant(), offset: AtomicU64::new(machine_millis()), compared: AtomicU64::new(0) }))
+        Self(Arc::new(Source::System {
+            started: machine_instant(),
+            offset: AtomicU64::new(machine_millis()),
+            compared: AtomicU64::new(0),
+        }))
     }
 
     /// A clock that starts at the machine's time and runs `factor` times as fast.
@@ -122,23 +134,27 @@ impl Clock {
     /// A clock that stands at `start` until [`Clock::advance`] moves it.
     #[must_use]
     pub fn manual(start: Timestamp) -> Self {
-        Self(Arc::new(Source::Manual { now: AtomicU64::new(start.as_millis()), moved: Notify::new() }))
+        Self(Arc::new(Source::Manual {
+            now: AtomicU64::new(start.as_millis()),
+            moved: Notify::new(),
+        }))
     }
 
     /// The current time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         Timestamp(match &*self.0 {
-            // The wall clock as far as it is ahead of the steady one; set back, it is followed by the steady one alone, so that time neither runs
-            // backwards nor stands still.
+            // The wall clock as far as it is ahead of the steady one; set back, it is followed by
+            // the steady one alone, so that time neither runs backwards nor stands still.
             Source::System { started, offset, compared } => {
                 let steady = || {
                     let steady = machine_instant().duration_since(*started);
                     steady.as_secs() * 1000 + u64::from(steady.subsec_millis())
                 };
                 let now = steady();
-                // The two are compared once in a millisecond: a request reads the time some twenty times. The steady one is read last, so that a thread that is
-                // held up between the two finds the wall clock behind, not ahead.
+                // The two are compared once in a millisecond: a request reads the time some twenty
+                // times. The steady one is read last, so that a thread that is held up between the
+                // two finds the wall clock behind, not ahead.
                 if compared.swap(now, Ordering::Relaxed) != now {
                     let wall = machine_millis();
                     offset.fetch_max(wall.saturating_sub(steady()), Ordering::Relaxed);
@@ -172,7 +188,9 @@ impl Clock {
     pub async fn reach(&self, at: Timestamp) {
         match &*self.0 {
             Source::System { .. } => tokio::time::sleep(at.since(self.now())).await,
-            Source::Scaled { factor, .. } => tokio::time::sleep(at.since(self.now()).div_f64(*factor)).await,
+            Source::Scaled { factor, .. } => {
+                tokio::time::sleep(at.since(self.now()).div_f64(*factor)).await
+            }
             Source::Manual { moved, .. } => loop {
                 let moved = moved.notified();
                 if self.now() >= at {
@@ -184,9 +202,13 @@ impl Clock {
     }
 }
 
-/// The machine's steady time: for how long a socket may be slow, which no other clock is to shorten or lengthen.
+/// The machine's steady time: for how long a socket may be slow, which no other clock is to shorten
+/// or lengthen.
 #[must_use]
-#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one place that reads the machine's clock"
+)]
 pub fn machine_instant() -> Instant {
     Instant::now()
 }
@@ -195,9 +217,13 @@ fn machine_millis() -> u64 {
     machine_micros() / 1000
 }
 
-/// The machine's wall clock in microseconds since the epoch: what a log line is stamped with, whatever clock the gateway goes by.
+/// The machine's wall clock in microseconds since the epoch: what a log line is stamped with,
+/// whatever clock the gateway goes by.
 #[must_use]
-#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one place that reads the machine's clock"
+)]
 pub fn machine_micros() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

@@ -14,17 +14,21 @@
 //!
 //! # The modules, in reading order
 //!
-//! [`clock`] (time) · [`api`] (facts about the upstream) · [`config`] · [`decision`] (every policy, pure) · [`tokens`] · [`webhooks`] · [`gateway`] (the I/O shell) ·
-//! [`telemetry`] · [`admin`] · [`emulator`] (the upstream for tests and demos; never shares a rule with `decision`) ·
+//! [`clock`] (time) · [`api`] (facts about the upstream) · [`config`] · [`decision`] (every policy,
+//! pure) · [`tokens`] · [`webhooks`] · [`gateway`] (the I/O shell) · [`telemetry`] · [`admin`] ·
+//! [`emulator`] (the upstream for tests and demos; never shares a rule with `decision`) ·
 //! [`simulation`] (all of it in virtual time) · [`cli`].
 //!
-//! Dependencies point one way: `gateway → decision → api`, `emulator → api`, `simulation → decision, emulator`.
+//! Dependencies point one way: `gateway → decision → api`, `emulator → api`, `simulation →
+//! decision, emulator`.
 //!
 //! # Words
 //!
-//! *account*: who a budget belongs to. *token*: a credential of an account. *pool*: accounts that fetch for the same clients. *client*: a bot, known by its key.
-//! *resource*: what an upstream budget is for (`core`, `search`). *book*: what is known of one budget. *lease*: the right to spend one unit. *scope*: whose
-//! view a stored answer shows. *validator*: an `ETag` or date to ask conditionally with. *lane*: the order of writes to one thing. *refusal*: a decision, not an
+//! *account*: who a budget belongs to. *token*: a credential of an account. *pool*: accounts that
+//! fetch for the same clients. *client*: a bot, known by its key. *resource*: what an upstream
+//! budget is for (`core`, `search`). *book*: what is known of one budget. *lease*: the right to
+//! spend one unit. *scope*: whose view a stored answer shows. *validator*: an `ETag` or date to ask
+//! conditionally with. *lane*: the order of writes to one thing. *refusal*: a decision, not an
 //! error: which limit, and until when. *outcome*: how a request ended.
 
 #![warn(missing_docs)]

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-// Built without huge pages (`no_thp`): with them, each beginning of two MiB counts as all of them, at the start of the process already.
+// Built without huge pages (`no_thp`): with them, each beginning of two MiB counts as all of them,
+// at the start of the process already.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

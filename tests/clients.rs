@@ -1,12 +1,15 @@
-//! Two client libraries as their users have them, Octokit and `PyGithub`, set up with the gateway's address and a key and nothing else,
-//! against `weir serve` in front of the emulator: with its seed world (`emulated`), and with recorded traffic of the real service
-//! (`recorded`, from npm `@octokit/fixtures`); and against the emulator alone (`alone`).
+//! Two client libraries as their users have them, Octokit and `PyGithub`, set up with the gateway's
+//! address and a key and nothing else, against `weir serve` in front of the emulator: with its seed
+//! world (`emulated`), and with recorded traffic of the real service (`recorded`, from npm
+//! `@octokit/fixtures`); and against the emulator alone (`alone`).
 //!
-//! Beside them the public suite of tests for HTTP caches, with its own client and origin server (`http_cache`).
+//! Beside them the public suite of tests for HTTP caches, with its own client and origin server
+//! (`http_cache`).
 //!
-//! The libraries are installed by the tests themselves (`install`), at the versions of `octokit/package-lock.json` and
-//! `pygithub/requirements.txt`. Every scenario also proves that the client spoke to the gateway and to nobody else (`driver`).
-//! What the gateway does with requests that no library sends is left to the other tests.
+//! The libraries are installed by the tests themselves (`install`), at the versions of
+//! `octokit/package-lock.json` and `pygithub/requirements.txt`. Every scenario also proves that the
+//! client spoke to the gateway and to nobody else (`driver`). What the gateway does with requests
+//! that no library sends is left to the other tests.
 
 #[path = "clients/alone.rs"]
 mod alone;
@@ -35,7 +38,8 @@ mod relay;
 #[path = "clients/setting.rs"]
 mod setting;
 
-/// Makes two tests of each function that takes a library: `sentence::octokit` and `sentence::pygithub`.
+/// Makes two tests of each function that takes a library: `sentence::octokit` and
+/// `sentence::pygithub`.
 macro_rules! with_each_library {
     ($($sentence:ident)*) => {
         $(mod $sentence {

@@ -1,4 +1,5 @@
-//! The outside of the gateway, sentence by sentence: a real listener, a real upstream connection, the emulator behind it.
+//! The outside of the gateway, sentence by sentence: a real listener, a real upstream connection,
+//! the emulator behind it.
 
 mod support;
 

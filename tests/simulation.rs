@@ -1,7 +1,8 @@
-//! Promises of a whole day, in virtual time: every limit kept, every request of the budget used (`weir::simulation`).
+//! Promises of a whole day, in virtual time: every limit kept, every request of the budget used
+//! (`weir::simulation`).
 //!
-//! Each test is a sentence about many seeds. A failure prints the seed and what led to the first refusal. The same figures over whole days and 1,000 seeds
-//! are `make soak`'s.
+//! Each test is a sentence about many seeds. A failure prints the seed and what led to the first
+//! refusal. The same figures over whole days and 1,000 seeds are `make soak`'s.
 
 #[path = "simulation/kit.rs"]
 mod kit;

@@ -1,6 +1,8 @@
-//! `GET /api/budgets`: the books of every account and the health of its tokens, in the shape that `weir budgets` reads again.
+//! `GET /api/budgets`: the books of every account and the health of its tokens, in the shape that
+//! `weir budgets` reads again.
 //!
-//! Times are told twice: as seconds since the epoch, rounded up, and as RFC 3339. Left out: credentials, and what each client makes of the books (`clients`).
+//! Times are told twice: as seconds since the epoch, rounded up, and as RFC 3339. Left out:
+//! credentials, and what each client makes of the books (`clients`).
 
 use std::collections::HashMap;
 
@@ -31,7 +33,8 @@ pub struct AccountBudgets {
     pub account: String,
     /// Units of each window that are left to others; see `reserve` in the config.
     pub reserve: u32,
-    /// Closed for all requests until then, after the upstream refused it for a secondary limit; `null` when it is open.
+    /// Closed for all requests until then, after the upstream refused it for a secondary limit;
+    /// `null` when it is open.
     pub cooldown_until: Option<u64>,
     /// The same.
     pub cooldown_until_iso: Option<String>,
@@ -48,7 +51,8 @@ pub struct AccountBudgets {
 pub struct ResourceBudget {
     /// The upstream's name for it.
     pub resource: String,
-    /// Whether the upstream has said so in this window; otherwise the figures are presumed from the documented limits.
+    /// Whether the upstream has said so in this window; otherwise the figures are presumed from the
+    /// documented limits.
     pub known: bool,
     /// Requests of each window.
     pub limit: u32,
@@ -67,7 +71,8 @@ pub struct ResourceBudget {
 /// One secondary limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SecondaryUse {
-    /// Its name, which refusals, metrics and the log use too; of the points per endpoint the fullest.
+    /// Its name, which refusals, metrics and the log use too; of the points per endpoint the
+    /// fullest.
     pub limit: String,
     /// What is in use, in the limit's own unit.
     pub in_use: u32,
@@ -78,11 +83,13 @@ pub struct SecondaryUse {
 /// One token, or whatever else an account acts with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenState {
-    /// Its position in the config's list of tokens, from 0, or what it is made for (`installation 7`, `app 3`, `anonymous`); also its name in metrics.
+    /// Its position in the config's list of tokens, from 0, or what it is made for (`installation
+    /// 7`, `app 3`, `anonymous`); also its name in metrics.
     pub token: String,
     /// Whether it can be used, or is minted when it is asked for.
     pub healthy: bool,
-    /// `healthy`; `benched` after the upstream refused it; `minting` while there is none yet; `expired` when it ended and nobody has missed it.
+    /// `healthy`; `benched` after the upstream refused it; `minting` while there is none yet;
+    /// `expired` when it ended and nobody has missed it.
     pub state: String,
     /// Why it cannot be used, or may soon not be; `null` when nothing is wrong.
     pub reason: Option<String>,
@@ -97,18 +104,28 @@ pub fn of(gateway: &Gateway) -> Budgets {
         let reserve = gateway.config.account(account.account).map_or(0, |account| account.reserve);
         AccountBudgets::new(&account, reserve, tokens)
     });
-    Budgets { now: now.as_secs_ceil(), now_iso: now.rfc3339(), accounts: accounts.collect(), waiting: gateway.admissions.waiting() as u64 }
+    Budgets {
+        now: now.as_secs_ceil(),
+        now_iso: now.rfc3339(),
+        accounts: accounts.collect(),
+        waiting: gateway.admissions.waiting() as u64,
+    }
 }
 
 /// The books of the accounts of the config in force, with the time at which the picture was taken.
 pub(super) fn accounts_of(gateway: &Gateway) -> (Timestamp, Vec<AccountSnapshot>) {
     let (now, mut snapshot) = gateway.admissions.snapshot();
-    snapshot.retain(|account| gateway.config.account(account.account).is_some_and(|account| !account.retired));
+    snapshot.retain(|account| {
+        gateway.config.account(account.account).is_some_and(|account| !account.retired)
+    });
     (now, snapshot)
 }
 
 /// What is known of the tokens' health, by account: the only place that puts it into words.
-pub(super) fn token_states(gateway: &Gateway, now: Timestamp) -> HashMap<AccountId, Vec<TokenState>> {
+pub(super) fn token_states(
+    gateway: &Gateway,
+    now: Timestamp,
+) -> HashMap<AccountId, Vec<TokenState>> {
     let mut by_account: HashMap<AccountId, Vec<TokenState>> = HashMap::new();
     for health in gateway.tokens.health(now) {
         by_account.entry(health.account).or_default().push(TokenState::new(health, now));
@@ -122,14 +139,26 @@ impl TokenState {
         let said = said.unwrap_or_default();
         let reason = match state {
             State::Benched { until } if until > now => {
-                format!("benched for {} s: {}", until.since(now).as_secs(), or(said, "the upstream refused it"))
+                format!(
+                    "benched for {} s: {}",
+                    until.since(now).as_secs(),
+                    or(said, "the upstream refused it")
+                )
             }
-            State::Benched { .. } => format!("benched until one request has tried it: {}", or(said, "the upstream refused it")),
+            State::Benched { .. } => format!(
+                "benched until one request has tried it: {}",
+                or(said, "the upstream refused it")
+            ),
             State::Minting => format!("minting: {}", or(said, "there is none yet")),
             State::Healthy | State::Expired => said,
         };
         let (token, name) = (token.to_string(), state.name().to_owned());
-        Self { token, healthy: state.is_healthy(), state: name, reason: (!reason.is_empty()).then_some(reason) }
+        Self {
+            token,
+            healthy: state.is_healthy(),
+            state: name,
+            reason: (!reason.is_empty()).then_some(reason),
+        }
     }
 }
 
@@ -147,7 +176,11 @@ impl AccountBudgets {
             cooldown_until_iso: account.cooldown_until.map(Timestamp::rfc3339),
             resources: account.books.iter().map(ResourceBudget::from).collect(),
             secondary: secondary
-                .map(|limit| SecondaryUse { limit: limit.limit.name().to_owned(), in_use: limit.in_use, max: limit.max })
+                .map(|limit| SecondaryUse {
+                    limit: limit.limit.name().to_owned(),
+                    in_use: limit.in_use,
+                    max: limit.max,
+                })
                 .collect(),
             tokens,
         }

@@ -1,6 +1,8 @@
-//! `GET /api/cache`: what is stored and what came of it. `POST /api/cache/purge {"prefix": "/repos/acme/"}`: what begins so is taken out (CONTRACT §5).
+//! `GET /api/cache`: what is stored and what came of it. `POST /api/cache/purge {"prefix":
+//! "/repos/acme/"}`: what begins so is taken out (CONTRACT §5).
 //!
-//! Both walk the stored answers part by part, beside the workers. Left out: single answers, their paths and queries below the second segment.
+//! Both walk the stored answers part by part, beside the workers. Left out: single answers, their
+//! paths and queries below the second segment.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +33,8 @@ pub struct Figures {
     pub max_bytes: u64,
     /// Answers thrown out to make room, since the start.
     pub evictions: u64,
-    /// Reads since the start, by what the cache did for them: the words of the metrics' label `cache`.
+    /// Reads since the start, by what the cache did for them: the words of the metrics' label
+    /// `cache`.
     pub answers: std::collections::BTreeMap<String, u64>,
     /// By whose view they show, the largest first.
     pub scopes: Vec<Part>,
@@ -72,7 +75,8 @@ struct Order {
 pub fn figures(gateway: &Gateway) -> Figures {
     let (mut scopes, mut prefixes) = (HashMap::new(), HashMap::new());
     let add = |parts: &mut HashMap<Arc<str>, (u64, u64)>, name: &str, bytes: u64| {
-        let name = if parts.len() >= COUNTED_MAX && !parts.contains_key(name) { "other" } else { name };
+        let name =
+            if parts.len() >= COUNTED_MAX && !parts.contains_key(name) { "other" } else { name };
         match parts.get_mut(name) {
             Some(part) => *part = (part.0 + 1, part.1 + bytes),
             None => drop(parts.insert(name.into(), (1, bytes))),
@@ -88,7 +92,12 @@ pub fn figures(gateway: &Gateway) -> Figures {
         bytes,
         max_bytes: gateway.config.cache.max_size,
         evictions: gateway.metrics.evictions(),
-        answers: gateway.metrics.answers_by_cache().into_iter().map(|(cache, count)| (cache.to_owned(), count)).collect(),
+        answers: gateway
+            .metrics
+            .answers_by_cache()
+            .into_iter()
+            .map(|(cache, count)| (cache.to_owned(), count))
+            .collect(),
         scopes: largest(scopes),
         prefixes: largest(prefixes),
     }
@@ -98,27 +107,50 @@ pub fn figures(gateway: &Gateway) -> Figures {
 pub fn purge(gateway: &Gateway, body: &[u8]) -> Response<Full<Bytes>> {
     const EXAMPLE: &str = "{\"prefix\": \"/repos/acme/\"}";
     if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_err() {
-        return pages::error(StatusCode::BAD_REQUEST, &format!("the body is not JSON; it is to be like {EXAMPLE}"));
+        return pages::error(
+            StatusCode::BAD_REQUEST,
+            &format!("the body is not JSON; it is to be like {EXAMPLE}"),
+        );
     }
     let order: Order = match serde_json::from_slice(body) {
         Ok(order) => order,
-        Err(fault) => return pages::error(StatusCode::UNPROCESSABLE_ENTITY, &format!("{fault}; the body is to be like {EXAMPLE}")),
+        Err(fault) => {
+            return pages::error(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                &format!("{fault}; the body is to be like {EXAMPLE}"),
+            );
+        }
     };
     let Some(prefix) = Prefix::new(&order.prefix) else {
-        return pages::error(StatusCode::UNPROCESSABLE_ENTITY, "prefix is to begin with a slash; \"/\" alone is everything");
+        return pages::error(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "prefix is to begin with a slash; \"/\" alone is everything",
+        );
     };
     let purged = gateway.store.purge(&prefix, gateway.clock.now());
     gateway.encodings.forget();
-    tracing::info!(prefix = order.prefix, entries = purged.entries, bytes = purged.bytes, "stored answers were purged");
-    pages::json(StatusCode::OK, &Purged { prefix: order.prefix, entries: purged.entries, bytes: purged.bytes })
+    tracing::info!(
+        prefix = order.prefix,
+        entries = purged.entries,
+        bytes = purged.bytes,
+        "stored answers were purged"
+    );
+    pages::json(
+        StatusCode::OK,
+        &Purged { prefix: order.prefix, entries: purged.entries, bytes: purged.bytes },
+    )
 }
 
 fn scope_name(gateway: &Gateway, scope: Scope) -> String {
     match scope {
-        Scope::Pool(pool) => {
-            gateway.config.pools.get(pool as usize).map_or_else(|| format!("pool {pool}"), |pool| format!("pool {}", pool.name))
+        Scope::Pool(pool) => gateway
+            .config
+            .pools
+            .get(pool as usize)
+            .map_or_else(|| format!("pool {pool}"), |pool| format!("pool {}", pool.name)),
+        Scope::Account(account) => {
+            format!("account {}", gateway.account_name(crate::decision::AccountId(account)))
         }
-        Scope::Account(account) => format!("account {}", gateway.account_name(crate::decision::AccountId(account))),
         // Whose it is cannot be told, and is not to be.
         Scope::Credential(_) => "credentials of clients".into(),
         Scope::Public => "everyone".into(),
@@ -134,7 +166,10 @@ fn beginning(path_and_query: &str) -> &str {
 }
 
 fn largest(parts: HashMap<Arc<str>, (u64, u64)>) -> Vec<Part> {
-    let mut parts: Vec<_> = parts.into_iter().map(|(name, (entries, bytes))| Part { name: name.to_string(), entries, bytes }).collect();
+    let mut parts: Vec<_> = parts
+        .into_iter()
+        .map(|(name, (entries, bytes))| Part { name: name.to_string(), entries, bytes })
+        .collect();
     parts.sort_by(|one, other| other.bytes.cmp(&one.bytes).then_with(|| one.name.cmp(&other.name)));
     parts.truncate(SHOWN_MAX);
     parts

@@ -1,6 +1,8 @@
-//! `GET /api/clients`: what each client of the config has asked for, waited and been refused since the process began.
+//! `GET /api/clients`: what each client of the config has asked for, waited and been refused since
+//! the process began.
 //!
-//! The same requests as in `weir_requests_total` and `weir_refused_total`. Left out: keys and their hashes.
+//! The same requests as in `weir_requests_total` and `weir_refused_total`. Left out: keys and their
+//! hashes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -50,7 +52,8 @@ pub struct Asked {
     pub refused_by: BTreeMap<&'static str, u64>,
 }
 
-/// How long requests were held, in seconds; of those that were not held at all there is only the difference to `requests`.
+/// How long requests were held, in seconds; of those that were not held at all there is only the
+/// difference to `requests`.
 #[derive(Debug, Serialize)]
 pub struct Waits {
     /// Requests that were held for a millisecond or more.
@@ -65,7 +68,8 @@ pub struct Waits {
 
 /// The clients as they stand.
 pub fn of(gateway: &Gateway) -> Clients {
-    let clients = gateway.config.clients.iter().zip(&gateway.waiting).filter(|(client, _)| !client.retired);
+    let clients =
+        gateway.config.clients.iter().zip(&gateway.waiting).filter(|(client, _)| !client.retired);
     let clients = clients.map(|(client, waiting)| {
         let figures = gateway.metrics.client_figures(Some(&client.name));
         ClientUse {
@@ -90,7 +94,11 @@ const fn priority(priority: Priority) -> &'static str {
 
 impl From<ClientFigures> for Asked {
     fn from(figures: ClientFigures) -> Self {
-        Self { requests: figures.requests, refused: figures.refused.values().sum(), refused_by: figures.refused }
+        Self {
+            requests: figures.requests,
+            refused: figures.refused.values().sum(),
+            refused_by: figures.refused,
+        }
     }
 }
 

@@ -1,7 +1,9 @@
-//! The admin listener: health, metrics, the books and the queue of writes, for operators only (CONTRACT §5).
+//! The admin listener: health, metrics, the books and the queue of writes, for operators only
+//! (CONTRACT §5).
 //!
-//! The dashboard will live here too. It is served by its own small server, so that a flood of clients on the
-//! gateway's listeners does not blind the operator. Nothing here shows a credential: what is shown is made of names of the config and figures.
+//! The dashboard will live here too. It is served by its own small server, so that a flood of
+//! clients on the gateway's listeners does not blind the operator. Nothing here shows a credential:
+//! what is shown is made of names of the config and figures.
 
 pub mod budgets;
 pub mod cache;
@@ -36,7 +38,8 @@ use crate::gateway::generations::Current;
 /// How long an operator's request head may take. CONTRACT §2 has the same for clients.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest body of an order. Ours: a prefix to purge is part of a path, and a head is no longer than this.
+/// The longest body of an order. Ours: a prefix to purge is part of a path, and a head is no longer
+/// than this.
 const ORDER_BYTES_MAX: usize = 32 * 1024;
 
 /// What a page in JSON says that it is.
@@ -51,9 +54,12 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Opens the listener that the config names and serves it until the process ends: health must be answered while draining.
+    /// Opens the listener that the config names and serves it until the process ends: health must
+    /// be answered while draining.
     pub async fn open(current: &Arc<Current>) -> io::Result<Self> {
-        let Some(address) = current.gateway().config.listen.admin else { return Ok(Self { address: None }) };
+        let Some(address) = current.gateway().config.listen.admin else {
+            return Ok(Self { address: None });
+        };
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         tokio::spawn(accept(listener, Arc::clone(current)));
@@ -79,7 +85,8 @@ async fn accept(listener: TcpListener, current: Arc<Current>) {
                 let (current, (head, body)) = (Arc::clone(&current), request.into_parts());
                 async move {
                     let body = read(&head, body).await;
-                    // A task of its own: what was ordered is done, also when the operator breaks off.
+                    // A task of its own: what was ordered is done, also when the operator breaks
+                    // off.
                     let answer = tokio::spawn(answer(current, head, body)).await;
                     Ok::<_, Infallible>(answer.unwrap_or_else(|_| not_made()))
                 }
@@ -92,7 +99,8 @@ async fn accept(listener: TcpListener, current: Arc<Current>) {
     }
 }
 
-/// The body of a request that means something by it. `None`: too long, too slow or cut off. All others are answered without.
+/// The body of a request that means something by it. `None`: too long, too slow or cut off. All
+/// others are answered without.
 async fn read(head: &Parts, body: Incoming) -> Option<Bytes> {
     if head.method != Method::POST {
         return Some(Bytes::new());
@@ -101,7 +109,11 @@ async fn read(head: &Parts, body: Incoming) -> Option<Bytes> {
     collected.ok()?.ok().map(http_body_util::Collected::to_bytes)
 }
 
-async fn answer(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Response<Full<Bytes>> {
+async fn answer(
+    current: Arc<Current>,
+    request: Parts,
+    body: Option<Bytes>,
+) -> Response<Full<Bytes>> {
     let is_head = request.method == Method::HEAD;
     let mut reply = page(current, request, body).await;
     if is_head {
@@ -122,7 +134,10 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Res
         && !is_health
         && !is_authorized(&request, token)
     {
-        let mut reply = pages::error(StatusCode::UNAUTHORIZED, "the admin token is needed: Authorization: Bearer TOKEN");
+        let mut reply = pages::error(
+            StatusCode::UNAUTHORIZED,
+            "the admin token is needed: Authorization: Bearer TOKEN",
+        );
         reply.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
         return reply;
     }
@@ -135,7 +150,8 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Res
     if let Some(page) = writes::Page::of(path) {
         return page.answer(&gateway, &request, body.as_ref()).await;
     }
-    // A page about thousands of accounts takes tens of milliseconds, which clients should not wait for.
+    // A page about thousands of accounts takes tens of milliseconds, which clients should not wait
+    // for.
     let made = tokio::task::spawn_blocking(move || walked(&gateway, &request, body.as_ref())).await;
     made.unwrap_or_else(|_| not_made())
 }
@@ -146,7 +162,9 @@ fn walked(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Response<
     if path == "/api/cache/purge" {
         return match (&request.method, body) {
             (&Method::POST, Some(body)) => cache::purge(gateway, body),
-            (&Method::POST, None) => pages::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long, or did not come"),
+            (&Method::POST, None) => {
+                pages::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long, or did not come")
+            }
             _ => not_allowed("only POST is answered here", "POST"),
         };
     }
@@ -179,7 +197,8 @@ fn not_allowed(message: &str, allowed: &'static str) -> Response<Full<Bytes>> {
     reply
 }
 
-/// Whether the request carries the admin token. Hashes are compared, so that the time says nothing about the token, not even its length.
+/// Whether the request carries the admin token. Hashes are compared, so that the time says nothing
+/// about the token, not even its length.
 fn is_authorized(request: &Parts, token: &SecretString) -> bool {
     let given = request.headers.get(header::AUTHORIZATION).and_then(|value| {
         let (scheme, given) = value.as_bytes().split_at_checked(b"Bearer ".len())?;

@@ -27,7 +27,11 @@ pub fn readiness(gateway: &Gateway) -> Response<Full<Bytes>> {
         let health = gateway.tokens.health(gateway.clock.now());
         let unusable = health.iter().filter(|token| !token.state.is_healthy()).count();
         // Only how many: whose they are is for those who hold the admin token.
-        let note = if unusable == 0 { String::new() } else { format!("\n{unusable} of {} upstream tokens cannot be used", health.len()) };
+        let note = if unusable == 0 {
+            String::new()
+        } else {
+            format!("\n{unusable} of {} upstream tokens cannot be used", health.len())
+        };
         text(StatusCode::OK, &format!("ok{note}"))
     }
 }
@@ -37,8 +41,19 @@ fn token_report(gateway: &Gateway) -> String {
     let states = token_states(gateway, gateway.clock.now());
     let accounts = gateway.config.accounts.iter().enumerate();
     let lines = accounts.flat_map(|(index, account)| {
-        let unhealthy = states.get(&gateway.config.account_id(index)).into_iter().flatten().filter(|token| !token.healthy);
-        unhealthy.map(|token| format!("\n{}, token {}: {}", account.name, token.token, token.reason.as_deref().unwrap_or(&token.state)))
+        let unhealthy = states
+            .get(&gateway.config.account_id(index))
+            .into_iter()
+            .flatten()
+            .filter(|token| !token.healthy);
+        unhealthy.map(|token| {
+            format!(
+                "\n{}, token {}: {}",
+                account.name,
+                token.token,
+                token.reason.as_deref().unwrap_or(&token.state)
+            )
+        })
     });
     std::iter::once("no upstream token can be used".to_owned()).chain(lines).collect()
 }
@@ -54,12 +69,24 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
         for (state, writes) in gateway.queue.counts() {
             metrics.set_writes(state.name(), writes);
         }
-        metrics.set_oldest_write(gateway.queue.oldest().map(|oldest| now.since(oldest)).unwrap_or_default());
-        // Those that wait on a connection are queued and sent like the others, and forgotten when they end.
+        metrics.set_oldest_write(
+            gateway.queue.oldest().map(|oldest| now.since(oldest)).unwrap_or_default(),
+        );
+        // Those that wait on a connection are queued and sent like the others, and forgotten when
+        // they end.
         let on_wire = gateway.writes_on_wire.load(Ordering::Relaxed);
         metrics.set_writes(State::Sending.name(), on_wire);
-        metrics.set_writes(State::Queued.name(), (gateway.turns.writes() as u64).saturating_sub(on_wire));
-        for (client, waiting) in gateway.config.clients.iter().zip(&gateway.waiting).filter(|(client, _)| !client.retired) {
+        metrics.set_writes(
+            State::Queued.name(),
+            (gateway.turns.writes() as u64).saturating_sub(on_wire),
+        );
+        for (client, waiting) in gateway
+            .config
+            .clients
+            .iter()
+            .zip(&gateway.waiting)
+            .filter(|(client, _)| !client.retired)
+        {
             metrics.set_waiting(&client.name, waiting.load(Ordering::Relaxed));
         }
         for account in &snapshot {
@@ -74,13 +101,25 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
                 );
             }
         }
-        // With thousands of accounts not every series has room: what is in use goes before what is not.
-        let limits = || snapshot.iter().flat_map(|account| account.secondary.iter().map(|limit| (&account.name, limit)));
-        for (account, limit) in limits().filter(|(_, limit)| limit.in_use > 0).chain(limits().filter(|(_, limit)| limit.in_use == 0)) {
+        // With thousands of accounts not every series has room: what is in use goes before what is
+        // not.
+        let limits = || {
+            snapshot
+                .iter()
+                .flat_map(|account| account.secondary.iter().map(|limit| (&account.name, limit)))
+        };
+        for (account, limit) in limits()
+            .filter(|(_, limit)| limit.in_use > 0)
+            .chain(limits().filter(|(_, limit)| limit.in_use == 0))
+        {
             metrics.set_secondary(account, limit.limit.name(), limit.in_use.into());
         }
         for token in &health {
-            metrics.set_token_healthy(gateway.account_name(token.account), &token.token.to_string(), token.state.is_healthy());
+            metrics.set_token_healthy(
+                gateway.account_name(token.account),
+                &token.token.to_string(),
+                token.state.is_healthy(),
+            );
         }
     });
     page(StatusCode::OK, HeaderValue::from_static(CONTENT_TYPE), body)
@@ -101,7 +140,11 @@ pub fn error(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
 }
 
 /// A page of any kind.
-pub fn page(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+pub fn page(
+    status: StatusCode,
+    content_type: HeaderValue,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
     let mut reply = Response::new(Full::new(body.into()));
     *reply.status_mut() = status;
     reply.headers_mut().insert(header::CONTENT_TYPE, content_type);

@@ -47,7 +47,9 @@ impl<'f> From<&'f Fault> for Found<'f> {
 
 /// Reads the config again: 200 when it is in force, 422 with its faults when the old one stays.
 pub async fn reload(current: Arc<Current>) -> Response<Full<Bytes>> {
-    let Ok(reloaded) = tokio::task::spawn_blocking(move || current.reload()).await else { return not_made() };
+    let Ok(reloaded) = tokio::task::spawn_blocking(move || current.reload()).await else {
+        return not_made();
+    };
     match reloaded {
         Ok(reloaded) => {
             let message = if reloaded.at_next_start.is_empty() {
@@ -59,9 +61,16 @@ pub async fn reload(current: Arc<Current>) -> Response<Full<Bytes>> {
         }
         Err(NotReloaded::Faults(faults)) => {
             let message = "the config has faults; the old one stays in force";
-            pages::json(StatusCode::UNPROCESSABLE_ENTITY, &Refusal { message, faults: faults.iter().map(Found::from).collect() })
+            pages::json(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                &Refusal { message, faults: faults.iter().map(Found::from).collect() },
+            )
         }
-        Err(busy @ NotReloaded::Busy) => pages::error(StatusCode::SERVICE_UNAVAILABLE, &busy.to_string()),
-        Err(NotReloaded::NoFile) => pages::error(StatusCode::CONFLICT, "the config was not read from a file"),
+        Err(busy @ NotReloaded::Busy) => {
+            pages::error(StatusCode::SERVICE_UNAVAILABLE, &busy.to_string())
+        }
+        Err(NotReloaded::NoFile) => {
+            pages::error(StatusCode::CONFLICT, "the config was not read from a file")
+        }
     }
 }

@@ -1,7 +1,9 @@
-//! The queue of writes for operators: `GET /api/writes`, `GET /api/writes/{id}`, `POST /api/writes/{id}/cancel` and `…/retry` (CONTRACT §5).
+//! The queue of writes for operators: `GET /api/writes`, `GET /api/writes/{id}`, `POST
+//! /api/writes/{id}/cancel` and `…/retry` (CONTRACT §5).
 //!
-//! A list tells what decides about a write and what came of it, never what was in its body, its headers or its query; one write is told as its client is told.
-//! Left out: what may become of a write (`gateway/queue`).
+//! A list tells what decides about a write and what came of it, never what was in its body, its
+//! headers or its query; one write is told as its client is told. Left out: what may become of a
+//! write (`gateway/queue`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +26,8 @@ use crate::writes::{State, StoreError, WriteId};
 const LISTED: usize = 100;
 /// Writes of one page, at most: some 300 KiB of JSON where paths are short.
 pub const LISTED_MAX: usize = 1_000;
-/// What may be read from the store for one page: records hold bodies, of which nothing is told here. Ours: a fraction of a second.
+/// What may be read from the store for one page: records hold bodies, of which nothing is told
+/// here. Ours: a fraction of a second.
 const READ_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What an id looks like, for whoever has it wrong.
 pub const EXAMPLE_ID: &str = "1f-0000000000000007";
@@ -126,7 +129,12 @@ impl<'p> Page<'p> {
     }
 
     /// The answer. `body` is that of a POST, if it came whole.
-    pub async fn answer(self, gateway: &Arc<Gateway>, request: &Parts, body: Option<&Bytes>) -> Response<Full<Bytes>> {
+    pub async fn answer(
+        self,
+        gateway: &Arc<Gateway>,
+        request: &Parts,
+        body: Option<&Bytes>,
+    ) -> Response<Full<Bytes>> {
         match (self.is_order(), &request.method) {
             (true, &Method::POST) | (false, &Method::GET | &Method::HEAD) => {}
             (true, _) => return not_allowed("only POST is answered here", "POST"),
@@ -136,7 +144,11 @@ impl<'p> Page<'p> {
             Self::List => return list(gateway, request.uri.query().unwrap_or_default()).await,
             Self::Show(id) | Self::Cancel(id) | Self::Retry(id) => match id.parse::<WriteId>() {
                 Ok(id) => id,
-                Err(_) => return unprocessable(&format!("that is no id of a write; an id is like {EXAMPLE_ID}")),
+                Err(_) => {
+                    return unprocessable(&format!(
+                        "that is no id of a write; an id is like {EXAMPLE_ID}"
+                    ));
+                }
             },
         };
         match self {
@@ -177,7 +189,8 @@ async fn list(gateway: &Arc<Gateway>, query: &str) -> Response<Full<Bytes>> {
         }
         match gateway.queue.look_up(id).await {
             Ok(Some(listed)) => {
-                let answer = listed.progress.response.as_ref().and_then(|response| response.body.as_ref());
+                let answer =
+                    listed.progress.response.as_ref().and_then(|response| response.body.as_ref());
                 read_bytes += listed.write.body.len() + answer.map_or(0, Bytes::len);
                 writes.push(Item::of(listed));
             }
@@ -214,22 +227,34 @@ fn selection(gateway: &Gateway, query: &str) -> Result<Selection, String> {
         match name {
             "state" if !value.is_empty() => {
                 let state = State::ALL.into_iter().find(|state| state.name() == value);
-                selection.state = Some(state.ok_or_else(|| format!("state is one of {}", State::ALL.map(State::name).join(", ")))?);
+                selection.state = Some(state.ok_or_else(|| {
+                    format!("state is one of {}", State::ALL.map(State::name).join(", "))
+                })?);
             }
             "client" if !value.is_empty() => {
                 let place = gateway.config.clients.iter().position(|client| *client.name == *value);
                 let place = place.and_then(|place| u32::try_from(place).ok());
-                selection.client = Some(place.ok_or_else(|| format!("the config has no client {}", shortened(&value)))?);
+                selection.client =
+                    Some(place.ok_or_else(|| {
+                        format!("the config has no client {}", shortened(&value))
+                    })?);
             }
             "limit" if !value.is_empty() => {
                 let limit = value.parse().ok().filter(|limit| (1..=LISTED_MAX).contains(limit));
                 selection.at_most = limit.ok_or_else(|| format!("limit is 1 to {LISTED_MAX}"))?;
             }
             "after" if !value.is_empty() => {
-                let after = value.parse().map_err(|_| format!("after is the id of a write; an id is like {EXAMPLE_ID}"))?;
+                let after = value.parse().map_err(|_| {
+                    format!("after is the id of a write; an id is like {EXAMPLE_ID}")
+                })?;
                 selection.after = Some(after);
             }
-            _ => return Err("a list can be asked for by state, client, limit and after, each with a value".into()),
+            _ => {
+                return Err(
+                    "a list can be asked for by state, client, limit and after, each with a value"
+                        .into(),
+                );
+            }
         }
     }
     Ok(selection)
@@ -255,8 +280,10 @@ async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Response<Full<Bytes>> {
             show(gateway, id).await
         }
         Err(NotChanged::State(state)) => {
-            let message =
-                format!("only a write that is queued, and may not have been executed, can be cancelled; this one is {}", state.name());
+            let message = format!(
+                "only a write that is queued, and may not have been executed, can be cancelled; this one is {}",
+                state.name()
+            );
             not_done(StatusCode::CONFLICT, id, Some(state), &message)
         }
         Err(why) => not_changed(id, why),
@@ -267,7 +294,10 @@ async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Response<Full<Bytes>> {
 fn retry_order(body: Option<&Bytes>) -> Result<Repetition, (StatusCode, String)> {
     const EXAMPLE: &str = "the body may be empty, or like {\"even_if_executed\": true}";
     let Some(body) = body else {
-        return Err((StatusCode::PAYLOAD_TOO_LARGE, "the body is too long, or did not come".into()));
+        return Err((
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the body is too long, or did not come".into(),
+        ));
     };
     if body.is_empty() {
         return Ok(Repetition::IfNotExecuted);
@@ -284,7 +314,11 @@ fn retry_order(body: Option<&Bytes>) -> Result<Repetition, (StatusCode, String)>
     }
 }
 
-async fn retry(gateway: &Arc<Gateway>, id: WriteId, repetition: Repetition) -> Response<Full<Bytes>> {
+async fn retry(
+    gateway: &Arc<Gateway>,
+    id: WriteId,
+    repetition: Repetition,
+) -> Response<Full<Bytes>> {
     match gateway.retry_write(id, repetition).await {
         Ok(()) => {
             tracing::info!(write = %id, even_if_executed = repetition == Repetition::EvenIfExecuted, "an operator has a write tried again");
@@ -296,13 +330,21 @@ async fn retry(gateway: &Arc<Gateway>, id: WriteId, repetition: Repetition) -> R
             not_done(StatusCode::CONFLICT, id, Some(State::Unknown), message)
         }
         Err(NotRetried::NotChanged(NotChanged::State(state))) => {
-            let message = format!("only a write that is failed, unknown or cancelled can be tried again; this one is {}", state.name());
+            let message = format!(
+                "only a write that is failed, unknown or cancelled can be tried again; this one is {}",
+                state.name()
+            );
             not_done(StatusCode::CONFLICT, id, Some(state), &message)
         }
         Err(NotRetried::NotChanged(why)) => not_changed(id, why),
         Err(NotRetried::NotAllowed(message)) => {
             let state = gateway.queue.standing(id).map(|standing| standing.state);
-            not_done(StatusCode::CONFLICT, id, state, &format!("the config in force has no place for it: {message}"))
+            not_done(
+                StatusCode::CONFLICT,
+                id,
+                state,
+                &format!("the config in force has no place for it: {message}"),
+            )
         }
     }
 }
@@ -310,7 +352,12 @@ async fn retry(gateway: &Arc<Gateway>, id: WriteId, repetition: Repetition) -> R
 fn not_changed(id: WriteId, why: NotChanged) -> Response<Full<Bytes>> {
     match why {
         NotChanged::NoSuchWrite => no_such_write(id),
-        NotChanged::State(state) => not_done(StatusCode::CONFLICT, id, Some(state), &format!("this one is {}", state.name())),
+        NotChanged::State(state) => not_done(
+            StatusCode::CONFLICT,
+            id,
+            Some(state),
+            &format!("this one is {}", state.name()),
+        ),
         NotChanged::Full => {
             let message = "as many writes are queued as may be (queue_max in [writes]); try again when there are fewer";
             not_done(StatusCode::SERVICE_UNAVAILABLE, id, None, message)
@@ -320,7 +367,14 @@ fn not_changed(id: WriteId, why: NotChanged) -> Response<Full<Bytes>> {
 }
 
 fn no_such_write(id: WriteId) -> Response<Full<Bytes>> {
-    not_done(StatusCode::NOT_FOUND, id, None, &format!("there is no write {id}; a finished one is forgotten after `retention` in [writes]"))
+    not_done(
+        StatusCode::NOT_FOUND,
+        id,
+        None,
+        &format!(
+            "there is no write {id}; a finished one is forgotten after `retention` in [writes]"
+        ),
+    )
 }
 
 fn store_failed(id: WriteId, fault: &StoreError) -> Response<Full<Bytes>> {
@@ -328,7 +382,12 @@ fn store_failed(id: WriteId, fault: &StoreError) -> Response<Full<Bytes>> {
     not_done(StatusCode::SERVICE_UNAVAILABLE, id, None, &fault.to_string())
 }
 
-fn not_done(status: StatusCode, id: WriteId, state: Option<State>, message: &str) -> Response<Full<Bytes>> {
+fn not_done(
+    status: StatusCode,
+    id: WriteId,
+    state: Option<State>,
+    message: &str,
+) -> Response<Full<Bytes>> {
     pages::json(status, &NotDone { message, write: id.to_string(), state })
 }
 

@@ -1,10 +1,13 @@
 //! One thing, several addresses: by name and by number, and with parts of the address unknown.
 //!
-//! A repository is `/repos/{owner}/{repo}` and `/repositories/{id}`; which number belongs to which name is often not known. A change that is known by one
-//! address is then noted for *every* address of the other form, with `*` where the unknown stands: `/repositories/*/issues`. The same form says "of any issue"
-//! where a change of one shows at others. Which segments of a path such a `*` may stand for is listed here; nothing else is ever wild.
+//! A repository is `/repos/{owner}/{repo}` and `/repositories/{id}`; which number belongs to which
+//! name is often not known. A change that is known by one address is then noted for *every* address
+//! of the other form, with `*` where the unknown stands: `/repositories/*/issues`. The same form
+//! says "of any issue" where a change of one shows at others. Which segments of a path such a `*`
+//! may stand for is listed here; nothing else is ever wild.
 
-/// Leading parts of paths: `.` is any segment, `*` any that may be wild, `#` a number that may be wild.
+/// Leading parts of paths: `.` is any segment, `*` any that may be wild, `#` a number that may be
+/// wild.
 const WILD: [&str; 24] = [
     "/repos/*/*",
     "/repos/./*",
@@ -32,7 +35,8 @@ const WILD: [&str; 24] = [
     "/repositories/#/commits/*",
 ];
 
-/// Forms of address for the same thing; the first that fits a path is its own. Deeper ones stand before those that they begin with.
+/// Forms of address for the same thing; the first that fits a path is its own. Deeper ones stand
+/// before those that they begin with.
 const TWINS: [&[&str]; 4] = [
     &["/repos/*/*", "/repositories/#"],
     &["/orgs/*/teams/*", "/organizations/#/team/#", "/teams/#"],
@@ -54,18 +58,31 @@ pub struct WildForm {
 
 /// Those of `among` that the path can be noted under.
 pub fn wild_forms(path: &str, among: WildForms) -> impl Iterator<Item = WildForm> {
-    forms().filter(move |(form, pattern)| among & form.bit != 0 && is_below(pattern, path, false)).map(|(form, _)| form)
+    forms()
+        .filter(move |(form, pattern)| among & form.bit != 0 && is_below(pattern, path, false))
+        .map(|(form, _)| form)
 }
 
-/// The form of a path that has `*` for segments; `None` when it has none, or where no such form is looked for.
+/// The form of a path that has `*` for segments; `None` when it has none, or where no such form is
+/// looked for.
 pub fn wild_form(path: &str) -> Option<WildForm> {
-    let wild = path.split('/').skip(1).take(32).enumerate().filter(|(_, segment)| *segment == "*").fold(0, |bits, (at, _)| bits | 1 << at);
-    forms().find(|(form, pattern)| wild != 0 && form.segments == wild && is_below(pattern, path, true)).map(|(form, _)| form)
+    let wild = path
+        .split('/')
+        .skip(1)
+        .take(32)
+        .enumerate()
+        .filter(|(_, segment)| *segment == "*")
+        .fold(0, |bits, (at, _)| bits | 1 << at);
+    forms()
+        .find(|(form, pattern)| wild != 0 && form.segments == wild && is_below(pattern, path, true))
+        .map(|(form, _)| form)
 }
 
 /// The other addresses of what `path` names, with `*` for what is not known of them.
 pub fn twins(path: &str) -> impl Iterator<Item = String> {
-    let own = TWINS.iter().find_map(|forms| Some((forms, forms.iter().position(|form| is_below(form, path, true))?)));
+    let own = TWINS
+        .iter()
+        .find_map(|forms| Some((forms, forms.iter().position(|form| is_below(form, path, true))?)));
     own.into_iter().flat_map(move |(forms, own)| {
         let tail = after(path, forms.get(own).map_or(0, |form| segments(form)));
         let others = forms.iter().enumerate().filter(move |(other, _)| *other != own);
@@ -75,8 +92,15 @@ pub fn twins(path: &str) -> impl Iterator<Item = String> {
 
 fn forms() -> impl Iterator<Item = (WildForm, &'static str)> {
     WILD.iter().enumerate().map(|(place, pattern)| {
-        let wild = pattern.split('/').skip(1).enumerate().filter(|(_, segment)| matches!(*segment, "*" | "#"));
-        (WildForm { bit: 1 << place, segments: wild.fold(0, |bits, (at, _)| bits | 1 << at) }, *pattern)
+        let wild = pattern
+            .split('/')
+            .skip(1)
+            .enumerate()
+            .filter(|(_, segment)| matches!(*segment, "*" | "#"));
+        (
+            WildForm { bit: 1 << place, segments: wild.fold(0, |bits, (at, _)| bits | 1 << at) },
+            *pattern,
+        )
     })
 }
 
@@ -86,7 +110,10 @@ fn is_below(pattern: &str, path: &str, starred: bool) -> bool {
     pattern.split('/').skip(1).all(|wanted| {
         given.next().is_some_and(|segment| match wanted {
             "." | "*" => !segment.is_empty(),
-            "#" => starred && segment == "*" || !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_digit()),
+            "#" => {
+                starred && segment == "*"
+                    || !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_digit())
+            }
             wanted => segment.eq_ignore_ascii_case(wanted),
         })
     })
@@ -98,7 +125,12 @@ fn segments(path: &str) -> usize {
 
 /// What follows the first `count` segments.
 fn after(path: &str, count: usize) -> &str {
-    let end = path.bytes().enumerate().filter(|(_, byte)| *byte == b'/').nth(count).map_or(path.len(), |(end, _)| end);
+    let end = path
+        .bytes()
+        .enumerate()
+        .filter(|(_, byte)| *byte == b'/')
+        .nth(count)
+        .map_or(path.len(), |(end, _)| end);
     path.get(end..).unwrap_or_default()
 }
 
@@ -114,11 +146,22 @@ mod tests {
     fn what_has_a_name_has_a_number_too() {
         assert_eq!(twins_of("/repos/acme/widgets/issues/5"), ["/repositories/*/issues/5"]);
         assert_eq!(twins_of("/repositories/7/issues"), ["/repos/*/*/issues"]);
-        assert_eq!(twins_of("/orgs/acme/teams/core/members"), ["/organizations/*/team/*/members", "/teams/*/members"]);
+        assert_eq!(
+            twins_of("/orgs/acme/teams/core/members"),
+            ["/organizations/*/team/*/members", "/teams/*/members"]
+        );
         assert_eq!(twins_of("/teams/5"), ["/orgs/*/teams/*", "/organizations/*/team/*"]);
         assert_eq!(twins_of("/orgs/acme"), ["/organizations/*"]);
         assert_eq!(twins_of("/user/5/repos"), ["/users/*/repos"]);
-        for alone in ["/user/repos", "/user", "/notifications", "/repos/acme", "/", "", "/repositories/widgets"] {
+        for alone in [
+            "/user/repos",
+            "/user",
+            "/notifications",
+            "/repos/acme",
+            "/",
+            "",
+            "/repositories/widgets",
+        ] {
             assert!(twins_of(alone).is_empty(), "{alone}");
         }
     }
@@ -135,14 +178,23 @@ mod tests {
             ("/teams/*/members", "/teams/3/members"),
         ] {
             let form = wild_form(noted).unwrap_or_else(|| panic!("{noted} has a form"));
-            assert!(wild_forms(path, form.bit).any(|found| found == form), "{path} is looked for as {noted}");
+            assert!(
+                wild_forms(path, form.bit).any(|found| found == form),
+                "{path} is looked for as {noted}"
+            );
             assert_eq!(wild_forms(path, 0).count(), 0);
         }
     }
 
     #[test]
     fn a_star_that_nobody_looks_for_has_no_form() {
-        for path in ["/repos/acme/widgets/issues", "/repos/*/widgets/issues", "/gists/*", "/repos/acme/widgets/labels/*", ""] {
+        for path in [
+            "/repos/acme/widgets/issues",
+            "/repos/*/widgets/issues",
+            "/gists/*",
+            "/repos/acme/widgets/labels/*",
+            "",
+        ] {
             assert_eq!(wild_form(path), None, "{path}");
         }
         assert_eq!(

@@ -1,7 +1,9 @@
-//! What an answer says about the rights of the token it was asked with (Document 1, Permission header and Scopes; UPSTREAM.md, Conditional requests).
+//! What an answer says about the rights of the token it was asked with (Document 1, Permission
+//! header and Scopes; UPSTREAM.md, Conditional requests).
 //!
-//! A denial is a 403 that is no limit refusal, or a 404, which also hides what a token may not see. What is made of it is decided elsewhere; limit refusals
-//! are read in `refusal`, and a 401 is about the token itself.
+//! A denial is a 403 that is no limit refusal, or a 404, which also hides what a token may not see.
+//! What is made of it is decided elsewhere; limit refusals are read in `refusal`, and a 401 is
+//! about the token itself.
 
 use std::borrow::Cow;
 
@@ -13,8 +15,9 @@ use super::endpoint::Access;
 use super::headers::{ACCEPTED_OAUTH_SCOPES, OAUTH_SCOPES};
 use super::rate::single;
 
-/// Beginnings of the messages with which the service and its emulator refuse for want of a permission, role or scope, in lower case. Other 403s can be about
-/// the thing that was asked for: a blocked repository, a file that is too large.
+/// Beginnings of the messages with which the service and its emulator refuse for want of a
+/// permission, role or scope, in lower case. Other 403s can be about the thing that was asked for:
+/// a blocked repository, a file that is too large.
 const PERMISSION_WORDS: [&str; 6] = [
     "resource not accessible by",
     "must have ",
@@ -41,7 +44,8 @@ pub enum Denial {
 }
 
 impl Denial {
-    /// Reads the head and, as far as it is known, the body of an answer that is no limit refusal; `None` when it denies nothing.
+    /// Reads the head and, as far as it is known, the body of an answer that is no limit refusal;
+    /// `None` when it denies nothing.
     pub fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Option<Self> {
         match status {
             StatusCode::NOT_FOUND if lacks_scope(headers) => Some(Self::Rights { by_token: false }),
@@ -49,7 +53,8 @@ impl Denial {
             StatusCode::FORBIDDEN => {
                 let message = message(body);
                 let by_token = message.starts_with(TOKEN_WORDS);
-                let rights = lacks_scope(headers) || PERMISSION_WORDS.iter().any(|words| message.starts_with(words));
+                let rights = lacks_scope(headers)
+                    || PERMISSION_WORDS.iter().any(|words| message.starts_with(words));
                 Some(if rights { Self::Rights { by_token } } else { Self::Forbidden })
             }
             _ => None,
@@ -57,7 +62,8 @@ impl Denial {
     }
 }
 
-/// A permission as the header of accepted permissions names it, which is not always the table's name.
+/// A permission as the header of accepted permissions names it, which is not always the table's
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptedPermission<'h> {
     /// Such as `contents`.
@@ -66,9 +72,13 @@ pub struct AcceptedPermission<'h> {
     pub access: Access,
 }
 
-/// The one permission that an endpoint wants, by its own word on each answer; `None` when it is not said, or when there is more than one or a choice of them
-/// (a comma is "and", a semicolon "or"), of which nobody can tell which is lacking.
-pub fn accepted_permission(headers: &HeaderMap, dialect: Dialect) -> Option<AcceptedPermission<'_>> {
+/// The one permission that an endpoint wants, by its own word on each answer; `None` when it is not
+/// said, or when there is more than one or a choice of them (a comma is "and", a semicolon "or"),
+/// of which nobody can tell which is lacking.
+pub fn accepted_permission(
+    headers: &HeaderMap,
+    dialect: Dialect,
+) -> Option<AcceptedPermission<'_>> {
     let text = single(headers, dialect.accepted_permissions_header())?.trim();
     if text.contains([',', ';']) {
         return None;
@@ -83,22 +93,31 @@ pub fn accepted_permission(headers: &HeaderMap, dialect: Dialect) -> Option<Acce
     (!name.is_empty()).then_some(AcceptedPermission { name, access })
 }
 
-/// Whether the token has scopes, and none of those that the endpoint accepts. Public data is shown all the same, so this explains a denial and predicts none.
+/// Whether the token has scopes, and none of those that the endpoint accepts. Public data is shown
+/// all the same, so this explains a denial and predicts none.
 fn lacks_scope(headers: &HeaderMap) -> bool {
-    let (Some(has), Some(accepts)) = (single(headers, OAUTH_SCOPES), single(headers, ACCEPTED_OAUTH_SCOPES)) else { return false };
+    let (Some(has), Some(accepts)) =
+        (single(headers, OAUTH_SCOPES), single(headers, ACCEPTED_OAUTH_SCOPES))
+    else {
+        return false;
+    };
     let mut accepted = scopes(accepts).peekable();
-    accepted.peek().is_some() && !accepted.any(|accepted| scopes(has).any(|scope| includes(scope, accepted)))
+    accepted.peek().is_some()
+        && !accepted.any(|accepted| scopes(has).any(|scope| includes(scope, accepted)))
 }
 
 fn scopes(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|scope| !scope.is_empty())
 }
 
-/// Whether a scope is another one or includes it: `admin:org` includes `write:org`, which includes `read:org`; `repo` includes `repo:status` and `public_repo`.
+/// Whether a scope is another one or includes it: `admin:org` includes `write:org`, which includes
+/// `read:org`; `repo` includes `repo:status` and `public_repo`.
 fn includes(scope: &str, wanted: &str) -> bool {
     let level = |scope: &str| ["read", "write", "admin"].iter().position(|level| *level == scope);
     let above = match (scope.split_once(':'), wanted.split_once(':')) {
-        (Some((has, of)), Some((wants, other))) if of == other => level(has).zip(level(wants)).is_some_and(|(has, wants)| has >= wants),
+        (Some((has, of)), Some((wants, other))) if of == other => {
+            level(has).zip(level(wants)).is_some_and(|(has, wants)| has >= wants)
+        }
         _ => false,
     };
     let below = wanted.strip_prefix(scope).is_some_and(|rest| rest.starts_with(':'));
@@ -124,7 +143,10 @@ mod tests {
     use super::*;
 
     fn with(lines: &[(&'static str, &'static str)]) -> HeaderMap {
-        lines.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+        lines
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
     }
 
     fn forbidden(message: &str) -> Option<Denial> {
@@ -134,32 +156,67 @@ mod tests {
 
     #[test]
     fn a_bare_403_says_whether_it_is_about_rights() {
-        assert_eq!(forbidden("Resource not accessible by integration"), Some(Denial::Rights { by_token: true }));
-        assert_eq!(forbidden("Resource not accessible by personal access token"), Some(Denial::Rights { by_token: true }));
-        assert_eq!(forbidden("Must have admin rights to Repository."), Some(Denial::Rights { by_token: false }));
-        assert_eq!(forbidden("Resource protected by organization SAML enforcement."), Some(Denial::Rights { by_token: false }));
+        assert_eq!(
+            forbidden("Resource not accessible by integration"),
+            Some(Denial::Rights { by_token: true })
+        );
+        assert_eq!(
+            forbidden("Resource not accessible by personal access token"),
+            Some(Denial::Rights { by_token: true })
+        );
+        assert_eq!(
+            forbidden("Must have admin rights to Repository."),
+            Some(Denial::Rights { by_token: false })
+        );
+        assert_eq!(
+            forbidden("Resource protected by organization SAML enforcement."),
+            Some(Denial::Rights { by_token: false })
+        );
         assert_eq!(forbidden("Repository access blocked"), Some(Denial::Forbidden));
-        assert_eq!(Denial::read(StatusCode::FORBIDDEN, &HeaderMap::new(), b"<html>"), Some(Denial::Forbidden));
+        assert_eq!(
+            Denial::read(StatusCode::FORBIDDEN, &HeaderMap::new(), b"<html>"),
+            Some(Denial::Forbidden)
+        );
     }
 
     #[test]
     fn a_404_is_about_rights_when_the_token_has_none_of_the_accepted_scopes() {
         let denial = |has, accepts| {
-            Denial::read(StatusCode::NOT_FOUND, &with(&[("x-oauth-scopes", has), ("x-accepted-oauth-scopes", accepts)]), b"")
+            Denial::read(
+                StatusCode::NOT_FOUND,
+                &with(&[("x-oauth-scopes", has), ("x-accepted-oauth-scopes", accepts)]),
+                b"",
+            )
         };
         assert_eq!(denial("", "repo"), Some(Denial::Rights { by_token: false }));
         assert_eq!(denial("read:org, gist", "admin:org"), Some(Denial::Rights { by_token: false }));
-        for (has, accepts) in [("repo", "repo"), ("admin:org", "read:org"), ("repo", "public_repo, x"), ("", ""), ("repo", "repo:status")] {
+        for (has, accepts) in [
+            ("repo", "repo"),
+            ("admin:org", "read:org"),
+            ("repo", "public_repo, x"),
+            ("", ""),
+            ("repo", "repo:status"),
+        ] {
             assert_eq!(denial(has, accepts), Some(Denial::NotFound), "{has} for {accepts}");
         }
-        assert_eq!(Denial::read(StatusCode::NOT_FOUND, &HeaderMap::new(), b""), Some(Denial::NotFound));
+        assert_eq!(
+            Denial::read(StatusCode::NOT_FOUND, &HeaderMap::new(), b""),
+            Some(Denial::NotFound)
+        );
     }
 
     #[test]
     fn no_other_status_denies() {
         for status in [200, 304, 401, 410, 422, 451, 500, 503] {
             let status = StatusCode::from_u16(status).unwrap();
-            assert_eq!(Denial::read(status, &HeaderMap::new(), b"{\"message\":\"Must have admin rights\"}"), None);
+            assert_eq!(
+                Denial::read(
+                    status,
+                    &HeaderMap::new(),
+                    b"{\"message\":\"Must have admin rights\"}"
+                ),
+                None
+            );
         }
     }
 
@@ -167,13 +224,25 @@ mod tests {
     fn one_accepted_permission_is_read_and_a_choice_of_them_is_not() {
         let read = |text| {
             let headers = with(&[("x-accepted-github-permissions", text)]);
-            accepted_permission(&headers, Dialect::Github).map(|found| (found.name.to_owned(), found.access))
+            accepted_permission(&headers, Dialect::Github)
+                .map(|found| (found.name.to_owned(), found.access))
         };
         assert_eq!(read("contents=read"), Some(("contents".to_owned(), Access::Read)));
-        assert_eq!(read("organization_custom_properties=admin"), Some(("organization_custom_properties".to_owned(), Access::Admin)));
-        for text in ["", "allows_permissionless_access=true", "a=read,b=read", "a=read; b=read", "=read"] {
+        assert_eq!(
+            read("organization_custom_properties=admin"),
+            Some(("organization_custom_properties".to_owned(), Access::Admin))
+        );
+        for text in
+            ["", "allows_permissionless_access=true", "a=read,b=read", "a=read; b=read", "=read"]
+        {
             assert_eq!(read(text), None, "{text}");
         }
-        assert_eq!(accepted_permission(&with(&[("x-accepted-github-permissions", "contents=read")]), Dialect::Service), None);
+        assert_eq!(
+            accepted_permission(
+                &with(&[("x-accepted-github-permissions", "contents=read")]),
+                Dialect::Service
+            ),
+            None
+        );
     }
 }

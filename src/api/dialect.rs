@@ -1,8 +1,10 @@
-//! The two sets of names that the upstream is spoken to in. Documents 1 to 3 put a neutral word where the maker's brand stands.
+//! The two sets of names that the upstream is spoken to in. Documents 1 to 3 put a neutral word
+//! where the maker's brand stands.
 
 use serde::{Deserialize, Serialize};
 
-/// Which names the upstream uses for identifiers that carry its maker's brand (Document 1, Naming; UPSTREAM.md, Dialects).
+/// Which names the upstream uses for identifiers that carry its maker's brand (Document 1, Naming;
+/// UPSTREAM.md, Dialects).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dialect {
@@ -30,7 +32,8 @@ impl Dialect {
         }
     }
 
-    /// The response header that names the permissions an endpoint wants from app and fine-grained tokens.
+    /// The response header that names the permissions an endpoint wants from app and fine-grained
+    /// tokens.
     pub const fn accepted_permissions_header(self) -> &'static str {
         match self {
             Self::Service => "x-accepted-service-permissions",
@@ -38,8 +41,8 @@ impl Dialect {
         }
     }
 
-    /// A header of a webhook delivery, in lower case: `delivery`, `event`, `hook-id`, `hook-installation-target-id` or
-    /// `hook-installation-target-type` (Document 3, Events).
+    /// A header of a webhook delivery, in lower case: `delivery`, `event`, `hook-id`,
+    /// `hook-installation-target-id` or `hook-installation-target-type` (Document 3, Events).
     pub fn delivery_header(self, name: &str) -> String {
         let brand = match self {
             Self::Service => "service",
@@ -68,7 +71,10 @@ mod tests {
         assert_eq!(Dialect::Github.version_header(), "x-github-api-version");
         assert_eq!(Dialect::Service.media_type(), "application/vnd.service+json");
         assert_eq!(Dialect::Github.accepted_permissions_header(), "x-accepted-github-permissions");
-        assert_eq!((Dialect::Service.assistant_segment(), Dialect::Github.assistant_segment()), ("assistant", "copilot"));
+        assert_eq!(
+            (Dialect::Service.assistant_segment(), Dialect::Github.assistant_segment()),
+            ("assistant", "copilot")
+        );
     }
 
     #[test]

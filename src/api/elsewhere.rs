@@ -1,16 +1,21 @@
-//! What a write changes at addresses that neither its own path nor an event leads to: notifications, what is the caller's own, and what an organization settles
-//! for its repositories.
+//! What a write changes at addresses that neither its own path nor an event leads to:
+//! notifications, what is the caller's own, and what an organization settles for its repositories.
 //!
-//! A row says too much rather than too little, as in `events.rs`. Which account writes is not known here: what shows under its name may show under any.
+//! A row says too much rather than too little, as in `events.rs`. Which account writes is not known
+//! here: what shows under its name may show under any.
 
 use super::address::twins;
 use super::events::Stale;
 use super::stale::values;
 
-/// A written path (`{name}` any segment, `**` any rest), and what it changes: a `{name}` again, `*` any segment, `**` all below. All that fit count.
+/// A written path (`{name}` any segment, `**` any rest), and what it changes: a `{name}` again, `*`
+/// any segment, `**` all below. All that fit count.
 const ROWS: &[(&str, &[&str])] = &[
     ("/notifications", &["/repos/*/*/notifications", "/notifications/threads/**"]),
-    ("/notifications/threads/{thread}/**", &["/repos/*/*/notifications", "/notifications/threads/{thread}/**"]),
+    (
+        "/notifications/threads/{thread}/**",
+        &["/repos/*/*/notifications", "/notifications/threads/{thread}/**"],
+    ),
     ("/repos/{owner}/{repo}/notifications", &["/notifications/**"]),
     ("/repos/{owner}/{repo}/subscription", &["/notifications/**"]),
     ("/user", &["/users/*", "/search/users"]),
@@ -20,21 +25,51 @@ const ROWS: &[(&str, &[&str])] = &[
     ("/user/gpg_keys/**", &["/users/*/gpg_keys"]),
     ("/user/ssh_signing_keys/**", &["/users/*/ssh_signing_keys"]),
     ("/user/social_accounts", &["/users/*/social_accounts"]),
-    ("/user/following/{person}", &["/user", "/users/*", "/users/{person}/followers", "/users/*/following/**"]),
+    (
+        "/user/following/{person}",
+        &["/user", "/users/*", "/users/{person}/followers", "/users/*/following/**"],
+    ),
     (
         "/user/blocks/{person}",
-        &["/user", "/users/*", "/user/followers", "/user/following/**", "/users/*/followers", "/users/*/following/**"],
+        &[
+            "/user",
+            "/users/*",
+            "/user/followers",
+            "/user/following/**",
+            "/users/*/followers",
+            "/users/*/following/**",
+        ],
     ),
-    ("/user/repos", &["/user", "/users/*", "/users/*/repos", "/installation/repositories", "/repositories"]),
+    (
+        "/user/repos",
+        &["/user", "/users/*", "/users/*/repos", "/installation/repositories", "/repositories"],
+    ),
     (
         "/user/repository_invitations/{invitation}",
-        &["/user/repos", "/repos/*/*/collaborators/**", "/repos/*/*/assignees/**", "/repos/*/*/invitations"],
+        &[
+            "/user/repos",
+            "/repos/*/*/collaborators/**",
+            "/repos/*/*/assignees/**",
+            "/repos/*/*/invitations",
+        ],
     ),
-    ("/user/installations/{installation}/**", &["/installation/**", "/user/installations/**", "/user/repos"]),
-    ("/app/installations/{installation}/suspended", &["/installation/**", "/user/installations/**", "/orgs/*/installations"]),
-    ("/app/installations/{installation}", &["/installation/**", "/user/installations/**", "/orgs/*/installations"]),
+    (
+        "/user/installations/{installation}/**",
+        &["/installation/**", "/user/installations/**", "/user/repos"],
+    ),
+    (
+        "/app/installations/{installation}/suspended",
+        &["/installation/**", "/user/installations/**", "/orgs/*/installations"],
+    ),
+    (
+        "/app/installations/{installation}",
+        &["/installation/**", "/user/installations/**", "/orgs/*/installations"],
+    ),
     ("/user/interaction-limits", &["/repos/*/*/interaction-limits"]),
-    ("/user/codespaces/**", &["/user/codespaces/**", "/repos/*/*/codespaces/**", "/orgs/*/codespaces"]),
+    (
+        "/user/codespaces/**",
+        &["/user/codespaces/**", "/repos/*/*/codespaces/**", "/orgs/*/codespaces"],
+    ),
     ("/repos/{owner}/{repo}/codespaces/**", &["/user/codespaces/**", "/orgs/*/codespaces"]),
     ("/gists/**", &["/gists/public", "/gists/starred", "/user", "/users/*", "/users/*/gists"]),
     ("/gists/{gist}/**", &["/gists/{gist}/**"]),
@@ -65,37 +100,66 @@ const ROWS: &[(&str, &[&str])] = &[
     ),
     ("/orgs/{org}/hooks/{hook}/**", &["/orgs/{org}/hooks/{hook}/**"]),
     ("/repos/{owner}/{repo}/hooks/{hook}/**", &["/repos/{owner}/{repo}/hooks/{hook}/**"]),
-    ("/enterprises/{enterprise}/teams/**", &["/orgs/*/teams/**", "/organizations/*/team/**", "/teams/**", "/user/teams"]),
+    (
+        "/enterprises/{enterprise}/teams/**",
+        &["/orgs/*/teams/**", "/organizations/*/team/**", "/teams/**", "/user/teams"],
+    ),
     ("/orgs/{org}/repos", &["/orgs/{org}", "/users/{org}"]),
     ("/orgs/{org}/actions/**", &["/orgs/{org}/actions/**", "/repos/{org}/*/actions/**"]),
-    ("/orgs/{org}/code-security/**", &["/orgs/{org}/code-security/**", "/repos/{org}/*/code-security-configuration"]),
+    (
+        "/orgs/{org}/code-security/**",
+        &["/orgs/{org}/code-security/**", "/repos/{org}/*/code-security-configuration"],
+    ),
     ("/orgs/{org}/interaction-limits", &["/repos/{org}/*/interaction-limits"]),
     ("/orgs/{org}/properties/**", &["/repos/{org}/*/properties/**"]),
-    ("/orgs/{org}/rulesets/**", &["/repos/{org}/*/rulesets/**", "/repos/{org}/*/rules/**", "/repos/{org}/*/branches/**"]),
-    ("/orgs/{org}/settings/immutable-releases/**", &["/orgs/{org}/settings/immutable-releases/**", "/repos/{org}/*/immutable-releases"]),
+    (
+        "/orgs/{org}/rulesets/**",
+        &["/repos/{org}/*/rulesets/**", "/repos/{org}/*/rules/**", "/repos/{org}/*/branches/**"],
+    ),
+    (
+        "/orgs/{org}/settings/immutable-releases/**",
+        &["/orgs/{org}/settings/immutable-releases/**", "/repos/{org}/*/immutable-releases"],
+    ),
 ];
 /// Wherever a repository may come to be listed.
-const NEW_REPOSITORY: &[&str] =
-    &["/user", "/user/repos", "/users/*", "/users/*/repos", "/orgs/*/repos", "/installation/repositories", "/search/repositories"];
+const NEW_REPOSITORY: &[&str] = &[
+    "/user",
+    "/user/repos",
+    "/users/*",
+    "/users/*/repos",
+    "/orgs/*/repos",
+    "/installation/repositories",
+    "/search/repositories",
+];
 
 /// All labels of a repository.
 const NEW_LABEL: &[&str] = &["/repos/{owner}/{repo}/labels/**", "/search/labels"];
 
 /// What a write to `path`, which may have a `*`, changes beside it.
 pub(super) fn changed_elsewhere(path: &str) -> Vec<Stale> {
-    let fitting = ROWS.iter().filter_map(|(pattern, changed)| Some((values(pattern, path)?, *changed)));
-    fitting.flat_map(|(values, changed)| changed.iter().flat_map(move |pattern| filled(pattern, &values))).collect()
+    let fitting =
+        ROWS.iter().filter_map(|(pattern, changed)| Some((values(pattern, path)?, *changed)));
+    fitting
+        .flat_map(|(values, changed)| {
+            changed.iter().flat_map(move |pattern| filled(pattern, &values))
+        })
+        .collect()
 }
 
 /// By all addresses of what the pattern means.
 fn filled(pattern: &str, values: &[(&'static str, String)]) -> Vec<Stale> {
-    let (pattern, is_below) = pattern.strip_suffix("/**").map_or((pattern, false), |head| (head, true));
+    let (pattern, is_below) =
+        pattern.strip_suffix("/**").map_or((pattern, false), |head| (head, true));
     let mut path = pattern.to_owned();
     for (name, value) in values {
         path = path.replace(&format!("{{{name}}}"), value);
     }
     let others = twins(&path).collect::<Vec<_>>();
-    [path].into_iter().chain(others).map(|path| if is_below { Stale::Below(path) } else { Stale::Exactly(path) }).collect()
+    [path]
+        .into_iter()
+        .chain(others)
+        .map(|path| if is_below { Stale::Below(path) } else { Stale::Exactly(path) })
+        .collect()
 }
 
 #[cfg(test)]
@@ -158,7 +222,11 @@ mod tests {
             ("/repositories/7/issues/5/labels", "/repos/*/*/labels"),
             ("/repos/o/r/topics", "/repos/o/r/pulls"),
         ] {
-            assert!(is_stale_after(written, stale), "a write to {written} changes {stale}: {:#?}", after(written));
+            assert!(
+                is_stale_after(written, stale),
+                "a write to {written} changes {stale}: {:#?}",
+                after(written)
+            );
         }
         for (written, kept) in [
             ("/notifications", "/repos/*/*/issues"),
@@ -178,12 +246,17 @@ mod tests {
         for (written, changed) in ROWS {
             assert_eq!(ROWS.iter().filter(|(other, _)| other == written).count(), 1, "{written}");
             for pattern in *changed {
-                let unknown =
-                    pattern.split('/').find(|segment| segment.starts_with('{') && !written.split('/').any(|known| known == *segment));
+                let unknown = pattern.split('/').find(|segment| {
+                    segment.starts_with('{') && !written.split('/').any(|known| known == *segment)
+                });
                 assert_eq!(unknown, None, "{written}: {pattern}");
-                let is_read =
-                    |endpoint: &&crate::api::Endpoint| endpoint.method == http::Method::GET && is_like(pattern, &endpoint.template);
-                assert!(table.iter().any(|endpoint| is_read(&endpoint)), "no route is like {pattern} of {written}");
+                let is_read = |endpoint: &&crate::api::Endpoint| {
+                    endpoint.method == http::Method::GET && is_like(pattern, &endpoint.template)
+                };
+                assert!(
+                    table.iter().any(|endpoint| is_read(&endpoint)),
+                    "no route is like {pattern} of {written}"
+                );
             }
         }
     }

@@ -24,7 +24,8 @@ pub fn rest_points(method: &Method) -> u32 {
     }
 }
 
-/// An endpoint's place in its [`Table`](super::Table): the same in every dialect of one release, not stable between releases.
+/// An endpoint's place in its [`Table`](super::Table): the same in every dialect of one release,
+/// not stable between releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(pub(super) u16);
 
@@ -103,13 +104,18 @@ impl fmt::Display for Permission {
 
 /// What is known about one method of one route template, or about one class of unknown routes.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact of the table, named as the specification names it")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent fact of the table, named as the specification names it"
+)]
 pub struct Endpoint {
     /// Its place in the table.
     pub id: EndpointId,
-    /// The route with its parameters in braces: `/repos/{owner}/{repo}/issues`. A family or class ends in `{*rest}` or is a word in parentheses.
+    /// The route with its parameters in braces: `/repos/{owner}/{repo}/issues`. A family or class
+    /// ends in `{*rest}` or is a word in parentheses.
     pub template: String,
-    /// The method; GET stands for HEAD too. The class of methods that are none of the five is `OPTIONS`.
+    /// The method; GET stands for HEAD too. The class of methods that are none of the five is
+    /// `OPTIONS`.
     pub method: Method,
     /// The group of Document 1's route inventory, or one of our own for routes beyond it.
     pub group: String,
@@ -133,13 +139,16 @@ pub struct Endpoint {
     pub uat_only: bool,
     /// Marked \[M\]: needs more than one permission, or accepts a different one.
     pub several_permissions: bool,
-    /// Creates something that people see, so that it counts against the content limits (UPSTREAM.md, Limits).
+    /// Creates something that people see, so that it counts against the content limits
+    /// (UPSTREAM.md, Limits).
     pub content_generating: bool,
-    /// Asks for an OAuth or app access token, of which an app may ask a number per hour (Document 1, Secondary rate limits).
+    /// Asks for an OAuth or app access token, of which an app may ask a number per hour (Document
+    /// 1, Secondary rate limits).
     pub token_request: bool,
     /// Sends notifications, so that its writes want wider spacing (UPSTREAM.md, Limits).
     pub notifies: bool,
-    /// Made for polling: answers carry `Last-Modified` and `X-Poll-Interval` (Document 1, Poll interval).
+    /// Made for polling: answers carry `Last-Modified` and `X-Poll-Interval` (Document 1, Poll
+    /// interval).
     pub polls: bool,
     /// Most items on a page.
     pub per_page_max: u32,
@@ -159,7 +168,13 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// An endpoint about which only its place and name are known.
-    pub(super) fn blank(id: EndpointId, method: Method, template: String, group: &str, source: Source) -> Self {
+    pub(super) fn blank(
+        id: EndpointId,
+        method: Method,
+        template: String,
+        group: &str,
+        source: Source,
+    ) -> Self {
         Self {
             id,
             family: template.ends_with("/{*rest}"),

@@ -1,11 +1,15 @@
-//! What each event may have changed: the upstream's events, and the addresses of what shows their effects.
+//! What each event may have changed: the upstream's events, and the addresses of what shows their
+//! effects.
 //!
-//! The documents name few events and no effects; the names are those of the running service, the effects follow from what its answers show (UPSTREAM.md,
-//! Webhooks). A row says too much rather than too little: what is made stale in vain costs a free 304, what is forgotten shows somebody something old. An event
-//! without a row changes the whole repository; outside of one the whole organization, and when neither is named, everything.
+//! The documents name few events and no effects; the names are those of the running service, the
+//! effects follow from what its answers show (UPSTREAM.md, Webhooks). A row says too much rather
+//! than too little: what is made stale in vain costs a free 304, what is forgotten shows somebody
+//! something old. An event without a row changes the whole repository; outside of one the whole
+//! organization, and when neither is named, everything.
 //!
-//! Left out: feeds of events and notifications. They come with a poll interval, which an event must not shorten. What a webhook's payload says is read in
-//! `webhooks/`; which of our own writes cause which event is in `stale.rs`.
+//! Left out: feeds of events and notifications. They come with a poll interval, which an event must
+//! not shorten. What a webhook's payload says is read in `webhooks/`; which of our own writes cause
+//! which event is in `stale.rs`.
 
 use super::address::wild_form;
 use super::told::is_told;
@@ -21,7 +25,8 @@ pub enum Stale {
     Everything,
 }
 
-/// What an event, or a write, is about: each thing by all addresses that are known of it, without a trailing slash.
+/// What an event, or a write, is about: each thing by all addresses that are known of it, without a
+/// trailing slash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// `/repos/acme/widgets`, `/repositories/7`; also under an earlier name.
@@ -36,7 +41,8 @@ pub struct Subject {
     pub owners: Vec<String>,
     /// `/repos/acme`: all repositories of an owner, where it is about all of them.
     pub territories: Vec<String>,
-    /// What has come to be by it, such as a fork: until now there was nothing at these addresses, nor below them.
+    /// What has come to be by it, such as a fork: until now there was nothing at these addresses,
+    /// nor below them.
     pub made: Vec<String>,
     /// Values of the rows' parameters, such as `number`.
     pub values: Vec<(&'static str, String)>,
@@ -52,7 +58,8 @@ enum About {
     Nothing,
 }
 
-/// An event's name, alone or with its action, what it is about, and the groups of addresses that it changes.
+/// An event's name, alone or with its action, what it is about, and the groups of addresses that it
+/// changes.
 type Row = (&'static str, About, &'static [&'static [&'static str]]);
 
 /// Wherever a repository is shown, with its counters and dates.
@@ -69,9 +76,11 @@ const REPOSITORY: &[&str] = &[
     "{org}/installation/repositories",
 ];
 /// What counts an organization's repositories, or lists them by name.
-const REPOSITORY_OF_ORGANIZATION: &[&str] = &["{org}/teams/**", "/teams/*", "/organizations/*/team/**", "{org}/properties/values"];
+const REPOSITORY_OF_ORGANIZATION: &[&str] =
+    &["{org}/teams/**", "/teams/*", "/organizations/*/team/**", "{org}/properties/values"];
 /// Lists of people that a repository leaves when it goes, and where it has another name or owner.
-const LISTED_BY_OTHERS: &[&str] = &["/user/starred/**", "/user/subscriptions", "/user/installations/**"];
+const LISTED_BY_OTHERS: &[&str] =
+    &["/user/starred/**", "/user/subscriptions", "/user/installations/**"];
 /// An issue, which a pull is too, wherever it is shown.
 const ISSUE: &[&str] = &[
     "{repo}/issues",
@@ -173,8 +182,13 @@ const OF_ISSUES: &[&str] = &["{repo}/milestones/**", "{repo}/pulls/{number}/**"]
 const LABELS: &[&str] = &["{repo}/labels/**", "/search/labels"];
 const WHOLE_REPOSITORY: &[&str] = &["{repo}/**"];
 const WHOLE_ORGANIZATION: &[&str] = &["{org}/**", "{territory}/**"];
-const PEOPLE_OF_REPOSITORY: &[&str] =
-    &["{repo}/collaborators/**", "{repo}/invitations", "{repo}/assignees/**", "{repo}/teams", "/user/repository_invitations"];
+const PEOPLE_OF_REPOSITORY: &[&str] = &[
+    "{repo}/collaborators/**",
+    "{repo}/invitations",
+    "{repo}/assignees/**",
+    "{repo}/teams",
+    "/user/repository_invitations",
+];
 
 /// In the order of their names; one with an action goes before the one for all actions.
 const ROWS: &[Row] = {
@@ -184,28 +198,81 @@ const ROWS: &[Row] = {
         ("branch_protection_rule", Repository, &[&["{repo}/branches/**", "{repo}/rules/**"]]),
         ("check_run", Repository, &[CHECKS, &["{repo}/actions/**"]]),
         ("check_suite", Repository, &[CHECKS, &["{repo}/actions/**"]]),
-        ("code_scanning_alert", Repository, &[&["{repo}/code-scanning/**", "{org}/code-scanning/**"]]),
-        ("commit_comment", Repository, &[&["{repo}/comments/**", "{repo}/commits", "{repo}/commits/*", "{repo}/commits/*/comments"]]),
+        (
+            "code_scanning_alert",
+            Repository,
+            &[&["{repo}/code-scanning/**", "{org}/code-scanning/**"]],
+        ),
+        (
+            "commit_comment",
+            Repository,
+            &[&[
+                "{repo}/comments/**",
+                "{repo}/commits",
+                "{repo}/commits/*",
+                "{repo}/commits/*/comments",
+            ]],
+        ),
         ("create", Repository, &[REPOSITORY, GIT]),
-        ("custom_property", Organization, &[&["{org}/properties/**", "{territory}/*/properties/**", "/repositories/*/properties/**"]]),
-        ("custom_property_values", Repository, &[&["{repo}/properties/**", "{org}/properties/**"], REPOSITORY]),
+        (
+            "custom_property",
+            Organization,
+            &[&[
+                "{org}/properties/**",
+                "{territory}/*/properties/**",
+                "/repositories/*/properties/**",
+            ]],
+        ),
+        (
+            "custom_property_values",
+            Repository,
+            &[&["{repo}/properties/**", "{org}/properties/**"], REPOSITORY],
+        ),
         ("delete", Repository, &[REPOSITORY, GIT]),
         ("dependabot_alert", Repository, &[&["{repo}/dependabot/**", "{org}/dependabot/**"]]),
         ("deploy_key", Repository, &[&["{repo}/keys/**"]]),
-        ("deployment", Repository, &[&["{repo}/deployments/**", "{repo}/environments/**", "{repo}/actions/runs/*/pending_deployments"]]),
-        ("deployment_review", Repository, &[&["{repo}/deployments/**", "{repo}/environments/**"], RUNS]),
+        (
+            "deployment",
+            Repository,
+            &[&[
+                "{repo}/deployments/**",
+                "{repo}/environments/**",
+                "{repo}/actions/runs/*/pending_deployments",
+            ]],
+        ),
+        (
+            "deployment_review",
+            Repository,
+            &[&["{repo}/deployments/**", "{repo}/environments/**"], RUNS],
+        ),
         ("deployment_status", Repository, &[&["{repo}/deployments/**", "{repo}/environments/**"]]),
         ("fork", Repository, &[&["{repo}/forks"], REPOSITORY]),
         ("gollum", Nothing, &[]),
         (
             "installation",
             Account,
-            &[&["{territory}/**", "{owner}/**", "/repositories/**", "/installation/**", "/user/**", "/app/**", "/search/**"]],
+            &[&[
+                "{territory}/**",
+                "{owner}/**",
+                "/repositories/**",
+                "/installation/**",
+                "/user/**",
+                "/app/**",
+                "/search/**",
+            ]],
         ),
         (
             "installation_repositories",
             Account,
-            &[&["{territory}/**", "{owner}/**", "/repositories/**", "/installation/**", "/user/**", "/app/**", "/search/**"]],
+            &[&[
+                "{territory}/**",
+                "{owner}/**",
+                "/repositories/**",
+                "/installation/**",
+                "/user/**",
+                "/app/**",
+                "/search/**",
+            ]],
         ),
         ("issue_comment", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS]),
         ("issue_dependencies", Repository, &[ISSUE]),
@@ -213,48 +280,135 @@ const ROWS: &[Row] = {
         ("issues.opened", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS, OF_ISSUES, LABELS]),
         ("issues", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS, OF_ISSUES]),
         ("label.created", Repository, &[LABELS]),
-        ("label", Repository, &[LABELS, &["{repo}/issues/**", "{repo}/pulls/**", "{repo}/milestones/**"], ISSUE]),
-        ("member", Repository, &[PEOPLE_OF_REPOSITORY, REPOSITORY, &["{org}/outside_collaborators", "{user}/repos"]]),
+        (
+            "label",
+            Repository,
+            &[LABELS, &["{repo}/issues/**", "{repo}/pulls/**", "{repo}/milestones/**"], ISSUE],
+        ),
+        (
+            "member",
+            Repository,
+            &[PEOPLE_OF_REPOSITORY, REPOSITORY, &["{org}/outside_collaborators", "{user}/repos"]],
+        ),
         ("membership", Organization, &[MEMBERS]),
         ("milestone.created", Repository, &[&["{repo}/milestones/**"]]),
-        ("milestone", Repository, &[&["{repo}/milestones/**", "{repo}/issues/**", "{repo}/pulls/**"], ISSUE]),
+        (
+            "milestone",
+            Repository,
+            &[&["{repo}/milestones/**", "{repo}/issues/**", "{repo}/pulls/**"], ISSUE],
+        ),
         (
             "organization",
             Organization,
-            &[MEMBERS, WHOLE_ORGANIZATION, &["{owner}", "{owner}/repos", "/organizations", "/teams/**", "/organizations/*/team/**"]],
+            &[
+                MEMBERS,
+                WHOLE_ORGANIZATION,
+                &[
+                    "{owner}",
+                    "{owner}/repos",
+                    "/organizations",
+                    "/teams/**",
+                    "/organizations/*/team/**",
+                ],
+            ],
         ),
         ("page_build", Repository, &[&["{repo}/pages/**"], REPOSITORY]),
         ("ping", Nothing, &[]),
         ("public", Repository, &[WHOLE_REPOSITORY, REPOSITORY]),
-        ("pull_request.labeled", Repository, &[REPOSITORY, ISSUE, PULL, &["{repo}/milestones/**"], LABELS]),
+        (
+            "pull_request.labeled",
+            Repository,
+            &[REPOSITORY, ISSUE, PULL, &["{repo}/milestones/**"], LABELS],
+        ),
         ("pull_request", Repository, &[REPOSITORY, ISSUE, PULL, &["{repo}/milestones/**"]]),
         ("pull_request_review", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
         ("pull_request_review_comment", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
         ("pull_request_review_thread", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
         // Workflows are files.
         ("push", Repository, &[REPOSITORY, GIT, &["{repo}/actions/workflows/**"]]),
-        ("release", Repository, &[REPOSITORY, &["{repo}/releases/**", "{repo}/tags", "{repo}/git/**"]]),
+        (
+            "release",
+            Repository,
+            &[REPOSITORY, &["{repo}/releases/**", "{repo}/tags", "{repo}/git/**"]],
+        ),
         (
             "repository",
             Repository,
-            &[WHOLE_REPOSITORY, REPOSITORY, REPOSITORY_OF_ORGANIZATION, &["{org}", "{owner}", "/search/**"], LISTED_BY_OTHERS],
+            &[
+                WHOLE_REPOSITORY,
+                REPOSITORY,
+                REPOSITORY_OF_ORGANIZATION,
+                &["{org}", "{owner}", "/search/**"],
+                LISTED_BY_OTHERS,
+            ],
         ),
-        ("repository_advisory", Repository, &[&["{repo}/security-advisories/**", "{org}/security-advisories"]]),
+        (
+            "repository_advisory",
+            Repository,
+            &[&["{repo}/security-advisories/**", "{org}/security-advisories"]],
+        ),
         ("repository_dispatch", Repository, &[RUNS]),
-        ("repository_ruleset", Repository, &[&["{repo}/rules/**", "{repo}/rulesets/**", "{repo}/branches/**", "{org}/rulesets/**"]]),
-        ("repository_vulnerability_alert", Repository, &[&["{repo}/vulnerability-alerts", "{repo}/dependabot/**", "{org}/dependabot/**"]]),
-        ("secret_scanning_alert", Repository, &[&["{repo}/secret-scanning/**", "{org}/secret-scanning/**"]]),
-        ("secret_scanning_alert_location", Repository, &[&["{repo}/secret-scanning/**", "{org}/secret-scanning/**"]]),
-        ("star", Repository, &[&["{repo}/stargazers", "{user}/starred", "/user/starred/**"], REPOSITORY]),
+        (
+            "repository_ruleset",
+            Repository,
+            &[&[
+                "{repo}/rules/**",
+                "{repo}/rulesets/**",
+                "{repo}/branches/**",
+                "{org}/rulesets/**",
+            ]],
+        ),
+        (
+            "repository_vulnerability_alert",
+            Repository,
+            &[&["{repo}/vulnerability-alerts", "{repo}/dependabot/**", "{org}/dependabot/**"]],
+        ),
+        (
+            "secret_scanning_alert",
+            Repository,
+            &[&["{repo}/secret-scanning/**", "{org}/secret-scanning/**"]],
+        ),
+        (
+            "secret_scanning_alert_location",
+            Repository,
+            &[&["{repo}/secret-scanning/**", "{org}/secret-scanning/**"]],
+        ),
+        (
+            "star",
+            Repository,
+            &[&["{repo}/stargazers", "{user}/starred", "/user/starred/**"], REPOSITORY],
+        ),
         (
             "status",
             Repository,
             // Whether a pull can be merged depends on it.
-            &[&["{repo}/commits/*/status", "{repo}/commits/*/statuses", "{repo}/statuses/{sha}", "{repo}/pulls/**"]],
+            &[&[
+                "{repo}/commits/*/status",
+                "{repo}/commits/*/statuses",
+                "{repo}/statuses/{sha}",
+                "{repo}/pulls/**",
+            ]],
         ),
         ("sub_issues", Repository, &[&["{repo}/issues/**"], ISSUE]),
-        ("team", Organization, &[TEAM, &["{org}/teams/**", "{repo}/teams", "{repo}/collaborators/**", "/user/teams", "/user/repos"]]),
-        ("team_add", Organization, &[TEAM, PEOPLE_OF_REPOSITORY, &["{org}/teams/**", "/user/repos"]]),
+        (
+            "team",
+            Organization,
+            &[
+                TEAM,
+                &[
+                    "{org}/teams/**",
+                    "{repo}/teams",
+                    "{repo}/collaborators/**",
+                    "/user/teams",
+                    "/user/repos",
+                ],
+            ],
+        ),
+        (
+            "team_add",
+            Organization,
+            &[TEAM, PEOPLE_OF_REPOSITORY, &["{org}/teams/**", "/user/repos"]],
+        ),
         (
             "watch",
             Repository,
@@ -271,7 +425,11 @@ const ROWS: &[Row] = {
             ],
         ),
         ("workflow_dispatch", Repository, &[RUNS]),
-        ("workflow_job", Repository, &[RUNS, CHECKS, &["{repo}/actions/runners/**", "{org}/actions/runners/**"]]),
+        (
+            "workflow_job",
+            Repository,
+            &[RUNS, CHECKS, &["{repo}/actions/runners/**", "{org}/actions/runners/**"]],
+        ),
         ("workflow_run", Repository, &[RUNS, CHECKS]),
     ]
 };
@@ -306,16 +464,30 @@ pub fn stale_after(event: &str, subject: &Subject, unknown: Unknown) -> Vec<Stal
     row(event).map_or_else(Vec::new, |(_, _, groups)| stale_of(groups, subject, unknown))
 }
 
-/// The events that can change answers of a route, each with whether only webhooks of organizations and apps are told of it; none where they do not tell of all its
-/// changes. What changes by being renamed with its owner, or by an app's coming and going, is not counted.
+/// The events that can change answers of a route, each with whether only webhooks of organizations
+/// and apps are told of it; none where they do not tell of all its changes. What changes by being
+/// renamed with its owner, or by an app's coming and going, is not counted.
 pub fn events_of(template: &str) -> impl Iterator<Item = (&'static str, bool)> {
-    let is_event = |row: &&Row| matches!(row.1, About::Repository | About::Organization) && !row.0.contains('.');
+    let is_event = |row: &&Row| {
+        matches!(row.1, About::Repository | About::Organization) && !row.0.contains('.')
+    };
     // An event's row for one of its actions may touch more than the one for all.
-    let is_of = |row: &Row, event: &str| row.0.strip_prefix(event).is_some_and(|action| action.is_empty() || action.starts_with('.'));
-    let touches = |row: &Row| row.2.iter().copied().flatten().any(|pattern| *pattern != "{territory}/**" && may_match(pattern, template));
+    let is_of = |row: &Row, event: &str| {
+        row.0.strip_prefix(event).is_some_and(|action| action.is_empty() || action.starts_with('.'))
+    };
+    let touches = |row: &Row| {
+        row.2
+            .iter()
+            .copied()
+            .flatten()
+            .any(|pattern| *pattern != "{territory}/**" && may_match(pattern, template))
+    };
     let changes = move |event: &&Row| ROWS.iter().any(|row| is_of(row, event.0) && touches(row));
     let rows = if is_told(template) { ROWS } else { &[] };
-    rows.iter().filter(is_event).filter(changes).map(|(event, about, _)| (*event, *about == About::Organization))
+    rows.iter()
+        .filter(is_event)
+        .filter(changes)
+        .map(|(event, about, _)| (*event, *about == About::Organization))
 }
 
 fn row(event: &str) -> Option<&'static Row> {
@@ -323,7 +495,12 @@ fn row(event: &str) -> Option<&'static Row> {
 }
 
 fn stale_of(groups: &[&[&str]], subject: &Subject, unknown: Unknown) -> Vec<Stale> {
-    let mut stale: Vec<Stale> = groups.iter().copied().flatten().flat_map(|pattern| subject.fill(pattern, unknown)).collect();
+    let mut stale: Vec<Stale> = groups
+        .iter()
+        .copied()
+        .flatten()
+        .flat_map(|pattern| subject.fill(pattern, unknown))
+        .collect();
     stale.sort();
     stale.dedup();
     stale
@@ -346,13 +523,18 @@ impl Subject {
         } else {
             [&self.repositories[..], &[], &[]]
         };
-        let below: Vec<Stale> = named.into_iter().flatten().map(|head| Stale::Below(head.clone())).collect();
+        let below: Vec<Stale> =
+            named.into_iter().flatten().map(|head| Stale::Below(head.clone())).collect();
         if below.is_empty() { vec![Stale::Everything] } else { below }
     }
 
-    /// What a row's pattern means here: nothing, where it begins with something that there is none of.
+    /// What a row's pattern means here: nothing, where it begins with something that there is none
+    /// of.
     fn fill(&self, pattern: &str, unknown: Unknown) -> Vec<Stale> {
-        let (variable, tail) = pattern.strip_prefix('{').and_then(|rest| rest.split_once('}')).unwrap_or(("", pattern));
+        let (variable, tail) = pattern
+            .strip_prefix('{')
+            .and_then(|rest| rest.split_once('}'))
+            .unwrap_or(("", pattern));
         let none = [String::new()];
         let heads: &[String] = match variable {
             "repo" => &self.repositories,
@@ -372,7 +554,8 @@ impl Subject {
             let value = match segment.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
                 None if segment == "**" => return Some(Stale::Below(path)),
                 None => segment,
-                Some(name) => match (self.values.iter().find(|(known, _)| *known == name), unknown) {
+                Some(name) => match (self.values.iter().find(|(known, _)| *known == name), unknown)
+                {
                     (Some((_, value)), _) => value,
                     (None, Unknown::Any) => "*",
                     (None, Unknown::New) => return None,
@@ -400,7 +583,8 @@ fn may_match(pattern: &str, template: &str) -> bool {
         _ => &["/repos/{owner}"],
     };
     let tail = pattern.split_once('/').map_or("", |(_, tail)| tail);
-    let whole = |head: &&str| if tail.is_empty() { (*head).to_owned() } else { format!("{head}/{tail}") };
+    let whole =
+        |head: &&str| if tail.is_empty() { (*head).to_owned() } else { format!("{head}/{tail}") };
     heads.iter().any(|head| is_like(&whole(head), template))
 }
 
@@ -411,7 +595,8 @@ pub(super) fn is_like(pattern: &str, template: &str) -> bool {
         match (wanted.next(), given.next()) {
             (Some("**"), _) | (None, None) => return true,
             (_, Some(rest)) if rest.starts_with("{*") => return true,
-            // A word is no value of a parameter that stands beside it: `/issues/comments` is no issue. But a route's own parameter may be any word.
+            // A word is no value of a parameter that stands beside it: `/issues/comments` is no
+            // issue. But a route's own parameter may be any word.
             (Some(a), Some(b)) if a == b || is_open(a) && is_open(b) => {}
             _ => return false,
         }

@@ -1,4 +1,5 @@
-//! Names of the upstream's headers that are the same in every dialect, in lower case as `http::HeaderName` keeps them.
+//! Names of the upstream's headers that are the same in every dialect, in lower case as
+//! `http::HeaderName` keeps them.
 //!
 //! Names that carry the maker's brand are made by [`Dialect`](super::Dialect).
 
@@ -13,12 +14,15 @@ pub const RATE_RESET: &str = "x-ratelimit-reset";
 /// The resource that the request counted against.
 pub const RATE_RESOURCE: &str = "x-ratelimit-resource";
 /// Every rate header, for those who strip or write all of them.
-pub const RATE_HEADERS: [&str; 5] = [RATE_LIMIT, RATE_REMAINING, RATE_USED, RATE_RESET, RATE_RESOURCE];
+pub const RATE_HEADERS: [&str; 5] =
+    [RATE_LIMIT, RATE_REMAINING, RATE_USED, RATE_RESET, RATE_RESOURCE];
 /// How long to keep away: seconds or an HTTP date (RFC 9110 §10.2.3).
 pub const RETRY_AFTER: &str = "retry-after";
-/// Seconds between two polls of the same route; can grow under load and must be obeyed (Document 1, Poll interval).
+/// Seconds between two polls of the same route; can grow under load and must be obeyed (Document 1,
+/// Poll interval).
 pub const POLL_INTERVAL: &str = "x-poll-interval";
-/// Scopes of the classic or OAuth token that asked: describes a pool token, so it is never passed on (CLIENTS.md 17).
+/// Scopes of the classic or OAuth token that asked: describes a pool token, so it is never passed
+/// on (CLIENTS.md 17).
 pub const OAUTH_SCOPES: &str = "x-oauth-scopes";
 /// Scopes that the endpoint accepts from classic and OAuth tokens.
 pub const ACCEPTED_OAUTH_SCOPES: &str = "x-accepted-oauth-scopes";

@@ -1,6 +1,7 @@
 //! Kinds of credentials and of the accounts they act for (Document 1, Credentials).
 //!
-//! An app's signed JWT is not a [`TokenKind`]: it is made from the app's key for each use and is never configured as a token.
+//! An app's signed JWT is not a [`TokenKind`]: it is made from the app's key for each use and is
+//! never configured as a token.
 
 use std::fmt;
 
@@ -28,8 +29,15 @@ pub enum TokenKind {
 
 impl TokenKind {
     /// Every kind.
-    pub const ALL: [Self; 7] =
-        [Self::Classic, Self::FineGrained, Self::Oauth, Self::AppUser, Self::Installation, Self::Workflow, Self::Basic];
+    pub const ALL: [Self; 7] = [
+        Self::Classic,
+        Self::FineGrained,
+        Self::Oauth,
+        Self::AppUser,
+        Self::Installation,
+        Self::Workflow,
+        Self::Basic,
+    ];
 
     /// The name that configs and the endpoint table use.
     pub const fn as_str(self) -> &'static str {
@@ -73,7 +81,8 @@ pub enum AccountKind {
     Anonymous,
 }
 
-/// What the specification says about the credentials an endpoint takes: for each kind accepted, rejected, or not said.
+/// What the specification says about the credentials an endpoint takes: for each kind accepted,
+/// rejected, or not said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TokenKinds {
     accepted: u8,
@@ -124,13 +133,14 @@ impl TokenKinds {
         Self { accepted: self.accepted & !kind.bit(), rejected: self.rejected | kind.bit() }
     }
 
-    /// Reads the table's form: kinds and `jwt` by commas, `!kind` for rejected, `!*` for "every kind not named is rejected".
-    /// `None` when a word is not a kind.
+    /// Reads the table's form: kinds and `jwt` by commas, `!kind` for rejected, `!*` for "every
+    /// kind not named is rejected". `None` when a word is not a kind.
     pub fn parse(text: &str) -> Option<Self> {
         let mut kinds = Self::UNKNOWN;
         let mut only = false;
         for word in text.split(',') {
-            let (name, rejected) = word.strip_prefix('!').map_or((word, false), |name| (name, true));
+            let (name, rejected) =
+                word.strip_prefix('!').map_or((word, false), |name| (name, true));
             let bit = match name {
                 "*" if rejected => {
                     only = true;
@@ -181,6 +191,9 @@ mod tests {
         for kind in TokenKind::ALL {
             assert_eq!(serde_json::to_string(&kind).ok(), Some(format!("\"{kind}\"")));
         }
-        assert_eq!(serde_json::from_str::<AccountKind>("\"oauth-app\"").ok(), Some(AccountKind::OauthApp));
+        assert_eq!(
+            serde_json::from_str::<AccountKind>("\"oauth-app\"").ok(),
+            Some(AccountKind::OauthApp)
+        );
     }
 }

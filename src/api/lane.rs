@@ -1,19 +1,26 @@
-//! Which writes of a client keep their order: those of one lane (CONTRACT §4, 4; DESIGN D7). A lane is found by the path alone, so that unknown routes have one too.
+//! Which writes of a client keep their order: those of one lane (CONTRACT §4, 4; DESIGN D7). A lane
+//! is found by the path alone, so that unknown routes have one too.
 //!
-//! The principle: **a lane is a collection below its place**, with all that is in it. Who names a member of it may take it away and make another of that name, there or
-//! by the collection: `DELETE …/git/refs/heads/a`, then `POST …/git/refs`. A member is a lane of its own only where the upstream makes its name and never makes it twice
-//! ([`MADE_ONCE`]), as the number of an issue. What two addresses write to is one collection ([`SAME`]).
+//! The principle: **a lane is a collection below its place**, with all that is in it. Who names a
+//! member of it may take it away and make another of that name, there or by the collection: `DELETE
+//! …/git/refs/heads/a`, then `POST …/git/refs`. A member is a lane of its own only where the
+//! upstream makes its name and never makes it twice ([`MADE_ONCE`]), as the number of an issue.
+//! What two addresses write to is one collection ([`SAME`]).
 //!
-//! Letters are compared without their case, all of them: owners, repositories and organizations are the same in every case (Documents 1 and 2, "case-insensitive"), and
-//! where something is not, its lane is only wider. Left out: that a number and a name mean the same (`/repositories/7`), which is not known.
+//! Letters are compared without their case, all of them: owners, repositories and organizations are
+//! the same in every case (Documents 1 and 2, "case-insensitive"), and where something is not, its
+//! lane is only wider. Left out: that a number and a name mean the same (`/repositories/7`), which
+//! is not known.
 
 use super::stale::root_segments;
 
 /// Words that only hold collections together, so that the next one is the collection.
-const SHELVES: [&str; 6] = ["actions", "code-scanning", "codespaces", "dependabot", "notifications", "secret-scanning"];
+const SHELVES: [&str; 6] =
+    ["actions", "code-scanning", "codespaces", "dependabot", "notifications", "secret-scanning"];
 
-/// Collections whose members the upstream names, by a number or a digest, and never again after they are gone. Of the other numbered ones each has something of which
-/// there is but one: hooks an address, keys and labels themselves, milestones a title, releases a tag, assets a name.
+/// Collections whose members the upstream names, by a number or a digest, and never again after
+/// they are gone. Of the other numbered ones each has something of which there is but one: hooks an
+/// address, keys and labels themselves, milestones a title, releases a tag, assets a name.
 const MADE_ONCE: [&str; 12] = [
     "alerts",
     "artifacts",
@@ -54,7 +61,9 @@ pub fn lane_of(path: &str) -> String {
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     let lane = match &segments[..] {
         // The repositories of an owner are a collection like others.
-        ["repos", owner, _] | ["repos", owner, _, "transfer"] | ["orgs", owner, "repos"] => vec!["repos", owner],
+        ["repos", owner, _] | ["repos", owner, _, "transfer"] | ["orgs", owner, "repos"] => {
+            vec!["repos", owner]
+        }
         // The values of its repositories are written there too.
         ["repos", owner, _, "properties", ..] => vec!["orgs", owner, "properties"],
         // A team has one number, with its organization's before it or not.
@@ -112,14 +121,20 @@ mod tests {
 
     /// A template's path with this value for each parameter.
     fn filled(template: &str, value: &str) -> String {
-        let fill = |segment: &str| if segment.starts_with('{') { value } else { segment }.to_owned();
+        let fill =
+            |segment: &str| if segment.starts_with('{') { value } else { segment }.to_owned();
         template.split('/').map(fill).collect::<Vec<_>>().join("/")
     }
 
     /// The templates that are written to.
     fn written() -> BTreeSet<&'static str> {
-        let writes = Table::embedded(Dialect::Service).iter().filter(|endpoint| endpoint.method != Method::GET && !endpoint.family);
-        writes.map(|endpoint| endpoint.template.as_str()).filter(|template| template.starts_with('/')).collect()
+        let writes = Table::embedded(Dialect::Service)
+            .iter()
+            .filter(|endpoint| endpoint.method != Method::GET && !endpoint.family);
+        writes
+            .map(|endpoint| endpoint.template.as_str())
+            .filter(|template| template.starts_with('/'))
+            .collect()
     }
 
     #[test]
@@ -170,7 +185,10 @@ mod tests {
             ("/repos/o/r", "/orgs/o/repos"),
             ("/repos/o/r/properties/values", "/orgs/o/properties/values"),
             ("/teams/5/members/x", "/organizations/3/team/5/memberships/x"),
-            ("/organizations/acme/actions/cache/storage-limit", "/orgs/acme/actions/cache/retention-limit"),
+            (
+                "/organizations/acme/actions/cache/storage-limit",
+                "/orgs/acme/actions/cache/retention-limit",
+            ),
         ] {
             assert_eq!(lane_of(one), lane_of(other), "{one} and {other}");
         }
@@ -181,14 +199,25 @@ mod tests {
         let written = written();
         let mut pairs = 0;
         for collection in &written {
-            let Some(name) = collection.rsplit('/').next().filter(|name| !name.starts_with('{')) else { continue };
-            for member in written.iter().filter(|member| member.strip_prefix(collection).is_some_and(|rest| rest.starts_with("/{"))) {
+            let Some(name) = collection.rsplit('/').next().filter(|name| !name.starts_with('{'))
+            else {
+                continue;
+            };
+            for member in written.iter().filter(|member| {
+                member.strip_prefix(collection).is_some_and(|rest| rest.starts_with("/{"))
+            }) {
                 pairs += 1;
-                let (whole, one) = (lane_of(&filled(collection, "7")), lane_of(&filled(member, "7")));
+                let (whole, one) =
+                    (lane_of(&filled(collection, "7")), lane_of(&filled(member, "7")));
                 // What is below a member goes with it.
-                let is_inner = ["_number}", "{gist_id}"].iter().any(|member| collection.contains(member));
+                let is_inner =
+                    ["_number}", "{gist_id}"].iter().any(|member| collection.contains(member));
                 let is_made_once = MADE_ONCE.contains(&super::collection(name)) && !is_inner;
-                assert_eq!(whole != one, is_made_once, "{collection} is {whole}, {member} is {one}");
+                assert_eq!(
+                    whole != one,
+                    is_made_once,
+                    "{collection} is {whole}, {member} is {one}"
+                );
             }
         }
         assert!(pairs > 60, "{pairs}");
@@ -196,11 +225,19 @@ mod tests {
 
     #[test]
     fn no_lane_of_the_table_is_a_whole_repository_or_organization() {
-        let whole = ["/repos/{owner}/{repo}", "/repos/{owner}/{repo}/transfer", "/orgs/{org}", "/orgs/{org}/repos"];
+        let whole = [
+            "/repos/{owner}/{repo}",
+            "/repos/{owner}/{repo}/transfer",
+            "/orgs/{org}",
+            "/orgs/{org}/repos",
+        ];
         for template in written().into_iter().filter(|template| !whole.contains(template)) {
             let lane = lane_of(&filled(template, "x"));
             let segments = lane.split('/').count() - 1;
-            assert!(segments > root_segments(&lane) || lane == "/teams/x" || lane == "/user", "{template} is {lane}");
+            assert!(
+                segments > root_segments(&lane) || lane == "/teams/x" || lane == "/user",
+                "{template} is {lane}"
+            );
         }
     }
 

@@ -1,6 +1,8 @@
-//! Reads the endpoint table's text (`endpoints.table`, whose head explains its form) into endpoints.
+//! Reads the endpoint table's text (`endpoints.table`, whose head explains its form) into
+//! endpoints.
 //!
-//! A line that cannot be understood becomes a fault instead of an endpoint; a test holds the embedded file to none. Routing is not known here.
+//! A line that cannot be understood becomes a fault instead of an endpoint; a test holds the
+//! embedded file to none. Routing is not known here.
 
 use http::Method;
 
@@ -10,9 +12,11 @@ use super::kinds::{TokenKind, TokenKinds};
 use super::resource::ResourceName;
 
 /// The methods that have routes of their own; `ANY` on a line means all of them.
-pub(super) const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+pub(super) const METHODS: [Method; 5] =
+    [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-/// The table's text as endpoints numbered in reading order, and what could not be read, each with its line.
+/// The table's text as endpoints numbered in reading order, and what could not be read, each with
+/// its line.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     pub(super) endpoints: Vec<Endpoint>,
@@ -49,13 +53,26 @@ impl Lines {
         let methods = methods(words.next().unwrap_or_default())?;
         let template = template(words.next().unwrap_or_default(), dialect)?;
         for method in &methods {
-            let id = u16::try_from(self.endpoints.len()).map(EndpointId).map_err(|_| "more endpoints than ids".to_owned())?;
-            let mut endpoint = Endpoint::blank(id, method.clone(), template.clone(), section.group, section.source);
+            let id = u16::try_from(self.endpoints.len())
+                .map(EndpointId)
+                .map_err(|_| "more endpoints than ids".to_owned())?;
+            let mut endpoint = Endpoint::blank(
+                id,
+                method.clone(),
+                template.clone(),
+                section.group,
+                section.source,
+            );
             for word in section.words.iter().copied().chain(words.clone()) {
                 apply(&mut endpoint, word, dialect)?;
             }
-            if methods.len() == 1 && *method == Method::GET && words.clone().any(|word| matches!(word, "content" | "notifies")) {
-                return Err("reading creates nothing: content and notifies are for writes".to_owned());
+            if methods.len() == 1
+                && *method == Method::GET
+                && words.clone().any(|word| matches!(word, "content" | "notifies"))
+            {
+                return Err(
+                    "reading creates nothing: content and notifies are for writes".to_owned()
+                );
             }
             self.endpoints.push(endpoint);
         }
@@ -63,7 +80,8 @@ impl Lines {
     }
 }
 
-/// The head that a run of lines stands under: its group, its source, and words that apply to each of its lines.
+/// The head that a run of lines stands under: its group, its source, and words that apply to each
+/// of its lines.
 struct Section<'t> {
     group: &'t str,
     source: Source,
@@ -72,7 +90,10 @@ struct Section<'t> {
 
 impl<'t> Section<'t> {
     fn read(head: &'t str) -> Result<Self, String> {
-        let mut words = head.strip_suffix(']').ok_or("a section's head has no closing bracket")?.split_whitespace();
+        let mut words = head
+            .strip_suffix(']')
+            .ok_or("a section's head has no closing bracket")?
+            .split_whitespace();
         let group = words.next().ok_or("a section without a group")?;
         let source = match words.next() {
             Some("inventory") => Source::Inventory,
@@ -82,7 +103,9 @@ impl<'t> Section<'t> {
             Some("upstream") => Source::Upstream,
             Some("generic") => Source::Generic,
             other => {
-                return Err(format!("unknown source {other:?}; inventory, matrix, document-2, document-3, upstream and generic are known"));
+                return Err(format!(
+                    "unknown source {other:?}; inventory, matrix, document-2, document-3, upstream and generic are known"
+                ));
             }
         };
         Ok(Self { group, source, words: words.collect() })
@@ -93,7 +116,12 @@ fn methods(word: &str) -> Result<Vec<Method>, String> {
     if word == "ANY" {
         return Ok(METHODS.to_vec());
     }
-    let find = |name: &str| METHODS.into_iter().find(|method| method == name).ok_or_else(|| format!("unknown method {name:?}"));
+    let find = |name: &str| {
+        METHODS
+            .into_iter()
+            .find(|method| method == name)
+            .ok_or_else(|| format!("unknown method {name:?}"))
+    };
     word.split(',').map(find).collect()
 }
 
@@ -101,7 +129,13 @@ fn template(word: &str, dialect: Dialect) -> Result<String, String> {
     if !word.starts_with('/') || (word.len() > 1 && word.ends_with('/')) || word.contains("//") {
         return Err(format!("{word:?} is no route: it begins with one slash and ends without"));
     }
-    let named = |segment| if segment == Dialect::Service.assistant_segment() { dialect.assistant_segment() } else { segment };
+    let named = |segment| {
+        if segment == Dialect::Service.assistant_segment() {
+            dialect.assistant_segment()
+        } else {
+            segment
+        }
+    };
     Ok(word.split('/').map(named).collect::<Vec<_>>().join("/"))
 }
 
@@ -114,7 +148,10 @@ fn apply(endpoint: &mut Endpoint, word: &str, dialect: Dialect) -> Result<(), St
             "M" => endpoint.several_permissions = true,
             "uat" => {
                 endpoint.uat_only = true;
-                endpoint.tokens = endpoint.tokens.accepting(TokenKind::AppUser).rejecting(TokenKind::Installation);
+                endpoint.tokens = endpoint
+                    .tokens
+                    .accepting(TokenKind::AppUser)
+                    .rejecting(TokenKind::Installation);
             }
             "me" => endpoint.about_caller = true,
             "polls" => endpoint.polls = !writes,
@@ -132,9 +169,13 @@ fn apply(endpoint: &mut Endpoint, word: &str, dialect: Dialect) -> Result<(), St
                 }
             }
         },
-        Some(("tokens", kinds)) => endpoint.tokens = TokenKinds::parse(kinds).ok_or_else(unreadable)?,
+        Some(("tokens", kinds)) => {
+            endpoint.tokens = TokenKinds::parse(kinds).ok_or_else(unreadable)?
+        }
         Some(("scopes", names)) => endpoint.scopes = names.split(',').map(str::to_owned).collect(),
-        Some(("resource", name)) => endpoint.resource = ResourceName::parse(name).ok_or_else(unreadable)?,
+        Some(("resource", name)) => {
+            endpoint.resource = ResourceName::parse(name).ok_or_else(unreadable)?
+        }
         Some(("points", points)) => endpoint.points = points.parse().map_err(|_| unreadable())?,
         Some(("page", sizes)) => {
             let (default, max) = sizes.split_once('/').ok_or_else(unreadable)?;
@@ -147,7 +188,8 @@ fn apply(endpoint: &mut Endpoint, word: &str, dialect: Dialect) -> Result<(), St
     Ok(())
 }
 
-/// Reads `org/NAME`, `repo/NAME` or `enterprise/NAME`, with `:read`, `:write` or `:admin` where the method does not say it.
+/// Reads `org/NAME`, `repo/NAME` or `enterprise/NAME`, with `:read`, `:write` or `:admin` where the
+/// method does not say it.
 fn permission(word: &str, writes: bool) -> Option<Permission> {
     let (owner, rest) = word.split_once('/')?;
     let owner = match owner {
@@ -163,7 +205,8 @@ fn permission(word: &str, writes: bool) -> Option<Permission> {
         Some(_) => return None,
         None => (rest, if writes { Access::Write } else { Access::Read }),
     };
-    let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let plain =
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     plain.then(|| Permission { owner, name: name.to_owned(), access })
 }
 
@@ -177,7 +220,9 @@ mod tests {
 
     #[test]
     fn a_line_becomes_an_endpoint_for_each_of_its_methods() {
-        let lines = read("[hooks document-3 tokens=classic]\nGET,POST /orgs/{org}/hooks org/webhooks content # why\n");
+        let lines = read(
+            "[hooks document-3 tokens=classic]\nGET,POST /orgs/{org}/hooks org/webhooks content # why\n",
+        );
         assert_eq!(lines.faults, Vec::<String>::new());
         let told: Vec<_> = lines
             .endpoints
@@ -192,15 +237,30 @@ mod tests {
             })
             .collect();
         let permission = |level: &str| Some(format!("org/webhooks:{level}"));
-        assert_eq!(told, [("GET", 1, false, permission("read")), ("POST", 5, true, permission("write"))]);
+        assert_eq!(
+            told,
+            [("GET", 1, false, permission("read")), ("POST", 5, true, permission("write"))]
+        );
     }
 
     #[test]
     fn the_product_segment_follows_the_dialect() {
         let text = "[x upstream]\nGET /orgs/{org}/assistant/billing\nGET /orgs/{org}/assistants";
-        let names = |dialect| Lines::read(text, dialect).endpoints.into_iter().map(|endpoint| endpoint.template).collect::<Vec<_>>();
-        assert_eq!(names(Dialect::Service), ["/orgs/{org}/assistant/billing", "/orgs/{org}/assistants"]);
-        assert_eq!(names(Dialect::Github), ["/orgs/{org}/copilot/billing", "/orgs/{org}/assistants"]);
+        let names = |dialect| {
+            Lines::read(text, dialect)
+                .endpoints
+                .into_iter()
+                .map(|endpoint| endpoint.template)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names(Dialect::Service),
+            ["/orgs/{org}/assistant/billing", "/orgs/{org}/assistants"]
+        );
+        assert_eq!(
+            names(Dialect::Github),
+            ["/orgs/{org}/copilot/billing", "/orgs/{org}/assistants"]
+        );
     }
 
     #[test]
@@ -217,7 +277,11 @@ mod tests {
             "POST /a points=many",
         ] {
             let lines = read(&format!("[x upstream]\n\n{bad}"));
-            assert!(lines.faults.len() == 1 && lines.faults[0].starts_with("line 3: "), "{bad}: {:?}", lines.faults);
+            assert!(
+                lines.faults.len() == 1 && lines.faults[0].starts_with("line 3: "),
+                "{bad}: {:?}",
+                lines.faults
+            );
             assert!(lines.endpoints.is_empty(), "{bad}");
         }
         assert_eq!(read("GET /a").faults.len(), 1);

@@ -1,7 +1,9 @@
-//! Document 1's permission matrix and route inventory, read a second time and on their own: what they list is in the table as they list it,
-//! and the table lists nothing of theirs that they do not.
+//! Document 1's permission matrix and route inventory, read a second time and on their own: what
+//! they list is in the table as they list it, and the table lists nothing of theirs that they do
+//! not.
 //!
-//! Braces stand for alternatives, as in the document. Names of parameters are not compared, the document leaves most of them out.
+//! Braces stand for alternatives, as in the document. Names of parameters are not compared, the
+//! document leaves most of them out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +11,8 @@ use http::Method;
 
 use super::*;
 
-/// Permission and level, then methods and routes. `m` after a method marks \[M\], `u` what only the user's app token may use.
+/// Permission and level, then methods and routes. `m` after a method marks \[M\], `u` what only the
+/// user's app token may use.
 const MATRIX: &str = "
 org/administration:write
   PUT /organizations/{}/actions/cache/(retention-limit|storage-limit)
@@ -126,7 +129,8 @@ repo/administration:write
   POSTm /repos/{}/{}/(forks|pages)
 ";
 
-/// Of the repository permission 'Administration' the document names these families by a word and not by their routes.
+/// Of the repository permission 'Administration' the document names these families by a word and
+/// not by their routes.
 const NAMED_BY_A_WORD: &[&str] = &[
     "/actions/runners/",
     "/autolinks",
@@ -184,10 +188,15 @@ fn spelt_out(route: &str) -> Vec<String> {
 
 /// A template without its parameters' names.
 fn nameless(template: &str) -> String {
-    template.split('/').map(|segment| if segment.starts_with('{') { "{}" } else { segment }).collect::<Vec<_>>().join("/")
+    template
+        .split('/')
+        .map(|segment| if segment.starts_with('{') { "{}" } else { segment })
+        .collect::<Vec<_>>()
+        .join("/")
 }
 
-/// One row of the matrix: method, route, permission, then whether it is \[M\] and whether it is for the user's token alone.
+/// One row of the matrix: method, route, permission, then whether it is \[M\] and whether it is for
+/// the user's token alone.
 type Row = (String, String, String, bool, bool);
 
 fn rows() -> BTreeSet<Row> {
@@ -200,9 +209,9 @@ fn rows() -> BTreeSet<Row> {
         };
         for method in methods.split(',') {
             let (name, mark) = method.split_at(method.trim_end_matches(['m', 'u']).len());
-            rows.extend(
-                spelt_out(route).into_iter().map(|route| (name.to_owned(), route, permission.to_owned(), mark == "m", mark == "u")),
-            );
+            rows.extend(spelt_out(route).into_iter().map(|route| {
+                (name.to_owned(), route, permission.to_owned(), mark == "m", mark == "u")
+            }));
         }
     }
     rows
@@ -211,11 +220,19 @@ fn rows() -> BTreeSet<Row> {
 /// What the table says of the routes of these sources, in the same form.
 fn told(table: &Table) -> BTreeSet<Row> {
     let mut rows = BTreeSet::new();
-    let listed = table.iter().filter(|endpoint| matches!(endpoint.source, Source::Matrix | Source::Document2) && !endpoint.generic);
+    let listed = table.iter().filter(|endpoint| {
+        matches!(endpoint.source, Source::Matrix | Source::Document2) && !endpoint.generic
+    });
     for endpoint in listed {
         for permission in endpoint.permission.iter().chain(&endpoint.other_permissions) {
             let (method, route) = (endpoint.method.to_string(), nameless(&endpoint.template));
-            rows.insert((method, route, permission.to_string(), endpoint.several_permissions, endpoint.uat_only));
+            rows.insert((
+                method,
+                route,
+                permission.to_string(),
+                endpoint.several_permissions,
+                endpoint.uat_only,
+            ));
         }
     }
     rows
@@ -233,11 +250,15 @@ fn the_table_takes_nothing_from_the_matrix_that_is_not_in_it() {
     let rows = rows();
     let by_a_word = |row: &Row| {
         let own = row.1.strip_prefix("/repos/{}/{}").unwrap_or("");
-        row.2 == "repo/administration:write" && NAMED_BY_A_WORD.iter().any(|word| own.starts_with(word))
+        row.2 == "repo/administration:write"
+            && NAMED_BY_A_WORD.iter().any(|word| own.starts_with(word))
     };
-    // Document 2 names permissions of its own beside those of the matrix, and team routes by number that the matrix leaves out.
+    // Document 2 names permissions of its own beside those of the matrix, and team routes by number
+    // that the matrix leaves out.
     let of_document_2 = |row: &Row| {
-        ["org/custom_properties", "org/issue_fields", "org/webhooks", "enterprise/"].iter().any(|name| row.2.starts_with(name))
+        ["org/custom_properties", "org/issue_fields", "org/webhooks", "enterprise/"]
+            .iter()
+            .any(|name| row.2.starts_with(name))
             || row.1.starts_with("/organizations/{}/team/{}/")
     };
     let more: Vec<_> = told(Table::embedded(Dialect::Service))
@@ -251,10 +272,16 @@ fn the_table_takes_nothing_from_the_matrix_that_is_not_in_it() {
 fn both_app_tokens_are_taken_by_every_row_that_is_not_marked() {
     for (method, route, permission, _, uat_only) in rows() {
         let table = Table::embedded(Dialect::Service);
-        let endpoint = table.iter().find(|endpoint| endpoint.method == method.as_str() && nameless(&endpoint.template) == route);
+        let endpoint = table.iter().find(|endpoint| {
+            endpoint.method == method.as_str() && nameless(&endpoint.template) == route
+        });
         let tokens = endpoint.unwrap_or_else(|| panic!("{method} {route}")).tokens;
         assert_eq!(tokens.accepts(TokenKind::AppUser), Some(true), "{method} {route} {permission}");
-        assert_eq!(tokens.accepts(TokenKind::Installation), Some(!uat_only), "{method} {route} {permission}");
+        assert_eq!(
+            tokens.accepts(TokenKind::Installation),
+            Some(!uat_only),
+            "{method} {route} {permission}"
+        );
     }
 }
 
@@ -272,8 +299,11 @@ fn every_route_of_the_inventory_is_in_the_table() {
                 assert!(methods.contains_key(&route), "{group}: {route}");
                 continue;
             };
-            // A family, or nothing below it that the running service is known to have beyond what is listed.
-            let below = methods.keys().any(|known| known == prefix || known.starts_with(&format!("{prefix}/")));
+            // A family, or nothing below it that the running service is known to have beyond what
+            // is listed.
+            let below = methods
+                .keys()
+                .any(|known| known == prefix || known.starts_with(&format!("{prefix}/")));
             assert!(below, "{group}: {route}");
         }
     }

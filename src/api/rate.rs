@@ -1,7 +1,7 @@
 //! What an answer's rate headers say (Document 1, Rate limit response headers).
 //!
-//! Read strictly: a book settled from a half-understood header would be wrong for an hour. What the numbers mean for a budget is decided
-//! elsewhere.
+//! Read strictly: a book settled from a half-understood header would be wrong for an hour. What the
+//! numbers mean for a budget is decided elsewhere.
 
 use http::header::{AsHeaderName, HeaderMap, HeaderName};
 
@@ -9,10 +9,12 @@ use super::headers;
 use super::resource::ResourceName;
 use crate::clock::Timestamp;
 
-/// Epoch seconds have ten digits until the year 2286; thirteen would be milliseconds, and close a book for millennia.
+/// Epoch seconds have ten digits until the year 2286; thirteen would be milliseconds, and close a
+/// book for millennia.
 const RESET_DIGITS_MAX: usize = 10;
 
-// As names rather than text, which would be checked again for each look-up: they are looked for in every answer.
+// As names rather than text, which would be checked again for each look-up: they are looked for in
+// every answer.
 static LIMIT: HeaderName = HeaderName::from_static(headers::RATE_LIMIT);
 static REMAINING: HeaderName = HeaderName::from_static(headers::RATE_REMAINING);
 static USED: HeaderName = HeaderName::from_static(headers::RATE_USED);
@@ -35,7 +37,8 @@ pub struct RateHeaders {
 }
 
 impl RateHeaders {
-    /// Reads the headers; `None` unless limit, remaining and reset are each there, plain digits, and said once or always the same.
+    /// Reads the headers; `None` unless limit, remaining and reset are each there, plain digits,
+    /// and said once or always the same.
     pub fn parse(headers: &HeaderMap) -> Option<Self> {
         Some(Self {
             limit: number(headers, &LIMIT)?,
@@ -47,7 +50,8 @@ impl RateHeaders {
     }
 }
 
-/// `x-ratelimit-remaining` alone, for answers that carry only part of the headers; `None` when missing, malformed or contradictory.
+/// `x-ratelimit-remaining` alone, for answers that carry only part of the headers; `None` when
+/// missing, malformed or contradictory.
 pub fn rate_remaining(headers: &HeaderMap) -> Option<u32> {
     number(headers, &REMAINING)
 }
@@ -88,11 +92,15 @@ mod tests {
             ("x-ratelimit-reset", "1700000000"),
             ("x-ratelimit-resource", "core"),
         ];
-        let kept = good.into_iter().filter(|(name, _)| !lines.iter().any(|(other, _)| other == name));
-        kept.chain(lines.iter().copied()).filter(|(_, value)| *value != "-").fold(HeaderMap::new(), |mut map, (name, value)| {
-            map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
-            map
-        })
+        let kept =
+            good.into_iter().filter(|(name, _)| !lines.iter().any(|(other, _)| other == name));
+        kept.chain(lines.iter().copied()).filter(|(_, value)| *value != "-").fold(
+            HeaderMap::new(),
+            |mut map, (name, value)| {
+                map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+                map
+            },
+        )
     }
 
     #[test]
@@ -110,7 +118,19 @@ mod tests {
     #[test]
     fn a_missing_or_malformed_number_spoils_the_whole() {
         for name in ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"] {
-            for bad in ["-", "", "+1", "-1", "1.0", " 1 2", "1e3", "0x10", "99999999999999999999", "1, 1", "\u{7f}"] {
+            for bad in [
+                "-",
+                "",
+                "+1",
+                "-1",
+                "1.0",
+                " 1 2",
+                "1e3",
+                "0x10",
+                "99999999999999999999",
+                "1, 1",
+                "\u{7f}",
+            ] {
                 if let Ok(value) = HeaderValue::from_str(bad) {
                     let mut headers = with(&[(name, "-")]);
                     if bad != "-" {
@@ -138,7 +158,10 @@ mod tests {
 
     #[test]
     fn used_and_resource_may_be_missing_or_malformed() {
-        let rate = RateHeaders::parse(&with(&[("x-ratelimit-used", "-"), ("x-ratelimit-resource", "Not A Name")]));
+        let rate = RateHeaders::parse(&with(&[
+            ("x-ratelimit-used", "-"),
+            ("x-ratelimit-resource", "Not A Name"),
+        ]));
         assert_eq!(rate.map(|rate| (rate.used, rate.resource)), Some((None, None)));
     }
 }

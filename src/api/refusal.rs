@@ -1,7 +1,9 @@
-//! Whether an upstream's answer is a refusal for a limit, which kind, and what it says about when to come back.
+//! Whether an upstream's answer is a refusal for a limit, which kind, and what it says about when
+//! to come back.
 //!
-//! The order is DESIGN D6's: a 429 is always one; a 403 only by its message, its documentation address, `retry-after` or a remaining of 0, so that a
-//! missing permission closes nothing. What to do about a refusal is decided elsewhere.
+//! The order is DESIGN D6's: a 429 is always one; a 403 only by its message, its documentation
+//! address, `retry-after` or a remaining of 0, so that a missing permission closes nothing. What to
+//! do about a refusal is decided elsewhere.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
@@ -16,16 +18,22 @@ use super::resource::ResourceName;
 use crate::clock::Timestamp;
 
 /// Words of a secondary refusal, in lower case (UPSTREAM.md, Limits, newest form first).
-const SECONDARY_WORDS: [&str; 3] = ["secondary rate limit", "abuse detection mechanism", "temporarily blocked from content creation"];
+const SECONDARY_WORDS: [&str; 3] = [
+    "secondary rate limit",
+    "abuse detection mechanism",
+    "temporarily blocked from content creation",
+];
 /// Words of a primary refusal, in lower case (UPSTREAM.md, Limits).
 const PRIMARY_WORDS: [&str; 1] = ["api rate limit exceeded"];
 /// How the documentation address of a secondary refusal ends, in lower case (UPSTREAM.md, Limits).
 const SECONDARY_ADDRESSES: [&str; 2] = ["secondary-rate-limits", "#abuse-rate-limits"];
 /// Types of a GraphQL error that says the primary limit is exhausted (UPSTREAM.md, Limits).
 const GRAPHQL_TYPES: [&str; 2] = ["RATE_LIMITED", "RATE_LIMIT"];
-/// How a GraphQL answer of 200 words a secondary refusal, in lower case. It must *begin* so: other errors repeat the caller's own words.
+/// How a GraphQL answer of 200 words a secondary refusal, in lower case. It must *begin* so: other
+/// errors repeat the caller's own words.
 const GRAPHQL_SECONDARY_BEGINS: &str = "you have exceeded a secondary rate limit";
-/// How much of a body that is not JSON is searched. The refusals seen as HTML are pages of a few kilobytes; this bounds the work.
+/// How much of a body that is not JSON is searched. The refusals seen as HTML are pages of a few
+/// kilobytes; this bounds the work.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// Which of the two sorts of limit refused.
@@ -37,7 +45,8 @@ pub enum LimitKind {
     Secondary,
 }
 
-/// What an answer says when it refuses for a limit. Both kinds carry the same; the times are as sent and may both be given: the later holds.
+/// What an answer says when it refuses for a limit. Both kinds carry the same; the times are as
+/// sent and may both be given: the later holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitRefusal {
     /// The budget of `resource` is used up.
@@ -111,29 +120,40 @@ impl LimitRefusal {
     }
 }
 
-/// Whether an answer refuses for a limit; `None` when it does not. `body` is the decoded body, or as much of it as was read.
+/// Whether an answer refuses for a limit; `None` when it does not. `body` is the decoded body, or
+/// as much of it as was read.
 ///
-/// A 200 is looked into only when it can be GraphQL's: its content type is plain JSON and its resource, when named, is `graphql`. So no file of a
-/// repository, served raw, can pass for a refusal. Still, callers that know their endpoint should ask about 200s of GraphQL only.
-pub fn limit_refusal(status: StatusCode, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Option<LimitRefusal> {
+/// A 200 is looked into only when it can be GraphQL's: its content type is plain JSON and its
+/// resource, when named, is `graphql`. So no file of a repository, served raw, can pass for a
+/// refusal. Still, callers that know their endpoint should ask about 200s of GraphQL only.
+pub fn limit_refusal(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+    now: Timestamp,
+) -> Option<LimitRefusal> {
     let kind = match status {
         StatusCode::OK => kind_of_graphql(headers, body),
-        StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS => kind_by_words(body).or_else(|| {
-            if rate_remaining(headers) == Some(0) {
-                Some(LimitKind::Primary)
-            } else if status == StatusCode::TOO_MANY_REQUESTS || headers.contains_key(headers::RETRY_AFTER) {
-                Some(LimitKind::Secondary)
-            } else {
-                None
-            }
-        }),
+        StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS => {
+            kind_by_words(body).or_else(|| {
+                if rate_remaining(headers) == Some(0) {
+                    Some(LimitKind::Primary)
+                } else if status == StatusCode::TOO_MANY_REQUESTS
+                    || headers.contains_key(headers::RETRY_AFTER)
+                {
+                    Some(LimitKind::Secondary)
+                } else {
+                    None
+                }
+            })
+        }
         _ => None,
     };
     kind.map(|kind| LimitRefusal::new(kind, headers, now))
 }
 
-/// How long `retry-after` says to keep away, as seconds or as a date (RFC 9110 §10.2.3); the longest when it is said more than once, `None` when it is
-/// missing or nothing of it can be read.
+/// How long `retry-after` says to keep away, as seconds or as a date (RFC 9110 §10.2.3); the
+/// longest when it is said more than once, `None` when it is missing or nothing of it can be read.
 pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let read = |text: &str| {
         digits::<u64>(text).map(Duration::from_secs).or_else(|| {
@@ -142,10 +162,15 @@ pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
             Some((Timestamp::EPOCH + since_epoch).since(now))
         })
     };
-    headers.get_all(headers::RETRY_AFTER).iter().filter_map(|value| read(value.to_str().ok()?.trim())).max()
+    headers
+        .get_all(headers::RETRY_AFTER)
+        .iter()
+        .filter_map(|value| read(value.to_str().ok()?.trim()))
+        .max()
 }
 
-/// The parts of an error body that the upstream words itself; the rest can repeat what a user wrote.
+/// The parts of an error body that the upstream words itself; the rest can repeat what a user
+/// wrote.
 #[derive(Deserialize)]
 struct ErrorBody<'b> {
     #[serde(borrow, default)]
@@ -158,20 +183,27 @@ fn kind_by_words(body: &[u8]) -> Option<LimitKind> {
     if let Ok(error) = serde_json::from_slice::<ErrorBody<'_>>(body) {
         let message = error.message.unwrap_or_default().to_ascii_lowercase();
         let address = error.documentation_url.unwrap_or_default().to_ascii_lowercase();
-        return kind_of_text(&message)
-            .or_else(|| SECONDARY_ADDRESSES.iter().any(|end| address.ends_with(end)).then_some(LimitKind::Secondary));
+        return kind_of_text(&message).or_else(|| {
+            SECONDARY_ADDRESSES
+                .iter()
+                .any(|end| address.ends_with(end))
+                .then_some(LimitKind::Secondary)
+        });
     }
     if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() {
         return None;
     }
-    let text = String::from_utf8_lossy(body.get(..TEXT_BYTES_MAX).unwrap_or(body)).to_ascii_lowercase();
-    let linked = || SECONDARY_ADDRESSES.iter().any(|end| text.contains(end)).then_some(LimitKind::Secondary);
+    let text =
+        String::from_utf8_lossy(body.get(..TEXT_BYTES_MAX).unwrap_or(body)).to_ascii_lowercase();
+    let linked =
+        || SECONDARY_ADDRESSES.iter().any(|end| text.contains(end)).then_some(LimitKind::Secondary);
     kind_of_text(&text).or_else(linked)
 }
 
 fn kind_of_text(lower: &str) -> Option<LimitKind> {
     let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-    // Secondary first: some of these answers mention the primary limit too, and a mistake this way costs a minute, the other way an hour.
+    // Secondary first: some of these answers mention the primary limit too, and a mistake this way
+    // costs a minute, the other way an hour.
     if says(&SECONDARY_WORDS) {
         Some(LimitKind::Secondary)
     } else if says(&PRIMARY_WORDS) {
@@ -199,18 +231,24 @@ struct GraphqlError<'b> {
 }
 
 fn kind_of_graphql(headers: &HeaderMap, body: &[u8]) -> Option<LimitKind> {
-    let plain_json = single(headers, CONTENT_TYPE.as_str())
-        .is_none_or(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "application/json"));
-    let other_resource = resource(headers).is_some_and(|resource| resource != ResourceName::graphql());
+    let plain_json = single(headers, CONTENT_TYPE.as_str()).is_none_or(|kind| {
+        kind.split(';').next().is_some_and(|kind| kind.trim() == "application/json")
+    });
+    let other_resource =
+        resource(headers).is_some_and(|resource| resource != ResourceName::graphql());
     // Most answers are no refusal; this spares them the parser.
     if !plain_json || other_resource || !mentions_a_limit(body) {
         return None;
     }
     let answer = serde_json::from_slice::<GraphqlBody<'_>>(body).ok()?;
     let secondary = |message: &Option<Cow<'_, str>>| {
-        message.as_ref().is_some_and(|message| message.to_ascii_lowercase().starts_with(GRAPHQL_SECONDARY_BEGINS))
+        message.as_ref().is_some_and(|message| {
+            message.to_ascii_lowercase().starts_with(GRAPHQL_SECONDARY_BEGINS)
+        })
     };
-    let primary = |error: &GraphqlError<'_>| error.kind.as_ref().is_some_and(|kind| GRAPHQL_TYPES.contains(&kind.as_ref()));
+    let primary = |error: &GraphqlError<'_>| {
+        error.kind.as_ref().is_some_and(|kind| GRAPHQL_TYPES.contains(&kind.as_ref()))
+    };
     let errors = answer.errors.unwrap_or_default();
     if secondary(&answer.message) || errors.iter().any(|error| secondary(&error.message)) {
         Some(LimitKind::Secondary)
@@ -222,7 +260,8 @@ fn kind_of_graphql(headers: &HeaderMap, body: &[u8]) -> Option<LimitKind> {
 }
 
 fn mentions_a_limit(body: &[u8]) -> bool {
-    let mentions = |words: &[u8]| body.windows(words.len()).any(|window| window.eq_ignore_ascii_case(words));
+    let mentions =
+        |words: &[u8]| body.windows(words.len()).any(|window| window.eq_ignore_ascii_case(words));
     mentions(b"RATE_LIMIT") || mentions(b"secondary rate limit")
 }
 

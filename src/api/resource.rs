@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Resources with a documented or observed limit per window (UPSTREAM.md, Limits; `core` also Document 1, Primary rate limits).
-/// The limit is `None` where only the name has been seen.
+/// Resources with a documented or observed limit per window (UPSTREAM.md, Limits; `core` also
+/// Document 1, Primary rate limits). The limit is `None` where only the name has been seen.
 const KNOWN: [(&str, Option<u32>); 14] = [
     ("core", Some(5000)),
     ("search", Some(30)),
@@ -30,7 +30,8 @@ const LIMIT_UNKNOWN: u32 = 5000;
 /// Longest name taken from a header; the longest known one has 27 characters.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The name of a primary limit, as `x-ratelimit-resource` spells it. Cheap to clone, to compare and to hash; the known names need no allocation.
+/// The name of a primary limit, as `x-ratelimit-resource` spells it. Cheap to clone, to compare and
+/// to hash; the known names need no allocation.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ResourceName(Name);
 
@@ -51,9 +52,12 @@ impl ResourceName {
         Self(known.map_or_else(|| Name::Other(Arc::from(name)), |(place, _)| Name::Known(place)))
     }
 
-    /// A name out of an answer's header: 1 to 64 lower-case letters, digits, `_` or `-`; `None` for anything else.
+    /// A name out of an answer's header: 1 to 64 lower-case letters, digits, `_` or `-`; `None` for
+    /// anything else.
     pub fn parse(text: &str) -> Option<Self> {
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
+        let plain = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-'
+        };
         let fits = (1..=NAME_BYTES_MAX).contains(&text.len());
         (fits && text.bytes().all(plain)).then(|| Self::new(text))
     }
@@ -111,7 +115,8 @@ impl fmt::Debug for ResourceName {
     }
 }
 
-/// Units per window that an authenticated user has of this resource, until an answer tells; 5000 for an unknown one.
+/// Units per window that an authenticated user has of this resource, until an answer tells; 5000
+/// for an unknown one.
 pub fn default_limit(resource: &ResourceName) -> u32 {
     let known = match resource.0 {
         Name::Known(place) => KNOWN[usize::from(place)].1,
@@ -120,7 +125,8 @@ pub fn default_limit(resource: &ResourceName) -> u32 {
     known.unwrap_or(LIMIT_UNKNOWN)
 }
 
-/// How long a window of this resource lasts: a minute for the two search resources (UPSTREAM.md, Limits), else an hour (Document 1).
+/// How long a window of this resource lasts: a minute for the two search resources (UPSTREAM.md,
+/// Limits), else an hour (Document 1).
 pub fn window(resource: &ResourceName) -> Duration {
     match resource.as_str() {
         "search" | "code_search" => Duration::from_mins(1),
@@ -134,9 +140,18 @@ mod tests {
 
     #[test]
     fn limits_and_windows_are_the_documented_ones() {
-        assert_eq!((default_limit(&ResourceName::core()), window(&ResourceName::core())), (5000, Duration::from_hours(1)));
-        assert_eq!((default_limit(&ResourceName::search()), window(&ResourceName::search())), (30, Duration::from_mins(1)));
-        assert_eq!((default_limit(&ResourceName::code_search()), window(&ResourceName::code_search())), (10, Duration::from_mins(1)));
+        assert_eq!(
+            (default_limit(&ResourceName::core()), window(&ResourceName::core())),
+            (5000, Duration::from_hours(1))
+        );
+        assert_eq!(
+            (default_limit(&ResourceName::search()), window(&ResourceName::search())),
+            (30, Duration::from_mins(1))
+        );
+        assert_eq!(
+            (default_limit(&ResourceName::code_search()), window(&ResourceName::code_search())),
+            (10, Duration::from_mins(1))
+        );
         assert_eq!(default_limit(&ResourceName::new("scim")), 15_000);
         assert_eq!(default_limit(&ResourceName::new("dependency_sbom")), 5000);
     }
@@ -146,8 +161,16 @@ mod tests {
         for (name, _) in KNOWN {
             assert_eq!(ResourceName::new(name).as_str(), name);
         }
-        let named = [ResourceName::core(), ResourceName::search(), ResourceName::code_search(), ResourceName::graphql()];
-        assert_eq!(named.map(|name| name.to_string()), ["core", "search", "code_search", "graphql"]);
+        let named = [
+            ResourceName::core(),
+            ResourceName::search(),
+            ResourceName::code_search(),
+            ResourceName::graphql(),
+        ];
+        assert_eq!(
+            named.map(|name| name.to_string()),
+            ["core", "search", "code_search", "graphql"]
+        );
     }
 
     #[test]

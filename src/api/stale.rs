@@ -1,10 +1,12 @@
 //! Which stored paths a write makes stale.
 //!
-//! The rule: the written path itself (unless it was added to, with all that lies below it), then each of its parents, stopping before the root that owns them: `/repos/{owner}/{repo}`,
-//! `/orgs/{org}`, `/users/{username}`, `/user` and their like. So a comment on an issue makes the comments, the issue and the
-//! list of issues stale, but not the whole repository. Beyond that a write causes what the upstream would tell a webhook of: a pull request is an issue too, and a
-//! file that is written changes commits and branches. Which event a write causes is here, what the event changes in `events.rs`, and what no event tells of in
-//! `elsewhere.rs`.
+//! The rule: the written path itself (unless it was added to, with all that lies below it), then
+//! each of its parents, stopping before the root that owns them: `/repos/{owner}/{repo}`,
+//! `/orgs/{org}`, `/users/{username}`, `/user` and their like. So a comment on an issue makes the
+//! comments, the issue and the list of issues stale, but not the whole repository. Beyond that a
+//! write causes what the upstream would tell a webhook of: a pull request is an issue too, and a
+//! file that is written changes commits and branches. Which event a write causes is here, what the
+//! event changes in `events.rs`, and what no event tells of in `elsewhere.rs`.
 
 use http::Method;
 
@@ -12,7 +14,8 @@ use super::address::twins;
 use super::elsewhere::changed_elsewhere;
 use super::events::{Stale, Subject, Unknown, stale_after};
 
-/// How many leading segments make the root that owns a path. Paths that begin with none of these have no root: all parents count.
+/// How many leading segments make the root that owns a path. Paths that begin with none of these
+/// have no root: all parents count.
 const OWNER_ROOTS: [(&str, usize); 11] = [
     ("repos", 3),
     ("repositories", 2),
@@ -27,7 +30,8 @@ const OWNER_ROOTS: [(&str, usize); 11] = [
     ("installation", 1),
 ];
 
-/// The written path, then its parents up to its owner's root; each a leading part of the path, without a trailing slash.
+/// The written path, then its parents up to its owner's root; each a leading part of the path,
+/// without a trailing slash.
 #[derive(Clone, Debug)]
 pub struct Collections<'p> {
     next: Option<&'p str>,
@@ -36,9 +40,13 @@ pub struct Collections<'p> {
 
 /// How many leading segments of `path` make the root that owns it; 0 when nothing does.
 pub(super) fn root_segments(path: &str) -> usize {
-    // Bytes: short texts are looked through faster so, and this is asked several times for each request.
+    // Bytes: short texts are looked through faster so, and this is asked several times for each
+    // request.
     let first = path.as_bytes().split(|byte| *byte == b'/').nth(1).unwrap_or_default();
-    OWNER_ROOTS.iter().find(|(name, _)| name.as_bytes() == first).map_or(0, |(_, segments)| *segments)
+    OWNER_ROOTS
+        .iter()
+        .find(|(name, _)| name.as_bytes() == first)
+        .map_or(0, |(_, segments)| *segments)
 }
 
 impl<'p> Collections<'p> {
@@ -61,8 +69,9 @@ impl<'p> Iterator for Collections<'p> {
     }
 }
 
-/// What a write below a repository causes: the tail of its path (`{name}` any segment, whose value the event's row may ask for; `**` any rest), the events, and what
-/// is known of a parameter without a value. The first that fits counts.
+/// What a write below a repository causes: the tail of its path (`{name}` any segment, whose value
+/// the event's row may ask for; `**` any rest), the events, and what is known of a parameter
+/// without a value. The first that fits counts.
 const IN_REPOSITORY: &[(&str, &[&str], Unknown)] = &[
     ("", &["repository"], Unknown::Any),
     ("/transfer", &["repository"], Unknown::Any),
@@ -87,7 +96,11 @@ const IN_REPOSITORY: &[(&str, &[&str], Unknown)] = &[
     ("/merges", &["push"], Unknown::Any),
     ("/merge-upstream", &["push"], Unknown::Any),
     // Whatever names a branch names it anew.
-    ("/branches/{branch}/rename", &["push", "branch_protection_rule", "release", "deployment", "workflow_run"], Unknown::Any),
+    (
+        "/branches/{branch}/rename",
+        &["push", "branch_protection_rule", "release", "deployment", "workflow_run"],
+        Unknown::Any,
+    ),
     ("/branches/**", &["push", "branch_protection_rule"], Unknown::Any),
     ("/rulesets/**", &["repository_ruleset"], Unknown::Any),
     ("/statuses/{sha}", &["status"], Unknown::Any),
@@ -141,36 +154,46 @@ const IN_ORGANIZATION: &[(&str, &[&str], Unknown)] = &[
     ("/rulesets/**", &["repository_ruleset"], Unknown::Any),
 ];
 
-/// Everything that a write to `path` (without query) that was, or may have been, executed makes stale.
+/// Everything that a write to `path` (without query) that was, or may have been, executed makes
+/// stale.
 pub fn stale_after_write(method: &Method, path: &str) -> Vec<Stale> {
     let path = path.strip_suffix('/').unwrap_or(path);
     // What a mutation changes is not in its path.
     if path.is_empty() || path == "/graphql" {
         return vec![Stale::Everything];
     }
-    let mut stale: Vec<Stale> = Collections::of(path).map(str::to_owned).map(Stale::Exactly).collect();
+    let mut stale: Vec<Stale> =
+        Collections::of(path).map(str::to_owned).map(Stale::Exactly).collect();
     stale.extend(Collections::of(path).flat_map(twins).map(Stale::Exactly));
-    // A POST adds something to what it names; everything else changes or removes it, and what lies below is part of it.
+    // A POST adds something to what it names; everything else changes or removes it, and what lies
+    // below is part of it.
     let changed = if method == Method::POST { changed_at_once(path) } else { Some(path) };
     stale.extend(changed.into_iter().flat_map(addresses).map(Stale::Below));
     stale.extend(caused_in_repository(path));
     stale.extend(caused_in_organization(path));
     stale.extend(caused_by_caller(path));
-    stale.extend([path.to_owned()].into_iter().chain(twins(path)).flat_map(|path| changed_elsewhere(&path)));
+    stale.extend(
+        [path.to_owned()].into_iter().chain(twins(path)).flat_map(|path| changed_elsewhere(&path)),
+    );
     stale.sort();
     stale.dedup();
     stale
 }
 
-/// The collection of which a `POST …/add` or `POST …/remove` adds or removes members, whom only its body names.
+/// The collection of which a `POST …/add` or `POST …/remove` adds or removes members, whom only its
+/// body names.
 fn changed_at_once(path: &str) -> Option<&str> {
-    let (collection, _) = path.rsplit_once('/').filter(|(_, word)| matches!(*word, "add" | "remove"))?;
+    let (collection, _) =
+        path.rsplit_once('/').filter(|(_, word)| matches!(*word, "add" | "remove"))?;
     Collections::of(path).any(|above| above == collection).then_some(collection)
 }
 
-/// What a write to this path makes stale beside that when its answer shows a milestone: whatever shows the same one, whose counters may have changed.
+/// What a write to this path makes stale beside that when its answer shows a milestone: whatever
+/// shows the same one, whose counters may have changed.
 pub fn stale_by_milestone(path: &str) -> Vec<Stale> {
-    repository_of(path).map_or_else(Vec::new, |head| stale_after("milestone", &subject_of_repository(head), Unknown::Any))
+    repository_of(path).map_or_else(Vec::new, |head| {
+        stale_after("milestone", &subject_of_repository(head), Unknown::Any)
+    })
 }
 
 fn caused_in_repository(path: &str) -> Vec<Stale> {
@@ -185,11 +208,16 @@ fn repository_of(path: &str) -> Option<&str> {
 
 /// By its number alone it may be anybody's.
 fn subject_of_repository(head: &str) -> Subject {
-    let owner = head.strip_prefix("/repos/").and_then(|names| names.split('/').next()).unwrap_or("*");
+    let owner =
+        head.strip_prefix("/repos/").and_then(|names| names.split('/').next()).unwrap_or("*");
     let organizations = addresses(&format!("/orgs/{owner}"));
     Subject {
         repositories: addresses(head),
-        owners: organizations.iter().cloned().chain(addresses(&format!("/users/{owner}"))).collect(),
+        owners: organizations
+            .iter()
+            .cloned()
+            .chain(addresses(&format!("/users/{owner}")))
+            .collect(),
         organizations,
         users: anybody(),
         ..Subject::default()
@@ -215,10 +243,12 @@ fn caused_in_organization(path: &str) -> Vec<Stale> {
         organizations: addresses(&head).into_iter().chain(by_name).collect(),
         owners: addresses(&head),
         territories: vec![format!("/repos/{}", name.unwrap_or("*"))],
-        // A team's number and its name are not known to be the same team's, nor is the number or the name of a person.
+        // A team's number and its name are not known to be the same team's, nor is the number or
+        // the name of a person.
         teams: addresses("/teams/*"),
         users: anybody(),
-        repositories: repository_of_team(&tail).map_or_else(Vec::new, |repository| addresses(&repository)),
+        repositories: repository_of_team(&tail)
+            .map_or_else(Vec::new, |repository| addresses(&repository)),
         ..Subject::default()
     };
     caused(IN_ORGANIZATION, &tail, subject)
@@ -238,14 +268,26 @@ fn anybody() -> Vec<String> {
 /// What the caller does with repositories of others.
 fn caused_by_caller(path: &str) -> Vec<Stale> {
     let starred = path.strip_prefix("/user/starred/").map(|name| (name, "star"));
-    let Some((name, event)) = starred.or_else(|| path.strip_prefix("/user/subscriptions/").map(|name| (name, "watch"))) else {
-        return if path == "/user/repos" { vec![Stale::Exactly("/search/repositories".to_owned())] } else { Vec::new() };
+    let Some((name, event)) =
+        starred.or_else(|| path.strip_prefix("/user/subscriptions/").map(|name| (name, "watch")))
+    else {
+        return if path == "/user/repos" {
+            vec![Stale::Exactly("/search/repositories".to_owned())]
+        } else {
+            Vec::new()
+        };
     };
     stale_after(event, &subject_of_repository(&format!("/repos/{name}")), Unknown::Any)
 }
 
-fn caused(table: &'static [(&'static str, &'static [&'static str], Unknown)], tail: &str, mut subject: Subject) -> Vec<Stale> {
-    let found = table.iter().find_map(|(pattern, events, unknown)| Some((values(pattern, tail)?, *events, *unknown)));
+fn caused(
+    table: &'static [(&'static str, &'static [&'static str], Unknown)],
+    tail: &str,
+    mut subject: Subject,
+) -> Vec<Stale> {
+    let found = table
+        .iter()
+        .find_map(|(pattern, events, unknown)| Some((values(pattern, tail)?, *events, *unknown)));
     let Some((values, events, unknown)) = found else { return Vec::new() };
     subject.values = values;
     events.iter().flat_map(|event| stale_after(event, &subject, unknown)).collect()
@@ -270,7 +312,12 @@ pub(super) fn values(pattern: &'static str, tail: &str) -> Option<Vec<(&'static 
 /// The part of a path that names the repository or organization that it belongs to.
 fn root(path: &str) -> Option<&str> {
     let wanted = root_segments(path);
-    let ends = path.bytes().enumerate().filter(|(_, byte)| *byte == b'/').map(|(at, _)| at).chain([path.len()]);
+    let ends = path
+        .bytes()
+        .enumerate()
+        .filter(|(_, byte)| *byte == b'/')
+        .map(|(at, _)| at)
+        .chain([path.len()]);
     path.get(..ends.skip(1).nth(wanted.checked_sub(1)?)?)
 }
 
@@ -290,9 +337,18 @@ mod tests {
     #[test]
     fn a_write_makes_its_target_and_the_lists_above_it_stale() {
         assert_eq!(stale("/repos/o/r/issues/5"), ["/repos/o/r/issues/5", "/repos/o/r/issues"]);
-        assert_eq!(stale("/repos/o/r/issues/5/comments"), ["/repos/o/r/issues/5/comments", "/repos/o/r/issues/5", "/repos/o/r/issues"]);
-        assert_eq!(stale("/orgs/o/teams/t/memberships/u")[..2], ["/orgs/o/teams/t/memberships/u", "/orgs/o/teams/t/memberships"]);
-        assert_eq!(stale("/notifications/threads/5"), ["/notifications/threads/5", "/notifications/threads", "/notifications"]);
+        assert_eq!(
+            stale("/repos/o/r/issues/5/comments"),
+            ["/repos/o/r/issues/5/comments", "/repos/o/r/issues/5", "/repos/o/r/issues"]
+        );
+        assert_eq!(
+            stale("/orgs/o/teams/t/memberships/u")[..2],
+            ["/orgs/o/teams/t/memberships/u", "/orgs/o/teams/t/memberships"]
+        );
+        assert_eq!(
+            stale("/notifications/threads/5"),
+            ["/notifications/threads/5", "/notifications/threads", "/notifications"]
+        );
         assert_eq!(stale("/gists/5"), ["/gists/5", "/gists"]);
     }
 
@@ -302,7 +358,10 @@ mod tests {
         assert_eq!(stale("/repos/o/r/issues"), ["/repos/o/r/issues"]);
         assert_eq!(stale("/user/repos"), ["/user/repos"]);
         assert_eq!(stale("/orgs/o"), ["/orgs/o"]);
-        assert_eq!(stale("/repositories/7/issues/5"), ["/repositories/7/issues/5", "/repositories/7/issues"]);
+        assert_eq!(
+            stale("/repositories/7/issues/5"),
+            ["/repositories/7/issues/5", "/repositories/7/issues"]
+        );
     }
 
     #[test]
@@ -333,11 +392,25 @@ mod tests {
     #[test]
     fn a_repository_that_changes_changes_its_owners_lists() {
         for path in ["/repos/o/r", "/repos/o/r/transfer"] {
-            for list in ["/repos/o/r", "/users/o/repos", "/orgs/o/repos", "/user/repos", "/repositories/*", "/organizations/*/repos"] {
-                assert!(is_stale_after(path, list), "{path} changes {list}: {:?}", after_write(path));
+            for list in [
+                "/repos/o/r",
+                "/users/o/repos",
+                "/orgs/o/repos",
+                "/user/repos",
+                "/repositories/*",
+                "/organizations/*/repos",
+            ] {
+                assert!(
+                    is_stale_after(path, list),
+                    "{path} changes {list}: {:?}",
+                    after_write(path)
+                );
             }
         }
-        assert!(is_stale_after("/repos/o/r/issues", "/orgs/o/repos"), "it shows how many issues are open");
+        assert!(
+            is_stale_after("/repos/o/r/issues", "/orgs/o/repos"),
+            "it shows how many issues are open"
+        );
         assert!(!is_stale_after("/repos/o/r/labels", "/orgs/o/repos"));
     }
 
@@ -389,7 +462,11 @@ mod tests {
             ("/repos/o/r", "/installation/repositories"),
             ("/repos/o/r/transfer", "/users/*/repos"),
         ] {
-            assert!(is_stale_after(written, stale), "a write to {written} changes {stale}: {:#?}", after_write(written));
+            assert!(
+                is_stale_after(written, stale),
+                "a write to {written} changes {stale}: {:#?}",
+                after_write(written)
+            );
         }
     }
 
@@ -403,7 +480,11 @@ mod tests {
             ("/repos/o/r/hooks/5", "/repos/o/r"),
             ("/gists/5", "/users/o"),
         ] {
-            assert!(!is_stale_after(written, kept), "{written} and {kept}: {:#?}", after_write(written));
+            assert!(
+                !is_stale_after(written, kept),
+                "{written} and {kept}: {:#?}",
+                after_write(written)
+            );
         }
     }
 
@@ -417,20 +498,36 @@ mod tests {
             ("/repositories/7/actions/runners/5", "/repos/*/*/actions/runners/5/**"),
         ] {
             for method in [Method::PUT, Method::PATCH, Method::DELETE] {
-                assert!(after(&method, written).iter().any(|stale| stale == below), "{method} {written}: {:#?}", after(&method, written));
+                assert!(
+                    after(&method, written).iter().any(|stale| stale == below),
+                    "{method} {written}: {:#?}",
+                    after(&method, written)
+                );
             }
         }
-        assert!(!after(&Method::POST, "/repos/o/r/labels").contains(&"/repos/o/r/labels/5/**".to_owned()));
+        assert!(
+            !after(&Method::POST, "/repos/o/r/labels")
+                .contains(&"/repos/o/r/labels/5/**".to_owned())
+        );
         assert!(!after(&Method::POST, "/orgs/o/hooks").contains(&"/orgs/o/hooks/**".to_owned()));
     }
 
     #[test]
     fn what_is_added_and_removed_many_at_a_time_is_doubtful_one_by_one() {
-        for written in ["organizations/add", "organizations/remove", "memberships/add", "memberships/remove"] {
-            let below = format!("/enterprises/e/teams/ent:t/{}/**", written.split('/').next().unwrap());
-            assert!(after_write(&format!("/enterprises/e/teams/ent:t/{written}")).contains(&below), "{written}");
+        for written in
+            ["organizations/add", "organizations/remove", "memberships/add", "memberships/remove"]
+        {
+            let below =
+                format!("/enterprises/e/teams/ent:t/{}/**", written.split('/').next().unwrap());
+            assert!(
+                after_write(&format!("/enterprises/e/teams/ent:t/{written}")).contains(&below),
+                "{written}"
+            );
         }
-        assert!(!after_write("/repos/o/add").contains(&"/repos/o/**".to_owned()), "a repository of that name is one");
+        assert!(
+            !after_write("/repos/o/add").contains(&"/repos/o/**".to_owned()),
+            "a repository of that name is one"
+        );
     }
 
     #[test]
@@ -444,7 +541,11 @@ mod tests {
             "/organizations/*/team",
             "/orgs/*/properties/values",
         ] {
-            assert!(is_stale_after("/repositories/7", stale), "{stale}: {:#?}", after_write("/repositories/7"));
+            assert!(
+                is_stale_after("/repositories/7", stale),
+                "{stale}: {:#?}",
+                after_write("/repositories/7")
+            );
         }
         assert!(is_stale_after("/repositories/7/issues", "/orgs/*/teams/*/repos"));
     }

@@ -1,8 +1,11 @@
-//! The endpoint table: every route of the documents and the running service, and the class of a request.
+//! The endpoint table: every route of the documents and the running service, and the class of a
+//! request.
 //!
-//! One radix tree for each method, built once per dialect: looking a request up takes as long as its path is long, whatever the
-//! number of routes. A route that is in no table falls to the nearest family or class, never to an error, and the number of classes is that of the
-//! table. Paths are compared as they are: nothing is decoded (`%2F` is data of a segment) and a trailing slash makes another, unknown route.
+//! One radix tree for each method, built once per dialect: looking a request up takes as long as
+//! its path is long, whatever the number of routes. A route that is in no table falls to the
+//! nearest family or class, never to an error, and the number of classes is that of the table.
+//! Paths are compared as they are: nothing is decoded (`%2F` is data of a segment) and a trailing
+//! slash makes another, unknown route.
 
 use std::sync::LazyLock;
 
@@ -20,8 +23,9 @@ pub(super) const TEXT: &str = include_str!("endpoints.table");
 static SERVICE: LazyLock<Table> = LazyLock::new(|| Table::read(TEXT, Dialect::Service).0);
 static GITHUB: LazyLock<Table> = LazyLock::new(|| Table::read(TEXT, Dialect::Github).0);
 
-/// Addresses by number that stand for addresses by name. Seen in the `Link` headers of the running service, which pages by number:
-/// `/repositories/{id}/issues?page=2`. They are the same endpoint, with other parameters.
+/// Addresses by number that stand for addresses by name. Seen in the `Link` headers of the running
+/// service, which pages by number: `/repositories/{id}/issues?page=2`. They are the same endpoint,
+/// with other parameters.
 const BY_NUMBER: [(&str, &str); 4] = [
     ("/repos/{owner}/{repo}", "/repositories/{repository_id}"),
     ("/orgs/{org}/teams/{team_slug}", "/organizations/{organization_id}/team/{team_id}"),
@@ -46,7 +50,8 @@ pub struct Classified<'t, 'p> {
 pub struct Params<'t, 'p>(matchit::Params<'t, 'p>);
 
 impl<'p> Params<'_, 'p> {
-    /// The value of this name in the template; `None` where the route has none (an address by number has no `owner`).
+    /// The value of this name in the template; `None` where the route has none (an address by
+    /// number has no `owner`).
     pub fn get(&self, name: &str) -> Option<&'p str> {
         self.0.get(name)
     }
@@ -83,15 +88,24 @@ impl Table {
         }
     }
 
-    /// The class of a request. `path` begins with `/`, has no `/api/v3` and no query; HEAD is classified as GET.
+    /// The class of a request. `path` begins with `/`, has no `/api/v3` and no query; HEAD is
+    /// classified as GET.
     pub fn classify<'t, 'p>(&'t self, method: &Method, path: &'p str) -> Classified<'t, 'p> {
         let place = place_of(method);
         let Some(found) = self.trees.get(place).and_then(|tree| tree.at(path).ok()) else {
-            return Classified { endpoint: self.endpoint(self.unknown[place]), params: Params::default() };
+            return Classified {
+                endpoint: self.endpoint(self.unknown[place]),
+                params: Params::default(),
+            };
         };
         let (route, params) = (found.value, found.params);
         match route.unless_number {
-            Some(class) if !params.iter().next().is_some_and(|(_, value)| value.bytes().all(|byte| byte.is_ascii_digit())) => {
+            Some(class)
+                if !params
+                    .iter()
+                    .next()
+                    .is_some_and(|(_, value)| value.bytes().all(|byte| byte.is_ascii_digit())) =>
+            {
                 let endpoint = self.endpoint(class);
                 Classified { endpoint, params: Params::default() }
             }
@@ -119,12 +133,14 @@ impl Table {
         self.endpoints.iter()
     }
 
-    /// The paths whose stored answers a write to `path` makes stale: itself, then its parents below its owner's root.
+    /// The paths whose stored answers a write to `path` makes stale: itself, then its parents below
+    /// its owner's root.
     pub fn collections(path: &str) -> Collections<'_> {
         Collections::of(path)
     }
 
-    /// The part of a path or template that names the repository, organization, team, enterprise or user it is about; `None` where no such thing is named.
+    /// The part of a path or template that names the repository, organization, team, enterprise or
+    /// user it is about; `None` where no such thing is named.
     pub fn place(path: &str) -> Option<&str> {
         // One segment names no place: `/user` is whoever asks.
         let segments = Some(stale::root_segments(path)).filter(|segments| *segments > 1)?;
@@ -132,25 +148,38 @@ impl Table {
         (self::segments(named) == segments).then_some(named)
     }
 
-    /// Builds the table from its text, and says what it could not take. The embedded text has no faults; a test holds it to that.
+    /// Builds the table from its text, and says what it could not take. The embedded text has no
+    /// faults; a test holds it to that.
     pub(super) fn read(text: &str, dialect: Dialect) -> (Self, Vec<String>) {
         let Lines { mut endpoints, mut faults } = Lines::read(text, dialect);
         let unknown = add_unknown(&mut endpoints);
         let mut trees = METHODS.map(|_| Router::new());
-        // Explicit routes first, then addresses by number, then families from the deepest to the shallowest: each takes what is left.
-        for endpoint in endpoints.iter().filter(|endpoint| !endpoint.family && endpoint.template.starts_with('/')) {
+        // Explicit routes first, then addresses by number, then families from the deepest to the
+        // shallowest: each takes what is left.
+        for endpoint in endpoints
+            .iter()
+            .filter(|endpoint| !endpoint.family && endpoint.template.starts_with('/'))
+        {
             if let Err(fault) = insert(&mut trees, endpoint, &endpoint.template, None) {
                 faults.push(format!("{} {}: {fault}", endpoint.method, endpoint.template));
             }
         }
-        let by_number: Vec<_> = endpoints.iter().filter_map(|endpoint| Some((endpoint, by_number(&endpoint.template)?))).collect();
+        let by_number: Vec<_> = endpoints
+            .iter()
+            .filter_map(|endpoint| Some((endpoint, by_number(&endpoint.template)?)))
+            .collect();
         for (endpoint, template) in by_number.iter().filter(|(endpoint, _)| !endpoint.family) {
-            let class = class_of(&endpoints, &endpoint.method, template).unwrap_or(unknown[place_of(&endpoint.method)]);
+            let class = class_of(&endpoints, &endpoint.method, template)
+                .unwrap_or(unknown[place_of(&endpoint.method)]);
             // A conflict means that the address by number has a line of its own, which stands.
             let _ = insert(&mut trees, endpoint, template, Some(class));
         }
-        let own = endpoints.iter().filter(|endpoint| endpoint.family).map(|endpoint| (endpoint, endpoint.template.clone()));
-        let numbered = by_number.iter().filter(|(endpoint, _)| endpoint.family && !endpoint.generic).cloned();
+        let own = endpoints
+            .iter()
+            .filter(|endpoint| endpoint.family)
+            .map(|endpoint| (endpoint, endpoint.template.clone()));
+        let numbered =
+            by_number.iter().filter(|(endpoint, _)| endpoint.family && !endpoint.generic).cloned();
         let mut families: Vec<_> = own.chain(numbered).collect();
         families.sort_by_key(|(_, template)| std::cmp::Reverse(segments(template)));
         for (endpoint, template) in &families {
@@ -160,7 +189,8 @@ impl Table {
     }
 }
 
-/// Adds the classes for paths that are in no tree; the last is for methods that are none of the five.
+/// Adds the classes for paths that are in no tree; the last is for methods that are none of the
+/// five.
 fn add_unknown(endpoints: &mut Vec<Endpoint>) -> [EndpointId; METHODS.len() + 1] {
     let [get, post, put, patch, delete] = METHODS;
     [get, post, put, patch, delete, Method::OPTIONS].map(|method| {
@@ -182,18 +212,25 @@ fn place_of(method: &Method) -> usize {
     }
 }
 
-fn insert(trees: &mut [Router<Route>], endpoint: &Endpoint, template: &str, unless_number: Option<EndpointId>) -> Result<(), InsertError> {
+fn insert(
+    trees: &mut [Router<Route>],
+    endpoint: &Endpoint,
+    template: &str,
+    unless_number: Option<EndpointId>,
+) -> Result<(), InsertError> {
     let route = Route { endpoint: endpoint.id, unless_number };
     trees.get_mut(place_of(&endpoint.method)).map_or(Ok(()), |tree| tree.insert(template, route))
 }
 
-/// Inserts a family's catch-all. A tree cannot hold `{*rest}` beside `{name}`; there the family takes the free places next to and below `{name}`.
+/// Inserts a family's catch-all. A tree cannot hold `{*rest}` beside `{name}`; there the family
+/// takes the free places next to and below `{name}`.
 fn insert_family(trees: &mut [Router<Route>], endpoint: &Endpoint, template: &str) {
     let route = Route { endpoint: endpoint.id, unless_number: None };
     let Some(tree) = trees.get_mut(place_of(&endpoint.method)) else { return };
     let mut above = template.trim_end_matches("{*rest}").to_owned();
     for depth in segments(template)..SEGMENTS_MAX {
-        // A trailing slash is a route of its own, and an unknown one. Conflicts mean that a route or a deeper family stands there.
+        // A trailing slash is a route of its own, and an unknown one. Conflicts mean that a route
+        // or a deeper family stands there.
         let _ = tree.insert(above.clone(), route);
         if tree.insert(format!("{above}{{*rest}}"), route).is_ok() {
             return;
@@ -204,7 +241,8 @@ fn insert_family(trees: &mut [Router<Route>], endpoint: &Endpoint, template: &st
     }
 }
 
-/// The address by number of a template; `None` where there is none. A parameter straight after the owner is left out: it would catch everything.
+/// The address by number of a template; `None` where there is none. A parameter straight after the
+/// owner is left out: it would catch everything.
 fn by_number(template: &str) -> Option<String> {
     let (tail, number) = BY_NUMBER.iter().find_map(|(name, number)| {
         let tail = template.strip_prefix(name)?;
@@ -216,7 +254,11 @@ fn by_number(template: &str) -> Option<String> {
 /// The class of unknown routes with the same first segment.
 fn class_of(endpoints: &[Endpoint], method: &Method, template: &str) -> Option<EndpointId> {
     let first = |template: &str| template.split('/').nth(1).map(str::to_owned);
-    let same = |endpoint: &&Endpoint| endpoint.generic && endpoint.method == *method && first(&endpoint.template) == first(template);
+    let same = |endpoint: &&Endpoint| {
+        endpoint.generic
+            && endpoint.method == *method
+            && first(&endpoint.template) == first(template)
+    };
     endpoints.iter().find(same).map(|endpoint| endpoint.id)
 }
 
@@ -226,7 +268,12 @@ fn segments(template: &str) -> usize {
 
 /// The first `segments` segments of a path that begins with `/`.
 fn leading(path: &str, segments: usize) -> &str {
-    let end = path.bytes().enumerate().filter(|(_, byte)| *byte == b'/').nth(segments).map_or(path.len(), |(end, _)| end);
+    let end = path
+        .bytes()
+        .enumerate()
+        .filter(|(_, byte)| *byte == b'/')
+        .nth(segments)
+        .map_or(path.len(), |(end, _)| end);
     path.get(..end).unwrap_or(path)
 }
 

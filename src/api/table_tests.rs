@@ -1,4 +1,5 @@
-//! The embedded table: it loads, finds every route it lists, and says of them what the documents say.
+//! The embedded table: it loads, finds every route it lists, and says of them what the documents
+//! say.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +41,13 @@ fn an_endpoint_has_the_same_id_in_both_dialects() {
     let neutral = |template: &str| template.replace("/copilot", "/assistant");
     let [service, github] = DIALECTS.map(Table::embedded);
     assert_eq!(service.len(), github.len());
-    assert!(service.iter().zip(github).all(|(one, other)| one.template == neutral(&other.template) && one.method == other.method));
+    assert!(
+        service
+            .iter()
+            .zip(github)
+            .all(|(one, other)| one.template == neutral(&other.template)
+                && one.method == other.method)
+    );
 }
 
 #[test]
@@ -48,7 +55,8 @@ fn every_template_classifies_to_itself() {
     for dialect in DIALECTS {
         let table = Table::embedded(dialect);
         for endpoint in table.iter().filter(|endpoint| endpoint.template.starts_with('/')) {
-            // One unlisted segment can be a parameter's value, several can reach into a deeper family: one of the two is the family's own.
+            // One unlisted segment can be a parameter's value, several can reach into a deeper
+            // family: one of the two is the family's own.
             let itself = ["unlisted", "unlisted/part/of/a/family"].into_iter().any(|rest| {
                 let path = sample(&endpoint.template.replace("{*rest}", rest));
                 table.classify(&endpoint.method, &path).endpoint.id == endpoint.id
@@ -61,7 +69,10 @@ fn every_template_classifies_to_itself() {
 #[test]
 fn parameters_keep_their_names_and_raw_values() {
     let found = classify("GET", "/repos/ac%2Fme/wid.gets/issues/5");
-    assert_eq!(found.params.iter().collect::<Vec<_>>(), [("owner", "ac%2Fme"), ("repo", "wid.gets"), ("issue_number", "5")]);
+    assert_eq!(
+        found.params.iter().collect::<Vec<_>>(),
+        [("owner", "ac%2Fme"), ("repo", "wid.gets"), ("issue_number", "5")]
+    );
     assert_eq!(found.params.get("org"), None);
     let file = classify("GET", "/repos/o/r/contents/src/api/mod.rs");
     assert_eq!(file.params.get("path"), Some("src/api/mod.rs"));
@@ -69,25 +80,38 @@ fn parameters_keep_their_names_and_raw_values() {
 
 #[test]
 fn head_is_classified_as_get() {
-    assert_eq!(classify("HEAD", "/notifications").endpoint.id, classify("GET", "/notifications").endpoint.id);
+    assert_eq!(
+        classify("HEAD", "/notifications").endpoint.id,
+        classify("GET", "/notifications").endpoint.id
+    );
 }
 
 #[test]
 fn routes_of_every_group_are_found_with_their_permission_and_tokens() {
-    for line in SAMPLES.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for line in
+        SAMPLES.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
         let words: Vec<_> = line.split_whitespace().collect();
-        let [method, template, permission, tokens] = words[..] else { panic!("four words: {line}") };
+        let [method, template, permission, tokens] = words[..] else {
+            panic!("four words: {line}")
+        };
         let found = classify(method, &sample(template)).endpoint;
         assert_eq!(found.template, template, "{line}");
-        assert_eq!(found.permission.as_ref().map_or("-".to_owned(), ToString::to_string), permission, "{line}");
+        assert_eq!(
+            found.permission.as_ref().map_or("-".to_owned(), ToString::to_string),
+            permission,
+            "{line}"
+        );
         assert_eq!(told(found.tokens), tokens, "{line}");
     }
 }
 
-/// What is said of classic, fine-grained, OAuth, app user and installation tokens and of the app's JWT.
+/// What is said of classic, fine-grained, OAuth, app user and installation tokens and of the app's
+/// JWT.
 fn told(tokens: TokenKinds) -> String {
     use TokenKind::{AppUser, Classic, FineGrained, Installation, Oauth};
-    let kinds = [Classic, FineGrained, Oauth, AppUser, Installation].map(|kind| tokens.accepts(kind));
+    let kinds =
+        [Classic, FineGrained, Oauth, AppUser, Installation].map(|kind| tokens.accepts(kind));
     let sign = |said| match said {
         Some(true) => '+',
         Some(false) => '-',
@@ -196,8 +220,16 @@ GET /repositories/{repository_id} - ??????
 #[test]
 fn families_take_the_sub_routes_that_no_document_lists() {
     for (method, path, expected) in [
-        ("PUT", "/orgs/o/actions/secrets/TOKEN/repositories/7", "/orgs/{org}/actions/secrets/{*rest}"),
-        ("GET", "/repos/o/r/actions/runs/5/unheard/of", "/repos/{owner}/{repo}/actions/runs/{*rest}"),
+        (
+            "PUT",
+            "/orgs/o/actions/secrets/TOKEN/repositories/7",
+            "/orgs/{org}/actions/secrets/{*rest}",
+        ),
+        (
+            "GET",
+            "/repos/o/r/actions/runs/5/unheard/of",
+            "/repos/{owner}/{repo}/actions/runs/{*rest}",
+        ),
         ("PUT", "/repos/o/r/actions/runs/5", "/repos/{owner}/{repo}/actions/runs/{*rest}"),
         ("GET", "/repos/o/r/commits/heads/main/status", "/repos/{owner}/{repo}/commits/{*rest}"),
         ("GET", "/repos/o/r/compare/a/b...c", "/repos/{owner}/{repo}/compare/{*rest}"),
@@ -206,7 +238,11 @@ fn families_take_the_sub_routes_that_no_document_lists() {
         ("GET", "/scim/v2/organizations/o/Users", "/scim/{*rest}"),
     ] {
         let found = classify(method, path).endpoint;
-        assert_eq!((found.template.as_str(), found.generic, found.family), (expected, false, true), "{method} {path}");
+        assert_eq!(
+            (found.template.as_str(), found.generic, found.family),
+            (expected, false, true),
+            "{method} {path}"
+        );
     }
 }
 
@@ -235,8 +271,15 @@ fn unknown_routes_fall_to_a_class_and_never_to_an_error() {
 
 #[test]
 fn a_trailing_slash_is_an_unknown_route() {
-    for path in ["/user/", "/notifications/", "/repos/o/r/", "/repos/o/r/issues/", "/repos/o/r/issues/5/", "/orgs/o/hooks/", "/rate_limit/"]
-    {
+    for path in [
+        "/user/",
+        "/notifications/",
+        "/repos/o/r/",
+        "/repos/o/r/issues/",
+        "/repos/o/r/issues/5/",
+        "/orgs/o/hooks/",
+        "/rate_limit/",
+    ] {
         let found = classify("GET", path).endpoint;
         assert!(found.generic || found.family, "{path}: {}", found.template);
     }
@@ -244,7 +287,10 @@ fn a_trailing_slash_is_an_unknown_route() {
 
 #[test]
 fn an_encoded_slash_is_data_of_its_segment() {
-    assert_eq!(template("GET", "/repos/o/r/branches/a%2Fb"), "/repos/{owner}/{repo}/branches/{branch}");
+    assert_eq!(
+        template("GET", "/repos/o/r/branches/a%2Fb"),
+        "/repos/{owner}/{repo}/branches/{branch}"
+    );
     assert_eq!(template("GET", "/repos%2Fo/r"), "(unknown)");
 }
 
@@ -252,7 +298,10 @@ fn an_encoded_slash_is_data_of_its_segment() {
 fn addresses_by_number_are_the_endpoints_they_stand_for() {
     for (path, expected) in [
         ("/repositories/1300192/issues", "/repos/{owner}/{repo}/issues"),
-        ("/repositories/1300192/issues/5/comments", "/repos/{owner}/{repo}/issues/{issue_number}/comments"),
+        (
+            "/repositories/1300192/issues/5/comments",
+            "/repos/{owner}/{repo}/issues/{issue_number}/comments",
+        ),
         ("/organizations/9/repos", "/orgs/{org}/repos"),
         ("/organizations/9/team/7/members", "/orgs/{org}/teams/{team_slug}/members"),
         ("/user/583231/repos", "/users/{username}/repos"),
@@ -260,7 +309,11 @@ fn addresses_by_number_are_the_endpoints_they_stand_for() {
         assert_eq!(template("GET", path), expected, "{path}");
     }
     assert!(!classify("GET", "/user/583231/repos").endpoint.about_caller);
-    for (path, expected) in [("/user/blocks", "/user/blocks"), ("/user/drafts/repos", "/user/{*rest}"), ("/user/drafts", "/user/{*rest}")] {
+    for (path, expected) in [
+        ("/user/blocks", "/user/blocks"),
+        ("/user/drafts/repos", "/user/{*rest}"),
+        ("/user/drafts", "/user/{*rest}"),
+    ] {
         let found = classify("GET", path).endpoint;
         assert_eq!((found.template.as_str(), found.about_caller), (expected, true), "{path}");
     }
@@ -271,7 +324,9 @@ fn addresses_by_number_are_the_endpoints_they_stand_for() {
 fn routes_about_the_caller_are_marked() {
     for endpoint in Table::embedded(Dialect::Service) {
         let first = endpoint.template.split('/').nth(1).unwrap_or_default();
-        if matches!(first, "user" | "notifications" | "app" | "installation") || endpoint.template.ends_with("/notifications") {
+        if matches!(first, "user" | "notifications" | "app" | "installation")
+            || endpoint.template.ends_with("/notifications")
+        {
             assert!(endpoint.about_caller, "{} {}", endpoint.method, endpoint.template);
         }
     }
@@ -312,11 +367,17 @@ fn the_other_facts_are_those_of_the_documents() {
     assert_eq!((list.points, classify("PUT", "/notifications").endpoint.points), (1, 5));
     assert_eq!(classify("GET", "/rate_limit").endpoint.primary_cost, 0);
     let legacy = classify("PUT", "/teams/5/members/u").endpoint;
-    assert_eq!(legacy.replaced_by.as_deref(), Some("/orgs/{org}/teams/{team_slug}/memberships/{username}"));
+    assert_eq!(
+        legacy.replaced_by.as_deref(),
+        Some("/orgs/{org}/teams/{team_slug}/memberships/{username}")
+    );
     assert!(classify("PUT", "/orgs/o/public_members/u").endpoint.uat_only);
     let seats = classify("GET", "/orgs/o/assistant/billing/seats").endpoint;
     let others: Vec<_> = seats.other_permissions.iter().map(ToString::to_string).collect();
-    assert_eq!((seats.several_permissions, others), (true, vec!["org/assistant_business:read".to_owned()]));
+    assert_eq!(
+        (seats.several_permissions, others),
+        (true, vec!["org/assistant_business:read".to_owned()])
+    );
 }
 
 #[test]
@@ -343,8 +404,13 @@ fn writes_that_people_notice_are_marked() {
     ] {
         assert!(classify(method, path).endpoint.notifies, "{method} {path}");
     }
-    let reads = |endpoint: &&Endpoint| endpoint.method == Method::GET && (endpoint.notifies || endpoint.content_generating);
-    assert_eq!(Table::embedded(Dialect::Service).iter().find(reads).map(|endpoint| &endpoint.template), None);
+    let reads = |endpoint: &&Endpoint| {
+        endpoint.method == Method::GET && (endpoint.notifies || endpoint.content_generating)
+    };
+    assert_eq!(
+        Table::embedded(Dialect::Service).iter().find(reads).map(|endpoint| &endpoint.template),
+        None
+    );
 }
 
 #[test]
@@ -362,15 +428,25 @@ fn every_route_about_an_apps_access_tokens_is_a_token_request_and_no_other_is() 
         assert!(classify(method, path).endpoint.token_request, "{method} {path}");
     }
     let others = |endpoint: &&Endpoint| {
-        endpoint.token_request && !endpoint.template.contains("token") && !endpoint.template.starts_with("/applications/")
+        endpoint.token_request
+            && !endpoint.template.contains("token")
+            && !endpoint.template.starts_with("/applications/")
     };
-    assert_eq!(Table::embedded(Dialect::Service).iter().find(others).map(|endpoint| &endpoint.template), None);
-    for (method, path) in [("GET", "/app/installations"), ("POST", "/orgs/o/actions/runners/registration-token"), ("GET", "/apps/a")] {
+    assert_eq!(
+        Table::embedded(Dialect::Service).iter().find(others).map(|endpoint| &endpoint.template),
+        None
+    );
+    for (method, path) in [
+        ("GET", "/app/installations"),
+        ("POST", "/orgs/o/actions/runners/registration-token"),
+        ("GET", "/apps/a"),
+    ] {
         assert!(!classify(method, path).endpoint.token_request, "{method} {path}");
     }
 }
 
-/// The same question answered the slow way: try every route, and of those that match take the one that is literal where the others first are not.
+/// The same question answered the slow way: try every route, and of those that match take the one
+/// that is literal where the others first are not.
 fn by_trying_each<'t>(table: &'t Table, method: &Method, path: &str) -> &'t str {
     let rank = |template: &str, open_end: bool| -> Option<Vec<u8>> {
         let mut ranks = Vec::new();
@@ -388,35 +464,53 @@ fn by_trying_each<'t>(table: &'t Table, method: &Method, path: &str) -> &'t str 
         }
         given.next().is_none().then_some(ranks)
     };
-    let matching = table.iter().filter(|endpoint| endpoint.method == *method && endpoint.template.starts_with('/'));
-    let best = matching.filter_map(|endpoint| Some((rank(&endpoint.template, endpoint.family)?, &endpoint.template))).min();
+    let matching = table
+        .iter()
+        .filter(|endpoint| endpoint.method == *method && endpoint.template.starts_with('/'));
+    let best = matching
+        .filter_map(|endpoint| {
+            Some((rank(&endpoint.template, endpoint.family)?, &endpoint.template))
+        })
+        .min();
     best.map_or("(unknown)", |(_, template)| template)
 }
 
 /// Words of the table's own templates, and some that it does not know.
 fn segment() -> impl Strategy<Value = String> {
     let table = Table::embedded(Dialect::Service);
-    let words =
-        table.iter().flat_map(|endpoint| endpoint.template.split('/')).filter(|word| !word.is_empty() && !word.starts_with(['{', '(']));
+    let words = table
+        .iter()
+        .flat_map(|endpoint| endpoint.template.split('/'))
+        .filter(|word| !word.is_empty() && !word.starts_with(['{', '(']));
     let known: Vec<_> = words.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect();
     prop_oneof![3 => prop::sample::select(known), 1 => "[a-z%.~-]{1,4}"]
 }
 
 /// A path close to one of the table: a template of it, some segments replaced, added or dropped.
 fn near_path() -> impl Strategy<Value = String> {
-    let templates: Vec<_> =
-        Table::embedded(Dialect::Service).iter().map(|endpoint| endpoint.template.clone()).filter(|text| text.starts_with('/')).collect();
+    let templates: Vec<_> = Table::embedded(Dialect::Service)
+        .iter()
+        .map(|endpoint| endpoint.template.clone())
+        .filter(|text| text.starts_with('/'))
+        .collect();
     let fills = prop::collection::vec((segment(), 0..10_u8), 12);
-    (prop::sample::select(templates), fills, 0..4_usize, any::<bool>()).prop_map(|(template, fills, extra, slash)| {
-        let count = template.split('/').count() - 1;
-        let mut parts = template.split('/').skip(1).chain(std::iter::repeat("{x}"));
-        let kept = (count + extra).saturating_sub(1).clamp(1, fills.len());
-        let path: String = fills.iter().take(kept).fold(String::new(), |path, (word, dice)| {
-            let part = parts.next().unwrap_or("{x}");
-            path + "/" + if part.starts_with('{') || part.is_empty() || *dice == 0 { word } else { part }
-        });
-        if slash && kept % 5 == 0 { path + "/" } else { path }
-    })
+    (prop::sample::select(templates), fills, 0..4_usize, any::<bool>()).prop_map(
+        |(template, fills, extra, slash)| {
+            let count = template.split('/').count() - 1;
+            let mut parts = template.split('/').skip(1).chain(std::iter::repeat("{x}"));
+            let kept = (count + extra).saturating_sub(1).clamp(1, fills.len());
+            let path: String = fills.iter().take(kept).fold(String::new(), |path, (word, dice)| {
+                let part = parts.next().unwrap_or("{x}");
+                path + "/"
+                    + if part.starts_with('{') || part.is_empty() || *dice == 0 {
+                        word
+                    } else {
+                        part
+                    }
+            });
+            if slash && kept % 5 == 0 { path + "/" } else { path }
+        },
+    )
 }
 
 #[test]

@@ -1,12 +1,18 @@
-//! Routes of which events tell all changes, so that while a webhook is alive an answer is good until it tells of one.
+//! Routes of which events tell all changes, so that while a webhook is alive an answer is good
+//! until it tells of one.
 //!
-//! Named one by one, because an event that touches a route is no proof: most answers change in ways that no event tells of too. Left out for that are, among
-//! others: what shows a whole repository (its settings, its counters), pull requests themselves (whether one can be merged is worked out in silence), git's history
-//! and files (a push of many tags causes no event, and names may be tags), commit comments, runs, checks and deployments (what is deleted, or goes on in between),
-//! releases (their counts of downloads), people, teams and their rights, keys (their last use), secrets, variables, webhooks, traffic, reactions.
+//! Named one by one, because an event that touches a route is no proof: most answers change in ways
+//! that no event tells of too. Left out for that are, among others: what shows a whole repository
+//! (its settings, its counters), pull requests themselves (whether one can be merged is worked out
+//! in silence), git's history and files (a push of many tags causes no event, and names may be
+//! tags), commit comments, runs, checks and deployments (what is deleted, or goes on in between),
+//! releases (their counts of downloads), people, teams and their rights, keys (their last use),
+//! secrets, variables, webhooks, traffic, reactions.
 //!
-//! Of an answer of these routes, no event tells of what belongs to others: what a person or an owner is called, what an organization calls its types of issues, how
-//! far an issue's sub-issues and what blocks it are, and how many reactions an issue or a comment has (README, `webhook_ttl`).
+//! Of an answer of these routes, no event tells of what belongs to others: what a person or an
+//! owner is called, what an organization calls its types of issues, how far an issue's sub-issues
+//! and what blocks it are, and how many reactions an issue or a comment has (README,
+//! `webhook_ttl`).
 
 /// As the endpoint table has them.
 const ROUTES: &[&str] = &[
@@ -45,11 +51,16 @@ mod tests {
         for dialect in [Dialect::Service, Dialect::Github] {
             let table = Table::embedded(dialect);
             for route in ROUTES {
-                let is_read = table.iter().any(|endpoint| endpoint.method == http::Method::GET && endpoint.template == *route);
+                let is_read = table.iter().any(|endpoint| {
+                    endpoint.method == http::Method::GET && endpoint.template == *route
+                });
                 assert!(is_read, "{route}");
                 let mut events = events_of(route).map(|(event, _)| event);
                 // These three are about everything below a repository or an organization.
-                assert!(events.any(|event| !matches!(event, "organization" | "public" | "repository")), "{route}");
+                assert!(
+                    events.any(|event| !matches!(event, "organization" | "public" | "repository")),
+                    "{route}"
+                );
             }
         }
     }

@@ -1,7 +1,9 @@
-//! A question to the admin listener of a running gateway, for the commands that operators type (CONTRACT §1, §5).
+//! A question to the admin listener of a running gateway, for the commands that operators type
+//! (CONTRACT §1, §5).
 //!
-//! Where it listens and the admin token come from `[listen]` of the config; only that section is read, so that the command works where the
-//! upstream's credentials are not at hand. What is asked, and how the answer is shown, is each command's own.
+//! Where it listens and the admin token come from `[listen]` of the config; only that section is
+//! read, so that the command works where the upstream's credentials are not at hand. What is asked,
+//! and how the answer is shown, is each command's own.
 
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -26,9 +28,11 @@ use crate::config::{self, Faults};
 
 /// The config that is read when none is named and there is one (CONTRACT §1).
 const DEFAULT_CONFIG: &str = "weir.toml";
-/// Where the admin token is looked for when no config has one: the name that CONTRACT §2 uses for it.
+/// Where the admin token is looked for when no config has one: the name that CONTRACT §2 uses for
+/// it.
 const TOKEN_VARIABLE: &str = "WEIR_ADMIN_TOKEN";
-/// How long the whole exchange may take. Ours: an operator at a terminal; the answer takes milliseconds.
+/// How long the whole exchange may take. Ours: an operator at a terminal; the answer takes
+/// milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest answer: 10,000 accounts with ten resources each are a fifth of it.
 const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
@@ -119,16 +123,26 @@ pub enum Fault {
 impl Fault {
     /// The exit code (CONTRACT §1).
     pub fn code(&self) -> u8 {
-        if matches!(self, Self::Config(_) | Self::NoAddress | Self::Rejected(_)) { BAD_CONFIG } else { FAILED }
+        if matches!(self, Self::Config(_) | Self::NoAddress | Self::Rejected(_)) {
+            BAD_CONFIG
+        } else {
+            FAILED
+        }
     }
 }
 
 impl AdminArguments {
-    /// Asks the gateway, prints what it says, and ends as CONTRACT §1 has it. `command` is the one that was typed.
-    pub fn ask(self, command: &str, question: impl AsyncFnOnce(&AdminApi) -> Result<String, Fault>) -> ExitCode {
+    /// Asks the gateway, prints what it says, and ends as CONTRACT §1 has it. `command` is the one
+    /// that was typed.
+    pub fn ask(
+        self,
+        command: &str,
+        question: impl AsyncFnOnce(&AdminApi) -> Result<String, Fault>,
+    ) -> ExitCode {
         let asked = self.resolve().and_then(|api| {
             let runtime = runtime(Some(std::num::NonZeroUsize::MIN));
-            let runtime = runtime.map_err(|problem| Fault::Unreachable { address: api.address.clone(), problem })?;
+            let runtime = runtime
+                .map_err(|problem| Fault::Unreachable { address: api.address.clone(), problem })?;
             runtime.block_on(question(&api))
         });
         match asked {
@@ -150,12 +164,23 @@ impl AdminArguments {
         self.resolve_in(Path::new(DEFAULT_CONFIG), environment)
     }
 
-    fn resolve_in(self, default_config: &Path, environment: Option<String>) -> Result<AdminApi, Fault> {
-        let file = self.config.or_else(|| default_config.exists().then(|| default_config.to_owned()));
-        let listen = file.map(|file| config::load_listen(&file)).transpose().map_err(Fault::Config)?;
-        let (configured, token) = listen.map_or((None, None), |listen| (listen.admin, listen.admin_token));
-        let address = self.admin.or_else(|| configured.map(|admin| reachable(admin).to_string())).ok_or(Fault::NoAddress)?;
-        let token = token.or_else(|| environment.filter(|token| !token.is_empty()).map(SecretString::from));
+    fn resolve_in(
+        self,
+        default_config: &Path,
+        environment: Option<String>,
+    ) -> Result<AdminApi, Fault> {
+        let file =
+            self.config.or_else(|| default_config.exists().then(|| default_config.to_owned()));
+        let listen =
+            file.map(|file| config::load_listen(&file)).transpose().map_err(Fault::Config)?;
+        let (configured, token) =
+            listen.map_or((None, None), |listen| (listen.admin, listen.admin_token));
+        let address = self
+            .admin
+            .or_else(|| configured.map(|admin| reachable(admin).to_string()))
+            .ok_or(Fault::NoAddress)?;
+        let token =
+            token.or_else(|| environment.filter(|token| !token.is_empty()).map(SecretString::from));
         Ok(AdminApi { address, token })
     }
 }
@@ -171,19 +196,29 @@ impl AdminApi {
         self.in_time(self.exchange(Method::POST, path, Bytes::from(body.to_string()))).await
     }
 
-    async fn in_time(&self, exchange: impl Future<Output = Result<Bytes, Fault>>) -> Result<Bytes, Fault> {
-        timeout(PATIENCE, exchange).await.unwrap_or_else(|_| Err(Fault::Timeout(self.address.clone())))
+    async fn in_time(
+        &self,
+        exchange: impl Future<Output = Result<Bytes, Fault>>,
+    ) -> Result<Bytes, Fault> {
+        timeout(PATIENCE, exchange)
+            .await
+            .unwrap_or_else(|_| Err(Fault::Timeout(self.address.clone())))
     }
 
     async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Fault> {
-        let stream =
-            TcpStream::connect(&self.address).await.map_err(|problem| Fault::Unreachable { address: self.address.clone(), problem })?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|fault| self.not_admin(&fault))?;
+        let stream = TcpStream::connect(&self.address)
+            .await
+            .map_err(|problem| Fault::Unreachable { address: self.address.clone(), problem })?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|fault| self.not_admin(&fault))?;
         tokio::spawn(connection);
-        let mut request = Request::builder().method(&method).uri(path).header(header::HOST, &self.address);
+        let mut request =
+            Request::builder().method(&method).uri(path).header(header::HOST, &self.address);
         if let Some(token) = &self.token {
             let value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()));
-            let mut value = value.map_err(|_| self.not_admin(&"the admin token has characters that a header cannot hold"))?;
+            let mut value = value.map_err(|_| {
+                self.not_admin(&"the admin token has characters that a header cannot hold")
+            })?;
             value.set_sensitive(true);
             request = request.header(header::AUTHORIZATION, value);
         }
@@ -191,21 +226,29 @@ impl AdminApi {
         let answer = sender.send_request(request).await.map_err(|fault| self.not_admin(&fault))?;
         let status = answer.status();
         match status {
-            StatusCode::UNAUTHORIZED if is_of_admin(answer.headers()) => return Err(self.unauthorized()),
+            StatusCode::UNAUTHORIZED if is_of_admin(answer.headers()) => {
+                return Err(self.unauthorized());
+            }
             // Those of the last three that are about a write say so.
             StatusCode::OK
             | StatusCode::UNPROCESSABLE_ENTITY
             | StatusCode::NOT_FOUND
             | StatusCode::CONFLICT
             | StatusCode::SERVICE_UNAVAILABLE => {}
-            status => return Err(self.not_admin(&format!("it answers {status} to {method} {path}"))),
+            status => {
+                return Err(self.not_admin(&format!("it answers {status} to {method} {path}")));
+            }
         }
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map(http_body_util::Collected::to_bytes).map_err(|fault| self.not_admin(&fault))?;
+        let body = body
+            .map(http_body_util::Collected::to_bytes)
+            .map_err(|fault| self.not_admin(&fault))?;
         match status {
             StatusCode::OK => Ok(body),
             StatusCode::UNPROCESSABLE_ENTITY => Err(Fault::Rejected(message_of(&body))),
-            status => Err(not_done(&body).unwrap_or_else(|| self.not_admin(&format!("it answers {status} to {method} {path}")))),
+            status => Err(not_done(&body).unwrap_or_else(|| {
+                self.not_admin(&format!("it answers {status} to {method} {path}"))
+            })),
         }
     }
 
@@ -215,7 +258,11 @@ impl AdminApi {
     }
 
     fn unauthorized(&self) -> Fault {
-        let given = if self.token.is_some() { "this admin token" } else { "a question without an admin token" };
+        let given = if self.token.is_some() {
+            "this admin token"
+        } else {
+            "a question without an admin token"
+        };
         Fault::Unauthorized { address: self.address.clone(), given }
     }
 }
@@ -227,7 +274,8 @@ fn message_of(body: &[u8]) -> String {
     message.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned)
 }
 
-/// What an admin listener says of a write with which something cannot be done; `None`: that is none of its answers.
+/// What an admin listener says of a write with which something cannot be done; `None`: that is none
+/// of its answers.
 fn not_done(body: &[u8]) -> Option<Fault> {
     let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
     let text = |key: &str| answer.get(key)?.as_str().map(str::to_owned);
@@ -240,7 +288,8 @@ fn is_of_admin(headers: &http::HeaderMap) -> bool {
     headers.get(header::WWW_AUTHENTICATE).is_some_and(|value| value == CHALLENGE)
 }
 
-/// Where to connect for what a listener is bound to: "every address" is none that can be connected to.
+/// Where to connect for what a listener is bound to: "every address" is none that can be connected
+/// to.
 fn reachable(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -251,15 +300,23 @@ fn reachable(bound: SocketAddr) -> SocketAddr {
 }
 
 fn host_and_port(text: &str) -> Result<String, String> {
-    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).and_then(|(_, port)| port.parse::<u16>().ok());
-    port.map(|_| text.to_owned()).ok_or_else(|| "not a host and a port, such as 127.0.0.1:9090".to_owned())
+    let port = text
+        .rsplit_once(':')
+        .filter(|(host, _)| !host.is_empty())
+        .and_then(|(_, port)| port.parse::<u16>().ok());
+    port.map(|_| text.to_owned())
+        .ok_or_else(|| "not a host and a port, such as 127.0.0.1:9090".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn resolved(admin: Option<&str>, config: Option<&str>, environment: Option<&str>) -> Result<AdminApi, Fault> {
+    fn resolved(
+        admin: Option<&str>,
+        config: Option<&str>,
+        environment: Option<&str>,
+    ) -> Result<AdminApi, Fault> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("weir.toml");
         if let Some(text) = config {
@@ -304,9 +361,11 @@ mod tests {
 
     #[test]
     fn nothing_to_go_by_is_bad_usage_and_so_is_a_bad_config() {
-        for (config, said) in
-            [(None, "--admin ADDR"), (Some("[upstream]\n"), "--admin ADDR"), (Some("[listen]\nadmin = 3"), "listen.admin")]
-        {
+        for (config, said) in [
+            (None, "--admin ADDR"),
+            (Some("[upstream]\n"), "--admin ADDR"),
+            (Some("[listen]\nadmin = 3"), "listen.admin"),
+        ] {
             let fault = resolved(None, config, None).unwrap_err();
             assert_eq!(fault.code(), BAD_CONFIG);
             assert!(fault.to_string().contains(said), "{fault}");

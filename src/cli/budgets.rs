@@ -1,4 +1,5 @@
-//! `weir budgets`: what is left of every account's budgets, asked of a running gateway (CONTRACT §1).
+//! `weir budgets`: what is left of every account's budgets, asked of a running gateway (CONTRACT
+//! §1).
 //!
 //! How the table looks is in `table`; how the gateway is found and asked, in `admin_api`.
 
@@ -29,6 +30,11 @@ impl Budgets {
 async fn ask(api: &AdminApi, json: bool) -> Result<String, Fault> {
     let body = api.get("/api/budgets").await?;
     // Also for `--json`: what is piped on should be what it is taken for.
-    let answer: Answer = serde_json::from_slice(&body).map_err(|_| api.not_admin(&"its answer is not the books of a gateway"))?;
-    Ok(if json { String::from_utf8_lossy(&body).into_owned() + "\n" } else { table::render(&answer, &api.address) })
+    let answer: Answer = serde_json::from_slice(&body)
+        .map_err(|_| api.not_admin(&"its answer is not the books of a gateway"))?;
+    Ok(if json {
+        String::from_utf8_lossy(&body).into_owned() + "\n"
+    } else {
+        table::render(&answer, &api.address)
+    })
 }

@@ -1,4 +1,5 @@
-//! `weir cache`: what is stored in a running gateway; `weir cache purge PREFIX` takes some of it out (CONTRACT §1, §5).
+//! `weir cache`: what is stored in a running gateway; `weir cache purge PREFIX` takes some of it
+//! out (CONTRACT §1, §5).
 //!
 //! How the gateway is found and asked is in `admin_api`.
 
@@ -44,7 +45,9 @@ impl Cache {
 
 async fn ask(api: &AdminApi, prefix: Option<String>, json: bool) -> Result<String, Fault> {
     let body = match &prefix {
-        Some(prefix) => api.post("/api/cache/purge", &serde_json::json!({ "prefix": prefix })).await?,
+        Some(prefix) => {
+            api.post("/api/cache/purge", &serde_json::json!({ "prefix": prefix })).await?
+        }
         None => api.get("/api/cache").await?,
     };
     // Also for `--json`: what is piped on should be what it is taken for.
@@ -59,7 +62,12 @@ async fn ask(api: &AdminApi, prefix: Option<String>, json: bool) -> Result<Strin
 
 fn told(purged: &Purged) -> String {
     let answers = if purged.entries == 1 { "answer" } else { "answers" };
-    format!("{} stored {answers} below {} taken out, {}\n", purged.entries, purged.prefix, mib(purged.bytes))
+    format!(
+        "{} stored {answers} below {} taken out, {}\n",
+        purged.entries,
+        purged.prefix,
+        mib(purged.bytes)
+    )
 }
 
 fn table(figures: &Figures) -> String {
@@ -70,9 +78,14 @@ fn table(figures: &Figures) -> String {
         mib(figures.max_bytes),
         figures.evictions
     );
-    let answers: Vec<_> = figures.answers.iter().map(|(cache, count)| format!("{count} {cache}")).collect();
+    let answers: Vec<_> =
+        figures.answers.iter().map(|(cache, count)| format!("{count} {cache}")).collect();
     // Writing to a string does not fail.
-    let _ = writeln!(text, "answers since the start: {}", if answers.is_empty() { "none".into() } else { answers.join(", ") });
+    let _ = writeln!(
+        text,
+        "answers since the start: {}",
+        if answers.is_empty() { "none".into() } else { answers.join(", ") }
+    );
     for (title, parts) in [("view of", &figures.scopes), ("path", &figures.prefixes)] {
         if !parts.is_empty() {
             text.push_str(&part_table(title, parts));
@@ -82,7 +95,12 @@ fn table(figures: &Figures) -> String {
 }
 
 fn part_table(title: &str, parts: &[Part]) -> String {
-    let width = parts.iter().map(|part| part.name.chars().count()).max().unwrap_or_default().max(title.len());
+    let width = parts
+        .iter()
+        .map(|part| part.name.chars().count())
+        .max()
+        .unwrap_or_default()
+        .max(title.len());
     let mut text = format!("\n{title:width$}  {:>9}  {:>12}\n", "answers", "bytes");
     for part in parts {
         let _ = writeln!(text, "{:width$}  {:>9}  {:>12}", part.name, part.entries, part.bytes);

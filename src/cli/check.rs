@@ -1,4 +1,5 @@
-//! `weir check`: validates a config and prints the effective one. It connects to nothing, so that it can run before a deployment.
+//! `weir check`: validates a config and prints the effective one. It connects to nothing, so that
+//! it can run before a deployment.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -15,7 +16,8 @@ enum Outcome {
     Unwritten,
 }
 
-/// Checks the config at `path`: the effective one goes to standard output; faults, notes and warnings go to standard error.
+/// Checks the config at `path`: the effective one goes to standard output; faults, notes and
+/// warnings go to standard error.
 pub fn run(path: &Path) -> ExitCode {
     match check(path, &mut io::stdout().lock(), &mut io::stderr().lock()) {
         Outcome::Valid => ExitCode::SUCCESS,
@@ -36,7 +38,11 @@ fn report(config: &Config, file: &str, out: &mut dyn Write, err: &mut dyn Write)
     out.write_all(config.redacted_toml().as_bytes())?;
     out.flush()?;
     for inactive in config.inactive() {
-        writeln!(err, "note: {file}: {}: accepted, not active yet: {}", inactive.key, inactive.why)?;
+        writeln!(
+            err,
+            "note: {file}: {}: accepted, not active yet: {}",
+            inactive.key, inactive.why
+        )?;
     }
     for warning in config.warnings() {
         writeln!(err, "warning: {file}: {}: {}", warning.key, warning.problem)?;
@@ -82,14 +88,26 @@ mod tests {
         assert_eq!(outcome, Outcome::Valid);
         assert!(out.starts_with("[listen]\n") && !out.contains("s3cret"), "{out}");
         assert!(err.contains("state.redis: accepted, not active yet"), "{err}");
-        assert!(err.contains("warning: ") && err.contains("cache.predicted_etags: is used with `dialect = \"github\"` only"), "{err}");
-        assert!(err.contains("warning: ") && err.contains("upstream.url: http://code.corp is plain HTTP"), "{err}");
+        assert!(
+            err.contains("warning: ")
+                && err.contains("cache.predicted_etags: is used with `dialect = \"github\"` only"),
+            "{err}"
+        );
+        assert!(
+            err.contains("warning: ")
+                && err.contains("upstream.url: http://code.corp is plain HTTP"),
+            "{err}"
+        );
     }
 
     #[test]
     fn a_faulty_config_prints_its_faults_and_nothing_else() {
         let (outcome, out, err) = checked("[upstream]\nurl = 3\ncolour = 1\n");
         assert_eq!((outcome, out.as_str()), (Outcome::Faulty, ""));
-        assert!(err.contains("weir.toml:2: upstream.url: ") && err.contains("weir.toml:3: upstream.colour: unknown key"), "{err}");
+        assert!(
+            err.contains("weir.toml:2: upstream.url: ")
+                && err.contains("weir.toml:3: upstream.colour: unknown key"),
+            "{err}"
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! `weir demo`: the gateway in front of the embedded emulator, driven by sample bots (CONTRACT §1).
 //!
-//! Everything is as in production: the gateway's own config, listener and upstream client; the bots speak HTTP to it. The figures come from the bots (what
-//! clients saw) and from the emulator (what really arrived).
+//! Everything is as in production: the gateway's own config, listener and upstream client; the bots
+//! speak HTTP to it. The figures come from the bots (what clients saw) and from the emulator (what
+//! really arrived).
 
 mod bots;
 mod report;
@@ -42,7 +43,11 @@ impl Demo {
     /// Runs until the time is over or Ctrl-C, then prints the summary.
     pub fn run(self) -> ExitCode {
         // The table is what there is to see; warnings still show.
-        let settings = TelemetrySettings { log: LogFormat::Text, level: LogLevel::or_warn(), ..TelemetrySettings::default() };
+        let settings = TelemetrySettings {
+            log: LogFormat::Text,
+            level: LogLevel::or_warn(),
+            ..TelemetrySettings::default()
+        };
         let guard = match telemetry::init(&settings) {
             Ok(guard) => guard,
             Err(fault) => {
@@ -71,7 +76,8 @@ impl Demo {
     async fn show(self) -> Result<ExitCode, String> {
         let mut signals = Signals::install().map_err(|fault| fault.to_string())?;
         let stage = Stage::build(self.listen, self.bots).await?;
-        let listening = Listening::open(&stage.current).map_err(|fault| format!("{fault}; another address can be given with --listen"))?;
+        let listening = Listening::open(&stage.current)
+            .map_err(|fault| format!("{fault}; another address can be given with --listen"))?;
         let address = listening.addresses.first().copied().unwrap_or(self.listen);
         println!("{}", stage.welcome(address));
         let bots = Arc::new(Bots::new(address, &stage));
@@ -94,7 +100,8 @@ impl Demo {
                 asked = signals.next() => if asked == Asked::End { break },
             }
         }
-        // Bots finish the request they are at, so that every write has an outcome. A second Ctrl-C does not wait for that.
+        // Bots finish the request they are at, so that every write has an outcome. A second Ctrl-C
+        // does not wait for that.
         bots.stop();
         println!("\nending: the bots finish what they are at");
         tokio::select! {

@@ -1,4 +1,5 @@
-//! `weir emulate`: the upstream emulator alone, to develop a bot against or to try the gateway in front of (CONTRACT §7).
+//! `weir emulate`: the upstream emulator alone, to develop a bot against or to try the gateway in
+//! front of (CONTRACT §7).
 
 mod banner;
 mod settings;
@@ -24,7 +25,8 @@ use settings::Settings;
 /// Where it listens when nothing else is said (CONTRACT §7).
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
 
-/// The arguments of `weir emulate`. What is not given is taken from the config file, then from the defaults.
+/// The arguments of `weir emulate`. What is not given is taken from the config file, then from the
+/// defaults.
 #[derive(Args, Debug, Default)]
 pub struct Emulate {
     /// A TOML file with the same settings as keys, and limits and faults; flags win over it
@@ -48,7 +50,8 @@ pub struct Emulate {
     /// How long each answer takes, such as 40ms; real time, whatever the speed [default: 0s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     latency: Option<Duration>,
-    /// Serve recorded exchanges instead of a made-up world: the package @octokit/fixtures, its scenarios folder, or one scenario
+    /// Serve recorded exchanges instead of a made-up world: the package @octokit/fixtures, its
+    /// scenarios folder, or one scenario
     #[arg(long, value_name = "DIR")]
     replay: Option<PathBuf>,
 }
@@ -71,7 +74,9 @@ impl Emulate {
                 return BAD_CONFIG.into();
             }
         };
-        let served = runtime(None).map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(self.serve(settings, recording)));
+        let served = runtime(None)
+            .map_err(|error| error.to_string())
+            .and_then(|runtime| runtime.block_on(self.serve(settings, recording)));
         match served {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -84,7 +89,9 @@ impl Emulate {
     async fn serve(self, settings: Settings, recording: Option<Recording>) -> Result<(), String> {
         let mut signals = Signals::install().map_err(|error| error.to_string())?;
         let listen = self.listen.or(settings.listen).unwrap_or(LISTEN);
-        let listener = TcpListener::bind(listen).await.map_err(|error| format!("cannot listen on {listen}: {error}"))?;
+        let listener = TcpListener::bind(listen)
+            .await
+            .map_err(|error| format!("cannot listen on {listen}: {error}"))?;
         let handle = self.start(listener, settings, recording);
         // What is printed is not the service; a closed terminal does not end it.
         let _ = std::io::stdout().lock().write_all(banner::banner(&handle).as_bytes());
@@ -95,15 +102,25 @@ impl Emulate {
         Ok(())
     }
 
-    fn start(&self, listener: TcpListener, settings: Settings, recording: Option<Recording>) -> Handle {
+    fn start(
+        &self,
+        listener: TcpListener,
+        settings: Settings,
+        recording: Option<Recording>,
+    ) -> Handle {
         let speed = self.speed.or(settings.speed).unwrap_or(1.0);
-        let clock = if (speed - 1.0).abs() < f64::EPSILON { Clock::system() } else { Clock::scaled(speed) };
+        let clock =
+            if (speed - 1.0).abs() < f64::EPSILON { Clock::system() } else { Clock::scaled(speed) };
         let defaults = Options::default();
         let options = Options {
             dialect: self.dialect.or(settings.dialect).unwrap_or(defaults.dialect),
             seed: self.seed.or(settings.seed).unwrap_or(defaults.seed),
-            repositories: self.repositories.or(settings.repositories).unwrap_or(defaults.repositories),
-            // Addresses in answers are those that the caller used: the listener may be reachable under several.
+            repositories: self
+                .repositories
+                .or(settings.repositories)
+                .unwrap_or(defaults.repositories),
+            // Addresses in answers are those that the caller used: the listener may be reachable
+            // under several.
             base_url: String::new(),
         };
         let mut emulator = match recording {
@@ -115,7 +132,8 @@ impl Emulate {
         Server::start(listener, emulator, clock, latency)
     }
 
-    /// SIGHUP: the file's limits and faults take the place of those in force; everything else is for the next start.
+    /// SIGHUP: the file's limits and faults take the place of those in force; everything else is
+    /// for the next start.
     fn reload(&self, handle: &Handle) {
         let Some(path) = self.config.as_deref() else { return };
         match settings::load(path) {
@@ -163,7 +181,13 @@ mod tests {
 
     async fn started(arguments: &[&str]) -> (Emulate, Handle) {
         let emulate = parsed(arguments).expect("well-formed arguments");
-        let settings = emulate.config.as_deref().map(settings::load).transpose().expect("a valid file").unwrap_or_default();
+        let settings = emulate
+            .config
+            .as_deref()
+            .map(settings::load)
+            .transpose()
+            .expect("a valid file")
+            .unwrap_or_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let handle = emulate.start(listener, settings, None);
         (emulate, handle)
@@ -172,21 +196,29 @@ mod tests {
     fn asked(handle: &Handle, path: &str) -> serde_json::Value {
         let request = Request::get(path).body(bytes::Bytes::new()).expect("well formed");
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let answer = handle.with_emulator(|emulator| emulator.respond(Clock::system().now(), &request, peer));
+        let answer = handle
+            .with_emulator(|emulator| emulator.respond(Clock::system().now(), &request, peer));
         serde_json::from_slice(answer.body()).expect("JSON")
     }
 
     #[tokio::test]
     async fn flags_win_over_the_file_and_the_file_over_the_defaults() {
-        let (_folder, path) =
-            file("seed = 5\nrepositories = 7\n[limits]\ncore = 9\n[[faults]]\nfault = \"lost\"\nmatch = { path = \"/x\" }\n");
+        let (_folder, path) = file(
+            "seed = 5\nrepositories = 7\n[limits]\ncore = 9\n[[faults]]\nfault = \"lost\"\nmatch = { path = \"/x\" }\n",
+        );
         let (_, handle) = started(&["--config", &path, "--seed", "6"]).await;
-        assert_eq!(asked(&handle, "/_emulator/seed"), serde_json::json!({ "seed": 6, "repositories": 7, "dialect": "service" }));
+        assert_eq!(
+            asked(&handle, "/_emulator/seed"),
+            serde_json::json!({ "seed": 6, "repositories": 7, "dialect": "service" })
+        );
         assert_eq!(asked(&handle, "/_emulator/limits")["limits"]["core.user"], 9);
         assert_eq!(asked(&handle, "/_emulator/faults")["faults"][0]["fault"], "lost");
         handle.shutdown().await;
         let (_, handle) = started(&[]).await;
-        assert_eq!(asked(&handle, "/_emulator/seed"), serde_json::json!({ "seed": 1, "repositories": 20, "dialect": "service" }));
+        assert_eq!(
+            asked(&handle, "/_emulator/seed"),
+            serde_json::json!({ "seed": 1, "repositories": 20, "dialect": "service" })
+        );
         handle.shutdown().await;
     }
 
@@ -200,7 +232,10 @@ mod tests {
         std::fs::write(&path, "[limits]\nsearch = 3\n").expect("a file");
         emulate.reload(&handle);
         let limits = asked(&handle, "/_emulator/limits");
-        assert_eq!((&limits["limits"]["core.user"], &limits["limits"]["search"]), (&5_000.into(), &3.into()));
+        assert_eq!(
+            (&limits["limits"]["core.user"], &limits["limits"]["search"]),
+            (&5_000.into(), &3.into())
+        );
         assert_eq!(asked(&handle, "/_emulator/faults")["faults"], serde_json::json!([]));
         handle.shutdown().await;
     }

@@ -13,8 +13,10 @@ pub fn run() -> ExitCode {
     // Standard error may be closed; what goes there is only said beside the key and the exit code.
     match print_key(&SystemRandom::new(), &mut io::stdout().lock()) {
         Ok(()) => {
-            let _ =
-                writeln!(io::stderr(), "the first line is the client's key, shown this once; the second is for its entry in [[clients]]");
+            let _ = writeln!(
+                io::stderr(),
+                "the first line is the client's key, shown this once; the second is for its entry in [[clients]]"
+            );
             ExitCode::SUCCESS
         }
         Err(error) => {

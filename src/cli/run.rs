@@ -30,7 +30,8 @@ pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
-    /// Of no interest, but taken over: by default a write beyond the limit on the size of files ends the process. So it fails like one on a full disk.
+    /// Of no interest, but taken over: by default a write beyond the limit on the size of files
+    /// ends the process. So it fails like one on a full disk.
     _too_large: Signal,
 }
 

@@ -81,7 +81,13 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Exit
             return FAILED.into();
         }
     };
-    let current = Current::with_writes(config, Clock::system(), Arc::new(Metrics::new()), Arc::clone(&store), recovery);
+    let current = Current::with_writes(
+        config,
+        Clock::system(),
+        Arc::new(Metrics::new()),
+        Arc::clone(&store),
+        recovery,
+    );
     current.read_from(path);
     let admin = match Admin::open(&current).await {
         Ok(admin) => admin,
@@ -105,14 +111,17 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Exit
     }
     while signals.next().await == Asked::Reload {
         let current = Arc::clone(&current);
-        // Not waited for: reading files may take its time, and the end is to be heard of meanwhile. What came of it is logged.
+        // Not waited for: reading files may take its time, and the end is to be heard of meanwhile.
+        // What came of it is logged.
         drop(tokio::task::spawn_blocking(move || current.reload()));
     }
     let gateway = current.gateway();
     info!(in_flight = gateway.active.count(), "draining");
     match listening.drain(gateway.config.listen.drain).await {
         Drained::Completely => info!("drained"),
-        Drained::CutOff(requests) => warn!(requests, "the drain time is over, requests were cut off"),
+        Drained::CutOff(requests) => {
+            warn!(requests, "the drain time is over, requests were cut off")
+        }
     }
     let left = gateway.queue.unfinished();
     if left > 0 && store.is_durable() {
@@ -126,8 +135,12 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Exit
 /// Where queued writes are kept, and those that an earlier run left there.
 fn open_writes(wanted: &WriteStore) -> Result<(Arc<dyn Store>, Recovery), String> {
     let mut recovery = Recovery::default();
-    let WriteStore::File(path) = wanted else { return Ok((Arc::new(MemoryStore::default()), recovery)) };
-    let store = FileStore::open(path, |number, stored| recovery.take(number, &stored).map_err(|fault| fault.to_string()));
+    let WriteStore::File(path) = wanted else {
+        return Ok((Arc::new(MemoryStore::default()), recovery));
+    };
+    let store = FileStore::open(path, |number, stored| {
+        recovery.take(number, &stored).map_err(|fault| fault.to_string())
+    });
     let store = store.map_err(|fault| fault.to_string())?;
     recovery.next_number = store.first_number();
     Ok((Arc::new(store), recovery))
@@ -141,7 +154,10 @@ fn telemetry_settings(config: &Config) -> TelemetrySettings {
             config::LogFormat::Text => LogFormat::Text,
         },
         level: LogLevel::from_environment(),
-        otlp_endpoint: telemetry.otlp_endpoint.as_ref().map(|endpoint| endpoint.as_str().to_owned()),
+        otlp_endpoint: telemetry
+            .otlp_endpoint
+            .as_ref()
+            .map(|endpoint| endpoint.as_str().to_owned()),
         service_name: telemetry.service_name.to_string(),
         sample_ratio: telemetry.sample_ratio,
     }

@@ -1,6 +1,7 @@
 //! `weir simulate`: a workload in virtual time, and what came of it (CONTRACT §1).
 //!
-//! Nothing is sent anywhere. Exit code 1 when an invariant of the decision core broke, with the seed and the command that shows it again.
+//! Nothing is sent anywhere. Exit code 1 when an invariant of the decision core broke, with the
+//! seed and the command that shows it again.
 
 mod arguments;
 mod table;
@@ -69,7 +70,9 @@ impl Simulate {
         }
         let config = match &self.config {
             None => None,
-            Some(path) => Some(config::load_without_secrets(path).map_err(|faults| faults.to_string())?),
+            Some(path) => {
+                Some(config::load_without_secrets(path).map_err(|faults| faults.to_string())?)
+            }
         };
         let trace = match &self.trace {
             None => None,
@@ -92,7 +95,11 @@ impl Simulate {
             plan = plan.replaying(Arc::clone(trace), known);
         }
         plan.seed = self.seed;
-        plan.length = self.hours.unwrap_or(if sources.trace.is_some() { plan.length } else { arguments::LENGTH });
+        plan.length = self.hours.unwrap_or(if sources.trace.is_some() {
+            plan.length
+        } else {
+            arguments::LENGTH
+        });
         plan.network = Network {
             order: if self.reorder { Order::Shuffled } else { Order::Kept },
             lost_percent: self.lost,
@@ -103,7 +110,8 @@ impl Simulate {
             plan.settings.spacing = spacing;
             plan.settings.notify_spacing = plan.settings.notify_spacing.min(spacing);
         }
-        plan.outside = self.outside.map(|every| Outside { account: crate::decision::AccountId(0), every });
+        plan.outside =
+            self.outside.map(|every| Outside { account: crate::decision::AccountId(0), every });
         plan.narration = if self.explain { Narration::FirstRefusal } else { Narration::Silent };
         plan
     }
@@ -121,7 +129,10 @@ impl Simulate {
             }
         };
         // The story of the worst is told afterwards, by playing it once more.
-        let silent = Plan { narration: if self.seeds.get() > 1 { Narration::Silent } else { plan.narration }, ..plan.clone() };
+        let silent = Plan {
+            narration: if self.seeds.get() > 1 { Narration::Silent } else { plan.narration },
+            ..plan.clone()
+        };
         let mut swept = sweep(&silent, self.seeds.get(), self.threads(), &tell)?;
         if shows {
             eprint!("\r                        \r");
@@ -130,17 +141,26 @@ impl Simulate {
         if self.strict {
             fail_refused(&mut swept);
         }
-        let verdict = if swept.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) };
+        let verdict =
+            if swept.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) };
         for (seed, problem) in &swept.failures {
-            eprintln!("weir simulate: seed {seed} failed: {problem}\n  again: {}", self.command(*seed));
+            eprintln!(
+                "weir simulate: seed {seed} failed: {problem}\n  again: {}",
+                self.command(*seed)
+            );
         }
-        let text = if self.json { self.as_json(&swept) } else { table::of_sweep(self, &plan, &swept) };
+        let text =
+            if self.json { self.as_json(&swept) } else { table::of_sweep(self, &plan, &swept) };
         Ok((text, verdict))
     }
 
     /// Plays the worst seed again with its story.
     fn retell(&self, plan: &Plan, swept: &mut Sweep) -> Result<(), Unplayable> {
-        let Some(worst) = swept.worst.as_mut().filter(|worst| self.seeds.get() > 1 && self.explain && worst.report.refusals() > 0) else {
+        let Some(worst) = swept
+            .worst
+            .as_mut()
+            .filter(|worst| self.seeds.get() > 1 && self.explain && worst.report.refusals() > 0)
+        else {
             return Ok(());
         };
         let again = sweep(&Plan { seed: worst.seed, ..plan.clone() }, 1, 1, &|_| ())?;
@@ -154,7 +174,11 @@ impl Simulate {
     }
 
     fn compare(&self, sources: &Sources) -> Result<(String, ExitCode), Unplayable> {
-        let accounts = if let Some(Accounts::Number(accounts)) = self.accounts { Some(accounts.get()) } else { None };
+        let accounts = if let Some(Accounts::Number(accounts)) = self.accounts {
+            Some(accounts.get())
+        } else {
+            None
+        };
         let plan = self.plan(sources, accounts);
         let rivals = rivals::compare(&plan, self.seeds.get(), self.threads())?;
         let mut verdict = ExitCode::SUCCESS;
@@ -164,7 +188,10 @@ impl Simulate {
                 verdict = FAILED.into();
             }
             // Where answers have a lifetime, they may be as old as that.
-            if rival.rules == Rules::Weir && plan.freshness == Mode::Revalidate && rival.report().tally.stale > 0 {
+            if rival.rules == Rules::Weir
+                && plan.freshness == Mode::Revalidate
+                && rival.report().tally.stale > 0
+            {
                 eprintln!("weir simulate: {} stale answers", rival.report().tally.stale);
                 verdict = FAILED.into();
             }
@@ -179,12 +206,15 @@ impl Simulate {
     }
 
     fn threads(&self) -> usize {
-        std::thread::available_parallelism().map_or(1, usize::from).min(usize::try_from(self.seeds.get()).unwrap_or(1))
+        std::thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(usize::try_from(self.seeds.get()).unwrap_or(1))
     }
 
     fn size(&self, sources: &Sources) -> Result<(String, ExitCode), Unplayable> {
         let sizing: Sizing = sizing::size(|accounts| self.plan(sources, Some(accounts)))?;
-        let text = if self.json { format!("{}\n", json!(sizing)) } else { table::of_sizing(&sizing) };
+        let text =
+            if self.json { format!("{}\n", json!(sizing)) } else { table::of_sizing(&sizing) };
         let is_refused = sizing.report.refusals() + sizing.report.sent_while_told > 0;
         let has_failed = sizing.report.broken() > 0 || (self.strict && is_refused);
         let verdict = if has_failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS };
@@ -197,9 +227,13 @@ impl Simulate {
             .iter()
             .map(|(seed, problem)| json!({ "seed": seed, "problem": problem, "again": self.command(*seed) }))
             .collect();
-        let worst = swept.worst.as_ref().map(|worst| json!({ "seed": worst.seed, "report": worst.report }));
+        let worst =
+            swept.worst.as_ref().map(|worst| json!({ "seed": worst.seed, "report": worst.report }));
         let seeds = json!({ "first": self.seed, "count": self.seeds });
-        format!("{}\n", json!({ "seeds": seeds, "report": swept.total, "worst": worst, "failures": failures }))
+        format!(
+            "{}\n",
+            json!({ "seeds": seeds, "report": swept.total, "worst": worst, "failures": failures })
+        )
     }
 }
 
@@ -212,15 +246,28 @@ fn fail_refused(swept: &mut Sweep) {
     }
 }
 
-/// Requests of clients that the config does not know are not played: says so on standard error, and fails when that is all of them.
+/// Requests of clients that the config does not know are not played: says so on standard error, and
+/// fails when that is all of them.
 fn say_who_is_left_out(config: &Config, trace: &Trace) -> Result<(), String> {
-    let is_known = |client: usize| trace.clients.get(client).is_some_and(|name| config.clients.iter().any(|known| known.name == *name));
+    let is_known = |client: usize| {
+        trace
+            .clients
+            .get(client)
+            .is_some_and(|name| config.clients.iter().any(|known| known.name == *name))
+    };
     let left_out = trace.requests.iter().filter(|request| !is_known(request.client)).count();
-    let unknown: Vec<&str> = (0..trace.clients.len()).filter(|client| !is_known(*client)).map(|client| &*trace.clients[client]).collect();
+    let unknown: Vec<&str> = (0..trace.clients.len())
+        .filter(|client| !is_known(*client))
+        .map(|client| &*trace.clients[client])
+        .collect();
     if left_out > 0 {
-        let shown = unknown.get(..UNKNOWN_SHOWN).map_or_else(|| unknown.join(", "), |first| format!("{} and others", first.join(", ")));
-        let problem =
-            format!("{left_out} of {} recorded requests are of clients that the config does not have ({shown})", trace.requests.len());
+        let shown = unknown
+            .get(..UNKNOWN_SHOWN)
+            .map_or_else(|| unknown.join(", "), |first| format!("{} and others", first.join(", ")));
+        let problem = format!(
+            "{left_out} of {} recorded requests are of clients that the config does not have ({shown})",
+            trace.requests.len()
+        );
         if left_out == trace.requests.len() {
             return Err(problem);
         }
@@ -237,10 +284,17 @@ fn read_trace(path: &Path) -> Result<Trace, String> {
         eprintln!("weir simulate: {}:{line}: {problem}", path.display());
     }
     if trace.bad > trace.first_bad.len() {
-        eprintln!("weir simulate: {}: {} further bad lines", path.display(), trace.bad - trace.first_bad.len());
+        eprintln!(
+            "weir simulate: {}: {} further bad lines",
+            path.display(),
+            trace.bad - trace.first_bad.len()
+        );
     }
     if trace.requests.is_empty() {
-        return Err(format!("{}: no line of it is a request of the gateway's JSON log", path.display()));
+        return Err(format!(
+            "{}: no line of it is a request of the gateway's JSON log",
+            path.display()
+        ));
     }
     Ok(trace)
 }

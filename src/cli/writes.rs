@@ -1,6 +1,8 @@
-//! `weir writes`: the queue of writes of a running gateway, and an operator's word about one of them (CONTRACT §1, §5).
+//! `weir writes`: the queue of writes of a running gateway, and an operator's word about one of
+//! them (CONTRACT §1, §5).
 //!
-//! How the gateway is found and asked is in `admin_api`; what may become of a write, in the gateway's queue.
+//! How the gateway is found and asked is in `admin_api`; what may become of a write, in the
+//! gateway's queue.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -45,8 +47,9 @@ enum Action {
     },
     /// Try a write again that is failed, cancelled or unknown
     ///
-    /// One that is unknown may have been executed: the answer was lost, or was an error that does not tell. Trying it again may execute it a second time, so it is
-    /// refused without --even-if-executed. Look first whether the upstream has done what was asked.
+    /// One that is unknown may have been executed: the answer was lost, or was an error that does
+    /// not tell. Trying it again may execute it a second time, so it is refused without
+    /// --even-if-executed. Look first whether the upstream has done what was asked.
     Retry {
         /// Its id
         #[arg(value_parser = write_id)]
@@ -97,7 +100,9 @@ impl Writes {
     pub fn run(self) -> ExitCode {
         const COMMAND: &str = "weir writes";
         match self.action {
-            Action::List(list) => list.asked.gateway.clone().ask(COMMAND, async |api| list.ask(api).await),
+            Action::List(list) => {
+                list.asked.gateway.clone().ask(COMMAND, async |api| list.ask(api).await)
+            }
             Action::Show { id, asked } => asked.gateway.ask(COMMAND, async |api| {
                 let body = api.get(&format!("/api/writes/{id}")).await?;
                 printed(api, &body, asked.json, shown)
@@ -106,11 +111,16 @@ impl Writes {
                 let body = api.post(&format!("/api/writes/{id}/cancel"), &json!({})).await?;
                 printed(api, &body, asked.json, standing)
             }),
-            Action::Retry { id, even_if_executed, asked } => asked.gateway.ask(COMMAND, async |api| {
-                let order = json!({ "even_if_executed": even_if_executed });
-                let body = api.post(&format!("/api/writes/{id}/retry"), &order).await.map_err(|fault| in_our_words(id, fault))?;
-                printed(api, &body, asked.json, standing)
-            }),
+            Action::Retry { id, even_if_executed, asked } => {
+                asked.gateway.ask(COMMAND, async |api| {
+                    let order = json!({ "even_if_executed": even_if_executed });
+                    let body = api
+                        .post(&format!("/api/writes/{id}/retry"), &order)
+                        .await
+                        .map_err(|fault| in_our_words(id, fault))?;
+                    printed(api, &body, asked.json, standing)
+                })
+            }
         }
     }
 }
@@ -118,7 +128,11 @@ impl Writes {
 impl List {
     async fn ask(&self, api: &AdminApi) -> Result<String, Fault> {
         let mut path = format!("/api/writes?limit={}", self.limit);
-        for (name, value) in [("state", &self.state), ("client", &self.client), ("after", &self.after.map(|id| id.to_string()))] {
+        for (name, value) in [
+            ("state", &self.state),
+            ("client", &self.client),
+            ("after", &self.after.map(|id| id.to_string())),
+        ] {
             if let Some(value) = value {
                 // Writing to a string does not fail.
                 let _ = write!(path, "&{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
@@ -130,8 +144,14 @@ impl List {
 }
 
 /// An answer as it is, or as people read it. Also the first must be what it is taken for.
-fn printed<'b, T: Deserialize<'b>>(api: &AdminApi, body: &'b [u8], json: bool, tell: impl FnOnce(&T) -> String) -> Result<String, Fault> {
-    let answer: T = serde_json::from_slice(body).map_err(|_| api.not_admin(&"its answer is not about writes"))?;
+fn printed<'b, T: Deserialize<'b>>(
+    api: &AdminApi,
+    body: &'b [u8],
+    json: bool,
+    tell: impl FnOnce(&T) -> String,
+) -> Result<String, Fault> {
+    let answer: T = serde_json::from_slice(body)
+        .map_err(|_| api.not_admin(&"its answer is not about writes"))?;
     Ok(if json { String::from_utf8_lossy(body).into_owned() + "\n" } else { tell(&answer) })
 }
 
@@ -186,10 +206,19 @@ fn shown(told: &Told) -> String {
 }
 
 fn table(listing: &Listing, address: &str) -> String {
-    let counts: Vec<_> =
-        State::ALL.iter().map(|state| format!("{} {}", listing.counts.get(state).copied().unwrap_or_default(), state.name())).collect();
-    let home = if listing.durable { "kept on disk" } else { "kept in memory, lost with the process" };
-    let mut text = format!("weir at {address}, {}: writes {home}\n{}", plain(&listing.now_iso), counts.join(", "));
+    let counts: Vec<_> = State::ALL
+        .iter()
+        .map(|state| {
+            format!("{} {}", listing.counts.get(state).copied().unwrap_or_default(), state.name())
+        })
+        .collect();
+    let home =
+        if listing.durable { "kept on disk" } else { "kept in memory, lost with the process" };
+    let mut text = format!(
+        "weir at {address}, {}: writes {home}\n{}",
+        plain(&listing.now_iso),
+        counts.join(", ")
+    );
     if let Some(waited) = listing.oldest_seconds {
         let _ = write!(text, "; the oldest unfinished one has waited {waited:.0} s");
     }
@@ -197,10 +226,18 @@ fn table(listing: &Listing, address: &str) -> String {
     if listing.writes.is_empty() {
         return text;
     }
-    let heading = ["id", "state", "client", "account", "accepted", "tried", "so far"].map(str::to_owned);
-    let rows: Vec<_> =
-        std::iter::once((heading, "what".to_owned())).chain(listing.writes.iter().map(|write| row(write, &listing.now_iso))).collect();
-    let width = |column: usize| rows.iter().filter_map(|(cells, _)| cells.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let heading =
+        ["id", "state", "client", "account", "accepted", "tried", "so far"].map(str::to_owned);
+    let rows: Vec<_> = std::iter::once((heading, "what".to_owned()))
+        .chain(listing.writes.iter().map(|write| row(write, &listing.now_iso)))
+        .collect();
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|(cells, _)| cells.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: [usize; 7] = std::array::from_fn(width);
     text.push('\n');
     for (cells, what) in &rows {
@@ -222,12 +259,15 @@ fn row(write: &Item, now_iso: &str) -> ([String; 7], String) {
         (Some(status), ..) => status.to_string(),
         (None, Some(reason), _) => plain(reason),
         // In this form the later time is the greater text.
-        (None, None, Some(not_before)) if not_before.as_str() > now_iso => format!("not before {}", plain(not_before)),
+        (None, None, Some(not_before)) if not_before.as_str() > now_iso => {
+            format!("not before {}", plain(not_before))
+        }
         (None, None, Some(_)) if write.state == State::Queued => "waits".into(),
         _ => "-".into(),
     };
     let id = plain(&write.id);
-    let (client, account, accepted) = (cell(&write.client), cell(&write.account), cell(&write.accepted_at));
+    let (client, account, accepted) =
+        (cell(&write.client), cell(&write.account), cell(&write.accepted_at));
     ([id, write.state.name().into(), client, account, accepted, attempts, so_far], what(write))
 }
 
@@ -263,13 +303,27 @@ mod tests {
 
     fn listing(writes: Vec<Item>) -> Listing {
         let counts = [(State::Queued, 1), (State::Done, 2)].into();
-        Listing { now_iso: "2027-01-15T08:00:30Z".into(), durable: true, counts, oldest_seconds: Some(30.4), writes, next: None }
+        Listing {
+            now_iso: "2027-01-15T08:00:30Z".into(),
+            durable: true,
+            counts,
+            oldest_seconds: Some(30.4),
+            writes,
+            next: None,
+        }
     }
 
     #[test]
     fn each_write_is_a_line_with_what_has_come_of_it() {
-        let queued = Item { not_before: Some("2027-01-15T08:00:31Z".into()), ..item("2-0000000000000007", State::Queued) };
-        let done = Item { status: Some(201), attempts: Some(1), ..item("1-0000000000000007", State::Done) };
+        let queued = Item {
+            not_before: Some("2027-01-15T08:00:31Z".into()),
+            ..item("2-0000000000000007", State::Queued)
+        };
+        let done = Item {
+            status: Some(201),
+            attempts: Some(1),
+            ..item("1-0000000000000007", State::Done)
+        };
         let unreadable = Item {
             account: None,
             method: None,
@@ -290,10 +344,22 @@ mod tests {
     #[test]
     fn what_came_from_outside_cannot_command_the_terminal() {
         let odd = "x\u{1b}[2J\n".to_owned();
-        let write = Item { path: Some(odd.clone()), reason: Some(odd.clone()), ..item("1-0000000000000007", State::Failed) };
-        let told =
-            Told { write, message: Some(odd.clone()), response: Some(ToldResponse { status: 422, body: json!({ "message": odd }) }) };
+        let write = Item {
+            path: Some(odd.clone()),
+            reason: Some(odd.clone()),
+            ..item("1-0000000000000007", State::Failed)
+        };
+        let told = Told {
+            write,
+            message: Some(odd.clone()),
+            response: Some(ToldResponse { status: 422, body: json!({ "message": odd }) }),
+        };
         let texts = [shown(&told), table(&listing(vec![told.write]), "127.0.0.1:9090")];
-        assert!(texts.iter().all(|text| text.chars().all(|character| character == '\n' || !character.is_control())), "{texts:?}");
+        assert!(
+            texts.iter().all(|text| text
+                .chars()
+                .all(|character| character == '\n' || !character.is_control())),
+            "{texts:?}"
+        );
     }
 }

@@ -20,9 +20,11 @@ pub struct Account {
     pub reach: Reach,
     /// Requests of each window that are left to others.
     pub reserve: u32,
-    /// The account whose budgets its requests consume as well: an index into [`Config::accounts`](super::Config::accounts).
+    /// The account whose budgets its requests consume as well: an index into
+    /// [`Config::accounts`](super::Config::accounts).
     pub also_spends: Option<usize>,
-    /// It is in the config no more, and keeps its place for what goes on by an earlier one (`succession`).
+    /// It is in the config no more, and keeps its place for what goes on by an earlier one
+    /// (`succession`).
     pub retired: bool,
 }
 
@@ -53,7 +55,8 @@ pub enum Territory {
 }
 
 impl Reach {
-    /// Whether routes about `owner` as a whole are within reach. Names at the upstream do not tell case.
+    /// Whether routes about `owner` as a whole are within reach. Names at the upstream do not tell
+    /// case.
     pub fn covers_owner(&self, owner: &str) -> bool {
         match self {
             Self::Everything => true,
@@ -69,7 +72,9 @@ impl Reach {
             Self::Everything => true,
             Self::Only(territories) => territories.iter().any(|territory| match territory {
                 Territory::Owner(own) => own.eq_ignore_ascii_case(owner),
-                Territory::Repository { owner: own, name: its } => own.eq_ignore_ascii_case(owner) && its.eq_ignore_ascii_case(name),
+                Territory::Repository { owner: own, name: its } => {
+                    own.eq_ignore_ascii_case(owner) && its.eq_ignore_ascii_case(name)
+                }
             }),
         }
     }
@@ -91,13 +96,24 @@ impl Account {
         let mut also: Vec<Option<Entry<'_>>> = Vec::new();
         let mut anonymous = false;
         let mut accounts = Declared::read(root, "accounts", "account", |reader, name| {
-            let (kind, reach, reserve) = (reader.required("kind"), reader.or("reach", Reach::Everything), reader.or("reserve", 0));
+            let (kind, reach, reserve) = (
+                reader.required("kind"),
+                reader.or("reach", Reach::Everything),
+                reader.or("reserve", 0),
+            );
             also.push(reader.entry("also_spends"));
             if kind == Some(AccountKind::Anonymous) && std::mem::replace(&mut anonymous, true) {
                 let problem = "a second anonymous account: both would spend the one budget of this machine's address";
                 reader.refuse::<()>("kind", problem, "one account of kind `anonymous`");
             }
-            Some(Self { name: name?, kind: kind?, reach, reserve, also_spends: None, retired: false })
+            Some(Self {
+                name: name?,
+                kind: kind?,
+                reach,
+                reserve,
+                also_spends: None,
+                retired: false,
+            })
         });
         for (index, entry) in also.iter().enumerate() {
             if let Some(entry) = entry {
@@ -110,13 +126,21 @@ impl Account {
         accounts
     }
 
-    /// For an app that the file gives no account: what it does as itself spends a budget of its own.
+    /// For an app that the file gives no account: what it does as itself spends a budget of its
+    /// own.
     pub(super) fn of_app(app_id: u64, others: &[Self]) -> Self {
         let mut name = format!("app {app_id}");
         while others.iter().any(|other| *other.name == *name) {
             name.push('\'');
         }
-        Self { name: name.into(), kind: AccountKind::App, reach: Reach::Everything, reserve: 0, also_spends: None, retired: false }
+        Self {
+            name: name.into(),
+            kind: AccountKind::App,
+            reach: Reach::Everything,
+            reserve: 0,
+            also_spends: None,
+            retired: false,
+        }
     }
 
     /// Whether its reach is exactly one repository.
@@ -140,7 +164,8 @@ impl Account {
 }
 
 impl Declared<Account> {
-    /// Takes `entry`, the `also_spends` of the account at `index`. One step only: the upstream knows no more, and a circle would spend for ever.
+    /// Takes `entry`, the `also_spends` of the account at `index`. One step only: the upstream
+    /// knows no more, and a circle would spend for ever.
     fn link(&mut self, index: usize, entry: &Entry<'_>, links_on: impl Fn(usize) -> bool) {
         let Some(target) = self.resolve(entry) else { return };
         let kind_of = |index: usize| self.get(index).map(|account| account.kind);
@@ -178,7 +203,9 @@ impl Read for Reach {
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
         match Vec::read(entry)? {
-            none if none.is_empty() => entry.refuse("the account can see nothing", Self::accepted()),
+            none if none.is_empty() => {
+                entry.refuse("the account can see nothing", Self::accepted())
+            }
             territories => Some(Self::Only(territories)),
         }
     }
@@ -191,11 +218,17 @@ impl Read for Territory {
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
         let written = entry.text::<Self>()?;
-        let is_name = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+        let is_name = |part: &str| {
+            !part.is_empty()
+                && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        };
         match written.split_once('/') {
             None if is_name(written) => Some(Self::Owner(written.into())),
-            Some((owner, name)) if is_name(owner) && is_name(name) => Some(Self::Repository { owner: owner.into(), name: name.into() }),
-            _ => entry.refuse(format!("bad owner or repository {}", quoted(written)), Self::accepted()),
+            Some((owner, name)) if is_name(owner) && is_name(name) => {
+                Some(Self::Repository { owner: owner.into(), name: name.into() })
+            }
+            _ => entry
+                .refuse(format!("bad owner or repository {}", quoted(written)), Self::accepted()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a client may ask for: `"GET *"`, `"POST /repos/acme/*/issues"`.
 //!
-//! Only the form is checked here; what a pattern means and whether it permits a request is the decision core's (`decision/access.rs`).
+//! Only the form is checked here; what a pattern means and whether it permits a request is the
+//! decision core's (`decision/access.rs`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use crate::decision::access::Rule;
 pub struct Allow {
     /// The methods it permits.
     pub method: AllowedMethod,
-    /// The paths it permits: `*` alone for every path, else one in which a segment may be `*`, the last also `**`.
+    /// The paths it permits: `*` alone for every path, else one in which a segment may be `*`, the
+    /// last also `**`.
     pub path: Arc<str>,
 }
 
@@ -37,7 +39,8 @@ impl Allow {
 }
 
 /// The methods that clients may use at all (CONTRACT.md, 3); `OPTIONS` needs no permission.
-const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+const METHODS: [Method; 6] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 impl fmt::Display for Allow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -51,26 +54,34 @@ impl fmt::Display for Allow {
 
 impl Read for Allow {
     fn accepted() -> String {
-        "a method or * and a path or *, such as \"GET *\" or \"POST /repos/acme/*/issues\"".to_owned()
+        "a method or * and a path or *, such as \"GET *\" or \"POST /repos/acme/*/issues\""
+            .to_owned()
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
         let text = entry.text::<Self>()?;
         match parse(text) {
             Ok(allow) => Some(allow),
-            Err(problem) => entry.refuse(format!("bad pattern {}: {problem}", quoted(text)), Self::accepted()),
+            Err(problem) => {
+                entry.refuse(format!("bad pattern {}: {problem}", quoted(text)), Self::accepted())
+            }
         }
     }
 }
 
 fn parse(text: &str) -> Result<Allow, String> {
-    // Its syntax is that of the rule which decides, so that no accepted pattern is later found to be none.
+    // Its syntax is that of the rule which decides, so that no accepted pattern is later found to
+    // be none.
     Rule::parse(text).map_err(|error| error.to_string())?;
-    let (method, path) = text.trim().split_once(|space: char| space.is_ascii_whitespace()).unwrap_or_default();
+    let (method, path) =
+        text.trim().split_once(|space: char| space.is_ascii_whitespace()).unwrap_or_default();
     let method = match method {
         "*" => AllowedMethod::Any,
         name => AllowedMethod::Only(
-            METHODS.into_iter().find(|known| known.as_str() == name).ok_or("clients may use GET, HEAD, POST, PUT, PATCH and DELETE")?,
+            METHODS
+                .into_iter()
+                .find(|known| known.as_str() == name)
+                .ok_or("clients may use GET, HEAD, POST, PUT, PATCH and DELETE")?,
         ),
     };
     let path = path.trim_start();

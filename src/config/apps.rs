@@ -18,7 +18,8 @@ pub struct App {
     pub app_id: u64,
     /// The RSA key that signs the app's JWTs, PEM.
     pub private_key: SecretString,
-    /// The account that pays for what the app does as itself, such as minting: an index into [`Config::accounts`](super::Config::accounts), and no other app's.
+    /// The account that pays for what the app does as itself, such as minting: an index into
+    /// [`Config::accounts`](super::Config::accounts), and no other app's.
     pub account: usize,
     /// Where it is installed.
     pub installations: Vec<Installation>,
@@ -29,7 +30,8 @@ pub struct App {
 pub struct Installation {
     /// The installation's id at the upstream.
     pub id: u64,
-    /// The account its tokens belong to: an index into [`Config::accounts`](super::Config::accounts).
+    /// The account its tokens belong to: an index into
+    /// [`Config::accounts`](super::Config::accounts).
     pub account: usize,
 }
 
@@ -67,7 +69,11 @@ impl Apps {
         apps
     }
 
-    fn read_one(&mut self, reader: &mut Reader<'_>, accounts: &Declared<Account>) -> Option<Unpaid> {
+    fn read_one(
+        &mut self,
+        reader: &mut Reader<'_>,
+        accounts: &Declared<Account>,
+    ) -> Option<Unpaid> {
         let app_id = reader.required::<u64>("app_id");
         let private_key = reader.required::<Pem>("private_key");
         let payer = self.read_payer(reader, accounts);
@@ -87,18 +93,28 @@ impl Apps {
             if id.is_some_and(|id| !self.installed.insert(id)) {
                 reader.refuse::<()>("id", "duplicate installation", "each installation once");
             } else if !is_first {
-                let problem = "another installation has this account, and their budgets are not the same";
+                let problem =
+                    "another installation has this account, and their budgets are not the same";
                 reader.refuse::<()>("account", problem, "an account for each installation");
             }
             Some(Installation { id: id?, account: account? })
         });
         self.complete &= installations.is_some();
         let installations = installations.and_then(|items| items.into_iter().collect());
-        Some(Unpaid { app_id: app_id?, private_key: private_key?.0, account: payer, installations: installations? })
+        Some(Unpaid {
+            app_id: app_id?,
+            private_key: private_key?.0,
+            account: payer,
+            installations: installations?,
+        })
     }
 
     /// The account of kind app that the app names, if it names one.
-    fn read_payer(&mut self, reader: &mut Reader<'_>, accounts: &Declared<Account>) -> Option<usize> {
+    fn read_payer(
+        &mut self,
+        reader: &mut Reader<'_>,
+        accounts: &Declared<Account>,
+    ) -> Option<usize> {
         let entry = reader.entry("account")?;
         let Some(account) = accounts.resolve(&entry) else {
             self.payers_complete = false;
@@ -108,18 +124,25 @@ impl Apps {
             && owner.kind != AccountKind::App
         {
             let problem = format!("the account is of kind `{}`", owner.kind.name());
-            return entry.refuse(problem, "an account of kind `app`; leave the key out to have one made");
+            return entry
+                .refuse(problem, "an account of kind `app`; leave the key out to have one made");
         }
         if !self.payers.insert(account) {
-            return entry.refuse("another app has this account, and their budgets are not the same", "an account for each app");
+            return entry.refuse(
+                "another app has this account, and their budgets are not the same",
+                "an account for each app",
+            );
         }
         Some(account)
     }
 
     /// One app and one account of kind app belong together without being told.
     fn pair_the_only_ones(&mut self, accounts: &Declared<Account>) {
-        let mut of_apps = (0..accounts.len()).filter(|index| accounts.get(*index).is_some_and(|account| account.kind == AccountKind::App));
-        if let ([Some(app)], Some(only), None) = (self.items.as_mut_slice(), of_apps.next(), of_apps.next())
+        let mut of_apps = (0..accounts.len()).filter(|index| {
+            accounts.get(*index).is_some_and(|account| account.kind == AccountKind::App)
+        });
+        if let ([Some(app)], Some(only), None) =
+            (self.items.as_mut_slice(), of_apps.next(), of_apps.next())
             && app.account.is_none()
             && self.payers.is_empty()
         {
@@ -140,7 +163,8 @@ impl Apps {
         self.complete && !self.owners.contains(&index)
     }
 
-    /// The apps; an app that has no account gets one, which is added to `accounts`: its minting spends a budget like everything else.
+    /// The apps; an app that has no account gets one, which is added to `accounts`: its minting
+    /// spends a budget like everything else.
     pub(super) fn finish(self, accounts: &mut Vec<Account>) -> Option<Vec<App>> {
         let items: Vec<Unpaid> = self.items.into_iter().collect::<Option<_>>()?;
         let paid = |app: Unpaid| {
@@ -148,7 +172,12 @@ impl Apps {
                 accounts.push(Account::of_app(app.app_id, accounts));
                 accounts.len() - 1
             });
-            App { app_id: app.app_id, private_key: app.private_key, account, installations: app.installations }
+            App {
+                app_id: app.app_id,
+                private_key: app.private_key,
+                account,
+                installations: app.installations,
+            }
         };
         Some(items.into_iter().map(paid).collect())
     }
@@ -163,7 +192,9 @@ impl App {
             printer.set("account", text(&account.name));
         }
         let installation = |installation: &Installation| {
-            let name = accounts.get(installation.account).map_or_else(String::new, |account| text(&account.name));
+            let name = accounts
+                .get(installation.account)
+                .map_or_else(String::new, |account| text(&account.name));
             inline(&[("id", installation.id.to_string()), ("account", name)])
         };
         printer.set("installations", list(self.installations.iter().map(installation)));

@@ -7,8 +7,9 @@ use zeroize::Zeroizing;
 
 use super::reader::{Entry, Read};
 
-/// What every key begins with, so that secret scanners and people know one when they see it. No client library takes it for a credential of the
-/// upstream (CLIENTS.md, 8: no dots, not `ghs_`, not `github_pat_`).
+/// What every key begins with, so that secret scanners and people know one when they see it. No
+/// client library takes it for a credential of the upstream (CLIENTS.md, 8: no dots, not `ghs_`,
+/// not `github_pat_`).
 pub const KEY_PREFIX: &str = "weir_";
 /// The random bytes of a key: as many as its hash has.
 const KEY_BYTES: usize = 32;
@@ -22,7 +23,8 @@ pub fn digest(key: &[u8]) -> [u8; 32] {
     hash
 }
 
-/// Makes a new key: [`KEY_PREFIX`] and 32 random bytes in hex. Fails only when the system has no random numbers.
+/// Makes a new key: [`KEY_PREFIX`] and 32 random bytes in hex. Fails only when the system has no
+/// random numbers.
 pub fn generate(random: &dyn SecureRandom) -> Result<SecretString, ring::error::Unspecified> {
     let mut bytes = Zeroizing::new([0; KEY_BYTES]);
     random.fill(bytes.as_mut())?;
@@ -57,14 +59,24 @@ impl Read for KeyHash {
         if let Some(hash) = from_hex(written) {
             return Some(Self(hash));
         }
-        let problem = if written.starts_with(KEY_PREFIX) { "a key instead of its hash" } else { "not 64 hex digits" };
+        let problem = if written.starts_with(KEY_PREFIX) {
+            "a key instead of its hash"
+        } else {
+            "not 64 hex digits"
+        };
         entry.refuse(problem, Self::accepted())
     }
 }
 
 fn from_hex(text: &str) -> Option<[u8; 32]> {
-    let digits: Option<Vec<u8>> = text.chars().map(|digit| digit.to_digit(16).and_then(|value| u8::try_from(value).ok())).collect();
-    let bytes: Vec<u8> = digits?.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect();
+    let digits: Option<Vec<u8>> = text
+        .chars()
+        .map(|digit| digit.to_digit(16).and_then(|value| u8::try_from(value).ok()))
+        .collect();
+    let bytes: Vec<u8> = digits?
+        .chunks(2)
+        .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit))
+        .collect();
     if text.len() == 2 * SHA256_OUTPUT_LEN { bytes.try_into().ok() } else { None }
 }
 
@@ -89,11 +101,15 @@ mod tests {
     #[test]
     fn a_key_is_long_random_and_no_client_takes_it_for_something_else() {
         let random = SystemRandom::new();
-        let keys = [generate(&random), generate(&random)].map(|key| key.map(|key| key.expose_secret().to_owned()).unwrap_or_default());
+        let keys = [generate(&random), generate(&random)]
+            .map(|key| key.map(|key| key.expose_secret().to_owned()).unwrap_or_default());
         assert_ne!(keys[0], keys[1]);
         for key in keys {
             assert_eq!(key.len(), KEY_PREFIX.len() + 64);
-            assert!(key.starts_with(KEY_PREFIX) && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
+            assert!(
+                key.starts_with(KEY_PREFIX)
+                    && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            );
         }
     }
 }

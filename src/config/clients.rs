@@ -27,7 +27,8 @@ pub struct Client {
     pub key_sha256: [u8; 32],
     /// The pool that fetches for it: an index into [`Config::pools`](super::Config::pools).
     pub reads: usize,
-    /// The account of its writes and of routes about "me": an index into [`Config::accounts`](super::Config::accounts). Without it, read only.
+    /// The account of its writes and of routes about "me": an index into
+    /// [`Config::accounts`](super::Config::accounts). Without it, read only.
     pub writes: Option<usize>,
     /// Its share when requests wait, against the other clients' weights.
     pub weight: NonZeroU32,
@@ -57,13 +58,20 @@ impl fmt::Debug for Client {
 }
 
 impl Choice for Priority {
-    const ALL: &'static [(&'static str, Self)] = &[("interactive", Self::Interactive), ("normal", Self::Normal), ("batch", Self::Batch)];
+    const ALL: &'static [(&'static str, Self)] =
+        &[("interactive", Self::Interactive), ("normal", Self::Normal), ("batch", Self::Batch)];
 }
 
 impl Client {
-    pub(super) fn read_all(root: &mut Reader<'_>, accounts: &Declared<Account>, pools: &Declared<Pool>) -> Declared<Self> {
+    pub(super) fn read_all(
+        root: &mut Reader<'_>,
+        accounts: &Declared<Account>,
+        pools: &Declared<Pool>,
+    ) -> Declared<Self> {
         let mut keys = HashMap::new();
-        let clients = Declared::read(root, "clients", "client", |reader, name| Self::read(reader, name, accounts, pools, &mut keys));
+        let clients = Declared::read(root, "clients", "client", |reader, name| {
+            Self::read(reader, name, accounts, pools, &mut keys)
+        });
         if clients.is_empty() {
             root.refuse::<()>("clients", "missing", "at least one entry, written [[clients]]");
         }
@@ -79,28 +87,51 @@ impl Client {
     ) -> Option<Self> {
         let key_sha256 = reader.required::<KeyHash>("key_sha256").map(|hash| hash.0);
         if let Some(first) = key_sha256.and_then(|hash| keys.insert(hash, name.clone())) {
-            let holder = first.map_or_else(|| "an earlier client".to_owned(), |name| format!("client `{name}`"));
-            reader.refuse::<()>("key_sha256", format!("duplicate key: {holder} has the same"), "a key for each client, made by `weir key`");
+            let holder = first
+                .map_or_else(|| "an earlier client".to_owned(), |name| format!("client `{name}`"));
+            reader.refuse::<()>(
+                "key_sha256",
+                format!("duplicate key: {holder} has the same"),
+                "a key for each client, made by `weir key`",
+            );
         }
         let reads = read_pool(reader, pools);
         let writes = reader.entry("writes").map(|entry| accounts.resolve(&entry));
         if let Some(Some(writer)) = writes.map(|writer| accounts.get(writer?))
             && writer.kind == AccountKind::Anonymous
         {
-            reader.refuse::<()>("writes", "an anonymous account cannot write", "an account with a credential");
+            reader.refuse::<()>(
+                "writes",
+                "an anonymous account cannot write",
+                "an account with a credential",
+            );
         }
         let weight = reader.or("weight", NonZeroU32::MIN);
         let priority = reader.or("priority", Priority::Normal);
         let allow = reader.or("allow", vec![Allow::everything()]);
         if allow.is_empty() {
-            reader.refuse::<()>("allow", "the client may do nothing", "at least one pattern; leave the key out for everything");
+            reader.refuse::<()>(
+                "allow",
+                "the client may do nothing",
+                "at least one pattern; leave the key out for everything",
+            );
         }
         let max_wait = reader.or("max_wait", MAX_WAIT);
         let writes = match writes {
             None => None,
             Some(resolved) => Some(resolved?),
         };
-        Some(Self { name: name?, key_sha256: key_sha256?, reads: reads?, writes, weight, priority, allow, max_wait, retired: false })
+        Some(Self {
+            name: name?,
+            key_sha256: key_sha256?,
+            reads: reads?,
+            writes,
+            weight,
+            priority,
+            allow,
+            max_wait,
+            retired: false,
+        })
     }
 
     pub(super) fn print(&self, accounts: &[Account], pools: &[Pool], printer: &mut Printer) {
@@ -125,6 +156,8 @@ fn read_pool(reader: &mut Reader<'_>, pools: &Declared<Pool>) -> Option<usize> {
     match reader.entry("reads") {
         Some(entry) => pools.resolve(&entry),
         None if pools.len() == 1 => Some(0),
-        None => reader.refuse("reads", "missing, and there is not exactly one pool", pools.accepted()),
+        None => {
+            reader.refuse("reads", "missing, and there is not exactly one pool", pools.accepted())
+        }
     }
 }

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use super::document::{listed, quoted};
 use super::reader::{Entry, Reader};
 
-/// The entries of one kind with their names. Entries that have a fault keep their place, so that references to them are not faults as well.
+/// The entries of one kind with their names. Entries that have a fault keep their place, so that
+/// references to them are not faults as well.
 pub(super) struct Declared<T> {
     noun: &'static str,
     items: Vec<Option<T>>,
     names: Vec<Arc<str>>,
     by_name: HashMap<Arc<str>, usize>,
-    /// Whether every entry's name could be read; if not, an unknown reference may mean one of those.
+    /// Whether every entry's name could be read; if not, an unknown reference may mean one of
+    /// those.
     complete: bool,
 }
 
@@ -24,7 +26,13 @@ impl<T> Declared<T> {
         noun: &'static str,
         mut read: impl FnMut(&mut Reader<'a>, Option<Arc<str>>) -> Option<T>,
     ) -> Self {
-        let mut declared = Self { noun, items: Vec::new(), names: Vec::new(), by_name: HashMap::new(), complete: true };
+        let mut declared = Self {
+            noun,
+            items: Vec::new(),
+            names: Vec::new(),
+            by_name: HashMap::new(),
+            complete: true,
+        };
         let mut index = 0;
         let items = root.entries(key, |reader| {
             let name = reader.required::<Arc<str>>("name");
@@ -44,14 +52,24 @@ impl<T> Declared<T> {
         Self { noun, items: vec![Some(item)], names: vec![name], by_name, complete: true }
     }
 
-    fn declare(&mut self, reader: &mut Reader<'_>, name: Option<Arc<str>>, index: usize, key: &str) {
+    fn declare(
+        &mut self,
+        reader: &mut Reader<'_>,
+        name: Option<Arc<str>>,
+        index: usize,
+        key: &str,
+    ) {
         let Some(name) = name else {
             self.complete = false;
             return;
         };
         if let Some(first) = self.by_name.get(&name) {
             let problem = format!("duplicate {} name {}", self.noun, quoted(&name));
-            reader.refuse::<()>("name", problem, format!("another name; {key}[{first}] has this one"));
+            reader.refuse::<()>(
+                "name",
+                problem,
+                format!("another name; {key}[{first}] has this one"),
+            );
             // It was to have another name, which others may refer to.
             self.complete = false;
         } else {
@@ -65,7 +83,8 @@ impl<T> Declared<T> {
         let text = entry.text::<Arc<str>>()?;
         let found = self.by_name.get(text).copied();
         if found.is_none() && self.complete {
-            return entry.refuse(format!("unknown {} {}", self.noun, quoted(text)), self.accepted());
+            return entry
+                .refuse(format!("unknown {} {}", self.noun, quoted(text)), self.accepted());
         }
         found
     }

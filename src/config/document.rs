@@ -1,4 +1,5 @@
-//! The file being read: where its lines are, where its secrets and files come from, and what was found wrong with it so far.
+//! The file being read: where its lines are, where its secrets and files come from, and what was
+//! found wrong with it so far.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -9,11 +10,14 @@ use toml::de::DeTable;
 
 use super::{Fault, Faults};
 
-/// The largest config that is read. A thousand clients take about 200 KiB; more than this is some other file.
+/// The largest config that is read. A thousand clients take about 200 KiB; more than this is some
+/// other file.
 pub(crate) const FILE_BYTES_MAX: usize = 1024 * 1024;
-/// The most faults that are kept: beyond it the file is something else, and the list would be of no use.
+/// The most faults that are kept: beyond it the file is something else, and the list would be of no
+/// use.
 const FAULTS_MAX: usize = 1_000;
-/// The most syntax errors that are listed; after the first few they are mostly echoes of one another.
+/// The most syntax errors that are listed; after the first few they are mostly echoes of one
+/// another.
 const SYNTAX_FAULTS_MAX: usize = 20;
 
 /// What stands in a secret's place once the file is read.
@@ -21,7 +25,8 @@ const SYNTAX_FAULTS_MAX: usize = 20;
 pub(crate) enum Secrets {
     /// The secret itself, from where the file says that it is.
     Resolved,
-    /// A stand-in: for what looks at a config without using it, on machines where its secrets are not.
+    /// A stand-in: for what looks at a config without using it, on machines where its secrets are
+    /// not.
     Presumed,
 }
 
@@ -46,7 +51,8 @@ impl<'a> Document<'a> {
         base_dir: &'a Path,
         secrets: Secrets,
     ) -> Self {
-        let after_newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        let after_newlines =
+            text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
         let line_starts = std::iter::once(0).chain(after_newlines).collect();
         Self { file_name, env, base_dir, secrets, line_starts, faults: RefCell::default() }
     }
@@ -54,16 +60,30 @@ impl<'a> Document<'a> {
     /// The line, counted from 1, and the column in bytes, counted from 1, of a byte offset.
     fn position(&self, at: usize) -> (usize, usize) {
         let line = self.line_starts.partition_point(|start| *start <= at);
-        let start = line.checked_sub(1).and_then(|index| self.line_starts.get(index)).copied().unwrap_or(0);
+        let start =
+            line.checked_sub(1).and_then(|index| self.line_starts.get(index)).copied().unwrap_or(0);
         (line.max(1), at - start + 1)
     }
 
-    /// Adds a fault about the key at the byte offset `at`; `None` when it stands nowhere in the file.
-    pub(crate) fn fault(&self, at: Option<usize>, key: &str, problem: String, accepted: Option<String>) {
+    /// Adds a fault about the key at the byte offset `at`; `None` when it stands nowhere in the
+    /// file.
+    pub(crate) fn fault(
+        &self,
+        at: Option<usize>,
+        key: &str,
+        problem: String,
+        accepted: Option<String>,
+    ) {
         let mut faults = self.faults.borrow_mut();
         if faults.len() < FAULTS_MAX {
             let line = at.map(|at| self.position(at).0);
-            faults.push(Fault { file: self.file_name.to_owned(), line, key: key.to_owned(), problem, accepted });
+            faults.push(Fault {
+                file: self.file_name.to_owned(),
+                line,
+                key: key.to_owned(),
+                problem,
+                accepted,
+            });
         }
     }
 
@@ -77,12 +97,18 @@ impl<'a> Document<'a> {
         let shown = if hint.is_some() { 1 } else { SYNTAX_FAULTS_MAX };
         let mut lines = HashSet::new();
         for error in errors {
-            // Only the parser's own words: its full message quotes the line, which may hold a secret.
+            // Only the parser's own words: its full message quotes the line, which may hold a
+            // secret.
             let at = error.span().map(|span| span.start);
             let (line, column) = at.map_or((0, 0), |at| self.position(at));
             if lines.len() < shown && lines.insert(line) {
                 let place = if column > 0 { format!(" (column {column})") } else { String::new() };
-                self.fault(at, "", format!("not TOML: {}{place}{}", error.message(), hint.unwrap_or_default()), None);
+                self.fault(
+                    at,
+                    "",
+                    format!("not TOML: {}{place}{}", error.message(), hint.unwrap_or_default()),
+                    None,
+                );
             }
         }
         None
@@ -97,7 +123,13 @@ impl<'a> Document<'a> {
                 faults.sort_by_key(|fault| fault.line);
                 if faults.len() == FAULTS_MAX {
                     let problem = format!("{FAULTS_MAX} faults and more; only these are listed");
-                    faults.push(Fault { file: self.file_name.to_owned(), line: None, key: String::new(), problem, accepted: None });
+                    faults.push(Fault {
+                        file: self.file_name.to_owned(),
+                        line: None,
+                        key: String::new(),
+                        problem,
+                        accepted: None,
+                    });
                 }
                 Err(Faults(faults))
             }
@@ -108,12 +140,19 @@ impl<'a> Document<'a> {
 /// What else a file that is not TOML seems to be, with what to do about it.
 fn other_format(text: &str) -> Option<&'static str> {
     let text = text.trim_start_matches('\u{feff}').trim_start();
-    let first_line = text.lines().find(|line| !line.trim_start().starts_with('#')).unwrap_or_default();
+    let first_line =
+        text.lines().find(|line| !line.trim_start().starts_with('#')).unwrap_or_default();
     let in_list = text.strip_prefix('[').map(str::trim_start);
     if text.starts_with('{') || in_list.is_some_and(|rest| rest.starts_with(['{', '"'])) {
-        Some("; if this is JSON, write it as TOML: sections such as `[listen]`, then lines `key = value`")
-    } else if first_line.starts_with("---") || (first_line.trim_end().ends_with(':') && !first_line.contains('=')) {
-        Some("; if this is YAML, write it as TOML: sections such as `[listen]`, then lines `key = value`")
+        Some(
+            "; if this is JSON, write it as TOML: sections such as `[listen]`, then lines `key = value`",
+        )
+    } else if first_line.starts_with("---")
+        || (first_line.trim_end().ends_with(':') && !first_line.contains('='))
+    {
+        Some(
+            "; if this is YAML, write it as TOML: sections such as `[listen]`, then lines `key = value`",
+        )
     } else {
         None
     }

@@ -1,4 +1,5 @@
-//! What a valid config amounts to: its text with every default filled in, what of it is not active yet, and what is worth a second look.
+//! What a valid config amounts to: its text with every default filled in, what of it is not active
+//! yet, and what is worth a second look.
 
 use super::printer::Printer;
 use super::state::REPLICAS_MAX;
@@ -24,32 +25,56 @@ pub struct Warning {
 }
 
 impl Config {
-    /// The keys that are set to something else than their default although their feature is not active yet, in the order of the contract.
+    /// The keys that are set to something else than their default although their feature is not
+    /// active yet, in the order of the contract.
     pub fn inactive(&self) -> Vec<Inactive> {
         let features = [
             ("listen.https", self.listen.https.is_some(), "the gateway does not listen for TLS"),
-            ("writes.store", self.writes.store == WriteStore::Redis, "queued writes are kept in memory"),
+            (
+                "writes.store",
+                self.writes.store == WriteStore::Redis,
+                "queued writes are kept in memory",
+            ),
             ("state.redis", self.state.redis.is_some(), "nothing is shared with other replicas"),
-            ("state.replicas_max", self.state.replicas_max != REPLICAS_MAX, "nothing is shared with other replicas"),
+            (
+                "state.replicas_max",
+                self.state.replicas_max != REPLICAS_MAX,
+                "nothing is shared with other replicas",
+            ),
         ];
-        features.into_iter().filter(|(_, set, _)| *set).map(|(key, _, why)| Inactive { key, why }).collect()
+        features
+            .into_iter()
+            .filter(|(_, set, _)| *set)
+            .map(|(key, _, why)| Inactive { key, why })
+            .collect()
     }
 
     /// What is accepted but worth a second look.
     pub fn warnings(&self) -> Vec<Warning> {
         let upstream = &self.upstream;
-        let urls = [("url", &upstream.url), ("graphql_url", &upstream.graphql_url), ("uploads_url", &upstream.uploads_url)];
-        let in_clear = urls.into_iter().filter(|(_, url)| !url.is_tls() && !url.is_loopback()).map(|(key, url)| Warning {
-            key: format!("upstream.{key}"),
-            problem: format!("{url} is plain HTTP to another machine: tokens are sent in clear"),
-        });
+        let urls = [
+            ("url", &upstream.url),
+            ("graphql_url", &upstream.graphql_url),
+            ("uploads_url", &upstream.uploads_url),
+        ];
+        let in_clear = urls.into_iter().filter(|(_, url)| !url.is_tls() && !url.is_loopback()).map(
+            |(key, url)| Warning {
+                key: format!("upstream.{key}"),
+                problem: format!(
+                    "{url} is plain HTTP to another machine: tokens are sent in clear"
+                ),
+            },
+        );
         let unused = self.accounts.iter().enumerate().filter(|(index, _)| !self.uses_account(*index)).map(|(index, account)| Warning {
             key: format!("accounts[{index}]"),
             problem: format!("account `{}` is in no pool and writes for no client: its budget is never spent", account.name),
         });
         let doubtful = self.accounts.iter().enumerate().filter_map(|(index, account)| {
             let problem = self.doubt_about(index)?;
-            Some(Warning { key: format!("accounts[{index}]"), problem: format!("account `{}` {problem}", account.name) })
+            Some(Warning {
+                key: format!("accounts[{index}]"),
+                problem: format!("account `{}` {problem}", account.name),
+            })
         });
         let is_useless = self.cache.predicted_etags && upstream.dialect != Dialect::Github;
         let unpredictable = is_useless.then(|| Warning {
@@ -62,14 +87,17 @@ impl Config {
     /// What may be wrong with the budget of an account.
     fn doubt_about(&self, index: usize) -> Option<&'static str> {
         let account = self.accounts.get(index)?;
-        let kinds = || self.tokens.iter().filter(|token| token.account == index).map(|token| token.kind);
+        let kinds =
+            || self.tokens.iter().filter(|token| token.account == index).map(|token| token.kind);
         match account.kind {
             AccountKind::Workflow if !account.is_of_one_repository() => Some(
                 "has no reach that names exactly one repository, but a workflow token's budget is that repository's own: say `reach = [\"owner/name\"]`",
             ),
             AccountKind::User
                 if kinds().any(|kind| matches!(kind, TokenKind::AppUser | TokenKind::Oauth))
-                    && kinds().any(|kind| matches!(kind, TokenKind::Classic | TokenKind::FineGrained)) =>
+                    && kinds().any(|kind| {
+                        matches!(kind, TokenKind::Classic | TokenKind::FineGrained)
+                    }) =>
             {
                 Some(
                     "has tokens of an app and tokens of its own. If the app belongs to an enterprise, its tokens have a larger budget and spend the user's as well: \
@@ -87,7 +115,8 @@ impl Config {
             || self.accounts.iter().any(|account| account.also_spends == Some(index))
     }
 
-    /// The effective config as TOML: all defaults filled in, every secret and every key's hash as `"<redacted>"`.
+    /// The effective config as TOML: all defaults filled in, every secret and every key's hash as
+    /// `"<redacted>"`.
     pub fn redacted_toml(&self) -> String {
         let mut printer = Printer::default();
         self.listen.print(&mut printer);
@@ -96,7 +125,9 @@ impl Config {
         self.tokens.iter().for_each(|token| token.print(&self.accounts, &mut printer));
         self.apps.iter().for_each(|app| app.print(&self.accounts, &mut printer));
         self.pools.iter().for_each(|pool| pool.print(&self.accounts, &mut printer));
-        self.clients.iter().for_each(|client| client.print(&self.accounts, &self.pools, &mut printer));
+        self.clients
+            .iter()
+            .for_each(|client| client.print(&self.accounts, &self.pools, &mut printer));
         self.passthrough.print(&mut printer);
         self.cache.print(&mut printer);
         self.limits.print(&mut printer);

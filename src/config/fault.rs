@@ -1,6 +1,8 @@
-//! What is wrong with a config, in the form an operator can act on: where, which key, what, and what is accepted instead.
+//! What is wrong with a config, in the form an operator can act on: where, which key, what, and
+//! what is accepted instead.
 //!
-//! Faults are collected, not thrown: a file with ten mistakes is reported with ten lines. No fault ever quotes a secret.
+//! Faults are collected, not thrown: a file with ten mistakes is reported with ten lines. No fault
+//! ever quotes a secret.
 
 use std::fmt;
 
@@ -11,7 +13,8 @@ pub struct Fault {
     pub file: String,
     /// The line, counted from 1; `None` when the fault is about the file as a whole.
     pub line: Option<usize>,
-    /// The full key, such as `clients[0].reads`; empty when the file could not be read as TOML at all.
+    /// The full key, such as `clients[0].reads`; empty when the file could not be read as TOML at
+    /// all.
     pub key: String,
     /// What is wrong, lower case and without a full stop.
     pub problem: String,

@@ -1,6 +1,7 @@
 //! A base address: scheme, host, port and path prefix, and nothing else.
 //!
-//! No user name, password, query or fragment: a base address with one of them is a mistake, and might be a secret in the wrong place.
+//! No user name, password, query or fragment: a base address with one of them is a mistake, and
+//! might be a secret in the wrong place.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -51,11 +52,12 @@ pub struct HttpUrl {
 pub type UpstreamUrl = HttpUrl;
 
 impl HttpUrl {
-    /// From its parts. `host` is a lower-case name or an IP address without brackets; `path_prefix` is empty, or begins with `/` and does
-    /// not end in one.
+    /// From its parts. `host` is a lower-case name or an IP address without brackets; `path_prefix`
+    /// is empty, or begins with `/` and does not end in one.
     pub(super) fn new(scheme: Scheme, host: String, port: u16, path_prefix: String) -> Self {
         let written = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        let authority = if port == scheme.default_port() { written } else { format!("{written}:{port}") };
+        let authority =
+            if port == scheme.default_port() { written } else { format!("{written}:{port}") };
         let text = format!("{}://{authority}{path_prefix}", scheme.as_str());
         Self { scheme, host, port, path_prefix, authority, text }
     }
@@ -65,7 +67,8 @@ impl HttpUrl {
         &self.text
     }
 
-    /// The value of a `Host` header: the host, in brackets when it is an IPv6 address, and the port unless it is the scheme's own.
+    /// The value of a `Host` header: the host, in brackets when it is an IPv6 address, and the port
+    /// unless it is the scheme's own.
     pub fn authority(&self) -> &str {
         &self.authority
     }
@@ -97,7 +100,8 @@ impl HttpUrl {
 
     /// Whether the host is this machine: a loopback address or `localhost`.
     pub fn is_loopback(&self) -> bool {
-        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+        self.host == "localhost"
+            || self.host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
     }
 }
 
@@ -146,7 +150,10 @@ fn parse(text: &str) -> Result<HttpUrl, &'static str> {
     let host = host(authority.host()).ok_or("its host is not a name or an IP address")?;
     let port = match authority.as_str().get(authority.host().len()..).unwrap_or_default() {
         "" => scheme.default_port(),
-        written => written.strip_prefix(':').and_then(port).ok_or("its port is not a number from 1 to 65535")?,
+        written => written
+            .strip_prefix(':')
+            .and_then(port)
+            .ok_or("its port is not a number from 1 to 65535")?,
     };
     let path = uri.path().trim_end_matches('/');
     if path.contains("//") || path.split('/').any(|segment| segment == "." || segment == "..") {
@@ -157,11 +164,18 @@ fn parse(text: &str) -> Result<HttpUrl, &'static str> {
 
 fn host(written: &str) -> Option<String> {
     if let Some(address) = written.strip_prefix('[') {
-        return address.strip_suffix(']')?.parse::<Ipv6Addr>().ok().map(|address| address.to_string());
+        return address
+            .strip_suffix(']')?
+            .parse::<Ipv6Addr>()
+            .ok()
+            .map(|address| address.to_string());
     }
-    let labels_fit = written
-        .split('.')
-        .all(|label| !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'));
+    let labels_fit = written.split('.').all(|label| {
+        !label.is_empty()
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+    });
     labels_fit.then(|| written.to_ascii_lowercase())
 }
 
@@ -177,14 +191,38 @@ mod tests {
     #[test]
     fn a_url_is_taken_apart_and_written_back_in_one_way() {
         for (written, text, authority, host, port, prefix) in [
-            ("https://api.example.com", "https://api.example.com", "api.example.com", "api.example.com", 443, ""),
-            ("https://API.Example.com:443/", "https://api.example.com", "api.example.com", "api.example.com", 443, ""),
-            ("http://code.corp:8443/api/v3/", "http://code.corp:8443/api/v3", "code.corp:8443", "code.corp", 8443, "/api/v3"),
+            (
+                "https://api.example.com",
+                "https://api.example.com",
+                "api.example.com",
+                "api.example.com",
+                443,
+                "",
+            ),
+            (
+                "https://API.Example.com:443/",
+                "https://api.example.com",
+                "api.example.com",
+                "api.example.com",
+                443,
+                "",
+            ),
+            (
+                "http://code.corp:8443/api/v3/",
+                "http://code.corp:8443/api/v3",
+                "code.corp:8443",
+                "code.corp",
+                8443,
+                "/api/v3",
+            ),
             ("http://[::1]:8090", "http://[::1]:8090", "[::1]:8090", "::1", 8090, ""),
             ("HTTP://localhost", "http://localhost", "localhost", "localhost", 80, ""),
         ] {
             let url = parse(written).unwrap();
-            assert_eq!((url.as_str(), url.authority(), url.host(), url.port(), url.path_prefix()), (text, authority, host, port, prefix));
+            assert_eq!(
+                (url.as_str(), url.authority(), url.host(), url.port(), url.path_prefix()),
+                (text, authority, host, port, prefix)
+            );
         }
     }
 
@@ -223,7 +261,15 @@ mod tests {
     #[test]
     fn only_this_machine_is_loopback() {
         let is_loopback = |written: &str| parse(written).is_ok_and(|url| url.is_loopback());
-        assert!(["http://127.0.0.2", "http://[::1]", "http://localhost:1", "http://[::ffff:127.0.0.1]"].into_iter().all(is_loopback));
-        assert!(!["http://10.0.0.1", "http://localhost.corp", "http://127.example.com"].into_iter().any(is_loopback));
+        assert!(
+            ["http://127.0.0.2", "http://[::1]", "http://localhost:1", "http://[::ffff:127.0.0.1]"]
+                .into_iter()
+                .all(is_loopback)
+        );
+        assert!(
+            !["http://10.0.0.1", "http://localhost.corp", "http://127.example.com"]
+                .into_iter()
+                .any(is_loopback)
+        );
     }
 }

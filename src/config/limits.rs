@@ -1,5 +1,5 @@
-//! `[limits]`: the upstream's secondary limits, per account. The defaults are the documented ones (Document 1, Limits); a self-hosted
-//! upstream may allow more.
+//! `[limits]`: the upstream's secondary limits, per account. The defaults are the documented ones
+//! (Document 1, Limits); a self-hosted upstream may allow more.
 
 use std::num::NonZeroU32;
 
@@ -77,7 +77,8 @@ impl Limits {
             rest_points_per_minute: reader.or("rest_points_per_minute", REST_POINTS),
             graphql_points_per_minute: reader.or("graphql_points_per_minute", GRAPHQL_POINTS),
             cpu_seconds_per_minute: reader.or("cpu_seconds_per_minute", CPU_SECONDS),
-            graphql_cpu_seconds_per_minute: reader.or("graphql_cpu_seconds_per_minute", GRAPHQL_CPU_SECONDS),
+            graphql_cpu_seconds_per_minute: reader
+                .or("graphql_cpu_seconds_per_minute", GRAPHQL_CPU_SECONDS),
             content_per_minute: reader.or("content_per_minute", CONTENT_PER_MINUTE),
             content_per_hour: reader.or("content_per_hour", CONTENT_PER_HOUR),
             oauth_tokens_per_hour: reader.or("oauth_tokens_per_hour", OAUTH_TOKENS_PER_HOUR),

@@ -71,7 +71,11 @@ impl Listen {
 
     fn check_addresses(&self, reader: &Reader<'_>) {
         if self.http.is_empty() && !reader.is_set("https") && !reader.is_set("unix") {
-            reader.refuse::<()>("http", "no listener is left", "at least one address in http, or https, or unix");
+            reader.refuse::<()>(
+                "http",
+                "no listener is left",
+                "at least one address in http, or https, or unix",
+            );
         }
         let mut taken = HashSet::new();
         let of_http = self.http.iter().map(|address| ("http", *address));
@@ -80,7 +84,11 @@ impl Listen {
         for (key, address) in of_http.chain(of_https).chain(of_admin) {
             // Port 0 asks the system for any free one, each time another.
             if address.port() != 0 && !taken.insert(address) {
-                reader.refuse::<()>(key, format!("duplicate address {address}"), "an address for each listener");
+                reader.refuse::<()>(
+                    key,
+                    format!("duplicate address {address}"),
+                    "an address for each listener",
+                );
             }
         }
         // Who reaches the admin listener can read the books and purge the cache.
@@ -88,8 +96,13 @@ impl Listen {
             && !admin.ip().to_canonical().is_loopback()
             && !reader.is_set("admin_token")
         {
-            let problem = format!("{admin} can be reached from other machines, and there is no admin_token");
-            reader.refuse::<()>("admin", problem, "a loopback address such as \"127.0.0.1:9090\", or any with admin_token");
+            let problem =
+                format!("{admin} can be reached from other machines, and there is no admin_token");
+            reader.refuse::<()>(
+                "admin",
+                problem,
+                "a loopback address such as \"127.0.0.1:9090\", or any with admin_token",
+            );
         }
     }
 
@@ -97,7 +110,11 @@ impl Listen {
         printer.section("listen");
         printer.set("http", list(self.http.iter().map(text)));
         if let Some(https) = &self.https {
-            let fields = [("address", text(https.address)), ("cert", text(https.cert.display())), ("key", text(https.key.display()))];
+            let fields = [
+                ("address", text(https.address)),
+                ("cert", text(https.cert.display())),
+                ("key", text(https.key.display())),
+            ];
             printer.set("https", inline(&fields));
         }
         if let Some(unix) = &self.unix {
@@ -126,7 +143,8 @@ impl Read for Https {
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
         entry.table(|reader| {
-            let (address, cert, key) = (reader.required("address"), reader.required("cert"), reader.required("key"));
+            let (address, cert, key) =
+                (reader.required("address"), reader.required("cert"), reader.required("key"));
             Some(Self { address: address?, cert: cert?, key: key? })
         })
     }

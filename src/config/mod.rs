@@ -1,6 +1,8 @@
-//! The config file: raw TOML in, a validated [`Config`] out, or every fault at once with its line and key.
+//! The config file: raw TOML in, a validated [`Config`] out, or every fault at once with its line
+//! and key.
 //!
-//! A file per section. Names are resolved to indices and secrets to their values here, so that the rest of the crate never meets a bad config.
+//! A file per section. Names are resolved to indices and secrets to their values here, so that the
+//! rest of the crate never meets a bad config.
 
 mod accounts;
 mod allow;
@@ -70,7 +72,8 @@ pub use writes::{WriteStore, Writes};
 pub(crate) use document::quoted;
 pub(crate) use reader::{Entry, Read, Reader};
 
-/// A config that has been checked as a whole: every reference resolves, every secret is there, every number is within its bounds.
+/// A config that has been checked as a whole: every reference resolves, every secret is there,
+/// every number is within its bounds.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where the gateway is reached.
@@ -117,18 +120,20 @@ impl Config {
     }
 }
 
-/// Reads and validates the file at `path`; secrets come from the environment of the process and from files, relative paths begin beside it.
+/// Reads and validates the file at `path`; secrets come from the environment of the process and
+/// from files, relative paths begin beside it.
 pub fn load(path: &Path) -> Result<Config, Faults> {
     load_as(path, read)
 }
 
-/// The same without looking for the secrets: a stand-in takes the place of each. For what looks at a config on a machine where its secrets are not.
+/// The same without looking for the secrets: a stand-in takes the place of each. For what looks at
+/// a config on a machine where its secrets are not.
 pub fn load_without_secrets(path: &Path) -> Result<Config, Faults> {
     load_with(path, Secrets::Presumed, read)
 }
 
-/// Reads `[listen]` alone from the file at `path`, for those who talk to a gateway that runs by it. The other sections are taken as they are:
-/// their secrets need not be at hand.
+/// Reads `[listen]` alone from the file at `path`, for those who talk to a gateway that runs by it.
+/// The other sections are taken as they are: their secrets need not be at hand.
 pub fn load_listen(path: &Path) -> Result<Listen, Faults> {
     load_as(path, |root| {
         for section in OTHER_SECTIONS {
@@ -156,14 +161,28 @@ const OTHER_SECTIONS: [&str; 13] = [
 ];
 
 /// The same for a file of another kind, whose keys `read` knows.
-pub(crate) fn load_as<T>(path: &Path, read: impl FnOnce(&mut Reader<'_>) -> Option<T>) -> Result<T, Faults> {
+pub(crate) fn load_as<T>(
+    path: &Path,
+    read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
+) -> Result<T, Faults> {
     load_with(path, Secrets::Resolved, read)
 }
 
-fn load_with<T>(path: &Path, secrets: Secrets, read: impl FnOnce(&mut Reader<'_>) -> Option<T>) -> Result<T, Faults> {
+fn load_with<T>(
+    path: &Path,
+    secrets: Secrets,
+    read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
+) -> Result<T, Faults> {
     let file_name = path.display().to_string();
-    let text = read_file(path)
-        .map_err(|(line, problem)| Faults(vec![Fault { file: file_name.clone(), line, key: String::new(), problem, accepted: None }]))?;
+    let text = read_file(path).map_err(|(line, problem)| {
+        Faults(vec![Fault {
+            file: file_name.clone(),
+            line,
+            key: String::new(),
+            problem,
+            accepted: None,
+        }])
+    })?;
     let env = |name: &str| std::env::var(name).ok();
     parse_with(&text, &file_name, &env, path.parent().unwrap_or(Path::new("")), secrets, read)
 }
@@ -173,7 +192,11 @@ fn read_file(path: &Path) -> Result<String, (Option<usize>, String)> {
     let failed = |error: io::Error| (None, format!("cannot be read: {}", error.kind()));
     let mut bytes = Vec::new();
     // One byte more than is accepted tells a file that is too large.
-    File::open(path).map_err(failed)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    File::open(path)
+        .map_err(failed)?
+        .take(FILE_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
     check_size(bytes.len()).map_err(|problem| (None, problem))?;
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
@@ -183,11 +206,21 @@ fn read_file(path: &Path) -> Result<String, (Option<usize>, String)> {
 }
 
 fn check_size(bytes: usize) -> Result<(), String> {
-    if bytes > FILE_BYTES_MAX { Err(format!("larger than {FILE_BYTES_MAX} bytes, which no config is")) } else { Ok(()) }
+    if bytes > FILE_BYTES_MAX {
+        Err(format!("larger than {FILE_BYTES_MAX} bytes, which no config is"))
+    } else {
+        Ok(())
+    }
 }
 
-/// Validates the text of a config. `file_name` is only for messages; relative paths begin at `base_dir`.
-pub fn parse(text: &str, file_name: &str, env: &dyn Fn(&str) -> Option<String>, base_dir: &Path) -> Result<Config, Faults> {
+/// Validates the text of a config. `file_name` is only for messages; relative paths begin at
+/// `base_dir`.
+pub fn parse(
+    text: &str,
+    file_name: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    base_dir: &Path,
+) -> Result<Config, Faults> {
     parse_as(text, file_name, env, base_dir, read)
 }
 
@@ -230,7 +263,9 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
     let pools = Pool::read_all(root, &accounts);
     let clients = Client::read_all(root, &accounts, &pools);
     let passthrough = root.section("passthrough", |reader| Some(Passthrough::read(reader)));
-    let cache = root.section("cache", |reader| Cache::read(reader, upstream.as_ref().map(|upstream| upstream.dialect)));
+    let cache = root.section("cache", |reader| {
+        Cache::read(reader, upstream.as_ref().map(|upstream| upstream.dialect))
+    });
     let limits = root.section("limits", |reader| Some(Limits::read(reader)));
     let state = root.section("state", State::read);
     let writes = root.section("writes", |reader| Some(Writes::read(reader, state.as_ref())));
@@ -243,7 +278,10 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
     let mut accounts = accounts.finish()?;
     let apps = apps.finish(&mut accounts)?;
     let passthrough = passthrough?;
-    let places = Places { first: u32::try_from(accounts.len()).unwrap_or(u32::MAX), guests: passthrough.places() };
+    let places = Places {
+        first: u32::try_from(accounts.len()).unwrap_or(u32::MAX),
+        guests: passthrough.places(),
+    };
     Some(Config {
         listen: listen?,
         upstream: upstream?,
@@ -267,20 +305,32 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
 fn check_names(root: &Reader<'_>, accounts: &Declared<Account>) {
     for index in 0..accounts.len() {
         if accounts.get(index).is_some_and(|account| *account.name == *PASSTHROUGH_ACCOUNT) {
-            let problem = format!("the name `{PASSTHROUGH_ACCOUNT}` is that of clients' own credentials, which [passthrough] enables");
+            let problem = format!(
+                "the name `{PASSTHROUGH_ACCOUNT}` is that of clients' own credentials, which [passthrough] enables"
+            );
             root.refuse_item("accounts", index, problem, "another name");
         }
     }
 }
 
 /// Every account needs a credential of its own, but for the one without any.
-fn check_credentials(root: &Reader<'_>, accounts: &Declared<Account>, tokens: &Tokens, apps: &Apps) {
+fn check_credentials(
+    root: &Reader<'_>,
+    accounts: &Declared<Account>,
+    tokens: &Tokens,
+    apps: &Apps,
+) {
     for index in 0..accounts.len() {
         match accounts.get(index).map(|account| account.kind) {
             None | Some(AccountKind::Anonymous) => {}
             Some(AccountKind::App) => {
                 if apps.none_pays_with(index) {
-                    root.refuse_item("accounts", index, "the account has no credential", "an entry in [[apps]] whose account it is");
+                    root.refuse_item(
+                        "accounts",
+                        index,
+                        "the account has no credential",
+                        "an entry in [[apps]] whose account it is",
+                    );
                 }
             }
             Some(AccountKind::Installation) => {
@@ -295,7 +345,12 @@ fn check_credentials(root: &Reader<'_>, accounts: &Declared<Account>, tokens: &T
             }
             Some(_) => {
                 if tokens.has_none(index) {
-                    root.refuse_item("accounts", index, "the account has no token", "an entry in [[tokens]]");
+                    root.refuse_item(
+                        "accounts",
+                        index,
+                        "the account has no token",
+                        "an entry in [[tokens]]",
+                    );
                 }
             }
         }

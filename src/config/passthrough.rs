@@ -5,12 +5,15 @@ use std::num::NonZeroU32;
 use super::printer::Printer;
 use super::reader::Reader;
 
-/// How many credentials have books at once. Ours: several times the bots of a large team; each takes some kilobytes.
+/// How many credentials have books at once. Ours: several times the bots of a large team; each
+/// takes some kilobytes.
 const CREDENTIALS_MAX: NonZeroU32 = NonZeroU32::new(256).unwrap();
-/// The most that the setting may say. Ours: the books of so many accounts are measured (`benches/decision.rs`).
+/// The most that the setting may say. Ours: the books of so many accounts are measured
+/// (`benches/decision.rs`).
 const CREDENTIALS_MAX_MAX: u32 = 10_000;
 
-/// What logs, metrics and `X-Weir-Account` call the account behind a credential that a client brings: never anything that tells one from another.
+/// What logs, metrics and `X-Weir-Account` call the account behind a credential that a client
+/// brings: never anything that tells one from another.
 pub const PASSTHROUGH_ACCOUNT: &str = "passthrough";
 
 /// The section `[passthrough]`.
@@ -27,7 +30,11 @@ impl Passthrough {
         let enabled = reader.or("enabled", false);
         let mut credentials_max = reader.or("credentials_max", CREDENTIALS_MAX);
         if credentials_max.get() > CREDENTIALS_MAX_MAX {
-            reader.refuse::<()>("credentials_max", "out of bounds", format!("a whole number from 1 to {CREDENTIALS_MAX_MAX}"));
+            reader.refuse::<()>(
+                "credentials_max",
+                "out of bounds",
+                format!("a whole number from 1 to {CREDENTIALS_MAX_MAX}"),
+            );
             credentials_max = CREDENTIALS_MAX;
         }
         Self { enabled, credentials_max }

@@ -16,7 +16,8 @@ const IMPLICIT: &str = "default";
 pub struct Pool {
     /// Its name, unique among pools.
     pub name: Arc<str>,
-    /// Its accounts, each once: indices into [`Config::accounts`](super::Config::accounts); never empty.
+    /// Its accounts, each once: indices into [`Config::accounts`](super::Config::accounts); never
+    /// empty.
     pub accounts: Vec<usize>,
     /// No client has it any more, see [`Account::retired`].
     pub retired: bool,
@@ -26,7 +27,11 @@ impl Pool {
     pub(super) fn read_all(root: &mut Reader<'_>, accounts: &Declared<Account>) -> Declared<Self> {
         if !root.is_set("pools") {
             root.entry("pools");
-            let everyone = Self { name: IMPLICIT.into(), accounts: (0..accounts.len()).collect(), retired: false };
+            let everyone = Self {
+                name: IMPLICIT.into(),
+                accounts: (0..accounts.len()).collect(),
+                retired: false,
+            };
             return Declared::implicit("pool", IMPLICIT.into(), everyone);
         }
         Declared::read(root, "pools", "pool", |reader, name| {

@@ -1,4 +1,5 @@
-//! Writes a config back as TOML: the sections in the order of the contract, each key with the value that is in force.
+//! Writes a config back as TOML: the sections in the order of the contract, each key with the value
+//! that is in force.
 
 use std::fmt::{Display, Write};
 
@@ -57,7 +58,8 @@ pub(super) fn list(values: impl Iterator<Item = String>) -> String {
 
 /// A table on one line, of values that are already TOML.
 pub(super) fn inline(fields: &[(&str, String)]) -> String {
-    let fields: Vec<String> = fields.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    let fields: Vec<String> =
+        fields.iter().map(|(key, value)| format!("{key} = {value}")).collect();
     format!("{{ {} }}", fields.join(", "))
 }
 

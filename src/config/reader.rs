@@ -1,8 +1,9 @@
 //! Reads tables key by key and collects what is wrong instead of stopping at it.
 //!
-//! A section asks its [`Reader`] for each key it knows, with the type and the default; what it did not ask for is an unknown key. A value that
-//! cannot be read becomes a fault at once and `None` in the section's hands, so that the rest of the section is still read. What a value of
-//! each type looks like is said by its [`Read`].
+//! A section asks its [`Reader`] for each key it knows, with the type and the default; what it did
+//! not ask for is an unknown key. A value that cannot be read becomes a fault at once and `None` in
+//! the section's hands, so that the rest of the section is still read. What a value of each type
+//! looks like is said by its [`Read`].
 
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -36,7 +37,9 @@ impl<T: Choice> Read for T {
     fn read(entry: &Entry<'_>) -> Option<Self> {
         let text = entry.text::<Self>()?;
         let found = T::ALL.iter().find(|(name, _)| *name == text);
-        found.map(|(_, value)| *value).or_else(|| entry.refuse(format!("unknown value {}", quoted(text)), T::accepted()))
+        found
+            .map(|(_, value)| *value)
+            .or_else(|| entry.refuse(format!("unknown value {}", quoted(text)), T::accepted()))
     }
 }
 
@@ -64,12 +67,17 @@ pub(crate) struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// Adds a fault about this value; always `None`, to end a [`Read`] with.
-    pub(crate) fn refuse<T>(&self, problem: impl Into<String>, accepted: impl Into<String>) -> Option<T> {
+    pub(crate) fn refuse<T>(
+        &self,
+        problem: impl Into<String>,
+        accepted: impl Into<String>,
+    ) -> Option<T> {
         self.document.fault(Some(self.at), &self.path, problem.into(), Some(accepted.into()));
         None
     }
 
-    /// Adds a fault that the value has the wrong type for a `T`. The value itself is not quoted: it might be a secret.
+    /// Adds a fault that the value has the wrong type for a `T`. The value itself is not quoted: it
+    /// might be a secret.
     pub(crate) fn refuse_type<T: Read>(&self) -> Option<T> {
         self.refuse(self.wrong_type(), T::accepted())
     }
@@ -97,7 +105,12 @@ impl<'a> Entry<'a> {
     }
 
     fn item(&self, index: usize, item: &'a Spanned<DeValue<'a>>) -> Entry<'a> {
-        Entry { document: self.document, path: format!("{}[{index}]", self.path), at: item.span().start, value: item.get_ref() }
+        Entry {
+            document: self.document,
+            path: format!("{}[{index}]", self.path),
+            at: item.span().start,
+            value: item.get_ref(),
+        }
     }
 
     /// The keys and values of a `T` that is written as a table whose keys are data.
@@ -106,21 +119,41 @@ impl<'a> Entry<'a> {
         let member = |(key, value): (&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>)| {
             let name: &'a str = key.get_ref();
             let path = format!("{}.{}", self.path, written(name));
-            (name, Entry { document: self.document, path, at: key.span().start, value: value.get_ref() })
+            (
+                name,
+                Entry {
+                    document: self.document,
+                    path,
+                    at: key.span().start,
+                    value: value.get_ref(),
+                },
+            )
         };
         Some(table.iter().map(member).collect())
     }
 
-    /// Adds a fault about something inside this value, named like `match.nth`, at its line or that of the nearest thing around it.
-    pub(crate) fn refuse_inside(&self, inside: &str, problem: impl Into<String>, accepted: impl Into<String>) {
+    /// Adds a fault about something inside this value, named like `match.nth`, at its line or that
+    /// of the nearest thing around it.
+    pub(crate) fn refuse_inside(
+        &self,
+        inside: &str,
+        problem: impl Into<String>,
+        accepted: impl Into<String>,
+    ) {
         let (mut at, mut value) = (self.at, Some(self.value));
         for name in inside.split('.') {
-            let found = value.and_then(DeValue::as_table).and_then(|table| table.get_key_value(name));
+            let found =
+                value.and_then(DeValue::as_table).and_then(|table| table.get_key_value(name));
             value = found.map(|(_, value)| value.get_ref());
             at = found.map_or(at, |(key, _)| key.span().start);
         }
         let names: Vec<String> = inside.split('.').map(printable).collect();
-        self.document.fault(Some(at), &format!("{}.{}", self.path, names.join(".")), problem.into(), Some(accepted.into()));
+        self.document.fault(
+            Some(at),
+            &format!("{}.{}", self.path, names.join(".")),
+            problem.into(),
+            Some(accepted.into()),
+        );
     }
 
     /// Reads the value as a table; keys that `read` does not ask for become faults.
@@ -150,7 +183,12 @@ impl<'a> Reader<'a> {
         Reader::new(document, String::new(), None, Some(table)).finish(read)
     }
 
-    fn new(document: &'a Document<'a>, path: String, at: Option<usize>, table: Option<&'a DeTable<'a>>) -> Self {
+    fn new(
+        document: &'a Document<'a>,
+        path: String,
+        at: Option<usize>,
+        table: Option<&'a DeTable<'a>>,
+    ) -> Self {
         Self { document, path, at, table, known: Vec::new() }
     }
 
@@ -168,7 +206,12 @@ impl<'a> Reader<'a> {
                     Some(meant) => format!("unknown key, did you mean `{meant}`?"),
                     None => "unknown key".to_owned(),
                 };
-                self.document.fault(Some(key.span().start), &self.key(&printable(name)), problem, Some(listed(self.known.iter().copied())));
+                self.document.fault(
+                    Some(key.span().start),
+                    &self.key(&printable(name)),
+                    problem,
+                    Some(listed(self.known.iter().copied())),
+                );
             }
         }
     }
@@ -178,7 +221,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Adds a fault about `name`, at its line when it is set, else at the table's.
-    pub(crate) fn refuse<T>(&self, name: &str, problem: impl Into<String>, accepted: impl Into<String>) -> Option<T> {
+    pub(crate) fn refuse<T>(
+        &self,
+        name: &str,
+        problem: impl Into<String>,
+        accepted: impl Into<String>,
+    ) -> Option<T> {
         let set = self.table.and_then(|table| table.get_key_value(name));
         let at = set.map(|(key, _)| key.span().start).or(self.at);
         self.document.fault(at, &self.key(name), problem.into(), Some(accepted.into()));
@@ -186,10 +234,24 @@ impl<'a> Reader<'a> {
     }
 
     /// Adds a fault about the entry at `index` of `[[name]]` as a whole.
-    pub(crate) fn refuse_item(&self, name: &str, index: usize, problem: impl Into<String>, accepted: impl Into<String>) {
-        let array = self.table.and_then(|table| table.get(name)).and_then(|value| value.get_ref().as_array());
+    pub(crate) fn refuse_item(
+        &self,
+        name: &str,
+        index: usize,
+        problem: impl Into<String>,
+        accepted: impl Into<String>,
+    ) {
+        let array = self
+            .table
+            .and_then(|table| table.get(name))
+            .and_then(|value| value.get_ref().as_array());
         let at = array.and_then(|array| array.get(index)).map(|item| item.span().start);
-        self.document.fault(at, &format!("{}[{index}]", self.key(name)), problem.into(), Some(accepted.into()));
+        self.document.fault(
+            at,
+            &format!("{}[{index}]", self.key(name)),
+            problem.into(),
+            Some(accepted.into()),
+        );
     }
 
     /// Whether `name` is set.
@@ -203,7 +265,12 @@ impl<'a> Reader<'a> {
             self.known.push(name);
         }
         let (key, value) = self.table?.get_key_value(name)?;
-        Some(Entry { document: self.document, path: self.key(name), at: key.span().start, value: value.get_ref() })
+        Some(Entry {
+            document: self.document,
+            path: self.key(name),
+            at: key.span().start,
+            value: value.get_ref(),
+        })
     }
 
     /// The value of `name`; `None` when it is not set, or bad.
@@ -225,7 +292,11 @@ impl<'a> Reader<'a> {
     }
 
     /// The value of `name`, or its default; zero is refused.
-    pub(crate) fn positive<T: Read + Default + PartialEq + Copy>(&mut self, name: &'static str, default: T) -> T {
+    pub(crate) fn positive<T: Read + Default + PartialEq + Copy>(
+        &mut self,
+        name: &'static str,
+        default: T,
+    ) -> T {
         let value = self.or(name, default);
         if value == T::default() {
             self.refuse::<T>(name, "zero", format!("more than zero: {}", T::accepted()));
@@ -235,32 +306,51 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the table `name`; one that is not in the file is read as an empty one.
-    pub(crate) fn section<T>(&mut self, name: &'static str, read: impl FnOnce(&mut Reader<'a>) -> Option<T>) -> Option<T> {
+    pub(crate) fn section<T>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(&mut Reader<'a>) -> Option<T>,
+    ) -> Option<T> {
         match self.entry(name) {
             Some(entry) => entry.table(read),
             None => Reader::new(self.document, self.key(name), None, None).finish(read),
         }
     }
 
-    /// Reads the tables `[[name]]`, each by `read`. An item is `None` when it has a fault; the whole is `None` when it is no list of tables.
-    pub(crate) fn entries<T>(&mut self, name: &'static str, mut read: impl FnMut(&mut Reader<'a>) -> Option<T>) -> Option<Vec<Option<T>>> {
+    /// Reads the tables `[[name]]`, each by `read`. An item is `None` when it has a fault; the
+    /// whole is `None` when it is no list of tables.
+    pub(crate) fn entries<T>(
+        &mut self,
+        name: &'static str,
+        mut read: impl FnMut(&mut Reader<'a>) -> Option<T>,
+    ) -> Option<Vec<Option<T>>> {
         let Some(entry) = self.entry(name) else { return Some(Vec::new()) };
         let Some(array) = entry.value.as_array() else {
-            return entry.refuse(entry.wrong_type(), format!("entries, each written [[{}]]", entry.path));
+            return entry
+                .refuse(entry.wrong_type(), format!("entries, each written [[{}]]", entry.path));
         };
-        Some(array.iter().enumerate().map(|(index, item)| entry.item(index, item).table(&mut read)).collect())
+        Some(
+            array
+                .iter()
+                .enumerate()
+                .map(|(index, item)| entry.item(index, item).table(&mut read))
+                .collect(),
+        )
     }
 }
 
-/// An unknown key for use in a message; one that does not look like a key is left out, for it may be a secret in the wrong place.
+/// An unknown key for use in a message; one that does not look like a key is left out, for it may
+/// be a secret in the wrong place.
 fn printable(name: &str) -> String {
-    let looks_like_a_key = name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    let looks_like_a_key = name.len() <= 32
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     if looks_like_a_key { name.to_owned() } else { "…".to_owned() }
 }
 
 /// A key that is data, as the file writes it: `"core.user"`.
 fn written(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'@');
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'@');
     match printable(name) {
         plain if plain == name => plain,
         _ if name.len() <= 64 && name.bytes().all(is_plain) => format!("\"{name}\""),
@@ -279,7 +369,8 @@ fn closest(name: &str, known: &[&'static str]) -> Option<&'static str> {
     (nearest.0 <= (nearest.1.len() / 3).max(1)).then_some(nearest.1)
 }
 
-/// How many letters must be added, left out or replaced to make `from` into `to` (Levenshtein's distance).
+/// How many letters must be added, left out or replaced to make `from` into `to` (Levenshtein's
+/// distance).
 fn edits(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (above, from_byte) in from.bytes().enumerate() {

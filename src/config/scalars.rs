@@ -12,7 +12,8 @@ use toml::de::DeValue;
 use super::document::quoted;
 use super::reader::{Entry, Read};
 
-/// The longest duration accepted: a year. Longer ones are typing errors, and would overflow the clocks of timers.
+/// The longest duration accepted: a year. Longer ones are typing errors, and would overflow the
+/// clocks of timers.
 const DURATION_MAX: Duration = Duration::from_hours(366 * 24);
 /// The longest text accepted.
 const TEXT_BYTES_MAX: usize = 256;
@@ -31,8 +32,10 @@ impl Size {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ratio(pub(super) f64);
 
-const DURATION_UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-const SIZE_UNITS: [(&str, u64); 5] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+const DURATION_UNITS: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const SIZE_UNITS: [(&str, u64); 5] =
+    [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 
 /// The number and the unit of a text like `30s`.
 fn quantity(text: &str, units: &[(&str, u64)]) -> Option<u64> {
@@ -44,14 +47,24 @@ fn quantity(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 
 /// The shortest text for `amount`: its greatest unit that divides it.
 fn quantity_text(amount: u64, units: &[(&str, u64)]) -> String {
-    let fits = |(_, factor): &&(&str, u64)| amount.is_multiple_of(*factor) && (amount > 0 || *factor == 1);
-    units.iter().rev().find(fits).map_or_else(String::new, |(name, factor)| format!("{}{name}", amount / factor))
+    let fits =
+        |(_, factor): &&(&str, u64)| amount.is_multiple_of(*factor) && (amount > 0 || *factor == 1);
+    units
+        .iter()
+        .rev()
+        .find(fits)
+        .map_or_else(String::new, |(name, factor)| format!("{}{name}", amount / factor))
 }
 
-/// Reads a duration as it is written in the file and on the command line: `30s`, `500ms`, `2h`; at most a year.
+/// Reads a duration as it is written in the file and on the command line: `30s`, `500ms`, `2h`; at
+/// most a year.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let duration = quantity(text, &DURATION_UNITS).map(Duration::from_millis).filter(|duration| *duration <= DURATION_MAX);
-    duration.ok_or_else(|| "accepted: a whole number and a unit, such as 30s, 500ms, 5m or 2h".to_owned())
+    let duration = quantity(text, &DURATION_UNITS)
+        .map(Duration::from_millis)
+        .filter(|duration| *duration <= DURATION_MAX);
+    duration.ok_or_else(|| {
+        "accepted: a whole number and a unit, such as 30s, 500ms, 5m or 2h".to_owned()
+    })
 }
 
 /// A duration as it is written in the file: `30s`.
@@ -74,8 +87,11 @@ impl Read for Duration {
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
         let text = entry.text::<Self>()?;
-        let duration = quantity(text, &DURATION_UNITS).map(Duration::from_millis).filter(|duration| *duration <= DURATION_MAX);
-        duration.or_else(|| entry.refuse(format!("bad duration {}", quoted(text)), Self::accepted()))
+        let duration = quantity(text, &DURATION_UNITS)
+            .map(Duration::from_millis)
+            .filter(|duration| *duration <= DURATION_MAX);
+        duration
+            .or_else(|| entry.refuse(format!("bad duration {}", quoted(text)), Self::accepted()))
     }
 }
 
@@ -86,7 +102,9 @@ impl Read for Size {
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
         let text = entry.text::<Self>()?;
-        quantity(text, &SIZE_UNITS).map(Size).or_else(|| entry.refuse(format!("bad size {}", quoted(text)), Self::accepted()))
+        quantity(text, &SIZE_UNITS)
+            .map(Size)
+            .or_else(|| entry.refuse(format!("bad size {}", quoted(text)), Self::accepted()))
     }
 }
 
@@ -109,8 +127,12 @@ impl Read for Ratio {
 /// A whole number from `least` on.
 fn whole<T: Read + TryFrom<u64>>(entry: &Entry<'_>, least: u64) -> Option<T> {
     let DeValue::Integer(integer) = entry.value() else { return entry.refuse_type() };
-    let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok().filter(|number| *number >= least);
-    number.and_then(|number| T::try_from(number).ok()).or_else(|| entry.refuse("out of bounds", T::accepted()))
+    let number = u64::from_str_radix(integer.as_str(), integer.radix())
+        .ok()
+        .filter(|number| *number >= least);
+    number
+        .and_then(|number| T::try_from(number).ok())
+        .or_else(|| entry.refuse("out of bounds", T::accepted()))
 }
 
 impl Read for u32 {
@@ -141,7 +163,8 @@ impl Read for NonZeroU32 {
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
         let DeValue::Integer(integer) = entry.value() else { return entry.refuse_type() };
-        let number = u32::from_str_radix(integer.as_str(), integer.radix()).ok().and_then(NonZeroU32::new);
+        let number =
+            u32::from_str_radix(integer.as_str(), integer.radix()).ok().and_then(NonZeroU32::new);
         number.or_else(|| entry.refuse("out of bounds", Self::accepted()))
     }
 }
@@ -179,7 +202,9 @@ impl Read for SocketAddr {
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
         let text = entry.text::<Self>()?;
-        SocketAddr::from_str(text).ok().or_else(|| entry.refuse(format!("bad address {}", quoted(text)), Self::accepted()))
+        SocketAddr::from_str(text)
+            .ok()
+            .or_else(|| entry.refuse(format!("bad address {}", quoted(text)), Self::accepted()))
     }
 }
 

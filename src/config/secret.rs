@@ -1,7 +1,7 @@
 //! Secrets: `{ env = "NAME" }`, `{ file = "PATH" }` or, for tests, `{ value = "…" }`.
 //!
-//! No message here says anything about a secret's content, nor quotes what stands where a name should: operators paste tokens into the wrong
-//! place.
+//! No message here says anything about a secret's content, nor quotes what stands where a name
+//! should: operators paste tokens into the wrong place.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -38,8 +38,10 @@ impl Read for SecretString {
         }
         // Every one of them is sent in a header, or compared with one (RFC 9110 §5.5).
         if !line.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || line.trim() != line {
-            return entry
-                .refuse("the secret has a character that a header cannot hold", "one line of printable ASCII, without spaces at the ends");
+            return entry.refuse(
+                "the secret has a character that a header cannot hold",
+                "one line of printable ASCII, without spaces at the ends",
+            );
         }
         Some(line.into())
     }
@@ -62,15 +64,20 @@ impl Read for Pem {
     }
 }
 
-/// The key in a PEM text, or what is wrong with it; nothing of the text is quoted. Line breaks may be written `\n`, as they are in environment variables that can hold
-/// only one line.
+/// The key in a PEM text, or what is wrong with it; nothing of the text is quoted. Line breaks may
+/// be written `\n`, as they are in environment variables that can hold only one line.
 pub fn rsa_key(pem: &str) -> Result<RsaKeyPair, String> {
     let pem = Zeroizing::new(pem.replace("\\n", "\n"));
-    let (_, rest) = pem.split_once("-----BEGIN ").ok_or("the secret is not a private key in PEM form")?;
-    let (label, rest) = rest.split_once("-----").ok_or("the secret is not a private key in PEM form")?;
-    let (body, _) = rest.split_once("-----END ").ok_or("the private key is cut off: it has no -----END line")?;
+    let (_, rest) =
+        pem.split_once("-----BEGIN ").ok_or("the secret is not a private key in PEM form")?;
+    let (label, rest) =
+        rest.split_once("-----").ok_or("the secret is not a private key in PEM form")?;
+    let (body, _) = rest
+        .split_once("-----END ")
+        .ok_or("the private key is cut off: it has no -----END line")?;
     if label == "ENCRYPTED PRIVATE KEY" || body.contains("ENCRYPTED") {
-        return Err("the private key is encrypted: `openssl pkey -in KEY -out PLAIN` decrypts it".to_owned());
+        return Err("the private key is encrypted: `openssl pkey -in KEY -out PLAIN` decrypts it"
+            .to_owned());
     }
     let base64: Zeroizing<String> = Zeroizing::new(body.split_ascii_whitespace().collect());
     let der = BASE64_STANDARD.decode(base64.as_bytes()).map(Zeroizing::new);
@@ -81,7 +88,9 @@ pub fn rsa_key(pem: &str) -> Result<RsaKeyPair, String> {
         "EC PRIVATE KEY" | "DSA PRIVATE KEY" | "OPENSSH PRIVATE KEY" => {
             return Err("the private key is not an RSA key in PKCS#1 or PKCS#8".to_owned());
         }
-        label if label.ends_with("PRIVATE KEY") => return Err("the private key is of an unknown kind".to_owned()),
+        label if label.ends_with("PRIVATE KEY") => {
+            return Err("the private key is of an unknown kind".to_owned());
+        }
         _ => return Err("the secret is not a private key in PEM form".to_owned()),
     };
     key.map_err(|fault| format!("the private key is not an RSA key that can sign: {fault}"))
@@ -100,20 +109,25 @@ fn resolve<T: Read>(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
     }
     entry.table(|reader| {
         let (env, file, value) = (reader.entry("env"), reader.entry("file"), reader.entry("value"));
-        if entry.document.secrets == Secrets::Presumed && [&env, &file, &value].into_iter().flatten().count() == 1 {
+        if entry.document.secrets == Secrets::Presumed
+            && [&env, &file, &value].into_iter().flatten().count() == 1
+        {
             return Some(stand_in(entry));
         }
         match (env, file, value) {
             (Some(env), None, None) => from_environment(&env),
             (None, Some(file), None) => from_file(&file),
-            (None, None, Some(value)) => value.text::<T>().map(|text| Zeroizing::new(text.to_owned())),
+            (None, None, Some(value)) => {
+                value.text::<T>().map(|text| Zeroizing::new(text.to_owned()))
+            }
             (None, None, None) => entry.refuse("the secret's source is missing", T::accepted()),
             _ => entry.refuse("the secret has more than one source", T::accepted()),
         }
     })
 }
 
-/// What no secret is and every reader takes for one: with a colon, as Basic has it, and another one for each place.
+/// What no secret is and every reader takes for one: with a colon, as Basic has it, and another one
+/// for each place.
 fn stand_in(entry: &Entry<'_>) -> Zeroizing<String> {
     Zeroizing::new(format!("presumed: {}", entry.path))
 }
@@ -121,15 +135,25 @@ fn stand_in(entry: &Entry<'_>) -> Zeroizing<String> {
 fn from_environment(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
     let name = entry.text::<SecretString>()?;
     (entry.document.env)(name).map(Zeroizing::new).or_else(|| {
-        let shown =
-            if is_conventional(name) { format!("environment variable {name}") } else { "the environment variable named here".to_owned() };
-        entry.refuse(format!("{shown} is not set"), "the name of a variable whose value is the secret")
+        let shown = if is_conventional(name) {
+            format!("environment variable {name}")
+        } else {
+            "the environment variable named here".to_owned()
+        };
+        entry.refuse(
+            format!("{shown} is not set"),
+            "the name of a variable whose value is the secret",
+        )
     })
 }
 
-/// Whether a name is one of an environment variable beyond doubt (POSIX: upper case, digits, underscore), and not a secret in its place.
+/// Whether a name is one of an environment variable beyond doubt (POSIX: upper case, digits,
+/// underscore), and not a secret in its place.
 fn is_conventional(name: &str) -> bool {
-    name.len() <= 64 && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+    name.len() <= 64
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 fn from_file(entry: &Entry<'_>) -> Option<Zeroizing<String>> {

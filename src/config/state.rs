@@ -47,7 +47,13 @@ impl State {
     pub(super) fn print(&self, printer: &mut Printer) {
         printer.section("state");
         if let Some(redis) = &self.redis {
-            printer.set("redis", inline(&[("url", redacted()), ("op_timeout", text(duration_text(redis.op_timeout)))]));
+            printer.set(
+                "redis",
+                inline(&[
+                    ("url", redacted()),
+                    ("op_timeout", text(duration_text(redis.op_timeout))),
+                ]),
+            );
         }
         printer.set("replicas_max", self.replicas_max);
     }
@@ -78,7 +84,9 @@ impl Read for RedisUrl {
     fn read(entry: &Entry<'_>) -> Option<Self> {
         let written = entry.text::<Self>()?;
         let rest = written.strip_prefix("redis://").or_else(|| written.strip_prefix("rediss://"));
-        if rest.is_some_and(|rest| !rest.is_empty()) && written.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if rest.is_some_and(|rest| !rest.is_empty())
+            && written.bytes().all(|byte| byte.is_ascii_graphic())
+        {
             return Some(Self(written.into()));
         }
         entry.refuse("bad address", Self::accepted())

@@ -1,8 +1,11 @@
-//! One config after another in the same process: who is who in both, and what cannot change while it runs.
+//! One config after another in the same process: who is who in both, and what cannot change while
+//! it runs.
 //!
-//! Accounts, pools, clients and rules are numbered by their places, and what is stored, booked or under way goes by these numbers. So whoever is in both configs keeps its
-//! place, whoever is new gets one at the end, and whoever was taken out leaves a retired entry in its place. An account and a client are known by their names (an
-//! account by its kind as well) and come back to their places with them. A pool is known by what its clients see, and never comes back.
+//! Accounts, pools, clients and rules are numbered by their places, and what is stored, booked or
+//! under way goes by these numbers. So whoever is in both configs keeps its place, whoever is new
+//! gets one at the end, and whoever was taken out leaves a retired entry in its place. An account
+//! and a client are known by their names (an account by its kind as well) and come back to their
+//! places with them. A pool is known by what its clients see, and never comes back.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -24,7 +27,12 @@ pub struct Successor {
 impl Config {
     /// This config, just read, in the place of `old`.
     pub fn succeed(mut self, old: &Self) -> Successor {
-        let accounts = merge(&mut self.accounts, &old.accounts, |new, old| new.name == old.name && new.kind == old.kind, Account::retired);
+        let accounts = merge(
+            &mut self.accounts,
+            &old.accounts,
+            |new, old| new.name == old.name && new.kind == old.kind,
+            Account::retired,
+        );
         let at = |index: &mut usize| *index = accounts.get(*index).copied().unwrap_or(usize::MAX);
         // Those that came from `old` pay for themselves alone; nobody uses them.
         self.accounts.iter_mut().filter_map(|account| account.also_spends.as_mut()).for_each(at);
@@ -33,12 +41,21 @@ impl Config {
             at(&mut app.account);
             app.installations.iter_mut().for_each(|installation| at(&mut installation.account));
         }
-        self.webhooks.iter_mut().flat_map(|webhooks| &mut webhooks.hooks).for_each(|hook| at(&mut hook.account));
+        self.webhooks
+            .iter_mut()
+            .flat_map(|webhooks| &mut webhooks.hooks)
+            .for_each(|hook| at(&mut hook.account));
         self.pools.iter_mut().flat_map(|pool| &mut pool.accounts).for_each(at);
         let is_same_pool = |new: &Pool, before: &Pool| {
-            let reach_of = |config: &[Account], index: &usize| config.get(*index).map(|account| account.reach.clone());
-            let same_reach = |index: &usize| reach_of(&self.accounts, index) == reach_of(&old.accounts, index);
-            !before.retired && new.name == before.name && new.accounts == before.accounts && new.accounts.iter().all(same_reach)
+            let reach_of = |config: &[Account], index: &usize| {
+                config.get(*index).map(|account| account.reach.clone())
+            };
+            let same_reach =
+                |index: &usize| reach_of(&self.accounts, index) == reach_of(&old.accounts, index);
+            !before.retired
+                && new.name == before.name
+                && new.accounts == before.accounts
+                && new.accounts.iter().all(same_reach)
         };
         let pools = merge(&mut self.pools, &old.pools, is_same_pool, Pool::retired);
         for client in &mut self.clients {
@@ -46,13 +63,19 @@ impl Config {
             client.writes.as_mut().map(at);
         }
         merge(&mut self.clients, &old.clients, |new, old| new.name == old.name, Client::retired);
-        merge(&mut self.cache.rules, &old.cache.rules, |new, old| new.route == old.route, CacheRule::retired);
+        merge(
+            &mut self.cache.rules,
+            &old.cache.rules,
+            |new, old| new.route == old.route,
+            CacheRule::retired,
+        );
         self.places = old.places;
         let at_next_start = self.keep(old);
         Successor { config: self, at_next_start }
     }
 
-    /// Keeps a place for each of these clients that is not in the config, in case that a later one has it.
+    /// Keeps a place for each of these clients that is not in the config, in case that a later one
+    /// has it.
     pub fn remember_clients(&mut self, names: impl IntoIterator<Item = Arc<str>>) {
         for name in names {
             if self.clients.iter().all(|client| client.name != name) {
@@ -78,27 +101,52 @@ impl Config {
         kept.keep("upstream.graphql_url", &mut upstream.graphql_url, &before.graphql_url);
         kept.keep("upstream.uploads_url", &mut upstream.uploads_url, &before.uploads_url);
         kept.keep("upstream.dialect", &mut upstream.dialect, &before.dialect);
-        // There are as many places as there were at the start; with none nobody can be let in, and with some everybody can be kept out.
+        // There are as many places as there were at the start; with none nobody can be let in, and
+        // with some everybody can be kept out.
         let is_closed = old.places.guests == 0;
         if is_closed || self.passthrough.enabled {
-            kept.keep("passthrough.enabled", &mut self.passthrough.enabled, &old.passthrough.enabled);
+            kept.keep(
+                "passthrough.enabled",
+                &mut self.passthrough.enabled,
+                &old.passthrough.enabled,
+            );
         }
-        kept.keep("passthrough.credentials_max", &mut self.passthrough.credentials_max, &old.passthrough.credentials_max);
+        kept.keep(
+            "passthrough.credentials_max",
+            &mut self.passthrough.credentials_max,
+            &old.passthrough.credentials_max,
+        );
         kept.keep("cache.max_size", &mut self.cache.max_size, &old.cache.max_size);
         kept.keep("cache.max_object", &mut self.cache.max_object, &old.cache.max_object);
         let (writes, before) = (&mut self.writes, &old.writes);
         kept.keep("writes.store", &mut writes.store, &before.store);
         kept.keep("writes.retention", &mut writes.retention, &before.retention);
         kept.keep("writes.queue_max", &mut writes.queue_max, &before.queue_max);
-        let redis = |config: &Self| config.state.redis.as_ref().map(|redis| (redis.url.expose_secret().to_owned(), redis.op_timeout));
-        kept.keep_if("state.redis", redis(self) != redis(old), &mut self.state.redis, &old.state.redis);
+        let redis = |config: &Self| {
+            config
+                .state
+                .redis
+                .as_ref()
+                .map(|redis| (redis.url.expose_secret().to_owned(), redis.op_timeout))
+        };
+        kept.keep_if(
+            "state.redis",
+            redis(self) != redis(old),
+            &mut self.state.redis,
+            &old.state.redis,
+        );
         kept.keep("state.replicas_max", &mut self.state.replicas_max, &old.state.replicas_max);
         let (telemetry, before) = (&mut self.telemetry, &old.telemetry);
         kept.keep("telemetry.log", &mut telemetry.log, &before.log);
         kept.keep("telemetry.otlp_endpoint", &mut telemetry.otlp_endpoint, &before.otlp_endpoint);
         kept.keep("telemetry.service_name", &mut telemetry.service_name, &before.service_name);
         let is_other_ratio = telemetry.sample_ratio.to_bits() != before.sample_ratio.to_bits();
-        kept.keep_if("telemetry.sample_ratio", is_other_ratio, &mut telemetry.sample_ratio, &before.sample_ratio);
+        kept.keep_if(
+            "telemetry.sample_ratio",
+            is_other_ratio,
+            &mut telemetry.sample_ratio,
+            &before.sample_ratio,
+        );
         kept.0
     }
 }
@@ -159,13 +207,21 @@ impl CacheRule {
     }
 }
 
-/// Puts those of `new` that are in `old` where they were, leaves what `retired` makes of the others of `old` in their places, and appends the rest; says where each of
-/// `new` is now.
-fn merge<T: Clone>(new: &mut Vec<T>, old: &[T], is_same: impl Fn(&T, &T) -> bool, retired: impl Fn(&T) -> T) -> Vec<usize> {
+/// Puts those of `new` that are in `old` where they were, leaves what `retired` makes of the others
+/// of `old` in their places, and appends the rest; says where each of `new` is now.
+fn merge<T: Clone>(
+    new: &mut Vec<T>,
+    old: &[T],
+    is_same: impl Fn(&T, &T) -> bool,
+    retired: impl Fn(&T) -> T,
+) -> Vec<usize> {
     let mut merged: Vec<Option<T>> = old.iter().map(|_| None).collect();
     let mut places = Vec::with_capacity(new.len());
     for item in new.drain(..) {
-        let place = old.iter().zip(&merged).position(|(before, taken)| taken.is_none() && is_same(&item, before));
+        let place = old
+            .iter()
+            .zip(&merged)
+            .position(|(before, taken)| taken.is_none() && is_same(&item, before));
         let place = place.unwrap_or_else(|| {
             merged.push(None);
             merged.len() - 1
@@ -174,7 +230,12 @@ fn merge<T: Clone>(new: &mut Vec<T>, old: &[T], is_same: impl Fn(&T, &T) -> bool
         places.push(place);
     }
     let old = old.iter().map(Some).chain(std::iter::repeat(None));
-    new.extend(merged.into_iter().zip(old).filter_map(|(item, before)| item.or_else(|| before.map(&retired))));
+    new.extend(
+        merged
+            .into_iter()
+            .zip(old)
+            .filter_map(|(item, before)| item.or_else(|| before.map(&retired))),
+    );
     places
 }
 
@@ -186,29 +247,51 @@ mod tests {
     use super::*;
     use crate::decision::AccountId;
 
-    /// `bots`: name, reach and secret of each account; `clients`: the name of each, its pool and account; `more`: further sections.
-    fn config(bots: &[(&str, &str, &str)], pools: &[(&str, &str)], clients: &[(&str, &str, &str)], more: &str) -> Config {
+    /// `bots`: name, reach and secret of each account; `clients`: the name of each, its pool and
+    /// account; `more`: further sections.
+    fn config(
+        bots: &[(&str, &str, &str)],
+        pools: &[(&str, &str)],
+        clients: &[(&str, &str, &str)],
+        more: &str,
+    ) -> Config {
         use std::fmt::Write as _;
         let mut text = format!("[upstream]\nurl = \"http://127.0.0.1:9\"\n{more}\n");
         for (name, reach, secret) in bots {
-            let _ = writeln!(text, "[[accounts]]\nname = \"{name}\"\nkind = \"user\"\nreach = [\"{reach}\"]");
-            let _ = writeln!(text, "[[tokens]]\naccount = \"{name}\"\nkind = \"classic\"\nsecret = {{ value = \"{secret}\" }}");
+            let _ = writeln!(
+                text,
+                "[[accounts]]\nname = \"{name}\"\nkind = \"user\"\nreach = [\"{reach}\"]"
+            );
+            let _ = writeln!(
+                text,
+                "[[tokens]]\naccount = \"{name}\"\nkind = \"classic\"\nsecret = {{ value = \"{secret}\" }}"
+            );
         }
         for (name, account) in pools {
             let _ = writeln!(text, "[[pools]]\nname = \"{name}\"\naccounts = [\"{account}\"]");
         }
         for (name, pool, account) in clients {
             let key = digest_hex(name.as_bytes());
-            let _ = writeln!(text, "[[clients]]\nname = \"{name}\"\nkey_sha256 = \"{key}\"\nreads = \"{pool}\"\nwrites = \"{account}\"");
+            let _ = writeln!(
+                text,
+                "[[clients]]\nname = \"{name}\"\nkey_sha256 = \"{key}\"\nreads = \"{pool}\"\nwrites = \"{account}\""
+            );
         }
         parse(&text, "test", &|_| None, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}"))
     }
 
     fn two() -> Config {
-        config(&[("a", "acme", "s1"), ("b", "acme", "s2")], &[("one", "a"), ("two", "b")], &[("x", "one", "a"), ("y", "two", "b")], "")
+        config(
+            &[("a", "acme", "s1"), ("b", "acme", "s2")],
+            &[("one", "a"), ("two", "b")],
+            &[("x", "one", "a"), ("y", "two", "b")],
+            "",
+        )
     }
 
-    fn names<'c>(accounts: impl IntoIterator<Item = (&'c std::sync::Arc<str>, bool)>) -> Vec<(&'c str, bool)> {
+    fn names<'c>(
+        accounts: impl IntoIterator<Item = (&'c std::sync::Arc<str>, bool)>,
+    ) -> Vec<(&'c str, bool)> {
         accounts.into_iter().map(|(name, retired)| (&**name, retired)).collect()
     }
 
@@ -216,29 +299,72 @@ mod tests {
     fn whoever_is_in_both_keeps_its_place_and_whoever_is_new_comes_after() {
         let old = two();
         let bots = [("new", "acme", "s3"), ("b", "acme", "s2")];
-        let Successor { config, at_next_start } =
-            config(&bots, &[("three", "new"), ("two", "b")], &[("z", "three", "new"), ("y", "two", "b")], "").succeed(&old);
+        let Successor { config, at_next_start } = config(
+            &bots,
+            &[("three", "new"), ("two", "b")],
+            &[("z", "three", "new"), ("y", "two", "b")],
+            "",
+        )
+        .succeed(&old);
         assert_eq!(at_next_start, [""; 0]);
-        assert_eq!(names(config.accounts.iter().map(|a| (&a.name, a.retired))), [("a", true), ("b", false), ("new", false)]);
-        assert_eq!(names(config.pools.iter().map(|p| (&p.name, p.retired))), [("one", true), ("two", false), ("three", false)]);
-        assert_eq!(names(config.clients.iter().map(|c| (&c.name, c.retired))), [("x", true), ("y", false), ("z", false)]);
+        assert_eq!(
+            names(config.accounts.iter().map(|a| (&a.name, a.retired))),
+            [("a", true), ("b", false), ("new", false)]
+        );
+        assert_eq!(
+            names(config.pools.iter().map(|p| (&p.name, p.retired))),
+            [("one", true), ("two", false), ("three", false)]
+        );
+        assert_eq!(
+            names(config.clients.iter().map(|c| (&c.name, c.retired))),
+            [("x", true), ("y", false), ("z", false)]
+        );
         assert_eq!((config.clients[2].reads, config.clients[2].writes), (2, Some(2)));
         assert_eq!((config.clients[1].reads, config.clients[1].writes), (1, Some(1)));
-        assert_eq!((config.pools[2].accounts.as_slice(), config.pools[1].accounts.as_slice()), ([2].as_slice(), [1].as_slice()));
+        assert_eq!(
+            (config.pools[2].accounts.as_slice(), config.pools[1].accounts.as_slice()),
+            ([2].as_slice(), [1].as_slice())
+        );
         assert_eq!(config.tokens.iter().map(|token| token.account).collect::<Vec<_>>(), [2, 1]);
         let back = two().succeed(&config).config;
-        assert_eq!(names(back.accounts.iter().map(|a| (&a.name, a.retired))), [("a", false), ("b", false), ("new", true)]);
-        assert_eq!(names(back.clients.iter().map(|c| (&c.name, c.retired))), [("x", false), ("y", false), ("z", true)]);
-        assert_eq!(back.clients[0].reads, 3, "what was stored for a pool that was taken out is nobody's");
+        assert_eq!(
+            names(back.accounts.iter().map(|a| (&a.name, a.retired))),
+            [("a", false), ("b", false), ("new", true)]
+        );
+        assert_eq!(
+            names(back.clients.iter().map(|c| (&c.name, c.retired))),
+            [("x", false), ("y", false), ("z", true)]
+        );
+        assert_eq!(
+            back.clients[0].reads, 3,
+            "what was stored for a pool that was taken out is nobody's"
+        );
     }
 
     #[test]
     fn a_pool_that_sees_something_else_is_another_one() {
         let old = two();
-        let other_reach = config(&[("a", "corp", "s1"), ("b", "acme", "s2")], &[("one", "a"), ("two", "b")], &[("x", "one", "a")], "");
+        let other_reach = config(
+            &[("a", "corp", "s1"), ("b", "acme", "s2")],
+            &[("one", "a"), ("two", "b")],
+            &[("x", "one", "a")],
+            "",
+        );
         let other_reach = other_reach.succeed(&old).config;
-        assert_eq!((other_reach.clients[0].reads, other_reach.pools[0].retired, other_reach.pools[1].retired), (2, true, false));
-        let other_account = config(&[("a", "acme", "s1"), ("b", "acme", "s2")], &[("one", "b")], &[("x", "one", "a")], "");
+        assert_eq!(
+            (
+                other_reach.clients[0].reads,
+                other_reach.pools[0].retired,
+                other_reach.pools[1].retired
+            ),
+            (2, true, false)
+        );
+        let other_account = config(
+            &[("a", "acme", "s1"), ("b", "acme", "s2")],
+            &[("one", "b")],
+            &[("x", "one", "a")],
+            "",
+        );
         let other_account = other_account.succeed(&old).config;
         assert_eq!((other_account.clients[0].reads, other_account.accounts.len()), (2, 2));
         assert_eq!(two().succeed(&old).config.clients[0].reads, 0);
@@ -246,11 +372,20 @@ mod tests {
 
     #[test]
     fn numbers_of_accounts_leave_the_places_of_guests_alone() {
-        let old =
-            config(&[("a", "acme", "s1")], &[("one", "a")], &[("x", "one", "a")], "[passthrough]\nenabled = true\ncredentials_max = 7");
+        let old = config(
+            &[("a", "acme", "s1")],
+            &[("one", "a")],
+            &[("x", "one", "a")],
+            "[passthrough]\nenabled = true\ncredentials_max = 7",
+        );
         let more = "[passthrough]\nenabled = true\ncredentials_max = 9";
-        let Successor { config, at_next_start } =
-            config(&[("a", "acme", "s1"), ("b", "acme", "s2")], &[("one", "a")], &[("x", "one", "a")], more).succeed(&old);
+        let Successor { config, at_next_start } = config(
+            &[("a", "acme", "s1"), ("b", "acme", "s2")],
+            &[("one", "a")],
+            &[("x", "one", "a")],
+            more,
+        )
+        .succeed(&old);
         assert_eq!(at_next_start, ["passthrough.credentials_max"]);
         assert_eq!((config.account_id(0), config.account_id(1)), (AccountId(0), AccountId(8)));
         assert_eq!(config.account(AccountId(8)).map(|account| &*account.name), Some("b"));
@@ -274,33 +409,59 @@ mod tests {
             "telemetry.sample_ratio",
         ];
         assert_eq!(at_next_start, expected);
-        assert_eq!((&config.listen.http, config.writes.queue_max), (&old.listen.http, old.writes.queue_max));
+        assert_eq!(
+            (&config.listen.http, config.writes.queue_max),
+            (&old.listen.http, old.writes.queue_max)
+        );
         assert_eq!(config.listen.header_timeout.as_secs(), 3);
         assert!(config.cache.stale_if_error.is_zero() && !config.passthrough.enabled);
     }
 
     #[test]
     fn an_admin_listener_that_stays_where_it_is_keeps_its_token() {
-        let admin =
-            |text: &str| config(&[("a", "acme", "s1")], &[("one", "a")], &[("x", "one", "a")], &format!("[listen]\nadmin = {text}"));
-        let token = |config: &Config| config.listen.admin_token.as_ref().map(|token| token.expose_secret().to_owned());
+        let admin = |text: &str| {
+            config(
+                &[("a", "acme", "s1")],
+                &[("one", "a")],
+                &[("x", "one", "a")],
+                &format!("[listen]\nadmin = {text}"),
+            )
+        };
+        let token = |config: &Config| {
+            config.listen.admin_token.as_ref().map(|token| token.expose_secret().to_owned())
+        };
         let old = admin("\"0.0.0.0:9\"\nadmin_token = { value = \"guarded\" }");
         let moved = admin("\"127.0.0.1:9\"").succeed(&old);
-        assert_eq!((token(&moved.config).as_deref(), moved.at_next_start.as_slice()), (Some("guarded"), ["listen.admin"].as_slice()));
+        assert_eq!(
+            (token(&moved.config).as_deref(), moved.at_next_start.as_slice()),
+            (Some("guarded"), ["listen.admin"].as_slice())
+        );
         let another = admin("\"0.0.0.0:9\"\nadmin_token = { value = \"other\" }").succeed(&old);
-        assert_eq!((token(&another.config).as_deref(), another.at_next_start.as_slice()), (Some("other"), [""; 0].as_slice()));
+        assert_eq!(
+            (token(&another.config).as_deref(), another.at_next_start.as_slice()),
+            (Some("other"), [""; 0].as_slice())
+        );
     }
 
     #[test]
     fn rules_keep_their_places_and_those_that_are_gone_say_nothing() {
         let rules = |rules: &[(&str, &str)]| {
-            let rules: Vec<_> =
-                rules.iter().map(|(route, ttl)| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"{ttl}\"\n")).collect();
+            let rules: Vec<_> = rules
+                .iter()
+                .map(|(route, ttl)| {
+                    format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"{ttl}\"\n")
+                })
+                .collect();
             config(&[("a", "acme", "s1")], &[("one", "a")], &[("x", "one", "a")], &rules.concat())
         };
         let old = rules(&[("/meta", "1h"), ("/zen", "2h")]);
         let config = rules(&[("/emojis", "3h"), ("/zen", "4h")]).succeed(&old).config;
-        let told: Vec<_> = config.cache.rules.iter().map(|rule| (&*rule.route, rule.ttl.map(|ttl| ttl.as_secs() / 3_600))).collect();
+        let told: Vec<_> = config
+            .cache
+            .rules
+            .iter()
+            .map(|rule| (&*rule.route, rule.ttl.map(|ttl| ttl.as_secs() / 3_600)))
+            .collect();
         assert_eq!(told, [("/meta", None), ("/zen", Some(4)), ("/emojis", Some(3))]);
     }
 
@@ -310,6 +471,9 @@ mod tests {
         let text = "[upstream]\nurl = \"http://127.0.0.1:9\"\n[[accounts]]\nname = \"a\"\nkind = \"anonymous\"\n[[clients]]\nname = \"x\"\nkey_sha256 = \"";
         let text = format!("{text}{}\"", digest_hex(b"x"));
         let config = parse(&text, "test", &|_| None, Path::new(".")).unwrap().succeed(&old).config;
-        assert_eq!(names(config.accounts.iter().map(|a| (&a.name, a.retired))), [("a", true), ("b", true), ("a", false)]);
+        assert_eq!(
+            names(config.accounts.iter().map(|a| (&a.name, a.retired))),
+            [("a", true), ("b", true), ("a", false)]
+        );
     }
 }

@@ -43,7 +43,11 @@ impl Telemetry {
         };
         if telemetry.otlp_endpoint.as_ref().is_some_and(HttpUrl::is_tls) {
             // Traces go to a collector beside the gateway; the exporter is built without TLS.
-            reader.refuse::<()>("otlp_endpoint", "export over TLS is not supported", "an address such as \"http://127.0.0.1:4317\"");
+            reader.refuse::<()>(
+                "otlp_endpoint",
+                "export over TLS is not supported",
+                "an address such as \"http://127.0.0.1:4317\"",
+            );
         }
         telemetry
     }

@@ -1,4 +1,5 @@
-//! The config as a whole: what is accepted and what it comes to, and what never shows. What is refused is in `tests/faults.rs`.
+//! The config as a whole: what is accepted and what it comes to, and what never shows. What is
+//! refused is in `tests/faults.rs`.
 
 mod apps;
 mod faults;
@@ -70,7 +71,9 @@ fn environment(name: &str) -> Option<String> {
         "APP_KEY" => Some(APP_KEY.to_owned()),
         "OTHER_APP_KEY" => Some(include_str!("../emulator/seed/initech_app_key.pem").to_owned()),
         "TWO_LINES" => Some("one\ntwo".to_owned()),
-        "BUILD_BOT_TOKEN" | "WEIR_BOT_TOKEN" | "WEIR_ADMIN_TOKEN" => Some("other-s3cret".to_owned()),
+        "BUILD_BOT_TOKEN" | "WEIR_BOT_TOKEN" | "WEIR_ADMIN_TOKEN" => {
+            Some("other-s3cret".to_owned())
+        }
         _ => None,
     }
 }
@@ -93,19 +96,36 @@ fn spoilt(from: &str, to: &str) -> String {
 fn references_are_resolved_and_defaults_filled_in() {
     let config = accepted(VALID);
     assert_eq!(config.tokens[1].account, 1);
-    assert_eq!((config.tokens[0].kind, config.tokens[0].secret.expose_secret()), (TokenKind::Classic, "env-s3cret"));
+    assert_eq!(
+        (config.tokens[0].kind, config.tokens[0].secret.expose_secret()),
+        (TokenKind::Classic, "env-s3cret")
+    );
     assert_eq!(config.pools[1].accounts, [0, 1]);
     let [ci, scan] = config.clients.as_slice() else { panic!("two clients") };
     assert_eq!((ci.reads, ci.writes, ci.key_sha256), (0, Some(0), [0xaa; 32]));
-    assert_eq!((scan.reads, scan.writes, scan.weight.get(), scan.priority), (1, None, 1, Priority::Normal));
-    assert_eq!((scan.max_wait, scan.allow.as_slice()), (Duration::from_secs(30), [Allow::everything()].as_slice()));
+    assert_eq!(
+        (scan.reads, scan.writes, scan.weight.get(), scan.priority),
+        (1, None, 1, Priority::Normal)
+    );
+    assert_eq!(
+        (scan.max_wait, scan.allow.as_slice()),
+        (Duration::from_secs(30), [Allow::everything()].as_slice())
+    );
     assert_eq!(config.listen.http, ["127.0.0.1:8080".parse().unwrap()]);
     assert_eq!(config.upstream.dialect, Dialect::Service);
     assert_eq!((config.cache.max_size, config.cache.max_object), (64 << 20, 8 << 20));
     assert_eq!((config.limits.concurrency.get(), config.limits.content_per_hour.get()), (10, 500));
-    assert_eq!((config.writes.store, config.writes.retention), (WriteStore::Memory, Duration::from_hours(24)));
-    assert_eq!((config.telemetry.log, config.telemetry.service_name.as_ref()), (LogFormat::Json, "weir"));
-    assert!(config.webhooks.is_none() && config.state.redis.is_none() && !config.passthrough.enabled);
+    assert_eq!(
+        (config.writes.store, config.writes.retention),
+        (WriteStore::Memory, Duration::from_hours(24))
+    );
+    assert_eq!(
+        (config.telemetry.log, config.telemetry.service_name.as_ref()),
+        (LogFormat::Json, "weir")
+    );
+    assert!(
+        config.webhooks.is_none() && config.state.redis.is_none() && !config.passthrough.enabled
+    );
 }
 
 #[test]
@@ -113,7 +133,10 @@ fn without_pools_there_is_one_of_all_accounts_and_every_client_reads_from_it() {
     let without_pools = VALID.replace("reads = \"readers\"\n", "").replace("reads = \"all\"\n", "");
     let (before, rest) = without_pools.split_once("[[pools]]").unwrap();
     let config = accepted(&format!("{before}{}", &rest[rest.find("[[clients]]").unwrap()..]));
-    assert_eq!((config.pools[0].name.as_ref(), config.pools[0].accounts.as_slice()), ("default", [0, 1].as_slice()));
+    assert_eq!(
+        (config.pools[0].name.as_ref(), config.pools[0].accounts.as_slice()),
+        ("default", [0, 1].as_slice())
+    );
     assert!(config.clients.iter().all(|client| client.reads == 0));
 }
 
@@ -146,7 +169,11 @@ fn a_small_cache_has_no_object_larger_than_itself() {
 fn secrets_come_from_files_beside_the_config_without_the_line_break_at_their_end() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("token"), "file-s3cret\r\n").unwrap();
-    std::fs::write(folder.path().join("weir.toml"), spoilt("{ env = \"BOT_TOKEN\" }", "{ file = \"token\" }")).unwrap();
+    std::fs::write(
+        folder.path().join("weir.toml"),
+        spoilt("{ env = \"BOT_TOKEN\" }", "{ file = \"token\" }"),
+    )
+    .unwrap();
     let config = load(&folder.path().join("weir.toml")).unwrap();
     assert_eq!(config.tokens[0].secret.expose_secret(), "file-s3cret");
 }
@@ -177,19 +204,32 @@ fn every_section_of_the_contract_is_accepted_and_what_is_not_active_is_said() {
 #[test]
 fn tokens_in_clear_and_idle_accounts_are_worth_a_warning() {
     assert_eq!(accepted(VALID).warnings(), []);
-    let warned = |from, to| accepted(&spoilt(from, to)).warnings().into_iter().map(|warning| warning.key).collect::<Vec<_>>();
-    assert_eq!(warned("https://api.example.com", "http://code.corp"), ["upstream.url", "upstream.graphql_url", "upstream.uploads_url"]);
+    let warned = |from, to| {
+        accepted(&spoilt(from, to))
+            .warnings()
+            .into_iter()
+            .map(|warning| warning.key)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        warned("https://api.example.com", "http://code.corp"),
+        ["upstream.url", "upstream.graphql_url", "upstream.uploads_url"]
+    );
     assert!(warned("https://api.example.com", "http://[::1]:8090").is_empty());
-    assert_eq!(warned("accounts = [\"bot\", \"acme-app\"]", "accounts = [\"bot\"]"), ["accounts[1]"]);
+    assert_eq!(
+        warned("accounts = [\"bot\", \"acme-app\"]", "accounts = [\"bot\"]"),
+        ["accounts[1]"]
+    );
 }
 
 #[test]
 fn predictions_that_are_never_made_are_worth_a_warning() {
-    let warned = |dialect: &str| {
-        let text =
-            spoilt("[upstream]", &format!("[upstream]\ndialect = \"{dialect}\"")).replacen("[cache]", "[cache]\npredicted_etags = true", 1);
-        accepted(&text).warnings().into_iter().map(|warning| warning.key).collect::<Vec<_>>()
-    };
+    let warned =
+        |dialect: &str| {
+            let text = spoilt("[upstream]", &format!("[upstream]\ndialect = \"{dialect}\""))
+                .replacen("[cache]", "[cache]\npredicted_etags = true", 1);
+            accepted(&text).warnings().into_iter().map(|warning| warning.key).collect::<Vec<_>>()
+        };
     assert_eq!(warned("service"), ["cache.predicted_etags"]);
     assert!(warned("github").is_empty());
 }
@@ -199,7 +239,15 @@ fn no_secret_and_no_key_hash_is_ever_shown() {
     let config = accepted(EVERYTHING);
     let key_bytes = format!("{:?}", config.clients[0].key_sha256);
     for shown in [config.redacted_toml(), format!("{config:?}"), format!("{config:#?}")] {
-        for secret in ["s3cret", &KEY_A[..16], &KEY_B[..16], &key_bytes, "170, 170", "BEGIN", &APP_KEY[40..80]] {
+        for secret in [
+            "s3cret",
+            &KEY_A[..16],
+            &KEY_B[..16],
+            &key_bytes,
+            "170, 170",
+            "BEGIN",
+            &APP_KEY[40..80],
+        ] {
             assert!(!shown.contains(secret), "{secret} is shown in {shown}");
         }
     }
@@ -217,8 +265,12 @@ fn the_effective_config_means_what_the_file_means() {
             let line = match line {
                 "key_sha256 = \"<redacted>\"" => format!("key_sha256 = \"{position:064}\""),
                 "private_key = \"<redacted>\"" => "private_key = { env = \"APP_KEY\" }".to_owned(),
-                other if other.starts_with("redis") => other.replace("<redacted>", "redis://127.0.0.1"),
-                other => other.replace("\"<redacted>\"", &format!("{{ value = \"id:{position}\" }}")),
+                other if other.starts_with("redis") => {
+                    other.replace("<redacted>", "redis://127.0.0.1")
+                }
+                other => {
+                    other.replace("\"<redacted>\"", &format!("{{ value = \"id:{position}\" }}"))
+                }
             };
             restored.push_str(&line);
             restored.push('\n');
@@ -241,7 +293,10 @@ fn the_full_example_shows_the_defaults() {
     let minimal = accepted(include_str!("../../config/minimal.toml")).redacted_toml();
     let sections = |text: &str| -> HashMap<String, String> {
         let parts = text.split("\n\n").filter(|part| !part.starts_with("[["));
-        parts.filter_map(|part| part.split_once('\n')).map(|(name, keys)| (name.to_owned(), keys.trim_end().to_owned())).collect()
+        parts
+            .filter_map(|part| part.split_once('\n'))
+            .map(|(name, keys)| (name.to_owned(), keys.trim_end().to_owned()))
+            .collect()
     };
     let (mut full, minimal) = (sections(&full), sections(&minimal));
     if let Some(listen) = full.get_mut("[listen]") {
@@ -290,6 +345,10 @@ proptest! {
 fn no_account_has_the_name_of_clients_own_credentials_when_these_are_used() {
     let named = VALID.replace("\"acme-app\"", "\"passthrough\"");
     assert!(!accepted(&named).passthrough.enabled);
-    let faults = parsed(&format!("{named}\n[passthrough]\nenabled = true\n")).unwrap_err().to_string();
-    assert!(faults.contains("accounts[1]: the name `passthrough` is that of clients' own credentials"), "{faults}");
+    let faults =
+        parsed(&format!("{named}\n[passthrough]\nenabled = true\n")).unwrap_err().to_string();
+    assert!(
+        faults.contains("accounts[1]: the name `passthrough` is that of clients' own credentials"),
+        "{faults}"
+    );
 }

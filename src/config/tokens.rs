@@ -1,4 +1,5 @@
-//! `[[tokens]]`: the upstream credentials of the accounts. Several tokens of one account share its budget.
+//! `[[tokens]]`: the upstream credentials of the accounts. Several tokens of one account share its
+//! budget.
 
 use std::collections::{HashMap, HashSet};
 
@@ -34,10 +35,13 @@ impl Choice for TokenKind {
     ];
 }
 
-/// The kinds of token that spend the budget of a kind of account (Document 1, Credentials and Primary rate limits).
+/// The kinds of token that spend the budget of a kind of account (Document 1, Credentials and
+/// Primary rate limits).
 const fn kinds_of(account: AccountKind) -> &'static [TokenKind] {
     match account {
-        AccountKind::User => &[TokenKind::Classic, TokenKind::FineGrained, TokenKind::Oauth, TokenKind::AppUser],
+        AccountKind::User => {
+            &[TokenKind::Classic, TokenKind::FineGrained, TokenKind::Oauth, TokenKind::AppUser]
+        }
         AccountKind::Installation => &[TokenKind::Installation],
         AccountKind::OauthApp => &[TokenKind::Basic],
         AccountKind::Workflow => &[TokenKind::Workflow],
@@ -46,7 +50,8 @@ const fn kinds_of(account: AccountKind) -> &'static [TokenKind] {
     }
 }
 
-/// Tokens on their way in: with the accounts that have one, and the hashes of those seen, to find one given twice.
+/// Tokens on their way in: with the accounts that have one, and the hashes of those seen, to find
+/// one given twice.
 #[derive(Default)]
 pub(super) struct Tokens {
     items: Vec<Option<Token>>,
@@ -73,13 +78,18 @@ impl Tokens {
             Some(account) => drop(self.owners.insert(account)),
             None => self.complete = false,
         }
-        if let (Some(owner), Some(kind)) = (account.and_then(|account| accounts.get(account)), kind) {
+        if let (Some(owner), Some(kind)) = (account.and_then(|account| accounts.get(account)), kind)
+        {
             check_kind(reader, owner.kind, kind);
         }
         if let Some(secret) = &secret {
             self.check_new(reader, secret);
             if kind == Some(TokenKind::Basic) && !secret.expose_secret().contains(':') {
-                reader.refuse::<()>("secret", "the secret has no colon", "client id and client secret with a colon between them");
+                reader.refuse::<()>(
+                    "secret",
+                    "the secret has no colon",
+                    "client id and client secret with a colon between them",
+                );
             }
         }
         Some(Token { account: account?, kind: kind?, secret: secret? })
@@ -90,7 +100,11 @@ impl Tokens {
         let position = self.seen.len();
         let first = *self.seen.entry(digest(secret.expose_secret().as_bytes())).or_insert(position);
         if first < position {
-            reader.refuse::<()>("secret", "duplicate token: an earlier entry has the same secret", "each token once");
+            reader.refuse::<()>(
+                "secret",
+                "duplicate token: an earlier entry has the same secret",
+                "each token once",
+            );
         }
     }
 
@@ -107,7 +121,10 @@ impl Tokens {
 fn check_kind(reader: &Reader<'_>, account: AccountKind, kind: TokenKind) {
     let fitting = kinds_of(account);
     if !fitting.contains(&kind) {
-        let problem = format!("a token of kind `{kind}` does not belong to an account of kind `{}`", account.name());
+        let problem = format!(
+            "a token of kind `{kind}` does not belong to an account of kind `{}`",
+            account.name()
+        );
         let accepted = match fitting {
             [] => "none: accounts of this kind have no token".to_owned(),
             kinds => listed(kinds.iter().map(|kind| kind.as_str())),

@@ -29,7 +29,8 @@ pub struct Upstream {
 }
 
 impl Choice for Dialect {
-    const ALL: &'static [(&'static str, Self)] = &[("service", Self::Service), ("github", Self::Github)];
+    const ALL: &'static [(&'static str, Self)] =
+        &[("service", Self::Service), ("github", Self::Github)];
 }
 
 impl Upstream {
@@ -41,7 +42,15 @@ impl Upstream {
         let ca_file = reader.optional("ca_file");
         let connect_timeout = reader.positive("connect_timeout", Duration::from_secs(5));
         let response_timeout = reader.positive("response_timeout", Duration::from_secs(30));
-        Some(Self { url: url?, graphql_url: graphql_url?, uploads_url: uploads_url?, dialect, ca_file, connect_timeout, response_timeout })
+        Some(Self {
+            url: url?,
+            graphql_url: graphql_url?,
+            uploads_url: uploads_url?,
+            dialect,
+            ca_file,
+            connect_timeout,
+            response_timeout,
+        })
     }
 
     pub(super) fn print(&self, printer: &mut Printer) {
@@ -58,14 +67,18 @@ impl Upstream {
     }
 }
 
-/// Where GraphQL is when nothing else is said: beside the REST root, or at `/api/graphql` of a self-hosted service.
+/// Where GraphQL is when nothing else is said: beside the REST root, or at `/api/graphql` of a
+/// self-hosted service.
 fn graphql_url(url: &UpstreamUrl) -> UpstreamUrl {
     let prefix = url.path_prefix();
-    let path = prefix.strip_suffix("/api/v3").map_or_else(|| format!("{prefix}/graphql"), |before| format!("{before}/api/graphql"));
+    let path = prefix
+        .strip_suffix("/api/v3")
+        .map_or_else(|| format!("{prefix}/graphql"), |before| format!("{before}/api/graphql"));
     UpstreamUrl::new(url.scheme(), url.host().to_owned(), url.port(), path)
 }
 
-/// Where uploads go when nothing else is said: to the host `uploads.` beside `api.`, else to `/api/uploads` as on a self-hosted service.
+/// Where uploads go when nothing else is said: to the host `uploads.` beside `api.`, else to
+/// `/api/uploads` as on a self-hosted service.
 fn uploads_url(url: &UpstreamUrl) -> UpstreamUrl {
     let prefix = url.path_prefix();
     let (host, path) = match (prefix.strip_suffix("/api/v3"), url.host().strip_prefix("api.")) {
@@ -89,7 +102,10 @@ mod tests {
     #[test]
     fn graphql_and_uploads_of_the_service_have_a_path_and_a_host_of_their_own() {
         let (graphql, uploads) = derived(Scheme::Https, "api.example.com", 443, "");
-        assert_eq!((graphql.as_str(), uploads.as_str()), ("https://api.example.com/graphql", "https://uploads.example.com"));
+        assert_eq!(
+            (graphql.as_str(), uploads.as_str()),
+            ("https://api.example.com/graphql", "https://uploads.example.com")
+        );
     }
 
     #[test]

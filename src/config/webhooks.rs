@@ -1,4 +1,5 @@
-//! `[webhooks]`: deliveries by which the upstream says that something changed, and the webhooks whose deliveries are watched.
+//! `[webhooks]`: deliveries by which the upstream says that something changed, and the webhooks
+//! whose deliveries are watched.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use super::printer::{Printer, list, redacted, text};
 use super::reader::{Entry, Reader};
 use super::scalars::duration_text;
 
-/// How often a webhook's deliveries are looked through when nothing else is said: two requests each time.
+/// How often a webhook's deliveries are looked through when nothing else is said: two requests each
+/// time.
 const CHECK_EVERY: Duration = Duration::from_mins(1);
 /// More often is a waste of budget.
 const CHECK_EVERY_MIN: Duration = Duration::from_secs(10);
@@ -31,12 +33,14 @@ pub struct Webhooks {
     pub hooks: Vec<Hook>,
 }
 
-/// One entry of `[[webhooks.hooks]]`: a webhook that delivers here, and whose deliveries are looked through.
+/// One entry of `[[webhooks.hooks]]`: a webhook that delivers here, and whose deliveries are looked
+/// through.
 #[derive(Clone, Debug)]
 pub struct Hook {
     /// Its address at the upstream.
     pub at: Arc<str>,
-    /// Whose token may read it and its deliveries: an index into [`Config::accounts`](super::Config::accounts).
+    /// Whose token may read it and its deliveries: an index into
+    /// [`Config::accounts`](super::Config::accounts).
     pub account: usize,
     /// What it tells of.
     pub reach: Reach,
@@ -47,7 +51,8 @@ pub struct Hook {
 impl Webhooks {
     pub(super) fn read(entry: &Entry<'_>, accounts: &Declared<Account>) -> Option<Self> {
         entry.table(|reader| {
-            let (secret, previous_secret) = (reader.required("secret"), reader.optional("previous_secret"));
+            let (secret, previous_secret) =
+                (reader.required("secret"), reader.optional("previous_secret"));
             let hooks = reader.entries("hooks", |reader| Hook::read(reader, accounts));
             let hooks: Vec<Hook> = hooks?.into_iter().collect::<Option<_>>()?;
             Some(Self { secret: secret?, previous_secret, hooks })
@@ -76,11 +81,17 @@ impl Webhooks {
 
 impl Hook {
     fn read(reader: &mut Reader<'_>, accounts: &Declared<Account>) -> Option<Self> {
-        let (at, account) = (reader.required::<Arc<str>>("at"), accounts.reference(reader, "account"));
-        let (given, check_every) = (reader.optional::<Reach>("reach"), reader.or("check_every", CHECK_EVERY));
+        let (at, account) =
+            (reader.required::<Arc<str>>("at"), accounts.reference(reader, "account"));
+        let (given, check_every) =
+            (reader.optional::<Reach>("reach"), reader.or("check_every", CHECK_EVERY));
         if check_every < CHECK_EVERY_MIN {
             let accepted = format!("at least \"{}\"", duration_text(CHECK_EVERY_MIN));
-            reader.refuse::<()>("check_every", "too often: each check costs two requests", accepted);
+            reader.refuse::<()>(
+                "check_every",
+                "too often: each check costs two requests",
+                accepted,
+            );
         }
         let at = at?;
         let Some(named) = about(&at) else {
@@ -89,10 +100,18 @@ impl Hook {
         };
         let reach = match (named, given, reader.is_set("reach")) {
             (About::Territory(_), _, true) => {
-                return reader.refuse("reach", "what the webhook is about follows from its address", "no such key");
+                return reader.refuse(
+                    "reach",
+                    "what the webhook is about follows from its address",
+                    "no such key",
+                );
             }
             (About::App, None, false) => {
-                return reader.refuse("reach", "missing", "the owners and repositories where the app is installed");
+                return reader.refuse(
+                    "reach",
+                    "missing",
+                    "the owners and repositories where the app is installed",
+                );
             }
             (About::Territory(territory), ..) => Reach::Only(vec![territory]),
             (About::App, given, _) => given?,
@@ -117,15 +136,21 @@ enum About {
 /// `None` when it is no address of a webhook.
 fn about(at: &str) -> Option<About> {
     let is_name = |name: &str| {
-        let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        let is_plain =
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
         !name.is_empty() && name != "." && name != ".." && is_plain
     };
     let is_id = |id: &str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
     match at.split('/').collect::<Vec<_>>().as_slice() {
         ["", "app", "hook"] => Some(About::App),
-        ["", "orgs", owner, "hooks", id] if is_name(owner) && is_id(id) => Some(About::Territory(Territory::Owner((*owner).into()))),
+        ["", "orgs", owner, "hooks", id] if is_name(owner) && is_id(id) => {
+            Some(About::Territory(Territory::Owner((*owner).into())))
+        }
         ["", "repos", owner, name, "hooks", id] if is_name(owner) && is_name(name) && is_id(id) => {
-            Some(About::Territory(Territory::Repository { owner: (*owner).into(), name: (*name).into() }))
+            Some(About::Territory(Territory::Repository {
+                owner: (*owner).into(),
+                name: (*name).into(),
+            }))
         }
         _ => None,
     }

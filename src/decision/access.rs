@@ -1,10 +1,13 @@
-//! Which routes a client may call: rules such as `GET *` and `POST /repos/acme/*/issues` (CONTRACT §2, `clients.allow`).
+//! Which routes a client may call: rules such as `GET *` and `POST /repos/acme/*/issues` (CONTRACT
+//! §2, `clients.allow`).
 //!
-//! A rule is a method and a pattern. `GET` stands for HEAD too, `*` for every method. A pattern is compared segment by segment, on the
-//! decoded bytes of the canonical path, so that another spelling of a segment neither slips past a rule nor misses it:
+//! A rule is a method and a pattern. `GET` stands for HEAD too, `*` for every method. A pattern is
+//! compared segment by segment, on the decoded bytes of the canonical path, so that another
+//! spelling of a segment neither slips past a rule nor misses it:
 //!
 //! - `*` alone: every path;
-//! - `*` as a segment: exactly one segment, whatever is in it (an encoded slash is data, UPSTREAM.md, Conditional requests);
+//! - `*` as a segment: exactly one segment, whatever is in it (an encoded slash is data,
+//!   UPSTREAM.md, Conditional requests);
 //! - `**` as the last segment: any rest, none included;
 //! - anything else: itself, letter for letter.
 //!
@@ -77,7 +80,9 @@ impl Rule {
     /// Reads a rule; see the module for what it may be.
     pub fn parse(text: &str) -> Result<Self, RuleError> {
         let mut words = text.split_ascii_whitespace();
-        let (Some(method), Some(path), None) = (words.next(), words.next(), words.next()) else { return Err(RuleError::Shape) };
+        let (Some(method), Some(path), None) = (words.next(), words.next(), words.next()) else {
+            return Err(RuleError::Shape);
+        };
         Ok(Self { method: parse_method(method)?, path: parse_path(path)? })
     }
 
@@ -134,7 +139,8 @@ fn parse_segment(segment: &str) -> Result<Piece, RuleError> {
     if segment.contains('*') {
         return Err(RuleError::Star);
     }
-    let bytes = decode(segment).filter(|bytes| !bytes.contains(&b'/')).ok_or(RuleError::Encoding)?;
+    let bytes =
+        decode(segment).filter(|bytes| !bytes.contains(&b'/')).ok_or(RuleError::Encoding)?;
     match &*bytes {
         b"" | b"." | b".." => Err(RuleError::Segment),
         _ => Ok(Piece::Literal(bytes.into())),
@@ -152,7 +158,8 @@ impl Pattern {
 }
 
 impl Piece {
-    /// A segment that cannot be decoded fits nothing: what it means to the upstream is anybody's guess.
+    /// A segment that cannot be decoded fits nothing: what it means to the upstream is anybody's
+    /// guess.
     fn fits(&self, segment: &str) -> bool {
         let Some(bytes) = decode(segment) else { return false };
         match self {
@@ -167,12 +174,15 @@ fn segments(inner: &str) -> impl Iterator<Item = &str> {
     inner.split('/').filter(move |_| !inner.is_empty())
 }
 
-/// Decoded once, as the upstream does; `None` when a percent sign is not followed by two hexadecimal digits.
+/// Decoded once, as the upstream does; `None` when a percent sign is not followed by two
+/// hexadecimal digits.
 fn decode(segment: &str) -> Option<Cow<'_, [u8]>> {
     let bytes = segment.as_bytes();
-    let well_formed = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%').all(|(place, _)| {
-        bytes.get(place + 1).is_some_and(u8::is_ascii_hexdigit) && bytes.get(place + 2).is_some_and(u8::is_ascii_hexdigit)
-    });
+    let well_formed =
+        bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%').all(|(place, _)| {
+            bytes.get(place + 1).is_some_and(u8::is_ascii_hexdigit)
+                && bytes.get(place + 2).is_some_and(u8::is_ascii_hexdigit)
+        });
     well_formed.then(|| percent_decode_str(segment).into())
 }
 

@@ -1,21 +1,24 @@
 //! Which of the accounts that may carry a request carries it.
 //!
-//! The one with the most left of its budget, as a share of its limit after leases and reserve, so that a pool empties evenly. A budget of
-//! which nothing is known counts as whole: the request finds it out at no extra price, and cold accounts are probed side by side, one
-//! request each, instead of all askers waiting behind one probe. A known budget is better than an unknown one only when it is as whole, or
-//! when its account is the preferred one.
+//! The one with the most left of its budget, as a share of its limit after leases and reserve, so
+//! that a pool empties evenly. A budget of which nothing is known counts as whole: the request
+//! finds it out at no extra price, and cold accounts are probed side by side, one request each,
+//! instead of all askers waiting behind one probe. A known budget is better than an unknown one
+//! only when it is as whole, or when its account is the preferred one.
 //!
-//! The preferred account, owner of an `ETag`, turns a fetch into a free 304; it is taken when it is about as good as the best: while more
-//! than a quarter of its budget is left, or less than a tenth of the limit lies between the two.
+//! The preferred account, owner of an `ETag`, turns a fetch into a free 304; it is taken when it is
+//! about as good as the best: while more than a quarter of its budget is left, or less than a tenth
+//! of the limit lies between the two.
 
 use super::budget::WHOLE;
 
-/// A share of this and more is good enough for the preferred account. Ours: a free 304 is worth more than an even pool, until the
-/// account is needed for what only it can do.
+/// A share of this and more is good enough for the preferred account. Ours: a free 304 is worth
+/// more than an even pool, until the account is needed for what only it can do.
 const PREFERRED_FROM: u32 = WHOLE / 4;
 /// A smaller difference of shares counts as none. Ours.
 const ABOUT_EQUAL: u32 = WHOLE / 10;
-/// More requests in flight than this make no difference: no documented account may have a tenth of it (Document 1, Secondary rate limits).
+/// More requests in flight than this make no difference: no documented account may have a tenth of
+/// it (Document 1, Secondary rate limits).
 const IN_FLIGHT_MAX: u32 = (1 << IN_FLIGHT_BITS) - 1;
 const IN_FLIGHT_BITS: u32 = 12;
 
@@ -29,7 +32,8 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// A number by which offers are compared, never 0: the larger share is better, then the less busy account. Of equals the first in the list is taken.
+    /// A number by which offers are compared, never 0: the larger share is better, then the less
+    /// busy account. Of equals the first in the list is taken.
     pub(super) fn rank(self) -> u32 {
         ((self.share + 1) << IN_FLIGHT_BITS) | (IN_FLIGHT_MAX - self.in_flight.min(IN_FLIGHT_MAX))
     }

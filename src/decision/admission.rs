@@ -1,12 +1,15 @@
 //! The books with a waiting line before them: now, later, or not at all.
 //!
-//! Driven by events and by time, both given by the caller: a request comes, a lease ends, an asker goes, a wake-up is due. After every
-//! call the caller drains [`Admission::take_decided`]; at [`Admission::next_wakeup`] it calls [`Admission::tick`].
+//! Driven by events and by time, both given by the caller: a request comes, a lease ends, an asker
+//! goes, a wake-up is due. After every call the caller drains [`Admission::take_decided`]; at
+//! [`Admission::next_wakeup`] it calls [`Admission::tick`].
 //!
-//! Who waits is honest about it: a request that cannot be admitted before its deadline is refused at once, also when that becomes clear
-//! only while it waits (DESIGN D4, D10). Who goes first is a matter of priority, then of share (`shares`), then of age; those behind it that are held by the
-//! same are not even tried (`line`), so that the cost of an event does not grow with the number of those who wait. When the line is full, room is made
-//! by the newest request of whoever fills it most.
+//! Who waits is honest about it: a request that cannot be admitted before its deadline is refused
+//! at once, also when that becomes clear only while it waits (DESIGN D4, D10). Who goes first is a
+//! matter of priority, then of share (`shares`), then of age; those behind it that are held by the
+//! same are not even tried (`line`), so that the cost of an event does not grow with the number of
+//! those who wait. When the line is full, room is made by the newest request of whoever fills it
+//! most.
 
 mod crowd;
 mod due;
@@ -24,14 +27,16 @@ use crate::api::{RateHeaders, ResourceName};
 use crate::clock::Timestamp;
 
 use super::books::{Blocked, Books, BudgetView, Scope, Touched};
-use super::demand::{AccountId, Demand, Grant, LeaseId, LimitKind, Refusal, Settings, Settlement, Ticket, Until};
+use super::demand::{
+    AccountId, Demand, Grant, LeaseId, LimitKind, Refusal, Settings, Settlement, Ticket, Until,
+};
 use super::invariants::Invariant;
 
 use line::{ClassId, Line, Rank, SortId, SortKey, Waiter};
 use shares::Shares;
 
-/// How many held classes of a list an event releases beside those that it is about. Ours: any of them may have become admissible where the list has several
-/// accounts, but seldom.
+/// How many held classes of a list an event releases beside those that it is about. Ours: any of
+/// them may have become admissible where the list has several accounts, but seldom.
 const RELEASED_BESIDE: usize = 16;
 
 /// The books with a waiting line before them.
@@ -45,7 +50,8 @@ pub struct Admission {
     next_lease: u64,
     next_ticket: u64,
     decided: VecDeque<(Ticket, Result<Grant, Refusal>)>,
-    /// The sorts to try and the firsts of them. Empty between events: they are kept for their memory, which each event would ask for anew.
+    /// The sorts to try and the firsts of them. Empty between events: they are kept for their
+    /// memory, which each event would ask for anew.
     touched: Vec<SortId>,
     heads: BinaryHeap<Reverse<(Rank, SortId, ClassId)>>,
 }
@@ -84,8 +90,8 @@ impl Admission {
         }
     }
 
-    /// Admits the demand now, lets it wait until `deadline` at the latest, or refuses it because it cannot be admitted by then. With a
-    /// deadline that is not after `now` it never waits.
+    /// Admits the demand now, lets it wait until `deadline` at the latest, or refuses it because it
+    /// cannot be admitted by then. With a deadline that is not after `now` it never waits.
     pub fn request(&mut self, now: Timestamp, demand: Demand, deadline: Timestamp) -> Decision {
         self.tick(now);
         let list = self.books.list_of(&demand);
@@ -93,9 +99,15 @@ impl Admission {
             self.shares.unite(union);
         }
         let client = self.books.client(demand.client);
-        let key = SortKey::new(&demand, list, client.priority, self.books.resource_for(demand.endpoint, &demand.resource));
+        let key = SortKey::new(
+            &demand,
+            list,
+            client.priority,
+            self.books.resource_for(demand.endpoint, &demand.resource),
+        );
         let kin = self.books.kin_of(list);
-        // When others wait that are held by the same, it is behind them, and what holds them holds it.
+        // When others wait that are held by the same, it is behind them, and what holds them holds
+        // it.
         let held = self.line.blocked(&key, &demand).cloned();
         let blocked = match held {
             Some(blocked) => blocked,
@@ -124,14 +136,28 @@ impl Admission {
         Decision::Waiting { ticket, by }
     }
 
-    /// Ends a lease; see [`Books::settle`]. Whoever can be decided by what that frees or teaches is decided.
-    pub fn settle(&mut self, now: Timestamp, lease: LeaseId, settlement: Settlement<'_>, jitter: f64) {
+    /// Ends a lease; see [`Books::settle`]. Whoever can be decided by what that frees or teaches is
+    /// decided.
+    pub fn settle(
+        &mut self,
+        now: Timestamp,
+        lease: LeaseId,
+        settlement: Settlement<'_>,
+        jitter: f64,
+    ) {
         let ended = self.books.end(now, lease, settlement, jitter);
         self.reconsider(now, ended);
     }
 
-    /// The head of a long answer; see [`Books::answer_begun`]. Whoever waited for what it says is decided.
-    pub fn answer_begun(&mut self, now: Timestamp, lease: LeaseId, status: StatusCode, rate: Option<&RateHeaders>) {
+    /// The head of a long answer; see [`Books::answer_begun`]. Whoever waited for what it says is
+    /// decided.
+    pub fn answer_begun(
+        &mut self,
+        now: Timestamp,
+        lease: LeaseId,
+        status: StatusCode,
+        rate: Option<&RateHeaders>,
+    ) {
         let begun = self.books.touched_by(lease);
         self.books.answer_begun(now, lease, status, rate);
         self.reconsider(now, begun);
@@ -145,7 +171,9 @@ impl Admission {
         let mut sorts = std::mem::take(&mut self.touched);
         self.line.take_due(now, &mut sorts);
         if let Some(Touched { accounts, endpoint, is_undone }) = changed {
-            for list in accounts.into_iter().flatten().flat_map(|account| self.books.lists_with(account)) {
+            for list in
+                accounts.into_iter().flatten().flat_map(|account| self.books.lists_with(account))
+            {
                 self.line.release_of(list, endpoint, RELEASED_BESIDE);
                 sorts.extend(self.line.sorts_of(list));
             }
@@ -169,15 +197,18 @@ impl Admission {
         self.touched = sorts;
     }
 
-    /// Other settings from now on, see [`Books::reconfigure`](super::Books); whoever they let go is decided. Those who wait keep the priority with which they came.
+    /// Other settings from now on, see [`Books::reconfigure`](super::Books); whoever they let go is
+    /// decided. Those who wait keep the priority with which they came.
     pub fn reconfigure(&mut self, now: Timestamp, settings: Settings) {
-        (self.waiting_max, self.waiting_bytes_max) = (settings.waiting_max, settings.waiting_bytes_max);
+        (self.waiting_max, self.waiting_bytes_max) =
+            (settings.waiting_max, settings.waiting_bytes_max);
         self.books.reconfigure(now, settings);
         self.line.look_at_all();
         self.reconsider(now, None);
     }
 
-    /// The asker of a ticket has gone. Does nothing for a ticket that was decided: its grant, once drained, is to be settled as never sent.
+    /// The asker of a ticket has gone. Does nothing for a ticket that was decided: its grant, once
+    /// drained, is to be settled as never sent.
     pub fn abandon(&mut self, now: Timestamp, ticket: Ticket) {
         self.leave(ticket);
         self.tick(now);
@@ -193,8 +224,8 @@ impl Admission {
         self.line.next_wakeup()
     }
 
-    /// The tickets decided since the last call, in the order in which they were decided; each ticket once. A grant whose asker has left
-    /// is to be settled as never sent.
+    /// The tickets decided since the last call, in the order in which they were decided; each
+    /// ticket once. A grant whose asker has left is to be settled as never sent.
     pub fn take_decided(&mut self) -> Drain<'_, (Ticket, Result<Grant, Refusal>)> {
         self.decided.drain(..)
     }
@@ -210,7 +241,12 @@ impl Admission {
     }
 
     /// What a client that may use `accounts` sees of a resource; see [`Books::view`].
-    pub fn view(&mut self, now: Timestamp, accounts: &std::sync::Arc<[AccountId]>, resource: &ResourceName) -> BudgetView {
+    pub fn view(
+        &mut self,
+        now: Timestamp,
+        accounts: &std::sync::Arc<[AccountId]>,
+        resource: &ResourceName,
+    ) -> BudgetView {
         self.books.view(now, accounts, resource)
     }
 
@@ -241,7 +277,8 @@ impl Admission {
         }
         sorts.sort_unstable();
         sorts.dedup();
-        let head = |line: &Line, sort| line.head(sort).map(|(rank, class)| Reverse((rank, sort, class)));
+        let head =
+            |line: &Line, sort| line.head(sort).map(|(rank, class)| Reverse((rank, sort, class)));
         let mut heads = std::mem::take(&mut self.heads);
         heads.extend(sorts.iter().filter_map(|sort| head(&self.line, *sort)));
         while let Some(Reverse((_, sort, class))) = heads.pop() {
@@ -252,7 +289,8 @@ impl Admission {
         self.heads = heads;
     }
 
-    /// Admits the first of a sort, which is the first of this class; whether the next one is to be tried.
+    /// Admits the first of a sort, which is the first of this class; whether the next one is to be
+    /// tried.
     fn admit_first(&mut self, now: Timestamp, sort: SortId, class: ClassId) -> bool {
         let Some((ticket, demand, key, blocked)) = self.line.first(class) else { return false };
         if blocked.is_some_and(|blocked| self.books.is_still(now, key.list, blocked)) {
@@ -265,7 +303,9 @@ impl Admission {
                 true
             }
             // Others of the sort go to other endpoints, or have been found to count elsewhere.
-            Err(blocked) if blocked.scope == Scope::Endpoint || blocked.refusal.resource != key.resource => {
+            Err(blocked)
+                if blocked.scope == Scope::Endpoint || blocked.refusal.resource != key.resource =>
+            {
                 self.hold(class, blocked);
                 true
             }
@@ -306,7 +346,9 @@ impl Admission {
 
     /// Whether a newcomer may wait: there is room, or somebody makes room for it.
     fn make_room(&mut self, demand: &Demand, blocked: &Blocked) -> bool {
-        if self.line.bytes().saturating_add(demand.held_bytes) > self.waiting_bytes_max || self.waiting_max == 0 {
+        if self.line.bytes().saturating_add(demand.held_bytes) > self.waiting_bytes_max
+            || self.waiting_max == 0
+        {
             return false;
         }
         if self.line.len() < self.waiting_max {
@@ -336,7 +378,12 @@ impl Admission {
     /// Takes a ticket out of the line without service; whether it was there.
     fn leave(&mut self, ticket: Ticket) -> bool {
         let Some(left) = self.line.remove(ticket) else { return false };
-        self.shares.give_back(self.books.kin_of(left.list), left.client, self.books.client(left.client), left.tag);
+        self.shares.give_back(
+            self.books.kin_of(left.list),
+            left.client,
+            self.books.client(left.client),
+            left.tag,
+        );
         self.books.release_list(left.list);
         true
     }

@@ -1,4 +1,5 @@
-//! A limit that says no, and how several of them combine: on one account all must agree, among accounts one is enough.
+//! A limit that says no, and how several of them combine: on one account all must agree, among
+//! accounts one is enough.
 
 use crate::clock::Timestamp;
 
@@ -25,14 +26,16 @@ impl Block {
 
     /// Both must be over: the later time. An event alone is nearer than any time.
     pub(super) fn and(self, other: Self) -> Self {
-        let (mut later, earlier) = if other.rank() > self.rank() { (other, self) } else { (self, other) };
+        let (mut later, earlier) =
+            if other.rank() > self.rank() { (other, self) } else { (self, other) };
         if later.until == Until::Event {
             later.wake = later.wake.zip(earlier.wake).map(|(one, other)| one.max(other));
         }
         later
     }
 
-    /// One of them being over is enough: the nearer one, and a look whenever either may have changed.
+    /// One of them being over is enough: the nearer one, and a look whenever either may have
+    /// changed.
     pub(super) fn or(self, other: Self) -> Self {
         let wake = [self.wake, other.wake].into_iter().flatten().min();
         let nearer = if other.rank() < self.rank() { other } else { self };

@@ -1,16 +1,22 @@
 //! The primary budget of one account and resource: reserve, then settle (DESIGN D4).
 //!
-//! Soundness in one sentence: what is left upstream is never less than `remaining` minus the leases, because every answer shows a moment
-//! of the upstream's own count, requests that it does not show yet still hold their lease, and within a window the lowest count seen is
-//! kept. So answers may come in any order; what ended without showing a count stays held until a later request's answer must show it (`evidence`). There,
-//! too, somebody else is noticed who spends of the same budget.
+//! Soundness in one sentence: what is left upstream is never less than `remaining` minus the
+//! leases, because every answer shows a moment of the upstream's own count, requests that it does
+//! not show yet still hold their lease, and within a window the lowest count seen is kept. So
+//! answers may come in any order; what ended without showing a count stays held until a later
+//! request's answer must show it (`evidence`). There, too, somebody else is noticed who spends of
+//! the same budget.
 //!
 //! Choices that D4 leaves open:
-//! - **An answer without rate headers** counts as spent, a 304 does not (Document 1, Errors). A *probe* answered so teaches nothing; after
-//!   [`HEADERLESS_PROBES`] of them in a row the resource is taken for unmetered (a self-hosted upstream with its limits switched off) and
-//!   nothing is held back until an answer carries headers again. Answers of 500 and above come from anywhere and prove nothing.
-//! - **A budget held by leases alone** refuses with "wait for an event": any of them may come back as a 304 and cost nothing.
-//! - **Windows of 2 s and shorter** cannot be told apart by the wobble rule and end as one probe each.
+//! - **An answer without rate headers** counts as spent, a 304 does not (Document 1, Errors). A
+//!   *probe* answered so teaches nothing; after [`HEADERLESS_PROBES`] of them in a row the resource
+//!   is taken for unmetered (a self-hosted upstream with its limits switched off) and nothing is
+//!   held back until an answer carries headers again. Answers of 500 and above come from anywhere
+//!   and prove nothing.
+//! - **A budget held by leases alone** refuses with "wait for an event": any of them may come back
+//!   as a 304 and cost nothing.
+//! - **Windows of 2 s and shorter** cannot be told apart by the wobble rule and end as one probe
+//!   each.
 //!
 //! Secondary limits are in `secondary`; a refusal's classification is [`crate::api`]'s.
 
@@ -27,14 +33,16 @@ use super::demand::{LeaseId, LimitKind, Pace, Priority, Until};
 pub(super) use evidence::Mark;
 use evidence::{Count, Evidence};
 
-/// Resets of one window differ by up to this (UPSTREAM.md, Limits: a wobble of a second, either way).
+/// Resets of one window differ by up to this (UPSTREAM.md, Limits: a wobble of a second, either
+/// way).
 pub(super) const WOBBLE: Duration = Duration::from_secs(2);
 /// What is added to the reset that a refusal names (UPSTREAM.md, Limits, waiting rule).
 pub(super) const AFTER_RESET: Duration = Duration::from_secs(1);
-/// How long a refusal that names no time closes a book (Document 1, Client behavior after a limit: at least one minute).
+/// How long a refusal that names no time closes a book (Document 1, Client behavior after a limit:
+/// at least one minute).
 const CLOSED_WITHOUT_A_TIME: Duration = Duration::from_mins(1);
-/// How many probes in a row must be answered without rate headers to take a resource for unmetered. Ours: one such answer may come from
-/// something between us and the upstream.
+/// How many probes in a row must be answered without rate headers to take a resource for unmetered.
+/// Ours: one such answer may come from something between us and the upstream.
 pub(super) const HEADERLESS_PROBES: u32 = 3;
 /// A whole budget, in the unit of [`Room::share`].
 pub(super) const WHOLE: u32 = 10_000;
@@ -75,7 +83,8 @@ pub(super) enum Charge {
 pub(super) struct Terms {
     /// Units left to others.
     pub(super) reserve: u32,
-    /// The part of the limit, in ten-thousandths, that requests of priority `batch` leave to the others.
+    /// The part of the limit, in ten-thousandths, that requests of priority `batch` leave to the
+    /// others.
     pub(super) batch_floor: u32,
     pub(super) pace: Pace,
 }
@@ -130,7 +139,8 @@ pub(super) struct Book {
     closed_until: Timestamp,
     /// When the next request may go, where a budget is spread evenly.
     next_at: Timestamp,
-    /// Whether every request costs what was reserved for it: then answers bound what is left from below.
+    /// Whether every request costs what was reserved for it: then answers bound what is left from
+    /// below.
     costs_are_known: bool,
     evidence: Evidence,
 }
@@ -162,8 +172,10 @@ impl Book {
                 let over = seen.reset + WOBBLE;
                 let held = self.held(now, terms.reserve);
                 let cost = wish.cost.max(1);
-                let Some(free) = self.left(seen).checked_sub(held).filter(|free| *free >= cost) else {
-                    let all = seen.remaining.saturating_sub(self.evidence.unseen()).saturating_sub(held);
+                let Some(free) = self.left(seen).checked_sub(held).filter(|free| *free >= cost)
+                else {
+                    let all =
+                        seen.remaining.saturating_sub(self.evidence.unseen()).saturating_sub(held);
                     let block = seen.spent(all >= cost);
                     // What is left to others changes every second.
                     let is_only_for_others = self.left(seen).saturating_sub(terms.reserve) >= cost;
@@ -171,12 +183,19 @@ impl Book {
                     return Err(Block { wake: Some(wake), ..block });
                 };
                 let share = share(free, seen.limit);
-                let is_above_floor = |free| terms.batch_floor == 0 || self::share(free, seen.limit) > terms.batch_floor;
+                let is_above_floor = |free| {
+                    terms.batch_floor == 0 || self::share(free, seen.limit) > terms.batch_floor
+                };
                 if wish.priority == Priority::Batch && !is_above_floor(free) {
                     // A lease may come back as it may when the budget is spent.
-                    let until = if is_above_floor(free.saturating_add(self.leased_units())) { Until::Event } else { Until::Time(over) };
+                    let until = if is_above_floor(free.saturating_add(self.leased_units())) {
+                        Until::Event
+                    } else {
+                        Until::Time(over)
+                    };
                     // As above: what is left to others changes every second.
-                    let is_only_for_others = is_above_floor(self.left(seen).saturating_sub(terms.reserve));
+                    let is_only_for_others =
+                        is_above_floor(self.left(seen).saturating_sub(terms.reserve));
                     let wake = if is_only_for_others { over.min(next_second(now)) } else { over };
                     return Err(Block { limit: LimitKind::BatchFloor, until, wake: Some(wake) });
                 }
@@ -189,7 +208,13 @@ impl Book {
     }
 
     /// Takes a request. Only after [`Book::room`] said that there is room.
-    pub(super) fn lease(&mut self, now: Timestamp, lease: LeaseId, cost: u32, terms: Terms) -> Mark {
+    pub(super) fn lease(
+        &mut self,
+        now: Timestamp,
+        lease: LeaseId,
+        cost: u32,
+        terms: Terms,
+    ) -> Mark {
         if let (Pace::Even, State::Seen(seen)) = (terms.pace, self.current(now)) {
             let free = self.left(seen).saturating_sub(self.held(now, terms.reserve)).max(1);
             self.next_at = now + seen.reset.since(now).saturating_mul(cost) / free;
@@ -229,18 +254,24 @@ impl Book {
         }
     }
 
-    /// Ends a lease whose answer's own count has the request in it, or shows that it was free; [`Book::observe`] follows.
+    /// Ends a lease whose answer's own count has the request in it, or shows that it was free;
+    /// [`Book::observe`] follows.
     pub(super) fn answered(&mut self, lease: LeaseId, leased: u32, cost: u32) {
         self.release(lease, leased);
         self.evidence.uncharged(leased.saturating_sub(cost));
         self.evidence.counted(cost.min(leased));
     }
 
-    /// Takes over what an answer says of the window. The lease of that answer has been ended, or was another book's.
+    /// Takes over what an answer says of the window. The lease of that answer has been ended, or
+    /// was another book's.
     pub(super) fn observe(&mut self, now: Timestamp, answer: Answer<'_>) {
         self.headerless_probes = 0;
         let rate = answer.rate;
-        let new = Seen { limit: rate.limit, remaining: rate.remaining.min(rate.limit), reset: rate.reset };
+        let new = Seen {
+            limit: rate.limit,
+            remaining: rate.remaining.min(rate.limit),
+            reset: rate.reset,
+        };
         let (state, sight) = match self.state {
             State::Seen(old) if new.reset > old.reset + WOBBLE => (new, Sight::NewWindow),
             State::Seen(old) if new.reset + WOBBLE >= old.reset => (old.merged(new), Sight::Same),
@@ -258,29 +289,45 @@ impl Book {
                 self.evidence.counted(answer.cost);
             }
             Some(mark) if sight != Sight::Old => {
-                self.evidence.shown(now, mark, Count { limit: new.limit, remaining: new.remaining, cost: answer.cost });
+                self.evidence.shown(
+                    now,
+                    mark,
+                    Count { limit: new.limit, remaining: new.remaining, cost: answer.cost },
+                );
             }
             Some(_) => {}
         }
     }
 
-    /// Closes the book after a refusal, until what the upstream named: a reset (one in the past counts as now) and a pause, the later of
-    /// both; else until the reset known so far.
-    pub(super) fn close(&mut self, now: Timestamp, reset: Option<Timestamp>, pause: Option<Duration>) {
+    /// Closes the book after a refusal, until what the upstream named: a reset (one in the past
+    /// counts as now) and a pause, the later of both; else until the reset known so far.
+    pub(super) fn close(
+        &mut self,
+        now: Timestamp,
+        reset: Option<Timestamp>,
+        pause: Option<Duration>,
+    ) {
         let known = match self.state {
             State::Seen(seen) if seen.reset > now => Some(seen.reset),
             _ => None,
         };
-        let by_reset = reset.or(known.filter(|_| pause.is_none())).map(|reset| reset.max(now) + AFTER_RESET);
+        let by_reset =
+            reset.or(known.filter(|_| pause.is_none())).map(|reset| reset.max(now) + AFTER_RESET);
         let by_pause = pause.map(|pause| now + pause);
         let until = by_reset.max(by_pause).unwrap_or(now + CLOSED_WITHOUT_A_TIME);
-        self.closed_until = self.closed_until.max(until.clamp(now + super::cooldown::CLOSED_MIN, now + super::cooldown::CLOSED_MAX));
+        self.closed_until = self
+            .closed_until
+            .max(until.clamp(now + super::cooldown::CLOSED_MIN, now + super::cooldown::CLOSED_MAX));
     }
 
     /// The figures as a view shows them; what is not known is presumed.
     pub(super) fn figures(&self, now: Timestamp, presumed_limit: impl Fn() -> u32) -> Figures {
         let (limit, remaining, reset) = match (self.current(now), self.state) {
-            (State::Seen(seen), _) => (seen.limit, self.left(seen).saturating_add(self.leased_units()).min(seen.limit), Some(seen.reset)),
+            (State::Seen(seen), _) => (
+                seen.limit,
+                self.left(seen).saturating_add(self.leased_units()).min(seen.limit),
+                Some(seen.reset),
+            ),
             (_, State::Seen(over)) => (over.limit, over.limit, None),
             _ => (presumed_limit(), presumed_limit(), None),
         };
@@ -310,7 +357,8 @@ impl Book {
         !matches!(self.state, State::Seen(seen) if seen.remaining > seen.limit)
     }
 
-    /// Whether a request of `cost` may be taken now as far as the count goes (invariant 2; checked by another way than [`Book::room`] goes).
+    /// Whether a request of `cost` may be taken now as far as the count goes (invariant 2; checked
+    /// by another way than [`Book::room`] goes).
     pub(super) fn covers(&self, now: Timestamp, cost: u32, reserve: u32) -> bool {
         match self.current(now) {
             State::Seen(seen) => {
@@ -358,13 +406,21 @@ enum Sight {
 impl Seen {
     /// Two sights of one window: the lower count and the later reset.
     fn merged(self, new: Self) -> Self {
-        Self { limit: new.limit, remaining: self.remaining.min(new.remaining), reset: self.reset.max(new.reset) }
+        Self {
+            limit: new.limit,
+            remaining: self.remaining.min(new.remaining),
+            reset: self.reset.max(new.reset),
+        }
     }
 
     /// Too little is left: a lease may come back, else the window must end.
     fn spent(self, but_for_leases: bool) -> Block {
         let over = self.reset + WOBBLE;
-        if but_for_leases { Block { wake: Some(over), ..Block::event(LimitKind::Primary) } } else { Block::at(LimitKind::Primary, over) }
+        if but_for_leases {
+            Block { wake: Some(over), ..Block::event(LimitKind::Primary) }
+        } else {
+            Block::at(LimitKind::Primary, over)
+        }
     }
 }
 
@@ -375,7 +431,11 @@ fn next_second(now: Timestamp) -> Timestamp {
 
 /// A part, 0 to 1, in ten-thousandths.
 pub(super) fn in_ten_thousandths(part: f64) -> u32 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 10,000")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 0 and 10,000"
+    )]
     let units = (part.clamp(0.0, 1.0) * f64::from(WHOLE)).round() as u32;
     units
 }
@@ -386,7 +446,8 @@ fn share(free: u32, limit: u32) -> u32 {
     u32::try_from(share).unwrap_or(WHOLE).min(WHOLE)
 }
 
-/// The limit that an account is thought to have until an answer tells (Document 1, Primary rate limits).
+/// The limit that an account is thought to have until an answer tells (Document 1, Primary rate
+/// limits).
 pub(super) fn presumed_limit(kind: AccountKind, resource: &ResourceName) -> u32 {
     match kind {
         AccountKind::Anonymous if *resource == ResourceName::core() => 60,

@@ -1,8 +1,8 @@
 //! What a stored answer is found by: the view it shows, not the token that fetched it (DESIGN D2).
 //!
-//! The key is the visibility scope, the raw path and query, the normalised `Accept` and the API version; GET and HEAD share it. There is
-//! one upstream, so it is not part of the key. Headers that `Vary` names beyond these are the store's business: it compares them inside
-//! an entry.
+//! The key is the visibility scope, the raw path and query, the normalised `Accept` and the API
+//! version; GET and HEAD share it. There is one upstream, so it is not part of the key. Headers
+//! that `Vary` names beyond these are the store's business: it compares them inside an entry.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,8 +20,9 @@ pub enum Scope {
     Public,
 }
 
-/// Names a credential that a client brings: the first 128 bits of a digest of it under a secret of the process, so that no two are the same and nobody can look
-/// for the credential by it. Not to be printed all the same.
+/// Names a credential that a client brings: the first 128 bits of a digest of it under a secret of
+/// the process, so that no two are the same and nobody can look for the credential by it. Not to be
+/// printed all the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CredentialKey([u8; 16]);
 
@@ -40,15 +41,15 @@ impl fmt::Debug for CredentialKey {
     }
 }
 
-/// The key of a stored answer. One allocation; clones share it. The hash is left to the map that uses it: maps keyed by what clients send
-/// must be seeded, and a seed is not ours to have.
+/// The key of a stored answer. One allocation; clones share it. The hash is left to the map that
+/// uses it: maps keyed by what clients send must be seeded, and a seed is not ours to have.
 ///
-/// A hundred thousand of them are kept, so the scope is in the allocation too, in as few bytes as its number has: beside it, the rare long one (a credential)
-/// would take its place in every key.
+/// A hundred thousand of them are kept, so the scope is in the allocation too, in as few bytes as
+/// its number has: beside it, the rare long one (a credential) would take its place in every key.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct CacheKey {
-    /// What the scope is and how many bytes of it follow; those; path and query, then `\n`, the API version, `\n`, the `Accept`: none of these three can hold
-    /// a line feed.
+    /// What the scope is and how many bytes of it follow; those; path and query, then `\n`, the API
+    /// version, `\n`, the `Accept`: none of these three can hold a line feed.
     packed: Arc<[u8]>,
 }
 
@@ -64,11 +65,17 @@ const PUBLIC: u8 = 0x60;
 const FOLLOWING: u8 = 0x1f;
 
 impl CacheKey {
-    /// The key of a GET or HEAD. `path_and_query` is the canonical one that goes upstream; `api_version` is what the upstream will take
-    /// the request for: give the default where a request names none.
+    /// The key of a GET or HEAD. `path_and_query` is the canonical one that goes upstream;
+    /// `api_version` is what the upstream will take the request for: give the default where a
+    /// request names none.
     pub fn new(scope: Scope, path_and_query: &str, accept: &Accept, api_version: &str) -> Self {
-        let mut packed =
-            Vec::with_capacity(1 + size_of::<CredentialKey>() + path_and_query.len() + api_version.len() + accept.text().len() + 2);
+        let mut packed = Vec::with_capacity(
+            1 + size_of::<CredentialKey>()
+                + path_and_query.len()
+                + api_version.len()
+                + accept.text().len()
+                + 2,
+        );
         match scope {
             Scope::Pool(pool) => push_number(&mut packed, POOL, pool),
             Scope::Account(account) => push_number(&mut packed, ACCOUNT, account),
@@ -84,7 +91,8 @@ impl CacheKey {
         Self { packed: packed.into() }
     }
 
-    /// The key of another answer at the same address, told apart by the values of what `Vary` names (RFC 9111 §4.1).
+    /// The key of another answer at the same address, told apart by the values of what `Vary` names
+    /// (RFC 9111 §4.1).
     #[must_use]
     pub fn variant<'v>(&self, values: impl Iterator<Item = &'v [u8]>) -> Self {
         let mut packed = self.packed.to_vec();
@@ -121,7 +129,8 @@ impl CacheKey {
         std::str::from_utf8(path).unwrap_or_default()
     }
 
-    /// Bytes of its allocation, for the store's weigher: the text and the two counts of its references.
+    /// Bytes of its allocation, for the store's weigher: the text and the two counts of its
+    /// references.
     pub fn allocation(&self) -> usize {
         self.packed.len() + 2 * size_of::<usize>()
     }
@@ -129,14 +138,18 @@ impl CacheKey {
     /// The first byte, what follows of the scope, and the text.
     fn parts(&self) -> (u8, &[u8], &[u8]) {
         let (first, rest) = self.packed.split_first().unwrap_or((&PUBLIC, &[]));
-        let (own, text) = rest.split_at_checked(usize::from(first & FOLLOWING)).unwrap_or((&[], rest));
+        let (own, text) =
+            rest.split_at_checked(usize::from(first & FOLLOWING)).unwrap_or((&[], rest));
         (*first, own, text)
     }
 }
 
 impl fmt::Debug for CacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheKey").field("scope", &self.scope()).field("path_and_query", &self.path_and_query()).finish_non_exhaustive()
+        f.debug_struct("CacheKey")
+            .field("scope", &self.scope())
+            .field("path_and_query", &self.path_and_query())
+            .finish_non_exhaustive()
     }
 }
 
@@ -149,10 +162,12 @@ fn push_number(packed: &mut Vec<u8>, kind: u8, number: u32) {
     packed.extend(bytes.iter().take(length));
 }
 
-/// An `Accept` as the upstream understands it: equal for every spelling of the same wish (CLIENTS.md 14).
+/// An `Accept` as the upstream understands it: equal for every spelling of the same wish
+/// (CLIENTS.md 14).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Accept {
-    /// The plain JSON answer: the header absent or empty, `*/*`, `application/json`, the vendor's type and its `v3`.
+    /// The plain JSON answer: the header absent or empty, `*/*`, `application/json`, the vendor's
+    /// type and its `v3`.
     Json,
     /// Anything else: several JSON types as a sorted set, every other list as it was said.
     Other(Box<str>),
@@ -161,16 +176,25 @@ pub enum Accept {
 impl Accept {
     /// From the values of all `Accept` lines of a request, joined by commas; `None` without any.
     pub fn normalise(header: Option<&str>) -> Self {
-        let Some(header) = header.map(str::trim).filter(|header| !header.is_empty()) else { return Self::Json };
+        let Some(header) = header.map(str::trim).filter(|header| !header.is_empty()) else {
+            return Self::Json;
+        };
         // What nearly every client says, at once.
-        if matches!(header, "application/vnd.github+json" | "application/vnd.github.v3+json" | "application/json" | "*/*") {
+        if matches!(
+            header,
+            "application/vnd.github+json"
+                | "application/vnd.github.v3+json"
+                | "application/json"
+                | "*/*"
+        ) {
             return Self::Json;
         }
         if header.contains('\n') {
             return Self::Other(header.replace('\n', " ").into());
         }
         let lower = header.to_ascii_lowercase();
-        let ranges: Vec<&str> = lower.split(',').map(str::trim).filter(|range| !range.is_empty()).collect();
+        let ranges: Vec<&str> =
+            lower.split(',').map(str::trim).filter(|range| !range.is_empty()).collect();
         if ranges.iter().any(|range| has_quality(range)) {
             return Self::Other(ranges.join(",").into());
         }
@@ -178,7 +202,8 @@ impl Accept {
         if essences.iter().all(|range| is_plain_json(range)) {
             return Self::Json;
         }
-        // JSON types ask for fields to be added, in any order. Between other types the order may decide, so it stays.
+        // JSON types ask for fields to be added, in any order. Between other types the order may
+        // decide, so it stays.
         if essences.iter().all(|range| is_plain_json(range) || is_preview(range)) {
             essences.retain(|range| !is_plain_json(range));
             essences.sort_unstable();
@@ -187,7 +212,8 @@ impl Accept {
         Self::Other(essences.join(",").into())
     }
 
-    /// The sorted set of JSON types that it is, as a list to ask with; `None` for plain JSON, and for a list that stays as it was said.
+    /// The sorted set of JSON types that it is, as a list to ask with; `None` for plain JSON, and
+    /// for a list that stays as it was said.
     pub fn set(&self) -> Option<&str> {
         match self {
             Self::Other(types) if types.split(',').all(is_preview) => Some(types),
@@ -208,18 +234,22 @@ fn essence(range: &str) -> &str {
     range.split(';').next().unwrap_or_default().trim()
 }
 
-/// Whether a range carries a weight; then order and weights decide and the list is kept as it was said.
+/// Whether a range carries a weight; then order and weights decide and the list is kept as it was
+/// said.
 fn has_quality(range: &str) -> bool {
     range.split(';').skip(1).any(|parameter| parameter.trim().starts_with("q="))
 }
 
-/// `application/vnd.NAME+json` and `application/vnd.NAME.v3+json` for the names of the dialects, and the generic types. Another vendor's type is
-/// another representation (`vnd.diff+json` may well be one).
+/// `application/vnd.NAME+json` and `application/vnd.NAME.v3+json` for the names of the dialects,
+/// and the generic types. Another vendor's type is another representation (`vnd.diff+json` may well
+/// be one).
 fn is_plain_json(essence: &str) -> bool {
     if matches!(essence, "*/*" | "application/*" | "application/json") {
         return true;
     }
-    vendor_json(essence).is_some_and(|name| matches!(name.strip_suffix(".v3").unwrap_or(name), "service" | "github"))
+    vendor_json(essence).is_some_and(|name| {
+        matches!(name.strip_suffix(".v3").unwrap_or(name), "service" | "github")
+    })
 }
 
 /// `application/vnd.NAME.SOMETHING-preview+json`.
@@ -272,31 +302,45 @@ mod tests {
         ];
         for (place, header) in others.iter().enumerate() {
             assert_ne!(accept(header), Accept::Json, "{header}");
-            assert!(others[..place].iter().all(|other| accept(other) != accept(header)), "{header}");
+            assert!(
+                others[..place].iter().all(|other| accept(other) != accept(header)),
+                "{header}"
+            );
         }
     }
 
     #[test]
     fn several_previews_are_a_set() {
-        let one = accept("application/vnd.github.a-preview+json, application/vnd.github.b-preview+json");
-        assert_eq!(one, accept("application/vnd.github.b-preview+json,application/vnd.github.a-preview+json"));
+        let one =
+            accept("application/vnd.github.a-preview+json, application/vnd.github.b-preview+json");
         assert_eq!(
             one,
-            accept("application/vnd.github.b-preview+json,application/vnd.github.v3+json,application/vnd.github.a-preview+json")
+            accept("application/vnd.github.b-preview+json,application/vnd.github.a-preview+json")
+        );
+        assert_eq!(
+            one,
+            accept(
+                "application/vnd.github.b-preview+json,application/vnd.github.v3+json,application/vnd.github.a-preview+json"
+            )
         );
         assert_ne!(one, accept("application/vnd.github.a-preview+json"));
     }
 
     #[test]
     fn order_and_weights_between_representations_are_kept() {
-        assert_ne!(accept("application/vnd.github.raw, application/json"), accept("application/json, application/vnd.github.raw"));
+        assert_ne!(
+            accept("application/vnd.github.raw, application/json"),
+            accept("application/json, application/vnd.github.raw")
+        );
         assert_ne!(accept("text/html, */*; q=0.2"), accept("text/html, */*"));
     }
 
     #[test]
     fn scopes_never_share_an_answer() {
-        let [one, other] = [1, 2].map(|byte| Scope::Credential(CredentialKey::of_digest(&[byte; 32])));
-        let keys = [Scope::Pool(1), Scope::Pool(2), Scope::Account(1), one, other, Scope::Public].map(|scope| key(scope, "/a", None));
+        let [one, other] =
+            [1, 2].map(|byte| Scope::Credential(CredentialKey::of_digest(&[byte; 32])));
+        let keys = [Scope::Pool(1), Scope::Pool(2), Scope::Account(1), one, other, Scope::Public]
+            .map(|scope| key(scope, "/a", None));
         for (place, one) in keys.iter().enumerate() {
             assert!(keys[..place].iter().all(|other| other != one));
         }
@@ -305,10 +349,13 @@ mod tests {
     #[test]
     fn the_scope_comes_out_as_it_went_in() {
         let numbers = [0, 1, 9, 10, 255, 256, 65_536, u32::MAX];
-        let numbered = numbers.into_iter().flat_map(|number| [Scope::Pool(number), Scope::Account(number)]);
-        let credentials = [0, 10, 255].map(|byte| Scope::Credential(CredentialKey::of_digest(&[byte; 32])));
+        let numbered =
+            numbers.into_iter().flat_map(|number| [Scope::Pool(number), Scope::Account(number)]);
+        let credentials =
+            [0, 10, 255].map(|byte| Scope::Credential(CredentialKey::of_digest(&[byte; 32])));
         let scopes: Vec<_> = numbered.chain(credentials).chain([Scope::Public]).collect();
-        let keys: Vec<_> = scopes.iter().map(|scope| key(*scope, "/a\u{e9}?b", Some("text/html"))).collect();
+        let keys: Vec<_> =
+            scopes.iter().map(|scope| key(*scope, "/a\u{e9}?b", Some("text/html"))).collect();
         for (place, (scope, one)) in scopes.iter().zip(&keys).enumerate() {
             assert_eq!((one.scope(), one.path_and_query()), (*scope, "/a\u{e9}?b"));
             assert!(keys[..place].iter().all(|other| other != one), "{scope:?}");

@@ -1,7 +1,9 @@
-//! What an account does after a secondary refusal: it stays away from everything until the upstream's time (DESIGN D6).
+//! What an account does after a secondary refusal: it stays away from everything until the
+//! upstream's time (DESIGN D6).
 //!
-//! The waiting rule is UPSTREAM.md's and Document 1's (Client behavior after a limit): `retry-after`, or the reset when nothing remains,
-//! the later when both are given; else a minute, doubling. What counts as a secondary refusal is [`crate::api`]'s.
+//! The waiting rule is UPSTREAM.md's and Document 1's (Client behavior after a limit):
+//! `retry-after`, or the reset when nothing remains, the later when both are given; else a minute,
+//! doubling. What counts as a secondary refusal is [`crate::api`]'s.
 
 use std::time::Duration;
 
@@ -11,16 +13,20 @@ use super::budget::AFTER_RESET;
 
 /// The shortest time that is not named by the upstream (Document 1, Client behavior after a limit).
 const PAUSE_FIRST: Duration = Duration::from_mins(1);
-/// The longest time that is not named by the upstream. Ours: long against a minute's books, short against an hour's.
+/// The longest time that is not named by the upstream. Ours: long against a minute's books, short
+/// against an hour's.
 const PAUSE_MAX: Duration = Duration::from_mins(15);
-/// The most that chance adds to a pause, as a part of it. Ours: spreads accounts that were refused together.
+/// The most that chance adds to a pause, as a part of it. Ours: spreads accounts that were refused
+/// together.
 const JITTER: f64 = 0.25;
-/// The longest closure of any kind. Ours: no documented window is longer than an hour; a time further than a day is the upstream's mistake, and
-/// obeying it would bench an account until the next restart.
+/// The longest closure of any kind. Ours: no documented window is longer than an hour; a time
+/// further than a day is the upstream's mistake, and obeying it would bench an account until the
+/// next restart.
 pub(super) const CLOSED_MAX: Duration = Duration::from_hours(24);
 
-/// The shortest closure of any kind. Ours: an upstream that says "now", or names a time that is past, has refused all the same; to ask it again in the
-/// same instant is to be refused as fast as the network goes.
+/// The shortest closure of any kind. Ours: an upstream that says "now", or names a time that is
+/// past, has refused all the same; to ask it again in the same instant is to be refused as fast as
+/// the network goes.
 pub(super) const CLOSED_MIN: Duration = Duration::from_secs(1);
 
 /// The times that a refusal names.
@@ -49,7 +55,13 @@ impl Cooldown {
     }
 
     /// A request that was admitted at `admitted_at` was refused.
-    pub(super) fn refused(&mut self, now: Timestamp, admitted_at: Timestamp, named: Named, jitter: f64) {
+    pub(super) fn refused(
+        &mut self,
+        now: Timestamp,
+        admitted_at: Timestamp,
+        named: Named,
+        jitter: f64,
+    ) {
         // What was in flight when the first refusal came was refused for the same reason.
         if self.is_later_than_refusal(admitted_at) {
             self.strikes = self.strikes.saturating_add(1);
@@ -61,7 +73,8 @@ impl Cooldown {
         self.closed_until = self.closed_until.max(until.clamp(now + CLOSED_MIN, now + CLOSED_MAX));
     }
 
-    /// A request that was admitted at `admitted_at` was served: if that was after the last refusal, the next pause is short again.
+    /// A request that was admitted at `admitted_at` was served: if that was after the last refusal,
+    /// the next pause is short again.
     pub(super) fn served(&mut self, admitted_at: Timestamp) {
         if self.is_later_than_refusal(admitted_at) {
             self.strikes = 0;
@@ -108,7 +121,10 @@ mod tests {
         assert_eq!(closed_for(Named { pause, reset: None }), Duration::from_secs(30));
         assert_eq!(closed_for(Named { pause: None, reset }), Duration::from_secs(91));
         assert_eq!(closed_for(Named { pause, reset }), Duration::from_secs(91));
-        assert_eq!(closed_for(Named { pause: None, reset: Some(NOW - MINUTE) }), Duration::from_secs(1));
+        assert_eq!(
+            closed_for(Named { pause: None, reset: Some(NOW - MINUTE) }),
+            Duration::from_secs(1)
+        );
     }
 
     #[test]
@@ -155,7 +171,10 @@ mod tests {
 
     #[test]
     fn an_absurd_time_is_bounded_and_chance_adds_a_quarter_at_most() {
-        assert_eq!(closed_for(Named { pause: Some(Duration::MAX), reset: Some(Timestamp::FAR_FUTURE) }), CLOSED_MAX);
+        assert_eq!(
+            closed_for(Named { pause: Some(Duration::MAX), reset: Some(Timestamp::FAR_FUTURE) }),
+            CLOSED_MAX
+        );
         let mut cooldown = Cooldown::default();
         cooldown.refused(NOW, NOW, Named::default(), f64::INFINITY);
         assert_eq!(cooldown.until(NOW), Some(NOW + Duration::from_secs(75)));

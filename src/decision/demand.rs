@@ -1,5 +1,5 @@
-//! The words in which the shell and the decision core speak: what is asked for, what is granted, what is refused and until when,
-//! and how a granted request ended.
+//! The words in which the shell and the decision core speak: what is asked for, what is granted,
+//! what is refused and until when, and how a granted request ended.
 //!
 //! Data only. What is decided with it is in [`super::books`] and [`super::admission`].
 
@@ -16,8 +16,8 @@ use crate::clock::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AccountId(pub u32);
 
-/// Which [`AccountId`]s the accounts of a list have: those that it began with, then the guests, then those that a later config added. So nobody's changes while the
-/// books are kept.
+/// Which [`AccountId`]s the accounts of a list have: those that it began with, then the guests,
+/// then those that a later config added. So nobody's changes while the books are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// How many accounts the list began with.
@@ -36,7 +36,8 @@ impl Places {
     /// An account's place in the list; a guest has none.
     pub fn index(self, account: AccountId) -> Option<usize> {
         let beyond = account.0.checked_sub(self.first);
-        let index = beyond.map_or(Some(account.0), |beyond| Some(beyond.checked_sub(self.guests)? + self.first));
+        let index = beyond
+            .map_or(Some(account.0), |beyond| Some(beyond.checked_sub(self.guests)? + self.first));
         index.and_then(|index| usize::try_from(index).ok())
     }
 
@@ -46,8 +47,8 @@ impl Places {
     }
 }
 
-/// Names one admitted request until it is settled. Given by the caller, so that asking twice for the same lease admits once and settling
-/// it twice settles once (DESIGN D8).
+/// Names one admitted request until it is settled. Given by the caller, so that asking twice for
+/// the same lease admits once and settling it twice settles once (DESIGN D8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId(pub u64);
 
@@ -93,7 +94,8 @@ pub struct Settings {
     pub accounts: Vec<AccountSettings>,
     /// Places for accounts that no config names, those of the credentials that clients bring.
     pub guests: u32,
-    /// The clients; a [`ClientId`] is a place in this list. One that is not in it has the default share and priority.
+    /// The clients; a [`ClientId`] is a place in this list. One that is not in it has the default
+    /// share and priority.
     pub clients: Vec<ClientSettings>,
     /// How a primary budget is spread over its window.
     pub pace: Pace,
@@ -152,11 +154,13 @@ pub struct AccountSettings {
     pub kind: AccountKind,
     /// Units of each window that are left to others.
     pub reserve: u32,
-    /// The account whose budgets its requests also consume, as those of an app that acts for a user do (Document 1, Primary rate limits).
+    /// The account whose budgets its requests also consume, as those of an app that acts for a user
+    /// do (Document 1, Primary rate limits).
     pub also_spends: Option<AccountId>,
 }
 
-/// The upstream's secondary limits, per account. The defaults are the documented ones (Document 1, Limits). A limit of 0 counts as 1.
+/// The upstream's secondary limits, per account. The defaults are the documented ones (Document 1,
+/// Limits). A limit of 0 counts as 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecondaryLimits {
     /// Requests at once, REST and GraphQL together.
@@ -199,16 +203,18 @@ pub struct Demand {
     pub client: ClientId,
     /// Bytes of memory that it holds as long as it waits.
     pub held_bytes: u64,
-    /// The accounts that may carry it. Share one allocation between all demands of a pool: it makes comparing them cheap.
+    /// The accounts that may carry it. Share one allocation between all demands of a pool: it makes
+    /// comparing them cheap.
     pub candidates: Arc<[AccountId]>,
     /// The owner of a validator: taken when several accounts are equally good (DESIGN D3).
     pub prefer: Option<AccountId>,
-    /// The primary resource it is thought to count against. What answers of its endpoint have said goes before
-    /// ([`super::Books::resource_for`]); the caller need not correct it.
+    /// The primary resource it is thought to count against. What answers of its endpoint have said
+    /// goes before ([`super::Books::resource_for`]); the caller need not correct it.
     pub resource: ResourceName,
     /// Its endpoint, which has a points book of its own.
     pub endpoint: EndpointId,
-    /// Units of the primary budget: 1 for REST, 0 for what the upstream does not count (`GET /rate_limit`).
+    /// Units of the primary budget: 1 for REST, 0 for what the upstream does not count (`GET
+    /// /rate_limit`).
     pub cost: u32,
     /// Points of the secondary limit.
     pub points: u32,
@@ -216,7 +222,8 @@ pub struct Demand {
     pub graphql: bool,
     /// Whether it creates content that people see, which has limits of its own.
     pub content: bool,
-    /// Whether it is an OAuth access token request, of which an app may make a number per hour (Document 1, Secondary rate limits).
+    /// Whether it is an OAuth access token request, of which an app may make a number per hour
+    /// (Document 1, Secondary rate limits).
     pub token_request: bool,
     /// Whether it must keep its distance from other writes of the account.
     pub write: WriteSpacing,
@@ -224,7 +231,8 @@ pub struct Demand {
 
 #[cfg(test)]
 impl Demand {
-    /// A plain read by the first client that these accounts may carry; what a test is about it changes.
+    /// A plain read by the first client that these accounts may carry; what a test is about it
+    /// changes.
     pub(crate) fn read(candidates: impl Into<Arc<[AccountId]>>, path: &str) -> Self {
         Self {
             client: ClientId(0),
@@ -232,7 +240,10 @@ impl Demand {
             candidates: candidates.into(),
             prefer: None,
             resource: ResourceName::core(),
-            endpoint: crate::api::Table::embedded(crate::api::Dialect::Service).classify(&http::Method::GET, path).endpoint.id,
+            endpoint: crate::api::Table::embedded(crate::api::Dialect::Service)
+                .classify(&http::Method::GET, path)
+                .endpoint
+                .id,
             cost: 1,
             points: 1,
             graphql: false,
@@ -243,14 +254,16 @@ impl Demand {
     }
 }
 
-/// The distance that a request keeps from the account's other writes (UPSTREAM.md, Limits: mutations of one account one after the other).
+/// The distance that a request keeps from the account's other writes (UPSTREAM.md, Limits:
+/// mutations of one account one after the other).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteSpacing {
     /// Not a write: none.
     None,
     /// A write nobody is notified of: [`Settings::spacing`] after any other write.
     Plain,
-    /// A write that triggers notifications: also [`Settings::notify_spacing`] after the last such write.
+    /// A write that triggers notifications: also [`Settings::notify_spacing`] after the last such
+    /// write.
     Notifies,
 }
 
@@ -268,7 +281,8 @@ pub struct Grant {
 pub struct Refusal {
     /// The limit that says no.
     pub limit: LimitKind,
-    /// Whose limit it is; of several accounts the one that will be free first. `None` when it is no account's.
+    /// Whose limit it is; of several accounts the one that will be free first. `None` when it is no
+    /// account's.
     pub account: Option<AccountId>,
     /// The resource the request would have counted against.
     pub resource: ResourceName,
@@ -353,7 +367,8 @@ pub enum Settlement<'a> {
     NeverSent,
     /// Sent, and no answer came.
     Unknown,
-    /// Answered. Settle when the whole answer has come: that is when the upstream counts the request as no longer running.
+    /// Answered. Settle when the whole answer has come: that is when the upstream counts the
+    /// request as no longer running.
     Answered {
         /// The answer's status.
         status: StatusCode,
@@ -371,8 +386,17 @@ mod tests {
     #[test]
     fn the_defaults_are_the_documented_limits() {
         let limits = SecondaryLimits::default();
-        assert_eq!((limits.concurrency, limits.rest_points_per_minute, limits.graphql_points_per_minute), (100, 900, 2_000));
-        assert_eq!((limits.cpu_seconds_per_minute, limits.graphql_cpu_seconds_per_minute), (90, 60));
-        assert_eq!((limits.content_per_minute, limits.content_per_hour, limits.oauth_tokens_per_hour), (80, 500, 2_000));
+        assert_eq!(
+            (limits.concurrency, limits.rest_points_per_minute, limits.graphql_points_per_minute),
+            (100, 900, 2_000)
+        );
+        assert_eq!(
+            (limits.cpu_seconds_per_minute, limits.graphql_cpu_seconds_per_minute),
+            (90, 60)
+        );
+        assert_eq!(
+            (limits.content_per_minute, limits.content_per_hour, limits.oauth_tokens_per_hour),
+            (80, 500, 2_000)
+        );
     }
 }

@@ -1,7 +1,9 @@
 //! Which queued writes are under way: so many of each class at once, the oldest first (DESIGN D7).
 //!
-//! A class is what shares its obstacles: one client's writes against one budget. Those that are under way stand in the line before the books, where shares and
-//! limits are kept; the others wait here, where a write costs a number in a set. Order within a lane is kept by [`super::lanes`]: only its head comes here.
+//! A class is what shares its obstacles: one client's writes against one budget. Those that are
+//! under way stand in the line before the books, where shares and limits are kept; the others wait
+//! here, where a write costs a number in a set. Order within a lane is kept by [`super::lanes`]:
+//! only its head comes here.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
@@ -35,7 +37,8 @@ impl<C: Clone + Eq + Hash> Dispatch<C> {
         self.classes.get(class).is_none_or(|entry| !entry.ready.contains(&number))
     }
 
-    /// The next write to start, with its class. It counts as under way until [`Dispatch::ended`], also when it turns out that there is nothing to start.
+    /// The next write to start, with its class. It counts as under way until [`Dispatch::ended`],
+    /// also when it turns out that there is nothing to start.
     pub fn take_next(&mut self) -> Option<(C, u64)> {
         self.starting.pop_front()
     }
@@ -89,8 +92,14 @@ mod tests {
     #[test]
     fn so_many_of_a_class_are_under_way_and_the_oldest_starts_next() {
         let mut dispatch = two_at_once();
-        assert_eq!([1, 2, 5, 4].map(|number| dispatch.ready(&"ci", number)), [true, true, false, false]);
-        assert_eq!([(); 3].map(|()| dispatch.take_next()), [Some(("ci", 1)), Some(("ci", 2)), None]);
+        assert_eq!(
+            [1, 2, 5, 4].map(|number| dispatch.ready(&"ci", number)),
+            [true, true, false, false]
+        );
+        assert_eq!(
+            [(); 3].map(|()| dispatch.take_next()),
+            [Some(("ci", 1)), Some(("ci", 2)), None]
+        );
         dispatch.ended(&"ci");
         assert_eq!((dispatch.take_next(), dispatch.take_next()), (Some(("ci", 4)), None));
     }
@@ -100,7 +109,10 @@ mod tests {
         let mut dispatch = two_at_once();
         (1..=3).for_each(|number| assert_eq!(dispatch.ready(&"ci", number), number <= 2));
         assert!(dispatch.ready(&"other", 4));
-        assert_eq!([(); 4].map(|()| dispatch.take_next()), [Some(("ci", 1)), Some(("ci", 2)), Some(("other", 4)), None]);
+        assert_eq!(
+            [(); 4].map(|()| dispatch.take_next()),
+            [Some(("ci", 1)), Some(("ci", 2)), Some(("other", 4)), None]
+        );
     }
 
     #[test]
@@ -109,7 +121,11 @@ mod tests {
         (1..=3).for_each(|number| assert_eq!(dispatch.ready(&"ci", number), number <= 2));
         dispatch.take_next();
         dispatch.take_next();
-        assert!(dispatch.withdraw(&"ci", 3) && !dispatch.withdraw(&"ci", 1) && !dispatch.withdraw(&"ci", 9));
+        assert!(
+            dispatch.withdraw(&"ci", 3)
+                && !dispatch.withdraw(&"ci", 1)
+                && !dispatch.withdraw(&"ci", 9)
+        );
         dispatch.ended(&"ci");
         assert_eq!(dispatch.take_next(), None);
         dispatch.ended(&"ci");
@@ -121,7 +137,10 @@ mod tests {
         let mut dispatch = two_at_once();
         (1..=4).for_each(|number| assert_eq!(dispatch.ready(&"ci", number), number <= 2));
         assert!(dispatch.withdraw(&"ci", 1));
-        assert_eq!([(); 3].map(|()| dispatch.take_next()), [Some(("ci", 2)), Some(("ci", 3)), None]);
+        assert_eq!(
+            [(); 3].map(|()| dispatch.take_next()),
+            [Some(("ci", 2)), Some(("ci", 3)), None]
+        );
         dispatch.ended(&"ci");
         dispatch.ended(&"ci");
         assert!(dispatch.withdraw(&"ci", 4));
@@ -129,7 +148,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against plain lists. 0: one becomes ready; 1: one that is under way ends; 2: one that is ready is withdrawn.
+        /// Against plain lists. 0: one becomes ready; 1: one that is under way ends; 2: one that is
+        /// ready is withdrawn.
         #[test]
         fn never_more_than_may_be_and_never_fewer_than_could_be(steps in prop::collection::vec((0_u8..3, 0_u8..3), 1..200)) {
             let mut dispatch = Dispatch::new(NonZeroUsize::new(2).unwrap());

@@ -1,13 +1,16 @@
 //! How long an endpoint's answers take: the estimate by which CPU time is reserved (DESIGN D5).
 //!
-//! A histogram for each endpoint, in steps of about a fifth, in which the recent past outweighs the distant: cheap to keep and to read, and never
-//! below the truth by more than chance. The upstream's own time is not known; what is measured is from admission to answer.
+//! A histogram for each endpoint, in steps of about a fifth, in which the recent past outweighs the
+//! distant: cheap to keep and to read, and never below the truth by more than chance. The
+//! upstream's own time is not known; what is measured is from admission to answer.
 
 use crate::api::EndpointId;
 
-/// The longest time that is believed: the service ends a request that it cannot answer in 10 s (UPSTREAM.md, Limits).
+/// The longest time that is believed: the service ends a request that it cannot answer in 10 s
+/// (UPSTREAM.md, Limits).
 pub(super) const ELAPSED_MILLIS_MAX: u32 = 10_000;
-/// When so many answers have been seen, the older ones count half from then on. Ours: minutes of traffic of a busy endpoint.
+/// When so many answers have been seen, the older ones count half from then on. Ours: minutes of
+/// traffic of a busy endpoint.
 const MEMORY: u32 = 400;
 /// The part of all answers, in hundredths, that take no longer than the estimate (DESIGN D5).
 const PERCENTILE: u32 = 95;
@@ -33,7 +36,8 @@ const fn steps() -> [u32; 41] {
 struct Histogram {
     counts: [u16; STEPS.len()],
     total: u32,
-    /// The step of the estimate, and how many answers took less than its beginning. It moves by a step or two with each answer, so it is not looked for anew.
+    /// The step of the estimate, and how many answers took less than its beginning. It moves by a
+    /// step or two with each answer, so it is not looked for anew.
     step: usize,
     below: u32,
 }
@@ -61,7 +65,8 @@ impl Histogram {
             self.step -= 1;
             self.below -= u32::from(self.counts[self.step]);
         }
-        while self.below + u32::from(self.counts[self.step]) < wanted && self.step + 1 < STEPS.len() {
+        while self.below + u32::from(self.counts[self.step]) < wanted && self.step + 1 < STEPS.len()
+        {
             self.below += u32::from(self.counts[self.step]);
             self.step += 1;
         }
@@ -75,9 +80,13 @@ pub(super) struct Elapsed {
 }
 
 impl Elapsed {
-    /// Nineteen of twenty answers of this endpoint take at most so many milliseconds; `None` when none has come yet.
+    /// Nineteen of twenty answers of this endpoint take at most so many milliseconds; `None` when
+    /// none has come yet.
     pub(super) fn estimate(&self, endpoint: EndpointId) -> Option<u32> {
-        self.by_endpoint.get(endpoint.index()).filter(|histogram| histogram.total > 0).map(|histogram| STEPS[histogram.step])
+        self.by_endpoint
+            .get(endpoint.index())
+            .filter(|histogram| histogram.total > 0)
+            .map(|histogram| STEPS[histogram.step])
     }
 
     /// An answer came after so many milliseconds.

@@ -1,10 +1,14 @@
 //! What to do with a stored answer: serve it, confirm it upstream, or fetch it anew (DESIGN D1–D3).
 //!
-//! Validators belong to tokens: a `Last-Modified` is good with every token, an `ETag` only with the token that received it, because the
-//! upstream computes it over the credential (UPSTREAM.md, Conditional requests). The body and the headers of the stored answer are the
-//! store's; here is only what decides. What may be stored and for how long is in [`cache_control`], a client's own conditions in
-//! [`conditional`], what it says of stored answers in [`wishes`], how either's `Cache-Control` is read in [`directives`], taking over the headers of a 304 in [`merge`], what a change leaves of an answer's worth in
-//! [`settling`], what stands in for an answer that cannot be had in [`trouble`], which page is not confirmed by a 304 in [`pages`], which `ETag` a token would own that has received none in [`predicted`].
+//! Validators belong to tokens: a `Last-Modified` is good with every token, an `ETag` only with the
+//! token that received it, because the upstream computes it over the credential (UPSTREAM.md,
+//! Conditional requests). The body and the headers of the stored answer are the store's; here is
+//! only what decides. What may be stored and for how long is in [`cache_control`], a client's own
+//! conditions in [`conditional`], what it says of stored answers in [`wishes`], how either's
+//! `Cache-Control` is read in [`directives`], taking over the headers of a 304 in [`merge`], what a
+//! change leaves of an answer's worth in [`settling`], what stands in for an answer that cannot be
+//! had in [`trouble`], which page is not confirmed by a 304 in [`pages`], which `ETag` a token
+//! would own that has received none in [`predicted`].
 
 pub mod cache_control;
 pub mod conditional;
@@ -31,7 +35,8 @@ use pages::Page;
 use seconds::{Seconds, Ttl};
 use settling::Trust;
 
-/// One value of the `Authorization` header. A renewed installation token is another one, because its `ETag`s are others.
+/// One value of the `Authorization` header. A renewed installation token is another one, because
+/// its `ETag`s are others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TokenKey(pub u64);
 
@@ -64,7 +69,8 @@ pub struct Stored {
     poll_interval: Seconds,
     /// What it is as a page of a list.
     pub page: Page,
-    /// The rule of the config that names how long it is good while a webhook tells of each change, where there is one.
+    /// The rule of the config that names how long it is good while a webhook tells of each change,
+    /// where there is one.
     pub watched_by: Option<NonZeroU16>,
     /// `Last-Modified`, and the `ETag` of each token.
     known: Known,
@@ -91,9 +97,15 @@ pub struct Validators {
 }
 
 impl Stored {
-    /// From an answer that came with `token` (`None`: without a credential) and is being stored. `ttl` is that of the config's rule for
-    /// its route.
-    pub fn new(now: Timestamp, status: StatusCode, headers: &HeaderMap, token: Option<TokenKey>, ttl: Option<Duration>) -> Self {
+    /// From an answer that came with `token` (`None`: without a credential) and is being stored.
+    /// `ttl` is that of the config's rule for its route.
+    pub fn new(
+        now: Timestamp,
+        status: StatusCode,
+        headers: &HeaderMap,
+        token: Option<TokenKey>,
+        ttl: Option<Duration>,
+    ) -> Self {
         let mut stored = Self {
             status,
             confirmed_at: now,
@@ -113,12 +125,20 @@ impl Stored {
         stored
     }
 
-    /// Takes over what a 304 says; `ttl` as in [`Stored::new`]. The answer counts as new from now on (RFC 9111 §4.3.4).
-    pub fn confirm(&mut self, now: Timestamp, headers: &HeaderMap, token: Option<TokenKey>, ttl: Option<Duration>) {
+    /// Takes over what a 304 says; `ttl` as in [`Stored::new`]. The answer counts as new from now
+    /// on (RFC 9111 §4.3.4).
+    pub fn confirm(
+        &mut self,
+        now: Timestamp,
+        headers: &HeaderMap,
+        token: Option<TokenKey>,
+        ttl: Option<Duration>,
+    ) {
         self.confirmed_at = now;
         self.initial_age = cache_control::initial_age(headers).into();
         self.ttl = ttl.into();
-        // A 304 may leave out what has not changed; a `Cache-Control`'s lifetime then stays, and goes before an `Expires`, which is a time and not for ever.
+        // A 304 may leave out what has not changed; a `Cache-Control`'s lifetime then stays, and
+        // goes before an `Expires`, which is a time and not for ever.
         if headers.contains_key(header::CACHE_CONTROL) {
             self.lifetime = cache_control::lifetime(headers).into();
             self.forbids_stale = cache_control::forbids_stale(headers);
@@ -127,11 +147,16 @@ impl Stored {
         } else if !self.has_cache_control {
             self.lifetime = cache_control::lifetime(headers).into();
         }
-        self.poll_interval = cache_control::poll_interval(headers).map_or(self.poll_interval, Seconds::from);
-        let learns_date = headers.get(header::LAST_MODIFIED).is_some_and(|date| self.known.date().as_ref() != Some(date));
+        self.poll_interval =
+            cache_control::poll_interval(headers).map_or(self.poll_interval, Seconds::from);
+        let learns_date = headers
+            .get(header::LAST_MODIFIED)
+            .is_some_and(|date| self.known.date().as_ref() != Some(date));
         self.learn_validators(token, headers);
-        // What was known of no date, or of another, says nothing of this one. As long as it is not exact, only the owner of an `ETag` asks: then that is what matched.
-        self.is_date_exact = self.is_date_exact && !learns_date || is_exact(headers, self.known.date().as_ref(), now);
+        // What was known of no date, or of another, says nothing of this one. As long as it is not
+        // exact, only the owner of an `ETag` asks: then that is what matched.
+        self.is_date_exact = self.is_date_exact && !learns_date
+            || is_exact(headers, self.known.date().as_ref(), now);
     }
 
     /// Takes over under which `ETag`s other tokens know what is the same body: each still names it.
@@ -139,7 +164,8 @@ impl Stored {
         self.known.remember(&earlier.known);
     }
 
-    /// A write or an event has made it doubtful: it is confirmed before it is served again, whatever its ttl (DESIGN D2).
+    /// A write or an event has made it doubtful: it is confirmed before it is served again,
+    /// whatever its ttl (DESIGN D2).
     pub fn make_stale(&mut self) {
         self.lifetime = Seconds::default();
         self.ttl = Ttl::default();
@@ -152,12 +178,16 @@ impl Stored {
         self.poll_interval > Seconds::default() || cache_control::poll_interval(headers).is_some()
     }
 
-    /// Whether a 304 with these headers leaves everything but the time of its confirmation as it is when the last one said the same, apart from dates and counters.
+    /// Whether a 304 with these headers leaves everything but the time of its confirmation as it is
+    /// when the last one said the same, apart from dates and counters.
     pub fn is_repeated_by(&self, headers: &HeaderMap) -> bool {
-        self.is_date_exact && !headers.contains_key(header::AGE) && !headers.contains_key(header::EXPIRES)
+        self.is_date_exact
+            && !headers.contains_key(header::AGE)
+            && !headers.contains_key(header::EXPIRES)
     }
 
-    /// The same answer as it stands when it was last confirmed at `at`, by a 304 that changed nothing else.
+    /// The same answer as it stands when it was last confirmed at `at`, by a 304 that changed
+    /// nothing else.
     pub fn confirmed(&self, at: Timestamp, requested_at: Timestamp) -> Confirmed<'_> {
         Confirmed { stored: self, at, requested_at }
     }
@@ -168,8 +198,15 @@ impl Stored {
     }
 
     /// See [`Confirmed::is_fresh_after`].
-    pub fn is_fresh_after(&self, now: Timestamp, mode: Mode, trust: impl FnOnce() -> Trust, watched: Option<Duration>) -> bool {
-        self.confirmed(self.confirmed_at, self.confirmed_at).is_fresh_after(now, mode, trust, watched)
+    pub fn is_fresh_after(
+        &self,
+        now: Timestamp,
+        mode: Mode,
+        trust: impl FnOnce() -> Trust,
+        watched: Option<Duration>,
+    ) -> bool {
+        self.confirmed(self.confirmed_at, self.confirmed_at)
+            .is_fresh_after(now, mode, trust, watched)
     }
 
     /// See [`Confirmed::age`].
@@ -187,8 +224,9 @@ impl Stored {
         self.initial_age > Seconds::default()
     }
 
-    /// Whether it may be served when it is stale and cannot be confirmed, as far as the answer itself goes. Where every hit is confirmed, lifetimes and what goes
-    /// with them are not looked at, and the config decides alone.
+    /// Whether it may be served when it is stale and cannot be confirmed, as far as the answer
+    /// itself goes. Where every hit is confirmed, lifetimes and what goes with them are not looked
+    /// at, and the config decides alone.
     pub fn may_be_served_stale(&self, mode: Mode) -> bool {
         mode == Mode::Revalidate || !self.forbids_stale
     }
@@ -201,15 +239,18 @@ impl Stored {
         self.validators(token).map_or(Plan::Fetch, Plan::Revalidate)
     }
 
-    /// The conditions that `token` can ask with. Both when it owns an `ETag`, because a date alone can miss a change and costs nothing more.
+    /// The conditions that `token` can ask with. Both when it owns an `ETag`, because a date alone
+    /// can miss a change and costs nothing more.
     pub fn validators(&self, token: Option<TokenKey>) -> Option<Validators> {
         let if_none_match = token.and_then(|token| self.known.of(token));
         let may_be_dated = self.has_date() && (self.is_date_exact || if_none_match.is_some());
         let if_modified_since = if may_be_dated { self.known.date() } else { None };
-        (if_none_match.is_some() || if_modified_since.is_some()).then_some(Validators { if_none_match, if_modified_since })
+        (if_none_match.is_some() || if_modified_since.is_some())
+            .then_some(Validators { if_none_match, if_modified_since })
     }
 
-    /// The token to prefer among equally good ones: the latest owner of an `ETag`, unless a date serves every token.
+    /// The token to prefer among equally good ones: the latest owner of an `ETag`, unless a date
+    /// serves every token.
     pub fn preferred_token(&self) -> Option<TokenKey> {
         if self.has_date() && self.is_date_exact { None } else { self.known.last_owner() }
     }
@@ -229,7 +270,8 @@ impl Stored {
         self.known.date()
     }
 
-    /// The same where it stands for what is stored and for nothing else, so that a client that has it has this.
+    /// The same where it stands for what is stored and for nothing else, so that a client that has
+    /// it has this.
     pub fn exact_date(&self) -> Option<HeaderValue> {
         if self.is_date_exact { self.known.date() } else { None }
     }
@@ -244,8 +286,8 @@ impl Stored {
         self.status
     }
 
-    /// Whether there is a date to ask with. Only for answers that show something: what was missing (404) may be older than the date once it is there
-    /// (UPSTREAM.md, Conditional requests).
+    /// Whether there is a date to ask with. Only for answers that show something: what was missing
+    /// (404) may be older than the date once it is there (UPSTREAM.md, Conditional requests).
     fn has_date(&self) -> bool {
         self.status.is_success() && self.known.has_date()
     }
@@ -255,9 +297,13 @@ impl Stored {
         let learned = token.zip(headers.get(header::ETAG));
         let is_known = |token, etag: &HeaderValue| {
             self.known.last_owner() == Some(token)
-                && self.known.of(token).is_some_and(|known| conditional::weakly_equal(known.as_bytes(), etag.as_bytes()))
+                && self.known.of(token).is_some_and(|known| {
+                    conditional::weakly_equal(known.as_bytes(), etag.as_bytes())
+                })
         };
-        if said.is_none_or(|date| self.known.date().as_ref() == Some(date)) && learned.is_none_or(|(token, etag)| is_known(token, etag)) {
+        if said.is_none_or(|date| self.known.date().as_ref() == Some(date))
+            && learned.is_none_or(|(token, etag)| is_known(token, etag))
+        {
             return;
         }
         self.known.learn(said, learned);
@@ -273,7 +319,8 @@ pub struct Confirmed<'s> {
 }
 
 impl Confirmed<'_> {
-    /// Whether it may be served without asking: also as long as the upstream is not to be polled again, in whatever mode (Document 1, Conventions, Poll interval).
+    /// Whether it may be served without asking: also as long as the upstream is not to be polled
+    /// again, in whatever mode (Document 1, Conventions, Poll interval).
     pub fn is_fresh(self, now: Timestamp, mode: Mode) -> bool {
         self.is_polled_already(now)
             || match (self.stored.ttl.span(), mode) {
@@ -283,11 +330,20 @@ impl Confirmed<'_> {
             }
     }
 
-    /// The same after a change that leaves this `trust` in it. A poll interval is shortened by the change itself alone, not by the second looks after it. While a
-    /// webhook tells of each change, the answer is good for `watched` too, counted from the request that last confirmed it.
-    pub fn is_fresh_after(self, now: Timestamp, mode: Mode, trust: impl FnOnce() -> Trust, watched: Option<Duration>) -> bool {
+    /// The same after a change that leaves this `trust` in it. A poll interval is shortened by the
+    /// change itself alone, not by the second looks after it. While a webhook tells of each change,
+    /// the answer is good for `watched` too, counted from the request that last confirmed it.
+    pub fn is_fresh_after(
+        self,
+        now: Timestamp,
+        mode: Mode,
+        trust: impl FnOnce() -> Trust,
+        watched: Option<Duration>,
+    ) -> bool {
         // First what costs nothing: most answers are confirmed each time anyway.
-        if !self.is_fresh(now, mode) && watched.is_none_or(|ttl| now.since(self.requested_at) >= ttl) {
+        if !self.is_fresh(now, mode)
+            && watched.is_none_or(|ttl| now.since(self.requested_at) >= ttl)
+        {
             return false;
         }
         match trust() {
@@ -296,8 +352,10 @@ impl Confirmed<'_> {
         }
     }
 
-    /// How old it is: how long ago the upstream was last asked whether it is so; by RFC 9111 §4.2.3 also how old it was by then. How old the answer became on its way
-    /// is not known (`response_delay`), so that it counts from the request, here and wherever a lifetime is measured.
+    /// How old it is: how long ago the upstream was last asked whether it is so; by RFC 9111 §4.2.3
+    /// also how old it was by then. How old the answer became on its way is not known
+    /// (`response_delay`), so that it counts from the request, here and wherever a lifetime is
+    /// measured.
     pub fn age(self, now: Timestamp, mode: Mode) -> Duration {
         let since = now.since(self.requested_at);
         if mode == Mode::Rfc9111 { self.stored.initial_age + since } else { since }
@@ -321,14 +379,20 @@ mod tests {
     const OTHER: Option<TokenKey> = Some(TokenKey(2));
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value))).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)))
+            .collect()
     }
 
     fn stored(status: u16, pairs: &[(&'static str, &'static str)]) -> Stored {
         Stored::new(NOW, StatusCode::from_u16(status).unwrap(), &headers(pairs), MINE, None)
     }
 
-    fn revalidate(if_none_match: Option<&'static str>, if_modified_since: Option<&'static str>) -> Plan {
+    fn revalidate(
+        if_none_match: Option<&'static str>,
+        if_modified_since: Option<&'static str>,
+    ) -> Plan {
         Plan::Revalidate(Validators {
             if_none_match: if_none_match.map(HeaderValue::from_static),
             if_modified_since: if_modified_since.map(HeaderValue::from_static),
@@ -353,14 +417,20 @@ mod tests {
         let entry = stored(200, &[("etag", "\"a\"")]);
         assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch);
         assert_eq!(entry.preferred_token(), MINE);
-        assert_eq!(stored(200, &[("etag", "\"a\""), ("last-modified", DATE)]).preferred_token(), None);
+        assert_eq!(
+            stored(200, &[("etag", "\"a\""), ("last-modified", DATE)]).preferred_token(),
+            None
+        );
     }
 
     #[test]
     fn a_date_that_may_be_of_the_second_that_its_answer_shows_is_no_condition_of_its_own() {
         let fresh = [("etag", "\"a\""), ("last-modified", DATE), ("date", DATE)];
         let mut entry = stored(200, &fresh);
-        assert_eq!((entry.plan(NOW, Mode::Revalidate, OTHER), entry.preferred_token()), (Plan::Fetch, MINE));
+        assert_eq!(
+            (entry.plan(NOW, Mode::Revalidate, OTHER), entry.preferred_token()),
+            (Plan::Fetch, MINE)
+        );
         assert_eq!(entry.plan(NOW, Mode::Revalidate, MINE), revalidate(Some("\"a\""), Some(DATE)));
         // A replica may be ten seconds late.
         for date in [DATE, "Tue, 01 Jul 2025 00:00:01 GMT", "Tue, 01 Jul 2025 00:00:10 GMT"] {
@@ -368,15 +438,28 @@ mod tests {
             assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch, "{date}");
         }
         entry.confirm(NOW, &headers(&[("date", "Tue, 01 Jul 2025 00:00:11 GMT")]), MINE, None);
-        assert_eq!((entry.plan(NOW, Mode::Revalidate, OTHER), entry.preferred_token()), (revalidate(None, Some(DATE)), None));
+        assert_eq!(
+            (entry.plan(NOW, Mode::Revalidate, OTHER), entry.preferred_token()),
+            (revalidate(None, Some(DATE)), None)
+        );
     }
 
     #[test]
     fn a_date_that_only_a_304_names_is_weighed_like_one_that_came_with_the_answer() {
         let mut entry = stored(200, &[("etag", "\"a\""), ("date", DATE)]);
-        entry.confirm(NOW, &headers(&[("last-modified", DATE), ("date", "Tue, 01 Jul 2025 00:00:02 GMT")]), MINE, None);
+        entry.confirm(
+            NOW,
+            &headers(&[("last-modified", DATE), ("date", "Tue, 01 Jul 2025 00:00:02 GMT")]),
+            MINE,
+            None,
+        );
         assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch);
-        entry.confirm(NOW, &headers(&[("last-modified", DATE), ("date", "Tue, 01 Jul 2025 00:00:11 GMT")]), MINE, None);
+        entry.confirm(
+            NOW,
+            &headers(&[("last-modified", DATE), ("date", "Tue, 01 Jul 2025 00:00:11 GMT")]),
+            MINE,
+            None,
+        );
         assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), revalidate(None, Some(DATE)));
     }
 
@@ -397,9 +480,16 @@ mod tests {
         assert!(!entry.is_fresh(NOW + Duration::from_mins(1), Mode::Rfc9111));
         let aged = stored(200, &[("cache-control", "max-age=60"), ("age", "20")]);
         assert!(
-            aged.is_fresh(NOW + Duration::from_secs(39), Mode::Rfc9111) && !aged.is_fresh(NOW + Duration::from_secs(40), Mode::Rfc9111)
+            aged.is_fresh(NOW + Duration::from_secs(39), Mode::Rfc9111)
+                && !aged.is_fresh(NOW + Duration::from_secs(40), Mode::Rfc9111)
         );
-        let ruled = Stored::new(NOW, StatusCode::OK, &headers(&cache_control), MINE, Some(Duration::from_mins(10)));
+        let ruled = Stored::new(
+            NOW,
+            StatusCode::OK,
+            &headers(&cache_control),
+            MINE,
+            Some(Duration::from_mins(10)),
+        );
         for mode in [Mode::Revalidate, Mode::Rfc9111] {
             assert_eq!(ruled.plan(NOW + Duration::from_mins(9), mode, MINE), Plan::Serve);
             assert!(!ruled.is_fresh(NOW + Duration::from_mins(10), mode));
@@ -410,9 +500,15 @@ mod tests {
     fn it_is_not_asked_for_again_before_its_poll_interval_is_over_also_when_that_rises() {
         let mut polled = stored(200, &[("x-poll-interval", "60"), ("last-modified", DATE)]);
         let after = |secs| NOW + Duration::from_secs(secs);
-        assert!(polled.is_fresh(after(59), Mode::Revalidate) && !polled.is_fresh(after(60), Mode::Revalidate));
+        assert!(
+            polled.is_fresh(after(59), Mode::Revalidate)
+                && !polled.is_fresh(after(60), Mode::Revalidate)
+        );
         polled.confirm(after(60), &headers(&[("x-poll-interval", "120")]), MINE, None);
-        assert!(polled.is_fresh(after(179), Mode::Revalidate) && !polled.is_fresh(after(180), Mode::Revalidate));
+        assert!(
+            polled.is_fresh(after(179), Mode::Revalidate)
+                && !polled.is_fresh(after(180), Mode::Revalidate)
+        );
         polled.confirm(after(180), &headers(&[]), MINE, None);
         assert!(polled.is_fresh(after(299), Mode::Revalidate), "what a 304 leaves out stays");
         polled.confirm(after(300), &headers(&[("x-poll-interval", "99999999999999")]), MINE, None);
@@ -423,15 +519,21 @@ mod tests {
     }
 
     #[test]
-    fn after_a_change_it_is_good_as_long_as_the_change_has_not_settled_and_no_longer_than_without_it() {
-        let ruled = Stored::new(NOW, StatusCode::OK, &headers(&[]), MINE, Some(Duration::from_secs(60)));
-        let (after, until) = (|secs| NOW + Duration::from_secs(secs), Trust::Until(NOW + Duration::from_secs(2)));
+    fn after_a_change_it_is_good_as_long_as_the_change_has_not_settled_and_no_longer_than_without_it()
+     {
+        let ruled =
+            Stored::new(NOW, StatusCode::OK, &headers(&[]), MINE, Some(Duration::from_secs(60)));
+        let (after, until) =
+            (|secs| NOW + Duration::from_secs(secs), Trust::Until(NOW + Duration::from_secs(2)));
         let is_fresh = |now, trust| ruled.is_fresh_after(now, Mode::Revalidate, || trust, None);
         assert!(!is_fresh(NOW, Trust::Doubtful));
         assert!(is_fresh(after(1), until) && !is_fresh(after(2), until));
         assert!(is_fresh(after(59), Trust::Settled) && !is_fresh(after(60), Trust::Settled));
         let plain = stored(200, &[]);
-        assert!(!plain.is_fresh_after(NOW, Mode::Revalidate, || until, None), "where every hit is confirmed, trust serves nothing");
+        assert!(
+            !plain.is_fresh_after(NOW, Mode::Revalidate, || until, None),
+            "where every hit is confirmed, trust serves nothing"
+        );
     }
 
     #[test]
@@ -439,27 +541,43 @@ mod tests {
         let polled = stored(200, &[("x-poll-interval", "60")]);
         let now = NOW + Duration::from_secs(3);
         assert!(polled.is_fresh_after(now, Mode::Revalidate, || Trust::Until(NOW), None));
-        assert!(!polled.is_fresh_after(now, Mode::Revalidate, || Trust::Doubtful, None), "a client sees what it has done");
+        assert!(
+            !polled.is_fresh_after(now, Mode::Revalidate, || Trust::Doubtful, None),
+            "a client sees what it has done"
+        );
     }
 
     #[test]
     fn while_a_webhook_watches_it_another_lifetime_holds() {
         let (plain, six_hours) = (stored(200, &[]), Some(Duration::from_hours(6)));
-        let is_fresh = |after, trust| plain.is_fresh_after(NOW + after, Mode::Revalidate, || trust, six_hours);
-        assert!(is_fresh(Duration::from_hours(5), Trust::Settled) && !is_fresh(Duration::from_hours(6), Trust::Settled));
+        let is_fresh =
+            |after, trust| plain.is_fresh_after(NOW + after, Mode::Revalidate, || trust, six_hours);
+        assert!(
+            is_fresh(Duration::from_hours(5), Trust::Settled)
+                && !is_fresh(Duration::from_hours(6), Trust::Settled)
+        );
         assert!(!is_fresh(Duration::ZERO, Trust::Doubtful));
     }
 
     #[test]
     fn a_write_makes_it_stale_whatever_its_ttl() {
-        let mut entry = Stored::new(NOW, StatusCode::OK, &headers(&[("cache-control", "max-age=60")]), MINE, Some(Duration::from_mins(10)));
+        let mut entry = Stored::new(
+            NOW,
+            StatusCode::OK,
+            &headers(&[("cache-control", "max-age=60")]),
+            MINE,
+            Some(Duration::from_mins(10)),
+        );
         entry.make_stale();
         assert!(!entry.is_fresh(NOW, Mode::Rfc9111));
     }
 
     #[test]
     fn a_304_makes_it_new_and_teaches_the_etag_of_its_token() {
-        let mut entry = stored(200, &[("etag", "W/\"a\""), ("last-modified", DATE), ("cache-control", "max-age=60")]);
+        let mut entry = stored(
+            200,
+            &[("etag", "W/\"a\""), ("last-modified", DATE), ("cache-control", "max-age=60")],
+        );
         let later = NOW + Duration::from_mins(2);
         entry.confirm(later, &headers(&[("etag", "\"b\"")]), OTHER, None);
         entry.confirm(later, &headers(&[("etag", "\"a\"")]), MINE, None);
@@ -470,10 +588,15 @@ mod tests {
 
     #[test]
     fn an_expires_in_a_304_does_not_outvote_the_cache_control_that_is_stored() {
-        let late = headers(&[("expires", "Tue, 01 Jul 2025 01:00:00 GMT"), ("date", "Tue, 01 Jul 2025 00:00:00 GMT")]);
+        let late = headers(&[
+            ("expires", "Tue, 01 Jul 2025 01:00:00 GMT"),
+            ("date", "Tue, 01 Jul 2025 00:00:00 GMT"),
+        ]);
         let mut private = stored(200, &[("cache-control", "private, max-age=60, must-revalidate")]);
         private.confirm(NOW, &late, MINE, None);
-        assert!(!private.is_fresh(NOW, Mode::Rfc9111) && !private.may_be_served_stale(Mode::Rfc9111));
+        assert!(
+            !private.is_fresh(NOW, Mode::Rfc9111) && !private.may_be_served_stale(Mode::Rfc9111)
+        );
         let mut plain = stored(200, &[]);
         plain.confirm(NOW, &late, MINE, None);
         assert!(plain.is_fresh(NOW + Duration::from_secs(3_599), Mode::Rfc9111));
@@ -482,8 +605,14 @@ mod tests {
     #[test]
     fn where_every_hit_is_confirmed_the_time_in_other_caches_does_not_count() {
         let aged = stored(200, &[("age", "7200")]);
-        assert_eq!(aged.age(NOW + Duration::from_secs(1), Mode::Revalidate), Duration::from_secs(1));
-        assert_eq!(aged.age(NOW + Duration::from_secs(1), Mode::Rfc9111), Duration::from_secs(7_201));
+        assert_eq!(
+            aged.age(NOW + Duration::from_secs(1), Mode::Revalidate),
+            Duration::from_secs(1)
+        );
+        assert_eq!(
+            aged.age(NOW + Duration::from_secs(1), Mode::Rfc9111),
+            Duration::from_secs(7_201)
+        );
     }
 
     #[test]

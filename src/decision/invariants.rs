@@ -1,15 +1,17 @@
 //! What must always hold of the books and the waiting line, numbered.
 //!
-//! A broken invariant stops a debug build at once; a release build counts it (`weir_invariant_broken_total`) and goes on, because every
-//! book errs on the side of refusing. What is cheap is checked at every change, the sums by [`super::Books::audit`], which simulations and
-//! tests call after every step.
+//! A broken invariant stops a debug build at once; a release build counts it
+//! (`weir_invariant_broken_total`) and goes on, because every book errs on the side of refusing.
+//! What is cheap is checked at every change, the sums by [`super::Books::audit`], which simulations
+//! and tests call after every step.
 
 /// The invariants, in the order of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Invariant {
     /// 1: no window shows more left than it allows.
     RemainingWithinLimit,
-    /// 2: right after an admission, leases and reserve are covered by what is left, or the request is a probe, or nothing is counted.
+    /// 2: right after an admission, leases and reserve are covered by what is left, or the request
+    /// is a probe, or nothing is counted.
     AdmittedWithinBudget,
     /// 3: no account has more requests in flight than it may.
     ConcurrencyWithinLimit,

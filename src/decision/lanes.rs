@@ -1,7 +1,8 @@
-//! Order among writes: those of one client to one resource go one after the other, as they came (DESIGN D7, CONTRACT §4.4).
+//! Order among writes: those of one client to one resource go one after the other, as they came
+//! (DESIGN D7, CONTRACT §4.4).
 //!
-//! A lane says whose turn it is and nothing else: distance in time between the writes of an account is kept by `secondary`,
-//! what follows a failed write by [`super::retry`].
+//! A lane says whose turn it is and nothing else: distance in time between the writes of an account
+//! is kept by `secondary`, what follows a failed write by [`super::retry`].
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -31,7 +32,8 @@ pub enum Place {
     Behind,
 }
 
-/// As many writes as may wait do so already, or as many of one client's as may beside those of others ([`super::share`]).
+/// As many writes as may wait do so already, or as many of one client's as may beside those of
+/// others ([`super::share`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many writes wait for their turn")]
 pub struct LanesFull;
@@ -51,7 +53,13 @@ pub struct Lanes {
 impl Lanes {
     /// No lanes, and room for `tickets_max` writes in all of them together.
     pub fn new(tickets_max: usize) -> Self {
-        Self { tickets_max, next_ticket: 0, lines: HashMap::new(), tickets: HashMap::new(), by_client: HashMap::new() }
+        Self {
+            tickets_max,
+            next_ticket: 0,
+            lines: HashMap::new(),
+            tickets: HashMap::new(),
+            by_client: HashMap::new(),
+        }
     }
 
     /// Joins the end of a lane.
@@ -69,7 +77,10 @@ impl Lanes {
         let ticket = LaneTicket(self.next_ticket);
         self.next_ticket += 1;
         *self.by_client.entry(key.client).or_default() += 1;
-        let key = self.lines.get_key_value(&key).map_or_else(|| Arc::new(key), |(shared, _)| Arc::clone(shared));
+        let key = self
+            .lines
+            .get_key_value(&key)
+            .map_or_else(|| Arc::new(key), |(shared, _)| Arc::clone(shared));
         let lane = self.lines.entry(Arc::clone(&key)).or_default();
         lane.insert(ticket);
         let place = if lane.len() == 1 { Place::Head } else { Place::Behind };
@@ -77,7 +88,8 @@ impl Lanes {
         (ticket, place)
     }
 
-    /// Leaves a lane, from whatever place. Returns the one whose turn it is now, when it was not its turn before.
+    /// Leaves a lane, from whatever place. Returns the one whose turn it is now, when it was not
+    /// its turn before.
     pub fn leave(&mut self, ticket: LaneTicket) -> Option<LaneTicket> {
         let key = self.tickets.remove(&ticket)?;
         if let Entry::Occupied(mut held) = self.by_client.entry(key.client) {
@@ -98,12 +110,18 @@ impl Lanes {
 
     /// Whether it is this ticket's turn.
     pub fn is_head(&self, ticket: LaneTicket) -> bool {
-        self.tickets.get(&ticket).and_then(|key| self.lines.get(key)).is_some_and(|lane| lane.first() == Some(&ticket))
+        self.tickets
+            .get(&ticket)
+            .and_then(|key| self.lines.get(key))
+            .is_some_and(|lane| lane.first() == Some(&ticket))
     }
 
     /// How many writes of its lane stand before this one.
     pub fn ahead(&self, ticket: LaneTicket) -> usize {
-        self.tickets.get(&ticket).and_then(|key| self.lines.get(key)).map_or(0, |lane| lane.range(..ticket).count())
+        self.tickets
+            .get(&ticket)
+            .and_then(|key| self.lines.get(key))
+            .map_or(0, |lane| lane.range(..ticket).count())
     }
 
     /// How many writes are in lanes, those whose turn it is among them.
@@ -191,14 +209,19 @@ mod tests {
         assert!(lanes.enter(key(2, "/a")).is_ok());
         assert_eq!(lanes.enter(key(2, "/c")), Err(LanesFull), "there is no room");
         lanes.leave(tickets[0]);
-        assert_eq!(lanes.enter(key(1, "/a")), Err(LanesFull), "the others want their part of what becomes free");
+        assert_eq!(
+            lanes.enter(key(1, "/a")),
+            Err(LanesFull),
+            "the others want their part of what becomes free"
+        );
         // Accepted before, when there was more room.
         lanes.readmit(key(1, "/a"));
         assert_eq!(lanes.len(), 32);
     }
 
     proptest! {
-        /// Against the plainest model: a list per lane. Some(n): enter lane n; None: the entry at that place leaves.
+        /// Against the plainest model: a list per lane. Some(n): enter lane n; None: the entry at
+        /// that place leaves.
         #[test]
         fn every_lane_keeps_the_order_of_arrival(steps in prop::collection::vec((any::<bool>(), 0u32..4, any::<prop::sample::Index>()), 1..200)) {
             let mut lanes = Lanes::new(50);

@@ -1,7 +1,8 @@
 //! The pure core: what may be asked, by whom, when, on which account, and what its answer teaches.
 //!
-//! No I/O, no clock, no source of randomness, no locks: time and random numbers are arguments, so that every decision can be tested and
-//! simulated without a socket. In the order in which a request meets them:
+//! No I/O, no clock, no source of randomness, no locks: time and random numbers are arguments, so
+//! that every decision can be tested and simulated without a socket. In the order in which a
+//! request meets them:
 //!
 //! | module | decides |
 //! |---|---|
@@ -16,7 +17,8 @@
 //! | [`retry`] | what follows a failure (D7) |
 //! | [`invariants`] | what must always hold, numbered |
 //!
-//! Left out on purpose: what the upstream's answers look like (that is [`crate::api`]), and everything that waits or sends.
+//! Left out on purpose: what the upstream's answers look like (that is [`crate::api`]), and
+//! everything that waits or sends.
 
 pub mod access;
 mod account_choice;
@@ -39,12 +41,13 @@ pub mod rights;
 mod secondary;
 pub mod share;
 
-/// Maps whose keys nobody outside chooses: fast, and the same in every run, so that a simulation repeats to the letter.
+/// Maps whose keys nobody outside chooses: fast, and the same in every run, so that a simulation
+/// repeats to the letter.
 type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 
 pub use admission::{Admission, Decision};
 pub use books::{AccountSnapshot, BookSnapshot, Books, BudgetView, SecondarySnapshot};
 pub use demand::{
-    AccountId, AccountSettings, ClientId, ClientSettings, Demand, Grant, LeaseId, LimitKind, Pace, Places, Priority, Refusal,
-    SecondaryLimits, Settings, Settlement, Ticket, Until, WriteSpacing,
+    AccountId, AccountSettings, ClientId, ClientSettings, Demand, Grant, LeaseId, LimitKind, Pace,
+    Places, Priority, Refusal, SecondaryLimits, Settings, Settlement, Ticket, Until, WriteSpacing,
 };

@@ -1,8 +1,10 @@
 //! What is named by numbers that are given out one after the other: leases and tickets.
 //!
-//! What was named at about the same time mostly ends at about the same time. So the places of the newest names lie in a row, in the order of the names: a look is one
-//! step, and the part in use is a stretch that a core's cache holds however many there are. What is left of older names is in a map, so that one that stays does not
-//! keep the row long. What is named lies where others have ended before.
+//! What was named at about the same time mostly ends at about the same time. So the places of the
+//! newest names lie in a row, in the order of the names: a look is one step, and the part in use is
+//! a stretch that a core's cache holds however many there are. What is left of older names is in a
+//! map, so that one that stays does not keep the row long. What is named lies where others have
+//! ended before.
 
 use std::collections::VecDeque;
 
@@ -10,7 +12,8 @@ use slab::Slab;
 
 use super::HashMap;
 
-/// So many times as many names as are in use are kept in the row, and so many more. Ours: four bytes each.
+/// So many times as many names as are in use are kept in the row, and so many more. Ours: four
+/// bytes each.
 const KEPT: usize = 4;
 const KEPT_BESIDE: usize = 256;
 /// The place of a name in the row that is not in use.
@@ -59,7 +62,8 @@ impl<T> Numbered<T> {
     }
 
     pub(super) fn remove(&mut self, name: u64) -> Option<T> {
-        let in_row = self.at(name).and_then(|at| self.row.get_mut(at)).filter(|place| **place != NOWHERE);
+        let in_row =
+            self.at(name).and_then(|at| self.row.get_mut(at)).filter(|place| **place != NOWHERE);
         let place = match in_row {
             Some(place) => std::mem::replace(place, NOWHERE),
             None if self.others.is_empty() => return None,
@@ -100,8 +104,13 @@ impl<T> Numbered<T> {
     }
 
     fn place(&self, name: u64) -> Option<usize> {
-        let in_row = self.at(name).and_then(|at| self.row.get(at).copied()).filter(|place| *place != NOWHERE);
-        let place = in_row.or_else(|| if self.others.is_empty() { None } else { self.others.get(&name).copied() });
+        let in_row = self
+            .at(name)
+            .and_then(|at| self.row.get(at).copied())
+            .filter(|place| *place != NOWHERE);
+        let place = in_row.or_else(|| {
+            if self.others.is_empty() { None } else { self.others.get(&name).copied() }
+        });
         place.map(|place| place as usize)
     }
 }

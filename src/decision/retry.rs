@@ -1,8 +1,9 @@
 //! What follows a failure of a request that was sent, or could not be (DESIGN D7).
 //!
-//! The one question behind every rule: may the upstream have executed it? A read may be asked again whatever happened. A write is
-//! repeated only when it provably was not executed, or when executing it twice is the same as once; else its outcome is unknown and
-//! stays so. Streamed bodies cannot be repeated; who streams one does not ask here.
+//! The one question behind every rule: may the upstream have executed it? A read may be asked again
+//! whatever happened. A write is repeated only when it provably was not executed, or when executing
+//! it twice is the same as once; else its outcome is unknown and stays so. Streamed bodies cannot
+//! be repeated; who streams one does not ask here.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -11,14 +12,17 @@ use http::Method;
 
 use crate::clock::Timestamp;
 
-/// Pauses while somebody waits. Ours: the first is long enough for a connection to be made anew and short against a client's wait, the longest a tenth of the
-/// default wait of 30 s.
-const WAITING: Pauses = Pauses { first: Duration::from_millis(200), factor: 2, longest: Duration::from_secs(3) };
-/// Pauses of a write that was accepted. Ours: with the default of eight attempts, an upstream that is away for a quarter of an hour loses no write whatever the
-/// jitter, and one that is back is found so within a quarter of an hour.
-const QUEUED: Pauses = Pauses { first: Duration::from_secs(1), factor: 4, longest: Duration::from_secs(900) };
-/// How often a read that the upstream answered with 5xx is asked again before the answer is delivered. Ours: one more time tells a
-/// passing fault from a lasting one; each costs budget.
+/// Pauses while somebody waits. Ours: the first is long enough for a connection to be made anew and
+/// short against a client's wait, the longest a tenth of the default wait of 30 s.
+const WAITING: Pauses =
+    Pauses { first: Duration::from_millis(200), factor: 2, longest: Duration::from_secs(3) };
+/// Pauses of a write that was accepted. Ours: with the default of eight attempts, an upstream that
+/// is away for a quarter of an hour loses no write whatever the jitter, and one that is back is
+/// found so within a quarter of an hour.
+const QUEUED: Pauses =
+    Pauses { first: Duration::from_secs(1), factor: 4, longest: Duration::from_secs(900) };
+/// How often a read that the upstream answered with 5xx is asked again before the answer is
+/// delivered. Ours: one more time tells a passing fault from a lasting one; each costs budget.
 const READ_5XX_RETRIES: u32 = 1;
 
 /// How often a request is tried.
@@ -49,7 +53,8 @@ struct Pauses {
 /// How an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Provably not executed: no connection, or the upstream said so (a refused stream, a GOAWAY below ours).
+    /// Provably not executed: no connection, or the upstream said so (a refused stream, a GOAWAY
+    /// below ours).
     Connect,
     /// Refused for a limit, hence not executed.
     LimitRefusal {
@@ -58,7 +63,8 @@ pub enum Failure {
     },
     /// Sent, and what became of it is not known: reset, timeout, half an answer.
     Ambiguous,
-    /// Answered with a status of 500 or above; it may have been executed all the same (UPSTREAM.md, Limits).
+    /// Answered with a status of 500 or above; it may have been executed all the same (UPSTREAM.md,
+    /// Limits).
     Upstream5xx,
 }
 
@@ -81,25 +87,41 @@ pub enum Next {
 }
 
 impl Policy {
-    /// What follows a failure of the attempt number `attempt`, counted from 1. `jitter` is a random number from 0 to 1.
-    pub fn next(&self, now: Timestamp, method: &Method, attempt: u32, failure: Failure, jitter: f64) -> Next {
+    /// What follows a failure of the attempt number `attempt`, counted from 1. `jitter` is a random
+    /// number from 0 to 1.
+    pub fn next(
+        &self,
+        now: Timestamp,
+        method: &Method,
+        attempt: u32,
+        failure: Failure,
+        jitter: f64,
+    ) -> Next {
         let repeat = Repeat::of(method);
         let may_be_repeated = match failure {
             Failure::Connect | Failure::LimitRefusal { .. } => true,
             Failure::Ambiguous => repeat != Repeat::Never,
-            Failure::Upstream5xx => repeat == Repeat::Idempotent || repeat == Repeat::Read && attempt <= READ_5XX_RETRIES,
+            Failure::Upstream5xx => {
+                repeat == Repeat::Idempotent
+                    || repeat == Repeat::Read && attempt <= READ_5XX_RETRIES
+            }
         };
         if may_be_repeated && attempt < self.max_attempts.get() {
             return match (failure, repeat) {
                 (Failure::LimitRefusal { .. }, Repeat::Read) => Next::RetryElsewhere,
                 (Failure::LimitRefusal { until }, _) => Next::Retry { not_before: until.max(now) },
-                _ => Next::Retry { not_before: now + self.patience.pauses().after(attempt, jitter) },
+                _ => {
+                    Next::Retry { not_before: now + self.patience.pauses().after(attempt, jitter) }
+                }
             };
         }
         match (failure, repeat) {
-            (Failure::Connect | Failure::LimitRefusal { .. }, _) | (Failure::Ambiguous, Repeat::Read) => Next::Fail,
+            (Failure::Connect | Failure::LimitRefusal { .. }, _)
+            | (Failure::Ambiguous, Repeat::Read) => Next::Fail,
             (Failure::Upstream5xx, Repeat::Read) => Next::Deliver,
-            (Failure::Ambiguous | Failure::Upstream5xx, Repeat::Idempotent | Repeat::Never) => Next::Unknown,
+            (Failure::Ambiguous | Failure::Upstream5xx, Repeat::Idempotent | Repeat::Never) => {
+                Next::Unknown
+            }
         }
     }
 }
@@ -136,9 +158,13 @@ impl Repeat {
 }
 
 impl Pauses {
-    /// After the attempt of this number; the random half keeps those that failed together from returning together.
+    /// After the attempt of this number; the random half keeps those that failed together from
+    /// returning together.
     fn after(&self, attempt: u32, jitter: f64) -> Duration {
-        let grown = self.first.saturating_mul(self.factor.saturating_pow(attempt.saturating_sub(1).min(8))).min(self.longest);
+        let grown = self
+            .first
+            .saturating_mul(self.factor.saturating_pow(attempt.saturating_sub(1).min(8)))
+            .min(self.longest);
         grown.mul_f64(0.5 + 0.5 * super::cooldown::unit(jitter))
     }
 }
@@ -150,7 +176,8 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
     fn next(method: &Method, attempt: u32, failure: Failure) -> Next {
-        Policy { max_attempts: NonZeroU32::new(8).unwrap(), patience: Patience::Waiting }.next(NOW, method, attempt, failure, 1.0)
+        Policy { max_attempts: NonZeroU32::new(8).unwrap(), patience: Patience::Waiting }
+            .next(NOW, method, attempt, failure, 1.0)
     }
 
     fn in_millis(millis: u64) -> Next {
@@ -216,6 +243,11 @@ mod tests {
     #[test]
     fn a_queued_write_outlasts_a_quarter_of_an_hour() {
         let outage = |jitter| (1..8).map(|attempt| QUEUED.after(attempt, jitter)).sum::<Duration>();
-        assert!(outage(0.0) > Duration::from_mins(15) && outage(1.0) < Duration::from_mins(40), "{:?} to {:?}", outage(0.0), outage(1.0));
+        assert!(
+            outage(0.0) > Duration::from_mins(15) && outage(1.0) < Duration::from_mins(40),
+            "{:?} to {:?}",
+            outage(0.0),
+            outage(1.0)
+        );
     }
 }

@@ -1,8 +1,10 @@
-//! What is known of each token's rights: who of those that may carry a request is likely to be served, who is not, and when a denial is worth a second look
-//! (`looks`) and what it is worth in the end (`verdict`).
+//! What is known of each token's rights: who of those that may carry a request is likely to be
+//! served, who is not, and when a denial is worth a second look (`looks`) and what it is worth in
+//! the end (`verdict`).
 //!
-//! The endpoint table and the config say who may be asked at all (`needs` words what is missing when nobody may). The rest is learned from answers and
-//! remembered for a while (`memory`), for one token at one place — a repository, an organization — and one endpoint of it:
+//! The endpoint table and the config say who may be asked at all (`needs` words what is missing
+//! when nobody may). The rest is learned from answers and remembered for a while (`memory`), for
+//! one token at one place — a repository, an organization — and one endpoint of it:
 //!
 //! | answer | teaches |
 //! |---|---|
@@ -11,11 +13,15 @@
 //! | another 403, a 404 | bad for the endpoint there; nothing when the token sees the place and the answer can be about one thing in it: that thing may be missing |
 //! | 404 or 403 where another token is served with the same request | bad for the endpoint there, and, for a 404, not seeing the place |
 //!
-//! Limit refusals, a 401 about the token itself and 5xx are no lessons. Known good goes before unknown, unknown before known bad (`plan`), but only where the bad are as many as the
-//! good: where nobody is known to be bad all are alike, and load is spread by budget alone. A memory is never the reason of a refusal: when all are bad, the one is asked whose lesson is the
-//! oldest, and when those who are left can carry nothing for now, the bad ones are tried, each once and then once a minute.
+//! Limit refusals, a 401 about the token itself and 5xx are no lessons. Known good goes before
+//! unknown, unknown before known bad (`plan`), but only where the bad are as many as the good:
+//! where nobody is known to be bad all are alike, and load is spread by budget alone. A memory is
+//! never the reason of a refusal: when all are bad, the one is asked whose lesson is the oldest,
+//! and when those who are left can carry nothing for now, the bad ones are tried, each once and
+//! then once a minute.
 //!
-//! Left out: what one answer says (`api::denial`), which tokens work at all (`tokens/`), and budgets, which belong to accounts (`books`).
+//! Left out: what one answer says (`api::denial`), which tokens work at all (`tokens/`), and
+//! budgets, which belong to accounts (`books`).
 
 mod looks;
 mod memory;
@@ -28,7 +34,9 @@ pub mod verdict;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::api::{AcceptedPermission, Access, Denial, Endpoint, EndpointId, PermissionOwner, Table};
+use crate::api::{
+    AcceptedPermission, Access, Denial, Endpoint, EndpointId, PermissionOwner, Table,
+};
 use crate::clock::Timestamp;
 
 use super::demand::AccountId;
@@ -37,8 +45,9 @@ pub use looks::Found;
 use looks::Looks;
 use memory::{Key, Mark, Memory, Remembered, Subject};
 
-/// What a path is about: the repository, organization, team, enterprise or user that it names, else the path itself. Kept as a fingerprint of 64 bits: two
-/// places that share one would share lessons, which cost a request and decide nothing.
+/// What a path is about: the repository, organization, team, enterprise or user that it names, else
+/// the path itself. Kept as a fingerprint of 64 bits: two places that share one would share
+/// lessons, which cost a request and decide nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place(u64);
 
@@ -48,7 +57,8 @@ pub struct Asked {
     endpoint: EndpointId,
     place: Place,
     subject: About,
-    /// The one permission that the table names, as the header of accepted permissions would name it.
+    /// The one permission that the table names, as the header of accepted permissions would name
+    /// it.
     wants: Option<(u64, Access)>,
 }
 
@@ -115,7 +125,8 @@ pub(super) struct Known {
 pub struct Rights {
     memory: Memory,
     looks: Looks,
-    /// The one permission that an endpoint said it wants; no more entries than the table has endpoints.
+    /// The one permission that an endpoint said it wants; no more entries than the table has
+    /// endpoints.
     wants: HashMap<EndpointId, (u64, Access)>,
 }
 
@@ -132,11 +143,17 @@ impl Place {
 impl Asked {
     /// What a request for `path`, of this endpoint, asks.
     pub fn of(endpoint: &Endpoint, path: &str) -> Self {
-        let within = Table::place(&endpoint.template).and_then(|place| endpoint.template.strip_prefix(place));
-        let subject = if within.is_some_and(|rest| rest.contains('{')) { About::Thing } else { About::Place };
-        // Those of organizations have other names in the header; a route marked [M] wants more than one, or another one.
+        let within = Table::place(&endpoint.template)
+            .and_then(|place| endpoint.template.strip_prefix(place));
+        let subject =
+            if within.is_some_and(|rest| rest.contains('{')) { About::Thing } else { About::Place };
+        // Those of organizations have other names in the header; a route marked [M] wants more than
+        // one, or another one.
         let is_plain = !endpoint.several_permissions && endpoint.other_permissions.is_empty();
-        let named = endpoint.permission.as_ref().filter(|permission| is_plain && permission.owner == PermissionOwner::Repository);
+        let named = endpoint
+            .permission
+            .as_ref()
+            .filter(|permission| is_plain && permission.owner == PermissionOwner::Repository);
         let wants = named.map(|permission| (fingerprint(&permission.name), permission.access));
         Self { endpoint: endpoint.id, place: Place::of(path), subject, wants }
     }
@@ -154,14 +171,24 @@ impl Standing {
     const fn of(remembered: Remembered) -> Self {
         match remembered.mark {
             Mark::Good => Self::Good,
-            Mark::Lacking | Mark::Denied => Self::Bad(Denied { at: remembered.at, again: remembered.again }),
+            Mark::Lacking | Mark::Denied => {
+                Self::Bad(Denied { at: remembered.at, again: remembered.again })
+            }
         }
     }
 }
 
 impl Rights {
-    /// Takes in what an answer says. `accepted` is the one permission that the answer says its endpoint wants.
-    pub fn teach(&mut self, now: Timestamp, asked: Asked, holder: Holder, lesson: Lesson, accepted: Option<&AcceptedPermission<'_>>) {
+    /// Takes in what an answer says. `accepted` is the one permission that the answer says its
+    /// endpoint wants.
+    pub fn teach(
+        &mut self,
+        now: Timestamp,
+        asked: Asked,
+        holder: Holder,
+        lesson: Lesson,
+        accepted: Option<&AcceptedPermission<'_>>,
+    ) {
         if let Some(wanted) = accepted {
             self.wants.insert(asked.endpoint, (fingerprint(wanted.name), wanted.access));
         }
@@ -193,20 +220,29 @@ impl Rights {
 
     fn served(&mut self, now: Timestamp, asked: Asked, holder: Holder) {
         if self.memory.is(now, asked.by_endpoint(), holder, Mark::Denied) {
-            // Who was denied like the others and is served now: it was about the thing, or the thing is there by now.
+            // Who was denied like the others and is served now: it was about the thing, or the
+            // thing is there by now.
             self.memory.forget(asked.by_endpoint(), Mark::Denied);
         }
         self.memory.put(now, asked.by_place(), holder, Mark::Good);
-        // Of use only beside what is known to be bad; that most tokens are served by most endpoints would fill the memory.
-        if self.memory.knows(asked.by_endpoint()) || self.permission_of(asked).is_some_and(|key| self.memory.knows(key)) {
+        // Of use only beside what is known to be bad; that most tokens are served by most endpoints
+        // would fill the memory.
+        if self.memory.knows(asked.by_endpoint())
+            || self.permission_of(asked).is_some_and(|key| self.memory.knows(key))
+        {
             self.memory.put(now, asked.by_endpoint(), holder, Mark::Good);
         }
     }
 
     /// Whoever may not read may not write either.
     fn lacks_permission(&mut self, now: Timestamp, asked: Asked, holder: Holder) {
-        let Some((name, wanted)) = self.wants.get(&asked.endpoint).copied().or(asked.wants) else { return };
-        for access in [Access::Read, Access::Write, Access::Admin].into_iter().filter(|access| *access >= wanted) {
+        let Some((name, wanted)) = self.wants.get(&asked.endpoint).copied().or(asked.wants) else {
+            return;
+        };
+        for access in [Access::Read, Access::Write, Access::Admin]
+            .into_iter()
+            .filter(|access| *access >= wanted)
+        {
             let key = Key { subject: Subject::Permission(name, access), place: asked.place };
             self.memory.put(now, key, holder, Mark::Lacking);
         }
@@ -217,34 +253,61 @@ impl Rights {
         Some(Key { subject: Subject::Permission(name, access), place: asked.place })
     }
 
-    /// What is known of one token. What was learned at the endpoint itself goes before what was learned beside it.
+    /// What is known of one token. What was learned at the endpoint itself goes before what was
+    /// learned beside it.
     pub(super) fn standing(&self, now: Timestamp, asked: Asked, holder: Holder) -> Standing {
         let remembered = |key: Key| self.memory.of(now, key, holder);
         let sees_place = self.memory.is(now, asked.by_place(), holder, Mark::Good);
         match remembered(asked.by_endpoint()) {
-            // It may have been about one thing, by a token that has since been seen to see the place.
-            Some(Remembered { mark: Mark::Denied, .. }) if asked.subject == About::Thing && sees_place => return Standing::Unknown,
+            // It may have been about one thing, by a token that has since been seen to see the
+            // place.
+            Some(Remembered { mark: Mark::Denied, .. })
+                if asked.subject == About::Thing && sees_place =>
+            {
+                return Standing::Unknown;
+            }
             Some(remembered) => return Standing::of(remembered),
             None => {}
         }
-        let beside = self.permission_of(asked).and_then(remembered).filter(|remembered| remembered.mark == Mark::Lacking);
+        let beside = self
+            .permission_of(asked)
+            .and_then(remembered)
+            .filter(|remembered| remembered.mark == Mark::Lacking);
         beside.or_else(|| remembered(asked.by_place())).map_or(Standing::Unknown, Standing::of)
     }
 
     /// What is known of an account: it is as good as the best of its tokens.
-    fn of_account(&self, now: Timestamp, asked: Asked, account: AccountId, tokens: &[TokenKey]) -> Standing {
-        tokens.iter().map(|token| self.standing(now, asked, Holder { account, token: *token })).min().unwrap_or(Standing::Unknown)
+    fn of_account(
+        &self,
+        now: Timestamp,
+        asked: Asked,
+        account: AccountId,
+        tokens: &[TokenKey],
+    ) -> Standing {
+        tokens
+            .iter()
+            .map(|token| self.standing(now, asked, Holder { account, token: *token }))
+            .min()
+            .unwrap_or(Standing::Unknown)
     }
 
-    /// What is known of the accounts of `base`, which is in ascending order; `tokens_of` gives an account's tokens that the endpoint takes. Empty unless somebody
-    /// is known to be bad. Costs as much as is remembered, whatever the size of `base`.
-    pub(super) fn known(&self, now: Timestamp, asked: Asked, base: &[AccountId], tokens_of: &dyn Fn(AccountId) -> Vec<TokenKey>) -> Known {
+    /// What is known of the accounts of `base`, which is in ascending order; `tokens_of` gives an
+    /// account's tokens that the endpoint takes. Empty unless somebody is known to be bad. Costs as
+    /// much as is remembered, whatever the size of `base`.
+    pub(super) fn known(
+        &self,
+        now: Timestamp,
+        asked: Asked,
+        base: &[AccountId],
+        tokens_of: &dyn Fn(AccountId) -> Vec<TokenKey>,
+    ) -> Known {
         let keys = [Some(asked.by_endpoint()), self.permission_of(asked), Some(asked.by_place())];
         let keys = || keys.iter().flatten();
         if !keys().any(|key| self.memory.has_bad(now, *key)) {
             return Known::default();
         }
-        let mut accounts: Vec<AccountId> = keys().flat_map(|key| self.memory.holders(*key)).map(|holder| holder.account).collect();
+        let mut accounts: Vec<AccountId> =
+            keys().flat_map(|key| self.memory.holders(*key)).map(|holder| holder.account).collect();
         accounts.sort_unstable();
         accounts.dedup();
         accounts.retain(|account| base.binary_search(account).is_ok());
@@ -252,8 +315,11 @@ impl Rights {
         for account in accounts {
             let mut tokens = tokens_of(account);
             if tokens.is_empty() {
-                // An account whose credential is made for each use: what is remembered is all there is.
-                let remembered = keys().flat_map(|key| self.memory.holders(*key)).filter(|holder| holder.account == account);
+                // An account whose credential is made for each use: what is remembered is all there
+                // is.
+                let remembered = keys()
+                    .flat_map(|key| self.memory.holders(*key))
+                    .filter(|holder| holder.account == account);
                 tokens = remembered.map(|holder| holder.token).collect();
             }
             match self.of_account(now, asked, account, &tokens) {

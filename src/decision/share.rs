@@ -1,9 +1,11 @@
 //! How room is shared that anybody may fill: who holds fifteen times what is free takes no more.
 //!
-//! One client alone can have fifteen sixteenths of the room, or all of a small one, the next one as much of the rest, and who holds nothing finds room as long as there is
-//! any: whoever holds most is refused first. Left out: what the room is made of.
+//! One client alone can have fifteen sixteenths of the room, or all of a small one, the next one as
+//! much of the rest, and who holds nothing finds room as long as there is any: whoever holds most
+//! is refused first. Left out: what the room is made of.
 
-/// Ours: nearly all that the config promises for a client that is alone, and hundreds of places for others beside one that floods the queue.
+/// Ours: nearly all that the config promises for a client that is alone, and hundreds of places for
+/// others beside one that floods the queue.
 const TIMES_FREE: u64 = 15;
 
 /// Whether somebody who holds so much may take more, where this much is free.

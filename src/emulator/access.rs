@@ -1,4 +1,5 @@
-//! Who may ask what: token kinds, scopes, permissions and roles (Document 1, Authentication; Documents 2 and 3 by endpoint).
+//! Who may ask what: token kinds, scopes, permissions and roles (Document 1, Authentication;
+//! Documents 2 and 3 by endpoint).
 //!
 //! What a caller may not see is not there: 404. What it sees but may not do is 403.
 
@@ -24,8 +25,8 @@ pub enum Need {
     User,
     /// A classic personal access token with one of these scopes; every other kind is rejected.
     Classic(&'static [&'static str]),
-    /// A user by a classic credential, which is one with scopes: a classic or an OAuth token. App, installation and fine-grained tokens
-    /// are rejected.
+    /// A user by a classic credential, which is one with scopes: a classic or an OAuth token. App,
+    /// installation and fine-grained tokens are rejected.
     ClassicCredential,
     /// An app itself, by its JWT; user, installation and fine-grained tokens are rejected.
     App,
@@ -33,19 +34,24 @@ pub enum Need {
     Kind(TokenKind),
     /// An OAuth app itself, by its client id and secret.
     OauthApp,
-    /// Something of the organisation that the path names by `{org}` or `{org_id}`, or by a team of it, `{team_id}`.
+    /// Something of the organisation that the path names by `{org}` or `{org_id}`, or by a team of
+    /// it, `{team_id}`.
     Organization(OrganizationNeed),
-    /// Something of an organisation, or of the caller's place in it, that more than its members reach.
+    /// Something of an organisation, or of the caller's place in it, that more than its members
+    /// reach.
     Members(MembersNeed),
-    /// Something of the enterprise that the path names by `{enterprise}`: a classic token with the scope of this level.
+    /// Something of the enterprise that the path names by `{enterprise}`: a classic token with the
+    /// scope of this level.
     Enterprise(Level),
-    /// A repository named by `{owner}/{repo}`, with this permission for tokens that have permissions, and this role.
+    /// A repository named by `{owner}/{repo}`, with this permission for tokens that have
+    /// permissions, and this role.
     Repository { permission: &'static str, level: Level, role: Role },
     /// To fork a repository ("\[M\] POST forks"): whoever may read it may, with both permissions.
     Fork,
     /// A classic token's notifications of a repository that it sees.
     RepositoryNotifications,
-    /// A repository by its Git address; what it takes depends on the body, so that the route itself looks.
+    /// A repository by its Git address; what it takes depends on the body, so that the route itself
+    /// looks.
     Git,
 }
 
@@ -61,7 +67,8 @@ pub struct OrganizationNeed {
     pub unscoped: Unscoped,
 }
 
-/// What the caller must be in the organisation. An installation counts as an owner where it is installed: its permissions bound it.
+/// What the caller must be in the organisation. An installation counts as an owner where it is
+/// installed: its permissions bound it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrganizationRole {
     Member,
@@ -110,23 +117,36 @@ impl Need {
         match self {
             Self::Nothing | Self::User => "allows_permissionless_access=true".to_owned(),
             // No permission opens these.
-            Self::App | Self::Classic(_) | Self::ClassicCredential | Self::Kind(_) | Self::OauthApp | Self::RepositoryNotifications => {
-                String::new()
-            }
+            Self::App
+            | Self::Classic(_)
+            | Self::ClassicCredential
+            | Self::Kind(_)
+            | Self::OauthApp
+            | Self::RepositoryNotifications => String::new(),
             Self::Organization(need) => written(need.permission, need.level),
             Self::Members(need) => need.accepted_permissions(),
-            // "The permission 'Enterprise teams' enterprise is named" (Document 2), although no token that has permissions is accepted.
+            // "The permission 'Enterprise teams' enterprise is named" (Document 2), although no
+            // token that has permissions is accepted.
             Self::Enterprise(level) => written("enterprise_teams", level),
             Self::Repository { permission, level, .. } => written(permission, level),
             Self::Git => written("contents", Level::Read),
-            Self::Fork => format!("{},{}", written("administration", Level::Write), written("contents", Level::Read)),
+            Self::Fork => format!(
+                "{},{}",
+                written("administration", Level::Write),
+                written("contents", Level::Read)
+            ),
         }
     }
 
     /// The value of the accepted-scopes header.
     pub fn accepted_scopes(self) -> String {
         match self {
-            Self::Nothing | Self::User | Self::ClassicCredential | Self::App | Self::Kind(_) | Self::OauthApp => String::new(),
+            Self::Nothing
+            | Self::User
+            | Self::ClassicCredential
+            | Self::App
+            | Self::Kind(_)
+            | Self::OauthApp => String::new(),
             Self::Classic(scopes) => scopes.join(", "),
             Self::RepositoryNotifications => NOTIFICATION_SCOPES.join(", "),
             Self::Organization(need) => need.scopes.join(", "),
@@ -139,7 +159,8 @@ impl Need {
 
 /// Admits the caller to the route, and finds the repository or organisation that the path names.
 pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), Fault> {
-    // "Required by the app-level endpoints" (Document 1, App JWT). What it gets anywhere else is not shown: what needs no credential, and 403.
+    // "Required by the app-level endpoints" (Document 1, App JWT). What it gets anywhere else is
+    // not shown: what needs no credential, and 403.
     if call.caller.app().is_some() && !matches!(need, Need::Nothing | Need::App) {
         return Err(Fault::Forbidden(REJECTED_APP));
     }
@@ -200,7 +221,8 @@ pub fn rejection(token: &Token) -> &'static str {
     if token.kind == TokenKind::FineGrained { REJECTED_PERSONAL } else { REJECTED_APP }
 }
 
-/// Document 3: "JWT required; app user tokens, installation tokens and fine-grained tokens rejected". An OAuth app's id and secret are not a JWT.
+/// Document 3: "JWT required; app user tokens, installation tokens and fine-grained tokens
+/// rejected". An OAuth app's id and secret are not a JWT.
 fn app(caller: &Caller) -> Result<(), Fault> {
     match (caller.app(), caller.token()) {
         (Some(_), _) => Ok(()),
@@ -236,12 +258,16 @@ fn organization(call: &mut Call<'_>, need: OrganizationNeed) -> Result<(), Fault
     Ok(())
 }
 
-/// The organisation that the path names by login or by id, or by the id of one of its teams (`/teams/{team_id}/…`, closing down).
+/// The organisation that the path names by login or by id, or by the id of one of its teams
+/// (`/teams/{team_id}/…`, closing down).
 pub fn organization_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Organization, Fault> {
     let named = match (call.params.get("org"), call.params.get("org_id")) {
         ("", "") => {
             let team = call.params.id("team_id")?;
-            call.world.organizations.values().find(|organization| organization.teams.contains_key(&team))
+            call.world
+                .organizations
+                .values()
+                .find(|organization| organization.teams.contains_key(&team))
         }
         ("", _) => call.world.organizations.get(&call.params.id("org_id")?),
         (login, _) => call.world.organization_by_login(login),
@@ -249,9 +275,15 @@ pub fn organization_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Organization, 
     named.ok_or(Fault::NotFound)
 }
 
-fn may_in_organization(organization: &Organization, token: &Token, need: OrganizationNeed) -> Result<(), Fault> {
+fn may_in_organization(
+    organization: &Organization,
+    token: &Token,
+    need: OrganizationNeed,
+) -> Result<(), Fault> {
     let has_role = match (token.user, token.installed_on) {
-        (Some(user), _) if organization.members.contains(&user) => organization.has_role(user, need.role),
+        (Some(user), _) if organization.members.contains(&user) => {
+            organization.has_role(user, need.role)
+        }
         (None, Some(installed_on)) if installed_on == organization.id => true,
         (Some(_), _) | (None, Some(_)) => return Err(Fault::NotFound),
         (None, None) => return Err(Fault::Forbidden(rejection(token))),
@@ -259,12 +291,20 @@ fn may_in_organization(organization: &Organization, token: &Token, need: Organiz
     let refused = |fault| if need.unscoped == Unscoped::NotFound { Fault::NotFound } else { fault };
     if token.is_scoped() {
         if !need.scopes.is_empty() && !need.scopes.iter().any(|scope| token.has_scope(scope)) {
-            return Err(refused(Fault::Forbidden("The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.")));
+            return Err(refused(Fault::Forbidden(
+                "The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.",
+            )));
         }
     } else if !token.permissions.allow(need.permission, need.level) {
         return Err(Fault::Forbidden(rejection(token)));
     }
-    if has_role { Ok(()) } else { Err(refused(Fault::Forbidden("Must be an organization owner, or have a role that allows it."))) }
+    if has_role {
+        Ok(())
+    } else {
+        Err(refused(Fault::Forbidden(
+            "Must be an organization owner, or have a role that allows it.",
+        )))
+    }
 }
 
 impl Organization {
@@ -282,7 +322,12 @@ impl Organization {
     }
 }
 
-fn repository(call: &mut Call<'_>, permission: &str, level: Level, role: Role) -> Result<(), Fault> {
+fn repository(
+    call: &mut Call<'_>,
+    permission: &str,
+    level: Level,
+    role: Role,
+) -> Result<(), Fault> {
     let repository = repository_of_path(call)?;
     may(call.world, call.caller, repository, permission, level, role)?;
     if !call.is_read {
@@ -305,7 +350,8 @@ pub fn repository_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Repository, Faul
     Ok(repository)
 }
 
-/// A migration may hold a repository locked (Document 3). What that refuses is not shown; here it is every change.
+/// A migration may hold a repository locked (Document 3). What that refuses is not shown; here it
+/// is every change.
 pub fn unless_locked(world: &World, repository: &Repository) -> Result<(), Fault> {
     if world.migrations.is_locked(repository.id) {
         return Err(Fault::Forbidden("Repository has been locked for migration."));
@@ -316,7 +362,8 @@ pub fn unless_locked(world: &World, repository: &Repository) -> Result<(), Fault
 /// The same request at the address that no renaming changes.
 fn moved(call: &Call<'_>, id: u64) -> Fault {
     // `/repos/{owner}/{repo}/rest` has its rest after the fourth slash.
-    let rest = call.asked_path.match_indices('/').nth(3).map_or("", |(at, _)| &call.asked_path[at..]);
+    let rest =
+        call.asked_path.match_indices('/').nth(3).map_or("", |(at, _)| &call.asked_path[at..]);
     let query = call.raw_query.map_or_else(String::new, |query| format!("?{query}"));
     let address = format!("{}/repositories/{id}{rest}{query}", call.urls.api);
     if call.is_read { Fault::MovedRead(address) } else { Fault::MovedWrite(address) }
@@ -329,24 +376,35 @@ pub fn sees(world: &World, caller: &Caller, repository: &Repository) -> bool {
     }
     let Some(token) = caller.token() else { return false };
     if token.is_scoped() {
-        return token.has_scope("repo") && token.user.is_some_and(|user| role_of(world, user, repository).is_some());
+        return token.has_scope("repo")
+            && token.user.is_some_and(|user| role_of(world, user, repository).is_some());
     }
     let within_reach = match (token.user, token.installed_on, token.workflow_of) {
         (Some(user), ..) => role_of(world, user, repository).is_some(),
         (None, Some(organization), _) => repository.owner == Owner::Organization(organization),
         (None, None, workflow_of) => workflow_of == Some(repository.id),
     };
-    within_reach && reaches_repository(world, token, repository) && token.permissions.allow("metadata", Level::Read)
+    within_reach
+        && reaches_repository(world, token, repository)
+        && token.permissions.allow("metadata", Level::Read)
 }
 
 /// Whether the caller, who sees the repository, may do this there.
-pub fn may(world: &World, caller: &Caller, repository: &Repository, permission: &str, level: Level, role: Role) -> Result<(), Fault> {
+pub fn may(
+    world: &World,
+    caller: &Caller,
+    repository: &Repository,
+    permission: &str,
+    level: Level,
+    role: Role,
+) -> Result<(), Fault> {
     let Some(token) = caller.token() else {
         // Whoever has no token reads public data (Document 1: "Allowed only for public data").
         return if role == Role::Read { Ok(()) } else { Err(Fault::RequiresAuthentication) };
     };
     let is_public_read = role == Role::Read && repository.visibility == Visibility::Public;
-    let is_granted = token.permissions.allow(permission, level) && reaches_repository(world, token, repository);
+    let is_granted =
+        token.permissions.allow(permission, level) && reaches_repository(world, token, repository);
     if token.is_scoped() {
         if !is_public_read && !token.has_scope("repo") {
             return Err(Fault::NotFound);
@@ -355,14 +413,20 @@ pub fn may(world: &World, caller: &Caller, repository: &Repository, permission: 
         return Err(Fault::Forbidden(rejection(token)));
     }
     let has = role_of_token(world, token, repository);
-    if has >= role { Ok(()) } else { Err(Fault::Forbidden("Must have admin rights to Repository.")) }
+    if has >= role {
+        Ok(())
+    } else {
+        Err(Fault::Forbidden("Must have admin rights to Repository."))
+    }
 }
 
 /// What the token's bearer may do, apart from the token's own bounds.
 pub fn role_of_token(world: &World, token: &Token, repository: &Repository) -> Role {
     match (token.user, token.installed_on, token.workflow_of) {
         (Some(user), ..) => role_of(world, user, repository).unwrap_or(Role::Take),
-        (None, Some(organization), _) if repository.owner == Owner::Organization(organization) => Role::Admin,
+        (None, Some(organization), _) if repository.owner == Owner::Organization(organization) => {
+            Role::Admin
+        }
         (None, None, Some(id)) if repository.id == id => Role::Push,
         _ => Role::Read,
     }
@@ -374,7 +438,9 @@ pub fn role_of(world: &World, user: u64, repository: &Repository) -> Option<Role
         Owner::User(owner) if owner == user => return Some(Role::Admin),
         Owner::Organization(id) => {
             let organization = world.organizations.get(&id)?;
-            if organization.owners.contains(&user) || organization.administers_by_team(user, repository.id) {
+            if organization.owners.contains(&user)
+                || organization.administers_by_team(user, repository.id)
+            {
                 return Some(Role::Admin);
             }
             if organization.members.contains(&user) {

@@ -1,4 +1,5 @@
-//! Who a request belongs to: the account that owns the budget, the token that was sent, and what that token may do.
+//! Who a request belongs to: the account that owns the budget, the token that was sent, and what
+//! that token may do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,8 +14,8 @@ use crate::clock::Timestamp;
 pub enum AccountId {
     /// A person or bot; shared by all tokens that act for it.
     User(u64),
-    /// A member of an enterprise-cloud organisation, acted for by an app or OAuth app that the organisation owns. What it spends, the user
-    /// spends too.
+    /// A member of an enterprise-cloud organisation, acted for by an app or OAuth app that the
+    /// organisation owns. What it spends, the user spends too.
     AppUser { app: u64, user: u64 },
     /// One installation of an app.
     Installation(u64),
@@ -31,7 +32,8 @@ pub enum AccountId {
 }
 
 impl AccountId {
-    /// Whose lower budget is spent too: "Requests made by a higher-limit app also consume the lower-limit budget of the user" (Document 1).
+    /// Whose lower budget is spent too: "Requests made by a higher-limit app also consume the
+    /// lower-limit budget of the user" (Document 1).
     pub fn also_spends(self) -> Option<Self> {
         if let Self::AppUser { user, .. } = self { Some(Self::User(user)) } else { None }
     }
@@ -57,7 +59,8 @@ impl Level {
     }
 }
 
-/// The fine-grained permissions of a token, by their name on the wire (`organization_hooks`, `issues`).
+/// The fine-grained permissions of a token, by their name on the wire (`organization_hooks`,
+/// `issues`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permissions {
     /// Not limited by permissions: classic and OAuth tokens have scopes instead.
@@ -118,7 +121,8 @@ pub struct Token {
     pub oauth_app: Option<u64>,
     /// The app that a user or installation token was made for.
     pub app: Option<u64>,
-    /// The only repositories it reaches beyond public reading; none for all that its bearer reaches.
+    /// The only repositories it reaches beyond public reading; none for all that its bearer
+    /// reaches.
     pub repositories: Option<BTreeSet<u64>>,
     pub standing: Standing,
     /// For people: what the token is there for.
@@ -146,7 +150,8 @@ impl Token {
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub account: AccountId,
-    /// The token and its position in the world's list; none for anonymous callers, OAuth apps by basic, and replay.
+    /// The token and its position in the world's list; none for anonymous callers, OAuth apps by
+    /// basic, and replay.
     pub token: Option<(usize, Arc<Token>)>,
 }
 

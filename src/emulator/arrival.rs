@@ -6,15 +6,16 @@ use http::Response;
 use super::GateId;
 use super::wire::{Departure, Wire};
 
-/// Names a request between its arrival and its completion; also its sequence number in the transcript.
+/// Names a request between its arrival and its completion; also its sequence number in the
+/// transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
 /// The answer to a request, and whether it has to wait.
 #[derive(Debug)]
 pub struct Arrival {
-    /// To be handed to [`finish`](super::Emulator::finish) when the answer leaves, or to [`abandon`](super::Emulator::abandon) when its
-    /// client is gone.
+    /// To be handed to [`finish`](super::Emulator::finish) when the answer leaves, or to
+    /// [`abandon`](super::Emulator::abandon) when its client is gone.
     pub id: RequestId,
     /// The whole answer. A `HEAD` has the headers of its `GET` and no body.
     pub response: Response<Bytes>,

@@ -1,4 +1,5 @@
-//! What the parts of the emulator know of the request they work on: headers need a [`Context`], a route's function a [`Call`].
+//! What the parts of the emulator know of the request they work on: headers need a [`Context`], a
+//! route's function a [`Call`].
 
 use std::sync::Arc;
 
@@ -99,7 +100,10 @@ impl Call<'_> {
     /// Whether the caller may change what is in the repository.
     pub fn may_push(&self) -> Result<bool, Fault> {
         let repository = self.repository()?;
-        Ok(self.caller.token().is_some_and(|token| role_of_token(self.world, token, repository) >= Role::Push))
+        Ok(self
+            .caller
+            .token()
+            .is_some_and(|token| role_of_token(self.world, token, repository) >= Role::Push))
     }
 
     /// Who is named as the author of what the caller makes.
@@ -109,7 +113,15 @@ impl Call<'_> {
 }
 
 /// How an account's budget for a resource stands.
-pub fn view(world: &World, limits: &Limits, primary: &Primary, now: Timestamp, account: AccountId, resource: Resource) -> View {
-    let limit = limits.primary(account, &world.account_name(account), resource, world.scale(account));
+pub fn view(
+    world: &World,
+    limits: &Limits,
+    primary: &Primary,
+    now: Timestamp,
+    account: AccountId,
+    resource: Resource,
+) -> View {
+    let limit =
+        limits.primary(account, &world.account_name(account), resource, world.scale(account));
     primary.view(now, account, resource, limit, limits.primary_window(resource))
 }

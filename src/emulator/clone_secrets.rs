@@ -1,7 +1,7 @@
 //! `temp_clone_token`: "a short-lived secret" (Document 3, Repository object).
 //!
-//! How long it lives and what it opens are not shown. Here it lives for an hour, differs between users, opens nothing, and only private
-//! repositories have one: a public one is cloned without.
+//! How long it lives and what it opens are not shown. Here it lives for an hour, differs between
+//! users, opens nothing, and only private repositories have one: a public one is cloned without.
 
 use ring::digest::{SHA256, digest};
 
@@ -25,10 +25,20 @@ impl CloneSecrets {
         self.since = Timestamp::from_secs(now.as_secs() - now.as_secs() % LIFETIME_SECS);
     }
 
-    /// The secret of a repository for a caller; empty for a public one, and for whoever is no caller, as a webhook's receiver.
+    /// The secret of a repository for a caller; empty for a public one, and for whoever is no
+    /// caller, as a webhook's receiver.
     pub fn of(&self, repository: &Repository, caller: &Caller) -> String {
-        let Some(token) = caller.token().filter(|_| repository.visibility == Visibility::Private) else { return String::new() };
-        let whose = format!("{}:{}:{}:{}", repository.id, token.user.unwrap_or(0), token.account, self.since.as_secs());
+        let Some(token) = caller.token().filter(|_| repository.visibility == Visibility::Private)
+        else {
+            return String::new();
+        };
+        let whose = format!(
+            "{}:{}:{}:{}",
+            repository.id,
+            token.user.unwrap_or(0),
+            token.account,
+            self.since.as_secs()
+        );
         let digest = digest(&SHA256, whose.as_bytes());
         format!("emu_clone_{}", hex(&digest.as_ref()[..10]))
     }

@@ -1,5 +1,6 @@
-//! What a request is taken to cost in CPU time. The service measures it; here it follows from what was asked and how much was answered, so
-//! that the same requests always cost the same. A test makes requests dear by the limits `cpu-micros.*`.
+//! What a request is taken to cost in CPU time. The service measures it; here it follows from what
+//! was asked and how much was answered, so that the same requests always cost the same. A test
+//! makes requests dear by the limits `cpu-micros.*`.
 
 use serde_json::Value;
 
@@ -9,8 +10,14 @@ use super::reply::{Body, Reply};
 use super::route::Verb;
 use super::secondary::Style;
 
-/// Microseconds: a base by the kind of request, and a little for each item of a list or object of a GraphQL answer.
-pub fn micros(limits: &Limits, style: Style, verb: Option<Verb>, outcome: &Result<Reply, Fault>) -> u64 {
+/// Microseconds: a base by the kind of request, and a little for each item of a list or object of a
+/// GraphQL answer.
+pub fn micros(
+    limits: &Limits,
+    style: Style,
+    verb: Option<Verb>,
+    outcome: &Result<Reply, Fault>,
+) -> u64 {
     let body = outcome.as_ref().ok().map(|reply| &reply.body);
     let (base, items) = match (style, verb) {
         // Files are served by other machines.
@@ -22,11 +29,14 @@ pub fn micros(limits: &Limits, style: Style, verb: Option<Verb>, outcome: &Resul
     limits.get(base).saturating_add(limits.get("cpu-micros.item").saturating_mul(items))
 }
 
-/// How many items a list has: the answer itself, or the longest list in it (`repositories`, `items`).
+/// How many items a list has: the answer itself, or the longest list in it (`repositories`,
+/// `items`).
 fn items_of(body: &Body) -> u64 {
     let items = match body {
         Body::Json(Value::Array(items)) => items.len(),
-        Body::Json(Value::Object(members)) => members.values().filter_map(Value::as_array).map(Vec::len).max().unwrap_or(0),
+        Body::Json(Value::Object(members)) => {
+            members.values().filter_map(Value::as_array).map(Vec::len).max().unwrap_or(0)
+        }
         Body::Json(_) | Body::Empty | Body::Raw(..) => 0,
     };
     items as u64
@@ -56,18 +66,27 @@ mod tests {
     #[test]
     fn a_longer_list_costs_more_and_a_write_more_than_a_read() {
         assert_eq!(cost(Style::Rest, Verb::Get, json!([1, 2, 3])), 1_030);
-        assert_eq!(cost(Style::Rest, Verb::Get, json!({ "total_count": 2, "items": [1, 2] })), 1_020);
+        assert_eq!(
+            cost(Style::Rest, Verb::Get, json!({ "total_count": 2, "items": [1, 2] })),
+            1_020
+        );
         assert_eq!(cost(Style::Rest, Verb::Post, json!({})), 2_000);
     }
 
     #[test]
     fn graphql_costs_by_its_objects_and_a_transfer_nothing() {
-        assert_eq!(cost(Style::Graphql, Verb::Post, json!({ "data": { "viewer": { "login": "ada" } } })), 2_030);
+        assert_eq!(
+            cost(Style::Graphql, Verb::Post, json!({ "data": { "viewer": { "login": "ada" } } })),
+            2_030
+        );
         assert_eq!(cost(Style::Transfer, Verb::Post, json!({})), 0);
     }
 
     #[test]
     fn what_fails_costs_its_base() {
-        assert_eq!(micros(&Limits::default(), Style::Rest, Some(Verb::Get), &Err(Fault::NotFound)), 1_000);
+        assert_eq!(
+            micros(&Limits::default(), Style::Rest, Some(Verb::Get), &Err(Fault::NotFound)),
+            1_000
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! The control plane under `/_emulator` (CONTRACT, Emulator): looking at the truth and setting it up. It is not counted and asks for no
-//! credential: who can reach the emulator may use it, which is why it listens on loopback unless told otherwise. Pages of other sites may
-//! not (`offer`).
+//! The control plane under `/_emulator` (CONTRACT, Emulator): looking at the truth and setting it
+//! up. It is not counted and asks for no credential: who can reach the emulator may use it, which
+//! is why it listens on loopback unless told otherwise. Pages of other sites may not (`offer`).
 
 mod faults;
 mod gates;
@@ -37,13 +37,20 @@ const BODY_BYTES_MAX: usize = 1024 * 1024;
 type Answer = (StatusCode, Value);
 
 /// Answers a control request; `path` is what follows `/_emulator`.
-pub fn respond(state: &mut State, now: Timestamp, request: &Request<Bytes>, path: &str) -> Response<Bytes> {
+pub fn respond(
+    state: &mut State,
+    now: Timestamp,
+    request: &Request<Bytes>,
+    path: &str,
+) -> Response<Bytes> {
     let query = Query::parse(request.uri().query());
     let body = request.body();
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
     let mut allowed = None;
     let (status, value) = match (request.method().as_str(), segments.as_slice()) {
-        _ if offer::is_cross_site(request) => refuse(StatusCode::FORBIDDEN, "pages of other sites may not use the control plane"),
+        _ if offer::is_cross_site(request) => {
+            refuse(StatusCode::FORBIDDEN, "pages of other sites may not use the control plane")
+        }
         _ if intake::is_too_large(request, BODY_BYTES_MAX) => {
             refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large for any control")
         }
@@ -54,11 +61,16 @@ pub fn respond(state: &mut State, now: Timestamp, request: &Request<Bytes>, path
         ("PUT", ["limits"]) => set_limits(state, body),
         ("POST", ["events"]) => {
             let urls = Urls::new(&state.origin(request), "");
-            prompts::respond(&mut state.world, &urls, now, body).unwrap_or_else(|| event(state, &urls, now, body))
+            prompts::respond(&mut state.world, &urls, now, body)
+                .unwrap_or_else(|| event(state, &urls, now, body))
         }
         ("POST", ["migrations", id]) => put_migration(state, now, id, body),
-        (method, ["gates", rest @ ..]) if offer::has(method, &segments) => gates::respond(state, method, rest, &query, body),
-        (method, ["faults", rest @ ..]) if offer::has(method, &segments) => faults::respond(state, method, rest, &query, body),
+        (method, ["gates", rest @ ..]) if offer::has(method, &segments) => {
+            gates::respond(state, method, rest, &query, body)
+        }
+        (method, ["faults", rest @ ..]) if offer::has(method, &segments) => {
+            faults::respond(state, method, rest, &query, body)
+        }
         ("GET", ["seed"]) => seed::show(state),
         ("POST", ["seed"]) => seed::plant(state, now, body),
         ("POST", ["reset"]) => {
@@ -70,10 +82,18 @@ pub fn respond(state: &mut State, now: Timestamp, request: &Request<Bytes>, path
             offer::refuse(allowed)
         }
     };
-    let mut response = Response::new(if status == StatusCode::NO_CONTENT { Bytes::new() } else { value.to_string().into() });
+    let mut response = Response::new(if status == StatusCode::NO_CONTENT {
+        Bytes::new()
+    } else {
+        value.to_string().into()
+    });
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
-    if let Some(allowed) = allowed.and_then(|methods| HeaderValue::from_str(&methods.join(", ")).ok()) {
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+    if let Some(allowed) =
+        allowed.and_then(|methods| HeaderValue::from_str(&methods.join(", ")).ok())
+    {
         response.headers_mut().insert(header::ALLOW, allowed);
     }
     if let Ok(date) = HeaderValue::from_str(&http_date(now)) {
@@ -155,7 +175,8 @@ fn world(state: &State) -> Value {
             json!({ "app_id": app.id, "slug": app.slug, "owner": world.owner_login(app.owner), "private_key": app.private_key, "installations": installations, "webhook": webhook })
         })
         .collect();
-    let organizations: Vec<Value> = organizations.into_iter().map(|line| occasions::with_schemas(world, line)).collect();
+    let organizations: Vec<Value> =
+        organizations.into_iter().map(|line| occasions::with_schemas(world, line)).collect();
     json!({
         "dialect": state.options.dialect,
         "seed": state.options.seed,
@@ -202,7 +223,10 @@ fn transcript(state: &State, query: &Query) -> Answer {
     };
     let (first, last) = state.transcript.bounds().unzip();
     let requests: Vec<&Entry> = state.transcript.since(since).take(limit).collect();
-    (StatusCode::OK, json!({ "requests": requests, "first": first, "last": last, "dropped": state.transcript.dropped() }))
+    (
+        StatusCode::OK,
+        json!({ "requests": requests, "first": first, "last": last, "dropped": state.transcript.dropped() }),
+    )
 }
 
 /// The truth about every window.
@@ -216,7 +240,11 @@ fn books(state: &State, now: Timestamp) -> Value {
         })
         .collect();
     let statements = state.secondary.statements(now, &state.limits);
-    let banned: Vec<String> = statements.iter().filter(|one| one.banned).map(|one| state.world.account_name(one.account)).collect();
+    let banned: Vec<String> = statements
+        .iter()
+        .filter(|one| one.banned)
+        .map(|one| state.world.account_name(one.account))
+        .collect();
     let secondary: Vec<Value> = statements
         .iter()
         .map(|one| {
@@ -244,7 +272,8 @@ fn books(state: &State, now: Timestamp) -> Value {
 }
 
 fn limits(state: &State) -> Value {
-    let values: Map<String, Value> = state.limits.iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+    let values: Map<String, Value> =
+        state.limits.iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
     json!({ "limits": values, "resources": Resource::ALL.map(Resource::name) })
 }
 
@@ -252,7 +281,9 @@ fn limits(state: &State) -> Value {
 fn set_limits(state: &mut State, body: &[u8]) -> Answer {
     let given = match serde_json::from_slice(body) {
         Ok(Value::Object(given)) => given,
-        Ok(_) => return refuse(StatusCode::BAD_REQUEST, "an object of names and numbers is needed"),
+        Ok(_) => {
+            return refuse(StatusCode::BAD_REQUEST, "an object of names and numbers is needed");
+        }
         Err(_) => return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON"),
     };
     let given = match given.get("limits") {
@@ -262,13 +293,21 @@ fn set_limits(state: &mut State, body: &[u8]) -> Answer {
     let mut changed = state.limits.clone();
     let mut wrong = Vec::new();
     let mut refuse_limit = |name: &str, problem: &str, accepted: &str| {
-        wrong.push(WrongMember { member: name.to_owned(), problem: problem.to_owned(), accepted: accepted.to_owned() });
+        wrong.push(WrongMember {
+            member: name.to_owned(),
+            problem: problem.to_owned(),
+            accepted: accepted.to_owned(),
+        });
     };
     for (name, value) in &given {
         match value.as_u64() {
             None => refuse_limit(name, "wrong type", "a whole number"),
             Some(value) if changed.set(name, value).is_err() => {
-                refuse_limit(name, "there is no such limit, or there are too many", "a name that GET shows");
+                refuse_limit(
+                    name,
+                    "there is no such limit, or there are too many",
+                    "a name that GET shows",
+                );
             }
             Some(_) => {}
         }
@@ -280,7 +319,8 @@ fn set_limits(state: &mut State, body: &[u8]) -> Answer {
     (StatusCode::OK, limits(state))
 }
 
-/// What `occasions` knows, or `{"type": "issue_opened" | "comment" | "mention", "repository": "acme/widgets", "actor": "ben", "number": 1, "text": "…", "user": "ada"}`.
+/// What `occasions` knows, or `{"type": "issue_opened" | "comment" | "mention", "repository":
+/// "acme/widgets", "actor": "ben", "number": 1, "text": "…", "user": "ada"}`.
 fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> Answer {
     if let Some(answer) = occasions::answer(state, now, body) {
         return answer;
@@ -301,16 +341,34 @@ fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> Answer 
     if let Err(fault) = fields.check() {
         return refuse_as(fault);
     }
-    let repository =
-        full_name.split_once('/').and_then(|(owner, name)| state.world.repository_named(owner, name)).map(|repository| repository.id);
+    let repository = full_name
+        .split_once('/')
+        .and_then(|(owner, name)| state.world.repository_named(owner, name))
+        .map(|repository| repository.id);
     let actor = state.world.user_by_login(&actor).map(|user| user.id);
     let (Some(repository), Some(actor)) = (repository, actor) else {
         return refuse(StatusCode::UNPROCESSABLE_ENTITY, "there is no such repository or actor");
     };
     let happened = match kind.as_str() {
         "issue_opened" => events::open_issue(&mut state.world, urls, now, repository, actor, text),
-        "comment" => events::comment(&mut state.world, urls, now, repository, number.unwrap_or(1), actor, &text),
-        "mention" => events::comment(&mut state.world, urls, now, repository, number.unwrap_or(1), actor, &format!("@{mentioned} {text}")),
+        "comment" => events::comment(
+            &mut state.world,
+            urls,
+            now,
+            repository,
+            number.unwrap_or(1),
+            actor,
+            &text,
+        ),
+        "mention" => events::comment(
+            &mut state.world,
+            urls,
+            now,
+            repository,
+            number.unwrap_or(1),
+            actor,
+            &format!("@{mentioned} {text}"),
+        ),
         _ => {
             return refuse(
                 StatusCode::UNPROCESSABLE_ENTITY,
@@ -330,34 +388,60 @@ fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> Answer 
     }
 }
 
-/// `{"type": "invitation_accepted" | "invitation_failed", "organization": "acme", "user": "hugo", "text": "…"}`; none for other types.
+/// `{"type": "invitation_accepted" | "invitation_failed", "organization": "acme", "user": "hugo",
+/// "text": "…"}`; none for other types.
 fn invitation_event(state: &mut State, now: Timestamp, fields: &mut Fields) -> Option<Answer> {
-    let happens: fn(&mut World, Timestamp, u64, u64, String) -> Option<u64> = match fields.value("type").and_then(Value::as_str) {
-        Some("invitation_accepted") => |world, now, organization, user, _| joining::accept(world, now, organization, user),
-        Some("invitation_failed") => joining::fail,
-        _ => return None,
-    };
-    let (organization, user) = (fields.required_string("organization"), fields.required_string("user"));
+    let happens: fn(&mut World, Timestamp, u64, u64, String) -> Option<u64> =
+        match fields.value("type").and_then(Value::as_str) {
+            Some("invitation_accepted") => {
+                |world, now, organization, user, _| joining::accept(world, now, organization, user)
+            }
+            Some("invitation_failed") => joining::fail,
+            _ => return None,
+        };
+    let (organization, user) =
+        (fields.required_string("organization"), fields.required_string("user"));
     let text = fields.string("text").unwrap_or_else(|| "The invitation expired".to_owned());
     if fields.check().is_err() || text.chars().count() > 1_000 {
-        return Some(refuse(StatusCode::UNPROCESSABLE_ENTITY, "organization and user are required strings, text is a short one"));
+        return Some(refuse(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "organization and user are required strings, text is a short one",
+        ));
     }
-    let organization = state.world.organization_by_login(&organization).map(|organization| organization.id);
+    let organization =
+        state.world.organization_by_login(&organization).map(|organization| organization.id);
     let user = state.world.user_by_login(&user).map(|user| user.id);
-    let invitation = organization.zip(user).and_then(|(organization, user)| happens(&mut state.world, now, organization, user, text));
+    let invitation = organization
+        .zip(user)
+        .and_then(|(organization, user)| happens(&mut state.world, now, organization, user, text));
     Some(match invitation {
         Some(id) => (StatusCode::CREATED, json!({ "id": id })),
-        None => refuse(StatusCode::UNPROCESSABLE_ENTITY, "there is no pending invitation of that user to that organization"),
+        None => refuse(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "there is no pending invitation of that user to that organization",
+        ),
     })
 }
 
 /// `{"state": "pending" | "exporting" | "exported" | "failed"}`; the migration stays there.
 fn put_migration(state: &mut State, now: Timestamp, id: &str, body: &[u8]) -> Answer {
-    let Ok(mut fields) = Fields::parse("Migration", body) else { return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON") };
-    let name = fields.string("state").unwrap_or_default();
-    let Some(wanted) = migrations::State::ALL.into_iter().find(|wanted| wanted.name() == name) else {
-        return refuse(StatusCode::UNPROCESSABLE_ENTITY, "state must be pending, exporting, exported or failed");
+    let Ok(mut fields) = Fields::parse("Migration", body) else {
+        return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON");
     };
-    let put = id.parse().is_ok_and(|id| migrations::put(&mut state.world, &state.limits, now, id, wanted));
-    if put { (StatusCode::NO_CONTENT, Value::Null) } else { refuse(StatusCode::NOT_FOUND, "there is no such migration") }
+    let name = fields.string("state").unwrap_or_default();
+    let Some(wanted) = migrations::State::ALL.into_iter().find(|wanted| wanted.name() == name)
+    else {
+        return refuse(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "state must be pending, exporting, exported or failed",
+        );
+    };
+    let put = id
+        .parse()
+        .is_ok_and(|id| migrations::put(&mut state.world, &state.limits, now, id, wanted));
+    if put {
+        (StatusCode::NO_CONTENT, Value::Null)
+    } else {
+        refuse(StatusCode::NOT_FOUND, "there is no such migration")
+    }
 }

@@ -1,8 +1,9 @@
 //! Sends the emulator's webhook deliveries over the network, and says what came back.
 //!
-//! It decides nothing but how long to wait for a receiver: what is sent, to whom, in which order and with which signature is the emulator's
-//! business. Every delivery is one POST on a connection of its own; redirects are not followed and nothing is repeated ("failed deliveries
-//! are not repeated by the service", UPSTREAM.md, Webhooks).
+//! It decides nothing but how long to wait for a receiver: what is sent, to whom, in which order
+//! and with which signature is the emulator's business. Every delivery is one POST on a connection
+//! of its own; redirects are not followed and nothing is repeated ("failed deliveries are not
+//! repeated by the service", UPSTREAM.md, Webhooks).
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -20,7 +21,10 @@ use hyper_util::rt::TokioExecutor;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme, WantsVerifier};
+use rustls::{
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    WantsVerifier,
+};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
@@ -30,9 +34,11 @@ use crate::clock::Clock;
 
 /// UPSTREAM.md, Webhooks: "Answer within 10 s". (Document 3: not shown.)
 const TIME_OUT: Duration = Duration::from_secs(10);
-/// Nobody receives at the names that are set aside for documentation and tests (RFC 2606, RFC 6761). They are not even looked up: the seed
-/// world has webhooks there, and an emulator must not tell the world's name servers of it.
-const NAMES_OF_NOBODY: [&str; 6] = ["example", "example.com", "example.net", "example.org", "invalid", "test"];
+/// Nobody receives at the names that are set aside for documentation and tests (RFC 2606, RFC
+/// 6761). They are not even looked up: the seed world has webhooks there, and an emulator must not
+/// tell the world's name servers of it.
+const NAMES_OF_NOBODY: [&str; 6] =
+    ["example", "example.com", "example.net", "example.org", "invalid", "test"];
 
 type Http = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
@@ -49,18 +55,25 @@ pub struct Courier {
 
 impl Default for Courier {
     fn default() -> Self {
-        Self { time_out: TIME_OUT, trusted: Vec::new(), verifying: OnceLock::new(), trusting: OnceLock::new() }
+        Self {
+            time_out: TIME_OUT,
+            trusted: Vec::new(),
+            verifying: OnceLock::new(),
+            trusting: OnceLock::new(),
+        }
     }
 }
 
 impl Courier {
-    /// One that waits this long for a receiver, from the connecting to the answer's end, instead of 10 s.
+    /// One that waits this long for a receiver, from the connecting to the answer's end, instead of
+    /// 10 s.
     #[must_use]
     pub fn with_time_out(self, time_out: Duration) -> Self {
         Self { time_out, ..self }
     }
 
-    /// One that trusts receivers with this certificate, DER, or one that it has signed, and no others.
+    /// One that trusts receivers with this certificate, DER, or one that it has signed, and no
+    /// others.
     #[must_use]
     pub fn with_trusted(mut self, certificate: Vec<u8>) -> Self {
         self.trusted.push(certificate.into());
@@ -72,25 +85,37 @@ impl Courier {
         // How long a receiver takes is measured in its time, however fast the emulator's runs.
         let stopwatch = Clock::system();
         let begun = stopwatch.now();
-        let sent = tokio::time::timeout(self.time_out, self.exchange(outgoing.request, outgoing.certificate)).await;
+        let sent = tokio::time::timeout(
+            self.time_out,
+            self.exchange(outgoing.request, outgoing.certificate),
+        )
+        .await;
         let duration = stopwatch.now().since(begun);
         let receipt = match sent {
-            Ok(Ok((parts, payload))) => Receipt::answered(parts.status, &parts.headers, &payload, duration),
+            Ok(Ok((parts, payload))) => {
+                Receipt::answered(parts.status, &parts.headers, &payload, duration)
+            }
             Ok(Err(failure)) => Receipt::Failed { failure, duration },
             Err(_) => Receipt::Failed { failure: Failure::TimedOut, duration },
         };
         (outgoing.id, receipt)
     }
 
-    async fn exchange(&self, request: Request<Bytes>, certificate: Certificate) -> Result<(http::response::Parts, Bytes), Failure> {
+    async fn exchange(
+        &self,
+        request: Request<Bytes>,
+        certificate: Certificate,
+    ) -> Result<(http::response::Parts, Bytes), Failure> {
         if request.uri().host().is_none_or(is_nobody) {
             return Err(Failure::Unresolved);
         }
         let client = self.client(certificate).ok_or(Failure::Unreachable)?;
-        let response = client.request(request.map(Full::new)).await.map_err(|error| failure(&error))?;
+        let response =
+            client.request(request.map(Full::new)).await.map_err(|error| failure(&error))?;
         let (parts, mut body) = response.into_parts();
         let mut payload = BytesMut::new();
-        // An answer that breaks off is an answer nonetheless; one that is longer than what is kept is not read to its end.
+        // An answer that breaks off is an answer nonetheless; one that is longer than what is kept
+        // is not read to its end.
         while let Some(Ok(frame)) = body.frame().await {
             payload.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
             if payload.len() >= ANSWER_BYTES_MAX {
@@ -102,18 +127,27 @@ impl Courier {
 
     fn client(&self, certificate: Certificate) -> Option<&Http> {
         let made = match certificate {
-            Certificate::Verified => self.verifying.get_or_init(|| verifying(&self.trusted).map(client)),
+            Certificate::Verified => {
+                self.verifying.get_or_init(|| verifying(&self.trusted).map(client))
+            }
             Certificate::Any => self.trusting.get_or_init(|| trusting().map(client)),
         };
         made.as_ref()
     }
 }
 
-/// Sends what the emulator has to send until it is told to stop. What is on its way then is dropped.
+/// Sends what the emulator has to send until it is told to stop. What is on its way then is
+/// dropped.
 ///
-/// `take` gives what is to be sent now and `settle` takes what came back; `wake` says that there may be something to take.
-pub async fn run<T, S, P>(courier: Courier, take: T, settle: S, wake: Arc<Notify>, mut stop: watch::Receiver<P>)
-where
+/// `take` gives what is to be sent now and `settle` takes what came back; `wake` says that there
+/// may be something to take.
+pub async fn run<T, S, P>(
+    courier: Courier,
+    take: T,
+    settle: S,
+    wake: Arc<Notify>,
+    mut stop: watch::Receiver<P>,
+) where
     T: Fn() -> Vec<Outgoing>,
     S: Fn(OutgoingId, Receipt),
 {
@@ -147,12 +181,15 @@ where
 
 fn is_nobody(host: &str) -> bool {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
-    NAMES_OF_NOBODY.iter().any(|name| host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
+    NAMES_OF_NOBODY.iter().any(|name| {
+        host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    })
 }
 
 /// One connection for each delivery, and no second attempt of the client's own.
 fn client(tls: ClientConfig) -> Http {
-    let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
+    let connector =
+        HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
     Client::builder(TokioExecutor::new())
         .http1_title_case_headers(true)
         .pool_max_idle_per_host(0)
@@ -169,7 +206,12 @@ fn verifying(trusted: &[CertificateDer<'static>]) -> Option<ClientConfig> {
     };
     let config = if trusted.is_empty() {
         // On a machine without certificates no receiver can be trusted; its deliveries say so.
-        tls()?.with_native_roots().or_else(|_| tls().map(|tls| tls.with_root_certificates(RootCertStore::empty())).ok_or(())).ok()?
+        tls()?
+            .with_native_roots()
+            .or_else(|_| {
+                tls().map(|tls| tls.with_root_certificates(RootCertStore::empty())).ok_or(())
+            })
+            .ok()?
     } else {
         tls()?.with_root_certificates(given())
     };
@@ -184,7 +226,9 @@ fn trusting() -> Option<ClientConfig> {
 
 /// Its provider is named, so that what other parts of the program choose does not matter.
 fn tls() -> Option<ConfigBuilder<ClientConfig, WantsVerifier>> {
-    ClientConfig::builder_with_provider(Arc::new(ring::default_provider())).with_safe_default_protocol_versions().ok()
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .ok()
 }
 
 /// Takes every certificate.
@@ -234,7 +278,10 @@ fn failure(error: &ClientError) -> Failure {
             return known;
         }
         // An I/O error hides the error that it carries: its source is that one's source.
-        let carried = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref).map(|carried| carried as &(dyn Error + 'static));
+        let carried = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref)
+            .map(|carried| carried as &(dyn Error + 'static));
         next = carried.or_else(|| error.source());
     }
     Failure::Unreachable
@@ -242,7 +289,10 @@ fn failure(error: &ClientError) -> Failure {
 
 fn known(error: &(dyn Error + 'static)) -> Option<Failure> {
     if let Some(error) = error.downcast_ref::<rustls::Error>() {
-        let certificate = matches!(error, rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented);
+        let certificate = matches!(
+            error,
+            rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented
+        );
         return Some(if certificate { Failure::Certificate } else { Failure::Garbled });
     }
     if let Some(error) = error.downcast_ref::<hyper::Error>() {
@@ -272,7 +322,9 @@ mod tests {
 
     #[test]
     fn nobody_receives_at_a_name_set_aside_for_documentation() {
-        for host in ["receiver.example.com", "example.com", "EXAMPLE.ORG.", "nowhere.invalid", "a.test"] {
+        for host in
+            ["receiver.example.com", "example.com", "EXAMPLE.ORG.", "nowhere.invalid", "a.test"]
+        {
             assert!(is_nobody(host), "{host}");
         }
         for host in ["localhost", "127.0.0.1", "myexample.com", "example.com.de", "contest"] {

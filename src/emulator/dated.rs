@@ -1,8 +1,11 @@
-//! Which `Last-Modified` was handed out within the very second of a change, so that the same date never stands for two states.
+//! Which `Last-Modified` was handed out within the very second of a change, so that the same date
+//! never stands for two states.
 //!
-//! "Sending `If-Modified-Since` with that exact value yields 304 when nothing changed" (Document 1). A date has whole seconds, and a second
-//! change within one would get the date of the first (RFC 9110, section 8.8.2.2). So it is noted when an answer with such a young date left;
-//! a later change in the same second makes the date worthless for comparing, until a change in another second.
+//! "Sending `If-Modified-Since` with that exact value yields 304 when nothing changed" (Document
+//! 1). A date has whole seconds, and a second change within one would get the date of the first
+//! (RFC 9110, section 8.8.2.2). So it is noted when an answer with such a young date left; a later
+//! change in the same second makes the date worthless for comparing, until a change in another
+//! second.
 
 use std::collections::HashMap;
 
@@ -33,7 +36,9 @@ impl Dated {
         let shown = self.0.get(address).copied().filter(|millis| same_second(*millis));
         if now.as_secs() == changed_at.as_secs() && shown.is_none() {
             // In the same millisecond nobody can tell what came first.
-            if now.as_millis() <= changed_at.as_millis() || (self.0.len() >= ADDRESSES_MAX && !self.0.contains_key(address)) {
+            if now.as_millis() <= changed_at.as_millis()
+                || (self.0.len() >= ADDRESSES_MAX && !self.0.contains_key(address))
+            {
                 return Worth::None;
             }
             self.0.insert(address.to_owned(), now.as_millis());
@@ -69,7 +74,11 @@ mod tests {
         assert_eq!(dated.judge("/a", at(300), at(400)), Worth::Exact);
         assert_eq!(dated.judge("/a", at(700), at(800)), Worth::Ambiguous);
         assert_eq!(dated.judge("/a", at(700), at(9_000)), Worth::Ambiguous);
-        assert_eq!(dated.judge("/b", at(700), at(9_000)), Worth::Exact, "whom nobody asked in between");
+        assert_eq!(
+            dated.judge("/b", at(700), at(9_000)),
+            Worth::Exact,
+            "whom nobody asked in between"
+        );
         assert_eq!(dated.judge("/a", at(9_500), at(9_600)), Worth::Exact);
     }
 

@@ -1,4 +1,5 @@
-//! How a delivery looks on the wire: its body, the signatures over it, and the headers of Document 3's table.
+//! How a delivery looks on the wire: its body, the signatures over it, and the headers of Document
+//! 3's table.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -35,14 +36,21 @@ fn body(content_type: ContentType, payload: &str) -> Bytes {
     }
 }
 
-/// How the signature is made is not shown in the documents: HMAC of the raw body in hexadecimal (UPSTREAM.md, Webhooks).
+/// How the signature is made is not shown in the documents: HMAC of the raw body in hexadecimal
+/// (UPSTREAM.md, Webhooks).
 fn signature(name: &str, algorithm: hmac::Algorithm, secret: &str, body: &[u8]) -> String {
     let key = hmac::Key::new(algorithm, secret.as_bytes());
     format!("{name}={}", hex(hmac::sign(&key, body).as_ref()))
 }
 
-/// Document 3, Delivery request headers. "`X-Hub-Signature`… computed with the webhook secret": without one there is none.
-pub fn headers(dialect: Dialect, mailbox: Mailbox, delivery: &Delivery, posted: &Posted) -> Vec<(String, String)> {
+/// Document 3, Delivery request headers. "`X-Hub-Signature`… computed with the webhook secret":
+/// without one there is none.
+pub fn headers(
+    dialect: Dialect,
+    mailbox: Mailbox,
+    delivery: &Delivery,
+    posted: &Posted,
+) -> Vec<(String, String)> {
     let named = |name: &str| dialect.delivery_header(name);
     let agent = match dialect {
         Dialect::Service => "Service-Hookshot",
@@ -65,9 +73,16 @@ pub fn headers(dialect: Dialect, mailbox: Mailbox, delivery: &Delivery, posted: 
     headers
 }
 
-/// The whole request. None when the address is none, which the webhook's configuration does not let happen.
-pub fn request(dialect: Dialect, hook: &Hook, delivery: &Delivery, posted: &Posted) -> Option<Request<Bytes>> {
-    let mut request = Request::post(&posted.url).body(body(posted.content_type, &delivery.payload)).ok()?;
+/// The whole request. None when the address is none, which the webhook's configuration does not let
+/// happen.
+pub fn request(
+    dialect: Dialect,
+    hook: &Hook,
+    delivery: &Delivery,
+    posted: &Posted,
+) -> Option<Request<Bytes>> {
+    let mut request =
+        Request::post(&posted.url).body(body(posted.content_type, &delivery.payload)).ok()?;
     for (name, value) in headers(dialect, hook.mailbox(), delivery, posted) {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(&value)) {
             request.headers_mut().insert(name, value);
@@ -80,14 +95,17 @@ pub fn request(dialect: Dialect, hook: &Hook, delivery: &Delivery, posted: &Post
     Some(request)
 }
 
-/// What `username` and `password` are for is not shown; a receiver that asks for them asks for Basic. They are not among the headers that
-/// a delivery shows: like the secret, they are for writing only.
+/// What `username` and `password` are for is not shown; a receiver that asks for them asks for
+/// Basic. They are not among the headers that a delivery shows: like the secret, they are for
+/// writing only.
 fn basic(config: &Config) -> Option<HeaderValue> {
     if config.username.is_none() && config.password.is_none() {
         return None;
     }
-    let (username, password) = (config.username.as_deref().unwrap_or(""), config.password.as_deref().unwrap_or(""));
-    HeaderValue::try_from(format!("Basic {}", STANDARD.encode(format!("{username}:{password}")))).ok()
+    let (username, password) =
+        (config.username.as_deref().unwrap_or(""), config.password.as_deref().unwrap_or(""));
+    HeaderValue::try_from(format!("Basic {}", STANDARD.encode(format!("{username}:{password}"))))
+        .ok()
 }
 
 #[cfg(test)]
@@ -96,20 +114,32 @@ mod tests {
 
     #[test]
     fn the_signature_is_that_of_the_check_vector() {
-        let signed = signature("sha256", hmac::HMAC_SHA256, "It's a Secret to Everybody", b"Hello, World!");
-        assert_eq!(signed, "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17");
+        let signed =
+            signature("sha256", hmac::HMAC_SHA256, "It's a Secret to Everybody", b"Hello, World!");
+        assert_eq!(
+            signed,
+            "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
+        );
     }
 
     #[test]
     fn the_legacy_signature_is_hmac_sha1() {
         // RFC 2202, test case 2.
-        let signed = signature("sha1", hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, "Jefe", b"what do ya want for nothing?");
+        let signed = signature(
+            "sha1",
+            hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+            "Jefe",
+            b"what do ya want for nothing?",
+        );
         assert_eq!(signed, "sha1=effcdf6ae5eb2fa2d27416d5f184df9c259a7c79");
     }
 
     #[test]
     fn a_form_has_the_payload_as_its_only_field() {
-        assert_eq!(body(ContentType::Form, r#"{"a":"b &=ü"}"#), "payload=%7B%22a%22%3A%22b%20%26%3D%C3%BC%22%7D");
+        assert_eq!(
+            body(ContentType::Form, r#"{"a":"b &=ü"}"#),
+            "payload=%7B%22a%22%3A%22b%20%26%3D%C3%BC%22%7D"
+        );
         assert_eq!(body(ContentType::Json, "{}"), "{}");
     }
 }

@@ -1,4 +1,5 @@
-//! One request from arrival to completion: who asks, may it be asked now, what is the answer, what did it cost.
+//! One request from arrival to completion: who asks, may it be asked now, what is the answer, what
+//! did it cost.
 
 mod beginning;
 mod demand;
@@ -34,7 +35,9 @@ use super::urls::Urls;
 use super::validators::is_conditional;
 use super::wire::{Departure, Wire};
 use super::world::World;
-use super::{Options, compute, control, credentials, graphql, inventory, migrations, resources, seed};
+use super::{
+    Options, compute, control, credentials, graphql, inventory, migrations, resources, seed,
+};
 use crate::api::Dialect;
 use crate::clock::Timestamp;
 
@@ -42,10 +45,12 @@ use demand::{Demand, Target};
 
 pub use beginning::Conditions;
 
-/// The versions that Document 1 names, oldest first. The behaviour without the header is not shown; the oldest is taken.
+/// The versions that Document 1 names, oldest first. The behaviour without the header is not shown;
+/// the oldest is taken.
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
 
-/// The size of an upload whose body the socket shell counted instead of keeping it. A request extension.
+/// The size of an upload whose body the socket shell counted instead of keeping it. A request
+/// extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadBytes(pub u64);
 
@@ -66,7 +71,8 @@ pub struct State {
     conditions: Conditions,
     dated: Arc<Mutex<Dated>>,
     next_request: u64,
-    /// Refusals of a primary budget under way, and those that callers know of: nothing may be sent before then.
+    /// Refusals of a primary budget under way, and those that callers know of: nothing may be sent
+    /// before then.
     telling: BTreeMap<RequestId, (AccountId, Resource, Timestamp)>,
     told: BTreeMap<(AccountId, Resource), Timestamp>,
 }
@@ -114,7 +120,13 @@ impl State {
         migrations::advance(&mut self.world, &self.limits, now);
         if canonical.door == Door::Control {
             let response = control::respond(self, now, request, canonical.path);
-            return Arrival { id: RequestId(0), response, gate: None, wire: Wire::Whole, departure: Departure::Unwatched };
+            return Arrival {
+                id: RequestId(0),
+                response,
+                gate: None,
+                wire: Wire::Whole,
+                departure: Departure::Unwatched,
+            };
         }
         resources::notifications::finish_due_reads(&mut self.world, now);
         self.world.clone_secrets.turn(now);
@@ -174,11 +186,19 @@ impl State {
             let outcome = match (credential, version) {
                 (Err(_), _) => Err(Fault::BadCredentials),
                 (_, Err(fault)) => Err(fault),
-                (Ok(_), Ok(_)) if intake::is_too_large(request, intake::BODY_BYTES_MAX) => Err(Fault::TooLarge),
+                (Ok(_), Ok(_)) if intake::is_too_large(request, intake::BODY_BYTES_MAX) => {
+                    Err(Fault::TooLarge)
+                }
                 (Ok(_), Ok(_)) => self.execute(now, &caller, request, canonical, demand.target),
             };
-            demand.weight.cpu_micros = compute::micros(&self.limits, demand.weight.style, Verb::of(request.method()), &outcome);
-            let reply = resources::lfs::dress(demand.resource, outcome.unwrap_or_else(Fault::into_reply));
+            demand.weight.cpu_micros = compute::micros(
+                &self.limits,
+                demand.weight.style,
+                Verb::of(request.method()),
+                &outcome,
+            );
+            let reply =
+                resources::lfs::dress(demand.resource, outcome.unwrap_or_else(Fault::into_reply));
             let response = self.faults.replicated(now, request, reply).into_response(&context);
             entry.executed = true;
             entry.points = demand.weight.points;
@@ -194,7 +214,12 @@ impl State {
         response
     }
 
-    fn credential(&self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Result<Caller, BadCredentials> {
+    fn credential(
+        &self,
+        now: Timestamp,
+        request: &Request<Bytes>,
+        peer: IpAddr,
+    ) -> Result<Caller, BadCredentials> {
         let caller = match &self.replayer {
             Some(_) => Ok(Replayer::caller(request.headers(), peer)),
             None => credentials::caller(&self.world, request.headers(), peer, now),
@@ -202,15 +227,31 @@ impl State {
         self.faults.unless_revoked(caller)
     }
 
-    /// Whether the request may be served now. Secondary limits are looked at first: while one holds, nothing else matters.
+    /// Whether the request may be served now. Secondary limits are looked at first: while one
+    /// holds, nothing else matters.
     fn judge(&self, now: Timestamp, caller: &Caller, demand: &Demand) -> Result<(), Stopped> {
         if self.secondary.is_banned(caller.account) {
-            return Err(Stopped { fault: Fault::Banned, by: "banned", until: Timestamp::FAR_FUTURE });
+            return Err(Stopped {
+                fault: Fault::Banned,
+                by: "banned",
+                until: Timestamp::FAR_FUTURE,
+            });
         }
         // Document 1, Errors: these two and no other.
-        let status = if self.limits.get("refusal.status") == 429 { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::FORBIDDEN };
-        if let Err(refusal) = self.secondary.judge(now, caller.account, &demand.weight, &self.limits) {
-            return Err(self.stop(now, refusal, status, self.view(now, caller.account, demand.resource)));
+        let status = if self.limits.get("refusal.status") == 429 {
+            StatusCode::TOO_MANY_REQUESTS
+        } else {
+            StatusCode::FORBIDDEN
+        };
+        if let Err(refusal) =
+            self.secondary.judge(now, caller.account, &demand.weight, &self.limits)
+        {
+            return Err(self.stop(
+                now,
+                refusal,
+                status,
+                self.view(now, caller.account, demand.resource),
+            ));
         }
         let view = self.view(now, caller.account, demand.resource);
         // Without a token GraphQL has no budget to exhaust; it is answered 401.
@@ -222,8 +263,9 @@ impl State {
         Ok(())
     }
 
-    /// How long a secondary refusal asks the caller to wait (Document 1, Client behavior): "retry-after" is sometimes there (rule 2); without
-    /// it until the reset when nothing remains (rule 3), else a minute at least (rule 4).
+    /// How long a secondary refusal asks the caller to wait (Document 1, Client behavior):
+    /// "retry-after" is sometimes there (rule 2); without it until the reset when nothing remains
+    /// (rule 3), else a minute at least (rule 4).
     fn stop(&self, now: Timestamp, refusal: Refusal, status: StatusCode, view: View) -> Stopped {
         let told = match self.limits.get("refusal.retry-after") {
             _ if refusal.exceeded == Exceeded::Waiting => true,
@@ -264,12 +306,22 @@ impl State {
         }
     }
 
-    fn execute(&mut self, now: Timestamp, caller: &Caller, request: &Request<Bytes>, canonical: Canonical<'_>, target: Target) -> Outcome {
+    fn execute(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        request: &Request<Bytes>,
+        canonical: Canonical<'_>,
+        target: Target,
+    ) -> Outcome {
         let urls = Urls::new(&self.origin(request), canonical.prefix);
         if matches!(target, Target::Recorded) {
             return self.replay(now, caller, request, canonical, &urls);
         }
-        let upload_bytes = request.extensions().get::<UploadBytes>().map_or(request.body().len() as u64, |upload| upload.0);
+        let upload_bytes = request
+            .extensions()
+            .get::<UploadBytes>()
+            .map_or(request.body().len() as u64, |upload| upload.0);
         let mut call = Call {
             world: &mut self.world,
             limits: &self.limits,
@@ -302,13 +354,24 @@ impl State {
         }
     }
 
-    fn replay(&mut self, now: Timestamp, caller: &Caller, request: &Request<Bytes>, canonical: Canonical<'_>, urls: &Urls) -> Outcome {
+    fn replay(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        request: &Request<Bytes>,
+        canonical: Canonical<'_>,
+        urls: &Urls,
+    ) -> Outcome {
         if canonical.path == "/rate_limit" {
             let primary = self.faults.budgets(&self.primary);
-            let view = |resource| view(&self.world, &self.limits, primary, now, caller.account, resource);
+            let view =
+                |resource| view(&self.world, &self.limits, primary, now, caller.account, resource);
             return Ok(resources::service::rate_limit_of(view));
         }
-        self.replayer.as_mut().map(|replayer| replayer.answer(request, canonical, urls)).ok_or(Fault::NotFound)
+        self.replayer
+            .as_mut()
+            .map(|replayer| replayer.answer(request, canonical, urls))
+            .ok_or(Fault::NotFound)
     }
 
     /// Scheme and authority that answers name.
@@ -317,7 +380,9 @@ impl State {
             return self.options.base_url.clone();
         }
         let host = request.headers().get(header::HOST).and_then(|value| value.to_str().ok());
-        let authority = host.or_else(|| request.uri().authority().map(http::uri::Authority::as_str)).unwrap_or("localhost");
+        let authority = host
+            .or_else(|| request.uri().authority().map(http::uri::Authority::as_str))
+            .unwrap_or("localhost");
         format!("http://{authority}")
     }
 
@@ -327,7 +392,10 @@ impl State {
 
     /// Whom an answer has told that a primary budget is exhausted, and until when.
     pub fn told(&self, now: Timestamp) -> impl Iterator<Item = (AccountId, Resource, Timestamp)> {
-        self.told.iter().filter(move |(_, until)| **until > now).map(|((account, resource), until)| (*account, *resource, *until))
+        self.told
+            .iter()
+            .filter(move |(_, until)| **until > now)
+            .map(|((account, resource), until)| (*account, *resource, *until))
     }
 
     /// Takes the cost from the account's budget, and from the one below it as far as that goes.
@@ -341,8 +409,21 @@ impl State {
     }
 
     /// Document 1, Rate limit response headers.
-    fn write_rate_headers(&self, now: Timestamp, account: AccountId, resource: Resource, headers: &mut HeaderMap) {
-        let view = view(&self.world, &self.limits, self.faults.budgets(&self.primary), now, account, resource);
+    fn write_rate_headers(
+        &self,
+        now: Timestamp,
+        account: AccountId,
+        resource: Resource,
+        headers: &mut HeaderMap,
+    ) {
+        let view = view(
+            &self.world,
+            &self.limits,
+            self.faults.budgets(&self.primary),
+            now,
+            account,
+            resource,
+        );
         let values = [
             ("x-ratelimit-limit", view.limit.to_string()),
             ("x-ratelimit-remaining", view.remaining().to_string()),
@@ -356,8 +437,8 @@ impl State {
     }
 }
 
-/// A 304 "does not consume primary rate limit" (Document 1, Errors), whoever asks; everything else that is served costs one, and a query
-/// that was executed what its size is.
+/// A 304 "does not consume primary rate limit" (Document 1, Errors), whoever asks; everything else
+/// that is served costs one, and a query that was executed what its size is.
 fn cost(charge: Charge, response: &Response<Bytes>) -> u32 {
     match charge {
         Charge::Free => 0,
@@ -373,7 +454,8 @@ fn cost(charge: Charge, response: &Response<Bytes>) -> u32 {
 }
 
 fn refusal(stopped: Stopped, demand: &Demand, context: &Context<'_>) -> Response<Bytes> {
-    // UPSTREAM.md, Limits: "GraphQL primary exhaustion is 200 with `errors[].type` = `RATE_LIMITED`".
+    // UPSTREAM.md, Limits: "GraphQL primary exhaustion is 200 with `errors[].type` =
+    // `RATE_LIMITED`".
     let reply = match (&demand.target, &stopped.fault) {
         (Target::Graphql(_), Fault::PrimaryLimit { whose, .. }) => graphql::exhausted(whose),
         _ => resources::lfs::dress(demand.resource, stopped.fault.into_reply()),
@@ -403,9 +485,18 @@ fn preflight() -> Reply {
         .with(header::ACCESS_CONTROL_MAX_AGE, "86400")
 }
 
-fn entry(world: &World, context: &Context<'_>, request: &Request<Bytes>, demand: &Demand, concurrency: u32) -> Entry {
+fn entry(
+    world: &World,
+    context: &Context<'_>,
+    request: &Request<Bytes>,
+    demand: &Demand,
+    concurrency: u32,
+) -> Entry {
     let sent = request.headers();
-    let conditional = match (sent.contains_key(header::IF_NONE_MATCH), sent.contains_key(header::IF_MODIFIED_SINCE)) {
+    let conditional = match (
+        sent.contains_key(header::IF_NONE_MATCH),
+        sent.contains_key(header::IF_MODIFIED_SINCE),
+    ) {
         _ if !is_conditional(sent) => "none",
         (true, true) => "both",
         (true, false) => "etag",
@@ -416,7 +507,11 @@ fn entry(world: &World, context: &Context<'_>, request: &Request<Bytes>, demand:
         at_millis: context.now.as_millis(),
         time: iso(context.now),
         method: request.method().to_string(),
-        path: request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned(),
+        path: request
+            .uri()
+            .path_and_query()
+            .map_or("/", http::uri::PathAndQuery::as_str)
+            .to_owned(),
         endpoint: demand.endpoint.clone(),
         account: world.account_name(context.caller.account),
         token: context.caller.token.as_ref().map(|(position, _)| *position),

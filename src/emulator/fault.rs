@@ -1,4 +1,5 @@
-//! Everything that can be wrong with a request, and the one place that turns it into an answer (Document 1, Errors).
+//! Everything that can be wrong with a request, and the one place that turns it into an answer
+//! (Document 1, Errors).
 
 use http::{HeaderValue, StatusCode, header};
 use percent_encoding::{CONTROLS, utf8_percent_encode};
@@ -29,7 +30,8 @@ pub enum Fault {
     /// The request's content is wrong.
     Invalid(Vec<FieldFault>),
     TooLarge,
-    /// The repository has another name now; the address to use. Reads are told 301, writes 307, which keeps their method.
+    /// The repository has another name now; the address to use. Reads are told 301, writes 307,
+    /// which keeps their method.
     MovedRead(String),
     MovedWrite(String),
     /// The caller is named.
@@ -74,13 +76,28 @@ impl Code {
 
 impl Fault {
     /// A 422 for one field.
-    pub fn field(resource: &'static str, field: &str, code: Code, message: impl Into<String>) -> Self {
-        Self::Invalid(vec![FieldFault { resource, field: field.to_owned(), code, message: message.into() }])
+    pub fn field(
+        resource: &'static str,
+        field: &str,
+        code: Code,
+        message: impl Into<String>,
+    ) -> Self {
+        Self::Invalid(vec![FieldFault {
+            resource,
+            field: field.to_owned(),
+            code,
+            message: message.into(),
+        }])
     }
 
-    /// Refuses to make more of something that there is too much of already (Document 1, 422: "the endpoint has been spammed").
+    /// Refuses to make more of something that there is too much of already (Document 1, 422: "the
+    /// endpoint has been spammed").
     pub fn unless_spammed(resource: &'static str, count: usize) -> Result<(), Self> {
-        if count < THINGS_MAX { Ok(()) } else { Err(Self::field(resource, "base", Code::Invalid, "there are too many already")) }
+        if count < THINGS_MAX {
+            Ok(())
+        } else {
+            Err(Self::field(resource, "base", Code::Invalid, "there are too many already"))
+        }
     }
 
     /// The answer.
@@ -88,12 +105,16 @@ impl Fault {
         match self {
             Self::NotFound => error(StatusCode::NOT_FOUND, "Not Found", ""),
             Self::BadCredentials => error(StatusCode::UNAUTHORIZED, "Bad credentials", ""),
-            Self::RequiresAuthentication => error(StatusCode::UNAUTHORIZED, "Requires authentication", ""),
+            Self::RequiresAuthentication => {
+                error(StatusCode::UNAUTHORIZED, "Requires authentication", "")
+            }
             Self::Forbidden(message) => error(StatusCode::FORBIDDEN, message, ""),
             Self::MalformedJson => error(StatusCode::BAD_REQUEST, "Problems parsing JSON", ""),
             Self::BadRequest(message) => error(StatusCode::BAD_REQUEST, &message, ""),
             Self::Invalid(fields) => invalid(&fields),
-            Self::TooLarge => error(StatusCode::PAYLOAD_TOO_LARGE, "The request body is too large", ""),
+            Self::TooLarge => {
+                error(StatusCode::PAYLOAD_TOO_LARGE, "The request body is too large", "")
+            }
             Self::MovedRead(address) => moved(StatusCode::MOVED_PERMANENTLY, &address),
             Self::MovedWrite(address) => moved(StatusCode::TEMPORARY_REDIRECT, &address),
             Self::PrimaryLimit { whose, status } => error(
@@ -101,7 +122,9 @@ impl Fault {
                 &format!("API rate limit exceeded for {whose}."),
                 "/overview/rate-limits-for-the-rest-api#primary-rate-limits",
             ),
-            Self::SecondaryLimit { exceeded, status, retry_after_secs } => secondary(exceeded, status, retry_after_secs),
+            Self::SecondaryLimit { exceeded, status, retry_after_secs } => {
+                secondary(exceeded, status, retry_after_secs)
+            }
             Self::Banned => error(StatusCode::FORBIDDEN, "Sorry. Your account was suspended.", ""),
         }
     }
@@ -120,11 +143,16 @@ fn secondary(exceeded: Exceeded, status: StatusCode, retry_after_secs: Option<u6
         Exceeded::Content => {
             "You have exceeded a secondary rate limit and have been temporarily blocked from content creation. Please retry your request again later."
         }
-        Exceeded::Concurrency | Exceeded::Points | Exceeded::Cpu | Exceeded::OauthTokens | Exceeded::Waiting => {
+        Exceeded::Concurrency
+        | Exceeded::Points
+        | Exceeded::Cpu
+        | Exceeded::OauthTokens
+        | Exceeded::Waiting => {
             "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
         }
     };
-    let mut reply = error(status, message, "/overview/rate-limits-for-the-rest-api#secondary-rate-limits");
+    let mut reply =
+        error(status, message, "/overview/rate-limits-for-the-rest-api#secondary-rate-limits");
     if let Some(secs) = retry_after_secs {
         reply.headers.push((header::RETRY_AFTER, HeaderValue::from(secs)));
     }
@@ -132,8 +160,15 @@ fn secondary(exceeded: Exceeded, status: StatusCode, retry_after_secs: Option<u6
 }
 
 fn moved(status: StatusCode, address: &str) -> Reply {
-    let message = if status == StatusCode::MOVED_PERMANENTLY { "Moved Permanently" } else { "Temporary Redirect" };
-    let mut reply = Reply::json(status, json!({ "message": message, "url": address, "documentation_url": DOCUMENTATION }));
+    let message = if status == StatusCode::MOVED_PERMANENTLY {
+        "Moved Permanently"
+    } else {
+        "Temporary Redirect"
+    };
+    let mut reply = Reply::json(
+        status,
+        json!({ "message": message, "url": address, "documentation_url": DOCUMENTATION }),
+    );
     // A path may have been sent with characters that no header takes.
     let address = utf8_percent_encode(address, CONTROLS).to_string();
     if let Ok(value) = HeaderValue::from_str(&address) {
@@ -142,12 +177,17 @@ fn moved(status: StatusCode, address: &str) -> Reply {
     reply
 }
 
-/// The `message`, which is all of an error's body that the documents show: it names the fields itself.
+/// The `message`, which is all of an error's body that the documents show: it names the fields
+/// itself.
 fn summary(fields: &[FieldFault]) -> String {
     const NAMED_MAX: usize = 10;
     let named = |fault: &FieldFault| {
         let name = fault.field.rsplit('.').next().unwrap_or("");
-        if fault.message.contains(name) { fault.message.clone() } else { format!("{}: {}", fault.field, fault.message) }
+        if fault.message.contains(name) {
+            fault.message.clone()
+        } else {
+            format!("{}: {}", fault.field, fault.message)
+        }
     };
     let named: Vec<String> = fields.iter().take(NAMED_MAX).map(named).collect();
     format!("Validation Failed: {}", named.join("; "))

@@ -1,7 +1,9 @@
-//! The event feeds: what happened in repositories, for those who poll instead of having a webhook (Document 1, Poll interval, names `/events`).
+//! The event feeds: what happened in repositories, for those who poll instead of having a webhook
+//! (Document 1, Poll interval, names `/events`).
 //!
-//! The shapes and types of the events are not shown; they are the running service's, its type after the name of the webhook event. It keeps
-//! 300 events a feed; here there is one feed with 300 for everybody. Who may see what is in `resources::feeds`.
+//! The shapes and types of the events are not shown; they are the running service's, its type after
+//! the name of the webhook event. It keeps 300 events a feed; here there is one feed with 300 for
+//! everybody. Who may see what is in `resources::feeds`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -70,7 +72,8 @@ impl Feed {
         }
     }
 
-    /// Something changed which events people see, or how a repository is named in them: no feed may say that it is what it was.
+    /// Something changed which events people see, or how a repository is named in them: no feed may
+    /// say that it is what it was.
     pub fn shift(&mut self, now: Timestamp) {
         self.shifted_at = Some(now);
     }
@@ -89,16 +92,29 @@ mod tests {
     use super::*;
 
     fn event(payload: &str) -> Event {
-        Event { id: 0, kind: "PushEvent", actor: 1, repository: 1, payload: payload.into(), created_at: Timestamp::from_secs(1) }
+        Event {
+            id: 0,
+            kind: "PushEvent",
+            actor: 1,
+            repository: 1,
+            payload: payload.into(),
+            created_at: Timestamp::from_secs(1),
+        }
     }
 
     #[test]
     fn the_oldest_events_go_when_there_are_many_or_long_ones() {
         let mut feed = Feed::default();
         (0..1_000).for_each(|_| feed.note(event("{}")));
-        assert_eq!((feed.newest_first().count(), feed.newest_first().next().map(|event| event.id)), (EVENTS_MAX, Some(1_000)));
+        assert_eq!(
+            (feed.newest_first().count(), feed.newest_first().next().map(|event| event.id)),
+            (EVENTS_MAX, Some(1_000))
+        );
         feed.note(event(&" ".repeat(PAYLOAD_BYTES_MAX - 10)));
-        assert_eq!((feed.newest_first().count(), feed.payload_bytes <= PAYLOAD_BYTES_MAX), (6, true));
+        assert_eq!(
+            (feed.newest_first().count(), feed.payload_bytes <= PAYLOAD_BYTES_MAX),
+            (6, true)
+        );
         feed.note(event(&" ".repeat(PAYLOAD_BYTES_MAX + 1)));
         assert_eq!((feed.newest_first().count(), feed.payload_bytes), (0, 0));
     }

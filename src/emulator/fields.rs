@@ -56,22 +56,37 @@ impl Fields {
     pub fn object(&mut self, name: &str) -> Option<Self> {
         match self.map.get(name) {
             None => None,
-            Some(Value::Object(map)) => Some(Self { resource: self.resource, map: map.clone(), faults: Vec::new() }),
+            Some(Value::Object(map)) => {
+                Some(Self { resource: self.resource, map: map.clone(), faults: Vec::new() })
+            }
             Some(_) => self.wrong_type(name, "an object"),
         }
     }
 
     /// The objects of an array inside this one; none when it is absent.
     pub fn objects(&mut self, name: &str) -> Option<Vec<Self>> {
-        let Value::Array(items) = self.map.get(name)? else { return self.wrong_type(name, "an array of objects") };
-        let objects: Option<Vec<Map<String, Value>>> = items.iter().map(|item| item.as_object().cloned()).collect();
+        let Value::Array(items) = self.map.get(name)? else {
+            return self.wrong_type(name, "an array of objects");
+        };
+        let objects: Option<Vec<Map<String, Value>>> =
+            items.iter().map(|item| item.as_object().cloned()).collect();
         let Some(objects) = objects else { return self.wrong_type(name, "an array of objects") };
-        Some(objects.into_iter().map(|map| Self { resource: self.resource, map, faults: Vec::new() }).collect())
+        Some(
+            objects
+                .into_iter()
+                .map(|map| Self { resource: self.resource, map, faults: Vec::new() })
+                .collect(),
+        )
     }
 
     /// Takes over what is wrong with an object inside this one.
     pub fn absorb(&mut self, inner: Self, name: &str) {
-        self.faults.extend(inner.faults.into_iter().map(|fault| FieldFault { field: format!("{name}.{}", fault.field), ..fault }));
+        self.faults.extend(
+            inner
+                .faults
+                .into_iter()
+                .map(|fault| FieldFault { field: format!("{name}.{}", fault.field), ..fault }),
+        );
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -123,7 +138,10 @@ impl Fields {
         match self.map.get(name) {
             None => Change::Keep,
             Some(Value::Null) => Change::Clear,
-            Some(value) => value.as_u64().or_else(|| self.wrong_type(name, "an integer")).map_or(Change::Keep, Change::Set),
+            Some(value) => value
+                .as_u64()
+                .or_else(|| self.wrong_type(name, "an integer"))
+                .map_or(Change::Keep, Change::Set),
         }
     }
 
@@ -133,7 +151,8 @@ impl Fields {
             Some(Value::Array(items)) => items,
             Some(_) => return self.wrong_type(name, "an array of strings"),
         };
-        let texts: Option<Vec<String>> = items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+        let texts: Option<Vec<String>> =
+            items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
         texts.or_else(|| self.wrong_type(name, "an array of strings"))
     }
 
@@ -144,14 +163,21 @@ impl Fields {
             Some(Value::Array(items)) => items,
             Some(_) => return self.wrong_type(name, "an array"),
         };
-        let named = |item: &Value| item.as_str().or_else(|| item.get("name").and_then(Value::as_str)).map(str::to_owned);
+        let named = |item: &Value| {
+            item.as_str().or_else(|| item.get("name").and_then(Value::as_str)).map(str::to_owned)
+        };
         let texts: Option<Vec<String>> = items.iter().map(named).collect();
         texts.or_else(|| self.wrong_type(name, "an array of names"))
     }
 
     /// Notes that a field cannot be taken.
     pub fn reject(&mut self, name: &str, code: Code, message: impl Into<String>) {
-        self.faults.push(FieldFault { resource: self.resource, field: name.to_owned(), code, message: message.into() });
+        self.faults.push(FieldFault {
+            resource: self.resource,
+            field: name.to_owned(),
+            code,
+            message: message.into(),
+        });
     }
 
     fn wrong_type<T>(&mut self, name: &str, wanted: &str) -> Option<T> {
@@ -161,7 +187,11 @@ impl Fields {
 
     /// Fails with all faults noted so far.
     pub fn check(&mut self) -> Result<(), Fault> {
-        if self.faults.is_empty() { Ok(()) } else { Err(Fault::Invalid(std::mem::take(&mut self.faults))) }
+        if self.faults.is_empty() {
+            Ok(())
+        } else {
+            Err(Fault::Invalid(std::mem::take(&mut self.faults)))
+        }
     }
 }
 
@@ -171,7 +201,8 @@ mod tests {
 
     #[test]
     fn every_wrong_field_is_named_at_once() {
-        let mut fields = Fields::parse("Issue", br#"{"title": 3, "labels": [1], "draft": "no"}"#).expect("it is JSON");
+        let mut fields = Fields::parse("Issue", br#"{"title": 3, "labels": [1], "draft": "no"}"#)
+            .expect("it is JSON");
         assert_eq!(fields.required_string("title"), "");
         assert_eq!(fields.names("labels"), None);
         assert_eq!(fields.boolean("draft"), None);

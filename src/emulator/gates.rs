@@ -1,6 +1,8 @@
-//! Gates: a test holds the requests it chooses until it lets them go, instead of sleeping and hoping.
+//! Gates: a test holds the requests it chooses until it lets them go, instead of sleeping and
+//! hoping.
 //!
-//! The emulator only keeps the books: which request is held by which gate. Waiting is the socket shell's business.
+//! The emulator only keeps the books: which request is held by which gate. Waiting is the socket
+//! shell's business.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,8 +39,8 @@ impl Gates {
         Self { next: before.next, ..Self::default() }
     }
 
-    /// Shuts a new gate for requests with this method (any, when absent) and this path: as sent without the query, with `*` for any run of
-    /// characters. `None` when there are too many gates.
+    /// Shuts a new gate for requests with this method (any, when absent) and this path: as sent
+    /// without the query, with `*` for any run of characters. `None` when there are too many gates.
     pub fn shut(&mut self, method: Option<Method>, path: String) -> Option<GateId> {
         if self.shut.len() >= GATES_MAX {
             return None;
@@ -49,7 +51,8 @@ impl Gates {
         Some(id)
     }
 
-    /// Opens a gate and lets go what it holds; how many that were, or `None` when there is no such gate.
+    /// Opens a gate and lets go what it holds; how many that were, or `None` when there is no such
+    /// gate.
     pub fn open(&mut self, id: GateId) -> Option<usize> {
         let gate = self.shut.remove(&id)?;
         self.holder.retain(|_, holder| *holder != id);
@@ -88,20 +91,25 @@ impl Gates {
 
     /// Each gate's id, method, path and number of held requests.
     pub fn list(&self) -> impl Iterator<Item = (GateId, Option<&Method>, &str, usize)> {
-        self.shut.iter().map(|(id, gate)| (*id, gate.method.as_ref(), gate.path.as_str(), gate.held.len()))
+        self.shut
+            .iter()
+            .map(|(id, gate)| (*id, gate.method.as_ref(), gate.path.as_str(), gate.held.len()))
     }
 }
 
 impl Gate {
     fn matches(&self, method: &Method, path: &str) -> bool {
-        self.method.as_ref().is_none_or(|wanted| wanted == method) && matches_pattern(&self.path, path)
+        self.method.as_ref().is_none_or(|wanted| wanted == method)
+            && matches_pattern(&self.path, path)
     }
 }
 
 /// Whether `text` is `pattern`, in which each `*` stands for any run of characters.
 pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     let mut pieces = pattern.split('*');
-    let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else {
+        return false;
+    };
     if !pattern.contains('*') {
         return rest.is_empty();
     }

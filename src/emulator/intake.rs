@@ -1,4 +1,5 @@
-//! What a request's path is before it is routed: the shape of the base address, the door, the query and the segments.
+//! What a request's path is before it is routed: the shape of the base address, the door, the query
+//! and the segments.
 
 use std::borrow::Cow;
 
@@ -8,7 +9,8 @@ use percent_encoding::percent_decode_str;
 
 use super::{FaultId, GateId};
 
-/// The largest request body; uploads are exempt. Not shown in the specification; CONTRACT, Config: `writes.max_body`.
+/// The largest request body; uploads are exempt. Not shown in the specification; CONTRACT, Config:
+/// `writes.max_body`.
 pub const BODY_BYTES_MAX: usize = 10 * 1024 * 1024;
 /// The base path of a self-hosted instance (Document 1, Address).
 const SELF_HOSTED: &str = "/api/v3";
@@ -50,7 +52,8 @@ pub fn canonical(path: &str) -> Canonical<'_> {
         Some(rest) => (SELF_HOSTED, rest),
         None => ("", path),
     };
-    let door = if rest == "/graphql" || path == "/api/graphql" { Door::Graphql } else { Door::Rest };
+    let door =
+        if rest == "/graphql" || path == "/api/graphql" { Door::Graphql } else { Door::Rest };
     // What GraphQL answers has no API addresses, but a self-hosted caller keeps its shape.
     Canonical { door, prefix, path: if door == Door::Graphql { "/graphql" } else { rest } }
 }
@@ -72,7 +75,9 @@ pub fn is_upload(method: &Method, path: &str) -> bool {
     }
     let segments: Vec<&str> = canonical.path.split('/').skip(1).collect();
     match *segments {
-        ["repos", _, _, "releases", _, "assets"] | ["repositories", _, "releases", _, "assets"] => true,
+        ["repos", _, _, "releases", _, "assets"] | ["repositories", _, "releases", _, "assets"] => {
+            true
+        }
         _ => canonical.door == Door::Uploads,
     }
 }
@@ -99,7 +104,8 @@ pub fn awaited_fault(method: &Method, uri: &Uri) -> Option<(FaultId, u64)> {
     Some((FaultId(id), count))
 }
 
-/// The body was announced as larger than any that is accepted, and was not read. A request extension.
+/// The body was announced as larger than any that is accepted, and was not read. A request
+/// extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unread;
 
@@ -114,7 +120,8 @@ pub struct Query(Vec<(String, String)>);
 
 impl Query {
     pub fn parse(query: Option<&str>) -> Self {
-        let pairs = query.unwrap_or("").split('&').filter(|pair| !pair.is_empty()).take(QUERY_PAIRS_MAX);
+        let pairs =
+            query.unwrap_or("").split('&').filter(|pair| !pair.is_empty()).take(QUERY_PAIRS_MAX);
         Self(
             pairs
                 .map(|pair| {
@@ -143,7 +150,8 @@ impl Query {
 }
 
 fn decode_query(text: &str) -> String {
-    let spaced: Cow<'_, str> = if text.contains('+') { Cow::Owned(text.replace('+', " ")) } else { Cow::Borrowed(text) };
+    let spaced: Cow<'_, str> =
+        if text.contains('+') { Cow::Owned(text.replace('+', " ")) } else { Cow::Borrowed(text) };
     percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }
 
@@ -159,7 +167,10 @@ mod tests {
     #[test]
     fn both_base_paths_lead_to_the_same_route() {
         assert_eq!(canonical("/user"), Canonical { door: Door::Rest, prefix: "", path: "/user" });
-        assert_eq!(canonical("/api/v3/user"), Canonical { door: Door::Rest, prefix: "/api/v3", path: "/user" });
+        assert_eq!(
+            canonical("/api/v3/user"),
+            Canonical { door: Door::Rest, prefix: "/api/v3", path: "/user" }
+        );
         assert_eq!(canonical("/api/v3").path, "/");
         assert_eq!(canonical("/api/v3x").path, "/api/v3x");
     }
@@ -173,7 +184,11 @@ mod tests {
 
     #[test]
     fn an_upload_is_known_in_every_shape() {
-        for path in ["/repos/a/b/releases/1/assets", "/api/v3/repos/a/b/releases/1/assets", "/api/uploads/repos/a/b/releases/1/assets"] {
+        for path in [
+            "/repos/a/b/releases/1/assets",
+            "/api/v3/repos/a/b/releases/1/assets",
+            "/api/uploads/repos/a/b/releases/1/assets",
+        ] {
             assert!(is_upload(&Method::POST, path), "{path}");
             assert!(!is_upload(&Method::GET, path), "{path}");
         }

@@ -1,17 +1,21 @@
-//! The upstream, as an emulator: what tests trust, what `weir demo` fronts, and what a bot's author can develop against.
+//! The upstream, as an emulator: what tests trust, what `weir demo` fronts, and what a bot's author
+//! can develop against.
 //!
-//! [`Emulator`] is pure: all state is inside, time and the peer's address are arguments, and nothing is random but the seed.
-//! [`Server`] puts it behind a socket. The way of a request, in reading order:
+//! [`Emulator`] is pure: all state is inside, time and the peer's address are arguments, and
+//! nothing is random but the seed. [`Server`] puts it behind a socket. The way of a request, in
+//! reading order:
 //!
-//! `intake` (which shape of path) → `control` (requests about the emulator itself) → `credentials` (who asks) → `route` (what is asked) →
-//! `limits`, `primary`, `secondary` (may it be asked now) → `resources`, `inventory` (the answer) → `validators` (304?) → `reply` (headers) →
-//! `transcript`. Beside it stand `faults` and `gates`: what a test wants to go wrong, or to wait.
+//! `intake` (which shape of path) → `control` (requests about the emulator itself) → `credentials`
+//! (who asks) → `route` (what is asked) → `limits`, `primary`, `secondary` (may it be asked now) →
+//! `resources`, `inventory` (the answer) → `validators` (304?) → `reply` (headers) → `transcript`.
+//! Beside it stand `faults` and `gates`: what a test wants to go wrong, or to wait.
 //!
-//! What a request changes is told to people (`events`) and to webhooks (`happenings`); their deliveries wait in the `outbox` until the shell's
-//! `courier` takes them to their receivers.
+//! What a request changes is told to people (`events`) and to webhooks (`happenings`); their
+//! deliveries wait in the `outbox` until the shell's `courier` takes them to their receivers.
 //!
-//! It is written from the specification alone and shares only names and the endpoint table with the gateway (`crate::api`), never rules: a
-//! misreading shared by both would pass every test. The table is held to the documents by a second reading (`api/matrix_tests.rs`) and by
+//! It is written from the specification alone and shares only names and the endpoint table with the
+//! gateway (`crate::api`), never rules: a misreading shared by both would pass every test. The
+//! table is held to the documents by a second reading (`api/matrix_tests.rs`) and by
 //! `tests/specification`.
 
 mod access;
@@ -97,14 +101,17 @@ pub struct Options {
     pub dialect: Dialect,
     /// Chooses the details of the seed world.
     pub seed: u64,
-    /// How many repositories the seed world has, beside the few on the enterprise cloud; the first six always exist.
+    /// How many repositories the seed world has, beside the few on the enterprise cloud; the first
+    /// six always exist.
     pub repositories: u32,
-    /// The address that `url` fields and `Link` name, such as `http://127.0.0.1:8090`; when empty, the request's own Host.
+    /// The address that `url` fields and `Link` name, such as `http://127.0.0.1:8090`; when empty,
+    /// the request's own Host.
     pub base_url: String,
 }
 
 impl Options {
-    /// How many repositories a seed world can have: those that always exist, and no more than a machine can hold.
+    /// How many repositories a seed world can have: those that always exist, and no more than a
+    /// machine can hold.
     pub const REPOSITORIES: RangeInclusive<u32> = 6..=1_000_000;
 }
 
@@ -127,44 +134,56 @@ impl Emulator {
         Self { state: exchange::State::new(options, None, now) }
     }
 
-    /// An upstream that answers from recorded exchanges instead of the seed world. Budgets, gates, the transcript and the control plane
-    /// work as ever; any credential is accepted, each with a budget of its own.
+    /// An upstream that answers from recorded exchanges instead of the seed world. Budgets, gates,
+    /// the transcript and the control plane work as ever; any credential is accepted, each with a
+    /// budget of its own.
     #[must_use]
     pub fn replaying(options: Options, recording: Recording, now: Timestamp) -> Self {
         Self { state: exchange::State::new(options, Some(recording), now) }
     }
 
-    /// From now on these conditions are in force, and again after every reset. Faults armed and limits set so far are forgotten.
+    /// From now on these conditions are in force, and again after every reset. Faults armed and
+    /// limits set so far are forgotten.
     pub fn impose(&mut self, conditions: Conditions) {
         self.state.impose(conditions);
     }
 
-    /// Answers one request that arrives and completes at `now`. A [`Wire`] among the answer's extensions tells how a fault lets it leave.
-    pub fn respond(&mut self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Response<Bytes> {
+    /// Answers one request that arrives and completes at `now`. A [`Wire`] among the answer's
+    /// extensions tells how a fault lets it leave.
+    pub fn respond(
+        &mut self,
+        now: Timestamp,
+        request: &Request<Bytes>,
+        peer: IpAddr,
+    ) -> Response<Bytes> {
         let arrival = self.arrive(now, request, peer);
         self.finish(now, arrival.id);
         self.departed(arrival.id);
         arrival.response
     }
 
-    /// A request arrives: it is judged against the limits, executed and its answer made. It stays in flight until [`Emulator::finish`].
+    /// A request arrives: it is judged against the limits, executed and its answer made. It stays
+    /// in flight until [`Emulator::finish`].
     pub fn arrive(&mut self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Arrival {
         self.state.arrive(now, request, peer)
     }
 
-    /// The answer of request `id` is on its way: its place among the concurrent ones is free, and what it counts for in the
-    /// sliding windows ends a window's length from `now`. Unknown ids are ignored.
+    /// The answer of request `id` is on its way: its place among the concurrent ones is free, and
+    /// what it counts for in the sliding windows ends a window's length from `now`. Unknown ids are
+    /// ignored.
     pub fn finish(&mut self, now: Timestamp, id: RequestId) {
         self.state.finish(now, id);
     }
 
-    /// The webhook deliveries that are to be sent now, by whoever puts the emulator on a network. Each is to be answered with
-    /// [`Emulator::delivered`]; only then its webhook's next one is handed out. They wait, within bounds, when nobody takes them.
+    /// The webhook deliveries that are to be sent now, by whoever puts the emulator on a network.
+    /// Each is to be answered with [`Emulator::delivered`]; only then its webhook's next one is
+    /// handed out. They wait, within bounds, when nobody takes them.
     pub fn take_outgoing(&mut self, now: Timestamp) -> Vec<Outgoing> {
         outbox::take(&mut self.state.world, self.state.options.dialect, now)
     }
 
-    /// What became of a delivery. Unknown ids are ignored: the webhook was deleted or the emulator reset meanwhile.
+    /// What became of a delivery. Unknown ids are ignored: the webhook was deleted or the emulator
+    /// reset meanwhile.
     pub fn delivered(&mut self, id: OutgoingId, receipt: Receipt) {
         outbox::settle(&mut self.state.world, id, receipt);
     }
@@ -181,7 +200,8 @@ impl Emulator {
         self.state.world.outbox.is_empty()
     }
 
-    /// The client of request `id` is gone before its answer left: its place is free, and it has learnt nothing from the answer.
+    /// The client of request `id` is gone before its answer left: its place is free, and it has
+    /// learnt nothing from the answer.
     pub fn abandon(&mut self, now: Timestamp, id: RequestId) {
         self.state.withhold(id);
         self.state.finish(now, id);
@@ -205,7 +225,8 @@ impl Emulator {
         self.state.faults.holds.is_held(id, now)
     }
 
-    /// The last of the answer of request `id` is on its way; to be called after [`Emulator::finish`] when the arrival asked for it.
+    /// The last of the answer of request `id` is on its way; to be called after
+    /// [`Emulator::finish`] when the arrival asked for it.
     pub fn departed(&mut self, id: RequestId) {
         self.state.faults.holds.departed(id);
     }
@@ -239,7 +260,8 @@ impl Emulator {
         self.state.replayer.as_ref().map(|replayer| replayer.recording().len())
     }
 
-    /// Every request with a sequence number above `since`; the oldest are dropped when there are very many.
+    /// Every request with a sequence number above `since`; the oldest are dropped when there are
+    /// very many.
     #[must_use]
     pub fn transcript(&self, since: u64) -> Vec<Entry> {
         self.state.transcript.since(since).cloned().collect()

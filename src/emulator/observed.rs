@@ -1,4 +1,5 @@
-//! What a simulation asks of the emulator beside requests: callers as many as it needs, and the truth of the books without a control request.
+//! What a simulation asks of the emulator beside requests: callers as many as it needs, and the
+//! truth of the books without a control request.
 //!
 //! Nothing here changes how a request is answered.
 
@@ -29,7 +30,8 @@ pub struct BudgetWindow {
 }
 
 impl Emulator {
-    /// A further user, owner of the seed world's first organisation, with as many classic tokens of all scopes as asked for; all spend its one budget.
+    /// A further user, owner of the seed world's first organisation, with as many classic tokens of
+    /// all scopes as asked for; all spend its one budget.
     pub fn enrol(&mut self, login: &str, tokens: usize, now: Timestamp) -> Vec<String> {
         let world = &mut self.state.world;
         let id = world.next_id();
@@ -49,7 +51,14 @@ impl Emulator {
         let values: Vec<String> = (0..tokens).map(value).collect();
         for value in &values {
             let note = "of a simulated account";
-            world.add_token(people::personal(value, TokenKind::Classic, id, people::ALL_SCOPES, Permissions::NotApplicable, note));
+            world.add_token(people::personal(
+                value,
+                TokenKind::Classic,
+                id,
+                people::ALL_SCOPES,
+                Permissions::NotApplicable,
+                note,
+            ));
         }
         values
     }
@@ -97,14 +106,26 @@ mod tests {
         let mut emulator = Emulator::new(Options::default(), NOW);
         emulator.keep_transcript(1);
         for token in emulator.enrol("a-bot", 2, NOW) {
-            let request = Request::get("/repos/acme/widgets").header("authorization", format!("Bearer {token}")).body(Bytes::new());
-            let answer = emulator.respond(NOW, &request.expect("a request"), IpAddr::V4(Ipv4Addr::LOCALHOST));
+            let request = Request::get("/repos/acme/widgets")
+                .header("authorization", format!("Bearer {token}"))
+                .body(Bytes::new());
+            let answer = emulator.respond(
+                NOW,
+                &request.expect("a request"),
+                IpAddr::V4(Ipv4Addr::LOCALHOST),
+            );
             assert_eq!(answer.status(), StatusCode::OK);
-            assert_eq!(emulator.latest().map(|entry| (entry.account.as_str(), entry.cost)), Some(("a-bot", 1)));
+            assert_eq!(
+                emulator.latest().map(|entry| (entry.account.as_str(), entry.cost)),
+                Some(("a-bot", 1))
+            );
         }
         let windows = emulator.budget_windows(NOW);
         assert_eq!(
-            windows.iter().map(|window| (window.account.as_str(), window.used, window.limit)).collect::<Vec<_>>(),
+            windows
+                .iter()
+                .map(|window| (window.account.as_str(), window.used, window.limit))
+                .collect::<Vec<_>>(),
             [("a-bot", 2, 5_000)]
         );
         assert_eq!(emulator.transcript(0).len(), 1, "only the last is kept");

@@ -1,8 +1,10 @@
-//! Things that a test makes happen through `/_emulator/events` so that somebody is told of them: one for each reason of Document 2 that
-//! nothing else brings about, and watching. `control` knows the others: issues, comments, mentions. Also what a test needs to pick a case.
+//! Things that a test makes happen through `/_emulator/events` so that somebody is told of them:
+//! one for each reason of Document 2 that nothing else brings about, and watching. `control` knows
+//! the others: issues, comments, mentions. Also what a test needs to pick a case.
 //!
-//! A body is `{"type", "repository": "acme/widgets", "actor": "ben", "user": "ada", "team": "acme/platform", "number": 1, "text": "…"}`; what a
-//! type does not need is not looked at, and all but `type` and `repository` have a default.
+//! A body is `{"type", "repository": "acme/widgets", "actor": "ben", "user": "ada", "team":
+//! "acme/platform", "number": 1, "text": "…"}`; what a type does not need is not looked at, and all
+//! but `type` and `repository` have a default.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +73,9 @@ pub fn answer(state: &mut State, now: Timestamp, body: &[u8]) -> Option<Answer> 
 
 fn refusal(fault: super::fault::Fault) -> Value {
     let named = match fault {
-        super::fault::Fault::Invalid(faults) => faults.into_iter().map(|fault| fault.message).collect::<Vec<_>>().join("; "),
+        super::fault::Fault::Invalid(faults) => {
+            faults.into_iter().map(|fault| fault.message).collect::<Vec<_>>().join("; ")
+        }
         _ => String::new(),
     };
     json!({ "message": named })
@@ -79,12 +83,15 @@ fn refusal(fault: super::fault::Fault) -> Value {
 
 fn read(world: &World, fields: &mut Fields) -> Occasion {
     let full_name = fields.required_string("repository");
-    let repository = full_name.split_once('/').and_then(|(owner, name)| world.repository_named(owner, name));
+    let repository =
+        full_name.split_once('/').and_then(|(owner, name)| world.repository_named(owner, name));
     if repository.is_none() && !full_name.is_empty() {
         fields.reject("repository", Code::Invalid, "there is no such repository");
     }
     let team_name = fields.string("team").unwrap_or_default();
-    let team = team_name.split_once('/').map(|(organization, slug)| team_members(world, organization, slug));
+    let team = team_name
+        .split_once('/')
+        .map(|(organization, slug)| team_members(world, organization, slug));
     if !team_name.is_empty() && team.as_ref().is_none_or(BTreeSet::is_empty) {
         fields.reject("team", Code::Invalid, "team is no organisation/slug of a team with members");
     }
@@ -109,17 +116,25 @@ fn person(world: &World, fields: &mut Fields, name: &str, default: &str) -> u64 
 }
 
 /// The id or number of what happened, or why it cannot.
-fn happen(world: &mut World, urls: &Urls, now: Timestamp, kind: &str, occasion: &Occasion) -> Result<u64, &'static str> {
+fn happen(
+    world: &mut World,
+    urls: &Urls,
+    now: Timestamp,
+    kind: &str,
+    occasion: &Occasion,
+) -> Result<u64, &'static str> {
     let Occasion { repository, actor, user, number, .. } = *occasion;
     match kind {
         "assign" => assign(world, urls, now, occasion),
         "team_mention" => {
             occasion.team.as_ref().ok_or("team is needed")?;
             let text = format!("@{} {}", occasion.team_name, occasion.text);
-            events::comment(world, urls, now, repository, number, actor, &text).ok_or("there is no such issue")
+            events::comment(world, urls, now, repository, number, actor, &text)
+                .ok_or("there is no such issue")
         }
         "review_requested" => {
-            let issue = world.repositories.get(&repository).and_then(|found| found.issues.get(&number));
+            let issue =
+                world.repositories.get(&repository).and_then(|found| found.issues.get(&number));
             issue.filter(|issue| issue.pull_from.is_some()).ok_or("number is no pull request")?;
             let asked = occasion.team.clone().unwrap_or_else(|| BTreeSet::from([user]));
             notices::review_requested(world, now, repository, number, actor, &asked);
@@ -130,20 +145,30 @@ fn happen(world: &mut World, urls: &Urls, now: Timestamp, kind: &str, occasion: 
         "approval_requested" => tell(world, now, occasion, Reason::ApprovalRequested),
         "invitation" => {
             // "you accepted a repository invitation": who did so may push from now on.
-            let found = world.repositories.get_mut(&repository).ok_or("there is no such repository")?;
+            let found =
+                world.repositories.get_mut(&repository).ok_or("there is no such repository")?;
             found.collaborators.insert(user);
             tell(world, now, occasion, Reason::Invitation)
         }
         "member_feature_requested" => ask_owners(world, now, occasion),
         watching => {
             let user = world.users.get_mut(&user).ok_or("there is no such user")?;
-            let _ = if watching == "watch" { user.watching.insert(repository) } else { user.watching.remove(&repository) };
+            let _ = if watching == "watch" {
+                user.watching.insert(repository)
+            } else {
+                user.watching.remove(&repository)
+            };
             Ok(user.id)
         }
     }
 }
 
-fn assign(world: &mut World, urls: &Urls, now: Timestamp, occasion: &Occasion) -> Result<u64, &'static str> {
+fn assign(
+    world: &mut World,
+    urls: &Urls,
+    now: Timestamp,
+    occasion: &Occasion,
+) -> Result<u64, &'static str> {
     let Occasion { repository, actor, user, number, .. } = *occasion;
     let found = world.repositories.get_mut(&repository).ok_or("there is no such repository")?;
     let issue = found.issues.get_mut(&number).ok_or("there is no such issue")?;
@@ -157,7 +182,12 @@ fn assign(world: &mut World, urls: &Urls, now: Timestamp, occasion: &Occasion) -
 }
 
 /// Closes what is open and opens what is closed.
-fn change_state(world: &mut World, urls: &Urls, now: Timestamp, occasion: &Occasion) -> Result<u64, &'static str> {
+fn change_state(
+    world: &mut World,
+    urls: &Urls,
+    now: Timestamp,
+    occasion: &Occasion,
+) -> Result<u64, &'static str> {
     let Occasion { repository, actor, number, .. } = *occasion;
     let found = world.repositories.get_mut(&repository).ok_or("there is no such repository")?;
     let issue = found.issues.get_mut(&number).ok_or("there is no such issue")?;
@@ -178,39 +208,73 @@ fn change_state(world: &mut World, urls: &Urls, now: Timestamp, occasion: &Occas
 }
 
 /// Tells the user of something new that is neither issue nor pull; the id of that.
-fn tell(world: &mut World, now: Timestamp, occasion: &Occasion, reason: Reason) -> Result<u64, &'static str> {
+fn tell(
+    world: &mut World,
+    now: Timestamp,
+    occasion: &Occasion,
+    reason: Reason,
+) -> Result<u64, &'static str> {
     let Occasion { repository, user, .. } = *occasion;
     if !notices::may_see(world, user, repository) {
         return Err("user does not see the repository");
     }
     let id = world.next_id();
     let topic = Topic::of_reason(reason, id).ok_or("the reason is one of issues")?;
-    notices::tell_one(world, now, &Notice { user, repository, topic, reason, cause: Cause::Activity, comment: None });
+    notices::tell_one(
+        world,
+        now,
+        &Notice { user, repository, topic, reason, cause: Cause::Activity, comment: None },
+    );
     Ok(id)
 }
 
 /// Members of the organisation ask; its owners are told.
 fn ask_owners(world: &mut World, now: Timestamp, occasion: &Occasion) -> Result<u64, &'static str> {
-    let repository = world.repositories.get(&occasion.repository).ok_or("there is no such repository")?;
-    let Owner::Organization(organization) = repository.owner else { return Err("the repository has no organisation") };
-    let owners = world.organizations.get(&organization).map(|organization| organization.owners.clone()).unwrap_or_default();
+    let repository =
+        world.repositories.get(&occasion.repository).ok_or("there is no such repository")?;
+    let Owner::Organization(organization) = repository.owner else {
+        return Err("the repository has no organisation");
+    };
+    let owners = world
+        .organizations
+        .get(&organization)
+        .map(|organization| organization.owners.clone())
+        .unwrap_or_default();
     let id = world.next_id();
-    let (repository, topic, reason) = (occasion.repository, Topic::FeatureRequest(id), Reason::MemberFeatureRequested);
+    let (repository, topic, reason) =
+        (occasion.repository, Topic::FeatureRequest(id), Reason::MemberFeatureRequested);
     for user in owners {
-        notices::tell_one(world, now, &Notice { user, repository, topic, reason, cause: Cause::Activity, comment: None });
+        notices::tell_one(
+            world,
+            now,
+            &Notice { user, repository, topic, reason, cause: Cause::Activity, comment: None },
+        );
     }
     Ok(id)
 }
 
-/// An organisation as `/_emulator/world` shows it, with its roles, custom properties and issue fields.
+/// An organisation as `/_emulator/world` shows it, with its roles, custom properties and issue
+/// fields.
 pub fn with_schemas(world: &World, mut line: Value) -> Value {
-    let organization = line.get("id").and_then(Value::as_u64).and_then(|id| world.organizations.get(&id));
+    let organization =
+        line.get("id").and_then(Value::as_u64).and_then(|id| world.organizations.get(&id));
     if let Some(organization) = organization {
-        let logins = |users: &BTreeSet<u64>| users.iter().map(|user| json!(world.login(*user))).collect::<Value>();
-        let roles: serde_json::Map<String, Value> =
-            organization.roles.iter().map(|(role, users)| ((*role).to_owned(), logins(users))).collect();
-        let (properties, fields) = (properties::overview(world, organization.id), issue_fields::overview(world, organization.id));
-        extend(&mut line, json!({ "roles": roles, "properties": properties, "issue_fields": fields }));
+        let logins = |users: &BTreeSet<u64>| {
+            users.iter().map(|user| json!(world.login(*user))).collect::<Value>()
+        };
+        let roles: serde_json::Map<String, Value> = organization
+            .roles
+            .iter()
+            .map(|(role, users)| ((*role).to_owned(), logins(users)))
+            .collect();
+        let (properties, fields) = (
+            properties::overview(world, organization.id),
+            issue_fields::overview(world, organization.id),
+        );
+        extend(
+            &mut line,
+            json!({ "roles": roles, "properties": properties, "issue_fields": fields }),
+        );
     }
     line
 }

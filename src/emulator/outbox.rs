@@ -1,8 +1,10 @@
 //! What is to be sent: which webhook's turn it is, and what became of what was sent.
 //!
-//! The emulator sends nothing itself. A shell takes what is to go out ([`Emulator::take_outgoing`](super::Emulator::take_outgoing)), sends it,
-//! and says what came back. Each webhook has at most one delivery on its way, so that its deliveries arrive in order and a slow receiver
-//! holds up only itself. The deliveries themselves stay in the webhooks' records, which are bounded; here are only their names.
+//! The emulator sends nothing itself. A shell takes what is to go out
+//! ([`Emulator::take_outgoing`](super::Emulator::take_outgoing)), sends it, and says what came
+//! back. Each webhook has at most one delivery on its way, so that its deliveries arrive in order
+//! and a slow receiver holds up only itself. The deliveries themselves stay in the webhooks'
+//! records, which are bounded; here are only their names.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -17,7 +19,8 @@ use crate::clock::Timestamp;
 
 /// As many deliveries are on their way at once.
 const UNDER_WAY_MAX: usize = 200;
-/// What waits at all webhooks together; beyond that the oldest of the one with the most is forgotten.
+/// What waits at all webhooks together; beyond that the oldest of the one with the most is
+/// forgotten.
 const WAITING_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Names a delivery between its taking and its receipt. Never used twice, also after a reset.
@@ -29,7 +32,8 @@ pub struct OutgoingId(u64);
 pub struct Outgoing {
     /// To be handed back with the receipt.
     pub id: OutgoingId,
-    /// The request as it is to be sent, but for what every HTTP client adds (`Host`, `Content-Length`).
+    /// The request as it is to be sent, but for what every HTTP client adds (`Host`,
+    /// `Content-Length`).
     pub request: Request<Bytes>,
     /// Which certificates of the receiver are accepted.
     pub certificate: Certificate,
@@ -48,7 +52,8 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// The outbox of a world that takes this one's place. What is on its way belongs to no webhook of that world.
+    /// The outbox of a world that takes this one's place. What is on its way belongs to no webhook
+    /// of that world.
     pub fn succeeding(&self) -> Self {
         Self { issued: self.issued, ..Self::default() }
     }
@@ -75,7 +80,11 @@ impl Outbox {
     }
 
     fn note_waiting(&mut self, mailbox: Mailbox, bytes: usize) {
-        let before = if bytes == 0 { self.waiting.remove(&mailbox) } else { self.waiting.insert(mailbox, bytes) };
+        let before = if bytes == 0 {
+            self.waiting.remove(&mailbox)
+        } else {
+            self.waiting.insert(mailbox, bytes)
+        };
         self.waiting_bytes = (self.waiting_bytes + bytes).saturating_sub(before.unwrap_or(0));
     }
 }
@@ -96,11 +105,20 @@ pub fn queue(world: &mut World, mailbox: Mailbox) {
 /// Forgets what waits until no more than this is left.
 fn bound(world: &mut World, bytes_max: usize) {
     while world.outbox.waiting_bytes > bytes_max {
-        let Some(most) = world.outbox.waiting.iter().max_by_key(|(_, bytes)| **bytes).map(|(mailbox, _)| *mailbox) else { return };
-        let left = world.hook_mut(most).filter(|hook| hook.deliveries.waiting() > 0).map_or(0, |hook| {
-            hook.deliveries.forget_waiting();
-            hook.deliveries.waiting_bytes()
-        });
+        let Some(most) = world
+            .outbox
+            .waiting
+            .iter()
+            .max_by_key(|(_, bytes)| **bytes)
+            .map(|(mailbox, _)| *mailbox)
+        else {
+            return;
+        };
+        let left =
+            world.hook_mut(most).filter(|hook| hook.deliveries.waiting() > 0).map_or(0, |hook| {
+                hook.deliveries.forget_waiting();
+                hook.deliveries.waiting_bytes()
+            });
         world.outbox.note_waiting(most, left);
     }
 }
@@ -115,7 +133,12 @@ pub fn take(world: &mut World, dialect: Dialect, now: Timestamp) -> Vec<Outgoing
     taken
 }
 
-fn take_next(world: &mut World, dialect: Dialect, now: Timestamp, mailbox: Mailbox) -> Option<Outgoing> {
+fn take_next(
+    world: &mut World,
+    dialect: Dialect,
+    now: Timestamp,
+    mailbox: Mailbox,
+) -> Option<Outgoing> {
     let hook = world.hook_mut(mailbox)?;
     hook.deliveries.standing = Standing::Idle;
     let config = hook.config.clone();
@@ -127,7 +150,10 @@ fn take_next(world: &mut World, dialect: Dialect, now: Timestamp, mailbox: Mailb
     let delivery = delivery.clone();
     let left = hook.deliveries.waiting_bytes();
     let Some(request) = envelope::request(dialect, hook, &delivery, &posted) else {
-        hook.deliveries.settle(delivery.id, Receipt::Failed { failure: Failure::Unreachable, duration: Duration::ZERO });
+        hook.deliveries.settle(
+            delivery.id,
+            Receipt::Failed { failure: Failure::Unreachable, duration: Duration::ZERO },
+        );
         queue(world, mailbox);
         return None;
     };
@@ -139,7 +165,8 @@ fn take_next(world: &mut World, dialect: Dialect, now: Timestamp, mailbox: Mailb
     Some(Outgoing { id, request, certificate: config.certificate })
 }
 
-/// Notes what became of a delivery; its webhook's next one gets its turn. Unknown ids are of a world that was reset.
+/// Notes what became of a delivery; its webhook's next one gets its turn. Unknown ids are of a
+/// world that was reset.
 pub fn settle(world: &mut World, id: OutgoingId, receipt: Receipt) {
     let Some((mailbox, delivery)) = world.outbox.under_way.remove(&id) else { return };
     let Some(hook) = world.hook_mut(mailbox) else { return };
@@ -159,20 +186,38 @@ mod tests {
     fn what_waits_at_all_webhooks_is_bounded_and_the_one_with_the_most_loses_its_oldest() {
         let now = Timestamp::from_secs(1_800_000_000);
         let mut world = seed::world(&Options::default(), now);
-        let of_organizations = world.organizations.values().flat_map(|organization| organization.hooks.values());
-        let hooks: Vec<Mailbox> =
-            of_organizations.chain(world.app_hooks.values()).map(super::super::world::Hook::mailbox).take(2).collect();
+        let of_organizations =
+            world.organizations.values().flat_map(|organization| organization.hooks.values());
+        let hooks: Vec<Mailbox> = of_organizations
+            .chain(world.app_hooks.values())
+            .map(super::super::world::Hook::mailbox)
+            .take(2)
+            .collect();
         let [much, little] = hooks[..] else { panic!("the seed has two webhooks: {hooks:?}") };
         assert!(matches!(much.target, Target::Organization(_)));
         for (mailbox, count) in [(much, 5), (little, 2)] {
             for _ in 0..count {
-                let letter = Letter { repository: None, installation: None, payload: "x".repeat(100).into() };
-                happenings::deliver(&mut world, now, mailbox, Happening { event: "ping", action: None }, letter);
+                let letter = Letter {
+                    repository: None,
+                    installation: None,
+                    payload: "x".repeat(100).into(),
+                };
+                happenings::deliver(
+                    &mut world,
+                    now,
+                    mailbox,
+                    Happening { event: "ping", action: None },
+                    letter,
+                );
             }
         }
         assert_eq!(world.outbox.waiting_bytes, 700);
         bound(&mut world, 450);
-        assert_eq!([much, little].map(|mailbox| world.hook_mut(mailbox).map_or(0, |hook| hook.deliveries.waiting())), [2, 2]);
+        assert_eq!(
+            [much, little]
+                .map(|mailbox| world.hook_mut(mailbox).map_or(0, |hook| hook.deliveries.waiting())),
+            [2, 2]
+        );
         assert_eq!(world.outbox.waiting_bytes, 400);
         assert_eq!(take(&mut world, Dialect::Github, now).len(), 2);
         assert_eq!(world.outbox.waiting_bytes, 200);

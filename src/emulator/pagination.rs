@@ -1,4 +1,5 @@
-//! Pages by number, and the `Link` header that leads to the others (Document 1, Page-number pagination).
+//! Pages by number, and the `Link` header that leads to the others (Document 1, Page-number
+//! pagination).
 
 use http::{HeaderName, HeaderValue, header};
 use percent_encoding::{CONTROLS, utf8_percent_encode};
@@ -19,7 +20,8 @@ pub struct Caps {
     pub max: usize,
 }
 
-/// One page of a list that is already in its order. What is not a number counts as absent; a page beyond the end is empty.
+/// One page of a list that is already in its order. What is not a number counts as absent; a page
+/// beyond the end is empty.
 pub fn page<T>(call: &Call<'_>, caps: Caps, items: Vec<T>, render: impl Fn(T) -> Value) -> Reply {
     let (shown, link) = cut(call, caps, items);
     let mut reply = Reply::ok(Value::Array(shown.into_iter().map(render).collect()));
@@ -28,12 +30,18 @@ pub fn page<T>(call: &Call<'_>, caps: Caps, items: Vec<T>, render: impl Fn(T) ->
 }
 
 /// The items of the page asked for, and the `Link` header if there is more than one page.
-pub fn cut<T>(call: &Call<'_>, caps: Caps, items: Vec<T>) -> (Vec<T>, Option<(HeaderName, HeaderValue)>) {
+pub fn cut<T>(
+    call: &Call<'_>,
+    caps: Caps,
+    items: Vec<T>,
+) -> (Vec<T>, Option<(HeaderName, HeaderValue)>) {
     let per_page = per_page(call, caps);
-    let page = call.query.get("page").and_then(|given| given.parse::<usize>().ok()).unwrap_or(1).max(1);
+    let page =
+        call.query.get("page").and_then(|given| given.parse::<usize>().ok()).unwrap_or(1).max(1);
     let last = items.len().div_ceil(per_page).max(1);
     let link = link(call, page, last);
-    let shown = items.into_iter().skip((page - 1).saturating_mul(per_page)).take(per_page).collect();
+    let shown =
+        items.into_iter().skip((page - 1).saturating_mul(per_page)).take(per_page).collect();
     (shown, link)
 }
 
@@ -56,8 +64,10 @@ fn link(call: &Call<'_>, page: usize, last: usize) -> Option<(HeaderName, Header
     if page > 1 {
         relations.push(("first", 1));
     }
-    let entries: Vec<(&str, String)> =
-        relations.into_iter().map(|(relation, page)| (relation, address(call, "page", &page.to_string()))).collect();
+    let entries: Vec<(&str, String)> = relations
+        .into_iter()
+        .map(|(relation, page)| (relation, address(call, "page", &page.to_string())))
+        .collect();
     header(&entries)
 }
 
@@ -66,7 +76,10 @@ pub fn header(entries: &[(&str, String)]) -> Option<(HeaderName, HeaderValue)> {
     if entries.is_empty() {
         return None;
     }
-    let line: Vec<String> = entries.iter().map(|(relation, address)| format!("<{address}>; rel=\"{relation}\"")).collect();
+    let line: Vec<String> = entries
+        .iter()
+        .map(|(relation, address)| format!("<{address}>; rel=\"{relation}\""))
+        .collect();
     // A path may have been sent with characters that no header takes.
     let line = utf8_percent_encode(&line.join(", "), CONTROLS).to_string();
     HeaderValue::from_str(&line).ok().map(|value| (header::LINK, value))
@@ -74,7 +87,11 @@ pub fn header(entries: &[(&str, String)]) -> Option<(HeaderName, HeaderValue)> {
 
 /// This request's own address with one parameter of its query replaced.
 pub fn address(call: &Call<'_>, name: &str, value: &str) -> String {
-    let given = call.raw_query.unwrap_or("").split('&').filter(|pair| !pair.is_empty() && pair.split('=').next() != Some(name));
+    let given = call
+        .raw_query
+        .unwrap_or("")
+        .split('&')
+        .filter(|pair| !pair.is_empty() && pair.split('=').next() != Some(name));
     let mut pairs: Vec<String> = given.map(str::to_owned).collect();
     pairs.push(format!("{name}={value}"));
     format!("{}{}?{}", call.urls.api, call.asked_path, pairs.join("&"))

@@ -1,4 +1,5 @@
-//! The fine-grained permissions by their names on the wire: which there are, and how a grant of them is narrowed and shown.
+//! The fine-grained permissions by their names on the wire: which there are, and how a grant of
+//! them is narrowed and shown.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -9,8 +10,8 @@ use super::accounts::{Level, Permissions};
 use super::{inventory, resources};
 use crate::api::{Dialect, Table};
 
-/// Name and highest level. Document 1 names the categories whose routes it lists and leaves the later ones out; those are the real service's.
-/// What routes here ask for is added to it.
+/// Name and highest level. Document 1 names the categories whose routes it lists and leaves the
+/// later ones out; those are the real service's. What routes here ask for is added to it.
 const NAMED: &[(&str, Level)] = &[
     ("actions", Level::Write),
     ("administration", Level::Write),
@@ -41,9 +42,13 @@ fn all() -> &'static BTreeMap<String, Level> {
     static ALL: OnceLock<BTreeMap<String, Level>> = OnceLock::new();
     ALL.get_or_init(|| {
         let named = NAMED.iter().map(|(name, level)| ((*name).to_owned(), *level));
-        let written = resources::all().filter_map(|route| route.need.permission()).map(|(name, level)| (name.to_owned(), level));
+        let written = resources::all()
+            .filter_map(|route| route.need.permission())
+            .map(|(name, level)| (name.to_owned(), level));
         let listed = [Dialect::Service, Dialect::Github].into_iter().flat_map(|dialect| {
-            let sets = Table::embedded(dialect).iter().flat_map(move |endpoint| inventory::sets(endpoint, dialect));
+            let sets = Table::embedded(dialect)
+                .iter()
+                .flat_map(move |endpoint| inventory::sets(endpoint, dialect));
             sets.flatten().map(|grant| (grant.name, grant.level))
         });
         let mut all = BTreeMap::new();
@@ -94,7 +99,11 @@ mod tests {
     fn whatever_a_route_asks_for_can_be_granted() {
         for route in resources::all() {
             if let Some((name, level)) = route.need.permission() {
-                assert!(Permissions::All.include(&BTreeMap::from([(name, level)])), "{name} of {}", route.template);
+                assert!(
+                    Permissions::All.include(&BTreeMap::from([(name, level)])),
+                    "{name} of {}",
+                    route.template
+                );
             }
         }
     }

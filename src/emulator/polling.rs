@@ -1,10 +1,12 @@
-//! How often a thing may be polled (Document 1: "`X-Poll-Interval` (seconds) states how often polling is allowed; it can increase under load
-//! and must be obeyed").
+//! How often a thing may be polled (Document 1: "`X-Poll-Interval` (seconds) states how often
+//! polling is allowed; it can increase under load and must be obeyed").
 //!
-//! How it increases is not shown. Here every account has an interval of its own for every path: `poll.interval` for whoever keeps to it, and
-//! twice as much for every `poll.patience` polls in a row that came too early, up to `poll.interval-max`. Whoever then waits as long as
-//! it was told is back at the beginning. `poll.load` multiplies the interval for everybody: it stands for the load that others make, and a test
-//! sets it. Early polls are answered as ever; what they spend is spent.
+//! How it increases is not shown. Here every account has an interval of its own for every path:
+//! `poll.interval` for whoever keeps to it, and twice as much for every `poll.patience` polls in a
+//! row that came too early, up to `poll.interval-max`. Whoever then waits as long as it was told is
+//! back at the beginning. `poll.load` multiplies the interval for everybody: it stands for the load
+//! that others make, and a test sets it. Early polls are answered as ever; what they spend is
+//! spent.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,7 +19,8 @@ use super::limits::Limits;
 use super::reply::Reply;
 use crate::clock::Timestamp;
 
-/// When so many things are polled, those whose interval has passed are forgotten, which changes nothing for them.
+/// When so many things are polled, those whose interval has passed are forgotten, which changes
+/// nothing for them.
 const POLLED_MAX: usize = 10_000;
 
 /// Who polled what, when last.
@@ -45,8 +48,12 @@ impl Polls {
         }
         let mut digest = DefaultHasher::new();
         path.hash(&mut digest);
-        let poll = self.last.entry((account, digest.finish())).or_insert(Poll { allowed_at: now, early_in_a_row: 0 });
-        poll.early_in_a_row = if now < poll.allowed_at { poll.early_in_a_row.saturating_add(1) } else { 0 };
+        let poll = self
+            .last
+            .entry((account, digest.finish()))
+            .or_insert(Poll { allowed_at: now, early_in_a_row: 0 });
+        poll.early_in_a_row =
+            if now < poll.allowed_at { poll.early_in_a_row.saturating_add(1) } else { 0 };
         let interval_secs = interval_secs(limits, poll.early_in_a_row);
         poll.allowed_at = now + std::time::Duration::from_secs(interval_secs);
         interval_secs
@@ -55,14 +62,21 @@ impl Polls {
 
 fn interval_secs(limits: &Limits, early_in_a_row: u64) -> u64 {
     let doublings = early_in_a_row / limits.get("poll.patience").max(1);
-    let factor = u32::try_from(doublings).ok().and_then(|doublings| 1_u64.checked_shl(doublings)).unwrap_or(u64::MAX);
-    let asked = limits.get("poll.interval").saturating_mul(limits.get("poll.load").max(1)).saturating_mul(factor);
+    let factor = u32::try_from(doublings)
+        .ok()
+        .and_then(|doublings| 1_u64.checked_shl(doublings))
+        .unwrap_or(u64::MAX);
+    let asked = limits
+        .get("poll.interval")
+        .saturating_mul(limits.get("poll.load").max(1))
+        .saturating_mul(factor);
     asked.min(limits.get("poll.interval-max").max(limits.get("poll.interval")))
 }
 
 /// The answer to a poll, with the interval in force after it. A 304 says it too.
 pub fn paced(call: &mut Call<'_>, reply: Reply) -> Reply {
-    let interval_secs = call.world.polls.note(call.now, call.caller.account, call.asked_path, call.limits);
+    let interval_secs =
+        call.world.polls.note(call.now, call.caller.account, call.asked_path, call.limits);
     reply.with(HeaderName::from_static("x-poll-interval"), &interval_secs.to_string())
 }
 
@@ -77,11 +91,24 @@ mod tests {
         let limits = Limits::default();
         let mut polls = Polls::default();
         let now = Timestamp::from_secs(1_000);
-        let told: Vec<u64> = (0..60).map(|_| polls.note(now, ACCOUNT, "/notifications", &limits)).collect();
+        let told: Vec<u64> =
+            (0..60).map(|_| polls.note(now, ACCOUNT, "/notifications", &limits)).collect();
         assert_eq!((told[0], told[9], told[10], told[20], told[59]), (60, 60, 120, 240, 900));
-        assert_eq!(polls.note(now, AccountId::User(2), "/notifications", &limits), 60, "another account's polls are its own");
+        assert_eq!(
+            polls.note(now, AccountId::User(2), "/notifications", &limits),
+            60,
+            "another account's polls are its own"
+        );
         assert_eq!(polls.note(now, ACCOUNT, "/events", &limits), 60, "so is another path");
-        assert_eq!(polls.note(now + std::time::Duration::from_secs(900), ACCOUNT, "/notifications", &limits), 60);
+        assert_eq!(
+            polls.note(
+                now + std::time::Duration::from_secs(900),
+                ACCOUNT,
+                "/notifications",
+                &limits
+            ),
+            60
+        );
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! The primary budgets: requests per window, account and resource (Document 1, Primary rate limits).
+//! The primary budgets: requests per window, account and resource (Document 1, Primary rate
+//! limits).
 //!
-//! A window begins with the first request that costs something and has a fixed end; nothing carries over.
+//! A window begins with the first request that costs something and has a fixed end; nothing carries
+//! over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,20 +45,39 @@ pub struct Primary {
 }
 
 impl Primary {
-    /// How the budget stands. One that is untouched shows the end that a window beginning now would have.
-    pub fn view(&self, now: Timestamp, account: AccountId, resource: Resource, limit: u32, length: Duration) -> View {
+    /// How the budget stands. One that is untouched shows the end that a window beginning now would
+    /// have.
+    pub fn view(
+        &self,
+        now: Timestamp,
+        account: AccountId,
+        resource: Resource,
+        limit: u32,
+        length: Duration,
+    ) -> View {
         let window = self.windows.get(&(account, resource)).filter(|window| window.reset > now);
-        let (used, reset) = window.map_or((0, end(now, length)), |window| (window.used, window.reset));
+        let (used, reset) =
+            window.map_or((0, end(now, length)), |window| (window.used, window.reset));
         View { resource, limit, used: used.min(limit), reset }
     }
 
     /// Takes `cost` from the budget, beginning a window if none is under way.
-    pub fn spend(&mut self, now: Timestamp, account: AccountId, resource: Resource, cost: u32, length: Duration) {
+    pub fn spend(
+        &mut self,
+        now: Timestamp,
+        account: AccountId,
+        resource: Resource,
+        cost: u32,
+        length: Duration,
+    ) {
         if cost == 0 {
             return;
         }
         self.sweeper.sweep(&mut self.windows, |window| window.reset <= now);
-        let window = self.windows.entry((account, resource)).or_insert(Window { used: 0, reset: Timestamp::EPOCH });
+        let window = self
+            .windows
+            .entry((account, resource))
+            .or_insert(Window { used: 0, reset: Timestamp::EPOCH });
         if window.reset <= now {
             *window = Window { used: 0, reset: end(now, length) };
         }
@@ -64,7 +85,10 @@ impl Primary {
     }
 
     /// Every window under way: whose, what for, how much is used and until when.
-    pub fn windows(&self, now: Timestamp) -> impl Iterator<Item = (AccountId, Resource, u32, Timestamp)> {
+    pub fn windows(
+        &self,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (AccountId, Resource, u32, Timestamp)> {
         self.windows
             .iter()
             .filter(move |(_, window)| window.reset > now)

@@ -74,32 +74,42 @@ impl Reply {
         self
     }
 
-    /// The answer to this request, after the conditions it asks under. The rate headers are added when its cost is known.
+    /// The answer to this request, after the conditions it asks under. The rate headers are added
+    /// when its cost is known.
     pub fn into_response(self, context: &Context<'_>) -> Response<Bytes> {
         let (content_type, bytes) = match self.body {
             Body::Empty => (None, Bytes::new()),
             // A `Value` always serialises; were it not so, an empty body is still an answer.
-            Body::Json(value) => {
-                (Some("application/json; charset=utf-8".to_owned()), serde_json::to_vec(&value).unwrap_or_default().into())
-            }
+            Body::Json(value) => (
+                Some("application/json; charset=utf-8".to_owned()),
+                serde_json::to_vec(&value).unwrap_or_default().into(),
+            ),
             Body::Raw(content_type, bytes) => (content_type, bytes),
         };
-        let validators = (self.status == StatusCode::OK && context.is_read()).then(|| match &self.tag {
-            Tag::Made => {
-                let worth = self.changed_at.map_or(Worth::None, |at| context.worth(at));
-                Some(validators(context.headers, &bytes, self.changed_at, worth))
-            }
-            Tag::Recorded(tag) => {
-                let opaque = tag.trim_start_matches("W/").trim_matches('"').to_owned();
-                Some(Validators { opaque, last_modified: self.changed_at, worth: Worth::Exact })
-            }
-            Tag::None => self.changed_at.map(|at| Validators { opaque: String::new(), last_modified: Some(at), worth: Worth::Exact }),
-        });
+        let validators =
+            (self.status == StatusCode::OK && context.is_read()).then(|| match &self.tag {
+                Tag::Made => {
+                    let worth = self.changed_at.map_or(Worth::None, |at| context.worth(at));
+                    Some(validators(context.headers, &bytes, self.changed_at, worth))
+                }
+                Tag::Recorded(tag) => {
+                    let opaque = tag.trim_start_matches("W/").trim_matches('"').to_owned();
+                    Some(Validators { opaque, last_modified: self.changed_at, worth: Worth::Exact })
+                }
+                Tag::None => self.changed_at.map(|at| Validators {
+                    opaque: String::new(),
+                    last_modified: Some(at),
+                    worth: Worth::Exact,
+                }),
+            });
         let validators = validators.flatten();
         if let Some(validators) = &validators
             && validators.judge(context.headers) == Freshness::NotModified
         {
-            let unmodified = self.headers.into_iter().filter(|(name, _)| name != header::LINK && name != header::CONTENT_TYPE);
+            let unmodified = self
+                .headers
+                .into_iter()
+                .filter(|(name, _)| name != header::LINK && name != header::CONTENT_TYPE);
             return unmodified_response(validators, &self.tag, unmodified, context);
         }
         let mut response = Response::new(Bytes::new());
@@ -109,13 +119,20 @@ impl Reply {
         set(headers, header::CONTENT_TYPE, content_type.as_deref());
         match (&self.tag, &validators) {
             (Tag::Recorded(tag), _) => set(headers, header::ETAG, Some(tag)),
-            (Tag::Made, Some(validators)) => set(headers, header::ETAG, Some(&validators.etag(context.headers))),
+            (Tag::Made, Some(validators)) => {
+                set(headers, header::ETAG, Some(&validators.etag(context.headers)))
+            }
             (Tag::Made, None) | (Tag::None, _) => {}
         }
-        set(headers, header::LAST_MODIFIED, validators.as_ref().and_then(Validators::last_modified_header).as_deref());
+        set(
+            headers,
+            header::LAST_MODIFIED,
+            validators.as_ref().and_then(Validators::last_modified_header).as_deref(),
+        );
         overlay(headers, self.headers);
         if context.is_head() {
-            // RFC 9110, section 9.3.2: the headers of the GET, its length included, without the content.
+            // RFC 9110, section 9.3.2: the headers of the GET, its length included, without the
+            // content.
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
         } else {
             *response.body_mut() = bytes;
@@ -153,7 +170,11 @@ fn overlay(headers: &mut HeaderMap, own: Vec<(HeaderName, HeaderValue)>) {
 /// What every answer says, whatever it is.
 fn every_answer(headers: &mut HeaderMap, context: &Context<'_>) {
     set(headers, header::DATE, Some(&http_date(context.now)));
-    let caching = if context.caller.is_anonymous() { "public, max-age=60, s-maxage=60" } else { "private, max-age=60, s-maxage=60" };
+    let caching = if context.caller.is_anonymous() {
+        "public, max-age=60, s-maxage=60"
+    } else {
+        "private, max-age=60, s-maxage=60"
+    };
     set(headers, header::CACHE_CONTROL, Some(caching));
     let (otp, media) = match context.dialect {
         Dialect::Service => ("X-Service-OTP", "service.v3; format=json"),
@@ -164,9 +185,17 @@ fn every_answer(headers: &mut HeaderMap, context: &Context<'_>) {
     set(headers, header::ACCESS_CONTROL_ALLOW_ORIGIN, Some("*"));
     set(headers, header::ACCESS_CONTROL_EXPOSE_HEADERS, Some(exposed));
     set_named(headers, &context.dialect.delivery_header("media-type"), media);
-    set_named(headers, &context.dialect.delivery_header("request-id"), &format!("EMU0:{:012X}", context.id.0));
+    set_named(
+        headers,
+        &context.dialect.delivery_header("request-id"),
+        &format!("EMU0:{:012X}", context.id.0),
+    );
     // Document 1, Permission header: on every REST response.
-    set_named(headers, context.dialect.accepted_permissions_header(), &context.accepted_permissions);
+    set_named(
+        headers,
+        context.dialect.accepted_permissions_header(),
+        &context.accepted_permissions,
+    );
     if let Some(version) = context.version {
         set_named(headers, context.dialect.version_header(), version);
         set_named(headers, &format!("{}-selected", context.dialect.version_header()), version);
@@ -183,7 +212,8 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: Option<&str>) {
     }
 }
 
-/// As [`set`], for names that depend on the dialect. Names and values are made by the emulator; what no header can have is left out.
+/// As [`set`], for names that depend on the dialect. Names and values are made by the emulator;
+/// what no header can have is left out.
 pub fn set_named(headers: &mut HeaderMap, name: &str, value: &str) {
     if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
         headers.insert(name, value);

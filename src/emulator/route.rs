@@ -74,7 +74,12 @@ pub struct Route {
 }
 
 impl Route {
-    pub const fn new(verb: Verb, template: &'static str, need: Need, answer: fn(&mut Call<'_>) -> Outcome) -> Self {
+    pub const fn new(
+        verb: Verb,
+        template: &'static str,
+        need: Need,
+        answer: fn(&mut Call<'_>) -> Outcome,
+    ) -> Self {
         Self {
             verb,
             template,
@@ -87,7 +92,8 @@ impl Route {
         }
     }
 
-    /// It makes something that people see. No list is published; this one takes every POST that makes a thing with an author.
+    /// It makes something that people see. No list is published; this one takes every POST that
+    /// makes a thing with an author.
     pub const fn content(self) -> Self {
         Self { content: Content::Generating, ..self }
     }
@@ -113,7 +119,12 @@ pub struct Params(Vec<(String, String)>);
 impl Params {
     /// From names and values as the path has them.
     pub fn decoded<'p>(pairs: impl IntoIterator<Item = (&'p str, &'p str)>) -> Self {
-        Self(pairs.into_iter().map(|(name, value)| (name.to_owned(), decode_segment(value))).collect())
+        Self(
+            pairs
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), decode_segment(value)))
+                .collect(),
+        )
     }
 
     /// Decoded; empty when the template has no such parameter.
@@ -125,7 +136,8 @@ impl Params {
     pub fn id(&self, name: &str) -> Result<u64, Fault> {
         let given = self.get(name);
         // One number, one spelling: a sign or a zero in front names nothing.
-        let is_plain = given.bytes().all(|byte| byte.is_ascii_digit()) && (given == "0" || !given.starts_with('0'));
+        let is_plain = given.bytes().all(|byte| byte.is_ascii_digit())
+            && (given == "0" || !given.starts_with('0'));
         given.parse().ok().filter(|_| is_plain).ok_or(Fault::NotFound)
     }
 }
@@ -162,7 +174,8 @@ mod tests {
     fn every_route_is_found_by_its_own_template() {
         for route in resources::all() {
             let path = route.template.replace(['{', '}', '*'], "");
-            let (found, _) = find(route.verb, &path).unwrap_or_else(|| panic!("{} {}", route.verb.name(), route.template));
+            let (found, _) = find(route.verb, &path)
+                .unwrap_or_else(|| panic!("{} {}", route.verb.name(), route.template));
             assert_eq!(found.template, route.template);
         }
     }

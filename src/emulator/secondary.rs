@@ -1,10 +1,13 @@
-//! The secondary limits: concurrency, points and content (Document 1, Secondary rate limits), and what happens to those who do not stop.
+//! The secondary limits: concurrency, points and content (Document 1, Secondary rate limits), and
+//! what happens to those who do not stop.
 //!
-//! The specification does not say how its minutes are measured. This is the strictest reading for a caller: a request counts from its
-//! arrival until a whole window after its completion, in a sliding window, so that whoever passes here passes any fixed or sliding window.
-//! Refused requests do not count, or a caller that tries again could never come back. Once a refusal has been answered, the account is
-//! closed for every route until the time that the refusal named, and what it sends meanwhile is counted against it.
-//! CPU time, OAuth token requests and what single endpoints have for themselves are in [`meters`].
+//! The specification does not say how its minutes are measured. This is the strictest reading for a
+//! caller: a request counts from its arrival until a whole window after its completion, in a
+//! sliding window, so that whoever passes here passes any fixed or sliding window. Refused requests
+//! do not count, or a caller that tries again could never come back. Once a refusal has been
+//! answered, the account is closed for every route until the time that the refusal named, and what
+//! it sends meanwhile is counted against it. CPU time, OAuth token requests and what single
+//! endpoints have for themselves are in [`meters`].
 
 mod meters;
 
@@ -43,7 +46,8 @@ pub enum Style {
     Transfer,
 }
 
-/// Whether it is one of the "OAuth access token requests" of apps and OAuth apps (Document 1, Secondary rate limits).
+/// Whether it is one of the "OAuth access token requests" of apps and OAuth apps (Document 1,
+/// Secondary rate limits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenRequest {
     No,
@@ -90,7 +94,8 @@ pub struct Refusal {
     pub until: Timestamp,
 }
 
-/// Points in a sliding window: those of requests in flight, and those that were completed a short while ago.
+/// Points in a sliding window: those of requests in flight, and those that were completed a short
+/// while ago.
 #[derive(Debug, Default)]
 struct Counter {
     in_flight: u32,
@@ -99,7 +104,8 @@ struct Counter {
     total: u64,
 }
 
-/// A completed request. What lies in a window is the difference of two sums, however many requests there are.
+/// A completed request. What lies in a window is the difference of two sums, however many requests
+/// there are.
 #[derive(Clone, Copy, Debug)]
 struct Completed {
     at: Timestamp,
@@ -120,7 +126,8 @@ impl Counter {
         self.completed.get(first).map_or(self.total, |completed| completed.before)
     }
 
-    /// When completed requests of at least `points` will have left the window; a whole window from now when too many are in flight.
+    /// When completed requests of at least `points` will have left the window; a whole window from
+    /// now when too many are in flight.
     fn frees_at(&self, now: Timestamp, window: Duration, points: u32) -> Timestamp {
         let wanted = self.left(now, window).saturating_add(points.into());
         let last = self.completed.partition_point(|completed| completed.with < wanted);
@@ -142,7 +149,8 @@ impl Counter {
     }
 
     fn is_idle(&self, now: Timestamp, keep: Duration) -> bool {
-        self.in_flight == 0 && self.completed.back().is_none_or(|completed| completed.at + keep <= now)
+        self.in_flight == 0
+            && self.completed.back().is_none_or(|completed| completed.at + keep <= now)
     }
 }
 
@@ -176,13 +184,20 @@ struct Open {
 #[derive(Debug)]
 enum Effect {
     Served(Weight),
-    /// The caller learns at completion that it is limited until then; what it sent before is not held against it.
+    /// The caller learns at completion that it is limited until then; what it sent before is not
+    /// held against it.
     Closes(Timestamp),
 }
 
 impl Secondary {
     /// Whether the request may be served now.
-    pub fn judge(&self, now: Timestamp, account: AccountId, weight: &Weight, limits: &Limits) -> Result<(), Refusal> {
+    pub fn judge(
+        &self,
+        now: Timestamp,
+        account: AccountId,
+        weight: &Weight,
+        limits: &Limits,
+    ) -> Result<(), Refusal> {
         let fresh = Ledger::default();
         let ledger = self.ledgers.get(&account).unwrap_or(&fresh);
         if let Some(until) = ledger.closed_until.filter(|until| *until > now) {
@@ -198,15 +213,20 @@ impl Secondary {
         let unused = Counter::default();
         let (counter, max) = match weight.style {
             Style::Graphql => (&ledger.graphql, limits.get("points.graphql")),
-            Style::Rest | Style::Transfer => (ledger.rest.get(&weight.endpoint).unwrap_or(&unused), limits.get("points.rest")),
+            Style::Rest | Style::Transfer => {
+                (ledger.rest.get(&weight.endpoint).unwrap_or(&unused), limits.get("points.rest"))
+            }
         };
         if let Some(excess) = excess(counter.count(now, minute), weight.points, max) {
             return refuse(Exceeded::Points, counter.frees_at(now, minute, excess));
         }
         if weight.content == Content::Generating {
-            for (window, max) in [("window.minute", "content.minute"), ("window.hour", "content.hour")] {
+            for (window, max) in
+                [("window.minute", "content.minute"), ("window.hour", "content.hour")]
+            {
                 let window = limits.duration(window);
-                if let Some(excess) = excess(ledger.content.count(now, window), 1, limits.get(max)) {
+                if let Some(excess) = excess(ledger.content.count(now, window), 1, limits.get(max))
+                {
                     return refuse(Exceeded::Content, ledger.content.frees_at(now, window, excess));
                 }
             }
@@ -223,7 +243,9 @@ impl Secondary {
         ledger.in_flight += 1;
         match weight.style {
             Style::Graphql => ledger.graphql.begin(weight.points),
-            Style::Rest | Style::Transfer => ledger.rest.entry(weight.endpoint.clone()).or_default().begin(weight.points),
+            Style::Rest | Style::Transfer => {
+                ledger.rest.entry(weight.endpoint.clone()).or_default().begin(weight.points)
+            }
         }
         ledger.meters.begin(&weight);
         if weight.content == Content::Generating {
@@ -258,7 +280,11 @@ impl Secondary {
                 let minute = limits.duration("window.minute");
                 match weight.style {
                     Style::Graphql => ledger.graphql.complete(now, weight.points, minute),
-                    Style::Rest | Style::Transfer => ledger.rest.entry(weight.endpoint).or_default().complete(now, weight.points, minute),
+                    Style::Rest | Style::Transfer => ledger
+                        .rest
+                        .entry(weight.endpoint)
+                        .or_default()
+                        .complete(now, weight.points, minute),
                 }
                 if weight.content == Content::Generating {
                     ledger.content.complete(now, 1, hour);
@@ -267,14 +293,16 @@ impl Secondary {
         }
     }
 
-    /// The user made something on the website: "web actions count too" (Document 1). It is counted, not refused.
+    /// The user made something on the website: "web actions count too" (Document 1). It is counted,
+    /// not refused.
     pub fn note_web_action(&mut self, now: Timestamp, account: AccountId, limits: &Limits) {
         let content = &mut self.ledgers.entry(account).or_default().content;
         content.begin(1);
         content.complete(now, 1, limits.duration("window.hour"));
     }
 
-    /// The account sent a request although it had been told to wait. Enough of them, and it is banned.
+    /// The account sent a request although it had been told to wait. Enough of them, and it is
+    /// banned.
     pub fn note_sent_while_limited(&mut self, account: AccountId, limits: &Limits) {
         let ledger = self.ledgers.entry(account).or_default();
         ledger.sent_while_limited += 1;
@@ -372,7 +400,12 @@ mod tests {
     }
 
     fn create() -> Weight {
-        Weight { endpoint: "POST /issues".to_owned(), points: 5, content: Content::Generating, ..read() }
+        Weight {
+            endpoint: "POST /issues".to_owned(),
+            points: 5,
+            content: Content::Generating,
+            ..read()
+        }
     }
 
     struct Books {
@@ -404,7 +437,8 @@ mod tests {
     #[test]
     fn at_most_100_requests_are_concurrent() {
         let mut books = Books::new();
-        let ids: Vec<_> = (0..100).map(|_| books.arrive(START, read()).expect("within the limit")).collect();
+        let ids: Vec<_> =
+            (0..100).map(|_| books.arrive(START, read()).expect("within the limit")).collect();
         assert_eq!(books.arrive(START, read()).unwrap_err().exceeded, Exceeded::Concurrency);
         books.secondary.finish(START, ids[0], &books.limits);
         assert!(books.arrive(START, read()).is_ok());
@@ -415,7 +449,9 @@ mod tests {
         let mut books = Books::new();
         let graphql = Weight { style: Style::Graphql, ..read() };
         for turn in 0..100 {
-            books.arrive(START, if turn % 2 == 0 { read() } else { graphql.clone() }).expect("within the limit");
+            books
+                .arrive(START, if turn % 2 == 0 { read() } else { graphql.clone() })
+                .expect("within the limit");
         }
         assert_eq!(books.arrive(START, graphql).unwrap_err().exceeded, Exceeded::Concurrency);
     }
@@ -424,10 +460,16 @@ mod tests {
     fn an_endpoint_takes_900_points_a_minute_and_no_more() {
         let mut books = Books::new();
         for _ in 0..180 {
-            books.serve(START, Weight { content: Content::None, ..create() }).expect("180 writes are 900 points");
+            books
+                .serve(START, Weight { content: Content::None, ..create() })
+                .expect("180 writes are 900 points");
         }
-        let refusal = books.serve(START, Weight { content: Content::None, ..create() }).unwrap_err();
-        assert_eq!(refusal, Refusal { exceeded: Exceeded::Points, until: START + Duration::from_mins(1) });
+        let refusal =
+            books.serve(START, Weight { content: Content::None, ..create() }).unwrap_err();
+        assert_eq!(
+            refusal,
+            Refusal { exceeded: Exceeded::Points, until: START + Duration::from_mins(1) }
+        );
         assert!(books.serve(START, read()).is_ok(), "another endpoint has points of its own");
         assert!(books.serve(refusal.until, create()).is_ok());
     }
@@ -448,7 +490,10 @@ mod tests {
         let mut books = Books::new();
         books.limits.set("points.rest", 1).expect("known");
         books.arrive(START, read()).expect("the first");
-        assert_eq!(books.arrive(START + Duration::from_hours(1), read()).unwrap_err().exceeded, Exceeded::Points);
+        assert_eq!(
+            books.arrive(START + Duration::from_hours(1), read()).unwrap_err().exceeded,
+            Exceeded::Points
+        );
     }
 
     #[test]
@@ -458,7 +503,10 @@ mod tests {
         for _ in 0..400 {
             books.serve(START, mutation.clone()).expect("400 mutations are 2,000 points");
         }
-        assert_eq!(books.serve(START, Weight { points: 1, ..mutation }).unwrap_err().exceeded, Exceeded::Points);
+        assert_eq!(
+            books.serve(START, Weight { points: 1, ..mutation }).unwrap_err().exceeded,
+            Exceeded::Points
+        );
     }
 
     #[test]
@@ -474,7 +522,10 @@ mod tests {
         }
         now = now + Duration::from_mins(1);
         let refusal = books.serve(now, create()).unwrap_err();
-        assert_eq!(refusal, Refusal { exceeded: Exceeded::Content, until: START + Duration::from_hours(1) });
+        assert_eq!(
+            refusal,
+            Refusal { exceeded: Exceeded::Content, until: START + Duration::from_hours(1) }
+        );
     }
 
     #[test]

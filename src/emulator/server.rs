@@ -1,7 +1,8 @@
 //! The emulator behind a socket: HTTP/1.1 and h2c, a latency, and the waiting that gates ask for.
 //!
-//! It decides nothing: every answer comes from [`Emulator::arrive`], and so does the way it leaves. A request leaves the emulator's books
-//! just before its answer is written, so that a client can never see an answer whose place is still taken.
+//! It decides nothing: every answer comes from [`Emulator::arrive`], and so does the way it leaves.
+//! A request leaves the emulator's books just before its answer is written, so that a client can
+//! never see an answer whose place is still taken.
 
 mod depart;
 mod idle;
@@ -35,7 +36,8 @@ use line::{Ends, Line};
 
 /// Connections at once; further ones wait in the listener's queue.
 const CONNECTIONS_MAX: usize = 4_096;
-/// UPSTREAM.md, Conditional requests: "idle keep-alive connections are closed at about 60 s". A request's head has as long to arrive.
+/// UPSTREAM.md, Conditional requests: "idle keep-alive connections are closed at about 60 s". A
+/// request's head has as long to arrive.
 const IDLE_WAIT: Duration = Duration::from_secs(60);
 /// The longest pause in a request's body. Not shown.
 const BODY_WAIT: Duration = Duration::from_secs(30);
@@ -43,15 +45,16 @@ const BODY_WAIT: Duration = Duration::from_secs(30);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a shutdown waits for answers under way before it drops their connections.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
-/// How long `GET /_emulator/gates/{id}?held=N` waits for N requests before it answers with the number that there is, and
-/// `GET /_emulator/faults/{id}?struck=N` until it has struck N.
+/// How long `GET /_emulator/gates/{id}?held=N` waits for N requests before it answers with the
+/// number that there is, and `GET /_emulator/faults/{id}?struck=N` until it has struck N.
 const HELD_WAIT: Duration = Duration::from_secs(10);
 
 /// Starts emulators on sockets.
 #[derive(Debug)]
 pub struct Server;
 
-/// A running emulator. Dropping it ends the server without waiting for it; [`Handle::shutdown`] waits.
+/// A running emulator. Dropping it ends the server without waiting for it; [`Handle::shutdown`]
+/// waits.
 #[derive(Debug)]
 pub struct Handle {
     addr: SocketAddr,
@@ -79,15 +82,27 @@ struct Shared {
 }
 
 impl Server {
-    /// Serves `emulator` on `listener`, each answer `latency` after its request. Must be called inside a tokio runtime.
+    /// Serves `emulator` on `listener`, each answer `latency` after its request. Must be called
+    /// inside a tokio runtime.
     #[must_use]
-    pub fn start(listener: TcpListener, emulator: Emulator, clock: Clock, latency: Duration) -> Handle {
+    pub fn start(
+        listener: TcpListener,
+        emulator: Emulator,
+        clock: Clock,
+        latency: Duration,
+    ) -> Handle {
         Self::start_with(listener, emulator, clock, latency, Courier::default())
     }
 
     /// As [`Server::start`], with a courier of one's own for webhook deliveries.
     #[must_use]
-    pub fn start_with(listener: TcpListener, emulator: Emulator, clock: Clock, latency: Duration, courier: Courier) -> Handle {
+    pub fn start_with(
+        listener: TcpListener,
+        emulator: Emulator,
+        clock: Clock,
+        latency: Duration,
+        courier: Courier,
+    ) -> Handle {
         Self::start_narrow(listener, emulator, clock, latency, courier, CONNECTIONS_MAX)
     }
 
@@ -100,10 +115,12 @@ impl Server {
         courier: Courier,
         connections_max: usize,
     ) -> Handle {
-        // A bound listener knows its address; the fallback only saves every caller an error that does not happen.
+        // A bound listener knows its address; the fallback only saves every caller an error that
+        // does not happen.
         let addr = listener.local_addr().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
         let (changed, post) = (Notify::new(), Arc::new(Notify::new()));
-        let shared = Arc::new(Shared { emulator: Mutex::new(emulator), clock, latency, changed, post });
+        let shared =
+            Arc::new(Shared { emulator: Mutex::new(emulator), clock, latency, changed, post });
         let (stop, phase) = watch::channel(Phase::Serving);
         let deliveries = tokio::spawn(deliver(courier, Arc::clone(&shared), phase.clone()));
         let task = tokio::spawn(accept(listener, Arc::clone(&shared), phase, connections_max));
@@ -138,7 +155,9 @@ impl Handle {
 
     /// Waits until `fault` has struck at least `count` requests, or is deleted.
     pub async fn wait_until_struck(&self, fault: FaultId, count: u64) {
-        self.shared.wait_for(|emulator| emulator.struck(fault).is_none_or(|struck| struck >= count)).await;
+        self.shared
+            .wait_for(|emulator| emulator.struck(fault).is_none_or(|struck| struck >= count))
+            .await;
     }
 
     /// Stops accepting, gives answers under way a moment, and ends.
@@ -164,7 +183,12 @@ async fn deliver(courier: Courier, shared: Arc<Shared>, phase: watch::Receiver<P
     courier::run(courier, take, settle, Arc::clone(&shared.post), phase).await;
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: watch::Receiver<Phase>, connections_max: usize) {
+async fn accept(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    mut phase: watch::Receiver<Phase>,
+    connections_max: usize,
+) {
     let places = Arc::new(Semaphore::new(connections_max));
     let mut connections = JoinSet::new();
     loop {
@@ -175,8 +199,9 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: watch::Re
         let Ok(place) = place else { break };
         tokio::select! {
             accepted = listener.accept() => {
-                // A client that is gone before it was accepted is no reason to end. Nor is it that the system has no more descriptors, but
-                // asking again at once would only keep it busy.
+                // A client that is gone before it was accepted is no reason to end. Nor is it that
+                // the system has no more descriptors, but asking again at once would only keep it
+                // busy.
                 let Ok((stream, peer)) = accepted else {
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
@@ -189,14 +214,23 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: watch::Re
         while connections.try_join_next().is_some() {}
     }
     drop(listener);
-    let drained = tokio::time::timeout(SHUTDOWN_WAIT, async { while connections.join_next().await.is_some() {} }).await;
+    let drained = tokio::time::timeout(SHUTDOWN_WAIT, async {
+        while connections.join_next().await.is_some() {}
+    })
+    .await;
     if drained.is_err() {
         connections.shutdown().await;
     }
 }
 
-async fn serve(stream: TcpStream, peer: IpAddr, shared: Arc<Shared>, mut phase: watch::Receiver<Phase>) {
-    // An answer is one small write; waiting for more would only add latency. A socket that cannot be set still works.
+async fn serve(
+    stream: TcpStream,
+    peer: IpAddr,
+    shared: Arc<Shared>,
+    mut phase: watch::Receiver<Phase>,
+) {
+    // An answer is one small write; waiting for more would only add latency. A socket that cannot
+    // be set still works.
     let _ = stream.set_nodelay(true);
     let ends = Arc::new(Ends::default());
     let line = Line::new(stream, Arc::clone(&ends), Arc::clone(&shared));
@@ -230,7 +264,12 @@ async fn serve(stream: TcpStream, peer: IpAddr, shared: Arc<Shared>, mut phase: 
     }
 }
 
-async fn answer(request: Request<Incoming>, peer: IpAddr, shared: Arc<Shared>, ends: Arc<Ends>) -> Result<Response<Sent>, Broken> {
+async fn answer(
+    request: Request<Incoming>,
+    peer: IpAddr,
+    shared: Arc<Shared>,
+    ends: Arc<Ends>,
+) -> Result<Response<Sent>, Broken> {
     let version = request.version();
     let request = match read(request).await {
         Ok(request) => request,
@@ -238,11 +277,15 @@ async fn answer(request: Request<Incoming>, peer: IpAddr, shared: Arc<Shared>, e
     };
     if let Some((gate, count)) = intake::awaited_gate(request.method(), request.uri()) {
         // Answering late with the number that there is lets a test say what it missed.
-        let _ =
-            tokio::time::timeout(HELD_WAIT, shared.wait_for(|emulator| emulator.gate_is_open(gate) || emulator.held(gate) >= count)).await;
+        let _ = tokio::time::timeout(
+            HELD_WAIT,
+            shared.wait_for(|emulator| emulator.gate_is_open(gate) || emulator.held(gate) >= count),
+        )
+        .await;
     }
     if let Some((fault, count)) = intake::awaited_fault(request.method(), request.uri()) {
-        let struck = shared.wait_for(|emulator| emulator.struck(fault).is_none_or(|struck| struck >= count));
+        let struck =
+            shared.wait_for(|emulator| emulator.struck(fault).is_none_or(|struck| struck >= count));
         let _ = tokio::time::timeout(HELD_WAIT, struck).await;
     }
     let (arrival, has_outgoing) = {
@@ -252,7 +295,8 @@ async fn answer(request: Request<Incoming>, peer: IpAddr, shared: Arc<Shared>, e
     if has_outgoing {
         shared.post.notify_one();
     }
-    let mut in_flight = InFlight { id: arrival.id, shared: Arc::clone(&shared), end: End::ClientGone };
+    let mut in_flight =
+        InFlight { id: arrival.id, shared: Arc::clone(&shared), end: End::ClientGone };
     shared.changed.notify_waiters();
     if let Some(gate) = arrival.gate {
         shared.wait_for(|emulator| emulator.gate_is_open(gate)).await;
@@ -282,18 +326,27 @@ enum Unreadable {
 impl Unreadable {
     fn into_response(self) -> Response<Sent> {
         let (status, body) = match self {
-            Self::Malformed => (StatusCode::BAD_REQUEST, &br#"{"message":"Problems reading the request body"}"#[..]),
-            Self::Stalled => (StatusCode::REQUEST_TIMEOUT, &br#"{"message":"The request body did not arrive"}"#[..]),
+            Self::Malformed => (
+                StatusCode::BAD_REQUEST,
+                &br#"{"message":"Problems reading the request body"}"#[..],
+            ),
+            Self::Stalled => (
+                StatusCode::REQUEST_TIMEOUT,
+                &br#"{"message":"The request body did not arrive"}"#[..],
+            ),
         };
         let mut response = Response::new(Either::Left(Full::new(Bytes::from_static(body))));
         *response.status_mut() = status;
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+        response.headers_mut().insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json; charset=utf-8"),
+        );
         response
     }
 }
 
-/// Reads the whole request. An upload is only counted; other bodies are read to one byte beyond what the emulator accepts, and not at all
-/// when they are announced as larger.
+/// Reads the whole request. An upload is only counted; other bodies are read to one byte beyond
+/// what the emulator accepts, and not at all when they are announced as larger.
 async fn read(request: Request<Incoming>) -> Result<Request<Bytes>, Unreadable> {
     let (mut parts, mut body) = request.into_parts();
     let is_upload = intake::is_upload(&parts.method, parts.uri.path());
@@ -303,7 +356,9 @@ async fn read(request: Request<Incoming>) -> Result<Request<Bytes>, Unreadable> 
     }
     let mut kept = BytesMut::new();
     let mut upload_bytes: u64 = 0;
-    while let Some(frame) = tokio::time::timeout(BODY_WAIT, body.frame()).await.map_err(|_| Unreadable::Stalled)? {
+    while let Some(frame) =
+        tokio::time::timeout(BODY_WAIT, body.frame()).await.map_err(|_| Unreadable::Stalled)?
+    {
         let Ok(data) = frame.map_err(|_| Unreadable::Malformed)?.into_data() else { continue };
         if is_upload {
             upload_bytes = upload_bytes.saturating_add(data.len() as u64);
@@ -333,7 +388,8 @@ impl Shared {
         loop {
             let changed = self.changed.notified();
             let mut changed = pin!(changed);
-            // Registered before the look, so that a change between the look and the wait is not missed.
+            // Registered before the look, so that a change between the look and the wait is not
+            // missed.
             changed.as_mut().enable();
             if reached(&self.emulator.lock()) {
                 return;

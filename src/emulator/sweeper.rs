@@ -1,19 +1,21 @@
-//! When books that gain an entry with every new caller forget what has ended: seldom enough that no request pays for all callers.
+//! When books that gain an entry with every new caller forget what has ended: seldom enough that no
+//! request pays for all callers.
 
 use std::collections::BTreeMap;
 
 /// A book has at most so many times the entries from which it is swept.
 const GROWTH_MAX: usize = 16;
 
-/// Sweeps a book of at least `FROM` entries whenever it has twice as many as were left the last time, which costs each new entry a constant
-/// share on average.
+/// Sweeps a book of at least `FROM` entries whenever it has twice as many as were left the last
+/// time, which costs each new entry a constant share on average.
 #[derive(Debug, Default)]
 pub struct Sweeper<const FROM: usize> {
     next: usize,
 }
 
 impl<const FROM: usize> Sweeper<FROM> {
-    /// Called before an entry is added. Where too many have not ended either, the last in order go: of accounts, those without a name.
+    /// Called before an entry is added. Where too many have not ended either, the last in order go:
+    /// of accounts, those without a name.
     pub fn sweep<K: Ord, V>(&mut self, book: &mut BTreeMap<K, V>, has_ended: impl Fn(&V) -> bool) {
         if book.len() < self.next.max(FROM) {
             return;

@@ -16,11 +16,14 @@ pub fn iso(at: Timestamp) -> String {
     let seconds = i64::try_from(at.min(LATEST).as_secs()).unwrap_or(0);
     OffsetDateTime::from_unix_timestamp(seconds)
         .ok()
-        .and_then(|at| at.format(format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z")).ok())
+        .and_then(|at| {
+            at.format(format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z")).ok()
+        })
         .unwrap_or_default()
 }
 
-/// Reads an ISO 8601 timestamp with `Z` or a numeric offset; `None` for anything else and for times before 1970.
+/// Reads an ISO 8601 timestamp with `Z` or a numeric offset; `None` for anything else and for times
+/// before 1970.
 pub fn parse_iso(text: &str) -> Option<Timestamp> {
     // A `+` in a query is often sent unescaped and then arrives as a space.
     let at = OffsetDateTime::parse(&text.trim().replace(' ', "+"), &Rfc3339).ok()?;
@@ -52,8 +55,14 @@ mod tests {
 
     #[test]
     fn a_numeric_offset_is_read_too() {
-        assert_eq!(parse_iso("2023-11-14T23:13:20+01:00"), Some(Timestamp::from_secs(1_700_000_000)));
-        assert_eq!(parse_iso("2023-11-14T23:13:20 01:00"), Some(Timestamp::from_secs(1_700_000_000)));
+        assert_eq!(
+            parse_iso("2023-11-14T23:13:20+01:00"),
+            Some(Timestamp::from_secs(1_700_000_000))
+        );
+        assert_eq!(
+            parse_iso("2023-11-14T23:13:20 01:00"),
+            Some(Timestamp::from_secs(1_700_000_000))
+        );
         assert_eq!(parse_iso("yesterday"), None);
         assert_eq!(parse_iso("1969-11-14T23:13:20Z"), Some(Timestamp::EPOCH));
     }

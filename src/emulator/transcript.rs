@@ -38,7 +38,8 @@ pub struct Entry {
     pub points: u32,
     /// CPU time it is taken to have cost.
     pub cpu_micros: u64,
-    /// Status of the answer, also of one that was made and never reached its caller; 0 when none was made.
+    /// Status of the answer, also of one that was made and never reached its caller; 0 when none
+    /// was made.
     pub status: u16,
     /// The validators sent: `none`, `etag`, `last-modified` or `both`.
     pub conditional: &'static str,
@@ -46,8 +47,8 @@ pub struct Entry {
     pub executed: bool,
     /// Requests of this account in flight at arrival, this one not counted.
     pub concurrency: u32,
-    /// Which limit refused it: `primary`, `concurrency`, `points`, `content`, `cpu`, `oauth-tokens`,
-    /// `waiting` or `banned`; `fault` when it only seemed so.
+    /// Which limit refused it: `primary`, `concurrency`, `points`, `content`, `cpu`,
+    /// `oauth-tokens`, `waiting` or `banned`; `fault` when it only seemed so.
     pub refused: Option<&'static str>,
     /// The kinds of faults that struck it, joined by `+`.
     pub fault: Option<String>,
@@ -79,7 +80,10 @@ impl Transcript {
             self.dropped += 1;
         }
         if entry.path.len() > PATH_BYTES_MAX {
-            let end = (0..=PATH_BYTES_MAX).rev().find(|end| entry.path.is_char_boundary(*end)).unwrap_or(0);
+            let end = (0..=PATH_BYTES_MAX)
+                .rev()
+                .find(|end| entry.path.is_char_boundary(*end))
+                .unwrap_or(0);
             // A copy: cutting alone would keep the room that the whole took.
             entry.path = String::from(&entry.path[..end]);
         }

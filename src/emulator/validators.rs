@@ -1,4 +1,5 @@
-//! Validators and conditional requests as the service is seen to do them (UPSTREAM.md, Conditional requests; RFC 9110, section 13).
+//! Validators and conditional requests as the service is seen to do them (UPSTREAM.md, Conditional
+//! requests; RFC 9110, section 13).
 
 use http::header::{self, HeaderMap};
 use ring::digest::{Context, SHA256};
@@ -18,9 +19,15 @@ pub struct Validators {
     pub worth: Worth,
 }
 
-/// The validators of `body` for this request: SHA-256 in hex over Accept, Authorization and Cookie as far as they are present, each
-/// followed by a colon, then the body. Hence another token has another `ETag` for the same answer.
-pub fn validators(request: &HeaderMap, body: &[u8], changed_at: Option<Timestamp>, worth: Worth) -> Validators {
+/// The validators of `body` for this request: SHA-256 in hex over Accept, Authorization and Cookie
+/// as far as they are present, each followed by a colon, then the body. Hence another token has
+/// another `ETag` for the same answer.
+pub fn validators(
+    request: &HeaderMap,
+    body: &[u8],
+    changed_at: Option<Timestamp>,
+    worth: Worth,
+) -> Validators {
     let mut digest = Context::new(&SHA256);
     for name in [header::ACCEPT, header::AUTHORIZATION, header::COOKIE] {
         if let Some(value) = request.get(name) {
@@ -29,14 +36,19 @@ pub fn validators(request: &HeaderMap, body: &[u8], changed_at: Option<Timestamp
         }
     }
     digest.update(body);
-    let last_modified = changed_at.map(|at| Timestamp::from_secs(at.as_secs())).filter(|_| worth != Worth::None);
+    let last_modified =
+        changed_at.map(|at| Timestamp::from_secs(at.as_secs())).filter(|_| worth != Worth::None);
     Validators { opaque: hex(digest.finish().as_ref()), last_modified, worth }
 }
 
 /// Lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).map(char::from).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
+        .map(char::from)
+        .collect()
 }
 
 /// Whether an answer says something else than the caller already has.
@@ -47,25 +59,34 @@ pub enum Freshness {
 }
 
 impl Validators {
-    /// Judges a `GET` or `HEAD`. `If-None-Match` rules; only without it does `If-Modified-Since` count (RFC 9110, section 13.1.3).
+    /// Judges a `GET` or `HEAD`. `If-None-Match` rules; only without it does `If-Modified-Since`
+    /// count (RFC 9110, section 13.1.3).
     pub fn judge(&self, request: &HeaderMap) -> Freshness {
         let mut tags = request.get_all(header::IF_NONE_MATCH).iter().peekable();
         if tags.peek().is_some() {
-            let matched = tags.filter_map(|value| value.to_str().ok()).any(|list| lists(list, &self.opaque));
+            let matched =
+                tags.filter_map(|value| value.to_str().ok()).any(|list| lists(list, &self.opaque));
             return if matched { Freshness::NotModified } else { Freshness::Modified };
         }
-        let since = request.get(header::IF_MODIFIED_SINCE).and_then(|value| value.to_str().ok()).and_then(parse_http_date);
+        let since = request
+            .get(header::IF_MODIFIED_SINCE)
+            .and_then(|value| value.to_str().ok())
+            .and_then(parse_http_date);
         match (self.last_modified, since) {
             (Some(changed), Some(since)) if changed < since => Freshness::NotModified,
             // A date that stood for another state too says nothing.
-            (Some(changed), Some(since)) if changed == since && self.worth == Worth::Exact => Freshness::NotModified,
+            (Some(changed), Some(since)) if changed == since && self.worth == Worth::Exact => {
+                Freshness::NotModified
+            }
             _ => Freshness::Modified,
         }
     }
 
-    /// The `ETag` of a full answer: weak when the caller accepts compression, as if it had been compressed on the way.
+    /// The `ETag` of a full answer: weak when the caller accepts compression, as if it had been
+    /// compressed on the way.
     pub fn etag(&self, request: &HeaderMap) -> String {
-        let accepts = request.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+        let accepts =
+            request.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
         let weak = accepts.into_iter().any(|value| value.contains("gzip"));
         if weak { format!("W/\"{}\"", self.opaque) } else { self.strong_etag() }
     }
@@ -103,7 +124,12 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_secs(1_700_000_100);
 
     fn headers(pairs: &[(HeaderName, &str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (name.clone(), HeaderValue::from_str(value).expect("a header value"))).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| {
+                (name.clone(), HeaderValue::from_str(value).expect("a header value"))
+            })
+            .collect()
     }
 
     fn of(request: &HeaderMap) -> Validators {
@@ -114,7 +140,10 @@ mod tests {
     fn the_etag_is_the_hash_of_the_named_headers_and_the_body() {
         // printf 'a/b:Bearer x:{}' | sha256sum
         let request = headers(&[(header::ACCEPT, "a/b"), (header::AUTHORIZATION, "Bearer x")]);
-        assert_eq!(of(&request).opaque, "fb153f90a18522713abdeda64e2aef9b66e8ca98e6c67b34bef99b6ed1cc66c3");
+        assert_eq!(
+            of(&request).opaque,
+            "fb153f90a18522713abdeda64e2aef9b66e8ca98e6c67b34bef99b6ed1cc66c3"
+        );
     }
 
     #[test]
@@ -134,31 +163,56 @@ mod tests {
             format!("\"x\", {}", validators.strong_etag()),
             "*".to_owned(),
         ] {
-            assert_eq!(validators.judge(&headers(&[(header::IF_NONE_MATCH, &value)])), Freshness::NotModified, "{value}");
+            assert_eq!(
+                validators.judge(&headers(&[(header::IF_NONE_MATCH, &value)])),
+                Freshness::NotModified,
+                "{value}"
+            );
         }
-        assert_eq!(validators.judge(&headers(&[(header::IF_NONE_MATCH, "\"x\"")])), Freshness::Modified);
+        assert_eq!(
+            validators.judge(&headers(&[(header::IF_NONE_MATCH, "\"x\"")])),
+            Freshness::Modified
+        );
     }
 
     #[test]
     fn if_none_match_takes_precedence_over_if_modified_since() {
-        let request = headers(&[(header::IF_NONE_MATCH, "\"x\""), (header::IF_MODIFIED_SINCE, &http_date(NOW))]);
+        let request = headers(&[
+            (header::IF_NONE_MATCH, "\"x\""),
+            (header::IF_MODIFIED_SINCE, &http_date(NOW)),
+        ]);
         assert_eq!(of(&HeaderMap::new()).judge(&request), Freshness::Modified);
     }
 
     #[test]
     fn if_modified_since_with_that_exact_value_yields_304() {
         let validators = of(&HeaderMap::new());
-        assert_eq!(validators.judge(&headers(&[(header::IF_MODIFIED_SINCE, &http_date(CHANGED))])), Freshness::NotModified);
+        assert_eq!(
+            validators.judge(&headers(&[(header::IF_MODIFIED_SINCE, &http_date(CHANGED))])),
+            Freshness::NotModified
+        );
         let before = Timestamp::from_secs(CHANGED.as_secs() - 1);
-        assert_eq!(validators.judge(&headers(&[(header::IF_MODIFIED_SINCE, &http_date(before))])), Freshness::Modified);
-        assert_eq!(validators.judge(&headers(&[(header::IF_MODIFIED_SINCE, "soon")])), Freshness::Modified);
+        assert_eq!(
+            validators.judge(&headers(&[(header::IF_MODIFIED_SINCE, &http_date(before))])),
+            Freshness::Modified
+        );
+        assert_eq!(
+            validators.judge(&headers(&[(header::IF_MODIFIED_SINCE, "soon")])),
+            Freshness::Modified
+        );
     }
 
     #[test]
     fn a_date_of_no_worth_is_not_given_and_an_ambiguous_one_matches_nothing() {
-        assert_eq!(validators(&HeaderMap::new(), b"{}", Some(CHANGED), Worth::None).last_modified, None);
+        assert_eq!(
+            validators(&HeaderMap::new(), b"{}", Some(CHANGED), Worth::None).last_modified,
+            None
+        );
         let ambiguous = validators(&HeaderMap::new(), b"{}", Some(CHANGED), Worth::Ambiguous);
-        assert_eq!(ambiguous.judge(&headers(&[(header::IF_MODIFIED_SINCE, &http_date(CHANGED))])), Freshness::Modified);
+        assert_eq!(
+            ambiguous.judge(&headers(&[(header::IF_MODIFIED_SINCE, &http_date(CHANGED))])),
+            Freshness::Modified
+        );
     }
 
     #[test]

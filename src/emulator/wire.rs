@@ -1,7 +1,8 @@
 //! How an answer leaves when a fault was armed for its request: what only a socket can do with it.
 //!
-//! The emulator decides, the shell does (`server`). Callers without a socket find it in [`Arrival`](super::Arrival) and among the extensions
-//! of what [`Emulator::respond`](super::Emulator::respond) returns, and make of it what they can.
+//! The emulator decides, the shell does (`server`). Callers without a socket find it in
+//! [`Arrival`](super::Arrival) and among the extensions of what
+//! [`Emulator::respond`](super::Emulator::respond) returns, and make of it what they can.
 
 use crate::clock::Timestamp;
 
@@ -40,6 +41,7 @@ pub enum Departure {
     /// It does not care.
     #[default]
     Unwatched,
-    /// To be told by [`Emulator::departed`](super::Emulator::departed): an earlier answer waits to be overtaken by this one.
+    /// To be told by [`Emulator::departed`](super::Emulator::departed): an earlier answer waits to
+    /// be overtaken by this one.
     Watched,
 }

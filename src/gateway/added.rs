@@ -1,4 +1,5 @@
-//! What the gateway adds to every answer of a known client, wherever its head is put together: in a map that the framework writes, or on the wire at once.
+//! What the gateway adds to every answer of a known client, wherever its head is put together: in a
+//! map that the framework writes, or on the wire at once.
 //!
 //! What an answer says by itself is in `respond.rs`; the numbers come from the books.
 
@@ -22,7 +23,8 @@ const TIMING_BYTES_USUAL: usize = 64;
 
 /// A head that is being put together.
 pub trait Head {
-    /// Says `name: value`, the name in lower case. Nothing of that name may have been said, unless the head can take it back.
+    /// Says `name: value`, the name in lower case. Nothing of that name may have been said, unless
+    /// the head can take it back.
     fn say(&mut self, name: &str, value: &[u8]);
 
     /// The same with a number.
@@ -31,7 +33,8 @@ pub trait Head {
     }
 }
 
-/// Gives the plain digits of a number to `take`; without the machinery of formatting, because an answer says some ten numbers.
+/// Gives the plain digits of a number to `take`; without the machinery of formatting, because an
+/// answer says some ten numbers.
 fn with_digits<T>(number: u64, take: impl FnOnce(&[u8]) -> T) -> T {
     let mut digits = [0; DIGITS_MAX];
     let mut rest = number;
@@ -48,9 +51,12 @@ fn with_digits<T>(number: u64, take: impl FnOnce(&[u8]) -> T) -> T {
 }
 
 impl Head for HeaderMap {
-    /// A value that no header can hold is left out; what was said before of that name is taken back.
+    /// A value that no header can hold is left out; what was said before of that name is taken
+    /// back.
     fn say(&mut self, name: &str, value: &[u8]) {
-        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value))
+        {
             self.insert(name, value);
         }
     }
@@ -101,12 +107,18 @@ impl Gateway {
 }
 
 fn timing(figures: &Figures) -> Cow<'static, [u8]> {
-    if figures.attempts == 0 && figures.held.is_none() && figures.queue.is_zero() && figures.upstream.is_zero() {
+    if figures.attempts == 0
+        && figures.held.is_none()
+        && figures.queue.is_zero()
+        && figures.upstream.is_zero()
+    {
         return b"queue;dur=0, upstream;dur=0".into();
     }
     let mut text = Vec::with_capacity(TIMING_BYTES_USUAL);
     let millis = |text: &mut Vec<u8>, time: Duration| {
-        with_digits(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), |digits| text.extend_from_slice(digits));
+        with_digits(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), |digits| {
+            text.extend_from_slice(digits)
+        });
     };
     text.extend_from_slice(b"queue;dur=");
     millis(&mut text, figures.queue);
@@ -123,7 +135,10 @@ fn timing(figures: &Figures) -> Cow<'static, [u8]> {
 /// Whether the answer cost no budget: `X-From-Cache: 1` (CONTRACT §3).
 const fn spent_nothing(cache: CacheOutcome) -> bool {
     match cache {
-        CacheOutcome::Hit | CacheOutcome::Collapsed(_) | CacheOutcome::StaleIfLimited | CacheOutcome::StaleIfError => true,
+        CacheOutcome::Hit
+        | CacheOutcome::Collapsed(_)
+        | CacheOutcome::StaleIfLimited
+        | CacheOutcome::StaleIfError => true,
         CacheOutcome::Fetched(fetch) => matches!(fetch, Fetch::Revalidated),
         CacheOutcome::Bypass | CacheOutcome::None => false,
     }

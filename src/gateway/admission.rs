@@ -1,7 +1,9 @@
-//! The waiting line in the running program: wakes each asker when the pure [`Admission`] has decided about it, and gives back whatever an asker leaves behind.
+//! The waiting line in the running program: wakes each asker when the pure [`Admission`] has
+//! decided about it, and gives back whatever an asker leaves behind.
 //!
-//! Every decision is made in `decision/`; here are only the lock, the timer and the drop guards. A client that goes away drops its future, and with it
-//! its place in the line or its lease (CONTRACT §4, 7).
+//! Every decision is made in `decision/`; here are only the lock, the timer and the drop guards. A
+//! client that goes away drops its future, and with it its place in the line or its lease (CONTRACT
+//! §4, 7).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +18,8 @@ use crate::api::{LimitRefusal, RateHeaders, ResourceName};
 use crate::clock::{Clock, Timestamp};
 use crate::decision::invariants::Invariant;
 use crate::decision::{
-    AccountId, AccountSnapshot, Admission, Books, BudgetView, Decision, Demand, Grant, LeaseId, Refusal, Settings, Settlement, Ticket,
+    AccountId, AccountSnapshot, Admission, Books, BudgetView, Decision, Demand, Grant, LeaseId,
+    Refusal, Settings, Settlement, Ticket,
 };
 
 use super::random::unit_random;
@@ -25,7 +28,8 @@ use super::random::unit_random;
 pub struct Admissions {
     inner: Mutex<Inner>,
     clock: Clock,
-    /// Told when the next wake-up is earlier than what the timer sleeps until. Telling it of each event would cost a task's turn for each request.
+    /// Told when the next wake-up is earlier than what the timer sleeps until. Telling it of each
+    /// event would cost a task's turn for each request.
     moved: Notify,
 }
 
@@ -43,7 +47,8 @@ impl Inner {
     }
 }
 
-/// The right to send one request upstream for an account. Dropped before anything was sent it costs nothing; dropped afterwards it counts as spent.
+/// The right to send one request upstream for an account. Dropped before anything was sent it costs
+/// nothing; dropped afterwards it counts as spent.
 pub struct Lease {
     admissions: Arc<Admissions>,
     id: LeaseId,
@@ -59,12 +64,13 @@ const SETTLED: u8 = 2;
 impl Admissions {
     /// With empty books.
     pub fn new(settings: Settings, clock: Clock) -> Arc<Self> {
-        let inner = Inner { admission: Admission::new(settings), askers: HashMap::new(), armed: None };
+        let inner =
+            Inner { admission: Admission::new(settings), askers: HashMap::new(), armed: None };
         Arc::new(Self { inner: Mutex::new(inner), clock, moved: Notify::new() })
     }
 
-    /// Waits until `demand` is admitted, or until it is clear that it will not be before `deadline`. When it has to wait, `held` is told at once
-    /// which limit stands in the way.
+    /// Waits until `demand` is admitted, or until it is clear that it will not be before
+    /// `deadline`. When it has to wait, `held` is told at once which limit stands in the way.
     pub async fn acquire(
         self: &Arc<Self>,
         demand: Demand,
@@ -103,7 +109,11 @@ impl Admissions {
     }
 
     /// What a client that may use `accounts` sees of a resource now, and when that is.
-    pub fn view(&self, accounts: &Arc<[AccountId]>, resource: &ResourceName) -> (BudgetView, Timestamp) {
+    pub fn view(
+        &self,
+        accounts: &Arc<[AccountId]>,
+        resource: &ResourceName,
+    ) -> (BudgetView, Timestamp) {
         let now = self.clock.now();
         (self.inner.lock().admission.view(now, accounts, resource), now)
     }
@@ -162,7 +172,12 @@ impl Admissions {
     }
 
     fn lease(self: &Arc<Self>, grant: Grant) -> Lease {
-        Lease { admissions: Arc::clone(self), id: grant.lease, account: grant.account, state: AtomicU8::new(UNSENT) }
+        Lease {
+            admissions: Arc::clone(self),
+            id: grant.lease,
+            account: grant.account,
+            state: AtomicU8::new(UNSENT),
+        }
     }
 
     fn settle(&self, id: LeaseId, settlement: Settlement<'_>) {
@@ -179,7 +194,8 @@ impl Admissions {
         }
     }
 
-    /// Hands out what has been decided. A grant whose asker has left goes back, which may decide the next.
+    /// Hands out what has been decided. A grant whose asker has left goes back, which may decide
+    /// the next.
     fn deliver(&self, inner: &mut Inner) {
         while let Some((ticket, decision)) = inner.admission.next_decided() {
             let undelivered = match inner.askers.remove(&ticket) {
@@ -217,7 +233,12 @@ impl Drop for Place {
             inner.admission.abandon(self.admissions.clock.now(), self.ticket);
         } else if let Ok(Ok(grant)) = self.receiver.try_recv() {
             // Granted while leaving.
-            inner.admission.settle(self.admissions.clock.now(), grant.lease, Settlement::NeverSent, 0.0);
+            inner.admission.settle(
+                self.admissions.clock.now(),
+                grant.lease,
+                Settlement::NeverSent,
+                0.0,
+            );
         } else {
             return;
         }
@@ -243,7 +264,8 @@ impl Lease {
         self.admissions.settle(self.id, Settlement::NeverSent);
     }
 
-    /// The head of an answer has come whose body is passed on piece by piece; the lease goes on holding its slot.
+    /// The head of an answer has come whose body is passed on piece by piece; the lease goes on
+    /// holding its slot.
     pub fn answer_begun(&self, status: StatusCode, rate: Option<&RateHeaders>) {
         let mut inner = self.admissions.inner.lock();
         inner.admission.answer_begun(self.admissions.clock.now(), self.id, status, rate);
@@ -252,7 +274,12 @@ impl Lease {
     }
 
     /// The upstream has answered.
-    pub fn answered(self, status: StatusCode, rate: Option<&RateHeaders>, refusal: Option<&LimitRefusal>) {
+    pub fn answered(
+        self,
+        status: StatusCode,
+        rate: Option<&RateHeaders>,
+        refusal: Option<&LimitRefusal>,
+    ) {
         self.state.store(SETTLED, Ordering::Relaxed);
         self.admissions.settle(self.id, Settlement::Answered { status, rate, refusal });
     }

@@ -1,7 +1,9 @@
-//! How the reader of a shared body goes on that was too slow for the others: by a fetch of its own, of which it skips what it has.
+//! How the reader of a shared body goes on that was too slow for the others: by a fetch of its own,
+//! of which it skips what it has.
 //!
-//! Its client gets the bytes of one whole answer, or sees the body break off. The new answer's beginning must be, byte for byte, what was given already, by its
-//! digest, so that what the client has in the end is the new answer's body; and what the head said of it must be so of the new one.
+//! Its client gets the bytes of one whole answer, or sees the body break off. The new answer's
+//! beginning must be, byte for byte, what was given already, by its digest, so that what the client
+//! has in the end is the new answer's body; and what the head said of it must be so of the new one.
 
 use std::sync::Arc;
 
@@ -19,7 +21,8 @@ use super::large::{Gone, Head, Lost, Reader, Turn};
 use super::read::Question;
 
 /// What the client was told of the body.
-const TOLD: [header::HeaderName; 4] = [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::CONTENT_ENCODING, header::LAST_MODIFIED];
+const TOLD: [header::HeaderName; 4] =
+    [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::CONTENT_ENCODING, header::LAST_MODIFIED];
 
 /// Asks the same once more.
 pub struct Again {
@@ -30,9 +33,18 @@ pub struct Again {
 }
 
 impl Again {
-    /// A reader of another answer to the same that goes on after what is `gone`, with what it has of a piece.
-    pub(super) async fn go_on(self, head: &Head, gone: Gone) -> Result<(Reader, Option<Bytes>), Lost> {
-        let answer = self.gateway.perform(&self.question.job, &Effort::default(), &SameToken(head.token)).await.map_err(|_| Lost)?;
+    /// A reader of another answer to the same that goes on after what is `gone`, with what it has
+    /// of a piece.
+    pub(super) async fn go_on(
+        self,
+        head: &Head,
+        gone: Gone,
+    ) -> Result<(Reader, Option<Bytes>), Lost> {
+        let answer = self
+            .gateway
+            .perform(&self.question.job, &Effort::default(), &SameToken(head.token))
+            .await
+            .map_err(|_| Lost)?;
         if !is_same(head, &answer) {
             return Err(Lost);
         }
@@ -40,23 +52,35 @@ impl Again {
         let (mut skipped, mut left, mut rest) = (Context::new(&SHA256), gone.bytes, None);
         while left > 0 {
             let Turn::Piece(mut piece) = reader.turn().await? else { return Err(Lost) };
-            let beginning = piece.split_to(piece.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
+            let beginning =
+                piece.split_to(piece.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
             left -= beginning.len() as u64;
             skipped.update(&beginning);
             rest = (!piece.is_empty()).then_some(piece);
         }
         let digest = gone.digest.ok_or(Lost)?;
-        if skipped.finish().as_ref() == digest.finish().as_ref() { Ok((reader, rest)) } else { Err(Lost) }
+        if skipped.finish().as_ref() == digest.finish().as_ref() {
+            Ok((reader, rest))
+        } else {
+            Err(Lost)
+        }
     }
 }
 
-/// Whether what the client was told of one answer is so of the other. An `ETag` says something only of the token that it came with (DESIGN D3).
+/// Whether what the client was told of one answer is so of the other. An `ETag` says something only
+/// of the token that it came with (DESIGN D3).
 fn is_same(head: &Head, answer: &Answer) -> bool {
-    let same = |name: &header::HeaderName| told(&head.headers, name).eq(told(&answer.headers, name));
-    head.status == answer.status && TOLD.iter().all(same) && (head.token != answer.token || same(&header::ETAG))
+    let same =
+        |name: &header::HeaderName| told(&head.headers, name).eq(told(&answer.headers, name));
+    head.status == answer.status
+        && TOLD.iter().all(same)
+        && (head.token != answer.token || same(&header::ETAG))
 }
 
-fn told<'h>(headers: &'h HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'h header::HeaderValue> {
+fn told<'h>(
+    headers: &'h HeaderMap,
+    name: &header::HeaderName,
+) -> impl Iterator<Item = &'h header::HeaderValue> {
     headers.get_all(name).iter()
 }
 

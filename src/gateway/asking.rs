@@ -1,8 +1,10 @@
-//! Reads that ask the upstream, answered on the connection they came on: what `hit.rs` has parsed and found nothing fresh for is carried on here, with one write and
-//! no session.
+//! Reads that ask the upstream, answered on the connection they came on: what `hit.rs` has parsed
+//! and found nothing fresh for is carried on here, with one write and no session.
 //!
-//! How a read is asked, and what becomes of a fetch whose asker leaves, is the same for both ways (`service.rs`, `flight.rs`); here is only how the client's leaving
-//! is noticed, and the answer written. Left to the session: answers that are passed on piece by piece, refusals, and answers that end their connection.
+//! How a read is asked, and what becomes of a fetch whose asker leaves, is the same for both ways
+//! (`service.rs`, `flight.rs`); here is only how the client's leaving is noticed, and the answer
+//! written. Left to the session: answers that are passed on piece by piece, refusals, and answers
+//! that end their connection.
 
 use pingora::server::ShutdownWatch;
 use tracing::Instrument;
@@ -31,8 +33,9 @@ pub(super) enum Asked {
 }
 
 impl Door {
-    /// Asks, as long as the client is there. Nothing that it sends meanwhile is lost. Informational answers are written as the client takes them; what is left of them in
-    /// the buffer, in which there is nothing else by then, goes before the answer.
+    /// Asks, as long as the client is there. Nothing that it sends meanwhile is lost. Informational
+    /// answers are written as the client takes them; what is left of them in the buffer, in which
+    /// there is nothing else by then, goes before the answer.
     pub(super) async fn ask_here(
         &self,
         connection: &mut Connection,
@@ -49,8 +52,11 @@ impl Door {
         let span = request.span.clone();
         let interims = request.take_interims();
         let mut effort = request.effort.clone();
-        // Boxed before anything is put around it, which would move all of its large state each time.
-        let mut asked = Box::pin(self.ask(&request, &mut effort, &client, &intake, route, Some(sought))).instrument(span);
+        // Boxed before anything is put around it, which would move all of its large state each
+        // time.
+        let mut asked =
+            Box::pin(self.ask(&request, &mut effort, &client, &intake, route, Some(sought)))
+                .instrument(span);
         let answered = loop {
             tokio::select! {
                 biased;
@@ -70,7 +76,9 @@ impl Door {
         let sorted = match answered {
             None => return Asked::Gone(request),
             Some(Err(refused)) => Err(refused),
-            Some(Ok(ReadAnswer::Entry(entry, cache))) if !(self.gateway.is_draining() || *shutdown.borrow()) => {
+            Some(Ok(ReadAnswer::Entry(entry, cache)))
+                if !(self.gateway.is_draining() || *shutdown.borrow()) =>
+            {
                 match self.put(&entry, cache, &mut request, self.gateway.clock.now(), buffer) {
                     Some(body_bytes) => return Asked::Answered(request, body_bytes),
                     None => Ok(ReadAnswer::Entry(entry, cache)),

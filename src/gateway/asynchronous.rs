@@ -1,7 +1,10 @@
-//! Writes that are accepted instead of waited for, and those with an `Idempotency-Key`: what clients say about them, and what they are told (CONTRACT §3; RFC 7240).
+//! Writes that are accepted instead of waited for, and those with an `Idempotency-Key`: what
+//! clients say about them, and what they are told (CONTRACT §3; RFC 7240).
 //!
-//! What becomes of such a write is decided in `queue/`; here it is put into HTTP. A write with a key whose client waits goes through the same queue, so that a
-//! repetition finds it, also after a crash. What must not be kept is told in [`credentials`]; the JSON of the status resource is in [`told`].
+//! What becomes of such a write is decided in `queue/`; here it is put into HTTP. A write with a
+//! key whose client waits goes through the same queue, so that a repetition finds it, also after a
+//! crash. What must not be kept is told in [`credentials`]; the JSON of the status resource is in
+//! [`told`].
 
 mod credentials;
 mod told;
@@ -32,7 +35,10 @@ use super::fetch::OutgoingBody;
 use super::headers;
 use super::intake::{BodyFraming, Intake, Root, Service};
 use super::job::Job;
-use super::queue::{Accepted, Asker, Class, Journal, New, NotAccepted, NotChanged, PATIENCE, Queue, Repetition, Watched};
+use super::queue::{
+    Accepted, Asker, Class, Journal, New, NotAccepted, NotChanged, PATIENCE, Queue, Repetition,
+    Watched,
+};
 use super::refuse::Refused;
 use super::reply::{Reply, ReplyBody};
 use super::request::Request;
@@ -85,17 +91,26 @@ impl Drop for Attending<'_> {
 }
 
 impl Terms {
-    /// `None`: like any other. What cannot be taken on a client's terms is refused where it would be unsafe to overlook them; a preference may be overlooked
-    /// (RFC 7240 §2).
-    pub(super) fn of(request: &Request, route: &Route, query: Option<&str>, clients: &Clients) -> Result<Option<Self>, Refused> {
+    /// `None`: like any other. What cannot be taken on a client's terms is refused where it would
+    /// be unsafe to overlook them; a preference may be overlooked (RFC 7240 §2).
+    pub(super) fn of(
+        request: &Request,
+        route: &Route,
+        query: Option<&str>,
+        clients: &Clients,
+    ) -> Result<Option<Self>, Refused> {
         if route.spacing == WriteSpacing::None {
             return Ok(None);
         }
         let key = idempotency_key(&request.asked)?;
-        // Nothing of a credential is kept: neither one that a client brings, nor one that the upstream makes.
-        let is_kept = request.brought.is_none() && !carries_credential(route.endpoint, &request.asked, query, clients);
+        // Nothing of a credential is kept: neither one that a client brings, nor one that the
+        // upstream makes.
+        let is_kept = request.brought.is_none()
+            && !carries_credential(route.endpoint, &request.asked, query, clients);
         if key.is_some() && !is_kept {
-            return Err(Refused::BadKey("an Idempotency-Key cannot be used where a credential is brought or made"));
+            return Err(Refused::BadKey(
+                "an Idempotency-Key cannot be used where a credential is brought or made",
+            ));
         }
         let is_async = is_kept && headers::prefers_async(&request.asked);
         Ok((is_async || key.is_some()).then_some(Self { is_async, key }))
@@ -103,8 +118,12 @@ impl Terms {
 }
 
 impl Door {
-    /// Gives a write to the queue, and answers with where it stands or, to a client that waits, with what came of it.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one request, as the stages before have found them")]
+    /// Gives a write to the queue, and answers with where it stands or, to a client that waits,
+    /// with what came of it.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one request, as the stages before have found them"
+    )]
     pub(super) async fn hand_over(
         &self,
         session: &mut ServerSession,
@@ -119,11 +138,20 @@ impl Door {
         let gateway = &self.gateway;
         let deadline = if terms.is_async { gateway.clock.now() + PATIENCE } else { job.deadline };
         let write = gateway.kept_write(client, intake, route, &job, &terms);
-        let class = Class { client: client.index, content: route.content, resource: route.endpoint.resource.clone() };
+        let class = Class {
+            client: client.index,
+            content: route.content,
+            resource: route.endpoint.resource.clone(),
+        };
         let Job { memory, view, .. } = job;
         let asker = (!terms.is_async).then(|| {
             let waits = gateway.waiting.get(client.index as usize).map(Counted::new);
-            Box::new(Asker::new(request.effort.clone(), request.span.clone(), request.interims.clone(), waits))
+            Box::new(Asker::new(
+                request.effort.clone(),
+                request.span.clone(),
+                request.interims.clone(),
+                waits,
+            ))
         });
         let new = New { write, class, lane: route.lane.clone(), deadline, memory, asker };
         let accepted = gateway.queue.accept(&gateway.turns, new).await;
@@ -143,8 +171,12 @@ impl Door {
         request.effort = effort.unwrap_or_default();
         let attending = Attending { queue: &gateway.queue, id, watched };
         let attended = gateway.attended(attending, route, &view, deadline, &request.origin);
-        let reply = self.while_there(session, &request.origin, request.interims.clone(), attended).await.ok_or(Stop::ClientGone)??;
-        // A write has one account that may carry it; also one that was carried out before this request.
+        let reply = self
+            .while_there(session, &request.origin, request.interims.clone(), attended)
+            .await
+            .ok_or(Stop::ClientGone)??;
+        // A write has one account that may carry it; also one that was carried out before this
+        // request.
         if let [account] = *route.candidates {
             request.effort.answered_by(account);
         }
@@ -170,7 +202,9 @@ impl Door {
             return match gateway.queue.cancel(id, "its client").await {
                 Ok(()) => Ok(Reply::empty(StatusCode::NO_CONTENT)),
                 Err(NotChanged::State(state)) => Err(Refused::NotQueued(state).into()),
-                Err(NotChanged::NoSuchWrite | NotChanged::Full) => Err(Refused::NoSuchResource.into()),
+                Err(NotChanged::NoSuchWrite | NotChanged::Full) => {
+                    Err(Refused::NoSuchResource.into())
+                }
                 Err(NotChanged::Store(fault)) => Err(not_readable(fault).into()),
             };
         }
@@ -192,17 +226,29 @@ impl Gateway {
     /// The write that a request of the gateway's own is about.
     pub(super) fn own_write(intake: &Intake) -> Option<WriteId> {
         let id = intake.path.strip_prefix(OWN_WRITES)?;
-        matches!(intake.method, Method::GET | Method::HEAD | Method::DELETE).then(|| id.parse().ok()).flatten()
+        matches!(intake.method, Method::GET | Method::HEAD | Method::DELETE)
+            .then(|| id.parse().ok())
+            .flatten()
     }
 
     /// What is kept of a request. Its name comes later.
-    fn kept_write(&self, client: &Client, intake: &Intake, route: &Route, job: &Job, terms: &Terms) -> Write {
+    fn kept_write(
+        &self,
+        client: &Client,
+        intake: &Intake,
+        route: &Route,
+        job: &Job,
+        terms: &Terms,
+    ) -> Write {
         let body = match &job.body {
             OutgoingBody::Whole(body) => body.clone(),
             OutgoingBody::Absent | OutgoingBody::Streamed(_) => Bytes::new(),
         };
         let headers = HeaderMap::clone(&job.headers);
-        let account = route.candidates.first().map_or_else(|| "".into(), |account| Arc::clone(self.shared_name(*account)));
+        let account = route
+            .candidates
+            .first()
+            .map_or_else(|| "".into(), |account| Arc::clone(self.shared_name(*account)));
         Write {
             id: WriteId { number: 0, salt: 0 },
             client: Arc::clone(&client.name),
@@ -250,9 +296,13 @@ impl Gateway {
         if let Some(refused) = refused {
             return Err(refused);
         }
-        let Some(progress) = self.queue.outcome(id).await.map_err(not_readable)? else { return Err(Refused::NotReadable) };
+        let Some(progress) = self.queue.outcome(id).await.map_err(not_readable)? else {
+            return Err(Refused::NotReadable);
+        };
         match (progress.state, progress.response, progress.reason) {
-            (State::Done | State::Failed, Some(response), _) => Ok(self.reply_from_kept(*response, origin)),
+            (State::Done | State::Failed, Some(response), _) => {
+                Ok(self.reply_from_kept(*response, origin))
+            }
             (State::Unknown, ..) => Err(Refused::OutcomeUnknown),
             (_, _, Some(reason)) => Err(Refused::Ended(reason)),
             _ => Err(Refused::OutcomeUnknown),
@@ -266,8 +316,9 @@ impl Gateway {
         deadline: Timestamp,
         journal: Arc<Journal>,
     ) -> Result<(Job, Option<OperationKey>), Refused> {
-        let asked = (write.address == Address::Graphql)
-            .then(|| GraphqlRequest::read(&write.method, write.query.as_deref(), &write.headers, &write.body));
+        let asked = (write.address == Address::Graphql).then(|| {
+            GraphqlRequest::read(&write.method, write.query.as_deref(), &write.headers, &write.body)
+        });
         let (route, client) = self.queued_route(write, asked.as_ref())?;
         let is_bodiless = matches!(write.method, Method::GET | Method::HEAD);
         let job = Job {
@@ -276,7 +327,11 @@ impl Gateway {
             method: write.method.clone(),
             target: write.target(),
             headers: Arc::new(write.headers.clone()),
-            body: if is_bodiless { OutgoingBody::Absent } else { OutgoingBody::Whole(write.body.clone()) },
+            body: if is_bodiless {
+                OutgoingBody::Absent
+            } else {
+                OutgoingBody::Whole(write.body.clone())
+            },
             client,
             cost: route.cost,
             points: route.points,
@@ -297,12 +352,24 @@ impl Gateway {
     }
 
     /// The route of a queued write by the config in force, and its client's place in it.
-    pub(super) fn queued_route(&self, write: &Write, graphql: Option<&GraphqlRequest>) -> Result<(Route, u32), Refused> {
-        let gone = |what: String| Refused::NoToken(format!("since it was accepted, {what} the gateway's config"));
-        let client = self.clients.named(&write.client).ok_or_else(|| gone(format!("the client {} was taken out of", write.client)))?;
+    pub(super) fn queued_route(
+        &self,
+        write: &Write,
+        graphql: Option<&GraphqlRequest>,
+    ) -> Result<(Route, u32), Refused> {
+        let gone = |what: String| {
+            Refused::NoToken(format!("since it was accepted, {what} the gateway's config"))
+        };
+        let client = self
+            .clients
+            .named(&write.client)
+            .ok_or_else(|| gone(format!("the client {} was taken out of", write.client)))?;
         let own = client.account.map(|account| self.account_name(account));
         if own != Some(&*write.account) {
-            return Err(gone(format!("the client {} writes for {} no more by", write.client, write.account)));
+            return Err(gone(format!(
+                "the client {} writes for {} no more by",
+                write.client, write.account
+            )));
         }
         if !permitted(&client.allow, &write.method, &write.path) {
             return Err(Refused::NotAllowed);
@@ -318,28 +385,41 @@ impl Gateway {
         };
         let route = match (write.address, graphql) {
             (Address::Graphql, Some(asked)) => self.graphql_route(client, asked, None)?,
-            (Address::Graphql, None) => self.graphql_route(client, &GraphqlRequest::UNCLEAR, None)?,
+            (Address::Graphql, None) => {
+                self.graphql_route(client, &GraphqlRequest::UNCLEAR, None)?
+            }
             _ => self.route(self.classify(&intake), &intake, client, None)?,
         };
         Ok((route, client.index))
     }
 
-    /// Tries a write again that has ended without being done (CONTRACT §5): where and for whom the config in force says.
+    /// Tries a write again that has ended without being done (CONTRACT §5): where and for whom the
+    /// config in force says.
     pub async fn retry_write(&self, id: WriteId, repetition: Repetition) -> Result<(), NotRetried> {
-        let listed = self.queue.look_up(id).await.map_err(NotChanged::Store)?.ok_or(NotChanged::NoSuchWrite)?;
-        let (route, _) = self.queued_route(&listed.write, None).map_err(|refused| NotRetried::NotAllowed(refused.as_reason().message))?;
+        let listed = self
+            .queue
+            .look_up(id)
+            .await
+            .map_err(NotChanged::Store)?
+            .ok_or(NotChanged::NoSuchWrite)?;
+        let (route, _) = self
+            .queued_route(&listed.write, None)
+            .map_err(|refused| NotRetried::NotAllowed(refused.as_reason().message))?;
         Ok(self.queue.retry(&self.turns, &route.lane, id, repetition).await?)
     }
 
     /// The status resource.
     async fn standing_reply(&self, id: WriteId, origin: &Origin) -> Result<Reply, Refused> {
-        let listed = self.queue.look_up(id).await.map_err(not_readable)?.ok_or(Refused::NoSuchResource)?;
+        let listed =
+            self.queue.look_up(id).await.map_err(not_readable)?.ok_or(Refused::NoSuchResource)?;
         let again = (!listed.progress.state.is_final()).then(|| {
             let wait = listed.progress.not_before.since(self.clock.now()).as_secs();
             HeaderValue::from(wait.clamp(1, 60))
         });
         let mut reply = Reply::empty(StatusCode::OK);
-        reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+        reply
+            .headers
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
         reply.headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         reply.headers.extend(again.map(|again| (RETRY_AFTER, again)));
         reply.body = ReplyBody::Whole(self.told(listed, Some(origin)));
@@ -369,7 +449,10 @@ fn idempotency_key(asked: &HeaderMap) -> Result<Option<[u8; 32]>, Refused> {
         return Err(Refused::BadKey("there is more than one Idempotency-Key"));
     }
     let key = value.as_bytes();
-    if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.iter().all(|byte| (b' '..=b'~').contains(byte)) {
+    if key.is_empty()
+        || key.len() > KEY_BYTES_MAX
+        || !key.iter().all(|byte| (b' '..=b'~').contains(byte))
+    {
         return Err(Refused::BadKey("an Idempotency-Key has 1 to 255 printable ASCII characters"));
     }
     Ok(Some(digest(key)))
@@ -379,7 +462,9 @@ fn idempotency_key(asked: &HeaderMap) -> Result<Option<[u8; 32]>, Refused> {
 fn meaning(intake: &Intake, body: &[u8]) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     // Neither has a zero in it.
-    for part in [intake.method.as_str(), "\0", service_name(intake.service), "\0", &intake.target(), "\0"] {
+    for part in
+        [intake.method.as_str(), "\0", service_name(intake.service), "\0", &intake.target(), "\0"]
+    {
         context.update(part.as_bytes());
     }
     context.update(body);

@@ -1,6 +1,7 @@
 //! One attempt of one request: admission, credential, sending, settling.
 //!
-//! Reads and writes both come through here. Whether there is another attempt is decided in `perform.rs`.
+//! Reads and writes both come through here. Whether there is another attempt is decided in
+//! `perform.rs`.
 
 use std::sync::Arc;
 
@@ -28,7 +29,8 @@ use super::rights::{Offer, Whom, lesson};
 
 /// A refusal's body is never longer than this; what follows says nothing more about limits.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
-/// How many tokens one attempt has minted because those that have one can carry nothing. Ours: where so many have not helped, one more will not.
+/// How many tokens one attempt has minted because those that have one can carry nothing. Ours:
+/// where so many have not helped, one more will not.
 const TOKEN_WAITS_MAX: u32 = 20;
 
 /// An answer of the upstream that is not a limit refusal.
@@ -102,7 +104,8 @@ struct Admitted {
     lease: Lease,
     credential: Credential,
     resource: ResourceName,
-    /// Why no likelier account carries it; a denial is then no surprise, and this the reason to give.
+    /// Why no likelier account carries it; a denial is then no surprise, and this the reason to
+    /// give.
     expected: Option<Refusal>,
 }
 
@@ -113,7 +116,8 @@ pub(super) enum Unanswered {
     TokenRejected,
     /// The upstream wants another kind of credential for this route.
     CredentialUnfit,
-    /// None of the candidates has a token that the upstream still accepts; why none could be minted in time.
+    /// None of the candidates has a token that the upstream still accepts; why none could be minted
+    /// in time.
     NoToken(Option<Lack>),
     Failed(FetchError),
 }
@@ -121,7 +125,12 @@ pub(super) enum Unanswered {
 impl Unanswered {
     /// Whether nothing was sent.
     pub(super) const fn was_not_made(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::NoToken(_) | Self::Failed(FetchError::Connect(_) | FetchError::Deserted))
+        matches!(
+            self,
+            Self::Refused(_)
+                | Self::NoToken(_)
+                | Self::Failed(FetchError::Connect(_) | FetchError::Deserted)
+        )
     }
 }
 
@@ -148,7 +157,11 @@ impl Gateway {
         let answered = async {
             let mut exchange = self.upstream.send(&prepared.request, reuse, may_send).await?;
             let (status, headers) = (exchange.status(), exchange.take_headers());
-            let bytes_max = if status.is_success() { job.hold_max } else { job.hold_max.max(REFUSAL_BYTES_MAX) };
+            let bytes_max = if status.is_success() {
+                job.hold_max
+            } else {
+                job.hold_max.max(REFUSAL_BYTES_MAX)
+            };
             Ok((status, headers, exchange.collect(bytes_max).await?))
         };
         let result = answered.instrument(prepared.span.clone()).await;
@@ -163,11 +176,18 @@ impl Gateway {
         effort: &Effort,
         conditions: &impl Conditions,
     ) -> Result<Prepared<'j>, Unanswered> {
-        let Admitted { lease, credential, resource, expected } = self.admit(job, whom, effort, conditions.preferred()).await?;
+        let Admitted { lease, credential, resource, expected } =
+            self.admit(job, whom, effort, conditions.preferred()).await?;
         effort.attempted(lease.account(), &resource);
         let mut added = conditions.with(&credential);
-        added.extend(credential.authorization.clone().map(|value| (http::header::AUTHORIZATION, value)));
-        let span = spans::upstream_span(&job.span, MethodName::from(&job.method), self.upstream.host(job.service));
+        added.extend(
+            credential.authorization.clone().map(|value| (http::header::AUTHORIZATION, value)),
+        );
+        let span = spans::upstream_span(
+            &job.span,
+            MethodName::from(&job.method),
+            self.upstream.host(job.service),
+        );
         spans::inject(&span, &mut added);
         let request = UpstreamRequest {
             service: job.service,
@@ -180,7 +200,17 @@ impl Gateway {
         };
         let on_wire = (!job.is_read()).then(|| Counted::new(&self.writes_on_wire));
         let (requested_at, stored) = (self.clock.now(), conditions.stored());
-        Ok(Prepared { request, lease, span, credential, resource, requested_at, stored, expected, on_wire })
+        Ok(Prepared {
+            request,
+            lease,
+            span,
+            credential,
+            resource,
+            requested_at,
+            stored,
+            expected,
+            on_wire,
+        })
     }
 
     /// The end of an attempt, however it came: figures, span, books.
@@ -191,7 +221,8 @@ impl Gateway {
         prepared: Prepared<'_>,
         result: Result<(StatusCode, HeaderMap, Collected), FetchError>,
     ) -> Result<Answer, Unanswered> {
-        let Prepared { lease, credential, resource, span, requested_at, stored, expected, .. } = prepared;
+        let Prepared { lease, credential, resource, span, requested_at, stored, expected, .. } =
+            prepared;
         let elapsed = self.clock.now().since(requested_at);
         effort.ended(elapsed);
         let status = result.as_ref().ok().map(|(status, ..)| status.as_u16());
@@ -225,31 +256,47 @@ impl Gateway {
     }
 
     /// Waits for an account, and takes one of its tokens.
-    async fn admit(self: &Arc<Self>, job: &Job, whom: &Whom, effort: &Effort, prefer: Option<TokenId>) -> Result<Admitted, Unanswered> {
+    async fn admit(
+        self: &Arc<Self>,
+        job: &Job,
+        whom: &Whom,
+        effort: &Effort,
+        prefer: Option<TokenId>,
+    ) -> Result<Admitted, Unanswered> {
         let mut without_token = Vec::new();
         let mut rounds = 0;
         loop {
-            let (lease, expected) = match self.admit_once(job, whom, &without_token, effort, prefer).await {
-                // A second look that is not made refuses nothing.
-                Err(Unanswered::Refused(refusal)) if matches!(whom, Whom::Anyone) => {
-                    rounds += 1;
-                    if rounds < TOKEN_WAITS_MAX && self.another_minted(job, effort).await {
-                        continue;
+            let (lease, expected) =
+                match self.admit_once(job, whom, &without_token, effort, prefer).await {
+                    // A second look that is not made refuses nothing.
+                    Err(Unanswered::Refused(refusal)) if matches!(whom, Whom::Anyone) => {
+                        rounds += 1;
+                        if rounds < TOKEN_WAITS_MAX && self.another_minted(job, effort).await {
+                            continue;
+                        }
+                        effort.refused(Hold::from(&refusal));
+                        return Err(Unanswered::Refused(refusal));
                     }
-                    effort.refused(Hold::from(&refusal));
-                    return Err(Unanswered::Refused(refusal));
-                }
-                admitted => admitted?,
-            };
-            // While it waited, the account's token may have been found to be revoked: then its place goes to another account.
-            if let Some(credential) = self.credential(job, lease.account(), prefer, self.clock.now()) {
-                return Ok(Admitted { resource: self.resource_of(job), lease, credential, expected });
+                    admitted => admitted?,
+                };
+            // While it waited, the account's token may have been found to be revoked: then its
+            // place goes to another account.
+            if let Some(credential) =
+                self.credential(job, lease.account(), prefer, self.clock.now())
+            {
+                return Ok(Admitted {
+                    resource: self.resource_of(job),
+                    lease,
+                    credential,
+                    expected,
+                });
             }
             without_token.push(lease.account());
         }
     }
 
-    /// A place for one of the accounts, the likeliest to be served first; with the refusal by the likelier ones when it is a last resort.
+    /// A place for one of the accounts, the likeliest to be served first; with the refusal by the
+    /// likelier ones when it is a last resort.
     async fn admit_once(
         self: &Arc<Self>,
         job: &Job,
@@ -260,7 +307,9 @@ impl Gateway {
     ) -> Result<(Lease, Option<Refusal>), Unanswered> {
         let mut refused = None;
         for mut offer in self.offers(job, whom, without_token, self.clock.now()) {
-            let Some(awake) = self.awake(job, &offer.accounts, offer.deadline, effort).await else { continue };
+            let Some(awake) = self.awake(job, &offer.accounts, offer.deadline, effort).await else {
+                continue;
+            };
             offer.accounts = awake;
             match (self.acquire(job, &offer, effort, prefer).await, offer.resort) {
                 (Ok(lease), Resort::Ordinary) => return Ok((lease, None)),
@@ -279,7 +328,13 @@ impl Gateway {
     }
 
     /// A place for one of an offer's accounts.
-    async fn acquire(self: &Arc<Self>, job: &Job, offer: &Offer, effort: &Effort, prefer: Option<TokenId>) -> Result<Lease, Refusal> {
+    async fn acquire(
+        self: &Arc<Self>,
+        job: &Job,
+        offer: &Offer,
+        effort: &Effort,
+        prefer: Option<TokenId>,
+    ) -> Result<Lease, Refusal> {
         let demand = Demand {
             client: ClientId(job.client),
             held_bytes: job.body.held_bytes(),
@@ -298,7 +353,8 @@ impl Gateway {
         let span = spans::admission_span(&job.span);
         let waiting = self.waits(job.client, effort);
         let held = |since, refusal: &Refusal| effort.held(since, Hold::from(refusal));
-        let admitted = self.admissions.acquire(demand, offer.deadline, held).instrument(span.clone()).await;
+        let admitted =
+            self.admissions.acquire(demand, offer.deadline, held).instrument(span.clone()).await;
         drop(waiting);
         if !span.is_disabled()
             && let Some(hold) = effort.figures(now).held
@@ -309,23 +365,46 @@ impl Gateway {
     }
 
     /// A 401: the token is benched when it is the token's fault.
-    fn unauthorized(&self, job: &Job, lease: Lease, credential: &Credential, headers: &HeaderMap, body: &Collected) -> Unanswered {
+    fn unauthorized(
+        &self,
+        job: &Job,
+        lease: Lease,
+        credential: &Credential,
+        headers: &HeaderMap,
+        body: &Collected,
+    ) -> Unanswered {
         let account = self.account_name(lease.account());
-        let said = said(StatusCode::UNAUTHORIZED, if let Collected::Whole(bytes) = body { bytes } else { &[] });
+        let said = said(
+            StatusCode::UNAUTHORIZED,
+            if let Collected::Whole(bytes) = body { bytes } else { &[] },
+        );
         let is_revoked = match credential.source {
-            // A JWT is used where nothing else is accepted, so that whatever is wrong is wrong with it.
+            // A JWT is used where nothing else is accepted, so that whatever is wrong is wrong with
+            // it.
             Source::App(_) => true,
             // There is nothing that could be revoked.
             Source::Anonymous | Source::Brought => false,
-            Source::Configured(_) | Source::Installation(_) => said.eq_ignore_ascii_case("401 bad credentials"),
+            Source::Configured(_) | Source::Installation(_) => {
+                said.eq_ignore_ascii_case("401 bad credentials")
+            }
         };
         if is_revoked {
             // Before the lease ends: it goes to the next in line, who must not get this token.
             let rejection = self.tokens.rejected(credential, self.clock.now(), headers, &said);
             let token = credential.source.to_string();
             match rejection {
-                Rejection::Benched => tracing::error!(account, token, said, "the upstream does not accept this token any more"),
-                Rejection::Replaced => tracing::warn!(account, token, said, "the upstream refused this token, another one takes its place"),
+                Rejection::Benched => tracing::error!(
+                    account,
+                    token,
+                    said,
+                    "the upstream does not accept this token any more"
+                ),
+                Rejection::Replaced => tracing::warn!(
+                    account,
+                    token,
+                    said,
+                    "the upstream refused this token, another one takes its place"
+                ),
                 Rejection::Old => {}
             }
         } else {
@@ -338,11 +417,15 @@ impl Gateway {
 
     /// What the job counts against: the table's word, corrected by what answers said.
     fn resource_of(&self, job: &Job) -> ResourceName {
-        self.admissions.with_books(|books, _| books.resource_for(job.endpoint.id, &job.endpoint.resource))
+        self.admissions
+            .with_books(|books, _| books.resource_for(job.endpoint.id, &job.endpoint.resource))
     }
 
     /// Books an answer and says whether it is one for the client.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one answer, taken apart where it was read")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one answer, taken apart where it was read"
+    )]
     fn settle(
         &self,
         job: &Job,
@@ -363,7 +446,8 @@ impl Gateway {
         }
         let rate = RateHeaders::parse(&headers);
         let (account, verdict) = (lease.account(), Verdict::Final);
-        let may_refuse = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS) || job.service == Service::Graphql;
+        let may_refuse = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS)
+            || job.service == Service::Graphql;
         let refusal = match &body {
             Collected::Whole(bytes) if may_refuse => limit_refusal(status, &headers, bytes, now),
             _ => None,
@@ -373,9 +457,18 @@ impl Gateway {
             tracing::warn!(account = self.account_name(account), limit = limit_name(&refusal), endpoint = %job.endpoint.template, "the upstream refused a request for a limit");
             lease.answered(status, rate.as_ref(), Some(&refusal));
             return match body {
-                // Part of the mutation was executed: it is no refusal of the whole, and must not be sent again (CONTRACT §4, 3).
+                // Part of the mutation was executed: it is no refusal of the whole, and must not be
+                // sent again (CONTRACT §4, 3).
                 Collected::Whole(bytes) if !job.is_read() && holds_graphql_data(&bytes) => {
-                    Ok(Answer { status, headers, body: AnswerBody::Whole(bytes), account, token: credential.token, requested_at, verdict })
+                    Ok(Answer {
+                        status,
+                        headers,
+                        body: AnswerBody::Whole(bytes),
+                        account,
+                        token: credential.token,
+                        requested_at,
+                        verdict,
+                    })
                 }
                 _ => Err(Unanswered::Limited(refusal)),
             };
@@ -390,17 +483,27 @@ impl Gateway {
                 AnswerBody::Large { first, exchange, held: Held { lease: Some(lease), status } }
             }
         };
-        Ok(Answer { status, headers, body, account, token: credential.token, requested_at, verdict })
+        Ok(Answer {
+            status,
+            headers,
+            body,
+            account,
+            token: credential.token,
+            requested_at,
+            verdict,
+        })
     }
 }
 
-/// What an answer says in its status and `message`, for people: one line of printable ASCII, cut short.
+/// What an answer says in its status and `message`, for people: one line of printable ASCII, cut
+/// short.
 pub(super) fn said(status: StatusCode, body: &[u8]) -> String {
     /// Ours: the upstream's own messages are shorter.
     const MESSAGE_CHARS_MAX: usize = 200;
     let body: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     let message = body.as_ref().and_then(|body| body.get("message")?.as_str()).unwrap_or_default();
-    let printable: String = message.chars().filter(|c| (' '..='~').contains(c)).take(MESSAGE_CHARS_MAX).collect();
+    let printable: String =
+        message.chars().filter(|c| (' '..='~').contains(c)).take(MESSAGE_CHARS_MAX).collect();
     format!("{} {printable}", status.as_u16()).trim_end().to_owned()
 }
 

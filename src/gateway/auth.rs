@@ -1,7 +1,7 @@
 //! Who asks: a client's key to its entry in the config (CONTRACT §3, Key).
 //!
-//! Keys are looked up and compared by their SHA-256, the comparison in constant time; the key itself is never stored. What the client may do is decided by
-//! `decision/access.rs`, not here.
+//! Keys are looked up and compared by their SHA-256, the comparison in constant time; the key
+//! itself is never stored. What the client may do is decided by `decision/access.rs`, not here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,10 +53,15 @@ pub enum Unknown {
 }
 
 impl Clients {
-    /// From the validated config. An entry of `allow` that does not parse would open nothing; the config refuses it beforehand.
+    /// From the validated config. An entry of `allow` that does not parse would open nothing; the
+    /// config refuses it beforehand.
     pub fn new(config: &Config) -> Self {
         let served = config.clients.iter().enumerate().filter(|(_, client)| !client.retired);
-        Self { by_digest: served.map(|(index, client)| (client.key_sha256, Arc::new(Client::new(index, client)))).collect() }
+        Self {
+            by_digest: served
+                .map(|(index, client)| (client.key_sha256, Arc::new(Client::new(index, client))))
+                .collect(),
+        }
     }
 
     /// The client of this name.
@@ -142,7 +147,14 @@ mod tests {
     use super::*;
 
     fn clients() -> Clients {
-        let client = Client { name: "ci".into(), index: 0, pool: 0, account: None, allow: Vec::new(), max_wait: Duration::from_secs(30) };
+        let client = Client {
+            name: "ci".into(),
+            index: 0,
+            pool: 0,
+            account: None,
+            allow: Vec::new(),
+            max_wait: Duration::from_secs(30),
+        };
         Clients { by_digest: HashMap::from([(digest(b"weir_key"), Arc::new(client))]) }
     }
 
@@ -159,7 +171,10 @@ mod tests {
             ("authorization", "bearer weir_key".to_owned()),
             ("authorization", "token weir_key".to_owned()),
             ("authorization", format!("Basic {}", BASE64_STANDARD.encode("bot:weir_key"))),
-            ("authorization", format!("Basic {}", BASE64_STANDARD.encode("weir_key:x-oauth-basic"))),
+            (
+                "authorization",
+                format!("Basic {}", BASE64_STANDARD.encode("weir_key:x-oauth-basic")),
+            ),
             ("x-weir-key", "weir_key".to_owned()),
         ] {
             assert_eq!(identify(name, &value), Ok("ci".into()), "{value}");
@@ -168,7 +183,14 @@ mod tests {
 
     #[test]
     fn a_wrong_key_is_nobodys() {
-        for value in ["Bearer weir_keys", "Bearer ", "Bearer", "Digest weir_key", "Basic !!!", "Basic d2Vpcg=="] {
+        for value in [
+            "Bearer weir_keys",
+            "Bearer ",
+            "Bearer",
+            "Digest weir_key",
+            "Basic !!!",
+            "Basic d2Vpcg==",
+        ] {
             assert_eq!(identify("authorization", value), Err(Unknown::WrongKey), "{value}");
         }
         assert_eq!(clients().identify(&HeaderMap::new()).err(), Some(Unknown::NoKey));

@@ -1,4 +1,5 @@
-//! Reading a request's body: bounded in bytes, in the pause between two reads, and in what all held bodies take together (DESIGN D10).
+//! Reading a request's body: bounded in bytes, in the pause between two reads, and in what all held
+//! bodies take together (DESIGN D10).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +12,23 @@ use tokio::time::timeout;
 use super::chunks::{BadChunk, ChunkReader};
 use super::intake::BodyFraming;
 
-/// What all bodies that are held may take together, whether they are being read, wait or are under way. Ours: room for thousands of ordinary ones, and for
-/// twenty-five of the largest that are queued by default.
+/// What all bodies that are held may take together, whether they are being read, wait or are under
+/// way. Ours: room for thousands of ordinary ones, and for twenty-five of the largest that are
+/// queued by default.
 pub const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// The unit in which that is counted.
 const UNIT_BYTES: usize = 1024;
 
-/// The length that a raw body is given: more than ever comes, for its end is where the last chunk says.
+/// The length that a raw body is given: more than ever comes, for its end is where the last chunk
+/// says.
 const RAW_BYTES: usize = usize::MAX / 2;
 
-/// The memory for bodies, shared by all requests of clients; deliveries, whose senders nobody knows yet, have one of their own, and so have queued writes that come
-/// from a store to be sent.
+/// The memory for bodies, shared by all requests of clients; deliveries, whose senders nobody knows
+/// yet, have one of their own, and so have queued writes that come from a store to be sent.
 pub struct BodyMemory {
     units: Arc<Semaphore>,
-    /// Whether a body has all the room that it says it needs before it comes: then none that was let in fails halfway.
+    /// Whether a body has all the room that it says it needs before it comes: then none that was
+    /// let in fails halfway.
     is_ahead: bool,
 }
 
@@ -44,8 +48,9 @@ pub struct BegunBody {
     pub reader: BodyReader,
 }
 
-/// Reads a body piece by piece. A chunked one of HTTP/1.1 is taken apart here ([`ChunkReader`]): the session is made to hand over its bytes as they are, and
-/// its connection can carry no further request.
+/// Reads a body piece by piece. A chunked one of HTTP/1.1 is taken apart here ([`ChunkReader`]):
+/// the session is made to hand over its bytes as they are, and its connection can carry no further
+/// request.
 pub struct BodyReader {
     chunks: Option<ChunkReader>,
     pause_max: Duration,
@@ -92,7 +97,8 @@ impl BodyMemory {
         Self { units: Arc::new(Semaphore::new(bytes / UNIT_BYTES)), is_ahead: false }
     }
 
-    /// Room for a body that is here already, or comes from a store: waited for. What is larger than all of it takes all of it.
+    /// Room for a body that is here already, or comes from a store: waited for. What is larger than
+    /// all of it takes all of it.
     pub async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let units = bytes.div_ceil(UNIT_BYTES).min(HELD_BYTES_MAX / UNIT_BYTES);
         // It is never closed.
@@ -100,12 +106,17 @@ impl BodyMemory {
     }
 
     /// Adds room for further bytes to what a body has.
-    fn grow(&self, memory: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> Result<(), BodyFault> {
+    fn grow(
+        &self,
+        memory: &mut Option<OwnedSemaphorePermit>,
+        bytes: usize,
+    ) -> Result<(), BodyFault> {
         let have = memory.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let want = bytes.div_ceil(UNIT_BYTES);
         let Some(more) = want.checked_sub(have).filter(|more| *more > 0) else { return Ok(()) };
         let more = u32::try_from(more).map_err(|_| BodyFault::NoRoom)?;
-        let permit = Arc::clone(&self.units).try_acquire_many_owned(more).map_err(|_| BodyFault::NoRoom)?;
+        let permit =
+            Arc::clone(&self.units).try_acquire_many_owned(more).map_err(|_| BodyFault::NoRoom)?;
         match memory {
             Some(memory) => memory.merge(permit),
             None => *memory = Some(permit),
@@ -130,11 +141,15 @@ impl BodyMemory {
             let _ = session.write_continue_response().await;
         }
         match framing {
-            BodyFraming::None => return Ok(BodyRead::Whole(HeldBody { bytes: Bytes::new(), memory })),
+            BodyFraming::None => {
+                return Ok(BodyRead::Whole(HeldBody { bytes: Bytes::new(), memory }));
+            }
             BodyFraming::Length(length) if length > bytes_max as u64 => {
                 return Ok(BodyRead::TooLarge(BegunBody { first: Bytes::new(), reader }));
             }
-            BodyFraming::Length(length) if self.is_ahead => self.grow(&mut memory, usize::try_from(length).unwrap_or(usize::MAX))?,
+            BodyFraming::Length(length) if self.is_ahead => {
+                self.grow(&mut memory, usize::try_from(length).unwrap_or(usize::MAX))?
+            }
             BodyFraming::Length(_) | BodyFraming::Chunked => {}
         }
         let mut body = BytesMut::new();
@@ -180,7 +195,9 @@ impl BodyReader {
         };
         match (&mut self.chunks, piece) {
             (None, piece) => Ok(piece),
-            (Some(chunks), Some(piece)) => chunks.push(piece).map(|(data, _)| Some(data)).map_err(|BadChunk| BodyFault::Broken),
+            (Some(chunks), Some(piece)) => {
+                chunks.push(piece).map(|(data, _)| Some(data)).map_err(|BadChunk| BodyFault::Broken)
+            }
             // The connection ended before the last chunk.
             (Some(_), None) => Err(BodyFault::Broken),
         }
@@ -206,6 +223,10 @@ mod tests {
         held.pop();
         let mut permit = None;
         assert_eq!(memory.grow(&mut permit, 10 * 1024 * 1024), Ok(()));
-        assert_eq!(memory.grow(&mut permit, 10 * 1024 * 1024), Ok(()), "what it has already is not taken twice");
+        assert_eq!(
+            memory.grow(&mut permit, 10 * 1024 * 1024),
+            Ok(()),
+            "what it has already is not taken twice"
+        );
     }
 }

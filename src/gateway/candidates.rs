@@ -1,8 +1,12 @@
-//! Lists of accounts, each content in one allocation: the decision core knows the requests of one list by its address.
+//! Lists of accounts, each content in one allocation: the decision core knows the requests of one
+//! list by its address.
 //!
-//! Which accounts of a pool have a token of an accepted kind and reach what a path names does not change while the config is in force, so it is worked out once
-//! for each pool, set of kinds and kind of place, and looked up afterwards: a request costs the same whether its pool has three accounts or ten thousand. What
-//! answers teach (`decision/rights`) sets some accounts apart from such a list; those lists are kept too. Everything here is bounded and may be forgotten at any time.
+//! Which accounts of a pool have a token of an accepted kind and reach what a path names does not
+//! change while the config is in force, so it is worked out once for each pool, set of kinds and
+//! kind of place, and looked up afterwards: a request costs the same whether its pool has three
+//! accounts or ten thousand. What answers teach (`decision/rights`) sets some accounts apart from
+//! such a list; those lists are kept too. Everything here is bounded and may be forgotten at any
+//! time.
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
@@ -20,9 +24,11 @@ pub type Accounts = Arc<[AccountId]>;
 
 /// Locks that the lookups are spread over. Ours: more than the threads of a usual machine.
 const SHARDS: usize = 16;
-/// Lookups kept in a shard. Ours: a pool has a few dozen sets of kinds, and as many kinds of places as the config's `reach` names.
+/// Lookups kept in a shard. Ours: a pool has a few dozen sets of kinds, and as many kinds of places
+/// as the config's `reach` names.
 const LOOKUPS_MAX: usize = 4_096;
-/// Accounts in all lists together before those that nobody uses are dropped. Ours: 4 MiB, a hundred lists of a pool of ten thousand.
+/// Accounts in all lists together before those that nobody uses are dropped. Ours: 4 MiB, a hundred
+/// lists of a pool of ten thousand.
 const MEMBERS_MAX: usize = 1 << 20;
 /// What a list counts beside its members: about its share of the table it is in.
 const LIST_ITSELF: usize = 16;
@@ -62,7 +68,8 @@ pub enum Place<'p> {
     Neither,
 }
 
-/// Seeded, because names come from paths; faster than the standard one, because each request looks here.
+/// Seeded, because names come from paths; faster than the standard one, because each request looks
+/// here.
 type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 
 /// All lists.
@@ -73,10 +80,12 @@ pub struct Candidates {
     territories: HashMap<Box<str>, u32>,
 }
 
-/// A base list by its address (it is held as long as the gateway), what the endpoint takes, and what tells places apart.
+/// A base list by its address (it is held as long as the gateway), what the endpoint takes, and
+/// what tells places apart.
 type AbleKey = (usize, Wanted, Territories);
 
-/// Parts of lists, by the list and who is left out; with the list itself in the value its address cannot be used again for another one.
+/// Parts of lists, by the list and who is left out; with the list itself in the value its address
+/// cannot be used again for another one.
 #[derive(Default)]
 struct Apart {
     parts: HashMap<(usize, Vec<AccountId>), (Accounts, Accounts)>,
@@ -102,11 +111,18 @@ impl Candidates {
             let number = u32::try_from(territories.len()).unwrap_or(u32::MAX);
             let name = match territory {
                 Territory::Owner(owner) => owner.to_ascii_lowercase(),
-                Territory::Repository { owner, name } => format!("{owner}/{name}").to_ascii_lowercase(),
+                Territory::Repository { owner, name } => {
+                    format!("{owner}/{name}").to_ascii_lowercase()
+                }
             };
             territories.entry(name.into()).or_insert(number);
         }
-        Self { lists: Mutex::default(), able: Default::default(), apart: Mutex::default(), territories }
+        Self {
+            lists: Mutex::default(),
+            able: Default::default(),
+            apart: Mutex::default(),
+            territories,
+        }
     }
 
     /// The one list with this content.
@@ -137,25 +153,39 @@ impl Candidates {
         if self.territories.is_empty() {
             return Territories::default();
         }
-        let number =
-            |name: String| self.territories.get(name.to_ascii_lowercase().as_str()).map_or(Named::Other, |found| Named::Number(*found));
+        let number = |name: String| {
+            self.territories
+                .get(name.to_ascii_lowercase().as_str())
+                .map_or(Named::Other, |found| Named::Number(*found))
+        };
         match place {
-            Place::Repository { owner, name } => {
-                Territories { owner: number(owner.to_owned()), repository: number(format!("{owner}/{name}")) }
+            Place::Repository { owner, name } => Territories {
+                owner: number(owner.to_owned()),
+                repository: number(format!("{owner}/{name}")),
+            },
+            Place::Owner(owner) => {
+                Territories { owner: number(owner.to_owned()), repository: Named::Nothing }
             }
-            Place::Owner(owner) => Territories { owner: number(owner.to_owned()), repository: Named::Nothing },
             Place::Neither => Territories::default(),
         }
     }
 
-    /// Those of `base` for which `is_able` holds, which must depend on nothing but the account, `wanted` and `territories`; `None` when there are none.
-    pub fn able(&self, base: &Accounts, wanted: Wanted, territories: Territories, is_able: impl Fn(AccountId) -> bool) -> Option<Accounts> {
+    /// Those of `base` for which `is_able` holds, which must depend on nothing but the account,
+    /// `wanted` and `territories`; `None` when there are none.
+    pub fn able(
+        &self,
+        base: &Accounts,
+        wanted: Wanted,
+        territories: Territories,
+        is_able: impl Fn(AccountId) -> bool,
+    ) -> Option<Accounts> {
         let key = (address(base), wanted, territories);
         let shard = &self.able[shard_of(&key)];
         if let Some(known) = shard.read().get(&key) {
             return known.clone();
         }
-        let able: Vec<AccountId> = base.iter().copied().filter(|account| is_able(*account)).collect();
+        let able: Vec<AccountId> =
+            base.iter().copied().filter(|account| is_able(*account)).collect();
         let able = (!able.is_empty()).then(|| self.list(able));
         let mut lookups = shard.write();
         if lookups.len() >= LOOKUPS_MAX {
@@ -177,7 +207,8 @@ impl Candidates {
             return Arc::clone(part);
         }
         let (out, members) = (&key.1, key.1.len());
-        let part = self.list(base.iter().copied().filter(|account| out.binary_search(account).is_err()));
+        let part =
+            self.list(base.iter().copied().filter(|account| out.binary_search(account).is_err()));
         let mut apart = self.apart.lock();
         if apart.parts.len() >= LOOKUPS_MAX || apart.members + members > MEMBERS_MAX {
             *apart = Apart::default();
@@ -194,7 +225,8 @@ fn address(list: &Accounts) -> usize {
 }
 
 fn shard_of(key: &AbleKey) -> usize {
-    usize::try_from(foldhash::fast::FixedState::default().hash_one(key) % SHARDS as u64).unwrap_or(0)
+    usize::try_from(foldhash::fast::FixedState::default().hash_one(key) % SHARDS as u64)
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -228,7 +260,9 @@ mod tests {
         let candidates = candidates("");
         let pool = candidates.list(ids(0..10));
         let even = candidates.list(ids([8, 6, 4, 2, 0]));
-        let able = candidates.able(&pool, wanted(), Territories::default(), |account| account.0 % 2 == 0).unwrap();
+        let able = candidates
+            .able(&pool, wanted(), Territories::default(), |account| account.0 % 2 == 0)
+            .unwrap();
         let part = candidates.part(&pool, Who::AllBut(ids([1, 3, 5, 7, 9])));
         assert!(Arc::ptr_eq(&even, &able) && Arc::ptr_eq(&even, &part));
         assert!(Arc::ptr_eq(&pool, &candidates.part(&pool, Who::AllBut(Vec::new()))));
@@ -259,7 +293,10 @@ mod tests {
         assert_eq!(of("acme", "widgets"), of("ACME", "gadgets"));
         assert_eq!(of("corp", "x"), of("other", "y"));
         assert_ne!(of("corp", "tools"), of("corp", "x"));
-        assert_ne!(candidates.territories(Place::Owner("acme")), candidates.territories(Place::Owner("corp")));
+        assert_ne!(
+            candidates.territories(Place::Owner("acme")),
+            candidates.territories(Place::Owner("corp"))
+        );
     }
 
     #[test]
@@ -267,7 +304,10 @@ mod tests {
         let candidates = candidates("");
         let pool = candidates.list(ids(0..10_000));
         for awake in 0..1_000 {
-            drop(candidates.part(&pool, Who::AllBut(ids((0..10_000).filter(|account| *account != awake)))));
+            drop(
+                candidates
+                    .part(&pool, Who::AllBut(ids((0..10_000).filter(|account| *account != awake)))),
+            );
         }
         let apart = candidates.apart.lock();
         let all = apart.parts.keys().map(|(_, out)| out.len()).sum::<usize>();
@@ -282,6 +322,10 @@ mod tests {
             drop(candidates.part(&pool, Who::AllBut(ids([out]))));
         }
         let lists = candidates.lists.lock();
-        assert!(lists.members <= MEMBERS_MAX && lists.all.iter().map(|list| list.len() + LIST_ITSELF).sum::<usize>() == lists.members);
+        assert!(
+            lists.members <= MEMBERS_MAX
+                && lists.all.iter().map(|list| list.len() + LIST_ITSELF).sum::<usize>()
+                    == lists.members
+        );
     }
 }

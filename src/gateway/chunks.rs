@@ -1,8 +1,9 @@
 //! Chunked bodies, read strictly (RFC 9112 §7.1).
 //!
-//! Of requests: the framework's own reader takes an empty size for zero, and a bare line feed for the end of a line. Two parsers that differ about where a body ends are
-//! what request smuggling is made of, so its reader is made to hand over the bytes as they are, and they are taken apart here. Connections end after such a
-//! body, so nothing that follows it is ever read as a request.
+//! Of requests: the framework's own reader takes an empty size for zero, and a bare line feed for
+//! the end of a line. Two parsers that differ about where a body ends are what request smuggling is
+//! made of, so its reader is made to hand over the bytes as they are, and they are taken apart
+//! here. Connections end after such a body, so nothing that follows it is ever read as a request.
 
 use bytes::{Bytes, BytesMut};
 
@@ -94,8 +95,13 @@ impl ChunkReader {
             Place::Trailers => {
                 self.trailers_bytes += line.len();
                 let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
-                let is_field = name.len() < line.len() && http::HeaderName::from_bytes(name).is_ok();
-                if is_field && self.trailers_bytes <= TRAILERS_BYTES_MAX { Ok(Place::Trailers) } else { Err(BadChunk) }
+                let is_field =
+                    name.len() < line.len() && http::HeaderName::from_bytes(name).is_ok();
+                if is_field && self.trailers_bytes <= TRAILERS_BYTES_MAX {
+                    Ok(Place::Trailers)
+                } else {
+                    Err(BadChunk)
+                }
             }
             _ => Err(BadChunk),
         }
@@ -106,10 +112,16 @@ impl ChunkReader {
 fn size(line: &[u8]) -> Result<u64, BadChunk> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (digits, rest) = line.split_at(digits);
-    if digits.is_empty() || digits.len() > SIZE_DIGITS_MAX || !(rest.is_empty() || rest.starts_with(b";")) {
+    if digits.is_empty()
+        || digits.len() > SIZE_DIGITS_MAX
+        || !(rest.is_empty() || rest.starts_with(b";"))
+    {
         return Err(BadChunk);
     }
-    std::str::from_utf8(digits).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok()).ok_or(BadChunk)
+    std::str::from_utf8(digits)
+        .ok()
+        .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+        .ok_or(BadChunk)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The conditions that a stored answer is confirmed with: validators belong to tokens (DESIGN D3), so they are chosen when it is known which token asks.
+//! The conditions that a stored answer is confirmed with: validators belong to tokens (DESIGN D3),
+//! so they are chosen when it is known which token asks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,11 +33,17 @@ pub(super) struct OfEntry<'e> {
 
 impl<'e> OfEntry<'e> {
     /// Those of what is stored under `key`, if anything is.
-    pub(super) fn new(gateway: &'e Gateway, key: &'e CacheKey, job: &'e Job, entry: Option<&'e Entry>) -> Self {
+    pub(super) fn new(
+        gateway: &'e Gateway,
+        key: &'e CacheKey,
+        job: &'e Job,
+        entry: Option<&'e Entry>,
+    ) -> Self {
         Self { gateway, key, job, entry, was_asked: AtomicBool::new(false), sent: Mutex::new(None) }
     }
 
-    /// Whether the last request was sent with conditions, and what it was sent with where `ETag`s are predicted.
+    /// Whether the last request was sent with conditions, and what it was sent with where `ETag`s
+    /// are predicted.
     pub(super) fn sent(self) -> (bool, Option<Sent>) {
         (self.was_asked.into_inner(), self.sent.into_inner())
     }
@@ -52,13 +59,18 @@ impl Conditions for OfEntry<'_> {
         // Room for what else is added (`attempt.rs`).
         let mut conditions = HeaderMap::with_capacity(ADDED_MAX);
         let entry = self.entry.filter(|entry| !self.gateway.may_hide_next(self.key, entry));
-        if let Some(validators) = entry.and_then(|entry| entry.stored.validators(Some(token_key(credential.token)))) {
+        if let Some(validators) =
+            entry.and_then(|entry| entry.stored.validators(Some(token_key(credential.token))))
+        {
             conditions.extend(validators.if_none_match.map(|value| (header::IF_NONE_MATCH, value)));
-            conditions.extend(validators.if_modified_since.map(|value| (header::IF_MODIFIED_SINCE, value)));
+            conditions.extend(
+                validators.if_modified_since.map(|value| (header::IF_MODIFIED_SINCE, value)),
+            );
         }
         if let Some(predictor) = &self.gateway.predictor {
             let now = self.gateway.clock.now();
-            *self.sent.lock() = Some(predictor.accompany(&mut conditions, self.job, credential, entry, now));
+            *self.sent.lock() =
+                Some(predictor.accompany(&mut conditions, self.job, credential, entry, now));
         }
         self.was_asked.store(!conditions.is_empty(), Ordering::Relaxed);
         conditions
@@ -69,7 +81,9 @@ impl Conditions for OfEntry<'_> {
     }
 
     fn seen_by(&self) -> Option<Vec<TokenId>> {
-        let entry = self.entry.filter(|entry| entry.status().is_success() || entry.status().is_redirection())?;
+        let entry = self
+            .entry
+            .filter(|entry| entry.status().is_success() || entry.status().is_redirection())?;
         Some(entry.stored.owners().map(|TokenKey(token)| TokenId(token)).collect())
     }
 }

@@ -1,7 +1,9 @@
-//! When a stored answer was last confirmed: the one thing about an entry that changes while it is stored.
+//! When a stored answer was last confirmed: the one thing about an entry that changes while it is
+//! stored.
 //!
-//! Most 304s say what the last one said. Such a one moves the times here; whatever else a 304 says makes a new entry (`read.rs`). What follows from the times is
-//! decided in `decision/freshness.rs`.
+//! Most 304s say what the last one said. Such a one moves the times here; whatever else a 304 says
+//! makes a new entry (`read.rs`). What follows from the times is decided in
+//! `decision/freshness.rs`.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,27 +14,33 @@ use http::HeaderMap;
 use crate::clock::Timestamp;
 use crate::decision::freshness::{Mode, TokenKey};
 
-/// Headers that differ from one 304 to the next and reach neither clients nor what is decided about an entry; rate headers, by their beginning, are others.
+/// Headers that differ from one 304 to the next and reach neither clients nor what is decided about
+/// an entry; rate headers, by their beginning, are others.
 const PASSING: [&str; 3] = ["date", "server-timing", "x-request-id"];
 /// See [`PASSING`].
 const PASSING_PREFIX: &str = "x-ratelimit-";
-/// How the upstream's own name for an exchange ends. Clients get that of the answer that last said something new, which is the one they are shown; a plain HTTP
-/// cache takes over whatever a 304 says (RFC 9111 §3.2).
+/// How the upstream's own name for an exchange ends. Clients get that of the answer that last said
+/// something new, which is the one they are shown; a plain HTTP cache takes over whatever a 304
+/// says (RFC 9111 §3.2).
 const EXCHANGE_SUFFIX: &str = "-request-id";
 
-/// How many bits of [`Confirmation`] say how long the answer took: a quarter of an hour in milliseconds. What took longer counts as confirmed earlier.
+/// How many bits of [`Confirmation`] say how long the answer took: a quarter of an hour in
+/// milliseconds. What took longer counts as confirmed earlier.
 const TOOK_BITS: u32 = 20;
 /// See [`TOOK_BITS`].
 const TOOK_MAX: u64 = (1 << TOOK_BITS) - 1;
-/// The latest time of a request that can be said, in the year 2527; what is later counts as asked for then.
+/// The latest time of a request that can be said, in the year 2527; what is later counts as asked
+/// for then.
 const REQUESTED_MAX: u64 = u64::MAX >> TOOK_BITS;
 
-/// The last confirmation of an entry, or the answer that brought it: when its request left, and in the lower bits how long its answer took. One number, so that the
-/// two are of one request and the later request is the greater number.
+/// The last confirmation of an entry, or the answer that brought it: when its request left, and in
+/// the lower bits how long its answer took. One number, so that the two are of one request and the
+/// later request is the greater number.
 pub struct Confirmation(AtomicU64);
 
-/// What a 304 says, and to which token, as a fingerprint that means nothing in another process; all zero where another that says the same could mean something
-/// else. 48 bits, which an entry has room for: what changes passes for unchanged once in 10^14 times, and only in headers.
+/// What a 304 says, and to which token, as a fingerprint that means nothing in another process; all
+/// zero where another that says the same could mean something else. 48 bits, which an entry has
+/// room for: what changes passes for unchanged once in 10^14 times, and only in headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Print([u16; 3]);
 
@@ -86,8 +94,8 @@ impl Confirmation {
         Timestamp::from_millis((both >> TOOK_BITS) + (both & TOOK_MAX))
     }
 
-    /// The answer to a request that left at `requested_at` has confirmed everything at `now`. One that left earlier than the last confirmation confirms nothing that
-    /// is not known.
+    /// The answer to a request that left at `requested_at` has confirmed everything at `now`. One
+    /// that left earlier than the last confirmation confirms nothing that is not known.
     pub fn repeated(&self, requested_at: Timestamp, now: Timestamp) {
         self.0.fetch_max(packed(requested_at, now), Ordering::AcqRel);
     }
@@ -111,7 +119,10 @@ mod tests {
     }
 
     fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
     }
 
     #[test]
@@ -136,9 +147,12 @@ mod tests {
     #[test]
     fn what_says_something_else_or_is_not_known_repeats_nothing() {
         let prints = Prints::default();
-        let [one, other] = ["\"a\"", "\"b\""].map(|etag| prints.of(MINE, &map(&[("etag", etag)]), Mode::Revalidate));
+        let [one, other] = ["\"a\"", "\"b\""]
+            .map(|etag| prints.of(MINE, &map(&[("etag", etag)]), Mode::Revalidate));
         assert!(one.repeats(one) && !one.repeats(other));
-        for (known, said) in [(one, Print::default()), (Print::default(), one), (Print::default(), Print::default())] {
+        for (known, said) in
+            [(one, Print::default()), (Print::default(), one), (Print::default(), Print::default())]
+        {
             assert!(!said.repeats(known));
         }
     }
@@ -146,15 +160,30 @@ mod tests {
     #[test]
     fn dates_and_counters_say_nothing_new_and_everything_else_does() {
         let prints = Prints::default();
-        let said =
-            map(&[("etag", "\"a\""), ("date", "now"), ("x-ratelimit-remaining", "7"), ("x-request-id", "1"), ("cache-control", "private")]);
+        let said = map(&[
+            ("etag", "\"a\""),
+            ("date", "now"),
+            ("x-ratelimit-remaining", "7"),
+            ("x-request-id", "1"),
+            ("cache-control", "private"),
+        ]);
         let print = prints.of(MINE, &said, Mode::Revalidate);
-        for (name, value) in [("date", "later"), ("x-ratelimit-remaining", "6"), ("x-ratelimit-reset", "9"), ("x-request-id", "2")] {
+        for (name, value) in [
+            ("date", "later"),
+            ("x-ratelimit-remaining", "6"),
+            ("x-ratelimit-reset", "9"),
+            ("x-request-id", "2"),
+        ] {
             let mut again = said.clone();
             again.insert(name, HeaderValue::from_static(value));
             assert_eq!(prints.of(MINE, &again, Mode::Revalidate), print, "{name}");
         }
-        for (name, value) in [("etag", "\"b\""), ("link", "<a>"), ("x-poll-interval", "60"), ("cache-control", "no-store")] {
+        for (name, value) in [
+            ("etag", "\"b\""),
+            ("link", "<a>"),
+            ("x-poll-interval", "60"),
+            ("cache-control", "no-store"),
+        ] {
             let mut again = said.clone();
             again.insert(name, HeaderValue::from_static(value));
             assert_ne!(prints.of(MINE, &again, Mode::Revalidate), print, "{name}");

@@ -1,7 +1,9 @@
-//! A client's connection with what was read from it and not yet used, so that it can be looked at before it is decided who serves it.
+//! A client's connection with what was read from it and not yet used, so that it can be looked at
+//! before it is decided who serves it.
 //!
-//! To the framework it is a stream like any other, which begins with what was read ahead. Time here is the machine's: a client's slowness is no matter of the
-//! gateway's clock. What the bytes mean is not known here.
+//! To the framework it is a stream like any other, which begins with what was read ahead. Time here
+//! is the machine's: a client's slowness is no matter of the gateway's clock. What the bytes mean
+//! is not known here.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -16,7 +18,8 @@ use bytes::{Buf, BytesMut};
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::{SslDigest, TlsRef};
 use pingora::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest, UniqueID, UniqueIDType,
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
+    Stream, TimingDigest, UniqueID, UniqueIDType,
 };
 use pingora::server::ShutdownWatch;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
@@ -28,7 +31,8 @@ use super::intake::HEAD_BYTES_MAX;
 
 /// Room for what is read at once: the heads of nearly all requests are shorter.
 const READ_BYTES: usize = 4 * 1024;
-/// Room while nothing is expected: what is left of the buffer that the request came in is mostly enough.
+/// Room while nothing is expected: what is left of the buffer that the request came in is mostly
+/// enough.
 const WATCHED_BYTES: usize = 256;
 /// What is written at once; the time allowed for a pause is counted for each.
 const SLICE_BYTES: usize = 64 * 1024;
@@ -39,7 +43,8 @@ pub(super) struct Connection {
     ahead: BytesMut,
 }
 
-/// What a connection waits on beside its bytes: made once for each, because making it costs more than a request.
+/// What a connection waits on beside its bytes: made once for each, because making it costs more
+/// than a request.
 pub(super) struct Watch {
     timer: Pin<Box<Sleep>>,
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -67,8 +72,9 @@ impl Watch {
         Self { timer: Box::pin(sleep(Duration::ZERO)), stopping: Box::pin(stopping) }
     }
 
-    /// Ready when `deadline` has passed. The timer is set anew only where it would ring too late: set for an earlier deadline it rings once for nothing, which is
-    /// cheaper than setting it for each request.
+    /// Ready when `deadline` has passed. The timer is set anew only where it would ring too late:
+    /// set for an earlier deadline it rings once for nothing, which is cheaper than setting it for
+    /// each request.
     fn poll_late(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
         if self.timer.deadline() > deadline {
             self.timer.as_mut().reset(deadline);
@@ -125,7 +131,8 @@ impl Connection {
         .await
     }
 
-    /// Reads until a line is there; `false` when none comes in time, or none of the length that a head may have.
+    /// Reads until a line is there; `false` when none comes in time, or none of the length that a
+    /// head may have.
     pub(super) async fn has_line(&mut self, watch: &mut Watch, deadline: Instant) -> bool {
         let mut seen = 0;
         while seen <= HEAD_BYTES_MAX {
@@ -140,8 +147,10 @@ impl Connection {
         false
     }
 
-    /// Writes what is `unsent`, as far as the client takes it, and ends when the client is gone; one that closes its sending half counts as gone. What it sends is kept; of a client that sends more than a head or two before
-    /// it has an answer, no more is read, and its leaving is noticed when the answer is written.
+    /// Writes what is `unsent`, as far as the client takes it, and ends when the client is gone;
+    /// one that closes its sending half counts as gone. What it sends is kept; of a client that
+    /// sends more than a head or two before it has an answer, no more is read, and its leaving is
+    /// noticed when the answer is written.
     pub(super) async fn left(&mut self, unsent: &mut Vec<u8>) {
         poll_fn(|context| {
             if !unsent.is_empty() {
@@ -169,8 +178,14 @@ impl Connection {
         std::pin::pin!(self.stream.read_buf(&mut self.ahead)).poll(context)
     }
 
-    /// Writes all of `bytes`; `false` when the client is gone or takes none for as long as `pause_max`.
-    pub(super) async fn write(&mut self, watch: &mut Watch, bytes: &[u8], pause_max: Duration) -> bool {
+    /// Writes all of `bytes`; `false` when the client is gone or takes none for as long as
+    /// `pause_max`.
+    pub(super) async fn write(
+        &mut self,
+        watch: &mut Watch,
+        bytes: &[u8],
+        pause_max: Duration,
+    ) -> bool {
         let mut slices = bytes.chunks(SLICE_BYTES).peekable();
         while let Some(mut slice) = slices.next() {
             let mut deadline = None;
@@ -190,7 +205,12 @@ impl Connection {
         true
     }
 
-    fn poll_write_out(&mut self, rest: &mut &[u8], is_last: bool, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_write_out(
+        &mut self,
+        rest: &mut &[u8],
+        is_last: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         while !rest.is_empty() {
             match ready!(Pin::new(&mut self.stream).poll_write(context, rest))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -204,12 +224,19 @@ impl Connection {
 impl fmt::Debug for Connection {
     /// Without what was read, which may hold a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("stream", &self.stream).field("ahead", &self.ahead.len()).finish()
+        f.debug_struct("Connection")
+            .field("stream", &self.stream)
+            .field("ahead", &self.ahead.len())
+            .finish()
     }
 }
 
 impl AsyncRead for Connection {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.ahead.is_empty() {
             return Pin::new(&mut self.stream).poll_read(context, into);
         }
@@ -221,7 +248,11 @@ impl AsyncRead for Connection {
 }
 
 impl AsyncWrite for Connection {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -233,7 +264,11 @@ impl AsyncWrite for Connection {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 

@@ -1,7 +1,8 @@
-//! `POST /_weir/webhooks`: a delivery of the upstream's, which has no client key and is known by its signature (CONTRACT §3).
+//! `POST /_weir/webhooks`: a delivery of the upstream's, which has no client key and is known by
+//! its signature (CONTRACT §3).
 //!
-//! Whether it is genuine and what it changed is decided in `webhooks/`; the store is told before the answer, so that whoever hears of the delivery's end finds
-//! the cache told.
+//! Whether it is genuine and what it changed is decided in `webhooks/`; the store is told before
+//! the answer, so that whoever hears of the delivery's end finds the cache told.
 
 use std::time::Duration;
 
@@ -26,14 +27,18 @@ pub const WEBHOOKS_PATH: &str = "/_weir/webhooks";
 
 /// The event of a delivery whose word cannot be taken for it.
 const UNVERIFIED: &str = "unverified";
-/// How many may be under way. Ours: the upstream sends one for each event, and each takes milliseconds.
+/// How many may be under way. Ours: the upstream sends one for each event, and each takes
+/// milliseconds.
 const DELIVERIES_MAX: usize = 256;
-/// What their bodies may take together. Ours: room for two of the largest, and for thousands of ordinary ones.
+/// What their bodies may take together. Ours: room for two of the largest, and for thousands of
+/// ordinary ones.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// By when a delivery is to be there as a whole: the upstream waits no longer for the answer (UPSTREAM.md, Webhooks).
+/// By when a delivery is to be there as a whole: the upstream waits no longer for the answer
+/// (UPSTREAM.md, Webhooks).
 const WHOLE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Room for deliveries, apart from that of clients: whoever sends one need not have signed it, and is to take nothing from anybody else.
+/// Room for deliveries, apart from that of clients: whoever sends one need not have signed it, and
+/// is to take nothing from anybody else.
 pub struct Deliveries {
     places: Semaphore,
     bodies: BodyMemory,
@@ -42,7 +47,10 @@ pub struct Deliveries {
 impl Default for Deliveries {
     /// All of it free.
     fn default() -> Self {
-        Self { places: Semaphore::new(DELIVERIES_MAX), bodies: BodyMemory::as_it_comes(HELD_BYTES_MAX) }
+        Self {
+            places: Semaphore::new(DELIVERIES_MAX),
+            bodies: BodyMemory::as_it_comes(HELD_BYTES_MAX),
+        }
     }
 }
 
@@ -56,7 +64,12 @@ impl Deliveries {
 
 impl Door {
     /// Answers a delivery. Nothing of one that is not signed is looked at but its size.
-    pub(super) async fn delivery(&self, session: &mut ServerSession, request: &mut Request, intake: &Intake) -> Result<Reply, Stop> {
+    pub(super) async fn delivery(
+        &self,
+        session: &mut ServerSession,
+        request: &mut Request,
+        intake: &Intake,
+    ) -> Result<Reply, Stop> {
         let gateway = &self.gateway;
         request.outcome.endpoint = WEBHOOKS_PATH;
         let Some(receiver) = &gateway.webhooks else { return Err(Refused::NoSuchResource.into()) };
@@ -64,13 +77,17 @@ impl Door {
             gateway.metrics.webhook(UNVERIFIED, refused.reason());
             Err(refused.into())
         };
-        let Some(signature) = Signature::of(&request.asked) else { return refuse(Refused::WrongSignature) };
+        let Some(signature) = Signature::of(&request.asked) else {
+            return refuse(Refused::WrongSignature);
+        };
         let body = match self.delivered(session, request, intake).await {
             Ok(body) => body,
             Err(refused) => return refuse(refused),
         };
         let now = gateway.clock.now();
-        match receiver.receive(&request.asked, &signature, &body.bytes, now, |stale| gateway.make_doubtful(stale, now)) {
+        match receiver.receive(&request.asked, &signature, &body.bytes, now, |stale| {
+            gateway.make_doubtful(stale, now)
+        }) {
             Ok(Received { event, effect }) => {
                 let outcome = match effect {
                     Effect::Applied => "accepted",
@@ -85,10 +102,17 @@ impl Door {
     }
 
     /// The body, if it comes in time and there is room for it.
-    async fn delivered(&self, session: &mut ServerSession, request: &mut Request, intake: &Intake) -> Result<HeldBody, Refused> {
+    async fn delivered(
+        &self,
+        session: &mut ServerSession,
+        request: &mut Request,
+        intake: &Intake,
+    ) -> Result<HeldBody, Refused> {
         let gateway = &self.gateway;
         let deadline = gateway.clock.now() + WHOLE_WITHIN;
-        let Ok(_place) = gateway.deliveries.places.try_acquire() else { return Err(Refused::DeliveriesFull) };
+        let Ok(_place) = gateway.deliveries.places.try_acquire() else {
+            return Err(Refused::DeliveriesFull);
+        };
         let expects = expects(&request.asked, session.req_header().version);
         let pause_max = gateway.config.listen.body_timeout;
         let read = tokio::select! {
@@ -116,7 +140,8 @@ pub fn receiver(config: &crate::config::Config) -> Option<Receiver> {
     use secrecy::ExposeSecret;
     let webhooks = config.webhooks.as_ref()?;
     let secrets = [Some(&webhooks.secret), webhooks.previous_secret.as_ref()];
-    let keys = Keys::new(secrets.into_iter().flatten().map(|secret| secret.expose_secret().as_bytes()));
+    let keys =
+        Keys::new(secrets.into_iter().flatten().map(|secret| secret.expose_secret().as_bytes()));
     Some(Receiver::new(keys, config.upstream.dialect))
 }
 

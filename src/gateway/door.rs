@@ -1,7 +1,9 @@
-//! Between pingora's listener and the path of a request: deadlines of the head, HTTP/1.1 or HTTP/2, keep-alive.
+//! Between pingora's listener and the path of a request: deadlines of the head, HTTP/1.1 or HTTP/2,
+//! keep-alive.
 //!
-//! pingora's `ProxyHttp` is not used: its phases begin after the head was read without a total deadline, and every request here is answered by the
-//! gateway itself. This is an application on pingora's listener and sessions instead; what happens to a request is in `service.rs`.
+//! pingora's `ProxyHttp` is not used: its phases begin after the head was read without a total
+//! deadline, and every request here is answered by the gateway itself. This is an application on
+//! pingora's listener and sessions instead; what happens to a request is in `service.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,14 +30,17 @@ use super::service::Known;
 
 /// How long an unread request body is drained so that its connection can be used again.
 const DRAIN_BODY: Duration = Duration::from_secs(5);
-/// How HTTP/2's connection preface begins, and no request of HTTP/1.1 that is served here (RFC 9113 §3.4).
+/// How HTTP/2's connection preface begins, and no request of HTTP/1.1 that is served here (RFC 9113
+/// §3.4).
 pub(super) const PREFACE_BEGINS: &[u8; 4] = b"PRI ";
 /// The length of the whole preface.
 const PREFACE_BYTES: usize = 24;
 
-/// A listener's application: bounds the time before the first bytes, tells HTTP/2 from HTTP/1.1, answers hits (`hit.rs`), and hands everything else to a [`Door`].
+/// A listener's application: bounds the time before the first bytes, tells HTTP/2 from HTTP/1.1,
+/// answers hits (`hit.rs`), and hands everything else to a [`Door`].
 ///
-/// The framework would look for the whole preface without a deadline, and so never answer a request shorter than that.
+/// The framework would look for the whole preface without a deadline, and so never answer a request
+/// shorter than that.
 pub struct FrontDoor {
     current: Arc<Current>,
     scheme: &'static str,
@@ -76,7 +81,11 @@ impl FrontDoor {
 
 #[async_trait]
 impl ServerApp for FrontDoor {
-    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+    async fn process_new(
+        self: &Arc<Self>,
+        stream: Stream,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Stream> {
         let mut connection = Box::new(Connection::new(stream));
         let mut watch = Watch::new(shutdown);
         let mut age = Age::New;
@@ -90,16 +99,23 @@ impl ServerApp for FrontDoor {
                 }
                 Next::Preface => {
                     let listen = &door.gateway.config.listen;
-                    timeout(listen.header_timeout, connection.try_peek(&mut [0; PREFACE_BYTES])).await.ok()?.ok()?;
+                    timeout(listen.header_timeout, connection.try_peek(&mut [0; PREFACE_BYTES]))
+                        .await
+                        .ok()?
+                        .ok()?;
                     let _connection = door.gateway.active.connect();
                     let mut options = HttpServerOptions::default();
                     options.h2c = true;
                     options.h2_idle_timeout = Some(listen.idle_timeout);
-                    return Arc::new(StreamsDoor { front: Arc::clone(self), options }).process_new(connection, shutdown).await;
+                    return Arc::new(StreamsDoor { front: Arc::clone(self), options })
+                        .process_new(connection, shutdown)
+                        .await;
                 }
                 Next::Session { known, deadline } => {
                     let session = ServerSession::new_http1(connection);
-                    let stream = Box::pin(door.one(session, known, HeadDue { at: deadline, age }, shutdown)).await?;
+                    let stream =
+                        Box::pin(door.one(session, known, HeadDue { at: deadline, age }, shutdown))
+                            .await?;
                     (connection, age) = (Connection::of(stream)?, Age::Used);
                 }
             }
@@ -117,7 +133,11 @@ struct HeadDue {
 #[async_trait]
 impl HttpServerApp for StreamsDoor {
     /// The framework's way here is that of HTTP/2, a session for each request.
-    async fn process_new_http(self: &Arc<Self>, session: ServerSession, shutdown: &ShutdownWatch) -> Option<ReusedHttpStream> {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        session: ServerSession,
+        shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
         let door = self.front.door();
         let at = now() + door.gateway.config.listen.header_timeout;
         let stream = door.one(session, None, HeadDue { at, age: Age::New }, shutdown).await?;
@@ -138,13 +158,23 @@ impl HttpServerApp for StreamsDoor {
 
 impl Door {
     /// One request of a session; returns the connection when it can carry another.
-    async fn one(&self, mut session: ServerSession, known: Option<Box<Known>>, due: HeadDue, shutdown: &ShutdownWatch) -> Option<Stream> {
+    async fn one(
+        &self,
+        mut session: ServerSession,
+        known: Option<Box<Known>>,
+        due: HeadDue,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Stream> {
         let listen = &self.gateway.config.listen;
         session.set_pipelining_enabled(false);
         session.set_read_timeout(Some(listen.body_timeout));
         session.set_write_timeout(Some(listen.body_timeout));
         session.set_total_drain_timeout(Some(DRAIN_BODY));
-        session.set_keepalive(if *shutdown.borrow() { None } else { Some(listen.idle_timeout.as_secs().max(1)) });
+        session.set_keepalive(if *shutdown.borrow() {
+            None
+        } else {
+            Some(listen.idle_timeout.as_secs().max(1))
+        });
         let mut stopping = shutdown.clone();
         let read = tokio::select! {
             biased;
@@ -156,7 +186,11 @@ impl Door {
             Ok(Ok(false)) => return None,
             Ok(Err(error)) => {
                 if *error.etype() == ErrorType::InvalidHTTPHeader {
-                    self.refuse_unread(&mut session, Refused::Malformed(fault_of_head(&error.to_string()))).await;
+                    self.refuse_unread(
+                        &mut session,
+                        Refused::Malformed(fault_of_head(&error.to_string())),
+                    )
+                    .await;
                 }
                 return None;
             }
@@ -181,17 +215,26 @@ impl Door {
     /// Refuses what has no readable head; the connection is closed afterwards.
     async fn refuse_unread(&self, session: &mut ServerSession, refused: Refused) {
         session.set_keepalive(None);
-        let origin = Origin { base: self.gateway.public_base.clone().unwrap_or_default(), root: Root::Plain };
+        let origin = Origin {
+            base: self.gateway.public_base.clone().unwrap_or_default(),
+            root: Root::Plain,
+        };
         let reply = refused.answer(&origin, self.gateway.clock.now());
         self.gateway.metrics.refused(None, refused.reason());
-        tracing::info!(refusal = refused.reason(), "a connection without a readable request was closed");
+        tracing::info!(
+            refusal = refused.reason(),
+            "a connection without a readable request was closed"
+        );
         // It is being closed in any case.
-        let _ = respond::write(session, &Method::GET, reply, self.gateway.config.listen.body_timeout).await;
+        let _ =
+            respond::write(session, &Method::GET, reply, self.gateway.config.listen.body_timeout)
+                .await;
         session.shutdown().await;
     }
 }
 
-/// What the framework found wrong with a head; it has its own, higher limits, which are only told by their wording.
+/// What the framework found wrong with a head; it has its own, higher limits, which are only told
+/// by their wording.
 fn fault_of_head(error: &str) -> Malformed {
     if error.contains("too many headers") || error.contains("larger than") {
         return Malformed::HeadTooLarge;

@@ -1,10 +1,13 @@
-//! What changed lately, by path: marks that make stored answers doubtful, wherever those are, without looking at any of them.
+//! What changed lately, by path: marks that make stored answers doubtful, wherever those are,
+//! without looking at any of them.
 //!
-//! A mark is a hash of a path and the time of the change. Whoever looks at a stored answer hashes its path once, segment by segment, and looks for a mark of
-//! the whole path and for marks of "everything below" on the way: the cost grows with the depth of the path, not with the number of changes or answers. Two
-//! paths that share a hash share their marks, and neither letters' case nor what is percent-encoded is told apart: all that only makes more doubtful. So does
-//! forgetting: marks are bounded, and when old ones go, everything that was asked for before them becomes doubtful (`floor`). What follows from doubt is decided in
-//! `decision/freshness/settling.rs`.
+//! A mark is a hash of a path and the time of the change. Whoever looks at a stored answer hashes
+//! its path once, segment by segment, and looks for a mark of the whole path and for marks of
+//! "everything below" on the way: the cost grows with the depth of the path, not with the number of
+//! changes or answers. Two paths that share a hash share their marks, and neither letters' case nor
+//! what is percent-encoded is told apart: all that only makes more doubtful. So does forgetting:
+//! marks are bounded, and when old ones go, everything that was asked for before them becomes
+//! doubtful (`floor`). What follows from doubt is decided in `decision/freshness/settling.rs`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,9 +24,11 @@ use crate::decision::freshness::settling::SECOND_LOOK;
 
 /// So that marks and looks in different repositories do not wait for each other. A power of two.
 const SHARDS: usize = 16;
-/// Marks of one generation in one shard; two generations are kept. Ours: all together 17 MiB at most, and the changes of hours.
+/// Marks of one generation in one shard; two generations are kept. Ours: all together 17 MiB at
+/// most, and the changes of hours.
 const GENERATION_MAX: usize = 16 * 1024;
-/// The deepest mark "below" that is looked for; a deeper one is made of its leading part. Ours: as many as a word has bits, more than any route has segments.
+/// The deepest mark "below" that is looked for; a deeper one is made of its leading part. Ours: as
+/// many as a word has bits, more than any route has segments.
 const DEPTH_MAX: usize = 32;
 /// How much of a segment is put into lower case at once.
 const CHUNK_BYTES: usize = 32;
@@ -83,7 +88,8 @@ impl Doubt {
         }
     }
 
-    /// The path, with any query, changed. It has no query itself, and may have `*` where `api/address.rs` knows them.
+    /// The path, with any query, changed. It has no query itself, and may have `*` where
+    /// `api/address.rs` knows them.
     pub fn changed(&self, path: &str, now: Timestamp) {
         match (path.contains('*'), wild_form(path)) {
             (true, None) => self.changed_below(path, now),
@@ -96,7 +102,12 @@ impl Doubt {
         let form = wild_form(path);
         // A star that nobody looks for: all that it may stand for.
         let known = if form.is_none() { path.split("/*").next().unwrap_or_default() } else { path };
-        let end = known.bytes().enumerate().filter(|(_, byte)| *byte == b'/').nth(DEPTH_MAX - 1).map_or(known.len(), |(end, _)| end);
+        let end = known
+            .bytes()
+            .enumerate()
+            .filter(|(_, byte)| *byte == b'/')
+            .nth(DEPTH_MAX - 1)
+            .map_or(known.len(), |(end, _)| end);
         let bounded = known.get(..end).unwrap_or_default();
         if segments_of(bounded).next().is_none() {
             self.changed_everywhere(now);
@@ -111,14 +122,16 @@ impl Doubt {
         self.latest.fetch_max(now.as_millis(), Ordering::AcqRel);
     }
 
-    /// The latest change that an answer to `path` (without query), asked for at `requested_at`, may show or not; `None` when all of them had settled by then.
+    /// The latest change that an answer to `path` (without query), asked for at `requested_at`, may
+    /// show or not; `None` when all of them had settled by then.
     pub fn last_change(&self, path: &str, requested_at: Timestamp) -> Option<Timestamp> {
         let latest = self.latest.load(Ordering::Acquire);
         if latest == 0 || Timestamp::from_millis(latest) + SECOND_LOOK <= requested_at {
             return None;
         }
         let plain = self.look(path, 0).max(self.floor.load(Ordering::Acquire));
-        let wild = wild_forms(path, self.forms.load(Ordering::Acquire)).map(|form| self.look(path, form.segments));
+        let wild = wild_forms(path, self.forms.load(Ordering::Acquire))
+            .map(|form| self.look(path, form.segments));
         let found = wild.fold(plain, u64::max);
         (found > 0).then(|| Timestamp::from_millis(found))
     }
@@ -177,7 +190,8 @@ impl Doubt {
 
     fn mark_of(&self, key: u64) -> Mark {
         let shard = self.shard(key).read();
-        let [young, old] = [&shard.young, &shard.old].map(|marks| marks.get(&key).copied().unwrap_or_default());
+        let [young, old] =
+            [&shard.young, &shard.old].map(|marks| marks.get(&key).copied().unwrap_or_default());
         Mark { exactly: young.exactly.max(old.exactly), below: young.below.max(old.below) }
     }
 
@@ -192,9 +206,10 @@ impl Doubt {
     }
 }
 
-/// The hash of a path that is read segment by segment, without regard to case: the upstream's names have none (UPSTREAM.md, Dialects), and where it has, more
-/// becomes doubtful than must. Nor to encoding: `:` and `%3A` may be one thing to the upstream (RFC 3986 §3.3), or two. So each spelling has its own stored answer,
-/// and a change of one is a change of both.
+/// The hash of a path that is read segment by segment, without regard to case: the upstream's names
+/// have none (UPSTREAM.md, Dialects), and where it has, more becomes doubtful than must. Nor to
+/// encoding: `:` and `%3A` may be one thing to the upstream (RFC 3986 §3.3), or two. So each
+/// spelling has its own stored answer, and a change of one is a change of both.
 #[derive(Clone)]
 struct PathHash<'h>(FoldHasher<'h>);
 
@@ -243,22 +258,39 @@ mod tests {
         for path in [LIST, "/repos/Acme/WIDGETS/issues", "/repos/acme/widgets/issues/"] {
             assert_eq!(change_of(&doubt, path), Some(CHANGE), "{path}");
         }
-        for path in ["/repos/acme/widgets", "/repos/acme/widgets/issues/5", "/repos/acme/gadgets/issues", "/repos/acmewidgets/issues", "/"]
-        {
+        for path in [
+            "/repos/acme/widgets",
+            "/repos/acme/widgets/issues/5",
+            "/repos/acme/gadgets/issues",
+            "/repos/acmewidgets/issues",
+            "/",
+        ] {
             assert_eq!(change_of(&doubt, path), None, "{path}");
         }
     }
 
     #[test]
     fn every_spelling_of_a_path_has_the_same_changes() {
-        for (written, read) in [("ent:core", "ent%3Acore"), ("a%40b%2c", "a@b%2C"), ("%21$&'()*+,;=", "!%24%26%27%28%29%2a%2B%2C%3B%3D")] {
+        for (written, read) in [
+            ("ent:core", "ent%3Acore"),
+            ("a%40b%2c", "a@b%2C"),
+            ("%21$&'()*+,;=", "!%24%26%27%28%29%2a%2B%2C%3B%3D"),
+        ] {
             for (written, read) in [(written, read), (read, written)] {
                 let doubt = Doubt::default();
                 doubt.changed(&format!("/enterprises/e/teams/{written}"), CHANGE);
-                assert_eq!(change_of(&doubt, &format!("/enterprises/e/teams/{read}")), Some(CHANGE), "{written} {read}");
+                assert_eq!(
+                    change_of(&doubt, &format!("/enterprises/e/teams/{read}")),
+                    Some(CHANGE),
+                    "{written} {read}"
+                );
                 let doubt = Doubt::default();
                 doubt.changed_below(&format!("/enterprises/e/teams/{written}"), CHANGE);
-                assert_eq!(change_of(&doubt, &format!("/enterprises/e/teams/{read}/organizations")), Some(CHANGE), "{written} {read}");
+                assert_eq!(
+                    change_of(&doubt, &format!("/enterprises/e/teams/{read}/organizations")),
+                    Some(CHANGE),
+                    "{written} {read}"
+                );
             }
         }
     }
@@ -267,10 +299,17 @@ mod tests {
     fn a_change_below_is_found_at_every_depth_and_not_beside_it() {
         let doubt = Doubt::default();
         doubt.changed_below("/repos/acme/widgets", CHANGE);
-        for path in ["/repos/acme/widgets", LIST, "/repos/acme/widgets/issues/5/comments", "/repos/ACME/widgets/contents/a/b/c"] {
+        for path in [
+            "/repos/acme/widgets",
+            LIST,
+            "/repos/acme/widgets/issues/5/comments",
+            "/repos/ACME/widgets/contents/a/b/c",
+        ] {
             assert_eq!(change_of(&doubt, path), Some(CHANGE), "{path}");
         }
-        for path in ["/repos/acme", "/repos/acme/widgets2", "/repos/acme/gadgets/issues", "/orgs/acme"] {
+        for path in
+            ["/repos/acme", "/repos/acme/widgets2", "/repos/acme/gadgets/issues", "/orgs/acme"]
+        {
             assert_eq!(change_of(&doubt, path), None, "{path}");
         }
     }
@@ -303,7 +342,11 @@ mod tests {
             assert_eq!(change_of(&doubt, path), None, "{path}");
         }
         doubt.changed("/gists/*/comments", CHANGE);
-        assert_eq!(change_of(&doubt, "/gists/5/forks"), Some(CHANGE), "a star that nobody looks for makes more doubtful, not less");
+        assert_eq!(
+            change_of(&doubt, "/gists/5/forks"),
+            Some(CHANGE),
+            "a star that nobody looks for makes more doubtful, not less"
+        );
         assert_eq!(change_of(&doubt, "/users/ada"), None);
     }
 
@@ -323,13 +366,21 @@ mod tests {
         for number in 0..20_000 {
             doubt.changed(&format!("/gists/{number}"), CHANGE + Duration::from_secs(number));
         }
-        let kept: usize = doubt.shards.iter().map(|shard| shard.read().young.len() + shard.read().old.len()).sum();
+        let kept: usize = doubt
+            .shards
+            .iter()
+            .map(|shard| shard.read().young.len() + shard.read().old.len())
+            .sum();
         assert!(kept <= SHARDS * 2 * 8, "{kept}");
         for number in (0..20_000).step_by(97) {
             let change = change_of(&doubt, &format!("/gists/{number}"));
             assert!(change >= Some(CHANGE + Duration::from_secs(number)), "{number}: {change:?}");
         }
-        assert_eq!(doubt.last_change("/user", last + SECOND_LOOK), None, "what was asked for lately is trusted");
+        assert_eq!(
+            doubt.last_change("/user", last + SECOND_LOOK),
+            None,
+            "what was asked for lately is trusted"
+        );
     }
 
     #[test]

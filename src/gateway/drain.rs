@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Counts the requests that are being answered, and the connections that may still be sending what was answered.
+/// Counts the requests that are being answered, and the connections that may still be sending what
+/// was answered.
 #[derive(Default)]
 pub struct Active {
     requests: AtomicUsize,
@@ -28,7 +29,8 @@ impl Active {
         self.count_one(|active| &active.requests)
     }
 
-    /// Counts one more connection whose answers are sent after their requests have ended: HTTP/2 queues them.
+    /// Counts one more connection whose answers are sent after their requests have ended: HTTP/2
+    /// queues them.
     pub fn connect(self: &Arc<Self>) -> Entered {
         self.count_one(|active| &active.connections)
     }

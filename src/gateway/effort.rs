@@ -1,4 +1,5 @@
-//! What a request has cost so far, and whether it may still be called back: shared by the task that spends and the one that watches the client.
+//! What a request has cost so far, and whether it may still be called back: shared by the task that
+//! spends and the one that watches the client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,7 +107,8 @@ pub struct Figures {
 /// Whether a request whose client has left is still to be brought to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It was caught before anything was sent, or between two attempts: it will not be sent any more.
+    /// It was caught before anything was sent, or between two attempts: it will not be sent any
+    /// more.
     CalledBack,
     /// It is on its way: the books, the lane and the cache need its outcome.
     OnWire,
@@ -172,11 +174,13 @@ impl Effort {
         self.0.lock().figures.held = Some(hold);
     }
 
-    /// It is refused for a limit by a part of the gateway that does not know whose it is; what is known already stands.
+    /// It is refused for a limit by a part of the gateway that does not know whose it is; what is
+    /// known already stands.
     pub(super) fn refused_somewhere(&self, limit: LimitKind, until: Timestamp) {
         let held = &mut self.0.lock().figures.held;
         if held.is_none_or(|hold| hold.by != HeldBy::Limit(limit)) {
-            *held = Some(Hold { by: HeldBy::Limit(limit), account: None, until: Until::Time(until) });
+            *held =
+                Some(Hold { by: HeldBy::Limit(limit), account: None, until: Until::Time(until) });
         }
     }
 
@@ -233,18 +237,30 @@ mod tests {
     #[test]
     fn of_several_waits_the_longest_is_told_and_one_that_goes_on_counts() {
         let effort = Effort::default();
-        let (start, limit) = (Timestamp::from_secs(100), |limit| Hold { by: HeldBy::Limit(limit), account: None, until: Until::Event });
+        let (start, limit) = (Timestamp::from_secs(100), |limit| Hold {
+            by: HeldBy::Limit(limit),
+            account: None,
+            until: Until::Event,
+        });
         let after = |secs| start + Duration::from_secs(secs);
         effort.held(start, Hold::TURN);
         assert_eq!(effort.figures(after(2)).queue, Duration::from_secs(2));
         assert_eq!(effort.released(after(5)), Some((HeldBy::Turn, Duration::from_secs(5))));
         effort.held(after(5), limit(LimitKind::Concurrency));
-        assert_eq!(effort.figures(after(6)).held.map(|hold| hold.by.name()), Some("concurrency"), "it is what holds it now");
+        assert_eq!(
+            effort.figures(after(6)).held.map(|hold| hold.by.name()),
+            Some("concurrency"),
+            "it is what holds it now"
+        );
         effort.released(after(7));
         let figures = effort.figures(after(9));
         assert_eq!((figures.queue, figures.held), (Duration::from_secs(7), Some(Hold::TURN)));
         effort.refused(limit(LimitKind::Primary));
-        assert_eq!(effort.figures(after(9)).held, Some(limit(LimitKind::Primary)), "a refusal says more");
+        assert_eq!(
+            effort.figures(after(9)).held,
+            Some(limit(LimitKind::Primary)),
+            "a refusal says more"
+        );
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Answers compressed for clients that accept gzip (RFC 9110 §8.4, §12.5.3): which answers, for whom, and the compressed forms, which are kept so that a hit compresses
-//! nothing.
+//! Answers compressed for clients that accept gzip (RFC 9110 §8.4, §12.5.3): which answers, for
+//! whom, and the compressed forms, which are kept so that a hit compresses nothing.
 //!
-//! Bodies are rendered for each client's own address, so a compressed form belongs to a text and an address. The upstream is always asked for the text as it is
-//! (`headers.rs`). Left out: bodies that are streamed or only a part, the gateway's own answers, which are small, and other codings: every client library that accepts
-//! any accepts gzip.
+//! Bodies are rendered for each client's own address, so a compressed form belongs to a text and an
+//! address. The upstream is always asked for the text as it is (`headers.rs`). Left out: bodies
+//! that are streamed or only a part, the gateway's own answers, which are small, and other codings:
+//! every client library that accepts any accepts gzip.
 
 use std::hash::Hash;
 use std::io::Write as _;
@@ -26,14 +27,17 @@ use super::respond::{Form, is_not_modified};
 use super::rewrite::{Body, Origin};
 use super::store::{Entry, has_json_type};
 
-/// Shorter texts are given as they are. Ours: with the head that the service's answers have, a longer one no longer fits into one packet; below that, nothing arrives
-/// sooner.
+/// Shorter texts are given as they are. Ours: with the head that the service's answers have, a
+/// longer one no longer fits into one packet; below that, nothing arrives sooner.
 const TEXT_BYTES_MIN: usize = 1024;
-/// Longer ones are not compressed by the threads that serve connections. Ours: up to here it takes a fifth of a millisecond.
+/// Longer ones are not compressed by the threads that serve connections. Ours: up to here it takes
+/// a fifth of a millisecond.
 const HERE_BYTES_MAX: usize = 64 * 1024;
-/// zlib-ng's. A list of a hundred issues, 149 kB: 310 µs to 10.8 kB, against 200 µs to 14.2 kB at level 1, and 690 µs to 7.9 kB at level 6.
+/// zlib-ng's. A list of a hundred issues, 149 kB: 310 µs to 10.8 kB, against 200 µs to 14.2 kB at
+/// level 1, and 690 µs to 7.9 kB at level 6.
 const LEVEL: u32 = 2;
-/// How much of what the cache may hold the compressed forms may take beside it. With each is counted the text that it is made of, which is about seven times as long.
+/// How much of what the cache may hold the compressed forms may take beside it. With each is
+/// counted the text that it is made of, which is about seven times as long.
 const SHARE_OF_CACHE: u64 = 8;
 /// Each part of the cache that is locked by itself has room for this many of the largest.
 const LARGEST_PER_SHARD: u64 = 2;
@@ -55,8 +59,9 @@ pub enum Codings {
 }
 
 impl Codings {
-    /// Of an answer with these headers, which clients know by this `ETag`. A strong one names bytes (RFC 9110 §8.8.3.3), so that what has it is left alone; what must not be
-    /// stored is, too, because its compressed form would be.
+    /// Of an answer with these headers, which clients know by this `ETag`. A strong one names bytes
+    /// (RFC 9110 §8.8.3.3), so that what has it is left alone; what must not be stored is, too,
+    /// because its compressed form would be.
     pub fn of(headers: &HeaderMap, etag: Option<&HeaderValue>) -> Self {
         let is_weak = etag.is_some_and(|etag| etag.as_bytes().starts_with(b"W/"));
         if !is_weak || !is_text(headers) || headers.contains_key(header::CONTENT_ENCODING) {
@@ -64,7 +69,10 @@ impl Codings {
         }
         // RFC 9110 §7.7, RFC 9111 §5.2.2.6.
         let control = CacheControl::parse(headers);
-        if control.no_transform || control.no_store || DIGESTS.iter().any(|name| headers.contains_key(*name)) {
+        if control.no_transform
+            || control.no_store
+            || DIGESTS.iter().any(|name| headers.contains_key(*name))
+        {
             return Self::AsItIs;
         }
         match vary_names(headers) {
@@ -77,28 +85,35 @@ impl Codings {
 
 /// JSON, text, and what names a charset, as diffs do.
 fn is_text(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase();
+    let content_type = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     content_type.starts_with("text/") || content_type.contains("charset=") || has_json_type(headers)
 }
 
-/// Whether a client takes gzip, and likes it no less than the text as it is (RFC 9110 §12.5.3). Who says nothing takes everything by the letter, and may not be able
-/// to read it.
+/// Whether a client takes gzip, and likes it no less than the text as it is (RFC 9110 §12.5.3). Who
+/// says nothing takes everything by the letter, and may not be able to read it.
 pub fn accepts_gzip(asked: &HeaderMap) -> bool {
     let (mut gzip, mut identity, mut any) = (None, None, None);
     for line in asked.get_all(header::ACCEPT_ENCODING) {
         let Ok(line) = line.to_str() else { return false };
         for item in line.split(',') {
-            let (coding, parameters) = item.split_once(';').map_or((item, None), |(coding, parameters)| (coding, Some(parameters)));
+            let (coding, parameters) = item
+                .split_once(';')
+                .map_or((item, None), |(coding, parameters)| (coding, Some(parameters)));
             let coding = coding.trim();
-            let weight = if coding.eq_ignore_ascii_case("gzip") || coding.eq_ignore_ascii_case("x-gzip") {
-                &mut gzip
-            } else if coding.eq_ignore_ascii_case("identity") {
-                &mut identity
-            } else if coding == "*" {
-                &mut any
-            } else {
-                continue;
-            };
+            let weight =
+                if coding.eq_ignore_ascii_case("gzip") || coding.eq_ignore_ascii_case("x-gzip") {
+                    &mut gzip
+                } else if coding.eq_ignore_ascii_case("identity") {
+                    &mut identity
+                } else if coding == "*" {
+                    &mut any
+                } else {
+                    continue;
+                };
             let said = parameters.map_or(WEIGHT_MAX, weight_of);
             // Of what is said twice, less is safe.
             *weight = Some(weight.map_or(said, |before: u16| before.min(said)));
@@ -121,7 +136,11 @@ fn weight_of(parameters: &str) -> u16 {
     if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
         return 0;
     }
-    let thousandths = decimals.bytes().zip([100, 10, 1]).map(|(digit, unit)| u16::from(digit - b'0') * unit).sum();
+    let thousandths = decimals
+        .bytes()
+        .zip([100, 10, 1])
+        .map(|(digit, unit)| u16::from(digit - b'0') * unit)
+        .sum();
     match (whole, thousandths) {
         ("1", 0) => WEIGHT_MAX,
         ("0", thousandths) => thousandths,
@@ -139,10 +158,13 @@ pub struct Gzipped {
 
 impl Gzipped {
     fn of(rendered: &[u8], text: Bytes) -> Self {
-        let mut encoder = GzEncoder::new(Vec::with_capacity(rendered.len() / 4), Compression::new(LEVEL));
+        let mut encoder =
+            GzEncoder::new(Vec::with_capacity(rendered.len() / 4), Compression::new(LEVEL));
         // Writing to memory does not fail.
         let bytes = encoder.write_all(rendered).and_then(|()| encoder.finish()).ok();
-        let bytes = bytes.filter(|bytes| bytes.len() < rendered.len()).map(|bytes| Bytes::from(bytes.into_boxed_slice()));
+        let bytes = bytes
+            .filter(|bytes| bytes.len() < rendered.len())
+            .map(|bytes| Bytes::from(bytes.into_boxed_slice()));
         Self { bytes, text }
     }
 }
@@ -164,7 +186,8 @@ pub struct Encodings {
     beside: Semaphore,
 }
 
-/// A text by its place in memory, and the address it was rendered for, where that makes a difference.
+/// A text by its place in memory, and the address it was rendered for, where that makes a
+/// difference.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     at: usize,
@@ -189,7 +212,11 @@ impl Equivalent<Key> for Looked<'_> {
 impl<'o> Looked<'o> {
     fn of(body: &Body, origin: &'o Origin) -> Self {
         let text = body.text();
-        Self { at: text.as_ptr().addr(), length: text.len(), origin: (!body.is_alike_for_all()).then_some(origin) }
+        Self {
+            at: text.as_ptr().addr(),
+            length: text.len(),
+            origin: (!body.is_alike_for_all()).then_some(origin),
+        }
     }
 }
 
@@ -206,13 +233,22 @@ impl Encodings {
     /// Beside a cache of so many bytes, of which one body takes up to `object_max`.
     pub fn new(cache_bytes: u64, object_max: u64) -> Self {
         let bytes_max = cache_bytes / SHARE_OF_CACHE;
-        let shards = (bytes_max / object_max.saturating_mul(LARGEST_PER_SHARD).max(1)).clamp(1, SHARDS_MAX);
+        let shards =
+            (bytes_max / object_max.saturating_mul(LARGEST_PER_SHARD).max(1)).clamp(1, SHARDS_MAX);
         let shards = 1_usize << shards.ilog2();
         let items = usize::try_from(bytes_max / USUAL_BYTES).unwrap_or(usize::MAX);
-        let kept = match OptionsBuilder::new().shards(shards).weight_capacity(bytes_max).estimated_items_capacity(items).build() {
-            Ok(options) => {
-                Cache::with_options(options, ByMemory, DefaultHashBuilder::default(), quick_cache::sync::DefaultLifecycle::default())
-            }
+        let kept = match OptionsBuilder::new()
+            .shards(shards)
+            .weight_capacity(bytes_max)
+            .estimated_items_capacity(items)
+            .build()
+        {
+            Ok(options) => Cache::with_options(
+                options,
+                ByMemory,
+                DefaultHashBuilder::default(),
+                quick_cache::sync::DefaultLifecycle::default(),
+            ),
             // Only an option that is missing is an error.
             Err(_) => Cache::with_weighter(items, bytes_max, ByMemory),
         };
@@ -252,7 +288,10 @@ impl Gateway {
     /// What is sent of a whole body to this client.
     pub fn sent(&self, entry: &Entry, form: &Form<'_>) -> Sent {
         // RFC 9111 §5.2.1.6. First what costs least.
-        if !Self::is_chosen(entry) || !accepts_gzip(form.asked) || Wishes::of(form.asked, self.mode).no_transform {
+        if !Self::is_chosen(entry)
+            || !accepts_gzip(form.asked)
+            || Wishes::of(form.asked, self.mode).no_transform
+        {
             return Sent::AsItIs;
         }
         if let Some(kept) = self.encodings.get(&entry.body, form.origin) {
@@ -261,11 +300,13 @@ impl Gateway {
         if entry.body.text().len() > HERE_BYTES_MAX {
             return Sent::Later;
         }
-        let made = Gzipped::of(&self.urls.render(&entry.body, form.origin), entry.body.shared_text());
+        let made =
+            Gzipped::of(&self.urls.render(&entry.body, form.origin), entry.body.shared_text());
         self.encodings.keep(&entry.body, form.origin, made)
     }
 
-    /// The same where it can be waited for: `None` is the text as it is, which it is as well where no whole body is sent.
+    /// The same where it can be waited for: `None` is the text as it is, which it is as well where
+    /// no whole body is sent.
     pub async fn gzipped(&self, entry: &Entry, form: &Form<'_>) -> Option<Bytes> {
         if form.asked.contains_key(header::RANGE) || is_not_modified(entry, form.asked) {
             return None;
@@ -283,8 +324,10 @@ impl Gateway {
         let sent = if let Some(kept) = self.encodings.get(&entry.body, origin) {
             kept.sent()
         } else {
-            let (rendered, text) = (self.urls.render(&entry.body, origin), entry.body.shared_text());
-            let made = tokio::task::spawn_blocking(move || Gzipped::of(&rendered, text)).await.ok()?;
+            let (rendered, text) =
+                (self.urls.render(&entry.body, origin), entry.body.shared_text());
+            let made =
+                tokio::task::spawn_blocking(move || Gzipped::of(&rendered, text)).await.ok()?;
             self.encodings.keep(&entry.body, origin, made)
         };
         if let Sent::Gzip(bytes) = sent { Some(bytes) } else { None }
@@ -354,7 +397,10 @@ mod tests {
             assert!(!accepts(line), "{line}");
         }
         assert!(!accepts_gzip(&HeaderMap::new()));
-        let unreadable = HeaderMap::from_iter([(header::ACCEPT_ENCODING, HeaderValue::from_bytes(b"gzip\x80").unwrap())]);
+        let unreadable = HeaderMap::from_iter([(
+            header::ACCEPT_ENCODING,
+            HeaderValue::from_bytes(b"gzip\x80").unwrap(),
+        )]);
         assert!(!accepts_gzip(&unreadable));
     }
 
@@ -364,19 +410,31 @@ mod tests {
 
     #[test]
     fn texts_may_be_compressed_and_say_that_there_is_a_choice() {
-        for content_type in
-            ["application/json", "application/problem+json; charset=utf-8", "text/plain", "application/vnd.x.diff; charset=UTF-8"]
-        {
-            assert_eq!(codings(&[("content-type", content_type)]), Codings::ChosenUnsaid, "{content_type}");
+        for content_type in [
+            "application/json",
+            "application/problem+json; charset=utf-8",
+            "text/plain",
+            "application/vnd.x.diff; charset=UTF-8",
+        ] {
+            assert_eq!(
+                codings(&[("content-type", content_type)]),
+                Codings::ChosenUnsaid,
+                "{content_type}"
+            );
         }
-        let said = [("content-type", "text/plain"), ("vary", "Accept"), ("vary", "x, Accept-Encoding")];
+        let said =
+            [("content-type", "text/plain"), ("vary", "Accept"), ("vary", "x, Accept-Encoding")];
         assert_eq!(codings(&said), Codings::Chosen);
     }
 
     #[test]
     fn what_is_no_text_or_must_not_be_changed_or_kept_is_left_alone() {
         for content_type in ["image/png", "application/octet-stream", "application/zip"] {
-            assert_eq!(codings(&[("content-type", content_type)]), Codings::AsItIs, "{content_type}");
+            assert_eq!(
+                codings(&[("content-type", content_type)]),
+                Codings::AsItIs,
+                "{content_type}"
+            );
         }
         for other in [
             ("content-encoding", "br"),
@@ -386,7 +444,11 @@ mod tests {
             ("cache-control", "no-store"),
             ("vary", "*"),
         ] {
-            assert_eq!(codings(&[("content-type", "text/plain"), other]), Codings::AsItIs, "{other:?}");
+            assert_eq!(
+                codings(&[("content-type", "text/plain"), other]),
+                Codings::AsItIs,
+                "{other:?}"
+            );
         }
         let text = headers(&[("content-type", "text/plain")]);
         for etag in [None, Some(&HeaderValue::from_static("\"a\""))] {
@@ -409,19 +471,30 @@ mod tests {
         let at = one.text().as_ptr();
         drop(one);
         let later: Vec<_> = (0..64).map(|_| Body::opaque(vec![b'y'; 4096].into())).collect();
-        assert!(later.iter().all(|body| body.text().as_ptr() != at && encodings.get(body, &origin("a")).is_none()));
+        assert!(
+            later
+                .iter()
+                .all(|body| body.text().as_ptr() != at
+                    && encodings.get(body, &origin("a")).is_none())
+        );
         encodings.forget();
         assert_eq!(encodings.kept.len(), 0);
     }
 
     #[test]
     fn a_text_with_addresses_has_a_form_for_each_of_them() {
-        let urls =
-            super::super::rewrite::UrlMap::new("https://api.example.com", "https://api.example.com/graphql", "https://uploads.example.com");
+        let urls = super::super::rewrite::UrlMap::new(
+            "https://api.example.com",
+            "https://api.example.com/graphql",
+            "https://uploads.example.com",
+        );
         let body = urls.mark_json(Bytes::from_static(b"{\"url\":\"https://api.example.com/a\"}"));
         let encodings = Encodings::new(1 << 20, 1 << 16);
         encodings.keep(&body, &origin("http://a"), Gzipped::of(b"", body.shared_text()));
-        assert!(encodings.get(&body, &origin("http://a")).is_some() && encodings.get(&body, &origin("http://b")).is_none());
+        assert!(
+            encodings.get(&body, &origin("http://a")).is_some()
+                && encodings.get(&body, &origin("http://b")).is_none()
+        );
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! The upstream client: one attempt of one request over pingora's connector, and what is known of it when it fails. What is on the wire is in `http1.rs`.
+//! The upstream client: one attempt of one request over pingora's connector, and what is known of
+//! it when it fails. What is on the wire is in `http1.rs`.
 //!
-//! No limits, tokens, retries or caching here: the caller holds the lease, puts the credential in, and decides what a failure means (DESIGN D7).
+//! No limits, tokens, retries or caching here: the caller holds the lease, puts the credential in,
+//! and decides what a failure means (DESIGN D7).
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,10 +26,12 @@ use super::intake::Service;
 use super::interim::Interims;
 use super::resolve::Resolver;
 
-/// Memory for the bodies of one address whose length nobody has said, all together, while it is not known whether they can be held. Ours: one that is
-/// whole takes as much again for a moment, to be put together; the bound for all large bodies at once is 32 MiB.
+/// Memory for the bodies of one address whose length nobody has said, all together, while it is not
+/// known whether they can be held. Ours: one that is whole takes as much again for a moment, to be
+/// put together; the bound for all large bodies at once is 32 MiB.
 const UNMEASURED_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// What each of them has without asking: more than most answers, and four times what is read at once.
+/// What each of them has without asking: more than most answers, and four times what is read at
+/// once.
 const UNMEASURED_BYTES_FREE: usize = 256 * 1024;
 /// In such portions.
 const UNIT_BYTES: usize = 64 * 1024;
@@ -69,7 +73,8 @@ pub enum Reuse {
 }
 
 impl Reuse {
-    /// Methods that RFC 9110 §9.2.2 calls idempotent may meet a connection that the upstream is closing: they can be sent again.
+    /// Methods that RFC 9110 §9.2.2 calls idempotent may meet a connection that the upstream is
+    /// closing: they can be sent again.
     pub fn of(method: &Method) -> Self {
         if method.is_idempotent() { Self::Idle } else { Self::Never }
     }
@@ -85,7 +90,8 @@ pub struct UpstreamRequest<'r> {
     pub target: &'r str,
     /// End-to-end headers; no Host, no framing.
     pub headers: &'r HeaderMap,
-    /// What this attempt adds, or puts in the place of those: conditions, the sensitive `Authorization`, `traceparent`.
+    /// What this attempt adds, or puts in the place of those: conditions, the sensitive
+    /// `Authorization`, `traceparent`.
     pub added: HeaderMap,
     /// How the body is sent.
     pub body: &'r OutgoingBody,
@@ -100,7 +106,8 @@ pub enum OutgoingBody {
     Absent,
     /// Held in memory, possibly empty: sent with its length.
     Whole(Bytes),
-    /// Sent piece by piece by the caller through [`Exchange::send_body`], with this length or chunked.
+    /// Sent piece by piece by the caller through [`Exchange::send_body`], with this length or
+    /// chunked.
     Streamed(Option<u64>),
 }
 
@@ -123,7 +130,8 @@ pub enum FetchError {
     /// The upstream may have executed the request.
     #[error("the upstream's answer was lost: {0}")]
     Lost(String),
-    /// A connection that had been used before died under the request, most likely closed by the upstream before it; what became of it is not known.
+    /// A connection that had been used before died under the request, most likely closed by the
+    /// upstream before it; what became of it is not known.
     #[error("an idle connection to the upstream died: {0}")]
     Stale(String),
     /// The client left before anything was sent.
@@ -181,7 +189,11 @@ impl Upstream {
         options.ca_file = config.ca_file.as_ref().map(|path| path.display().to_string());
         let address = |url: &UpstreamUrl| {
             let unmeasured = Arc::new(Semaphore::new(UNMEASURED_BYTES_MAX / UNIT_BYTES));
-            Arc::new(Address { url: url.clone(), idle: IdleConnections::new(clock.clone()), unmeasured })
+            Arc::new(Address {
+                url: url.clone(),
+                idle: IdleConnections::new(clock.clone()),
+                unmeasured,
+            })
         };
         Self {
             connector: TransportConnector::new(Some(options)),
@@ -207,9 +219,11 @@ impl Upstream {
         }
     }
 
-    /// Sends one request, once, and reads the head of its answer. `may_send` is asked right before the first byte leaves.
+    /// Sends one request, once, and reads the head of its answer. `may_send` is asked right before
+    /// the first byte leaves.
     ///
-    /// POST and PATCH always get a connection of their own ([`Reuse::of`]): a pooled one that dies under them would leave their outcome unknown.
+    /// POST and PATCH always get a connection of their own ([`Reuse::of`]): a pooled one that dies
+    /// under them would leave their outcome unknown.
     pub async fn send(
         self: &Arc<Self>,
         request: &UpstreamRequest<'_>,
@@ -246,17 +260,27 @@ impl Upstream {
     }
 
     async fn connect_anew(&self, to: &Address) -> Result<Connected, FetchError> {
-        let addresses = timeout(self.connect_timeout, self.resolver.lookup(to.url.host(), to.url.port())).await;
+        let addresses =
+            timeout(self.connect_timeout, self.resolver.lookup(to.url.host(), to.url.port())).await;
         let addresses = match addresses {
             Ok(addresses) => addresses.map_err(|error| FetchError::Connect(error.to_string()))?,
-            Err(_) => return Err(FetchError::Connect(format!("{} was not resolved in time", to.url.host()))),
+            Err(_) => {
+                return Err(FetchError::Connect(format!(
+                    "{} was not resolved in time",
+                    to.url.host()
+                )));
+            }
         };
         let mut last = FetchError::Connect(format!("{} has no address", to.url.host()));
         for address in addresses.iter() {
             let peer = self.peer(&to.url, *address);
             match timeout(self.connect_timeout, self.connector.new_stream(&peer)).await {
-                Ok(Ok(stream)) => return Ok(Connected { connection: Connection::new(stream), is_reused: false }),
-                Ok(Err(error)) => last = FetchError::Connect(format!("{address}: {}", error.etype().as_str())),
+                Ok(Ok(stream)) => {
+                    return Ok(Connected { connection: Connection::new(stream), is_reused: false });
+                }
+                Ok(Err(error)) => {
+                    last = FetchError::Connect(format!("{address}: {}", error.etype().as_str()))
+                }
                 Err(_) => last = FetchError::Connect(format!("{address}: timed out")),
             }
         }
@@ -282,7 +306,9 @@ impl Upstream {
         let (body, outgoing): (&[u8], _) = match request.body {
             OutgoingBody::Absent => (&[], Outgoing::Length(0)),
             OutgoingBody::Whole(body) => (body, Outgoing::Length(body.len() as u64)),
-            OutgoingBody::Streamed(length) => (&[], length.map_or(Outgoing::Chunks, Outgoing::Length)),
+            OutgoingBody::Streamed(length) => {
+                (&[], length.map_or(Outgoing::Chunks, Outgoing::Length))
+            }
         };
         let (limit, interims) = (self.response_timeout, request.interims);
         match request.body {
@@ -293,12 +319,18 @@ impl Upstream {
                 };
                 in_time(limit, both).await
             }
-            OutgoingBody::Whole(_) => match in_time(limit, connection.send(request.method, head, body, outgoing, interims)).await? {
+            OutgoingBody::Whole(_) => match in_time(
+                limit,
+                connection.send(request.method, head, body, outgoing, interims),
+            )
+            .await?
+            {
                 Some(early) => Ok(early),
                 None => in_time(limit, connection.read_head(interims)).await,
             },
             OutgoingBody::Streamed(_) => {
-                in_time(limit, connection.send(request.method, head, body, outgoing, interims)).await?;
+                in_time(limit, connection.send(request.method, head, body, outgoing, interims))
+                    .await?;
                 // The caller drives both directions.
                 Ok((StatusCode::CONTINUE, HeaderMap::new()))
             }
@@ -310,13 +342,24 @@ impl Upstream {
 fn head_of(url: &UpstreamUrl, request: &UpstreamRequest<'_>) -> Result<BytesMut, FetchError> {
     let mut head = BytesMut::with_capacity(1024);
     // The GraphQL address is complete in itself.
-    let target =
-        if request.service == Service::Graphql { request.target.strip_prefix("/graphql").unwrap_or_default() } else { request.target };
+    let target = if request.service == Service::Graphql {
+        request.target.strip_prefix("/graphql").unwrap_or_default()
+    } else {
+        request.target
+    };
     // `intake` has seen to it; a line that is none would be another request.
     if target.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return Err(FetchError::Unsendable("the path has a space or a control character".into()));
     }
-    for part in [request.method.as_str(), " ", url.path_prefix(), target, " HTTP/1.1\r\nhost: ", url.authority(), "\r\n"] {
+    for part in [
+        request.method.as_str(),
+        " ",
+        url.path_prefix(),
+        target,
+        " HTTP/1.1\r\nhost: ",
+        url.authority(),
+        "\r\n",
+    ] {
         head.extend_from_slice(part.as_bytes());
     }
     let kept = request.headers.iter().filter(|(name, _)| !request.added.contains_key(*name));
@@ -337,7 +380,10 @@ fn head_of(url: &UpstreamUrl, request: &UpstreamRequest<'_>) -> Result<BytesMut,
 }
 
 /// A step of an exchange, or `Timeout`. What breaks may have been executed all the same.
-async fn in_time<T>(limit: Duration, step: impl Future<Output = Result<T, Broken>>) -> Result<T, FetchError> {
+async fn in_time<T>(
+    limit: Duration,
+    step: impl Future<Output = Result<T, Broken>>,
+) -> Result<T, FetchError> {
     match timeout(limit, step).await {
         Ok(done) => done.map_err(|Broken(why)| FetchError::Lost(why)),
         Err(_) => Err(FetchError::Timeout),
@@ -355,8 +401,13 @@ impl Exchange {
         std::mem::take(&mut self.headers)
     }
 
-    /// Sends a piece of a streamed body; an empty piece does nothing. The upstream may answer before it has all of it, and then takes no more.
-    pub async fn send_body(&mut self, piece: &[u8], interims: Option<&Interims>) -> Result<Sending, FetchError> {
+    /// Sends a piece of a streamed body; an empty piece does nothing. The upstream may answer
+    /// before it has all of it, and then takes no more.
+    pub async fn send_body(
+        &mut self,
+        piece: &[u8],
+        interims: Option<&Interims>,
+    ) -> Result<Sending, FetchError> {
         let early = in_time(self.body_timeout, self.connection.send_body(piece, interims)).await?;
         Ok(early.map_or(Sending::GoesOn, |head| self.answered(head)))
     }
@@ -376,7 +427,8 @@ impl Exchange {
         Sending::Answered
     }
 
-    /// The next piece of the answer's body; `None` at its end. What was read before it has been passed on.
+    /// The next piece of the answer's body; `None` at its end. What was read before it has been
+    /// passed on.
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, FetchError> {
         if let Some(piece) = self.pending.pop_front() {
             return Ok(Some(piece));
@@ -393,8 +445,12 @@ impl Exchange {
     fn may_hold(&mut self, bytes: usize) -> bool {
         let units = bytes.saturating_sub(UNMEASURED_BYTES_FREE).div_ceil(UNIT_BYTES);
         let have = self.memory.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let Ok(more @ 1..) = u32::try_from(units.saturating_sub(have)) else { return units <= have };
-        let Ok(more) = Arc::clone(&self.address.unmeasured).try_acquire_many_owned(more) else { return false };
+        let Ok(more @ 1..) = u32::try_from(units.saturating_sub(have)) else {
+            return units <= have;
+        };
+        let Ok(more) = Arc::clone(&self.address.unmeasured).try_acquire_many_owned(more) else {
+            return false;
+        };
         match &mut self.memory {
             Some(memory) => memory.merge(more),
             None => self.memory = Some(more),
@@ -402,7 +458,8 @@ impl Exchange {
         true
     }
 
-    /// Reads the body up to `bytes_max`; a longer one is handed back with what was read, and so is one of unknown length when too many such are read at once.
+    /// Reads the body up to `bytes_max`; a longer one is handed back with what was read, and so is
+    /// one of unknown length when too many such are read at once.
     pub async fn collect(mut self, bytes_max: usize) -> Result<Collected, FetchError> {
         let left = self.connection.body_bytes_left();
         if left == Some(0) {
@@ -442,8 +499,13 @@ impl Exchange {
         Ok(Collected::Whole(body.freeze()))
     }
 
-    /// A body of unknown length, in its pieces until it is whole: one buffer that grows takes three times the memory while it is copied.
-    async fn collect_unmeasured(mut self, mut pieces: VecDeque<Bytes>, bytes_max: usize) -> Result<Collected, FetchError> {
+    /// A body of unknown length, in its pieces until it is whole: one buffer that grows takes three
+    /// times the memory while it is copied.
+    async fn collect_unmeasured(
+        mut self,
+        mut pieces: VecDeque<Bytes>,
+        bytes_max: usize,
+    ) -> Result<Collected, FetchError> {
         let mut length = pieces.iter().map(Bytes::len).sum();
         loop {
             if length > bytes_max || !self.may_hold(length) {

@@ -1,11 +1,15 @@
-//! One fetch for all who ask the same at the same time (DESIGN D1): whoever asks first drives it as part of its own request, the others wait on a channel. When the
-//! first one leaves while it is wanted all the same, the fetch becomes a task of its own.
+//! One fetch for all who ask the same at the same time (DESIGN D1): whoever asks first drives it as
+//! part of its own request, the others wait on a channel. When the first one leaves while it is
+//! wanted all the same, the fetch becomes a task of its own.
 //!
-//! A fetch that still waits in line waits at the place of the client that started it, behind all else that this client has asked for. Another client gets a fetch and a
-//! place of its own beside it (DESIGN D10); the first of them to bring an answer brings it for all, and those still in line are given up.
+//! A fetch that still waits in line waits at the place of the client that started it, behind all
+//! else that this client has asked for. Another client gets a fetch and a place of its own beside
+//! it (DESIGN D10); the first of them to bring an answer brings it for all, and those still in line
+//! are given up.
 //!
-//! A fetch that nobody waits for any more is dropped at once while it is still in line for admission, and gets [`ORPHAN_GRACE`] to finish into the cache
-//! once it is on its way. What is fetched, and how, is in `read.rs`.
+//! A fetch that nobody waits for any more is dropped at once while it is still in line for
+//! admission, and gets [`ORPHAN_GRACE`] to finish into the cache once it is on its way. What is
+//! fetched, and how, is in `read.rs`.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -84,7 +88,8 @@ enum Place {
     Passenger(watch::Receiver<Option<Arrival>>),
 }
 
-/// A fetch in the hands of whoever started it; dropped before its end it goes on by itself, as far as it is wanted.
+/// A fetch in the hands of whoever started it; dropped before its end it goes on by itself, as far
+/// as it is wanted.
 struct Flight(Option<(Departure, FetchFuture)>);
 
 /// Boxed, so that it can be handed over to a task midway.
@@ -119,8 +124,9 @@ pub struct Flights {
 type ByKey = HashMap<CacheKey, Vec<Arc<Underway>>, foldhash::fast::RandomState>;
 
 impl Flights {
-    /// Joins a fetch for `key` that is on its way or waits where this asker would; else starts the one that `start` makes. Fetches of which `is_stale` says that they
-    /// began too early are no longer joined by anybody.
+    /// Joins a fetch for `key` that is on its way or waits where this asker would; else starts the
+    /// one that `start` makes. Fetches of which `is_stale` says that they began too early are no
+    /// longer joined by anybody.
     pub fn join<F>(
         self: &Arc<Self>,
         key: &CacheKey,
@@ -164,12 +170,17 @@ impl Flights {
 impl Underway {
     /// Whether it is on its way, or waits no longer for it than this asker would.
     fn is_as_early_as(&self, asker: Asker) -> bool {
-        self.client == asker.client && self.priority >= asker.priority || !self.effort.waits_in_line()
+        self.client == asker.client && self.priority >= asker.priority
+            || !self.effort.waits_in_line()
     }
 
     /// A place for one more.
     fn follow(&self) -> Seat {
-        Seat { effort: self.effort.clone(), role: Role::Follower, place: Place::Passenger(self.channel().subscribe()) }
+        Seat {
+            effort: self.effort.clone(),
+            role: Role::Follower,
+            place: Place::Passenger(self.channel().subscribe()),
+        }
     }
 
     fn channel(&self) -> &watch::Sender<Option<Arrival>> {
@@ -177,7 +188,8 @@ impl Underway {
     }
 
     fn askers(&self) -> usize {
-        self.followers.get().map_or(0, watch::Sender::receiver_count) + usize::from(self.is_led.load(Ordering::Relaxed))
+        self.followers.get().map_or(0, watch::Sender::receiver_count)
+            + usize::from(self.is_led.load(Ordering::Relaxed))
     }
 
     /// Tells those who wait for another one's fetch.
@@ -194,9 +206,13 @@ impl Seat {
         let arrival = match &mut self.place {
             Place::Pilot(flight) => Some(flight.landed().await),
             // Without one the task was ended from outside, as at the end of the process.
-            Place::Passenger(arrivals) => arrivals.wait_for(Option::is_some).await.ok().and_then(|arrival| arrival.clone()),
+            Place::Passenger(arrivals) => {
+                arrivals.wait_for(Option::is_some).await.ok().and_then(|arrival| arrival.clone())
+            }
         };
-        let Some(Arrival { landed, is_of_other }) = arrival else { return Landed::Refused(Refused::UpstreamFailed) };
+        let Some(Arrival { landed, is_of_other }) = arrival else {
+            return Landed::Refused(Refused::UpstreamFailed);
+        };
         if is_of_other {
             self.role = Role::Follower;
         }
@@ -296,7 +312,8 @@ impl Departure {
         // Off the list first: who comes from now on finds the stored answer.
         let mut by_key = self.flights.by_key.lock();
         let is_listed = self.strike(&mut by_key);
-        if is_listed && let (Landed::Entry(..), Some(beside)) = (&landed, by_key.get_mut(&self.key)) {
+        if is_listed && let (Landed::Entry(..), Some(beside)) = (&landed, by_key.get_mut(&self.key))
+        {
             for waiting in beside.extract_if(.., |underway| !underway.effort.is_on_wire()) {
                 waiting.tell(|| Arrival { landed: landed.clone(), is_of_other: true });
                 *waiting.superseded_by.lock() = Some(landed.clone());
@@ -311,7 +328,8 @@ impl Departure {
         landed
     }
 
-    /// Takes it off the list; whether it was there. It is not when it was found to have begun too early.
+    /// Takes it off the list; whether it was there. It is not when it was found to have begun too
+    /// early.
     fn strike(&self, by_key: &mut ByKey) -> bool {
         let Some(flights) = by_key.get_mut(&self.key) else { return false };
         let before = flights.len();
@@ -331,7 +349,10 @@ impl Drop for Departure {
         followers.send_if_modified(|landed| {
             let died = landed.is_none();
             if died {
-                *landed = Some(Arrival { landed: Landed::Refused(Refused::UpstreamFailed), is_of_other: false });
+                *landed = Some(Arrival {
+                    landed: Landed::Refused(Refused::UpstreamFailed),
+                    is_of_other: false,
+                });
             }
             died
         });
@@ -361,11 +382,16 @@ mod tests {
             asker(),
             |_| false,
             |_| {
-                let ((tell, told), (dropped, drops)) = (oneshot::channel::<()>(), oneshot::channel::<()>());
+                let ((tell, told), (dropped, drops)) =
+                    (oneshot::channel::<()>(), oneshot::channel::<()>());
                 ends = Some((tell, drops));
                 async move {
                     let _until_dropped = dropped;
-                    if told.await.is_ok() { Landed::Refused(Refused::Unreachable) } else { panic!("the fetch dies") }
+                    if told.await.is_ok() {
+                        Landed::Refused(Refused::Unreachable)
+                    } else {
+                        panic!("the fetch dies")
+                    }
                 }
             },
         );

@@ -1,8 +1,10 @@
-//! The gateway by one config after another, without a restart (CONTRACT §1, SIGHUP; §5, `POST /api/reload`).
+//! The gateway by one config after another, without a restart (CONTRACT §1, SIGHUP; §5, `POST
+//! /api/reload`).
 //!
-//! What goes by a config is never changed: another config makes another [`Gateway`], and [`Current`] says which one new requests get. Those under way end by the one
-//! they began with. Both share everything that must not begin anew: books, stored answers, queued writes, connections that are counted. Who is who in both is settled by
-//! `config/succession.rs`.
+//! What goes by a config is never changed: another config makes another [`Gateway`], and
+//! [`Current`] says which one new requests get. Those under way end by the one they began with.
+//! Both share everything that must not begin anew: books, stored answers, queued writes,
+//! connections that are counted. Who is who in both is settled by `config/succession.rs`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -36,10 +38,12 @@ use super::store::Store;
 use super::turns::Turns;
 use super::{Gateway, body, deliveries, hooks, mint, read, route};
 
-/// Requests that may wait for admission at once. Each holds a connection and at most one small body; CONTRACT §2 bounds the queue of writes alike.
+/// Requests that may wait for admission at once. Each holds a connection and at most one small
+/// body; CONTRACT §2 bounds the queue of writes alike.
 const WAITING_MAX: usize = 10_000;
-/// Bytes of bodies that requests waiting for admission may hold together: three quarters of the memory there is for bodies. Ours: the last quarter stays free for
-/// those that need not wait, whose bodies would else be refused at the door.
+/// Bytes of bodies that requests waiting for admission may hold together: three quarters of the
+/// memory there is for bodies. Ours: the last quarter stays free for those that need not wait,
+/// whose bodies would else be refused at the door.
 const WAITING_BYTES_MAX: u64 = (body::HELD_BYTES_MAX / 4 * 3) as u64;
 
 /// How long a reload waits for the one before it. Ours: as long as an operator waits for an answer.
@@ -85,11 +89,18 @@ impl fmt::Display for NotReloaded {
 impl Current {
     /// [`Current::with_writes`] with queued writes in memory.
     pub fn new(config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> Arc<Self> {
-        Self::with_writes(config, clock, metrics, Arc::new(MemoryStore::default()), Recovery::default())
+        Self::with_writes(
+            config,
+            clock,
+            metrics,
+            Arc::new(MemoryStore::default()),
+            Recovery::default(),
+        )
     }
 
-    /// Builds everything, starts the timer of the books and the watch over them, and goes on with the writes that an earlier process left; listens nowhere yet. To be
-    /// called on a tokio runtime.
+    /// Builds everything, starts the timer of the books and the watch over them, and goes on with
+    /// the writes that an earlier process left; listens nowhere yet. To be called on a tokio
+    /// runtime.
     pub fn with_writes(
         config: Arc<Config>,
         clock: Clock,
@@ -103,7 +114,11 @@ impl Current {
         let gateway = Arc::new(gateway);
         tokio::spawn(Arc::clone(&gateway.admissions).run());
         let current = ArcSwap::from(Arc::clone(&gateway));
-        let current = Arc::new(Self { gateway: current, source: OnceLock::new(), succession: Mutex::new(()) });
+        let current = Arc::new(Self {
+            gateway: current,
+            source: OnceLock::new(),
+            succession: Mutex::new(()),
+        });
         // Weak: none of these tasks must be what keeps an abandoned gateway.
         let weak = Arc::downgrade(&current);
         gateway.queue.start(&gateway, &weak, recovery, called);
@@ -129,12 +144,16 @@ impl Current {
         let _ = self.source.set(source);
     }
 
-    /// Reads the config's file again, and puts what it says in force. Takes as long as reading it and its secrets does.
+    /// Reads the config's file again, and puts what it says in force. Takes as long as reading it
+    /// and its secrets does.
     pub fn reload(self: &Arc<Self>) -> Result<Reloaded, NotReloaded> {
         let source = self.source.get().ok_or(NotReloaded::NoFile)?;
-        // One after the other, also from reading on: the last word is that of whoever read last. A file that cannot be read to its end must not gather all who try.
+        // One after the other, also from reading on: the last word is that of whoever read last. A
+        // file that cannot be read to its end must not gather all who try.
         let Some(_alone) = self.succession.try_lock_for(PATIENCE) else {
-            tracing::error!("the config was not read again: an earlier reload has not come to its end");
+            tracing::error!(
+                "the config was not read again: an earlier reload has not come to its end"
+            );
             return Err(NotReloaded::Busy);
         };
         match config::load(source) {
@@ -194,8 +213,14 @@ pub fn tell_doubts(config: &Config) {
 }
 
 impl Gateway {
-    /// With nothing stored, booked or under way; and where the numbers of queued writes come out whose turn it is.
-    fn first(config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>, store: Arc<dyn WriteStore>) -> (Self, mpsc::UnboundedReceiver<u64>) {
+    /// With nothing stored, booked or under way; and where the numbers of queued writes come out
+    /// whose turn it is.
+    fn first(
+        config: Arc<Config>,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        store: Arc<dyn WriteStore>,
+    ) -> (Self, mpsc::UnboundedReceiver<u64>) {
         let table = Table::embedded(config.upstream.dialect);
         let (turns, called) = Turns::new(config.writes.queue_max.get() as usize);
         let evictions = Arc::clone(&metrics);
@@ -203,7 +228,11 @@ impl Gateway {
         let gateway = Self {
             tokens: Arc::new(Tokens::new(&config)),
             admissions: Admissions::new(settings(&config), clock.clone()),
-            store: Arc::new(Store::new(config.cache.max_size, config.cache.max_object, move |entries| evictions.evicted(entries))),
+            store: Arc::new(Store::new(
+                config.cache.max_size,
+                config.cache.max_object,
+                move |entries| evictions.evicted(entries),
+            )),
             bodies: Arc::default(),
             deliveries: Arc::default(),
             turns,
@@ -219,7 +248,11 @@ impl Gateway {
             streams: Arc::default(),
             graphql_prices: Arc::default(),
             upstream: Arc::new(Upstream::new(&config.upstream, &clock)),
-            urls: UrlMap::new(config.upstream.url.as_str(), config.upstream.graphql_url.as_str(), config.upstream.uploads_url.as_str()),
+            urls: UrlMap::new(
+                config.upstream.url.as_str(),
+                config.upstream.graphql_url.as_str(),
+                config.upstream.uploads_url.as_str(),
+            ),
             mode: read::mode_of(config.cache.freshness),
             candidates: lists.candidates,
             rights: Arc::default(),
@@ -300,11 +333,15 @@ struct Lists {
 impl Lists {
     fn of(config: &Config) -> Self {
         let candidates = Candidates::new(config);
-        let pools = config.pools.iter().map(|pool| candidates.list(pool.accounts.iter().map(|account| config.account_id(*account))));
+        let pools = config.pools.iter().map(|pool| {
+            candidates.list(pool.accounts.iter().map(|account| config.account_id(*account)))
+        });
         let pools = pools.collect();
         // The guests' are among them.
         let places = config.accounts.len() + config.places.guests as usize;
-        let alone = (0..places).map(|number| candidates.list([AccountId(u32::try_from(number).unwrap_or(u32::MAX))])).collect();
+        let alone = (0..places)
+            .map(|number| candidates.list([AccountId(u32::try_from(number).unwrap_or(u32::MAX))]))
+            .collect();
         Self { candidates, pools, alone }
     }
 }
@@ -330,7 +367,10 @@ fn settings(config: &Config) -> Settings {
         also_spends: account.also_spends.map(|index| config.account_id(index)),
     };
     let limits = &config.limits;
-    let client = |client: &config::Client| ClientSettings { weight: client.weight, priority: client.priority };
+    let client = |client: &config::Client| ClientSettings {
+        weight: client.weight,
+        priority: client.priority,
+    };
     Settings {
         accounts: config.accounts.iter().map(account).collect(),
         guests: config.places.guests,

@@ -1,7 +1,10 @@
-//! What GraphQL operations cost the last time, so that as much can be reserved the next time (UPSTREAM.md, Limits: by query cost).
+//! What GraphQL operations cost the last time, so that as much can be reserved the next time
+//! (UPSTREAM.md, Limits: by query cost).
 //!
-//! Only what an answer says of itself is learnt: an operation that asks for `rateLimit { cost }` is told its price, any other is taken to cost 1 until its
-//! answer's headers settle the truth. The price of an operation also depends on its variables, which are left out: the last price is a forecast, not a bill.
+//! Only what an answer says of itself is learnt: an operation that asks for `rateLimit { cost }` is
+//! told its price, any other is taken to cost 1 until its answer's headers settle the truth. The
+//! price of an operation also depends on its variables, which are left out: the last price is a
+//! forecast, not a bill.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,10 +13,11 @@ use serde::Deserialize;
 
 use crate::api::OperationKey;
 
-/// Operations whose price is remembered; the oldest goes first. Ours: bots have tens of documents; a client that writes its values into the document makes new
-/// ones without end.
+/// Operations whose price is remembered; the oldest goes first. Ours: bots have tens of documents;
+/// a client that writes its values into the document makes new ones without end.
 const OPERATIONS_MAX: usize = 1_024;
-/// The most that is reserved for one operation. Ours: a wrong forecast must not keep an operation from ever being sent.
+/// The most that is reserved for one operation. Ours: a wrong forecast must not keep an operation
+/// from ever being sent.
 const UNITS_MAX: u32 = 100;
 
 /// The prices of the operations seen last.
@@ -84,12 +88,17 @@ mod tests {
     use crate::api::GraphqlRequest;
 
     fn operation(name: usize) -> OperationKey {
-        let body = json!({ "query": format!("query Q{name} {{ rateLimit {{ cost }} }}") }).to_string();
-        GraphqlRequest::read(&Method::POST, None, &HeaderMap::new(), body.as_bytes()).priced.unwrap()
+        let body =
+            json!({ "query": format!("query Q{name} {{ rateLimit {{ cost }} }}") }).to_string();
+        GraphqlRequest::read(&Method::POST, None, &HeaderMap::new(), body.as_bytes())
+            .priced
+            .unwrap()
     }
 
     fn answer(cost: u32) -> Vec<u8> {
-        json!({ "data": { "viewer": { "login": "ada" }, "rateLimit": { "cost": cost } } }).to_string().into_bytes()
+        json!({ "data": { "viewer": { "login": "ada" }, "rateLimit": { "cost": cost } } })
+            .to_string()
+            .into_bytes()
     }
 
     #[test]
@@ -107,7 +116,14 @@ mod tests {
     fn an_answer_without_a_price_teaches_nothing_and_no_price_is_out_of_reach() {
         let prices = GraphqlPrices::default();
         prices.learn(operation(1), &answer(7));
-        for silent in ["", "{}", "null", "{\"data\":null}", "{\"data\":{\"rateLimit\":null}}", "{\"data\":{\"rateLimit\":{\"cost\":-1}}}"] {
+        for silent in [
+            "",
+            "{}",
+            "null",
+            "{\"data\":null}",
+            "{\"data\":{\"rateLimit\":null}}",
+            "{\"data\":{\"rateLimit\":{\"cost\":-1}}}",
+        ] {
             prices.learn(operation(1), silent.as_bytes());
             assert_eq!(prices.of(operation(1)), 7, "{silent}");
         }

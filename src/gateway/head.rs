@@ -1,7 +1,10 @@
-//! The head of a stored answer, in the form in which it goes to a client: lines of `name: value\r\n`, in one piece, with nothing to be made on a hit.
+//! The head of a stored answer, in the form in which it goes to a client: lines of `name:
+//! value\r\n`, in one piece, with nothing to be made on a hit.
 //!
-//! Most lines are the same in thousands of answers (what the upstream says of caches, scripts and frames); those are kept once. What a client gets anew on each
-//! answer is not in it: dates, lengths, rate headers, what the gateway says of itself. Nor are addresses rewritten: they stand apart, as the upstream wrote them.
+//! Most lines are the same in thousands of answers (what the upstream says of caches, scripts and
+//! frames); those are kept once. What a client gets anew on each answer is not in it: dates,
+//! lengths, rate headers, what the gateway says of itself. Nor are addresses rewritten: they stand
+//! apart, as the upstream wrote them.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -15,7 +18,8 @@ use parking_lot::Mutex;
 
 use super::encoding::Codings;
 
-/// Headers whose values repeat from answer to answer; of others each entry has its own. `Content-Type` is first, because a 304 leaves it out.
+/// Headers whose values repeat from answer to answer; of others each entry has its own.
+/// `Content-Type` is first, because a 304 leaves it out.
 const REPEATED: [&str; 21] = [
     "content-type",
     "accept-ranges",
@@ -45,7 +49,8 @@ const REPEATED_SUFFIX: &str = "-api-version-selected";
 /// Rewritten for each client.
 const ADDRESSES: [HeaderName; 3] = [header::LINK, header::LOCATION, header::CONTENT_LOCATION];
 
-/// Made anew for each answer, or said by [`StoredHead::new`]'s other argument. Most of them do not get as far as this (`headers.rs`).
+/// Made anew for each answer, or said by [`StoredHead::new`]'s other argument. Most of them do not
+/// get as far as this (`headers.rs`).
 const MADE_ANEW: [&str; 11] = [
     "age",
     "cache-status",
@@ -60,7 +65,8 @@ const MADE_ANEW: [&str; 11] = [
     "x-weir-account",
 ];
 
-/// How many blocks of repeated lines are kept once, and the longest of them. Ours: an API has a few dozen; together 1 MiB at most, which is not weighed.
+/// How many blocks of repeated lines are kept once, and the longest of them. Ours: an API has a few
+/// dozen; together 1 MiB at most, which is not weighed.
 const SHARED_MAX: usize = 512;
 const SHARED_BYTES_MAX: usize = 2048;
 
@@ -79,11 +85,13 @@ pub struct StoredHead {
     pub codings: Codings,
 }
 
-/// The blocks of repeated lines that are kept once. Bounded; what finds no place is kept with its entry.
+/// The blocks of repeated lines that are kept once. Bounded; what finds no place is kept with its
+/// entry.
 #[derive(Default)]
 pub struct SharedLines(Mutex<HashSet<Block>>);
 
-/// A block of repeated lines. Its length is with the lines, not with the address: every entry has one.
+/// A block of repeated lines. Its length is with the lines, not with the address: every entry has
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Block(Arc<Box<[u8]>>);
 
@@ -115,7 +123,8 @@ impl Block {
 impl StoredHead {
     /// Of the headers that reach clients. `etag` is the validator that clients know the answer by.
     pub fn new(headers: &HeaderMap, etag: Option<&HeaderValue>, shared: &SharedLines) -> Self {
-        let (mut repeated, mut own, mut addresses) = (Vec::with_capacity(1024), Vec::with_capacity(512), Vec::new());
+        let (mut repeated, mut own, mut addresses) =
+            (Vec::with_capacity(1024), Vec::with_capacity(512), Vec::new());
         for value in headers.get_all(header::CONTENT_TYPE) {
             push_line(&mut repeated, header::CONTENT_TYPE.as_str(), value.as_bytes());
         }
@@ -140,22 +149,35 @@ impl StoredHead {
         let addresses_at = u32::try_from(own.len()).unwrap_or(u32::MAX);
         own.extend_from_slice(&addresses);
         let (repeated, is_shared) = shared.one_of(&repeated);
-        // Not `into_boxed_slice`: giving the rest of an allocation back in place leaves its size class as it is.
+        // Not `into_boxed_slice`: giving the rest of an allocation back in place leaves its size
+        // class as it is.
         let own = own.as_slice().into();
-        Self { repeated, own, addresses_at, type_bytes, is_shared, codings: Codings::of(headers, etag) }
+        Self {
+            repeated,
+            own,
+            addresses_at,
+            type_bytes,
+            is_shared,
+            codings: Codings::of(headers, etag),
+        }
     }
 
-    /// All lines that every client gets as they are, ready to be written; after them come the addresses and what is made anew.
+    /// All lines that every client gets as they are, ready to be written; after them come the
+    /// addresses and what is made anew.
     pub fn wire(&self) -> [&[u8]; 2] {
         [&self.repeated, self.without_addresses()]
     }
 
     /// The same for a 304, which describes no body.
     pub fn wire_not_modified(&self) -> [&[u8]; 2] {
-        [self.repeated.get(usize::from(self.type_bytes)..).unwrap_or_default(), self.without_addresses()]
+        [
+            self.repeated.get(usize::from(self.type_bytes)..).unwrap_or_default(),
+            self.without_addresses(),
+        ]
     }
 
-    /// The lines with addresses, as the upstream wrote them: `Link`, `Location`, `Content-Location`.
+    /// The lines with addresses, as the upstream wrote them: `Link`, `Location`,
+    /// `Content-Location`.
     pub fn addresses(&self) -> impl Iterator<Item = (&str, &[u8])> {
         lines(self.own.get(self.addresses_at as usize..).unwrap_or_default())
     }
@@ -163,7 +185,9 @@ impl StoredHead {
     /// The same as a map, to be rewritten.
     pub fn addresses_map(&self) -> HeaderMap {
         let known = |name: &str| ADDRESSES.iter().find(|known| known.as_str() == name).cloned();
-        self.addresses().filter_map(|(name, value)| Some((known(name)?, HeaderValue::from_bytes(value).ok()?))).collect()
+        self.addresses()
+            .filter_map(|(name, value)| Some((known(name)?, HeaderValue::from_bytes(value).ok()?)))
+            .collect()
     }
 
     /// Every line, addresses included.
@@ -191,7 +215,10 @@ impl StoredHead {
         for (name, value) in lines(&text) {
             let value = text.slice_ref(value);
             // They were a map's before.
-            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_maybe_shared::<Bytes>(value)) {
+            if let (Ok(name), Ok(value)) = (
+                HeaderName::from_bytes(name.as_bytes()),
+                HeaderValue::from_maybe_shared::<Bytes>(value),
+            ) {
                 map.append(name, value);
             }
         }
@@ -242,7 +269,8 @@ fn push_line(lines: &mut Vec<u8>, name: &str, value: &[u8]) {
     }
 }
 
-/// Takes lines apart. A value holds neither `\r` nor `\n`, a name no colon: `http` has seen to that.
+/// Takes lines apart. A value holds neither `\r` nor `\n`, a name no colon: `http` has seen to
+/// that.
 fn lines(text: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
     text.split(|byte| *byte == b'\n').filter_map(|line| {
         let colon = memchr::memchr(b':', line)?;
@@ -275,7 +303,11 @@ mod tests {
     ];
 
     fn head(pairs: &[(&'static str, &'static str)]) -> StoredHead {
-        StoredHead::new(&map(pairs), Some(&HeaderValue::from_static("W/\"a\"")), &SharedLines::default())
+        StoredHead::new(
+            &map(pairs),
+            Some(&HeaderValue::from_static("W/\"a\"")),
+            &SharedLines::default(),
+        )
     }
 
     #[test]
@@ -295,21 +327,35 @@ mod tests {
             "content-type: application/json\r\nvary: Accept\r\nvary: Authorization\r\nx-api-version-selected: 2022-11-28\r\n\
              etag: W/\"a\"\r\nlast-modified: Tue, 01 Jul 2025 00:00:00 GMT\r\nx-empty: \r\n"
         );
-        assert_eq!(head.wire_not_modified().concat(), wire.as_bytes()["content-type: application/json\r\n".len()..]);
+        assert_eq!(
+            head.wire_not_modified().concat(),
+            wire.as_bytes()["content-type: application/json\r\n".len()..]
+        );
         let addresses: Vec<_> = head.addresses().map(|(name, value)| (name, value.len())).collect();
         assert_eq!(addresses, [("link", 46), ("link", 46)]);
     }
 
     #[test]
     fn what_is_made_anew_for_each_answer_is_not_kept() {
-        let head = head(&[("date", "now"), ("age", "1"), ("content-length", "3"), ("etag", "\"upstream\""), ("cache-status", "x; hit")]);
+        let head = head(&[
+            ("date", "now"),
+            ("age", "1"),
+            ("content-length", "3"),
+            ("etag", "\"upstream\""),
+            ("cache-status", "x; hit"),
+        ]);
         assert_eq!(head.lines().collect::<Vec<_>>(), [("etag", &b"W/\"a\""[..])]);
     }
 
     #[test]
     fn a_304_that_repeats_what_is_stored_says_nothing_new() {
-        let head = head(&[("cache-control", "max-age=1"), ("x-a", "1"), ("x-b", "1"), ("x-b", "2")]);
-        assert!(head.says_already(&map(&[("cache-control", "max-age=1"), ("etag", "\"other\""), ("x-a", "1")])));
+        let head =
+            head(&[("cache-control", "max-age=1"), ("x-a", "1"), ("x-b", "1"), ("x-b", "2")]);
+        assert!(head.says_already(&map(&[
+            ("cache-control", "max-age=1"),
+            ("etag", "\"other\""),
+            ("x-a", "1")
+        ])));
         for news in [[("cache-control", "max-age=2")], [("x-new", "1")], [("x-b", "1")]] {
             assert!(!head.says_already(&map(&news)), "{news:?}");
         }

@@ -1,6 +1,8 @@
-//! Which headers cross the gateway, in both directions (CONTRACT §3; RFC 9110 §7.6.1; CLIENTS.md, 9, 15 and 17).
+//! Which headers cross the gateway, in both directions (CONTRACT §3; RFC 9110 §7.6.1; CLIENTS.md,
+//! 9, 15 and 17).
 //!
-//! Everything end-to-end passes, but for what belongs to one hop, to a credential, or to the gateway itself. Values are not interpreted here.
+//! Everything end-to-end passes, but for what belongs to one hop, to a credential, or to the
+//! gateway itself. Values are not interpreted here.
 
 use http::header::{self, HeaderMap, HeaderValue};
 
@@ -46,9 +48,18 @@ const REQUEST_ENDS_HERE: [&str; 18] = [
     "x-weir-key",
 ];
 
-/// Those of a read that do as well: conditions, because the cache answers them and asks with its own; and what would make the upstream choose another answer than the
-/// one that is found by the cache's key (one-time passwords too, which are of no use with a token). A write's conditions are for the upstream to weigh (RFC 9110 §13.2).
-const READ_ENDS_HERE: [&str; 6] = ["if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "x-requested-with"];
+/// Those of a read that do as well: conditions, because the cache answers them and asks with its
+/// own; and what would make the upstream choose another answer than the one that is found by the
+/// cache's key (one-time passwords too, which are of no use with a token). A write's conditions are
+/// for the upstream to weigh (RFC 9110 §13.2).
+const READ_ENDS_HERE: [&str; 6] = [
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "x-requested-with",
+];
 
 /// Answer headers that describe a pool token, the connection, or that the gateway writes anew.
 const ANSWER_ENDS_HERE: [&str; 14] = [
@@ -72,9 +83,11 @@ const ANSWER_ENDS_HERE: [&str; 14] = [
 pub const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
 
 /// What the gateway adds, for scripts in a browser (CLIENTS.md, 15).
-const EXPOSED: &str = "Cache-Status, Age, X-From-Cache, X-Weir-Account, X-Request-Id, Server-Timing, Retry-After";
+const EXPOSED: &str =
+    "Cache-Status, Age, X-From-Cache, X-Weir-Account, X-Request-Id, Server-Timing, Retry-After";
 
-/// The headers of a client's request that go upstream. `traceparent` among them; where spans are made, each attempt writes its own over it.
+/// The headers of a client's request that go upstream. `traceparent` among them; where spans are
+/// made, each attempt writes its own over it.
 pub fn to_upstream(from: &HeaderMap, is_read: bool) -> HeaderMap {
     let named = named_by_connection(from);
     let mut out = HeaderMap::with_capacity(from.len());
@@ -95,7 +108,9 @@ pub fn to_upstream(from: &HeaderMap, is_read: bool) -> HeaderMap {
 
 /// Makes sure of what the upstream wants of every request: a user agent and a media type.
 pub fn complete(headers: &mut HeaderMap, dialect: Dialect) {
-    headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION"))));
+    headers
+        .entry(header::USER_AGENT)
+        .or_insert(HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION"))));
     // Bodies are rewritten per client, so they are asked for as they are.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let any = headers.get(header::ACCEPT).is_none_or(|accept| accept.is_empty() || accept == "*/*");
@@ -109,13 +124,16 @@ pub fn accept_of(headers: &HeaderMap) -> Accept {
     let mut lines = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     match (lines.next(), lines.next()) {
         (first, None) => Accept::normalise(first),
-        (Some(first), Some(second)) => Accept::normalise(Some(&lines.fold(format!("{first},{second}"), |list, line| list + "," + line))),
+        (Some(first), Some(second)) => Accept::normalise(Some(
+            &lines.fold(format!("{first},{second}"), |list, line| list + "," + line),
+        )),
         (None, Some(_)) => Accept::Json,
     }
 }
 
-/// Spells a read's `Accept` as everybody's is spelled who gets the same stored answer. The upstream's `ETag` depends on its bytes (UPSTREAM.md, Conditional requests):
-/// by as many spellings as there are client libraries, each would defeat what another one's confirmation taught.
+/// Spells a read's `Accept` as everybody's is spelled who gets the same stored answer. The
+/// upstream's `ETag` depends on its bytes (UPSTREAM.md, Conditional requests): by as many spellings
+/// as there are client libraries, each would defeat what another one's confirmation taught.
 pub fn spell_accept(headers: &mut HeaderMap, dialect: Dialect) {
     let spelled = match &accept_of(headers) {
         Accept::Json => HeaderValue::from_static(dialect.media_type()),
@@ -127,12 +145,14 @@ pub fn spell_accept(headers: &mut HeaderMap, dialect: Dialect) {
     headers.insert(header::ACCEPT, spelled);
 }
 
-/// The headers of the upstream's answer that reach a client; addresses in them are rewritten when the answer is rendered. A cookie belongs to the account that
-/// asked; where the gateway is a plain HTTP cache, what the upstream tells such caches to repeat is repeated (RFC 9111 §7.3), unless it says that it is for one
-/// user (§5.2.2.7): what goes to one goes to the others.
+/// The headers of the upstream's answer that reach a client; addresses in them are rewritten when
+/// the answer is rendered. A cookie belongs to the account that asked; where the gateway is a plain
+/// HTTP cache, what the upstream tells such caches to repeat is repeated (RFC 9111 §7.3), unless it
+/// says that it is for one user (§5.2.2.7): what goes to one goes to the others.
 pub fn to_client(from: &HeaderMap, mode: Mode) -> HeaderMap {
     let named = named_by_connection(from);
-    let hides_cookies = mode == Mode::Revalidate || from.contains_key(header::SET_COOKIE) && CacheControl::parse(from).private;
+    let hides_cookies = mode == Mode::Revalidate
+        || from.contains_key(header::SET_COOKIE) && CacheControl::parse(from).private;
     let mut out = HeaderMap::with_capacity(from.len());
     for (name, value) in from {
         let text = name.as_str();
@@ -147,7 +167,8 @@ pub fn to_client(from: &HeaderMap, mode: Mode) -> HeaderMap {
             out.append(name.clone(), value.clone());
         }
     }
-    if let Some(exposed) = out.get(header::ACCESS_CONTROL_EXPOSE_HEADERS).and_then(|value| value.to_str().ok())
+    if let Some(exposed) =
+        out.get(header::ACCESS_CONTROL_EXPOSE_HEADERS).and_then(|value| value.to_str().ok())
         && let Ok(extended) = HeaderValue::from_str(&with_exposed(exposed))
     {
         out.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, extended);
@@ -165,14 +186,20 @@ pub fn remove_digests(headers: &mut HeaderMap) {
 /// The upstream's list of exposed headers and the gateway's, each name once.
 fn with_exposed(list: &str) -> String {
     let known: Vec<&str> = list.split(',').map(str::trim).collect();
-    let added = EXPOSED.split(", ").filter(|name| !known.iter().any(|other| other.eq_ignore_ascii_case(name)));
+    let added = EXPOSED
+        .split(", ")
+        .filter(|name| !known.iter().any(|other| other.eq_ignore_ascii_case(name)));
     known.iter().copied().chain(added).collect::<Vec<_>>().join(", ")
 }
 
 /// Headers that `Connection` declares to be for this hop only.
 fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+    values
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .collect()
 }
 
 /// The answer to a browser's preflight, which carries no key (CLIENTS.md, 15).
@@ -198,17 +225,21 @@ pub fn preflight() -> HeaderMap {
 /// The seconds of `Prefer: wait=N` (RFC 7240 §4.3): the shortest when several are given.
 pub fn prefer_wait(headers: &HeaderMap) -> Option<std::time::Duration> {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    let preferences = values.flat_map(|value| value.split([',', ';'])).filter_map(|preference| preference.trim().split_once('='));
+    let preferences = values
+        .flat_map(|value| value.split([',', ';']))
+        .filter_map(|preference| preference.trim().split_once('='));
     let waits = preferences.filter(|(name, _)| name.trim().eq_ignore_ascii_case("wait"));
     let seconds = waits.filter_map(|(_, value)| value.trim().trim_matches('"').parse::<u32>().ok());
     seconds.min().map(|seconds| std::time::Duration::from_secs(seconds.into()))
 }
 
-/// Whether a client would rather have a write accepted than wait for it (RFC 7240 §4.1). An empty value is none (§2).
+/// Whether a client would rather have a write accepted than wait for it (RFC 7240 §4.1). An empty
+/// value is none (§2).
 pub fn prefers_async(headers: &HeaderMap) -> bool {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    let mut preferences =
-        values.flat_map(|value| split_unquoted(value, ',')).filter_map(|preference| split_unquoted(preference, ';').next());
+    let mut preferences = values
+        .flat_map(|value| split_unquoted(value, ','))
+        .filter_map(|preference| split_unquoted(preference, ';').next());
     preferences.any(|preference| {
         let (name, value) = preference.split_once('=').unwrap_or((preference, ""));
         name.trim().eq_ignore_ascii_case("respond-async") && matches!(value.trim(), "" | "\"\"")
@@ -232,7 +263,8 @@ fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
 /// The request id that a client sent, when it is fit to be repeated in a header and a log.
 pub fn request_id(headers: &HeaderMap) -> Option<&HeaderValue> {
     let value = headers.get("x-request-id")?;
-    (!value.is_empty() && value.len() <= 128 && value.as_bytes().iter().all(u8::is_ascii_graphic)).then_some(value)
+    (!value.is_empty() && value.len() <= 128 && value.as_bytes().iter().all(u8::is_ascii_graphic))
+        .then_some(value)
 }
 
 #[cfg(test)]
@@ -254,7 +286,11 @@ mod tests {
     fn a_writes_conditions_are_for_the_upstream_to_weigh() {
         for condition in ["if-match", "if-none-match", "if-unmodified-since", "if-modified-since"] {
             let asked = map(&[(condition, "\"a\"")]);
-            assert!(to_upstream(&asked, false).contains_key(condition) && to_upstream(&asked, true).is_empty(), "{condition}");
+            assert!(
+                to_upstream(&asked, false).contains_key(condition)
+                    && to_upstream(&asked, true).is_empty(),
+                "{condition}"
+            );
         }
     }
 
@@ -302,16 +338,28 @@ mod tests {
 
     #[test]
     fn exposed_headers_are_the_upstreams_and_the_gateways_each_once() {
-        let seen = to_client(&map(&[("access-control-expose-headers", "ETag, retry-after")]), Mode::Revalidate);
+        let seen = to_client(
+            &map(&[("access-control-expose-headers", "ETag, retry-after")]),
+            Mode::Revalidate,
+        );
         let list = seen["access-control-expose-headers"].to_str().unwrap();
-        assert!(list.starts_with("ETag, retry-after, Cache-Status") && !list.contains("Retry-After"), "{list}");
+        assert!(
+            list.starts_with("ETag, retry-after, Cache-Status") && !list.contains("Retry-After"),
+            "{list}"
+        );
     }
 
     #[test]
     fn prefer_wait_is_read_in_every_spelling() {
         assert_eq!(prefer_wait(&map(&[("prefer", "wait=5")])), Some(Duration::from_secs(5)));
-        assert_eq!(prefer_wait(&map(&[("prefer", "respond-async, Wait = \"7\"")])), Some(Duration::from_secs(7)));
-        assert_eq!(prefer_wait(&map(&[("prefer", "wait=9"), ("prefer", "wait=3")])), Some(Duration::from_secs(3)));
+        assert_eq!(
+            prefer_wait(&map(&[("prefer", "respond-async, Wait = \"7\"")])),
+            Some(Duration::from_secs(7))
+        );
+        assert_eq!(
+            prefer_wait(&map(&[("prefer", "wait=9"), ("prefer", "wait=3")])),
+            Some(Duration::from_secs(3))
+        );
         assert_eq!(prefer_wait(&map(&[("prefer", "wait=-1")])), None);
         assert_eq!(prefer_wait(&HeaderMap::new()), None);
     }
@@ -327,7 +375,13 @@ mod tests {
         ] {
             assert!(prefers_async(&map(&[("prefer", value)])), "{value}");
         }
-        for value in ["wait=respond-async", "respond-asynchronously", "x; respond-async", "respond-async=no", "x=\"a, respond-async, b\""] {
+        for value in [
+            "wait=respond-async",
+            "respond-asynchronously",
+            "x; respond-async",
+            "respond-async=no",
+            "x=\"a, respond-async, b\"",
+        ] {
             assert!(!prefers_async(&map(&[("prefer", value)])), "{value}");
         }
     }
@@ -345,15 +399,30 @@ mod tests {
         let spelled = |lines: &[&'static str]| {
             let mut headers = map(&lines.iter().map(|line| ("accept", *line)).collect::<Vec<_>>());
             spell_accept(&mut headers, Dialect::Github);
-            headers.get_all(header::ACCEPT).iter().map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+            headers
+                .get_all(header::ACCEPT)
+                .iter()
+                .map(|value| value.to_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
         };
-        for plain in [&[][..], &[""], &["*/*"], &["application/json"], &["Application/Vnd.GitHub.v3+json"], &["application/json", "*/*"]] {
+        for plain in [
+            &[][..],
+            &[""],
+            &["*/*"],
+            &["application/json"],
+            &["Application/Vnd.GitHub.v3+json"],
+            &["application/json", "*/*"],
+        ] {
             assert_eq!(spelled(plain), ["application/vnd.github+json"], "{plain:?}");
         }
         let set = "application/vnd.github.a-preview+json,application/vnd.github.b-preview+json";
         for previews in [
             &["application/vnd.github.b-preview+json, application/vnd.github.a-preview+json"][..],
-            &["application/vnd.github.a-preview+json", "application/json", "application/vnd.github.b-preview+json"],
+            &[
+                "application/vnd.github.a-preview+json",
+                "application/json",
+                "application/vnd.github.b-preview+json",
+            ],
         ] {
             assert_eq!(spelled(previews), [set], "{previews:?}");
         }
@@ -370,7 +439,10 @@ mod tests {
 
     #[test]
     fn a_request_id_that_could_break_a_log_is_replaced() {
-        assert_eq!(request_id(&map(&[("x-request-id", "abc-1")])), Some(&HeaderValue::from_static("abc-1")));
+        assert_eq!(
+            request_id(&map(&[("x-request-id", "abc-1")])),
+            Some(&HeaderValue::from_static("abc-1"))
+        );
         assert_eq!(request_id(&map(&[("x-request-id", "a b")])), None);
         assert_eq!(request_id(&map(&[("x-request-id", "")])), None);
     }

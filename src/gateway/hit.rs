@@ -1,9 +1,12 @@
-//! Reads over HTTP/1.1, answered before the framework makes a session: one read, one buffer, one write.
+//! Reads over HTTP/1.1, answered before the framework makes a session: one read, one buffer, one
+//! write.
 //!
-//! Only what cannot be misunderstood is taken here: a GET or HEAD that came in one piece, without a body and without a word about its connection. It is checked,
-//! sorted, answered, dressed and concluded by the functions of every other request; what is different is who reads the bytes and who writes them. What has to be
-//! asked for goes on in `asking.rs`; everything that is no read goes on to the framework's session (`service.rs`), with its bytes and with what was found out about
-//! it, so that no stage runs twice.
+//! Only what cannot be misunderstood is taken here: a GET or HEAD that came in one piece, without a
+//! body and without a word about its connection. It is checked, sorted, answered, dressed and
+//! concluded by the functions of every other request; what is different is who reads the bytes and
+//! who writes them. What has to be asked for goes on in `asking.rs`; everything that is no read
+//! goes on to the framework's session (`service.rs`), with its bytes and with what was found out
+//! about it, so that no stage runs twice.
 
 use std::sync::Arc;
 
@@ -35,7 +38,8 @@ const LINE_END: &[u8] = b"\r\n";
 const HEAD_ENDS: &[u8; 4] = b"\r\n\r\n";
 /// The methods taken here, as they begin a request.
 const METHODS: [(&[u8], Method); 2] = [(b"GET ", Method::GET), (b"HEAD ", Method::HEAD)];
-/// An answer's buffer is kept for the connection's next one up to this size; ordinary answers are far smaller.
+/// An answer's buffer is kept for the connection's next one up to this size; ordinary answers are
+/// far smaller.
 const BUFFER_KEPT_BYTES: usize = 16 * 1024;
 
 /// How far a connection came before something else than a hit was asked for.
@@ -65,7 +69,8 @@ pub(super) enum Age {
 }
 
 impl FrontDoor {
-    /// Answers what is asked on a connection as long as it is reads; `door` goes by the config in force when each of them begins.
+    /// Answers what is asked on a connection as long as it is reads; `door` goes by the config in
+    /// force when each of them begins.
     pub(super) async fn reads(
         &self,
         door: &mut Door,
@@ -79,11 +84,14 @@ impl FrontDoor {
         loop {
             let began = now();
             let listen = &door.gateway.config.listen;
-            let until = began + if age == Age::New { listen.header_timeout } else { listen.idle_timeout };
+            let until =
+                began + if age == Age::New { listen.header_timeout } else { listen.idle_timeout };
             while is_too_short(connection.ahead()) {
                 match connection.more(watch, until).await {
                     Came::Bytes => {}
-                    Came::Late if age == Age::New && !connection.ahead().is_empty() => return Next::Unreadable(Refused::HeadTimeout),
+                    Came::Late if age == Age::New && !connection.ahead().is_empty() => {
+                        return Next::Unreadable(Refused::HeadTimeout);
+                    }
                     Came::Late | Came::Over => return Next::Over,
                 }
             }
@@ -96,7 +104,11 @@ impl FrontDoor {
             }
             let listen = &door.gateway.config.listen;
             let active = door.gateway.active.enter();
-            let looked = if *shutdown.borrow() { None } else { door.look(connection.ahead(), &mut said, &mut buffer) };
+            let looked = if *shutdown.borrow() {
+                None
+            } else {
+                door.look(connection.ahead(), &mut said, &mut buffer)
+            };
             let deadline = || if age == Age::New { until } else { now() + listen.header_timeout };
             let Some((looked, head_bytes)) = looked else {
                 let deadline = deadline();
@@ -110,7 +122,9 @@ impl FrontDoor {
             };
             let asked = match looked {
                 Looked::Hit(request, body_bytes) => Asked::Answered(request, body_bytes),
-                Looked::Stale(asking) => door.ask_here(connection, *asking, shutdown, &mut buffer).await,
+                Looked::Stale(asking) => {
+                    door.ask_here(connection, *asking, shutdown, &mut buffer).await
+                }
                 Looked::Other(known) => Asked::Known(known),
             };
             match asked {
@@ -149,7 +163,10 @@ fn is_too_short(ahead: &[u8]) -> bool {
 }
 
 /// What the store has for a request.
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and a box would cost each hit an allocation")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and a box would cost each hit an allocation"
+)]
 enum Looked {
     /// The answer, which is in the buffer; with the bytes of its body.
     Hit(Request, u64),
@@ -166,46 +183,74 @@ struct RequestLine {
 }
 
 impl RequestLine {
-    /// The line, and what was read after it; `None` when it is not all there, is not for here, or is not well-formed.
+    /// The line, and what was read after it; `None` when it is not all there, is not for here, or
+    /// is not well-formed.
     fn of(read: &[u8]) -> Option<(Self, &[u8])> {
         let (word, method) = METHODS.iter().find(|(word, _)| read.starts_with(word))?;
         let (line, rest) = read.split_at(memchr::memchr(b'\n', read)? + 1);
         let target = line.get(word.len()..)?.strip_suffix(LINE_ENDS)?;
-        let target = PathAndQuery::try_from(target).ok().filter(|target| target.path().starts_with('/'))?;
+        let target =
+            PathAndQuery::try_from(target).ok().filter(|target| target.path().starts_with('/'))?;
         Some((Self { method: method.clone(), target: target.into() }, rest))
     }
 }
 
-/// The header lines at the beginning of what was read after a request line; `None` when they are not all there, or not for here.
+/// The header lines at the beginning of what was read after a request line; `None` when they are
+/// not all there, or not for here.
 fn lines_of(rest: &[u8]) -> Option<Lines> {
-    let length = if rest.starts_with(LINE_END) { LINE_END.len() } else { memmem::find(rest, HEAD_ENDS)? + HEAD_ENDS.len() };
+    let length = if rest.starts_with(LINE_END) {
+        LINE_END.len()
+    } else {
+        memmem::find(rest, HEAD_ENDS)? + HEAD_ENDS.len()
+    };
     Lines::read(rest.get(..length)?)
 }
 
 impl Door {
-    /// Looks for what answers the request at the beginning of what was read, and writes it into `buffer` when it is a hit; with the length of its head. `said` is
-    /// what the connection's last request said, and becomes what this one says. `None` for what is not for here.
-    fn look(&self, read: &[u8], said: &mut Option<Said>, buffer: &mut Vec<u8>) -> Option<(Looked, usize)> {
+    /// Looks for what answers the request at the beginning of what was read, and writes it into
+    /// `buffer` when it is a hit; with the length of its head. `said` is what the connection's last
+    /// request said, and becomes what this one says. `None` for what is not for here.
+    fn look(
+        &self,
+        read: &[u8],
+        said: &mut Option<Said>,
+        buffer: &mut Vec<u8>,
+    ) -> Option<(Looked, usize)> {
         let (RequestLine { method, target }, rest) = RequestLine::of(read)?;
         let line_length = read.len() - rest.len();
         let again = said.as_ref().and_then(|said| Some((said, said.again(rest)?)));
         let (mut request, intake, new, length) = if let Some((said, lines)) = again {
             let length = line_length + lines.len();
-            let intake = intake::check_again(&method, &target, read.get(..length)?, &said.known.host);
-            let mut request = Request::new(&self.gateway, method, target.path(), Arc::clone(&lines.headers));
+            let intake =
+                intake::check_again(&method, &target, read.get(..length)?, &said.known.host);
+            let mut request =
+                Request::new(&self.gateway, method, target.path(), Arc::clone(&lines.headers));
             request.known = Some(Arc::clone(&said.known));
             (request, intake, None, length)
         } else {
             let lines = lines_of(rest)?;
             let length = line_length + lines.len();
-            let intake = intake::check(&method, self.gateway.methods(), &target, &lines.headers, Wire::Http1(read.get(..length)?));
-            (Request::new(&self.gateway, method, target.path(), Arc::clone(&lines.headers)), intake, Some(lines), length)
+            let intake = intake::check(
+                &method,
+                self.gateway.methods(),
+                &target,
+                &lines.headers,
+                Wire::Http1(read.get(..length)?),
+            );
+            (
+                Request::new(&self.gateway, method, target.path(), Arc::clone(&lines.headers)),
+                intake,
+                Some(lines),
+                length,
+            )
         };
         let span = request.span.clone();
         let _inside = span.enter();
-        // Nothing is waited for from here to the answer's last byte in the buffer: one reading of the clock serves all of it.
+        // Nothing is waited for from here to the answer's last byte in the buffer: one reading of
+        // the clock serves all of it.
         let now = request.arrived;
-        let sorted = intake.map_err(Refused::Malformed).and_then(|intake| self.sort(&mut request, intake));
+        let sorted =
+            intake.map_err(Refused::Malformed).and_then(|intake| self.sort(&mut request, intake));
         if let (Some(lines), Ok(Sorted::Allowed(allowed))) = (new, &sorted) {
             *said = Said::new(lines, &allowed.intake.host, &allowed.client);
         }
@@ -216,14 +261,24 @@ impl Door {
         if let Task::Read(route) = &allowed.task {
             match self.stored(&mut request, &allowed.intake, route, now) {
                 Ok(entry) => {
-                    if let Some(body_bytes) = self.put(&entry, CacheOutcome::Hit, &mut request, now, buffer) {
+                    if let Some(body_bytes) =
+                        self.put(&entry, CacheOutcome::Hit, &mut request, now, buffer)
+                    {
                         return Some((Looked::Hit(request, body_bytes), length));
                     }
                 }
-                Err(sought) => return Some((Looked::Stale(Box::new(Asking { request, allowed, sought })), length)),
+                Err(sought) => {
+                    return Some((
+                        Looked::Stale(Box::new(Asking { request, allowed, sought })),
+                        length,
+                    ));
+                }
             }
         }
-        Some((Looked::Other(Box::new(Known { request, sorted: Ok(Sorted::Allowed(allowed)) })), length))
+        Some((
+            Looked::Other(Box::new(Known { request, sorted: Ok(Sorted::Allowed(allowed)) })),
+            length,
+        ))
     }
 
     /// Writes the answer that an entry is; returns the length of its body.
@@ -235,7 +290,8 @@ impl Door {
         now: Timestamp,
         buffer: &mut Vec<u8>,
     ) -> Option<u64> {
-        match self.gateway.put_entry(entry, &request.form(), &self.added(request, now), now, buffer) {
+        match self.gateway.put_entry(entry, &request.form(), &self.added(request, now), now, buffer)
+        {
             Put::Written { status, body_bytes } => {
                 request.outcome.status = status.as_u16();
                 return Some(body_bytes);

@@ -1,7 +1,9 @@
-//! Webhooks whose deliveries are looked through beside the requests: a lost one is asked for again, and what a webhook tells of may be served for longer.
+//! Webhooks whose deliveries are looked through beside the requests: a lost one is asked for again,
+//! and what a webhook tells of may be served for longer.
 //!
-//! Whether one can be relied upon is decided in `webhooks/watch.rs`; here are only the asking, as requests of lowest priority through the same admission as any
-//! other, and the look-up of what covers a stored answer.
+//! Whether one can be relied upon is decided in `webhooks/watch.rs`; here are only the asking, as
+//! requests of lowest priority through the same admission as any other, and the look-up of what
+//! covers a stored answer.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +29,8 @@ use super::job::Unconditional;
 
 /// The largest answer that is read. Ours: a hundred deliveries in a list take a twentieth of it.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
-/// Pages of a hundred deliveries that are read in one check. Ours: more than a thousand in a minute are not looked through, and nothing from before them is covered.
+/// Pages of a hundred deliveries that are read in one check. Ours: more than a thousand in a minute
+/// are not looked through, and nothing from before them is covered.
 const PAGES_MAX: usize = 10;
 
 /// The webhooks of the config, and what each rule of the cache needs to be told of.
@@ -56,7 +59,10 @@ struct Need {
 impl Hooks {
     pub fn new(config: &Config) -> Self {
         let hooks = config.webhooks.iter().flat_map(|webhooks| &webhooks.hooks);
-        let watched = hooks.map(|hook| Watched { reach: hook.reach.clone(), watch: RwLock::new(Watch::new(hook.check_every)) });
+        let watched = hooks.map(|hook| Watched {
+            reach: hook.reach.clone(),
+            watch: RwLock::new(Watch::new(hook.check_every)),
+        });
         let need = |rule: &crate::config::CacheRule| {
             let Some(ttl) = rule.webhook_ttl else { return Need::default() };
             let events: Vec<_> = events_of(&rule.route).collect();
@@ -66,11 +72,22 @@ impl Hooks {
                 events: events.into_iter().map(|(event, _)| event).collect(),
             }
         };
-        Self { watched: watched.collect(), needs: config.cache.rules.iter().map(need).collect(), checks: AtomicU64::new(0) }
+        Self {
+            watched: watched.collect(),
+            needs: config.cache.rules.iter().map(need).collect(),
+            checks: AtomicU64::new(0),
+        }
     }
 
-    /// How long an answer of this rule to `path` is good at `now`, when its request left at `requested_at`; `None` where no webhook would have told of a change.
-    pub fn ttl(&self, rule: usize, path: &str, requested_at: Timestamp, now: Timestamp) -> Option<Duration> {
+    /// How long an answer of this rule to `path` is good at `now`, when its request left at
+    /// `requested_at`; `None` where no webhook would have told of a change.
+    pub fn ttl(
+        &self,
+        rule: usize,
+        path: &str,
+        requested_at: Timestamp,
+        now: Timestamp,
+    ) -> Option<Duration> {
         let need = self.needs.get(rule)?;
         let ttl = need.ttl?;
         let mut segments = path.split('/').skip(1);
@@ -96,12 +113,18 @@ pub fn keep_checking_all(gateway: &Arc<Gateway>, current: &Weak<Current>) {
     }
 }
 
-fn keep_checking(gateway: &Arc<Gateway>, current: Weak<Current>, place: usize) -> impl Future<Output = ()> + Send + 'static {
+fn keep_checking(
+    gateway: &Arc<Gateway>,
+    current: Weak<Current>,
+    place: usize,
+) -> impl Future<Output = ()> + Send + 'static {
     // Weak: this task must not be what keeps an abandoned gateway.
     let (clock, gateway) = (gateway.clock.clone(), Arc::downgrade(gateway));
     async move {
         loop {
-            let in_force = |gateway: &Arc<Gateway>| current.upgrade().is_some_and(|current| current.is(gateway));
+            let in_force = |gateway: &Arc<Gateway>| {
+                current.upgrade().is_some_and(|current| current.is(gateway))
+            };
             let Some(strong) = gateway.upgrade().filter(in_force) else { return };
             let Some(rest) = strong.check_hook(place).await else { return };
             drop(strong);
@@ -122,10 +145,13 @@ impl Gateway {
         let (watched, receiver) = (self.hooks.watched.get(place)?, self.webhooks.as_ref()?);
         match self.read_hook(hook, watched).await {
             Ok(check) => {
-                let findings = watched.watch.write().checked(check, |guid| receiver.has_received(guid));
+                let findings =
+                    watched.watch.write().checked(check, |guid| receiver.has_received(guid));
                 self.tell(hook, &findings);
             }
-            Err(problem) => tracing::warn!(hook = %hook.at, problem, "a webhook's deliveries could not be looked through"),
+            Err(problem) => {
+                tracing::warn!(hook = %hook.at, problem, "a webhook's deliveries could not be looked through")
+            }
         }
         let due = watched.watch.write().take_due(self.clock.now());
         for id in due {
@@ -160,11 +186,14 @@ impl Gateway {
         let began_at = self.clock.now();
         let (_, body) = self.ask(hook, Method::GET, hook.terms_at().to_owned()).await?;
         let terms = Terms::read(&body).ok_or("its settings cannot be read")?;
-        let mut check = Check { began_at, ended_at: began_at, terms, deliveries: Vec::new(), complete: false };
+        let mut check =
+            Check { began_at, ended_at: began_at, terms, deliveries: Vec::new(), complete: false };
         let mut target = format!("{}/deliveries?per_page=100", hook.at);
         for _ in 0..PAGES_MAX {
             let (next, body) = self.ask(hook, Method::GET, target).await?;
-            check.deliveries.extend(Listed::read_page(&body).ok_or("its deliveries cannot be read")?);
+            check
+                .deliveries
+                .extend(Listed::read_page(&body).ok_or("its deliveries cannot be read")?);
             let goes_back_enough = watched.watch.read().goes_back_enough(&check.deliveries);
             match next {
                 Some(next) if !goes_back_enough => target = next,
@@ -178,11 +207,20 @@ impl Gateway {
         Ok(check)
     }
 
-    /// One request for a webhook: the next page of the answer, where it names one, and its body; else what is wrong.
-    async fn ask(self: &Arc<Self>, hook: &Hook, method: Method, target: String) -> Result<(Option<String>, Bytes), String> {
+    /// One request for a webhook: the next page of the answer, where it names one, and its body;
+    /// else what is wrong.
+    async fn ask(
+        self: &Arc<Self>,
+        hook: &Hook,
+        method: Method,
+        target: String,
+    ) -> Result<(Option<String>, Bytes), String> {
         let payer = self.config.account_id(hook.account);
         let job = self.own_job(method, target, payer, ClientId::BACKGROUND.0, ANSWER_BYTES_MAX);
-        let answer = self.perform(&job, &Effort::default(), &Unconditional).await.map_err(|refused| refused.reason().to_owned())?;
+        let answer = self
+            .perform(&job, &Effort::default(), &Unconditional)
+            .await
+            .map_err(|refused| refused.reason().to_owned())?;
         if !answer.status.is_success() {
             return Err(format!("the upstream answered {}", answer.status));
         }

@@ -1,7 +1,9 @@
-//! One connection to the upstream, in HTTP/1.1: a request's head and body out, an answer's head and body in (RFC 9112).
+//! One connection to the upstream, in HTTP/1.1: a request's head and body out, an answer's head and
+//! body in (RFC 9112).
 //!
-//! Ours instead of the framework's client session, which keeps each header in two maps and has each head copied three times: for a 304 that is more work than all
-//! else about it. Connecting stays the framework's. No deadlines, retries or pooling here, and no upgrades: nobody asks for one.
+//! Ours instead of the framework's client session, which keeps each header in two maps and has each
+//! head copied three times: for a 304 that is more work than all else about it. Connecting stays
+//! the framework's. No deadlines, retries or pooling here, and no upgrades: nobody asks for one.
 
 use std::future::poll_fn;
 use std::mem::MaybeUninit;
@@ -23,17 +25,20 @@ use super::interim::{Interim, Interims};
 const READ_BYTES: usize = 4 * 1024;
 /// What is read at once of a body that is known to be long.
 const BODY_READ_BYTES: usize = 64 * 1024;
-/// The longest head of an answer. Ours: eight times what a request may have, and far above what the service sends.
+/// The longest head of an answer. Ours: eight times what a request may have, and far above what the
+/// service sends.
 const HEAD_BYTES_MAX: usize = 256 * 1024;
 /// The most headers of an answer, by the same reckoning.
 const HEADERS_MAX: usize = 256;
 
-/// The most informational answers before one that is final. Ours: a few hints and a sign of life every second while an answer may take 30.
+/// The most informational answers before one that is final. Ours: a few hints and a sign of life
+/// every second while an answer may take 30.
 const INTERIM_MAX: usize = 32;
 /// The most bytes of their heads, all together. Ours: twice what a request's head may have.
 const INTERIM_BYTES_MAX: usize = 64 * 1024;
 
-/// Names that most answers of the service have and that are no standard ones, which would be made anew for each answer; in either spelling of the service's own name.
+/// Names that most answers of the service have and that are no standard ones, which would be made
+/// anew for each answer; in either spelling of the service's own name.
 const USUAL: [&str; 11] = [
     "x-ratelimit-limit",
     "x-ratelimit-remaining",
@@ -48,7 +53,8 @@ const USUAL: [&str; 11] = [
     "x-accepted-oauth-scopes",
 ];
 
-static USUAL_NAMES: LazyLock<[HeaderName; USUAL.len()]> = LazyLock::new(|| USUAL.map(HeaderName::from_static));
+static USUAL_NAMES: LazyLock<[HeaderName; USUAL.len()]> =
+    LazyLock::new(|| USUAL.map(HeaderName::from_static));
 
 /// Why a connection is of no more use, in the words of the log.
 #[derive(Debug)]
@@ -115,10 +121,19 @@ impl Connection {
     /// On a stream on which nothing is under way.
     pub fn new(stream: Stream) -> Self {
         let (read, outgoing, incoming) = (BytesMut::new(), Outgoing::Length(0), Incoming::Done);
-        Self { stream, read, outgoing, is_head: false, incoming, persists: true, informational: (0, 0) }
+        Self {
+            stream,
+            read,
+            outgoing,
+            is_head: false,
+            incoming,
+            persists: true,
+            informational: (0, 0),
+        }
     }
 
-    /// Sends a request: its head as it is on the wire, and what there is of its body, as [`Connection::send_body`] does.
+    /// Sends a request: its head as it is on the wire, and what there is of its body, as
+    /// [`Connection::send_body`] does.
     pub async fn send(
         &mut self,
         method: &Method,
@@ -140,14 +155,21 @@ impl Connection {
         self.send_body(body, interims).await
     }
 
-    /// Sends a piece of the body. Where the upstream does not take it at once, what it says meanwhile is read: a final answer is the answer, the rest is not sent, and
-    /// nothing may follow on the connection (RFC 9112 §9.3, §9.5).
-    pub async fn send_body(&mut self, piece: &[u8], interims: Option<&Interims>) -> Result<Option<AnswerHead>, Broken> {
+    /// Sends a piece of the body. Where the upstream does not take it at once, what it says
+    /// meanwhile is read: a final answer is the answer, the rest is not sent, and nothing may
+    /// follow on the connection (RFC 9112 §9.3, §9.5).
+    pub async fn send_body(
+        &mut self,
+        piece: &[u8],
+        interims: Option<&Interims>,
+    ) -> Result<Option<AnswerHead>, Broken> {
         match self.outgoing {
             // An empty chunk would end the body.
             _ if piece.is_empty() => Ok(None),
             Outgoing::Length(left) => {
-                let left = left.checked_sub(piece.len() as u64).ok_or("the body is longer than was said")?;
+                let left = left
+                    .checked_sub(piece.len() as u64)
+                    .ok_or("the body is longer than was said")?;
                 let early = self.send_parts(&[piece], interims).await?;
                 if early.is_none() {
                     self.outgoing = Outgoing::Length(left);
@@ -162,7 +184,10 @@ impl Connection {
     }
 
     /// Ends the body; with the answer if it came before that.
-    pub async fn finish_body(&mut self, interims: Option<&Interims>) -> Result<Option<AnswerHead>, Broken> {
+    pub async fn finish_body(
+        &mut self,
+        interims: Option<&Interims>,
+    ) -> Result<Option<AnswerHead>, Broken> {
         match self.outgoing {
             Outgoing::Length(0) => Ok(None),
             Outgoing::Length(_) => Err("the body is shorter than was said".into()),
@@ -177,14 +202,20 @@ impl Connection {
     }
 
     /// Sends these bytes, or as many as the upstream takes before it answers.
-    async fn send_parts(&mut self, parts: &[&[u8]], interims: Option<&Interims>) -> Result<Option<AnswerHead>, Broken> {
+    async fn send_parts(
+        &mut self,
+        parts: &[&[u8]],
+        interims: Option<&Interims>,
+    ) -> Result<Option<AnswerHead>, Broken> {
         // At last nothing: what is left in buffers.
         for part in parts.iter().copied().chain([&[][..]]) {
             let mut rest = part;
             loop {
                 match self.step(rest).await? {
                     Step::Sent(0) if !rest.is_empty() => {
-                        return self.said_before(Broken("nothing more can be sent".into()), interims).await;
+                        return self
+                            .said_before(Broken("nothing more can be sent".into()), interims)
+                            .await;
                     }
                     Step::Sent(count) => rest = rest.get(count..).unwrap_or_default(),
                     Step::Unsendable(broken) => return self.said_before(broken, interims).await,
@@ -208,9 +239,15 @@ impl Connection {
         let Self { stream, read, .. } = self;
         poll_fn(|context| {
             let to = Pin::new(&mut *stream);
-            let sent = if rest.is_empty() { to.poll_flush(context).map_ok(|()| 0) } else { to.poll_write(context, rest) };
+            let sent = if rest.is_empty() {
+                to.poll_flush(context).map_ok(|()| 0)
+            } else {
+                to.poll_write(context, rest)
+            };
             if let Poll::Ready(sent) = sent {
-                return Poll::Ready(Ok(sent.map_or_else(|error| Step::Unsendable(error.into()), Step::Sent)));
+                return Poll::Ready(Ok(
+                    sent.map_or_else(|error| Step::Unsendable(error.into()), Step::Sent)
+                ));
             }
             read.reserve(READ_BYTES);
             pin!(stream.read_buf(read)).poll(context).map(|heard| match heard? {
@@ -221,12 +258,18 @@ impl Connection {
         .await
     }
 
-    /// The upstream takes nothing more: what it said before that is its answer. All of it is here, for what cannot be sent to has no more to say.
-    async fn said_before(&mut self, broken: Broken, interims: Option<&Interims>) -> Result<Option<AnswerHead>, Broken> {
+    /// The upstream takes nothing more: what it said before that is its answer. All of it is here,
+    /// for what cannot be sent to has no more to say.
+    async fn said_before(
+        &mut self,
+        broken: Broken,
+        interims: Option<&Interims>,
+    ) -> Result<Option<AnswerHead>, Broken> {
         self.read_head(interims).await.map(Some).map_err(|_| broken)
     }
 
-    /// Reads the head of the answer; informational ones before it (1xx) go to `interims`, or nowhere. A 100 answers nothing that was asked: no request says `Expect`.
+    /// Reads the head of the answer; informational ones before it (1xx) go to `interims`, or
+    /// nowhere. A 100 answers nothing that was asked: no request says `Expect`.
     pub async fn read_head(&mut self, interims: Option<&Interims>) -> Result<AnswerHead, Broken> {
         loop {
             if let Some(head) = self.final_head(interims)? {
@@ -243,19 +286,27 @@ impl Connection {
         // An answer never begins with nothing.
         while !self.read.is_empty() {
             match self.take_head()? {
-                Some(head) if head.status == StatusCode::SWITCHING_PROTOCOLS => return Err("the protocol was switched".into()),
-                Some(Head { status, headers, bytes: head_bytes, .. }) if status.is_informational() => {
+                Some(head) if head.status == StatusCode::SWITCHING_PROTOCOLS => {
+                    return Err("the protocol was switched".into());
+                }
+                Some(Head { status, headers, bytes: head_bytes, .. })
+                    if status.is_informational() =>
+                {
                     let (count, bytes) = &mut self.informational;
                     (*count, *bytes) = (*count + 1, *bytes + head_bytes);
                     if *count > INTERIM_MAX || *bytes > INTERIM_BYTES_MAX {
-                        return Err("there are too many informational answers before the final one".into());
+                        return Err(
+                            "there are too many informational answers before the final one".into(),
+                        );
                     }
                     if let Some(interims) = interims.filter(|_| status != StatusCode::CONTINUE) {
                         interims.push(Interim { status, headers });
                     }
                 }
                 Some(head) => return Ok(Some(head)),
-                None if self.read.len() > HEAD_BYTES_MAX => return Err("the head of the answer is too large".into()),
+                None if self.read.len() > HEAD_BYTES_MAX => {
+                    return Err("the head of the answer is too large".into());
+                }
                 None => break,
             }
         }
@@ -270,7 +321,8 @@ impl Connection {
                 Incoming::Length(left) => usize::try_from(left).unwrap_or(usize::MAX),
                 Incoming::Chunks(_) | Incoming::UntilClosed => usize::MAX,
             };
-            if self.read.is_empty() && !self.fill(wanted.clamp(READ_BYTES, BODY_READ_BYTES)).await? {
+            if self.read.is_empty() && !self.fill(wanted.clamp(READ_BYTES, BODY_READ_BYTES)).await?
+            {
                 if matches!(self.incoming, Incoming::UntilClosed) {
                     self.incoming = Incoming::Done;
                     return Ok(None);
@@ -280,7 +332,9 @@ impl Connection {
             let piece = self.take(wanted);
             let piece = match &mut self.incoming {
                 Incoming::Chunks(reader) => {
-                    let (data, rest) = reader.push(piece).map_err(|_| "the answer's chunks are not well-formed")?;
+                    let (data, rest) = reader
+                        .push(piece)
+                        .map_err(|_| "the answer's chunks are not well-formed")?;
                     // What follows the end was not asked for.
                     self.persists &= rest.is_empty();
                     if reader.is_done() {
@@ -314,17 +368,22 @@ impl Connection {
 
     /// Whether another request may follow: the answer was read to its end, and nothing after it.
     pub fn is_reusable(&self) -> bool {
-        self.persists && self.read.is_empty() && matches!(self.incoming, Incoming::Done) && self.outgoing == Outgoing::Length(0)
+        self.persists
+            && self.read.is_empty()
+            && matches!(self.incoming, Incoming::Done)
+            && self.outgoing == Outgoing::Length(0)
     }
 
-    /// Forgets what only the last exchange needed. What a long body was read into would else be kept with each idle connection.
+    /// Forgets what only the last exchange needed. What a long body was read into would else be
+    /// kept with each idle connection.
     pub fn rest(&mut self) {
         if self.read.capacity() > 2 * READ_BYTES {
             self.read = BytesMut::new();
         }
     }
 
-    /// Whether there is nothing to read. An idle connection on which there is was closed, or says what nobody asked for.
+    /// Whether there is nothing to read. An idle connection on which there is was closed, or says
+    /// what nobody asked for.
     pub fn is_silent(&mut self) -> bool {
         self.stream.read(&mut [0]).now_or_never().is_none()
     }
@@ -349,13 +408,23 @@ impl Connection {
         let mut parsed = httparse::Response::new(&mut []);
         // What the framework forgave as well.
         let mut parser = httparse::ParserConfig::default();
-        parser.allow_spaces_after_header_name_in_responses(true).allow_obsolete_multiline_headers_in_responses(true);
-        let length = match parser.parse_response_with_uninit_headers(&mut parsed, &self.read, &mut lines) {
-            Ok(httparse::Status::Complete(length)) => length,
-            Ok(httparse::Status::Partial) => return Ok(None),
-            Err(error) => return Err(Broken(format!("the head of the answer is not well-formed: {error}"))),
-        };
-        let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or("the answer's status is none")?;
+        parser
+            .allow_spaces_after_header_name_in_responses(true)
+            .allow_obsolete_multiline_headers_in_responses(true);
+        let length =
+            match parser.parse_response_with_uninit_headers(&mut parsed, &self.read, &mut lines) {
+                Ok(httparse::Status::Complete(length)) => length,
+                Ok(httparse::Status::Partial) => return Ok(None),
+                Err(error) => {
+                    return Err(Broken(format!(
+                        "the head of the answer is not well-formed: {error}"
+                    )));
+                }
+            };
+        let status = parsed
+            .code
+            .and_then(|code| StatusCode::from_u16(code).ok())
+            .ok_or("the answer's status is none")?;
         let is_http10 = parsed.version == Some(0);
         // One copy for all values: they are parts of it.
         let head = Bytes::copy_from_slice(self.read.get(..length).unwrap_or_default());
@@ -377,25 +446,39 @@ impl Connection {
         Ok(Some(Head { status, headers, bytes: length, is_http10 }))
     }
 
-    /// Finds out how the body is framed (RFC 9112 §6.3) and whether the connection outlives it (§9.3).
+    /// Finds out how the body is framed (RFC 9112 §6.3) and whether the connection outlives it
+    /// (§9.3).
     fn begin_body(&mut self, head: Head) -> Result<AnswerHead, Broken> {
         let Head { status, mut headers, is_http10, .. } = head;
-        let tokens = || headers.get_all(header::CONNECTION).iter().filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(','));
+        let tokens = || {
+            headers
+                .get_all(header::CONNECTION)
+                .iter()
+                .filter_map(|line| line.to_str().ok())
+                .flat_map(|line| line.split(','))
+        };
         let says = |what: &str| tokens().any(|token| token.trim().eq_ignore_ascii_case(what));
         self.persists = if is_http10 { says("keep-alive") } else { !says("close") };
         let length = content_length(&headers)?;
         let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
         let coding = (codings.next(), codings.next());
         self.incoming = match coding {
-            _ if self.is_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) => Incoming::Done,
-            (Some(coding), None) if coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") => {
+            _ if self.is_head
+                || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) =>
+            {
+                Incoming::Done
+            }
+            (Some(coding), None)
+                if coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") =>
+            {
                 headers.remove(header::CONTENT_LENGTH);
                 // Whoever speaks HTTP/1.0 does not know chunks (§6.1).
                 self.persists &= !is_http10;
                 Incoming::Chunks(Box::default())
             }
             (Some(coding), None) if !names_chunks(coding) => {
-                // What it means is not known; how long it is, is said by a length or by the connection's end (§6.3), and nothing may follow it.
+                // What it means is not known; how long it is, is said by a length or by the
+                // connection's end (§6.3), and nothing may follow it.
                 self.persists = false;
                 match length {
                     Some(0) => Incoming::Done,
@@ -403,7 +486,9 @@ impl Connection {
                     None => Incoming::UntilClosed,
                 }
             }
-            (Some(_), _) => return Err("the answer has transfer codings that were not asked for".into()),
+            (Some(_), _) => {
+                return Err("the answer has transfer codings that were not asked for".into());
+            }
             (None, _) => match length {
                 Some(0) => Incoming::Done,
                 Some(length) => Incoming::Length(length),
@@ -424,7 +509,8 @@ struct Head {
     is_http10: bool,
 }
 
-/// What `Content-Length` says. Several that say the same are one (RFC 9110 §8.6); any other is no length, and where the body ends is not known.
+/// What `Content-Length` says. Several that say the same are one (RFC 9110 §8.6); any other is no
+/// length, and where the body ends is not known.
 fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Broken> {
     let unclear = "the answer's length is not clear";
     // Chunks say it themselves, whatever stands beside them.
@@ -451,14 +537,19 @@ fn names_chunks(coding: &HeaderValue) -> bool {
 
 /// A value over several lines as one: each fold is a space (RFC 9112 §5.2).
 fn unfolded(value: &[u8]) -> Vec<u8> {
-    let lines = value.split(|byte| matches!(byte, b'\r' | b'\n')).map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    let lines = value
+        .split(|byte| matches!(byte, b'\r' | b'\n'))
+        .map(<[u8]>::trim_ascii)
+        .filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(&b' ')
 }
 
 /// A header's name.
 fn name_of(text: &str) -> Option<HeaderName> {
-    let usual = || USUAL_NAMES.iter().find(|name| text.eq_ignore_ascii_case(name.as_str())).cloned();
-    let begins = text.as_bytes().first_chunk::<2>().is_some_and(|begin| begin.eq_ignore_ascii_case(b"x-"));
+    let usual =
+        || USUAL_NAMES.iter().find(|name| text.eq_ignore_ascii_case(name.as_str())).cloned();
+    let begins =
+        text.as_bytes().first_chunk::<2>().is_some_and(|begin| begin.eq_ignore_ascii_case(b"x-"));
     begins.then(usual).flatten().or_else(|| HeaderName::from_bytes(text.as_bytes()).ok())
 }
 

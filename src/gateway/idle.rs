@@ -1,7 +1,8 @@
 //! Idle connections to one of the upstream's addresses.
 //!
-//! Ours instead of the framework's pool: that one spends a task on every idle connection and loses some to a race between the task and the next user
-//! (PINGORA.md, Tried on 0.9.1). Here a connection is looked at when it is taken: one read that must find nothing.
+//! Ours instead of the framework's pool: that one spends a task on every idle connection and loses
+//! some to a race between the task and the next user (PINGORA.md, Tried on 0.9.1). Here a
+//! connection is looked at when it is taken: one read that must find nothing.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use crate::clock::{Clock, Timestamp};
 
 use super::http1::Connection;
 
-/// The service closes idle connections at about 60 s: reuse within half of that (UPSTREAM.md, Conditional requests).
+/// The service closes idle connections at about 60 s: reuse within half of that (UPSTREAM.md,
+/// Conditional requests).
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// Connections kept; the upstream's concurrency limit is near it, so more are never idle for long.
 const CONNECTIONS_MAX: usize = 128;

@@ -1,7 +1,10 @@
-//! Informational answers of the upstream (1xx) on their way to the client whose request brings them, before its answer (RFC 9110 §15.2).
+//! Informational answers of the upstream (1xx) on their way to the client whose request brings
+//! them, before its answer (RFC 9110 §15.2).
 //!
-//! Only that client gets them: who waits for another one's fetch gets its answer alone, so does who waits for a queued write, and nothing of them is stored. Left out: 100, which answers an `Expect` that is
-//! answered here, and 101, which nobody asks for; clients of HTTP/1.0, which knows no such answers; and those of HTTP/2, to which the framework cannot send any.
+//! Only that client gets them: who waits for another one's fetch gets its answer alone, so does who
+//! waits for a queued write, and nothing of them is stored. Left out: 100, which answers an
+//! `Expect` that is answered here, and 101, which nobody asks for; clients of HTTP/1.0, which knows
+//! no such answers; and those of HTTP/2, to which the framework cannot send any.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,7 +25,8 @@ use super::respond::{self, Broken};
 use super::rewrite::Origin;
 use super::service::gone;
 
-/// How many wait for a client that does not take them; further ones are left out. Ours: as many as one answer may have before it.
+/// How many wait for a client that does not take them; further ones are left out. Ours: as many as
+/// one answer may have before it.
 const UNSENT_MAX: usize = 32;
 
 /// One of them.
@@ -67,7 +71,8 @@ impl Interims {
 }
 
 impl Gateway {
-    /// Its headers as the client gets them: nothing in them that an answer would not say, and no length, for there is no body.
+    /// Its headers as the client gets them: nothing in them that an answer would not say, and no
+    /// length, for there is no body.
     pub(super) fn headers_of_interim(&self, interim: &Interim, origin: &Origin) -> HeaderMap {
         let mut headers = to_client(&interim.headers, self.mode);
         self.rewrite_addresses(&mut headers, origin);
@@ -78,11 +83,19 @@ impl Gateway {
 impl Door {
     /// Puts one into a buffer, in HTTP/1.1.
     pub(super) fn put_interim(&self, interim: &Interim, origin: &Origin, into: &mut Vec<u8>) {
-        respond::encode_interim(interim.status, &self.gateway.headers_of_interim(interim, origin), into);
+        respond::encode_interim(
+            interim.status,
+            &self.gateway.headers_of_interim(interim, origin),
+            into,
+        );
     }
 
     /// Gives those that are left to the client of a session: what comes next is the answer.
-    pub(super) async fn pass_on_interims(&self, session: &mut ServerSession, request: &Request) -> Result<(), Broken> {
+    pub(super) async fn pass_on_interims(
+        &self,
+        session: &mut ServerSession,
+        request: &Request,
+    ) -> Result<(), Broken> {
         let Some(interims) = &request.interims else { return Ok(()) };
         while let Some(interim) = interims.take() {
             self.pass_on_interim(session, &request.origin, &interim).await?;
@@ -90,7 +103,12 @@ impl Door {
         Ok(())
     }
 
-    async fn pass_on_interim(&self, session: &mut ServerSession, origin: &Origin, interim: &Interim) -> Result<(), Broken> {
+    async fn pass_on_interim(
+        &self,
+        session: &mut ServerSession,
+        origin: &Origin,
+        interim: &Interim,
+    ) -> Result<(), Broken> {
         let headers = self.gateway.headers_of_interim(interim, origin);
         respond::write_interim(session, interim.status, headers, self.body_timeout()).await
     }
@@ -99,8 +117,9 @@ impl Door {
         self.gateway.config.listen.body_timeout
     }
 
-    /// Does what an answer is made by, and passes on to a session what comes before it; `None`: the client has left. A client that takes nothing does not hold up the work,
-    /// which others may wait for.
+    /// Does what an answer is made by, and passes on to a session what comes before it; `None`: the
+    /// client has left. A client that takes nothing does not hold up the work, which others may
+    /// wait for.
     pub(super) async fn while_there<T>(
         &self,
         session: &mut ServerSession,

@@ -21,7 +21,8 @@ use super::interim::Interims;
 use super::passthrough::Brought;
 use super::queue::Journal;
 
-/// How long the gateway's own requests wait for budget. Ours: as long as a client's by default (CONTRACT §2, `max_wait`).
+/// How long the gateway's own requests wait for budget. Ours: as long as a client's by default
+/// (CONTRACT §2, `max_wait`).
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A request for the upstream, complete but for account and credential.
@@ -70,9 +71,11 @@ pub struct Job {
     pub interims: Option<Arc<Interims>>,
 }
 
-/// The validators that a request carries: they belong to tokens (DESIGN D3), so they are known only once the token is.
+/// The validators that a request carries: they belong to tokens (DESIGN D3), so they are known only
+/// once the token is.
 pub trait Conditions: Sync {
-    /// A token whose validators are better than those of others; taken when its account is as good as another.
+    /// A token whose validators are better than those of others; taken when its account is as good
+    /// as another.
     fn preferred(&self) -> Option<TokenId>;
     /// The conditions to ask with.
     fn with(&self, credential: &Credential) -> HeaderMap;
@@ -80,7 +83,8 @@ pub trait Conditions: Sync {
     fn stored(&self) -> Option<StatusCode> {
         None
     }
-    /// The tokens that are known to have been answered as it is stored; `None` when nothing but a denial or a fault is.
+    /// The tokens that are known to have been answered as it is stored; `None` when nothing but a
+    /// denial or a fault is.
     fn seen_by(&self) -> Option<Vec<TokenId>> {
         None
     }
@@ -105,7 +109,8 @@ impl Job {
         self.spacing == WriteSpacing::None
     }
 
-    /// The method that says whether it may be repeated. What a mutation does, its method does not say: none is sent again that may have been executed.
+    /// The method that says whether it may be repeated. What a mutation does, its method does not
+    /// say: none is sent again that may have been executed.
     pub(super) fn repeated_as(&self) -> &Method {
         static POST: Method = Method::POST;
         if self.service == Service::Graphql { &POST } else { &self.method }
@@ -120,9 +125,17 @@ impl Job {
 }
 
 impl Gateway {
-    /// A request of the gateway itself, without a body: `payer` alone carries it, for `client`'s place in the line. Not spaced like a write, whatever its method: what the
-    /// gateway asks for itself changes nothing that anybody sees.
-    pub(super) fn own_job(&self, method: Method, target: String, payer: AccountId, client: u32, hold_max: usize) -> Job {
+    /// A request of the gateway itself, without a body: `payer` alone carries it, for `client`'s
+    /// place in the line. Not spaced like a write, whatever its method: what the gateway asks for
+    /// itself changes nothing that anybody sees.
+    pub(super) fn own_job(
+        &self,
+        method: Method,
+        target: String,
+        payer: AccountId,
+        client: u32,
+        hold_max: usize,
+    ) -> Job {
         let Classified { endpoint, .. } = self.table.classify(&method, &target);
         let payer = self.account_alone(payer);
         let mut headers = HeaderMap::new();

@@ -1,10 +1,14 @@
-//! A body too large to hold: read once from the upstream, and given piece by piece to everybody who asked for it.
+//! A body too large to hold: read once from the upstream, and given piece by piece to everybody who
+//! asked for it.
 //!
-//! No task pumps it. Whoever needs the next piece reads it for all, and a piece is kept until the slowest has it, so that memory is bounded and the upstream is read no
-//! faster than that. It is read as long as anybody wants it, and not longer; where it breaks off, it does for everybody.
+//! No task pumps it. Whoever needs the next piece reads it for all, and a piece is kept until the
+//! slowest has it, so that memory is bounded and the upstream is read no faster than that. It is
+//! read as long as anybody wants it, and not longer; where it breaks off, it does for everybody.
 //!
-//! A slow reader holds up the others for [`PATIENCE`] altogether. Then it is let go, and goes on by a fetch of its own (`again.rs` has how), of which it skips what it has
-//! already. Who has not joined before the beginning is gone asks for itself. What is written to clients is in `respond.rs`.
+//! A slow reader holds up the others for [`PATIENCE`] altogether. Then it is let go, and goes on by
+//! a fetch of its own (`again.rs` has how), of which it skips what it has already. Who has not
+//! joined before the beginning is gone asks for itself. What is written to clients is in
+//! `respond.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,12 +30,13 @@ use super::connection::now;
 use super::fetch::Exchange;
 use super::store::Vary;
 
-/// How far the fastest reader may be ahead of the slowest. Ours: eight reads from the upstream; all large bodies at once have 32 MiB.
+/// How far the fastest reader may be ahead of the slowest. Ours: eight reads from the upstream; all
+/// large bodies at once have 32 MiB.
 const WINDOW_BYTES: usize = 512 * 1024;
 /// What a piece takes beside its bytes.
 const PIECE_BYTES: usize = 128;
-/// How long one reader may hold up the others, all in all. Ours: too short to be noticed of a body that takes this long anyway, and long enough for a client that
-/// is busy.
+/// How long one reader may hold up the others, all in all. Ours: too short to be noticed of a body
+/// that takes this long anyway, and long enough for a client that is busy.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The body broke off: it must not pass for a whole one.
@@ -137,7 +142,8 @@ pub struct Reader {
     rest: Option<Bytes>,
 }
 
-/// A body that has just begun, in the hands of those who waited for it; dropped when all of them have joined, or will not.
+/// A body that has just begun, in the hands of those who waited for it; dropped when all of them
+/// have joined, or will not.
 pub struct Landing(pub Arc<Large>);
 
 impl Drop for Landing {
@@ -153,7 +159,8 @@ impl Drop for Landing {
 }
 
 impl Large {
-    /// An answer whose body is too large, or is treated so. `is_for_others`: whether more than one reader may have it.
+    /// An answer whose body is too large, or is treated so. `is_for_others`: whether more than one
+    /// reader may have it.
     pub fn new(answer: Answer, vary: Option<Box<Vary>>, is_for_others: bool) -> Self {
         let Answer { status, headers, body, token, requested_at, .. } = answer;
         let (first, source) = match body {
@@ -296,7 +303,11 @@ impl State {
         if let Some(left_at) = &place.left_at {
             return Ok(Step::Take(Turn::Left(left_at.clone())));
         }
-        let ahead = place.pieces.checked_sub(self.gone.pieces).and_then(|ahead| usize::try_from(ahead).ok()).ok_or(Lost)?;
+        let ahead = place
+            .pieces
+            .checked_sub(self.gone.pieces)
+            .and_then(|ahead| usize::try_from(ahead).ok())
+            .ok_or(Lost)?;
         if let Some(piece) = self.window.get(ahead).cloned() {
             place.pieces += 1;
             if let (0, Some(since)) = (ahead, self.stalled_since) {
@@ -333,7 +344,12 @@ impl State {
         if self.door == Door::Awaiting && stalled >= PATIENCE {
             self.door = Door::Closed;
         }
-        for place in self.readers.iter_mut().flatten().filter(|place| place.left_at.is_none() && place.pieces == self.gone.pieces) {
+        for place in self
+            .readers
+            .iter_mut()
+            .flatten()
+            .filter(|place| place.left_at.is_none() && place.pieces == self.gone.pieces)
+        {
             if place.held_up + stalled >= PATIENCE {
                 place.left_at = Some(Box::new(self.gone.clone()));
             }
@@ -372,7 +388,11 @@ impl Reader {
     /// The only one of an answer.
     pub fn alone(answer: Answer) -> Self {
         let stream = Arc::new(Large::new(answer, None, false));
-        stream.state.lock().readers.push(Some(Place { pieces: 0, held_up: Duration::ZERO, left_at: None }));
+        stream.state.lock().readers.push(Some(Place {
+            pieces: 0,
+            held_up: Duration::ZERO,
+            left_at: None,
+        }));
         stream.state.lock().door = Door::Closed;
         Self { stream, place: 0, again: None, rest: None }
     }
@@ -392,7 +412,8 @@ impl Reader {
                 Turn::Piece(piece) => return Ok(Some(piece)),
                 Turn::End => return Ok(None),
                 Turn::Left(gone) => {
-                    let (reader, rest) = self.again.take().ok_or(Lost)?.go_on(&self.stream.head, *gone).await?;
+                    let (reader, rest) =
+                        self.again.take().ok_or(Lost)?.go_on(&self.stream.head, *gone).await?;
                     *self = reader;
                     self.rest = rest;
                 }

@@ -1,4 +1,5 @@
-//! Opening the listeners on the caller's runtime, and closing them: pingora's own server would take the whole process.
+//! Opening the listeners on the caller's runtime, and closing them: pingora's own server would take
+//! the whole process.
 
 use std::fs::Permissions;
 use std::io;
@@ -30,13 +31,21 @@ const SOCKET_MODE: u32 = 0o660;
 
 /// Opens a Unix socket, in the place of one that nobody listens on any more.
 fn bind_socket(path: &Path) -> io::Result<UnixListener> {
-    let said = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {}: {error}", path.display()));
+    let said = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot listen on {}: {error}", path.display()))
+    };
     if let Ok(there) = std::fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {
-            return Err(said(io::Error::new(io::ErrorKind::AlreadyExists, "it exists and is not a socket")));
+            return Err(said(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "it exists and is not a socket",
+            )));
         }
         if UnixStream::connect(path).is_ok() {
-            return Err(said(io::Error::new(io::ErrorKind::AddrInUse, "another process listens on it")));
+            return Err(said(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "another process listens on it",
+            )));
         }
         std::fs::remove_file(path).map_err(said)?;
     }
@@ -73,8 +82,9 @@ impl Listening {
         let mut service = Service::new("weir".into(), FrontDoor::new(current, "http"));
         let mut addresses = Vec::new();
         for address in &gateway.config.listen.http {
-            let listener =
-                TcpListener::bind(address).map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}")))?;
+            let listener = TcpListener::bind(address).map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+            })?;
             listener.set_nonblocking(true)?;
             let bound = listener.local_addr()?;
             fds.add(bound.to_string(), listener.into_raw_fd());
@@ -83,12 +93,14 @@ impl Listening {
             addresses.push(bound);
         }
         if let Some(path) = &gateway.config.listen.unix {
-            // The framework would panic on a path that it cannot use, and take another process's socket away.
+            // The framework would panic on a path that it cannot use, and take another process's
+            // socket away.
             fds.add(path.display().to_string(), bind_socket(path)?.into_raw_fd());
             service.add_uds(&path.display().to_string(), Some(Permissions::from_mode(SOCKET_MODE)));
         }
         let fds = Arc::new(Mutex::new(fds));
-        let services = vec![tokio::spawn(async move { service.start_service(Some(fds), stopped, 1).await })];
+        let services =
+            vec![tokio::spawn(async move { service.start_service(Some(fds), stopped, 1).await })];
         Ok(Self { current: Arc::clone(current), addresses, stop, services })
     }
 

@@ -1,6 +1,8 @@
-//! The places in a stored body where the upstream's URLs stand, packed: an answer of the service has one every hundred bytes, and a hundred thousand answers are kept.
+//! The places in a stored body where the upstream's URLs stand, packed: an answer of the service
+//! has one every hundred bytes, and a hundred thousand answers are kept.
 //!
-//! Each place is the distance from the one before it and which of the upstream's prefixes it is, in one number of seven bits a byte, the low ones first.
+//! Each place is the distance from the one before it and which of the upstream's prefixes it is, in
+//! one number of seven bits a byte, the low ones first.
 
 /// How many of the upstream's prefixes can be told apart: there are three (API, GraphQL, uploads).
 const PREFIX_BITS: u32 = 2;
@@ -69,7 +71,10 @@ impl Marks {
 impl Builder {
     /// Adds one that stands behind the others.
     pub fn push(&mut self, mark: Mark) {
-        debug_assert!(mark.at >= self.last && mark.prefix < 1 << PREFIX_BITS, "marks come in order");
+        debug_assert!(
+            mark.at >= self.last && mark.prefix < 1 << PREFIX_BITS,
+            "marks come in order"
+        );
         let mut number = (mark.at - self.last) << PREFIX_BITS | mark.prefix;
         while number >= 0x80 {
             self.packed.push(seven_bits(number) | 0x80);
@@ -95,7 +100,16 @@ mod tests {
 
     #[test]
     fn places_come_out_as_they_went_in() {
-        let places = [(0, 0), (1, 3), (1, 2), (32, 1), (160, 0), (8_000, 2), (8 * 1024 * 1024, 1), (1 << 40, 3)];
+        let places = [
+            (0, 0),
+            (1, 3),
+            (1, 2),
+            (32, 1),
+            (160, 0),
+            (8_000, 2),
+            (8 * 1024 * 1024, 1),
+            (1 << 40, 3),
+        ];
         let marks = places.map(|(at, prefix)| Mark { at, prefix });
         let mut builder = Marks::builder();
         for mark in &marks {

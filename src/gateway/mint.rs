@@ -1,7 +1,9 @@
-//! Minting installation tokens (UPSTREAM.md, Apps): a request of the app's account like any other, admitted, booked and measured.
+//! Minting installation tokens (UPSTREAM.md, Apps): a request of the app's account like any other,
+//! admitted, booked and measured.
 //!
-//! When one is due, and what a token or a failure means for those who wait, is decided in `tokens/`. Here are only the sending and the reading of the answer; a
-//! token goes from the answer's body into a header value that is never shown, and nowhere else.
+//! When one is due, and what a token or a failure means for those who wait, is decided in
+//! `tokens/`. Here are only the sending and the reading of the answer; a token goes from the
+//! answer's body into a header value that is never shown, and nowhere else.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -76,22 +78,36 @@ impl Gateway {
         let now = self.clock.now();
         let result = result.and_then(|answer| read(&answer));
         let failure = match result {
-            Ok((secret, expires)) => match self.tokens.minted(minting, &secret, expires, now, unit_random()) {
-                Ok(()) => return tracing::info!(installation = id, "an installation token was minted"),
-                Err(problem) => problem.to_owned(),
-            },
+            Ok((secret, expires)) => {
+                match self.tokens.minted(minting, &secret, expires, now, unit_random()) {
+                    Ok(()) => {
+                        return tracing::info!(
+                            installation = id,
+                            "an installation token was minted"
+                        );
+                    }
+                    Err(problem) => problem.to_owned(),
+                }
+            }
             Err(failure) => {
                 let problem = match &failure {
-                    MintFailure::Passing(problem) | MintFailure::Refused(problem) | MintFailure::Later(_, problem) => problem.clone(),
+                    MintFailure::Passing(problem)
+                    | MintFailure::Refused(problem)
+                    | MintFailure::Later(_, problem) => problem.clone(),
                 };
                 self.tokens.mint_failed(minting, now, failure, unit_random());
                 problem
             }
         };
-        tracing::warn!(installation = id, problem = failure, "no installation token could be minted");
+        tracing::warn!(
+            installation = id,
+            problem = failure,
+            "no installation token could be minted"
+        );
     }
 
-    /// Longer than an upstream needs that keeps to its timeouts: one that lets an answer drip would else keep the installation from ever being minted for again.
+    /// Longer than an upstream needs that keeps to its timeouts: one that lets an answer drip would
+    /// else keep the installation from ever being minted for again.
     fn mint_time_max(&self) -> Duration {
         let upstream = &self.config.upstream;
         // Two waits for the upstream in an attempt: the head, and the body.
@@ -99,24 +115,37 @@ impl Gateway {
     }
 
     async fn mint_once(self: &Arc<Self>, minting: &Minting) -> Result<Answer, MintFailure> {
-        let job = self.mint_job(minting).ok_or_else(|| MintFailure::Passing("the app cannot sign".into()))?;
+        let job = self
+            .mint_job(minting)
+            .ok_or_else(|| MintFailure::Passing("the app cannot sign".into()))?;
         let effort = Effort::default();
         for _ in 0..ATTEMPTS_MAX {
-            return match self.attempt(&job, &Whom::Anyone, &effort, &Unconditional, Reuse::Never).await {
+            return match self
+                .attempt(&job, &Whom::Anyone, &effort, &Unconditional, Reuse::Never)
+                .await
+            {
                 Ok(answer) => Ok(answer),
                 Err(Unanswered::TokenRejected) => continue,
                 Err(Unanswered::Refused(refusal)) => Err(self.not_admitted(&refusal)),
                 Err(Unanswered::Failed(error)) => Err(MintFailure::Passing(error.to_string())),
-                Err(Unanswered::Limited(_)) => Err(MintFailure::Passing("the upstream refused it for a limit".into())),
+                Err(Unanswered::Limited(_)) => {
+                    Err(MintFailure::Passing("the upstream refused it for a limit".into()))
+                }
                 Err(Unanswered::NoToken(_) | Unanswered::CredentialUnfit) => break,
             };
         }
-        Err(MintFailure::Later(self.clock.now(), "the upstream does not accept the app's key".into()))
+        Err(MintFailure::Later(
+            self.clock.now(),
+            "the upstream does not accept the app's key".into(),
+        ))
     }
 
     fn not_admitted(&self, refusal: &Refusal) -> MintFailure {
         let at = if let Until::Time(at) = refusal.until { at } else { self.clock.now() };
-        MintFailure::Later(at, format!("the app's own budget or limits are spent ({})", refusal.limit.name()))
+        MintFailure::Later(
+            at,
+            format!("the app's own budget or limits are spent ({})", refusal.limit.name()),
+        )
     }
 
     /// Not spaced: a thousand installations would take a quarter of an hour to start.
@@ -129,7 +158,9 @@ impl Gateway {
 
 /// The token and its end by the upstream's clock.
 fn read(answer: &Answer) -> Result<(SecretString, Timestamp), MintFailure> {
-    let AnswerBody::Whole(body) = &answer.body else { return Err(MintFailure::Passing("the answer is too large".into())) };
+    let AnswerBody::Whole(body) = &answer.body else {
+        return Err(MintFailure::Passing("the answer is too large".into()));
+    };
     if answer.status.is_server_error() {
         return Err(MintFailure::Passing(said(answer.status, body)));
     }
@@ -137,11 +168,15 @@ fn read(answer: &Answer) -> Result<(SecretString, Timestamp), MintFailure> {
         return Err(MintFailure::Refused(said(answer.status, body)));
     }
     // What is wrong is not quoted: it may be the token.
-    let minted: Minted = serde_json::from_slice(body)
-        .map_err(|_| MintFailure::Passing("the answer has no token with an expires_at that can be read".into()))?;
+    let minted: Minted = serde_json::from_slice(body).map_err(|_| {
+        MintFailure::Passing("the answer has no token with an expires_at that can be read".into())
+    })?;
     let secret = SecretString::from(minted.token);
-    let expires = OffsetDateTime::parse(&minted.expires_at, &Rfc3339).ok().and_then(|at| u64::try_from(at.unix_timestamp()).ok());
-    let expires = expires.ok_or_else(|| MintFailure::Passing("the answer's expires_at is no time".into()))?;
+    let expires = OffsetDateTime::parse(&minted.expires_at, &Rfc3339)
+        .ok()
+        .and_then(|at| u64::try_from(at.unix_timestamp()).ok());
+    let expires =
+        expires.ok_or_else(|| MintFailure::Passing("the answer's expires_at is no time".into()))?;
     Ok((secret, Timestamp::from_secs(expires)))
 }
 
@@ -171,9 +206,13 @@ mod tests {
     #[test]
     fn a_minted_token_is_read_with_its_end() {
         for end in ["2027-01-15T09:00:00Z", "2027-01-15T10:00:00+01:00"] {
-            let body = format!("{{\"token\":\"s3cret\",\"expires_at\":\"{end}\",\"permissions\":{{}}}}");
+            let body =
+                format!("{{\"token\":\"s3cret\",\"expires_at\":\"{end}\",\"permissions\":{{}}}}");
             let Ok((secret, expires)) = read(&answer(201, &body)) else { panic!("{end}") };
-            assert_eq!((secret.expose_secret(), expires), ("s3cret", Timestamp::from_secs(1_800_003_600)));
+            assert_eq!(
+                (secret.expose_secret(), expires),
+                ("s3cret", Timestamp::from_secs(1_800_003_600))
+            );
         }
     }
 
@@ -188,7 +227,9 @@ mod tests {
             "{\"token\":\"s3cret\",\"expires_at\":\"1960-01-15T09:00:00Z\"}",
             "{\"token\":[\"s3cret\"],\"expires_at\":1}",
         ] {
-            let Err(MintFailure::Passing(problem)) = read(&answer(201, body)) else { panic!("taken: {body}") };
+            let Err(MintFailure::Passing(problem)) = read(&answer(201, body)) else {
+                panic!("taken: {body}")
+            };
             assert!(problem.contains("expires_at") && !problem.contains("s3cret"), "{problem}");
         }
     }

@@ -1,4 +1,5 @@
-//! The gateway itself: listeners, the path of a request, the upstream client, the answer. The I/O shell around `decision/`, and the only importer of pingora.
+//! The gateway itself: listeners, the path of a request, the upstream client, the answer. The I/O
+//! shell around `decision/`, and the only importer of pingora.
 //!
 //! In the order in which a request meets them:
 //!
@@ -127,7 +128,8 @@ use store::Store;
 use streams::Streams;
 use turns::Turns;
 
-/// Everything that requests share, by one config. What goes on from one config to the next is shared with the gateways before and after it (`generations`).
+/// Everything that requests share, by one config. What goes on from one config to the next is
+/// shared with the gateways before and after it (`generations`).
 pub struct Gateway {
     /// The config that it goes by.
     pub config: Arc<Config>,
@@ -196,12 +198,15 @@ impl Gateway {
         self.active.is_draining()
     }
 
-    /// Whether some token can be used. An app's own credential serves few routes and does not count where there is another account.
+    /// Whether some token can be used. An app's own credential serves few routes and does not count
+    /// where there is another account.
     pub fn has_usable_token(&self) -> bool {
         let now = self.clock.now();
         let health = self.tokens.health(now);
         let only_apps = health.iter().all(|token| matches!(token.token, Source::App(_)));
-        health.iter().any(|token| token.may_serve(now) && (only_apps || !matches!(token.token, Source::App(_))))
+        health.iter().any(|token| {
+            token.may_serve(now) && (only_apps || !matches!(token.token, Source::App(_)))
+        })
     }
 
     /// The config's name of an account; all those that the config does not know have one together.
@@ -229,8 +234,10 @@ impl Gateway {
     }
 
     fn origin(&self, scheme: &str, intake: &Intake) -> Origin {
-        let base = self.public_base.clone().unwrap_or_else(|| [scheme, "://", &intake.host].concat());
-        // Uploads and GraphQL have one address each that is not under /api/v3; answers to them keep the shape the client is known by.
+        let base =
+            self.public_base.clone().unwrap_or_else(|| [scheme, "://", &intake.host].concat());
+        // Uploads and GraphQL have one address each that is not under /api/v3; answers to them keep
+        // the shape the client is known by.
         let root = if intake.service == Service::Uploads { Root::V3 } else { intake.root };
         Origin { base, root }
     }

@@ -1,7 +1,10 @@
-//! Where answers were seen to change, and by whose fetch: for full last pages, of which a 304 may hide the next (`decision/freshness/pages.rs`).
+//! Where answers were seen to change, and by whose fetch: for full last pages, of which a 304 may
+//! hide the next (`decision/freshness/pages.rs`).
 //!
-//! A mark is a hash of a path without its query, and of the two fetches of different things that last saw a change there: the page that is asked about is not
-//! its own neighbour. Paths that share a hash share their marks, and what has to be forgotten counts as seen: both only ask more often without conditions.
+//! A mark is a hash of a path without its query, and of the two fetches of different things that
+//! last saw a change there: the page that is asked about is not its own neighbour. Paths that share
+//! a hash share their marks, and what has to be forgotten counts as seen: both only ask more often
+//! without conditions.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -69,14 +72,16 @@ impl Mark {
 }
 
 impl Neighbours {
-    /// A fetch for `key` showed at `now` that something at this path, which has no query, is no longer what was stored.
+    /// A fetch for `key` showed at `now` that something at this path, which has no query, is no
+    /// longer what was stored.
     pub fn changed(&self, path: &str, key: &CacheKey, now: Timestamp) {
         let (path, by) = (self.hash_path(path), self.hasher.hash_one(key));
         let mut marks = self.marks.lock();
         if marks.young.len() >= GENERATION_MAX && !marks.young.contains_key(&path) {
             let young = std::mem::take(&mut marks.young);
             let forgotten = std::mem::replace(&mut marks.old, young);
-            marks.floor = forgotten.values().map(|mark| mark.latest.at).fold(marks.floor, Timestamp::max);
+            marks.floor =
+                forgotten.values().map(|mark| mark.latest.at).fold(marks.floor, Timestamp::max);
         }
         let before = marks.old.get(&path).copied().unwrap_or_default();
         marks.young.entry(path).or_insert(before).note(by, now);
@@ -85,14 +90,18 @@ impl Neighbours {
     /// When something else at this path, or what is above it, was last seen to change.
     pub fn change_beside(&self, path: &str, key: &CacheKey) -> Option<Timestamp> {
         let above = path.trim_end_matches('/').rsplit_once('/').map_or("", |(above, _)| above);
-        let (here, above, by) = (self.hash_path(path), self.hash_path(above), self.hasher.hash_one(key));
+        let (here, above, by) =
+            (self.hash_path(path), self.hash_path(above), self.hasher.hash_one(key));
         let marks = self.marks.lock();
-        let mark = |path| marks.young.get(&path).or_else(|| marks.old.get(&path)).copied().unwrap_or_default();
+        let mark = |path| {
+            marks.young.get(&path).or_else(|| marks.old.get(&path)).copied().unwrap_or_default()
+        };
         let latest = mark(here).beside(by).max(mark(above).latest.at).max(marks.floor);
         (latest > Timestamp::EPOCH).then_some(latest)
     }
 
-    /// Without regard to case, which the upstream's names have not either, and to what is percent-encoded, as in `doubt.rs`.
+    /// Without regard to case, which the upstream's names have not either, and to what is
+    /// percent-encoded, as in `doubt.rs`.
     fn hash_path(&self, path: &str) -> u64 {
         let decoded: Cow<'_, [u8]> = percent_decode_str(path.trim_end_matches('/')).into();
         self.hasher.hash_one(decoded.to_ascii_lowercase())
@@ -101,10 +110,18 @@ impl Neighbours {
 
 impl Gateway {
     /// After a fetch for `key` that brought `after`, where `before` was stored.
-    pub(super) fn note_change(&self, key: &CacheKey, question: &Question, before: Option<&Entry>, after: &Entry) {
+    pub(super) fn note_change(
+        &self,
+        key: &CacheKey,
+        question: &Question,
+        before: Option<&Entry>,
+        after: &Entry,
+    ) {
         let target = &question.job.target;
         let is_news = match before {
-            Some(before) => before.status() != after.status() || before.body.text() != after.body.text(),
+            Some(before) => {
+                before.status() != after.status() || before.body.text() != after.body.text()
+            }
             None => continues_list(target, after.body.text()),
         };
         if after.status() == StatusCode::OK && is_news {
@@ -124,12 +141,21 @@ impl Gateway {
         let path = path_of(key.path_and_query());
         let seen = || {
             let paths = [Some(path), self.path_in_links(entry)];
-            paths.into_iter().flatten().filter_map(|path| self.neighbours.change_beside(path, key)).max()
+            paths
+                .into_iter()
+                .flatten()
+                .filter_map(|path| self.neighbours.change_beside(path, key))
+                .max()
         };
-        entry.stored.page.may_hide_next(entry.requested_at(), self.store.trust_by_changes(path, entry.requested_at()), seen)
+        entry.stored.page.may_hide_next(
+            entry.requested_at(),
+            self.store.trust_by_changes(path, entry.requested_at()),
+            seen,
+        )
     }
 
-    /// The path by which the upstream links the pages of a list, which is not always the one that it was asked for by: `/repositories/7/issues`.
+    /// The path by which the upstream links the pages of a list, which is not always the one that
+    /// it was asked for by: `/repositories/7/issues`.
     fn path_in_links<'e>(&self, entry: &'e Entry) -> Option<&'e str> {
         let link = std::str::from_utf8(entry.head.get("link")?).ok()?;
         let reference = link.trim_start().strip_prefix('<')?.split('>').next()?;
@@ -163,16 +189,26 @@ mod tests {
 
     #[test]
     fn a_page_is_no_neighbour_of_itself_and_the_others_and_what_is_above_are() {
-        let (neighbours, [one, two, three]) = (Neighbours::default(), [1, 2, 3].map(|page| key(&format!("{LIST}?page={page}"))));
+        let (neighbours, [one, two, three]) =
+            (Neighbours::default(), [1, 2, 3].map(|page| key(&format!("{LIST}?page={page}"))));
         let later = AT + Duration::from_secs(1);
         neighbours.changed(LIST, &one, AT);
         assert_eq!([&one, &two].map(|key| neighbours.change_beside(LIST, key)), [None, Some(AT)]);
         neighbours.changed("/repos/ACME/widgets/issues/5/comments", &two, later);
         neighbours.changed(LIST, &two, later);
-        assert_eq!([&one, &two, &three].map(|key| neighbours.change_beside(LIST, key)), [Some(later), Some(AT), Some(later)]);
-        neighbours.changed("/repos/acme/widgets/issues/5", &key("/repos/acme/widgets/issues/5"), later + Duration::from_secs(1));
+        assert_eq!(
+            [&one, &two, &three].map(|key| neighbours.change_beside(LIST, key)),
+            [Some(later), Some(AT), Some(later)]
+        );
+        neighbours.changed(
+            "/repos/acme/widgets/issues/5",
+            &key("/repos/acme/widgets/issues/5"),
+            later + Duration::from_secs(1),
+        );
         assert_eq!(neighbours.change_beside(LIST, &two), Some(later + Duration::from_secs(1)));
-        for path in ["/repos/acme/widgets/issues", "/repos/acme/widgets/issues/6/comments", "/repos/acme"] {
+        for path in
+            ["/repos/acme/widgets/issues", "/repos/acme/widgets/issues/6/comments", "/repos/acme"]
+        {
             assert_eq!(neighbours.change_beside(path, &one), None, "{path}");
         }
     }
@@ -181,7 +217,11 @@ mod tests {
     fn marks_are_bounded_and_what_is_forgotten_counts_as_seen() {
         let neighbours = Neighbours::default();
         for number in 0..GENERATION_MAX * 3 {
-            neighbours.changed(&format!("/gists/{number}"), &key("/x"), AT + Duration::from_secs(number as u64));
+            neighbours.changed(
+                &format!("/gists/{number}"),
+                &key("/x"),
+                AT + Duration::from_secs(number as u64),
+            );
         }
         let marks = neighbours.marks.lock();
         assert!(marks.young.len() <= GENERATION_MAX && marks.old.len() <= GENERATION_MAX);

@@ -1,4 +1,5 @@
-//! Answers that the gateway makes itself: `GET /rate_limit` from the client's own view, and the page that errors link to.
+//! Answers that the gateway makes itself: `GET /rate_limit` from the client's own view, and the
+//! page that errors link to.
 
 use serde_json::{Map, json};
 
@@ -11,7 +12,8 @@ use super::reply::{Reply, ReplyBody};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 
-/// What clients look for in `/rate_limit` (CLIENTS.md, 12; UPSTREAM.md, Limits), whether or not it was ever asked for.
+/// What clients look for in `/rate_limit` (CLIENTS.md, 12; UPSTREAM.md, Limits), whether or not it
+/// was ever asked for.
 const ALWAYS_LISTED: [&str; 12] = [
     "core",
     "search",
@@ -45,7 +47,8 @@ const HELP: &str = "weir: what the gateway's own errors mean\n\n\
 impl Gateway {
     /// `GET /rate_limit`: spends nothing (CONTRACT §3).
     pub fn rate_limit(&self, accounts: &Accounts) -> Reply {
-        let mut names: Vec<ResourceName> = ALWAYS_LISTED.iter().map(|name| ResourceName::new(name)).collect();
+        let mut names: Vec<ResourceName> =
+            ALWAYS_LISTED.iter().map(|name| ResourceName::new(name)).collect();
         names.extend(self.admissions.with_books(|books, _| books.resources_seen(accounts)));
         let shown = |name: &ResourceName| {
             let (view, now) = self.admissions.view(accounts, name);
@@ -60,7 +63,9 @@ impl Gateway {
     pub fn public_page(path: &str) -> Option<Reply> {
         (path == HELP_PATH).then(|| {
             let mut reply = Reply::empty(StatusCode::OK);
-            reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+            reply
+                .headers
+                .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
             reply.body = ReplyBody::Whole(bytes::Bytes::from_static(HELP.as_bytes()));
             reply
         })

@@ -1,7 +1,10 @@
-//! Taking stored answers out by the beginning of their path, for operators (CONTRACT §5): whoever's view they show, whatever their representation.
+//! Taking stored answers out by the beginning of their path, for operators (CONTRACT §5): whoever's
+//! view they show, whatever their representation.
 //!
-//! A fetch that was already on its way when its path was purged may still be stored, and is then confirmed before its first use. Names of owners are the same
-//! in any case upstream, so letters' case is not told apart; nor is what is percent-encoded, which may be the same upstream: `:` and `%3A` (RFC 3986 §3.3).
+//! A fetch that was already on its way when its path was purged may still be stored, and is then
+//! confirmed before its first use. Names of owners are the same in any case upstream, so letters'
+//! case is not told apart; nor is what is percent-encoded, which may be the same upstream: `:` and
+//! `%3A` (RFC 3986 §3.3).
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +14,8 @@ use percent_encoding::percent_decode_str;
 
 use crate::clock::Timestamp;
 
-/// Purges that are remembered one by one; of older ones everything counts as purged. Ours: an operator types them, and a fetch is over within minutes.
+/// Purges that are remembered one by one; of older ones everything counts as purged. Ours: an
+/// operator types them, and a fetch is over within minutes.
 const PURGES_MAX: usize = 64;
 
 /// The beginning of a path, to be purged.
@@ -71,14 +75,19 @@ impl Purges {
         if self.last.load(Ordering::Acquire) <= requested_at.as_millis() {
             return false;
         }
-        let of_path = |prefix: &Prefix| prefix.begins(path) || prefix.0.split_once('?').is_some_and(|(purged, _)| is_same(purged, path));
+        let of_path = |prefix: &Prefix| {
+            prefix.begins(path)
+                || prefix.0.split_once('?').is_some_and(|(purged, _)| is_same(purged, path))
+        };
         self.recent.lock().iter().any(|(prefix, at)| *at >= requested_at && of_path(prefix))
     }
 }
 
 /// As both are spelled, because a prefix may end within what is encoded, or decoded.
 fn begins(text: &str, prefix: &str) -> bool {
-    let begins = |text: &[u8], prefix: &[u8]| text.get(..prefix.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix));
+    let begins = |text: &[u8], prefix: &[u8]| {
+        text.get(..prefix.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix))
+    };
     begins(text.as_bytes(), prefix.as_bytes()) || begins(&decoded(text), &decoded(prefix))
 }
 
@@ -110,16 +119,26 @@ mod tests {
     #[test]
     fn the_case_of_names_makes_no_difference() {
         assert!(prefix("/repos/acme/").begins("/repos/Acme/widgets"));
-        assert!(!prefix("/repos/acme/").begins("/repos/acme-labs/widgets") && !prefix("/repos/acme/").begins("/repos/acme"));
+        assert!(
+            !prefix("/repos/acme/").begins("/repos/acme-labs/widgets")
+                && !prefix("/repos/acme/").begins("/repos/acme")
+        );
     }
 
     #[test]
     fn the_spelling_of_a_path_makes_no_difference() {
-        let [plain, encoded] = ["/enterprises/e/teams/ent:core/", "/enterprises/e/teams/ent%3acore/"];
+        let [plain, encoded] =
+            ["/enterprises/e/teams/ent:core/", "/enterprises/e/teams/ent%3acore/"];
         for (purged, stored) in [(plain, encoded), (encoded, plain), (encoded, encoded)] {
-            assert!(prefix(purged).begins(&format!("{stored}organizations?page=2")), "{purged} {stored}");
+            assert!(
+                prefix(purged).begins(&format!("{stored}organizations?page=2")),
+                "{purged} {stored}"
+            );
         }
-        assert!(prefix("/enterprises/e/teams/ent%3").begins("/enterprises/e/teams/ent%3Acore"), "an encoded letter may be cut off");
+        assert!(
+            prefix("/enterprises/e/teams/ent%3").begins("/enterprises/e/teams/ent%3Acore"),
+            "an encoded letter may be cut off"
+        );
         let purges = Purges::default();
         purges.note(prefix("/enterprises/e/teams/ent%3Acore?page=2"), NOW);
         assert!(purges.covers("/enterprises/e/teams/Ent:core", NOW));
@@ -131,7 +150,10 @@ mod tests {
         let later = Timestamp::from_secs(1_001);
         assert!(!purges.covers("/repos/acme/widgets", NOW));
         purges.note(prefix("/repos/acme/"), NOW);
-        assert!(purges.covers("/repos/acme/widgets", NOW) && !purges.covers("/repos/acme/widgets", later));
+        assert!(
+            purges.covers("/repos/acme/widgets", NOW)
+                && !purges.covers("/repos/acme/widgets", later)
+        );
         assert!(!purges.covers("/repos/other/widgets", NOW));
         purges.note(prefix("/search/code?q=a"), NOW);
         assert!(purges.covers("/search/code", NOW));
@@ -143,6 +165,8 @@ mod tests {
         for number in 0..=PURGES_MAX {
             purges.note(prefix(&format!("/repos/a/{number}/")), NOW);
         }
-        assert!(purges.covers("/repos/other/widgets", NOW) && purges.recent.lock().len() <= PURGES_MAX);
+        assert!(
+            purges.covers("/repos/other/widgets", NOW) && purges.recent.lock().len() <= PURGES_MAX
+        );
     }
 }

@@ -1,8 +1,12 @@
-//! The queue of writes that were accepted: what is there, what becomes of each, and who is told (DESIGN D7; CONTRACT §3, §4).
+//! The queue of writes that were accepted: what is there, what becomes of each, and who is told
+//! (DESIGN D7; CONTRACT §3, §4).
 //!
-//! The queue holds of each write what decides about it, some hundred bytes; what it says and what was answered is with its store (`writes/`). Nothing becomes visible
-//! here, and nothing is sent, before the store has it. In `accept` writes come in, in `runner` they are brought on their way, `journal` is where an attempt says so
-//! before its first byte, `recovery` takes over what an earlier process left, `orders` has what clients and operators may still want. Left out: HTTP (`asynchronous`).
+//! The queue holds of each write what decides about it, some hundred bytes; what it says and what
+//! was answered is with its store (`writes/`). Nothing becomes visible here, and nothing is sent,
+//! before the store has it. In `accept` writes come in, in `runner` they are brought on their way,
+//! `journal` is where an attempt says so before its first byte, `recovery` takes over what an
+//! earlier process left, `orders` has what clients and operators may still want. Left out: HTTP
+//! (`asynchronous`).
 
 mod accept;
 mod asker;
@@ -43,19 +47,23 @@ pub use journal::Journal;
 pub use orders::{Listed, NotChanged, Repetition, Selection};
 pub use recovery::Recovery;
 
-/// Writes of one class that stand in the line before the books at once. Ours: more than an account may have under way where it sends them a second apart, few
-/// enough that ten thousand queued ones cost no ten thousand tasks.
+/// Writes of one class that stand in the line before the books at once. Ours: more than an account
+/// may have under way where it sends them a second apart, few enough that ten thousand queued ones
+/// cost no ten thousand tasks.
 const AT_ONCE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
-/// How long an accepted write may wait to be sent. Ours: longer than any window of the upstream's limits; what is older is better looked at by its author.
+/// How long an accepted write may wait to be sent. Ours: longer than any window of the upstream's
+/// limits; what is older is better looked at by its author.
 pub(super) const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Writes that are remembered, nearly all of them finished. Ours: what a hundred accounts write in a day, for a hundred bytes each.
+/// Writes that are remembered, nearly all of them finished. Ours: what a hundred accounts write in
+/// a day, for a hundred bytes each.
 const KEPT_MAX: u64 = 1_000_000;
 /// How long the queue rests after its store failed. Ours.
 const STORE_PAUSE: Duration = Duration::from_secs(5);
 /// Finished writes that are forgotten with one change of the store.
 const FORGOTTEN_AT_ONCE: usize = 1_000;
 
-/// What shares its obstacles: one client's writes that count as content or do not, against one budget.
+/// What shares its obstacles: one client's writes that count as content or do not, against one
+/// budget.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Class {
     /// The client's place in the config.
@@ -73,10 +81,12 @@ pub struct Queue {
     retention: Duration,
     metrics: Arc<Metrics>,
     inner: Mutex<Inner>,
-    /// Which may start. A lock of its own, taken after that of `inner`: a place among those under way may be given back while `inner` is locked, by a task that is
-    /// begun when the runtime ends.
+    /// Which may start. A lock of its own, taken after that of `inner`: a place among those under
+    /// way may be given back while `inner` is locked, by a task that is begun when the runtime
+    /// ends.
     dispatch: Mutex<Dispatch<Class>>,
-    /// Memory for the bodies that come from the store to be sent. Apart from that of requests: those may wait for the turn that a write here has.
+    /// Memory for the bodies that come from the store to be sent. Apart from that of requests:
+    /// those may wait for the turn that a write here has.
     carried: BodyMemory,
     /// Told when something may start.
     startable: Notify,
@@ -129,7 +139,8 @@ struct Live {
     on_wire: Option<Entered>,
     /// The body's part of the memory for bodies, where the store keeps it in memory.
     memory: Option<OwnedSemaphorePermit>,
-    /// `None`: it was accepted and belongs to nobody's connection. Else how many wait for it: without any, it is given up.
+    /// `None`: it was accepted and belongs to nobody's connection. Else how many wait for it:
+    /// without any, it is given up.
     attended: Option<u32>,
     /// Whom it is carried out for, once somebody waits for it or it is under way.
     asker: Option<Box<Asker>>,
@@ -182,7 +193,12 @@ pub struct Standing {
 
 impl Queue {
     /// An empty queue over a store.
-    pub fn new(store: Arc<dyn Store>, clock: Clock, retention: Duration, metrics: Arc<Metrics>) -> Arc<Self> {
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        retention: Duration,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
         let inner = Inner {
             next_number: 1,
             live: BTreeMap::new(),
@@ -196,7 +212,18 @@ impl Queue {
         let inner = Mutex::new(inner);
         let dispatch = Mutex::new(Dispatch::new(AT_ONCE));
         let (carried, startable, expiring, unkept) = Default::default();
-        Arc::new(Self { store, clock, retention, metrics, inner, dispatch, carried, startable, expiring, unkept })
+        Arc::new(Self {
+            store,
+            clock,
+            retention,
+            metrics,
+            inner,
+            dispatch,
+            carried,
+            startable,
+            expiring,
+            unkept,
+        })
     }
 
     /// Whether what it accepts survives the process.
@@ -204,10 +231,15 @@ impl Queue {
         self.store.is_durable()
     }
 
-    /// How many writes are in each state, those that wait on a connection without a key not among them.
+    /// How many writes are in each state, those that wait on a connection without a key not among
+    /// them.
     pub fn counts(&self) -> [(State, u64); State::ALL.len()] {
         let inner = self.inner.lock();
-        debug_assert_eq!((&inner.census, &inner.holdings), (&inner.counted().0, &inner.counted().1), "a state was changed and not counted");
+        debug_assert_eq!(
+            (&inner.census, &inner.holdings),
+            (&inner.counted().0, &inner.counted().1),
+            "a state was changed and not counted"
+        );
         inner.census.counts()
     }
 
@@ -229,11 +261,19 @@ impl Queue {
     /// Where a write stands; `None` when there is none of this name.
     pub fn standing(&self, id: WriteId) -> Option<Standing> {
         let inner = self.inner.lock();
-        if let Some(live) = inner.live.get(&id.number).filter(|live| live.salt == id.salt && live.is_kept) {
+        if let Some(live) =
+            inner.live.get(&id.number).filter(|live| live.salt == id.salt && live.is_kept)
+        {
             let progress = Some(live.progress.clone());
-            return Some(Standing { id, client: live.class.client, state: live.progress.state, progress });
+            return Some(Standing {
+                id,
+                client: live.class.client,
+                state: live.progress.state,
+                progress,
+            });
         }
-        let finished = inner.finished.get(&id.number).filter(|finished| finished.salt == id.salt)?;
+        let finished =
+            inner.finished.get(&id.number).filter(|finished| finished.salt == id.salt)?;
         Some(Standing { id, client: finished.class.client, state: finished.state, progress: None })
     }
 
@@ -261,16 +301,26 @@ impl Queue {
         }
     }
 
-    /// A write comes to its end: kept first, then told. Nothing else can become of it from here on. What cannot be kept is told all the same, and kept as soon as
-    /// it can be. `None`: it has one already.
-    fn end(self: &Arc<Self>, inner: &mut Inner, number: u64, progress: Progress) -> Option<JoinHandle<()>> {
+    /// A write comes to its end: kept first, then told. Nothing else can become of it from here on.
+    /// What cannot be kept is told all the same, and kept as soon as it can be. `None`: it has one
+    /// already.
+    fn end(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        number: u64,
+        progress: Progress,
+    ) -> Option<JoinHandle<()>> {
         let live = inner.live.get_mut(&number).filter(|live| !live.is_ending())?;
         let encoded = progress.encode();
         inner.holdings.remove(live.class.client, live.size.all());
         live.size.progress = bytes_of(&encoded);
         inner.holdings.add(live.class.client, live.size.all());
         let kept = self.store.apply(Change::Progress(number, encoded));
-        self.metrics.write_ended(progress.state.name(), progress.attempts, self.clock.now().since(live.accepted));
+        self.metrics.write_ended(
+            progress.state.name(),
+            progress.attempts,
+            self.clock.now().since(live.accepted),
+        );
         live.ending = Some(Box::new(progress));
         self.turn_is_over(live);
         let queue = Arc::clone(self);
@@ -285,7 +335,8 @@ impl Queue {
         }))
     }
 
-    /// Whoever waits for a write hears of it; one that has come to its end, and is kept, leaves its lane.
+    /// Whoever waits for a write hears of it; one that has come to its end, and is kept, leaves its
+    /// lane.
     fn told(&self, number: u64, is_kept: bool) {
         let inner = &mut *self.inner.lock();
         let Some(live) = inner.live.get_mut(&number) else { return };
@@ -307,7 +358,13 @@ impl Queue {
             let forgotten_at = live.progress.finished.unwrap_or(self.clock.now()) + self.retention;
             inner.finished.insert(
                 number,
-                Finished { salt: live.salt, class: live.class, state, bytes: live.size.all(), key: live.key.map(|key| Box::new(key.name)) },
+                Finished {
+                    salt: live.salt,
+                    class: live.class,
+                    state,
+                    bytes: live.size.all(),
+                    key: live.key.map(|key| Box::new(key.name)),
+                },
             );
             inner.expiry.insert((forgotten_at, number));
             if inner.expiry.first() == Some(&(forgotten_at, number)) {
@@ -326,7 +383,12 @@ impl Queue {
             let (old, next) = {
                 let inner = &mut *self.inner.lock();
                 let mut old = Vec::new();
-                while let Some((at, number)) = inner.expiry.first().copied().filter(|(at, _)| *at <= now && old.len() < FORGOTTEN_AT_ONCE) {
+                while let Some((at, number)) = inner
+                    .expiry
+                    .first()
+                    .copied()
+                    .filter(|(at, _)| *at <= now && old.len() < FORGOTTEN_AT_ONCE)
+                {
                     inner.expiry.remove(&(at, number));
                     old.push(number);
                 }
@@ -365,7 +427,9 @@ impl Queue {
                 let pending: Vec<_> = {
                     let inner = self.inner.lock();
                     let progress = |number: &u64| {
-                        inner.live.get(number).map(|live| (*number, live.ending.as_deref().unwrap_or(&live.progress).encode()))
+                        inner.live.get(number).map(|live| {
+                            (*number, live.ending.as_deref().unwrap_or(&live.progress).encode())
+                        })
                     };
                     inner.unkept.iter().filter_map(progress).collect()
                 };
@@ -385,7 +449,15 @@ impl Queue {
 
 impl Live {
     /// One that is in its lane and nowhere else yet.
-    fn new(id: WriteId, class: Class, accepted: Timestamp, key: Option<Key>, progress: Progress, turn: Turn, size: Size) -> Self {
+    fn new(
+        id: WriteId,
+        class: Class,
+        accepted: Timestamp,
+        key: Option<Key>,
+        progress: Progress,
+        turn: Turn,
+        size: Size,
+    ) -> Self {
         Self {
             salt: id.salt,
             class,
@@ -478,14 +550,19 @@ impl Refused {
     /// What is kept of a refusal that ends a write.
     pub(super) fn as_reason(&self) -> Reason {
         let (status, message) = self.status_and_message();
-        let message = if message.is_empty() { format!("The limits left no room for it in time ({}).", self.reason()) } else { message };
+        let message = if message.is_empty() {
+            format!("The limits left no room for it in time ({}).", self.reason())
+        } else {
+            message
+        };
         Reason { word: self.reason().to_owned(), message, status: status.as_u16() }
     }
 }
 
 impl From<StoreError> for Refused {
     fn from(fault: StoreError) -> Self {
-        // The store has said so when it began; the request's own line and `weir_refused_total` count each.
+        // The store has said so when it began; the request's own line and `weir_refused_total`
+        // count each.
         tracing::debug!(error = %fault, "a write could not be kept, and was refused");
         match fault {
             StoreError::Full(_) => Self::NotKept,

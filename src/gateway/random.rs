@@ -10,25 +10,29 @@ use ring::rand::{SecureRandom, SystemRandom};
 static SEED: LazyLock<[u64; 2]> = LazyLock::new(|| [system_random(), system_random()]);
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Between 0 and 1. For jitter: asking the system for each would be one of its calls for each answer.
+/// Between 0 and 1. For jitter: asking the system for each would be one of its calls for each
+/// answer.
 pub fn unit_random() -> f64 {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let high = u32::try_from(mixed(SEED[0] ^ number) >> 32).unwrap_or_default();
     f64::from(high) / f64::from(u32::MAX)
 }
 
-/// A fresh `X-Request-Id`: 128 bits in hex, unique and without a visible order. Not a secret: asking the system for each would cost more than all else about it.
+/// A fresh `X-Request-Id`: 128 bits in hex, unique and without a visible order. Not a secret:
+/// asking the system for each would cost more than all else about it.
 pub fn request_id() -> HeaderValue {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let [high, low] = *SEED;
     let bits = u128::from(mixed(high ^ number)) << 64 | u128::from(mixed(low.wrapping_add(number)));
-    let text: [u8; 32] = std::array::from_fn(|place| DIGITS[(bits >> (124 - 4 * place)) as usize & 15]);
+    let text: [u8; 32] =
+        std::array::from_fn(|place| DIGITS[(bits >> (124 - 4 * place)) as usize & 15]);
     // Hex digits make a header's value.
     HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("none"))
 }
 
-/// The finishing step of `SplitMix64` (Steele, Lea and Flood, 2014): a bijection, so different numbers stay different.
+/// The finishing step of `SplitMix64` (Steele, Lea and Flood, 2014): a bijection, so different
+/// numbers stay different.
 fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

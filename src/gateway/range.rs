@@ -1,4 +1,5 @@
-//! A part of a whole answer (RFC 9110 §14): one range of bytes; of several, and of what is no range, the whole is given instead (§14.2 lets a server do so).
+//! A part of a whole answer (RFC 9110 §14): one range of bytes; of several, and of what is no
+//! range, the whole is given instead (§14.2 lets a server do so).
 
 use std::ops::RangeInclusive;
 
@@ -16,21 +17,32 @@ pub enum Part {
     Unsatisfiable,
 }
 
-/// What a GET with these headers asks of a body of `length` bytes. `etag` is the validator that the body is given with: an `If-Range` that is not strongly equal to
-/// it, or that is a date, asks for the whole (RFC 9110 §13.1.5).
+/// What a GET with these headers asks of a body of `length` bytes. `etag` is the validator that the
+/// body is given with: an `If-Range` that is not strongly equal to it, or that is a date, asks for
+/// the whole (RFC 9110 §13.1.5).
 pub fn part_of(asked: &HeaderMap, length: usize, etag: Option<&HeaderValue>) -> Part {
     let mut lines = asked.get_all(header::RANGE).iter();
     let (Some(line), None) = (lines.next(), lines.next()) else { return Part::Whole };
-    let is_same = |condition: &HeaderValue| Some(condition) == etag && !condition.as_bytes().starts_with(b"W/");
+    let is_same = |condition: &HeaderValue| {
+        Some(condition) == etag && !condition.as_bytes().starts_with(b"W/")
+    };
     if !asked.get_all(header::IF_RANGE).iter().all(is_same) {
         return Part::Whole;
     }
-    let spec = line.to_str().ok().and_then(|line| line.split_once('=')).filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"));
-    let Some((first, last)) = spec.and_then(|(_, set)| set.trim().split_once('-')) else { return Part::Whole };
+    let spec = line
+        .to_str()
+        .ok()
+        .and_then(|line| line.split_once('='))
+        .filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"));
+    let Some((first, last)) = spec.and_then(|(_, set)| set.trim().split_once('-')) else {
+        return Part::Whole;
+    };
     if first.is_empty() {
         return match (number(last), length.checked_sub(1)) {
             (None, _) => Part::Whole,
-            (Some(suffix), Some(end)) if suffix > 0 => Part::Bytes(length.saturating_sub(suffix)..=end),
+            (Some(suffix), Some(end)) if suffix > 0 => {
+                Part::Bytes(length.saturating_sub(suffix)..=end)
+            }
             _ => Part::Unsatisfiable,
         };
     }
@@ -75,12 +87,29 @@ mod tests {
         for range in ["bytes=10-", "bytes=10-11", "bytes=-0"] {
             assert_eq!(part(range), Part::Unsatisfiable, "{range}");
         }
-        assert_eq!(part_of(&HeaderMap::from_iter([(header::RANGE, HeaderValue::from_static("bytes=0-0"))]), 0, None), Part::Unsatisfiable);
+        assert_eq!(
+            part_of(
+                &HeaderMap::from_iter([(header::RANGE, HeaderValue::from_static("bytes=0-0"))]),
+                0,
+                None
+            ),
+            Part::Unsatisfiable
+        );
     }
 
     #[test]
     fn several_ranges_and_what_is_no_range_ask_for_the_whole() {
-        for range in ["bytes=0-1,3-4", "bytes=2-1", "bytes=-", "bytes=", "bytes", "lines=0-1", "bytes=a-b", "bytes=0x1-2", "bytes=+1-2"] {
+        for range in [
+            "bytes=0-1,3-4",
+            "bytes=2-1",
+            "bytes=-",
+            "bytes=",
+            "bytes",
+            "lines=0-1",
+            "bytes=a-b",
+            "bytes=0x1-2",
+            "bytes=+1-2",
+        ] {
             assert_eq!(part(range), Part::Whole, "{range}");
         }
     }

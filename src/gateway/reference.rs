@@ -1,4 +1,5 @@
-//! Where a reference in an answer leads (RFC 3986 §5.2), as far as it stays below the API's address: a path in the form that stored answers have.
+//! Where a reference in an answer leads (RFC 3986 §5.2), as far as it stays below the API's
+//! address: a path in the form that stored answers have.
 //!
 //! Left out: what a query alone refers to, for it is the path that was asked for.
 
@@ -7,7 +8,8 @@ use super::rewrite::UrlMap;
 use super::stale::path_of;
 
 impl UrlMap {
-    /// The path, without query, that `reference` leads to from an answer to `target`; `None` when it leads elsewhere.
+    /// The path, without query, that `reference` leads to from an answer to `target`; `None` when
+    /// it leads elsewhere.
     pub(super) fn named_path(&self, target: &str, reference: &str) -> Option<String> {
         let reference = decode_unreserved(path_of(reference));
         let first = reference.split('/').next().unwrap_or_default();
@@ -78,7 +80,12 @@ mod tests {
     #[test]
     fn the_path_of_the_apis_address_is_part_of_what_is_resolved() {
         let map = UrlMap::new("https://h/api/v3", "https://h/api/graphql", "https://h/api/uploads");
-        for (reference, path) in [("j", "/a/j"), ("/api/v3/a/../j", "/j"), ("../j", "/j"), ("https://h/api/v3/x/../j", "/j")] {
+        for (reference, path) in [
+            ("j", "/a/j"),
+            ("/api/v3/a/../j", "/j"),
+            ("../j", "/j"),
+            ("https://h/api/v3/x/../j", "/j"),
+        ] {
             assert_eq!(map.named_path("/a/b", reference).as_deref(), Some(path), "{reference:?}");
         }
     }

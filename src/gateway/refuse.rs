@@ -1,6 +1,8 @@
-//! The one table from a refusal to an HTTP answer (CONTRACT §3). Nothing else picks the status of the gateway's own errors.
+//! The one table from a refusal to an HTTP answer (CONTRACT §3). Nothing else picks the status of
+//! the gateway's own errors.
 //!
-//! The wording and the headers of limit refusals are those that client libraries act on (CLIENTS.md, 4 and 5); why a request is refused is decided elsewhere.
+//! The wording and the headers of limit refusals are those that client libraries act on
+//! (CLIENTS.md, 4 and 5); why a request is refused is decided elsewhere.
 
 use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
@@ -22,7 +24,8 @@ use super::rewrite::Origin;
 /// The page that `documentation_url` points at, served by the gateway itself.
 pub const HELP_PATH: &str = "/_weir/help";
 
-/// The longest wait that a client is told. Ours: a day, longer than any window of the upstream's limits.
+/// The longest wait that a client is told. Ours: a day, longer than any window of the upstream's
+/// limits.
 const WAIT_SECS_MAX: u64 = 24 * 60 * 60;
 
 /// Why the gateway answers a request itself.
@@ -139,7 +142,15 @@ impl Refused {
 
     /// Whether the connection cannot be trusted to be at the start of another request.
     pub const fn closes_connection(&self) -> bool {
-        matches!(self, Self::Malformed(_) | Self::BrokenBody | Self::BodyTimeout | Self::BodyTooLarge | Self::HeadTimeout | Self::Draining)
+        matches!(
+            self,
+            Self::Malformed(_)
+                | Self::BrokenBody
+                | Self::BodyTimeout
+                | Self::BodyTooLarge
+                | Self::HeadTimeout
+                | Self::Draining
+        )
     }
 
     /// The answer. `origin` is the gateway's address as the client knows it.
@@ -150,11 +161,16 @@ impl Refused {
         let (status, message) = self.status_and_message();
         let reply = error(status, &message, origin, self.reason());
         match self {
-            Self::Malformed(Malformed::Method) => {
-                reply.with(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"))
+            Self::Malformed(Malformed::Method) => reply.with(
+                ALLOW,
+                HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
+            ),
+            Self::Unauthenticated(_) => {
+                reply.with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"weir\""))
             }
-            Self::Unauthenticated(_) => reply.with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"weir\"")),
-            Self::TokenUnavailable(Lack { until: Some(until), .. }) => reply.with(RETRY_AFTER, HeaderValue::from(secs_until(*until, now))),
+            Self::TokenUnavailable(Lack { until: Some(until), .. }) => {
+                reply.with(RETRY_AFTER, HeaderValue::from(secs_until(*until, now)))
+            }
             Self::Unreachable
             | Self::Draining
             | Self::DeliveriesFull
@@ -172,57 +188,99 @@ impl Refused {
                 return (StatusCode::BAD_REQUEST, format!("Bad request: {what}."));
             }
             Self::NoToken(needed) => {
-                return (StatusCode::FORBIDDEN, format!("No token of this gateway may carry this request: {needed}."));
+                return (
+                    StatusCode::FORBIDDEN,
+                    format!("No token of this gateway may carry this request: {needed}."),
+                );
             }
             Self::TokenUnavailable(lack) => {
-                let message = format!("This gateway has no token for this request at the moment ({}); nothing was executed.", lack.reason);
+                let message = format!(
+                    "This gateway has no token for this request at the moment ({}); nothing was executed.",
+                    lack.reason
+                );
                 return (StatusCode::SERVICE_UNAVAILABLE, message);
             }
-            Self::Malformed(Malformed::Method) => (StatusCode::METHOD_NOT_ALLOWED, "This method is not supported."),
-            Self::Malformed(Malformed::TargetTooLong) => (StatusCode::URI_TOO_LONG, "The request target is longer than 8192 bytes."),
-            Self::Malformed(Malformed::HeadTooLarge) => {
-                (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "The request head is larger than 32 KiB or has more than 100 headers.")
+            Self::Malformed(Malformed::Method) => {
+                (StatusCode::METHOD_NOT_ALLOWED, "This method is not supported.")
             }
-            Self::BrokenBody => (StatusCode::BAD_REQUEST, "Bad request: the body broke off or was framed wrongly."),
-            Self::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, "The request body did not arrive in time."),
-            Self::HeadTimeout => (StatusCode::REQUEST_TIMEOUT, "The request head did not arrive in time."),
+            Self::Malformed(Malformed::TargetTooLong) => {
+                (StatusCode::URI_TOO_LONG, "The request target is longer than 8192 bytes.")
+            }
+            Self::Malformed(Malformed::HeadTooLarge) => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "The request head is larger than 32 KiB or has more than 100 headers.",
+            ),
+            Self::BrokenBody => {
+                (StatusCode::BAD_REQUEST, "Bad request: the body broke off or was framed wrongly.")
+            }
+            Self::BodyTimeout => {
+                (StatusCode::REQUEST_TIMEOUT, "The request body did not arrive in time.")
+            }
+            Self::HeadTimeout => {
+                (StatusCode::REQUEST_TIMEOUT, "The request head did not arrive in time.")
+            }
             Self::BodyTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "The request body is too large."),
-            Self::Unauthenticated(Unknown::NoKey) => {
-                (StatusCode::UNAUTHORIZED, "Requires authentication: send the key that your gateway's operator gave you.")
-            }
-            Self::Unauthenticated(Unknown::WrongKey) => {
-                (StatusCode::UNAUTHORIZED, "Bad credentials: this gateway knows no client with this key.")
-            }
+            Self::Unauthenticated(Unknown::NoKey) => (
+                StatusCode::UNAUTHORIZED,
+                "Requires authentication: send the key that your gateway's operator gave you.",
+            ),
+            Self::Unauthenticated(Unknown::WrongKey) => (
+                StatusCode::UNAUTHORIZED,
+                "Bad credentials: this gateway knows no client with this key.",
+            ),
             Self::WrongSignature => (
                 StatusCode::UNAUTHORIZED,
                 "This delivery needs one X-Hub-Signature-256 header, made with the secret of this gateway's webhook.",
             ),
-            Self::MalformedDelivery => (StatusCode::BAD_REQUEST, "Bad request: the body of this delivery is not a JSON object."),
-            Self::DeliveriesFull => (StatusCode::SERVICE_UNAVAILABLE, "This gateway takes no further deliveries at the moment."),
-            Self::NotAllowed => (StatusCode::FORBIDDEN, "This gateway does not allow this request to this client."),
+            Self::MalformedDelivery => (
+                StatusCode::BAD_REQUEST,
+                "Bad request: the body of this delivery is not a JSON object.",
+            ),
+            Self::DeliveriesFull => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "This gateway takes no further deliveries at the moment.",
+            ),
+            Self::NotAllowed => {
+                (StatusCode::FORBIDDEN, "This gateway does not allow this request to this client.")
+            }
             Self::NoAccount => (
                 StatusCode::FORBIDDEN,
                 "This client has no account of its own at this gateway: it cannot write, nor ask for what is about itself.",
             ),
-            Self::TokensRejected => {
-                (StatusCode::BAD_GATEWAY, "The upstream accepts none of this gateway's tokens for this request; nothing was executed.")
-            }
+            Self::TokensRejected => (
+                StatusCode::BAD_GATEWAY,
+                "The upstream accepts none of this gateway's tokens for this request; nothing was executed.",
+            ),
             Self::NoSuchResource => (StatusCode::NOT_FOUND, "Not Found"),
             // RFC 9111 §5.2.1.7.
             Self::NothingStored => (
                 StatusCode::GATEWAY_TIMEOUT,
                 "Nothing stored may be served for this request, which asks for nothing else (only-if-cached); the upstream was not asked.",
             ),
-            Self::Unreachable => (StatusCode::BAD_GATEWAY, "The upstream cannot be reached; nothing was executed."),
+            Self::Unreachable => {
+                (StatusCode::BAD_GATEWAY, "The upstream cannot be reached; nothing was executed.")
+            }
             Self::UpstreamFailed => (StatusCode::BAD_GATEWAY, "The upstream's answer was lost."),
-            Self::UpstreamTimeout => (StatusCode::GATEWAY_TIMEOUT, "The upstream did not answer in time."),
+            Self::UpstreamTimeout => {
+                (StatusCode::GATEWAY_TIMEOUT, "The upstream did not answer in time.")
+            }
             Self::OutcomeUnknown => (
                 StatusCode::BAD_GATEWAY,
                 "The upstream's answer was lost: it is unknown whether this request was executed. Look before you send it again.",
             ),
-            Self::ClientGone => (StatusCode::SERVICE_UNAVAILABLE, "The client left before anything was sent."),
-            Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "The gateway is shutting down; nothing was executed."),
-            Self::NotKept | Self::MayBeKept | Self::NotReadable | Self::KeyTaken | Self::NotQueued(_) | Self::Ended(_) => {
+            Self::ClientGone => {
+                (StatusCode::SERVICE_UNAVAILABLE, "The client left before anything was sent.")
+            }
+            Self::Draining => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The gateway is shutting down; nothing was executed.",
+            ),
+            Self::NotKept
+            | Self::MayBeKept
+            | Self::NotReadable
+            | Self::KeyTaken
+            | Self::NotQueued(_)
+            | Self::Ended(_) => {
                 return self.of_the_queue();
             }
             Self::Limited { .. } => (StatusCode::FORBIDDEN, ""),
@@ -234,18 +292,33 @@ impl Refused {
     fn of_the_queue(&self) -> (StatusCode, String) {
         let (status, message) = match self {
             Self::NotQueued(state) => {
-                return (StatusCode::CONFLICT, format!("This write is {} and cannot be cancelled any more.", state.name()));
+                return (
+                    StatusCode::CONFLICT,
+                    format!("This write is {} and cannot be cancelled any more.", state.name()),
+                );
             }
             Self::Ended(reason) => {
-                return (StatusCode::from_u16(reason.status).unwrap_or(StatusCode::BAD_GATEWAY), reason.message.clone());
+                return (
+                    StatusCode::from_u16(reason.status).unwrap_or(StatusCode::BAD_GATEWAY),
+                    reason.message.clone(),
+                );
             }
-            Self::KeyTaken => (StatusCode::UNPROCESSABLE_ENTITY, "This Idempotency-Key was used for another request."),
-            Self::NotReadable => (StatusCode::SERVICE_UNAVAILABLE, "What became of this request cannot be told at the moment; ask again."),
+            Self::KeyTaken => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "This Idempotency-Key was used for another request.",
+            ),
+            Self::NotReadable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "What became of this request cannot be told at the moment; ask again.",
+            ),
             Self::MayBeKept => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "This gateway could not make sure of this request: it is unknown whether it will be executed. Look before you send it again.",
             ),
-            _ => (StatusCode::SERVICE_UNAVAILABLE, "This gateway cannot keep this request safe at the moment; nothing was executed."),
+            _ => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "This gateway cannot keep this request safe at the moment; nothing was executed.",
+            ),
         };
         (status, message.to_owned())
     }
@@ -256,7 +329,8 @@ fn error(status: StatusCode, message: &str, origin: &Origin, anchor: &str) -> Re
     Reply::json(status, &json!({ "message": message, "documentation_url": documentation }))
 }
 
-/// Whether a limit is, for this client, a budget with nothing left until the reset; every other passes sooner, and leaves the budget as it is.
+/// Whether a limit is, for this client, a budget with nothing left until the reset; every other
+/// passes sooner, and leaves the budget as it is.
 const fn is_budget(limit: LimitKind) -> bool {
     match limit {
         // What is below the floor is not this client's.
@@ -278,13 +352,22 @@ const fn is_budget(limit: LimitKind) -> bool {
     }
 }
 
-/// Never in the past, never "now": a client that trusts it would spin. Never beyond what a client can count: "never" comes from the books too.
+/// Never in the past, never "now": a client that trusts it would spin. Never beyond what a client
+/// can count: "never" comes from the books too.
 fn secs_until(until: Timestamp, now: Timestamp) -> u64 {
     until.as_secs_ceil().saturating_sub(now.as_secs()).clamp(1, WAIT_SECS_MAX)
 }
 
-/// 403 and not 429: on 429 some clients multiply their retries and others do not see a rate limit (CLIENTS.md, 4).
-fn limited(limit: LimitKind, until: Timestamp, resource: &ResourceName, view: &BudgetView, origin: &Origin, now: Timestamp) -> Reply {
+/// 403 and not 429: on 429 some clients multiply their retries and others do not see a rate limit
+/// (CLIENTS.md, 4).
+fn limited(
+    limit: LimitKind,
+    until: Timestamp,
+    resource: &ResourceName,
+    view: &BudgetView,
+    origin: &Origin,
+    now: Timestamp,
+) -> Reply {
     let retry_after = secs_until(until, now);
     let reset = now.as_secs() + retry_after;
     let (reply, shown) = if is_budget(limit) {
@@ -311,7 +394,8 @@ pub struct RateView {
 }
 
 impl RateView {
-    /// For an answer that was served: `remaining` is never 0 there, or some clients stop asking (CLIENTS.md, 3).
+    /// For an answer that was served: `remaining` is never 0 there, or some clients stop asking
+    /// (CLIENTS.md, 3).
     pub fn served(view: &BudgetView, now: Timestamp) -> Self {
         let remaining = view.remaining.max(1);
         Self {
@@ -325,7 +409,12 @@ impl RateView {
     /// As it is: an empty budget is shown as empty.
     pub fn plain(view: &BudgetView, now: Timestamp) -> Self {
         let used = view.limit.saturating_sub(view.remaining);
-        Self { limit: view.limit, remaining: view.remaining, used, reset: view.reset.as_secs_ceil().max(now.as_secs() + 1) }
+        Self {
+            limit: view.limit,
+            remaining: view.remaining,
+            used,
+            reset: view.reset.as_secs_ceil().max(now.as_secs() + 1),
+        }
     }
 
     /// As the value of a resource in `GET /rate_limit`.
@@ -335,7 +424,9 @@ impl RateView {
 
     /// Says the headers, each exactly once.
     pub fn write(self, head: &mut impl Head, resource: &ResourceName) {
-        use crate::api::headers::{RATE_LIMIT, RATE_REMAINING, RATE_RESET, RATE_RESOURCE, RATE_USED};
+        use crate::api::headers::{
+            RATE_LIMIT, RATE_REMAINING, RATE_RESET, RATE_RESOURCE, RATE_USED,
+        };
         let numbers = [
             (RATE_LIMIT, u64::from(self.limit)),
             (RATE_REMAINING, u64::from(self.remaining)),
@@ -384,7 +475,8 @@ mod tests {
     }
 
     fn limited(limit: LimitKind, until: Timestamp) -> (Reply, serde_json::Value) {
-        let reply = Refused::Limited { limit, until, resource: ResourceName::core(), view: view() }.answer(&origin(), NOW);
+        let reply = Refused::Limited { limit, until, resource: ResourceName::core(), view: view() }
+            .answer(&origin(), NOW);
         let ReplyBody::Whole(body) = &reply.body else { panic!("refusals are small") };
         let body = serde_json::from_slice(body).unwrap();
         (reply, body)
@@ -421,18 +513,37 @@ mod tests {
         for limit in OTHER_LIMITS {
             let (reply, body) = limited(limit, Timestamp::from_secs(1_007));
             assert_eq!(reply.status, StatusCode::FORBIDDEN, "{limit:?}");
-            assert!(body["message"].as_str().unwrap().starts_with("You have exceeded a secondary rate limit. "), "{limit:?}");
-            assert!(body["documentation_url"].as_str().unwrap().ends_with("#secondary-rate-limits"), "{limit:?}");
-            assert_eq!((header(&reply, "retry-after"), header(&reply, "x-ratelimit-remaining")), ("7", "40"), "{limit:?}");
+            assert!(
+                body["message"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with("You have exceeded a secondary rate limit. "),
+                "{limit:?}"
+            );
+            assert!(
+                body["documentation_url"].as_str().unwrap().ends_with("#secondary-rate-limits"),
+                "{limit:?}"
+            );
+            assert_eq!(
+                (header(&reply, "retry-after"), header(&reply, "x-ratelimit-remaining")),
+                ("7", "40"),
+                "{limit:?}"
+            );
         }
     }
 
     #[test]
     fn a_client_is_told_to_wait_whole_seconds_and_never_none() {
         for limit in [LimitKind::Primary, LimitKind::BatchFloor].into_iter().chain(OTHER_LIMITS) {
-            for (until_millis, told) in
-                [(0, "1"), (1_000_000, "1"), (1_000_001, "1"), (1_001_000, "1"), (1_001_001, "2"), (1_059_999, "60"), (u64::MAX, "86400")]
-            {
+            for (until_millis, told) in [
+                (0, "1"),
+                (1_000_000, "1"),
+                (1_000_001, "1"),
+                (1_001_000, "1"),
+                (1_001_001, "2"),
+                (1_059_999, "60"),
+                (u64::MAX, "86400"),
+            ] {
                 let (reply, _) = limited(limit, Timestamp::from_millis(until_millis));
                 assert_eq!(header(&reply, "retry-after"), told, "{limit:?} until {until_millis}");
             }
@@ -442,7 +553,10 @@ mod tests {
     #[test]
     fn every_limit_has_a_word_of_its_own_in_metrics_and_logs() {
         let all = [LimitKind::Primary, LimitKind::BatchFloor].into_iter().chain(OTHER_LIMITS);
-        let word = |limit| Refused::Limited { limit, until: NOW, resource: ResourceName::core(), view: view() }.reason();
+        let word = |limit| {
+            Refused::Limited { limit, until: NOW, resource: ResourceName::core(), view: view() }
+                .reason()
+        };
         let words: std::collections::BTreeSet<_> = all.map(word).collect();
         assert_eq!(words.len(), 2 + OTHER_LIMITS.len());
         for expected in ["cpu", "graphql_cpu", "oauth_tokens", "pace", "batch_floor"] {
@@ -453,6 +567,9 @@ mod tests {
     #[test]
     fn a_served_answer_never_shows_an_empty_budget() {
         let view = BudgetView { limit: 50, remaining: 0, used: 50, reset: Timestamp::EPOCH };
-        assert_eq!(RateView::served(&view, NOW), RateView { limit: 50, remaining: 1, used: 49, reset: 1_001 });
+        assert_eq!(
+            RateView::served(&view, NOW),
+            RateView { limit: 50, remaining: 1, used: 49, reset: 1_001 }
+        );
     }
 }

@@ -38,7 +38,10 @@ impl Reply {
     /// A JSON answer of the gateway's own.
     pub fn json(status: StatusCode, value: &serde_json::Value) -> Self {
         let mut headers = HeaderMap::new();
-        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+        headers.insert(
+            http::header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json; charset=utf-8"),
+        );
         headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         Self { status, headers, body: ReplyBody::Whole(Bytes::from(value.to_string())) }
     }

@@ -1,7 +1,9 @@
-//! A request between its head and its answer: what is found out about it without waiting, what every answer carries, and the one place where it is concluded.
+//! A request between its head and its answer: what is found out about it without waiting, what
+//! every answer carries, and the one place where it is concluded.
 //!
-//! Both ways to a client go through here, the framework's sessions (`service.rs`) and the hits that are answered before one is made (`hit.rs`), so that there is
-//! one set of rules. Left out: whatever waits, and bytes on a connection.
+//! Both ways to a client go through here, the framework's sessions (`service.rs`) and the hits that
+//! are answered before one is made (`hit.rs`), so that there is one set of rules. Left out:
+//! whatever waits, and bytes on a connection.
 
 use std::sync::Arc;
 
@@ -98,12 +100,19 @@ pub(super) enum Sorted {
 
 impl Request {
     /// A request of which only the head is known.
-    pub(super) fn new(gateway: &Gateway, method: Method, path: &str, asked: Arc<HeaderMap>) -> Self {
+    pub(super) fn new(
+        gateway: &Gateway,
+        method: Method,
+        path: &str,
+        asked: Arc<HeaderMap>,
+    ) -> Self {
         let id = headers::request_id(&asked).cloned().unwrap_or_else(random::request_id);
         // Decoded first: an encoded key must look like one to what keeps keys out of the log.
-        let outcome = Outcome::new(&method, &decode_unreserved(path), id.to_str().unwrap_or_default());
+        let outcome =
+            Outcome::new(&method, &decode_unreserved(path), id.to_str().unwrap_or_default());
         let span = spans::server_span(&asked, MethodName::from(&method), &gateway.server_address);
-        let origin = Origin { base: gateway.public_base.clone().unwrap_or_default(), root: Root::Plain };
+        let origin =
+            Origin { base: gateway.public_base.clone().unwrap_or_default(), root: Root::Plain };
         Self {
             method,
             asked,
@@ -141,7 +150,9 @@ impl Request {
             }
             Arc::new(headers)
         };
-        self.known.as_ref().map_or_else(make, |known| Arc::clone(known.to_upstream.get_or_init(make)))
+        self.known
+            .as_ref()
+            .map_or_else(make, |known| Arc::clone(known.to_upstream.get_or_init(make)))
     }
 
     /// How its answer is to look.
@@ -160,10 +171,13 @@ impl Door {
         }
         // What anyone may ask.
         if intake.method == Method::OPTIONS {
-            let reply = Reply { headers: headers::preflight(), ..Reply::empty(StatusCode::NO_CONTENT) };
+            let reply =
+                Reply { headers: headers::preflight(), ..Reply::empty(StatusCode::NO_CONTENT) };
             return Ok(Sorted::Answered(Box::new(reply)));
         }
-        if let Some(page) = (intake.service == Service::Weir).then(|| Gateway::public_page(&intake.path)).flatten() {
+        if let Some(page) =
+            (intake.service == Service::Weir).then(|| Gateway::public_page(&intake.path)).flatten()
+        {
             return Ok(Sorted::Answered(Box::new(page)));
         }
         if intake.service == Service::Weir && Gateway::is_delivery(&intake) {
@@ -172,7 +186,9 @@ impl Door {
         // Who asks, and may they?
         let client = match &request.known {
             Some(known) => Arc::clone(&known.client),
-            None => Arc::clone(gateway.clients.identify(&request.asked).map_err(Refused::Unauthenticated)?),
+            None => Arc::clone(
+                gateway.clients.identify(&request.asked).map_err(Refused::Unauthenticated)?,
+            ),
         };
         request.outcome.client = Some(Arc::clone(&client.name));
         request.client = Some(Arc::clone(&client));
@@ -189,10 +205,14 @@ impl Door {
         let brought = request.brought.as_deref();
         if is_read && intake.path == "/rate_limit" {
             request.outcome.endpoint = "/rate_limit";
-            return Ok(Sorted::Answered(Box::new(gateway.rate_limit(&gateway.view_for(&client, brought, true)))));
+            return Ok(Sorted::Answered(Box::new(
+                gateway.rate_limit(&gateway.view_for(&client, brought, true)),
+            )));
         }
         // Without a query, a GET is for the schema: a read like any other.
-        let task = if intake.service == Service::Graphql && !(is_read && intake.query.as_deref().is_none_or(str::is_empty)) {
+        let task = if intake.service == Service::Graphql
+            && !(is_read && intake.query.as_deref().is_none_or(str::is_empty))
+        {
             Task::Graphql
         } else {
             let classified = gateway.classify(&intake);
@@ -205,7 +225,13 @@ impl Door {
     }
 
     /// What answers a read that need not be asked of the upstream; else what there is to ask with.
-    pub(super) fn stored(&self, request: &mut Request, intake: &Intake, route: &Route, now: Timestamp) -> Result<Arc<Entry>, Sought> {
+    pub(super) fn stored(
+        &self,
+        request: &mut Request,
+        intake: &Intake,
+        route: &Route,
+        now: Timestamp,
+    ) -> Result<Arc<Entry>, Sought> {
         let _looking = spans::cache_span(&request.span).entered();
         let entry = self.gateway.fresh(route.scope, intake, &request.asked, now)?;
         request.outcome.cache = CacheOutcome::Hit;
@@ -225,7 +251,8 @@ impl Door {
     pub(super) fn dress(&self, request: &mut Request, reply: &mut Reply) {
         let mut added = self.added(request, self.gateway.clock.now());
         // A refusal carries its own.
-        added.view = added.view.filter(|_| !reply.headers.contains_key(crate::api::headers::RATE_LIMIT));
+        added.view =
+            added.view.filter(|_| !reply.headers.contains_key(crate::api::headers::RATE_LIMIT));
         self.gateway.add(&mut reply.headers, &added);
         request.outcome.status = reply.status.as_u16();
     }
@@ -234,10 +261,15 @@ impl Door {
     pub(super) fn added<'r>(&self, request: &'r Request, now: Timestamp) -> Added<'r> {
         let figures = request.effort.figures(now);
         let view = request.client.as_ref().map(|client| {
-            let booked = figures.resource.as_ref().or_else(|| request.endpoint.map(|endpoint| &endpoint.resource));
+            let booked = figures
+                .resource
+                .as_ref()
+                .or_else(|| request.endpoint.map(|endpoint| &endpoint.resource));
             let resource = booked.cloned().unwrap_or(ResourceName::core());
-            let accounts =
-                request.view.as_ref().map_or_else(|| self.gateway.view_for(client, request.brought.as_deref(), true), Arc::clone);
+            let accounts = request.view.as_ref().map_or_else(
+                || self.gateway.view_for(client, request.brought.as_deref(), true),
+                Arc::clone,
+            );
             let (view, now) = self.gateway.admissions.view(&accounts, &resource);
             (RateView::served(&view, now), resource)
         });
@@ -254,11 +286,16 @@ impl Door {
         outcome.upstream_attempts = figures.attempts;
         outcome.upstream = figures.upstream;
         outcome.queue = figures.queue;
-        outcome.account = figures.account.map(|account| Arc::clone(self.gateway.shared_name(account)));
+        outcome.account =
+            figures.account.map(|account| Arc::clone(self.gateway.shared_name(account)));
         outcome.held = figures.held.map(|hold| self.gateway.held(hold));
-        // A request that was refused or left while it waited was asked of no account, but of a budget.
-        let asked_of = || outcome.held.as_ref().and(request.endpoint).map(|endpoint| endpoint.resource.clone());
-        outcome.resource = figures.resource.or_else(asked_of).map(|resource| resource.as_str().into());
+        // A request that was refused or left while it waited was asked of no account, but of a
+        // budget.
+        let asked_of = || {
+            outcome.held.as_ref().and(request.endpoint).map(|endpoint| endpoint.resource.clone())
+        };
+        outcome.resource =
+            figures.resource.or_else(asked_of).map(|resource| resource.as_str().into());
         outcome.error = figures.error.as_deref().map(LogText::error);
         self.gateway.metrics.record(outcome);
         log::emit(outcome);

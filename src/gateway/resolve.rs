@@ -1,4 +1,5 @@
-//! Names to addresses: pingora's own peer constructor resolves on the calling thread and panics on a failure (PINGORA.md, Pitfalls).
+//! Names to addresses: pingora's own peer constructor resolves on the calling thread and panics on
+//! a failure (PINGORA.md, Pitfalls).
 
 use std::collections::HashMap;
 use std::io;
@@ -10,7 +11,8 @@ use parking_lot::Mutex;
 
 use crate::clock::{Clock, Timestamp};
 
-/// How long an answer is used: short enough to follow a moved service, long enough not to ask for every request.
+/// How long an answer is used: short enough to follow a moved service, long enough not to ask for
+/// every request.
 const KEEP: Duration = Duration::from_secs(30);
 
 type Known = HashMap<(String, u16), (Timestamp, Arc<[SocketAddr]>)>;
@@ -27,7 +29,8 @@ impl Resolver {
         Self { clock, known: Mutex::default() }
     }
 
-    /// All addresses of a host, in the resolver's order; an answer that cannot be renewed goes on being used.
+    /// All addresses of a host, in the resolver's order; an answer that cannot be renewed goes on
+    /// being used.
     pub async fn lookup(&self, host: &str, port: u16) -> io::Result<Arc<[SocketAddr]>> {
         if let Ok(address) = host.parse() {
             return Ok(Arc::new([SocketAddr::new(address, port)]));

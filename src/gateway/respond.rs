@@ -1,4 +1,5 @@
-//! From an answer to the bytes a client gets: addresses rewritten for it, conditions weighed, headers of the gateway's own, the body written.
+//! From an answer to the bytes a client gets: addresses rewritten for it, conditions weighed,
+//! headers of the gateway's own, the body written.
 //!
 //! What the answer is has been decided before; here is only its form (CONTRACT §3; CLIENTS.md).
 
@@ -72,8 +73,22 @@ pub struct Broken;
 impl Gateway {
     /// An entry as this client gets it: whole, or 304 when it has it already.
     /// `gzip` is its body as [`Gateway::gzipped`] has it.
-    pub fn reply_from_entry(&self, entry: &Entry, cache: CacheOutcome, form: &Form<'_>, gzip: Option<Bytes>, now: Timestamp) -> Reply {
-        if has_precondition(form.asked) && fails(form.asked, entry.status(), entry.head.etag(), entry.stored.last_modified().as_ref()) {
+    pub fn reply_from_entry(
+        &self,
+        entry: &Entry,
+        cache: CacheOutcome,
+        form: &Form<'_>,
+        gzip: Option<Bytes>,
+        now: Timestamp,
+    ) -> Reply {
+        if has_precondition(form.asked)
+            && fails(
+                form.asked,
+                entry.status(),
+                entry.head.etag(),
+                entry.stored.last_modified().as_ref(),
+            )
+        {
             return Reply::empty(StatusCode::PRECONDITION_FAILED);
         }
         let mut headers = entry.head.to_map();
@@ -88,7 +103,11 @@ impl Gateway {
             for name in NOT_OF_A_304 {
                 headers.remove(name);
             }
-            return Reply { status: StatusCode::NOT_MODIFIED, headers, body: ReplyBody::Whole(Bytes::new()) };
+            return Reply {
+                status: StatusCode::NOT_MODIFIED,
+                headers,
+                body: ReplyBody::Whole(Bytes::new()),
+            };
         }
         if let Some(gzip) = gzip {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -108,20 +127,34 @@ impl Gateway {
                 headers.remove("content-digest");
                 headers.remove("content-md5");
                 headers.remove(header::CONTENT_RANGE);
-                headers.extend(HeaderValue::try_from(place).map(|place| (header::CONTENT_RANGE, place)));
+                headers.extend(
+                    HeaderValue::try_from(place).map(|place| (header::CONTENT_RANGE, place)),
+                );
                 (StatusCode::PARTIAL_CONTENT, body.slice(range))
             }
             Part::Unsatisfiable => {
-                let headers = [HeaderValue::try_from(format!("bytes */{}", body.len())).map(|place| (header::CONTENT_RANGE, place))];
+                let headers = [HeaderValue::try_from(format!("bytes */{}", body.len()))
+                    .map(|place| (header::CONTENT_RANGE, place))];
                 let headers = headers.into_iter().flatten().collect();
-                return Reply { status: StatusCode::RANGE_NOT_SATISFIABLE, headers, body: ReplyBody::Whole(Bytes::new()) };
+                return Reply {
+                    status: StatusCode::RANGE_NOT_SATISFIABLE,
+                    headers,
+                    body: ReplyBody::Whole(Bytes::new()),
+                };
             }
         };
         Reply { status, headers, body: ReplyBody::Whole(body) }
     }
 
     /// The same put on the wire at once with what the gateway adds.
-    pub fn put_entry(&self, entry: &Entry, form: &Form<'_>, added: &Added<'_>, now: Timestamp, into: &mut Vec<u8>) -> Put {
+    pub fn put_entry(
+        &self,
+        entry: &Entry,
+        form: &Form<'_>,
+        added: &Added<'_>,
+        now: Timestamp,
+        into: &mut Vec<u8>,
+    ) -> Put {
         if form.asked.contains_key(header::RANGE) || has_precondition(form.asked) {
             return Put::Part;
         }
@@ -133,10 +166,13 @@ impl Gateway {
         };
         let status = if is_not_modified { StatusCode::NOT_MODIFIED } else { entry.status() };
         let (has_no_body, sends_body) = body_of(form.method, status);
-        let length = gzip.as_ref().map_or_else(|| self.urls.rendered_bytes(&entry.body, form.origin), Bytes::len);
+        let length = gzip
+            .as_ref()
+            .map_or_else(|| self.urls.rendered_bytes(&entry.body, form.origin), Bytes::len);
         into.reserve(HEAD_BYTES_USUAL + length);
         status_line(status, into);
-        let lines = if is_not_modified { entry.head.wire_not_modified() } else { entry.head.wire() };
+        let lines =
+            if is_not_modified { entry.head.wire_not_modified() } else { entry.head.wire() };
         for lines in lines {
             into.extend_from_slice(lines);
         }
@@ -150,7 +186,9 @@ impl Gateway {
         if entry.head.addresses().next().is_some() {
             let mut addresses = entry.head.addresses_map();
             self.rewrite_addresses(&mut addresses, form.origin);
-            let said = addresses.iter().filter(|(name, _)| !(is_not_modified && NOT_OF_A_304.contains(name)));
+            let said = addresses
+                .iter()
+                .filter(|(name, _)| !(is_not_modified && NOT_OF_A_304.contains(name)));
             said.for_each(|(name, value)| head.say(name.as_str(), value.as_bytes()));
         }
         if let Some(age) = self.age_told(entry, added.cache, now) {
@@ -172,40 +210,61 @@ impl Gateway {
         Put::Written { status, body_bytes: if sends_body { length as u64 } else { 0 } }
     }
 
-    /// The `Age` of an answer: of every one that was not fetched for this request as it is. RFC 9111 §1.2.2: what is older than can be said is as old as can be said.
+    /// The `Age` of an answer: of every one that was not fetched for this request as it is. RFC
+    /// 9111 §1.2.2: what is older than can be said is as old as can be said.
     fn age_told(&self, entry: &Entry, cache: CacheOutcome, now: Timestamp) -> Option<u32> {
-        let is_stored = matches!(cache, CacheOutcome::Hit | CacheOutcome::StaleIfLimited | CacheOutcome::StaleIfError)
-            || matches!(cache, CacheOutcome::Fetched(Fetch::Revalidated) | CacheOutcome::Collapsed(Fetch::Revalidated))
-            || self.mode == Mode::Rfc9111 && entry.stored.came_aged();
-        is_stored.then(|| u32::try_from(entry.confirmed().age(now, self.mode).as_secs()).unwrap_or(1 << 31))
+        let is_stored = matches!(
+            cache,
+            CacheOutcome::Hit | CacheOutcome::StaleIfLimited | CacheOutcome::StaleIfError
+        ) || matches!(
+            cache,
+            CacheOutcome::Fetched(Fetch::Revalidated) | CacheOutcome::Collapsed(Fetch::Revalidated)
+        ) || self.mode == Mode::Rfc9111 && entry.stored.came_aged();
+        is_stored.then(|| {
+            u32::try_from(entry.confirmed().age(now, self.mode).as_secs()).unwrap_or(1 << 31)
+        })
     }
 
-    /// The answer to a read that is too large to hold; a client that has it already is told so, and the rest of it is not read.
+    /// The answer to a read that is too large to hold; a client that has it already is told so, and
+    /// the rest of it is not read.
     pub fn reply_from_large(&self, reader: Box<Reader>, form: &Form<'_>) -> Reply {
         let head = reader.head();
-        let (etag, date) = (head.headers.get(header::ETAG).cloned(), head.headers.get(header::LAST_MODIFIED));
-        let known_by = etag.as_ref().map(|etag| if is_json(&head.headers) { weak(etag) } else { etag.clone() });
+        let (etag, date) =
+            (head.headers.get(header::ETAG).cloned(), head.headers.get(header::LAST_MODIFIED));
+        let known_by = etag
+            .as_ref()
+            .map(|etag| if is_json(&head.headers) { weak(etag) } else { etag.clone() });
         if fails(form.asked, head.status, known_by.as_ref().map(HeaderValue::as_bytes), date) {
             return Reply::empty(StatusCode::PRECONDITION_FAILED);
         }
         let date = date.filter(|date| is_exact(&head.headers, Some(date), head.requested_at));
-        let is_not_modified = evaluate(form.asked, head.status, etag.into_iter(), date) == Conditional::NotModified;
+        let is_not_modified =
+            evaluate(form.asked, head.status, etag.into_iter(), date) == Conditional::NotModified;
         let mut reply = self.reply_from_reader(reader, form.origin);
         if is_not_modified {
             for name in NOT_OF_A_304 {
                 reply.headers.remove(name);
             }
-            return Reply { status: StatusCode::NOT_MODIFIED, headers: reply.headers, body: ReplyBody::Whole(Bytes::new()) };
+            return Reply {
+                status: StatusCode::NOT_MODIFIED,
+                headers: reply.headers,
+                body: ReplyBody::Whole(Bytes::new()),
+            };
         }
         reply
     }
 
     /// An answer that is not kept: that of a write, or one too large to hold.
     pub fn reply_from_answer(&self, answer: Answer, origin: &Origin) -> Reply {
-        let AnswerBody::Whole(bytes) = &answer.body else { return self.reply_from_reader(Box::new(Reader::alone(answer)), origin) };
+        let AnswerBody::Whole(bytes) = &answer.body else {
+            return self.reply_from_reader(Box::new(Reader::alone(answer)), origin);
+        };
         let mut headers = self.headers_of_answer(&answer.headers, origin);
-        let body =
-            if is_json(&answer.headers) { self.urls.render(&self.urls.mark_json(blank_secrets(bytes)), origin) } else { bytes.clone() };
+        let body = if is_json(&answer.headers) {
+            self.urls.render(&self.urls.mark_json(blank_secrets(bytes)), origin)
+        } else {
+            bytes.clone()
+        };
         if body != *bytes {
             remove_digests(&mut headers);
         }
@@ -215,7 +274,8 @@ impl Gateway {
     fn reply_from_reader(&self, reader: Box<Reader>, origin: &Origin) -> Reply {
         let Head { status, headers: said, .. } = reader.head();
         let (status, mut headers) = (*status, self.headers_of_answer(said, origin));
-        let rewriting = is_json(said).then(|| Box::new(JsonStream::new(self.urls.clone(), origin.clone())));
+        let rewriting =
+            is_json(said).then(|| Box::new(JsonStream::new(self.urls.clone(), origin.clone())));
         if rewriting.is_some() {
             // RFC 9110 §8.8.1: each client's bytes are others.
             if let Some(etag) = headers.get_mut(header::ETAG) {
@@ -239,7 +299,8 @@ impl Gateway {
         headers
     }
 
-    /// What is kept of the answer to a queued write: no credential, addresses as the upstream writes them.
+    /// What is kept of the answer to a queued write: no credential, addresses as the upstream
+    /// writes them.
     pub(super) fn kept_response(&self, answer: Answer) -> Response {
         let mut headers = to_client(&answer.headers, self.mode);
         let body = match answer.body {
@@ -256,7 +317,10 @@ impl Gateway {
                     headers.remove(name);
                 }
                 remove_digests(&mut headers);
-                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+                headers.insert(
+                    header::CONTENT_TYPE,
+                    HeaderValue::from_static("application/json; charset=utf-8"),
+                );
                 Some(Bytes::from_static(br#"{"message":"The upstream's answer was longer than this gateway keeps (cache.max_object)."}"#))
             }
         };
@@ -281,19 +345,29 @@ impl Gateway {
     }
 
     pub(super) fn rewrite_addresses(&self, headers: &mut HeaderMap, origin: &Origin) {
-        let links: Result<Vec<&str>, _> = headers.get_all(header::LINK).iter().map(HeaderValue::to_str).collect();
-        // One line, whatever the upstream sent (CLIENTS.md, 1). What cannot be read could lead a client's key elsewhere.
-        let link = links.map(|links| (!links.is_empty()).then(|| self.urls.rewrite_link(&links.join(", "), origin)));
+        let links: Result<Vec<&str>, _> =
+            headers.get_all(header::LINK).iter().map(HeaderValue::to_str).collect();
+        // One line, whatever the upstream sent (CLIENTS.md, 1). What cannot be read could lead a
+        // client's key elsewhere.
+        let link = links.map(|links| {
+            (!links.is_empty()).then(|| self.urls.rewrite_link(&links.join(", "), origin))
+        });
         headers.remove(header::LINK);
         if let Ok(Some(Ok(link))) = link.map(|link| link.map(HeaderValue::try_from)) {
             headers.insert(header::LINK, link);
         }
         for name in [header::LOCATION, header::CONTENT_LOCATION] {
             let url = headers.get(&name).and_then(|value| value.to_str().ok());
-            // A path that is the same here is passed on as it is by a plain HTTP cache; it leads where it should.
-            let is_same_here = |url: &&str| url.starts_with('/') && !url.starts_with("//") && self.urls.keeps_paths(origin);
+            // A path that is the same here is passed on as it is by a plain HTTP cache; it leads
+            // where it should.
+            let is_same_here = |url: &&str| {
+                url.starts_with('/') && !url.starts_with("//") && self.urls.keeps_paths(origin)
+            };
             let url = url.filter(|url| self.mode == Mode::Revalidate || !is_same_here(url));
-            if let Some(Ok(url)) = url.and_then(|url| self.urls.rewrite_reference(url, origin)).map(HeaderValue::try_from) {
+            if let Some(Ok(url)) = url
+                .and_then(|url| self.urls.rewrite_reference(url, origin))
+                .map(HeaderValue::try_from)
+            {
                 headers.insert(name, url);
             }
         }
@@ -302,12 +376,15 @@ impl Gateway {
 
 /// Whether the client has what is stored already.
 pub(super) fn is_not_modified(entry: &Entry, asked: &HeaderMap) -> bool {
-    if !asked.contains_key(header::IF_NONE_MATCH) && !asked.contains_key(header::IF_MODIFIED_SINCE) {
+    if !asked.contains_key(header::IF_NONE_MATCH) && !asked.contains_key(header::IF_MODIFIED_SINCE)
+    {
         return false;
     }
     let own = entry.head.etag().into_iter().filter_map(|etag| HeaderValue::from_bytes(etag).ok());
-    let last_modified = asked.contains_key(header::IF_MODIFIED_SINCE).then(|| entry.stored.exact_date()).flatten();
-    evaluate(asked, entry.status(), own.chain(entry.stored.etags()), last_modified.as_ref()) == Conditional::NotModified
+    let last_modified =
+        asked.contains_key(header::IF_MODIFIED_SINCE).then(|| entry.stored.exact_date()).flatten();
+    evaluate(asked, entry.status(), own.chain(entry.stored.etags()), last_modified.as_ref())
+        == Conditional::NotModified
 }
 
 /// Whether a client says what must be so for it to be answered at all.
@@ -325,13 +402,21 @@ fn weak(etag: &HeaderValue) -> HeaderValue {
 }
 
 fn status_line(status: StatusCode, into: &mut Vec<u8>) {
-    for part in ["HTTP/1.1 ", status.as_str(), " ", status.canonical_reason().unwrap_or_default(), "\r\n"] {
+    for part in
+        ["HTTP/1.1 ", status.as_str(), " ", status.canonical_reason().unwrap_or_default(), "\r\n"]
+    {
         into.extend_from_slice(part.as_bytes());
     }
 }
 
-/// Writes an answer; returns the bytes of its body. A client that reads nothing for `pause_max` is given up.
-pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply, pause_max: Duration) -> Result<u64, Broken> {
+/// Writes an answer; returns the bytes of its body. A client that reads nothing for `pause_max` is
+/// given up.
+pub async fn write(
+    session: &mut ServerSession,
+    method: &Method,
+    reply: Reply,
+    pause_max: Duration,
+) -> Result<u64, Broken> {
     let (has_no_body, sends_body) = body_of(method, reply.status);
     let has_length = reply.headers.contains_key(header::CONTENT_LENGTH);
     let mut head = head_of(reply.status, reply.headers);
@@ -346,14 +431,22 @@ pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply, p
         }
         ReplyBody::Streamed { mut rewriting, mut reader } => {
             // HTTP/1.0 has no chunks: there the end of the connection is the end of the body.
-            let has_chunks = !writer.session.is_http2() && writer.session.req_header().version == Version::HTTP_11;
+            let has_chunks = !writer.session.is_http2()
+                && writer.session.req_header().version == Version::HTTP_11;
             if has_chunks && !has_length {
                 head.insert_header(header::TRANSFER_ENCODING, "chunked").map_err(|_| Broken)?;
             }
             writer.head(head).await?;
-            // A body that breaks off upstream must break off here too: ended properly it would pass for a whole one.
+            // A body that breaks off upstream must break off here too: ended properly it would pass
+            // for a whole one.
             while sends_body && let Some(piece) = reader.next().await.map_err(|Lost| Broken)? {
-                writer.slices(rewriting.as_mut().map_or_else(|| piece.clone(), |rewriting| rewriting.push(&piece))).await?;
+                writer
+                    .slices(
+                        rewriting
+                            .as_mut()
+                            .map_or_else(|| piece.clone(), |rewriting| rewriting.push(&piece)),
+                    )
+                    .await?;
             }
             drop(reader);
             writer.last(rewriting.map_or_else(Bytes::new, |rewriting| rewriting.finish())).await?;
@@ -362,8 +455,8 @@ pub async fn write(session: &mut ServerSession, method: &Method, reply: Reply, p
     Ok(writer.written)
 }
 
-/// Writes a whole answer into a buffer, as the framework would write it to an HTTP/1.1 connection that goes on; returns the bytes of its body. `None` for a body
-/// that is not in memory.
+/// Writes a whole answer into a buffer, as the framework would write it to an HTTP/1.1 connection
+/// that goes on; returns the bytes of its body. `None` for a body that is not in memory.
 pub fn encode(method: &Method, reply: Reply, into: &mut Vec<u8>) -> Option<u64> {
     let ReplyBody::Whole(body) = reply.body else { return None };
     let (has_no_body, sends_body) = body_of(method, reply.status);
@@ -383,7 +476,12 @@ pub fn encode(method: &Method, reply: Reply, into: &mut Vec<u8>) -> Option<u64> 
 }
 
 /// Writes an informational answer before the final one.
-pub async fn write_interim(session: &mut ServerSession, status: StatusCode, headers: HeaderMap, pause_max: Duration) -> Result<(), Broken> {
+pub async fn write_interim(
+    session: &mut ServerSession,
+    status: StatusCode,
+    headers: HeaderMap,
+    pause_max: Duration,
+) -> Result<(), Broken> {
     in_time(pause_max, session.write_response_header(Box::new(head_of(status, headers)))).await
 }
 
@@ -400,7 +498,8 @@ pub fn encode_interim(status: StatusCode, headers: &HeaderMap, into: &mut Vec<u8
 
 /// Whether an answer has no body by its status, and whether it is sent with one.
 fn body_of(method: &Method, status: StatusCode) -> (bool, bool) {
-    let has_no_body = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) || status.is_informational();
+    let has_no_body = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        || status.is_informational();
     (has_no_body, !has_no_body && *method != Method::HEAD)
 }
 
@@ -444,7 +543,10 @@ impl Writer<'_> {
 }
 
 /// The framework bounds the writing of bodies, but neither heads nor flushes.
-async fn in_time(limit: Duration, write: impl Future<Output = pingora::Result<()>>) -> Result<(), Broken> {
+async fn in_time(
+    limit: Duration,
+    write: impl Future<Output = pingora::Result<()>>,
+) -> Result<(), Broken> {
     match timeout(limit, write).await {
         Ok(Ok(())) => Ok(()),
         _ => Err(Broken),

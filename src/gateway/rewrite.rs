@@ -1,7 +1,9 @@
-//! URLs in answers point at the gateway, as this client addresses it (CONTRACT §3; CLIENTS.md, 1, 2 and 7).
+//! URLs in answers point at the gateway, as this client addresses it (CONTRACT §3; CLIENTS.md, 1, 2
+//! and 7).
 //!
-//! Where the upstream's URLs stand in a JSON body is found once, when the body arrives; the client's own origin is put in on every answer. Text that a person
-//! wrote, and `html_url`, stay as they are. Which client may see a body is not decided here.
+//! Where the upstream's URLs stand in a JSON body is found once, when the body arrives; the
+//! client's own origin is put in on every answer. Text that a person wrote, and `html_url`, stay as
+//! they are. Which client may see a body is not decided here.
 
 use bytes::{Bytes, BytesMut};
 use memchr::{memchr, memmem};
@@ -57,12 +59,15 @@ impl UrlMap {
         Self { prefixes }
     }
 
-    /// Which prefix `url` begins with, at a boundary: `https://api.example.community` is not under `https://api.example.com`.
+    /// Which prefix `url` begins with, at a boundary: `https://api.example.community` is not under
+    /// `https://api.example.com`.
     fn prefix_of(&self, url: &[u8]) -> Option<usize> {
         self.prefixes.iter().position(|prefix| {
             url.len() >= prefix.upstream.len()
                 && url[..prefix.upstream.len()].eq_ignore_ascii_case(prefix.upstream.as_bytes())
-                && url.get(prefix.upstream.len()).is_none_or(|byte| matches!(byte, b'/' | b'?' | b'{' | b'#' | b'"' | b'>'))
+                && url
+                    .get(prefix.upstream.len())
+                    .is_none_or(|byte| matches!(byte, b'/' | b'?' | b'{' | b'#' | b'"' | b'>'))
         })
     }
 
@@ -77,30 +82,44 @@ impl UrlMap {
     #[must_use]
     pub fn rewrite_url(&self, url: &str, origin: &Origin) -> Option<String> {
         let prefix = self.prefix_of(url.as_bytes())?;
-        Some(format!("{}{}{}", origin.base, self.replacement(prefix, origin), &url[self.prefixes[prefix].upstream.len()..]))
+        Some(format!(
+            "{}{}{}",
+            origin.base,
+            self.replacement(prefix, origin),
+            &url[self.prefixes[prefix].upstream.len()..]
+        ))
     }
 
-    /// A URL or a path, as in `Location`, made absolute; `None` when it leads elsewhere than to the upstream.
+    /// A URL or a path, as in `Location`, made absolute; `None` when it leads elsewhere than to the
+    /// upstream.
     #[must_use]
     pub fn rewrite_reference(&self, reference: &str, origin: &Origin) -> Option<String> {
         if let Some(rest) = reference.strip_prefix("//") {
             // RFC 3986 §4.2: a network path takes the scheme of its base.
-            return ["https://", "http://"].iter().find_map(|scheme| self.rewrite_url(&format!("{scheme}{rest}"), origin));
+            return ["https://", "http://"]
+                .iter()
+                .find_map(|scheme| self.rewrite_url(&format!("{scheme}{rest}"), origin));
         }
         if !reference.starts_with('/') {
             return self.rewrite_url(reference, origin);
         }
         let own = self.api_path();
-        let path = reference.strip_prefix(own).filter(|rest| rest.is_empty() || rest.starts_with('/')).unwrap_or(reference);
+        let path = reference
+            .strip_prefix(own)
+            .filter(|rest| rest.is_empty() || rest.starts_with('/'))
+            .unwrap_or(reference);
         let prefix = if origin.root == Root::V3 { "/api/v3" } else { "" };
         Some(format!("{}{prefix}{path}", origin.base))
     }
 
-    /// The path and query below the API's address that a URL or a path leads to; `None` when it leads elsewhere.
+    /// The path and query below the API's address that a URL or a path leads to; `None` when it
+    /// leads elsewhere.
     #[must_use]
     pub fn own_path<'r>(&self, reference: &'r str) -> Option<&'r str> {
         if reference.starts_with('/') && !reference.starts_with("//") {
-            let below = reference.strip_prefix(self.api_path()).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+            let below = reference
+                .strip_prefix(self.api_path())
+                .filter(|rest| rest.is_empty() || rest.starts_with('/'));
             return Some(below.unwrap_or(reference));
         }
         if let Some(host) = reference.strip_prefix("//") {
@@ -109,7 +128,10 @@ impl UrlMap {
             let rest = host.strip_prefix(own.upstream.split_once("://")?.1)?;
             return (rest.is_empty() || rest.starts_with('/')).then_some(rest);
         }
-        let prefix = self.prefix_of(reference.as_bytes()).map(|place| &self.prefixes[place]).filter(|prefix| prefix.v3 == "/api/v3")?;
+        let prefix = self
+            .prefix_of(reference.as_bytes())
+            .map(|place| &self.prefixes[place])
+            .filter(|prefix| prefix.v3 == "/api/v3")?;
         Some(&reference[prefix.upstream.len()..])
     }
 
@@ -122,12 +144,17 @@ impl UrlMap {
 
     /// The path of the API's address, like `/api/v3` or nothing.
     pub(super) fn api_path(&self) -> &str {
-        let api = self.prefixes.iter().find(|prefix| prefix.v3 == "/api/v3").map_or("", |prefix| prefix.upstream.as_str());
+        let api = self
+            .prefixes
+            .iter()
+            .find(|prefix| prefix.v3 == "/api/v3")
+            .map_or("", |prefix| prefix.upstream.as_str());
         let host = api.split_once("://").map_or("", |(_, rest)| rest);
         host.find('/').map_or("", |at| &host[at..])
     }
 
-    /// The beginning of a URL, long enough to tell whose it is, or the whole of a shorter one with the quote that ends it.
+    /// The beginning of a URL, long enough to tell whose it is, or the whole of a shorter one with
+    /// the quote that ends it.
     pub(super) fn rewrite_beginning(&self, beginning: &[u8], origin: &Origin) -> Option<Vec<u8>> {
         let prefix = self.prefix_of(beginning)?;
         let rest = &beginning[self.prefixes[prefix].upstream.len()..];
@@ -148,14 +175,17 @@ impl UrlMap {
             out.push_str(&rest[..=open]);
             rest = &rest[open + 1..];
             let end = rest.find('>').unwrap_or(rest.len());
-            out.push_str(&self.rewrite_url(&rest[..end], origin).unwrap_or_else(|| rest[..end].to_owned()));
+            out.push_str(
+                &self.rewrite_url(&rest[..end], origin).unwrap_or_else(|| rest[..end].to_owned()),
+            );
             rest = &rest[end..];
         }
         out.push_str(rest);
         out
     }
 
-    /// Finds the API URLs of a JSON body: string values of `url`, of keys ending in `_url` but for `html_url`, and of the keys of `_links`.
+    /// Finds the API URLs of a JSON body: string values of `url`, of keys ending in `_url` but for
+    /// `html_url`, and of the keys of `_links`.
     #[must_use]
     pub fn mark_json(&self, bytes: Bytes) -> Body {
         let mut marks = Marks::builder();
@@ -180,7 +210,8 @@ impl UrlMap {
         Body { bytes, marks: marks.finish() }
     }
 
-    /// The body as this client sees it; the stored bytes themselves when there is nothing to change.
+    /// The body as this client sees it; the stored bytes themselves when there is nothing to
+    /// change.
     #[must_use]
     pub fn render(&self, body: &Body, origin: &Origin) -> Bytes {
         if body.marks.is_empty() {
@@ -196,7 +227,8 @@ impl UrlMap {
     pub fn rendered_bytes(&self, body: &Body, origin: &Origin) -> usize {
         // Every address that is replaced stands in the body.
         let grown = |length: usize, mark: Mark| {
-            length + origin.base.len() + self.replacement(mark.prefix, origin).len() - self.prefixes[mark.prefix].upstream.len()
+            length + origin.base.len() + self.replacement(mark.prefix, origin).len()
+                - self.prefixes[mark.prefix].upstream.len()
         };
         body.marks.iter().fold(body.bytes.len(), grown)
     }
@@ -246,17 +278,24 @@ impl Body {
     }
 }
 
-/// DESIGN D2: short-lived secrets are neither kept nor shared. Empties the value of every `temp_clone_token` (Document 3, Repository object).
+/// DESIGN D2: short-lived secrets are neither kept nor shared. Empties the value of every
+/// `temp_clone_token` (Document 3, Repository object).
 #[must_use]
 pub fn blank_secrets(bytes: &Bytes) -> Bytes {
     let mut out: Option<BytesMut> = None;
     let mut done = 0;
     for at in memmem::find_iter(bytes, SECRET_KEY) {
         let after = &bytes[at + SECRET_KEY.len()..];
-        let value = after.iter().position(|byte| !byte.is_ascii_whitespace() && *byte != b':').map(|offset| at + SECRET_KEY.len() + offset);
-        let Some(open) = value.filter(|&open| open >= done && bytes[open] == b'"') else { continue };
+        let value = after
+            .iter()
+            .position(|byte| !byte.is_ascii_whitespace() && *byte != b':')
+            .map(|offset| at + SECRET_KEY.len() + offset);
+        let Some(open) = value.filter(|&open| open >= done && bytes[open] == b'"') else {
+            continue;
+        };
         let Some(end) = string_end(bytes, open + 1) else { break };
-        out.get_or_insert_with(|| BytesMut::with_capacity(bytes.len())).extend_from_slice(&bytes[done..=open]);
+        out.get_or_insert_with(|| BytesMut::with_capacity(bytes.len()))
+            .extend_from_slice(&bytes[done..=open]);
         done = end;
     }
     match out {
@@ -268,7 +307,8 @@ pub fn blank_secrets(bytes: &Bytes) -> Bytes {
     }
 }
 
-/// The same for bytes that are nobody else's: sharing them would cost an allocation for as long as they are kept.
+/// The same for bytes that are nobody else's: sharing them would cost an allocation for as long as
+/// they are kept.
 #[must_use]
 pub fn without_secrets(bytes: Bytes) -> Bytes {
     if may_hold_secrets(&bytes) { blank_secrets(&bytes) } else { bytes }
@@ -287,7 +327,8 @@ pub(super) fn is_secret_key(key: &[u8]) -> bool {
 
 pub(super) fn is_url_key(key: &[u8]) -> bool {
     // The last three stand in `_links` of contents and pull requests.
-    matches!(key, b"url" | b"href" | b"self" | b"git") || (key.ends_with(b"_url") && key != b"html_url")
+    matches!(key, b"url" | b"href" | b"self" | b"git")
+        || (key.ends_with(b"_url") && key != b"html_url")
 }
 
 fn find(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
@@ -311,7 +352,11 @@ mod tests {
     use super::*;
 
     fn map() -> UrlMap {
-        UrlMap::new("https://api.example.com", "https://api.example.com/graphql", "https://uploads.example.com")
+        UrlMap::new(
+            "https://api.example.com",
+            "https://api.example.com/graphql",
+            "https://uploads.example.com",
+        )
     }
 
     fn origin(root: Root) -> Origin {
@@ -323,7 +368,8 @@ mod tests {
         let below = Origin { base: "https://weir.internal/gateway".into(), root: Root::Plain };
         assert!(map().keeps_paths(&origin(Root::Plain)));
         assert!(!map().keeps_paths(&origin(Root::V3)) && !map().keeps_paths(&below));
-        let self_hosted = UrlMap::new("https://h/api/v3", "https://h/api/graphql", "https://h/api/uploads");
+        let self_hosted =
+            UrlMap::new("https://h/api/v3", "https://h/api/graphql", "https://h/api/uploads");
         assert!(!self_hosted.keeps_paths(&origin(Root::Plain)));
         assert_eq!(self_hosted.own_path("/api/v3/repos/a/b"), Some("/repos/a/b"));
         assert_eq!(self_hosted.own_path("https://h/api/v3/repos/a/b?x"), Some("/repos/a/b?x"));
@@ -395,7 +441,11 @@ mod tests {
             (r#"{"temp_clone_token":"""#, r#"{"temp_clone_token":"""#),
             (r#"{"temp_clone_token":"broken"#, r#"{"temp_clone_token":"broken"#),
         ] {
-            assert_eq!(blank_secrets(&Bytes::from_static(json.as_bytes())), blanked.as_bytes(), "{json}");
+            assert_eq!(
+                blank_secrets(&Bytes::from_static(json.as_bytes())),
+                blanked.as_bytes(),
+                "{json}"
+            );
         }
     }
 
@@ -417,30 +467,55 @@ mod tests {
 
     #[test]
     fn a_redirect_to_another_host_passes_unchanged() {
-        assert_eq!(map().rewrite_url("https://codeload.example.com/a.tar.gz", &origin(Root::Plain)), None);
         assert_eq!(
-            map().rewrite_url("https://api.example.com/repositories/1", &origin(Root::Plain)).as_deref(),
+            map().rewrite_url("https://codeload.example.com/a.tar.gz", &origin(Root::Plain)),
+            None
+        );
+        assert_eq!(
+            map()
+                .rewrite_url("https://api.example.com/repositories/1", &origin(Root::Plain))
+                .as_deref(),
             Some("http://weir:8080/repositories/1")
         );
     }
 
     #[test]
     fn a_reference_without_a_host_becomes_the_gateways() {
-        let hosted = UrlMap::new("https://code.corp/api/v3", "https://code.corp/api/graphql", "https://code.corp/api/uploads");
+        let hosted = UrlMap::new(
+            "https://code.corp/api/v3",
+            "https://code.corp/api/graphql",
+            "https://code.corp/api/uploads",
+        );
         for (map, reference, root, expected) in [
             (map(), "/repositories/1", Root::V3, Some("http://weir:8080/api/v3/repositories/1")),
             (map(), "//api.example.com/x", Root::Plain, Some("http://weir:8080/x")),
-            (hosted, "/api/v3/repositories/1", Root::Plain, Some("http://weir:8080/repositories/1")),
+            (
+                hosted,
+                "/api/v3/repositories/1",
+                Root::Plain,
+                Some("http://weir:8080/repositories/1"),
+            ),
             (map(), "//elsewhere.example/x", Root::Plain, None),
             (map(), "https://elsewhere.example/x", Root::Plain, None),
         ] {
-            assert_eq!(map.rewrite_reference(reference, &origin(root)).as_deref(), expected, "{reference}");
+            assert_eq!(
+                map.rewrite_reference(reference, &origin(root)).as_deref(),
+                expected,
+                "{reference}"
+            );
         }
     }
 
     #[test]
     fn uploads_on_the_apis_own_address_do_not_shadow_it() {
-        let map = UrlMap::new("http://127.0.0.1:8090", "http://127.0.0.1:8090/graphql", "http://127.0.0.1:8090");
-        assert_eq!(map.rewrite_url("http://127.0.0.1:8090/repos", &origin(Root::Plain)).as_deref(), Some("http://weir:8080/repos"));
+        let map = UrlMap::new(
+            "http://127.0.0.1:8090",
+            "http://127.0.0.1:8090/graphql",
+            "http://127.0.0.1:8090",
+        );
+        assert_eq!(
+            map.rewrite_url("http://127.0.0.1:8090/repos", &origin(Root::Plain)).as_deref(),
+            Some("http://weir:8080/repos")
+        );
     }
 }

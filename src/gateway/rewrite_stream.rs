@@ -1,7 +1,9 @@
-//! The same rewriting as in `rewrite.rs`, for JSON bodies that are too large to hold: piece by piece, with a bounded memory. Short-lived secrets are emptied here as they
-//! are there: several clients may get one body.
+//! The same rewriting as in `rewrite.rs`, for JSON bodies that are too large to hold: piece by
+//! piece, with a bounded memory. Short-lived secrets are emptied here as they are there: several
+//! clients may get one body.
 //!
-//! A piece may end anywhere, also in the middle of a URL or an escape; what cannot be decided yet waits for the next one.
+//! A piece may end anywhere, also in the middle of a URL or an escape; what cannot be decided yet
+//! waits for the next one.
 
 use bytes::{Bytes, BytesMut};
 
@@ -28,7 +30,8 @@ pub struct JsonStream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Outside,
-    /// In a string that passes as it is: a key, or a value that is no URL, or the rest of one that was decided.
+    /// In a string that passes as it is: a key, or a value that is no URL, or the rest of one that
+    /// was decided.
     String {
         escaped: bool,
     },
@@ -92,7 +95,9 @@ impl JsonStream {
                 out.extend_from_slice(&[byte]);
                 self.place = Place::Outside;
             }
-            Place::Secret { escaped } => self.place = Place::Secret { escaped: byte == b'\\' && !escaped },
+            Place::Secret { escaped } => {
+                self.place = Place::Secret { escaped: byte == b'\\' && !escaped }
+            }
         }
     }
 
@@ -149,7 +154,11 @@ mod tests {
         {"labels_url" : "https://api.example.com/l{/name}","url":null,"x":["https://api.example.com/y"],"a_url":"https://api.example.community/z","b_url":"","c_url":"https://api.example.com"}]"#;
 
     fn map() -> UrlMap {
-        UrlMap::new("https://api.example.com", "https://api.example.com/graphql", "https://uploads.example.com")
+        UrlMap::new(
+            "https://api.example.com",
+            "https://api.example.com/graphql",
+            "https://uploads.example.com",
+        )
     }
 
     fn origin() -> Origin {

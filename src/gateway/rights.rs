@@ -1,7 +1,9 @@
-//! What answers teach about the rights of tokens, in the running program: the lock around the pure [`Rights`](crate::decision::rights::Rights), and the order
-//! in which a request's accounts and tokens come out of it.
+//! What answers teach about the rights of tokens, in the running program: the lock around the pure
+//! [`Rights`](crate::decision::rights::Rights), and the order in which a request's accounts and
+//! tokens come out of it.
 //!
-//! Every decision is made in `decision/rights`. Here is what it needs to know of the tokens; a denied read's second look is in `second_look.rs`.
+//! Every decision is made in `decision/rights`. Here is what it needs to know of the tokens; a
+//! denied read's second look is in `second_look.rs`.
 
 use std::sync::Arc;
 
@@ -21,7 +23,8 @@ use super::candidates::Accounts;
 use super::fetch::OutgoingBody;
 use super::job::Job;
 
-/// How often an account may be found to have no token after all while another one is minted for it. Ours: each time is a refusal that came in between.
+/// How often an account may be found to have no token after all while another one is minted for it.
+/// Ours: each time is a refusal that came in between.
 const WITHOUT_MAX: usize = 3;
 
 /// One list of accounts that a request is offered to.
@@ -44,20 +47,34 @@ pub(super) enum Whom {
 }
 
 impl Gateway {
-    /// The lists to which a request is offered, one after the other; none when no token of its candidates works. Accounts in `without_token` have been found to
-    /// have none.
-    pub(super) fn offers(&self, job: &Job, whom: &Whom, without_token: &[AccountId], now: Timestamp) -> Vec<Offer> {
+    /// The lists to which a request is offered, one after the other; none when no token of its
+    /// candidates works. Accounts in `without_token` have been found to have none.
+    pub(super) fn offers(
+        &self,
+        job: &Job,
+        whom: &Whom,
+        without_token: &[AccountId],
+        now: Timestamp,
+    ) -> Vec<Offer> {
         let unusable = self.unusable(job, without_token, now);
         let stages = match whom {
             // One try is enough for a second look.
             Whom::These(..) if !without_token.is_empty() => Vec::new(),
             Whom::These(accounts, patience) => {
                 let deadline = deadline(job, *patience, now);
-                return vec![Offer { accounts: Arc::clone(accounts), deadline, resort: Resort::Ordinary }];
+                return vec![Offer {
+                    accounts: Arc::clone(accounts),
+                    deadline,
+                    resort: Resort::Ordinary,
+                }];
             }
             // Who is alone is asked, whatever is known.
             Whom::Anyone if job.candidates.len() == 1 && unusable.is_empty() => {
-                vec![Stage { who: Who::AllBut(Vec::new()), patience: Patience::Whole, resort: Resort::Ordinary }]
+                vec![Stage {
+                    who: Who::AllBut(Vec::new()),
+                    patience: Patience::Whole,
+                    resort: Resort::Ordinary,
+                }]
             }
             Whom::Anyone => {
                 let tokens_of = |account| self.keys_of(job, account);
@@ -72,14 +89,23 @@ impl Gateway {
         stages.into_iter().map(offer).collect()
     }
 
-    /// The job's candidates that have no working token for it and get none in time, in ascending order. Free while all tokens work.
-    pub(super) fn unusable(&self, job: &Job, without_token: &[AccountId], now: Timestamp) -> Vec<AccountId> {
+    /// The job's candidates that have no working token for it and get none in time, in ascending
+    /// order. Free while all tokens work.
+    pub(super) fn unusable(
+        &self,
+        job: &Job,
+        without_token: &[AccountId],
+        now: Timestamp,
+    ) -> Vec<AccountId> {
         let mut unusable = self.asleep(job, &job.candidates, now);
-        unusable.retain(|account| !self.tokens.comes(*account, job.endpoint.tokens, now, job.deadline));
+        unusable
+            .retain(|account| !self.tokens.comes(*account, job.endpoint.tokens, now, job.deadline));
         // Who gets another one may be asked again, but not for ever.
-        let found_without = |account: &AccountId| without_token.iter().filter(|other| *other == account).count();
+        let found_without =
+            |account: &AccountId| without_token.iter().filter(|other| *other == account).count();
         let is_left = |account: &AccountId| {
-            found_without(account) < WITHOUT_MAX && self.tokens.comes(*account, job.endpoint.tokens, now, job.deadline)
+            found_without(account) < WITHOUT_MAX
+                && self.tokens.comes(*account, job.endpoint.tokens, now, job.deadline)
         };
         unusable.extend(without_token.iter().copied().filter(|account| !is_left(account)));
         unusable.sort_unstable();
@@ -87,13 +113,24 @@ impl Gateway {
         unusable
     }
 
-    /// A working credential of `account` for the job: the best by its rights; among equals one that is to be tried again, then `preferred`.
-    pub(super) fn credential(&self, job: &Job, account: AccountId, preferred: Option<TokenId>, now: Timestamp) -> Option<Credential> {
+    /// A working credential of `account` for the job: the best by its rights; among equals one that
+    /// is to be tried again, then `preferred`.
+    pub(super) fn credential(
+        &self,
+        job: &Job,
+        account: AccountId,
+        preferred: Option<TokenId>,
+        now: Timestamp,
+    ) -> Option<Credential> {
         if let Some(brought) = &job.brought {
             return Some(brought.credential());
         }
         // A body that is passed on once cannot be sent again after its token was refused.
-        let trial = if matches!(job.body, OutgoingBody::Streamed(_)) { Trial::Reluctant } else { Trial::Willing };
+        let trial = if matches!(job.body, OutgoingBody::Streamed(_)) {
+            Trial::Reluctant
+        } else {
+            Trial::Willing
+        };
         let slots = self.tokens.order(account, job.endpoint.tokens, preferred, trial, now);
         let mut keys: Vec<TokenKey> = slots.into_iter().map(key_of).collect();
         if keys.len() > 1 {
@@ -109,7 +146,8 @@ impl Gateway {
 
     /// Remembers what an answer says about its token. `stored` is the status that a 304 confirms.
     pub(super) fn learn(&self, job: &Job, answer: &Answer, stored: Option<StatusCode>) {
-        // What a client's own credential may do is that client's business, and its place somebody else's next.
+        // What a client's own credential may do is that client's business, and its place somebody
+        // else's next.
         if job.brought.is_some() {
             return;
         }
@@ -126,9 +164,13 @@ impl Gateway {
         self.rights.lock().teach(self.clock.now(), job.asked, holder, lesson, None);
     }
 
-    /// How many credentials of other kinds a read may be tried with, at most `max`, after it was refused with one.
+    /// How many credentials of other kinds a read may be tried with, at most `max`, after it was
+    /// refused with one.
     pub(super) fn others_of(&self, job: &Job, max: usize) -> usize {
-        let credentials = job.candidates.iter().flat_map(|account| self.tokens.fitting(*account, job.endpoint.tokens));
+        let credentials = job
+            .candidates
+            .iter()
+            .flat_map(|account| self.tokens.fitting(*account, job.endpoint.tokens));
         credentials.take(max + 1).count().saturating_sub(1)
     }
 }

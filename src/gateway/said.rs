@@ -1,7 +1,8 @@
-//! What a connection's last request said beside its request line. Bots say the same in each, and what is said again byte for byte need not be read, checked and
-//! identified again.
+//! What a connection's last request said beside its request line. Bots say the same in each, and
+//! what is said again byte for byte need not be read, checked and identified again.
 //!
-//! Only the header lines are compared; the request line is read and checked each time (`hit.rs`, `intake.rs`).
+//! Only the header lines are compared; the request line is read and checked each time (`hit.rs`,
+//! `intake.rs`).
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -14,10 +15,12 @@ use super::auth::{Client, KEY_HEADER};
 
 /// The most header lines that are read here; ordinary clients send about ten.
 const LINES_MAX: usize = 32;
-/// The longest header lines that are kept with a connection while it is idle. Ours: ordinary ones are a tenth of it, and there may be thousands of connections.
+/// The longest header lines that are kept with a connection while it is idle. Ours: ordinary ones
+/// are a tenth of it, and there may be thousands of connections.
 const KEPT_BYTES_MAX: usize = 4 * 1024;
 /// Headers about the connection, or a body: whoever sends one is served by the session.
-const NOT_HERE: [&str; 6] = ["content-length", "transfer-encoding", "expect", "upgrade", "te", "trailer"];
+const NOT_HERE: [&str; 6] =
+    ["content-length", "transfer-encoding", "expect", "upgrade", "te", "trailer"];
 /// Headers whose values are compared in constant time.
 const SECRETS: [&str; 4] = ["authorization", "proxy-authorization", "cookie", KEY_HEADER];
 
@@ -46,11 +49,16 @@ pub(super) struct Known {
 }
 
 impl Lines {
-    /// Reads header lines and the empty line after them. `None` when they are not for here, or not well-formed.
+    /// Reads header lines and the empty line after them. `None` when they are not for here, or not
+    /// well-formed.
     pub(super) fn read(lines: &[u8]) -> Option<Self> {
         let lines = Bytes::copy_from_slice(lines);
         let mut parsed = [httparse::EMPTY_HEADER; LINES_MAX];
-        let httparse::Status::Complete((length, parsed)) = httparse::parse_headers(&lines, &mut parsed).ok()? else { return None };
+        let httparse::Status::Complete((length, parsed)) =
+            httparse::parse_headers(&lines, &mut parsed).ok()?
+        else {
+            return None;
+        };
         if length != lines.len() || parsed.iter().any(is_not_for_here) {
             return None;
         }
@@ -62,12 +70,14 @@ impl Lines {
                 let at = header.value.as_ptr().addr() - lines.as_ptr().addr();
                 secrets.push(at..at + header.value.len());
             }
-            headers.append(name, HeaderValue::from_maybe_shared(lines.slice_ref(header.value)).ok()?);
+            headers
+                .append(name, HeaderValue::from_maybe_shared(lines.slice_ref(header.value)).ok()?);
         }
         Some(Self { bytes: lines, secrets, headers: Arc::new(headers) })
     }
 
-    /// Whether what was read begins with the same lines. How far credentials agree is not to be told by the time it takes.
+    /// Whether what was read begins with the same lines. How far credentials agree is not to be
+    /// told by the time it takes.
     fn are_said_by(&self, read: &[u8]) -> bool {
         let Some(said) = read.get(..self.bytes.len()) else { return false };
         let mut done = 0;
@@ -91,7 +101,11 @@ impl Lines {
 impl Said {
     /// Remembers what was found out about lines; `None` where they are too long to be kept.
     pub(super) fn new(lines: Lines, host: &str, client: &Arc<Client>) -> Option<Self> {
-        let known = || Known { host: host.to_owned(), client: Arc::clone(client), to_upstream: OnceLock::new() };
+        let known = || Known {
+            host: host.to_owned(),
+            client: Arc::clone(client),
+            to_upstream: OnceLock::new(),
+        };
         (lines.len() <= KEPT_BYTES_MAX).then(|| Self { lines, known: Arc::new(known()) })
     }
 
@@ -101,10 +115,12 @@ impl Said {
     }
 }
 
-/// Whether a header is about the connection or a body. Keeping a connection is what happens here in any case.
+/// Whether a header is about the connection or a body. Keeping a connection is what happens here in
+/// any case.
 fn is_not_for_here(header: &httparse::Header<'_>) -> bool {
     NOT_HERE.iter().any(|other| header.name.eq_ignore_ascii_case(other))
-        || header.name.eq_ignore_ascii_case("connection") && !header.value.eq_ignore_ascii_case(b"keep-alive")
+        || header.name.eq_ignore_ascii_case("connection")
+            && !header.value.eq_ignore_ascii_case(b"keep-alive")
 }
 
 #[cfg(test)]
@@ -116,7 +132,10 @@ mod tests {
     #[test]
     fn the_same_lines_are_known_again_whatever_follows() {
         let lines = Lines::read(HEAD.as_bytes()).unwrap();
-        assert!(lines.are_said_by(HEAD.as_bytes()) && lines.are_said_by(format!("{HEAD}GET / HTTP/1.1\r\n").as_bytes()));
+        assert!(
+            lines.are_said_by(HEAD.as_bytes())
+                && lines.are_said_by(format!("{HEAD}GET / HTTP/1.1\r\n").as_bytes())
+        );
         assert_eq!((lines.headers.len(), lines.secrets.len()), (4, 2));
     }
 
@@ -133,12 +152,23 @@ mod tests {
 
     #[test]
     fn lines_about_the_connection_or_a_body_are_not_for_here() {
-        for line in ["Content-Length: 0", "transfer-encoding: chunked", "Connection: close", "TE: trailers", "Expect: 100-continue"] {
-            assert!(Lines::read(format!("Host: a\r\n{line}\r\n\r\n").as_bytes()).is_none(), "{line}");
+        for line in [
+            "Content-Length: 0",
+            "transfer-encoding: chunked",
+            "Connection: close",
+            "TE: trailers",
+            "Expect: 100-continue",
+        ] {
+            assert!(
+                Lines::read(format!("Host: a\r\n{line}\r\n\r\n").as_bytes()).is_none(),
+                "{line}"
+            );
         }
         assert!(Lines::read(b"Host: a\r\nConnection: Keep-Alive\r\n\r\n").is_some());
         assert!(
-            Lines::read(b"\r\n").is_some() && Lines::read(b"Host a\r\n\r\n").is_none() && Lines::read(b"Host: a\r\n\r\n\r\n").is_none()
+            Lines::read(b"\r\n").is_some()
+                && Lines::read(b"Host a\r\n\r\n").is_none()
+                && Lines::read(b"Host: a\r\n\r\n\r\n").is_none()
         );
     }
 }

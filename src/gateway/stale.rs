@@ -1,7 +1,8 @@
-//! What is told to the store when something changed: by a write through this gateway, or by an event that a webhook tells of.
+//! What is told to the store when something changed: by a write through this gateway, or by an
+//! event that a webhook tells of.
 //!
-//! What a write or an event changes is a fact of the API (`api/stale.rs`, `api/events.rs`); how long that leaves stored answers doubtful is decided in
-//! `decision/freshness/settling.rs`.
+//! What a write or an event changes is a fact of the API (`api/stale.rs`, `api/events.rs`); how
+//! long that leaves stored answers doubtful is decided in `decision/freshness/settling.rs`.
 
 use http::{Method, header};
 use serde::Deserialize;
@@ -18,7 +19,8 @@ use super::store::is_json;
 /// What a write's answer shows of the thing that was written.
 #[derive(Default, Deserialize)]
 struct Shown {
-    /// Its address, which has names where the request may have had numbers, and the new one where it was renamed.
+    /// Its address, which has names where the request may have had numbers, and the new one where
+    /// it was renamed.
     #[serde(default)]
     url: Option<String>,
     #[serde(default)]
@@ -31,7 +33,8 @@ impl Gateway {
         self.make_doubtful(&stale_after_write(&job.method, path_of(&job.target)), self.clock.now());
     }
 
-    /// After a write that was answered so: what it says that it made or changed (RFC 9111 §4.4), where that is the upstream's own.
+    /// After a write that was answered so: what it says that it made or changed (RFC 9111 §4.4),
+    /// where that is the upstream's own.
     pub fn invalidate_named(&self, job: &Job, answer: &Answer) {
         let (is_done, now) = (answer.status.is_success(), self.clock.now());
         if !is_done && !answer.status.is_redirection() {
@@ -41,7 +44,9 @@ impl Gateway {
             let reference = answer.headers.get(name).and_then(|value| value.to_str().ok());
             match reference.and_then(|reference| self.urls.named_path(&job.target, reference)) {
                 // Until now there may have been nothing there, nor below it.
-                Some(path) if is_done && is_deep(&path) => self.store.make_doubtful_below(&path, now),
+                Some(path) if is_done && is_deep(&path) => {
+                    self.store.make_doubtful_below(&path, now)
+                }
                 Some(path) => self.store.written(&path, now),
                 None => {}
             }
@@ -81,7 +86,9 @@ impl Gateway {
 /// Nothing where the answer is no object, or none that is held.
 fn shown(answer: &Answer) -> Shown {
     match &answer.body {
-        AnswerBody::Whole(bytes) if is_json(&answer.headers) => serde_json::from_slice(bytes).unwrap_or_default(),
+        AnswerBody::Whole(bytes) if is_json(&answer.headers) => {
+            serde_json::from_slice(bytes).unwrap_or_default()
+        }
         _ => Shown::default(),
     }
 }

@@ -1,7 +1,9 @@
-//! The stored answers in memory, weighed by their bytes (DESIGN D1–D3); a second level shared between replicas would stand behind this one.
+//! The stored answers in memory, weighed by their bytes (DESIGN D1–D3); a second level shared
+//! between replicas would stand behind this one.
 //!
-//! Of an entry only the times of its last confirmation change (`confirmation.rs`); a 304 that says more than the last one stores a new one that shares its body.
-//! When an entry may be used is decided by `decision/freshness.rs`.
+//! Of an entry only the times of its last confirmation change (`confirmation.rs`); a 304 that says
+//! more than the last one stores a new one that shares its body. When an entry may be used is
+//! decided by `decision/freshness.rs`.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -23,24 +25,30 @@ use super::head::{SharedLines, StoredHead};
 use super::purge::{Prefix, Purged, Purges};
 use super::rewrite::Body;
 
-/// What the table takes for an entry: a slot (the key, the entry's address, its state and its neighbours) and a place in the index (5), in tables that double when
-/// they are full and are three quarters full on average.
+/// What the table takes for an entry: a slot (the key, the entry's address, its state and its
+/// neighbours) and a place in the index (5), in tables that double when they are full and are three
+/// quarters full on average.
 const SLOT_BYTES: usize = (size_of::<CacheKey>() + 8 + 8 + 8 + 5) * 4 / 3;
 /// The counts of references before a shared allocation.
 const COUNTS_BYTES: usize = 2 * size_of::<usize>();
-/// Parts of the store that are locked by themselves, at most. Ours: more than there are workers on most machines.
+/// Parts of the store that are locked by themselves, at most. Ours: more than there are workers on
+/// most machines.
 const SHARDS_MAX: u64 = 64;
-/// Each part has room for this many of the largest bodies, so that one of them does not push out all the rest.
+/// Each part has room for this many of the largest bodies, so that one of them does not push out
+/// all the rest.
 const LARGEST_PER_SHARD: u64 = 4;
 /// A usual answer, to size what is remembered of the evicted ones. Ours.
 const ANSWER_BYTES: u64 = 4096;
 
-/// Headers of `Vary` that the key or the scope answers already (DESIGN D2), or that never reach the upstream.
-const VARY_ANSWERED: [&str; 6] = ["accept", "accept-encoding", "authorization", "cookie", "x-requested-with", "x-weir-key"];
+/// Headers of `Vary` that the key or the scope answers already (DESIGN D2), or that never reach the
+/// upstream.
+const VARY_ANSWERED: [&str; 6] =
+    ["accept", "accept-encoding", "authorization", "cookie", "x-requested-with", "x-weir-key"];
 
 /// An answer as it is kept.
 pub struct Entry {
-    /// The headers a client may see, the gateway's own validator among them (the same whichever token fetched the body); addresses still point upstream.
+    /// The headers a client may see, the gateway's own validator among them (the same whichever
+    /// token fetched the body); addresses still point upstream.
     pub head: StoredHead,
     /// The body, with the places of its URLs.
     pub body: Body,
@@ -67,7 +75,9 @@ impl Vary {
     /// Whether an answer that depends on this is one for another request with these headers.
     pub fn fits(&self, request: &HeaderMap) -> bool {
         match self {
-            Self::Headers(headers) => headers.iter().all(|(name, values)| request.get_all(name).iter().eq(values)),
+            Self::Headers(headers) => {
+                headers.iter().all(|(name, values)| request.get_all(name).iter().eq(values))
+            }
             Self::Everything => false,
         }
     }
@@ -103,10 +113,16 @@ impl Entry {
     /// What `Vary` makes an answer depend on.
     pub fn vary_of(answer: &HeaderMap, request: &HeaderMap) -> Option<Box<Vary>> {
         let Some(names) = vary_names(answer) else { return Some(Box::new(Vary::Everything)) };
-        let further = names.into_iter().filter(|name| !VARY_ANSWERED.contains(&name.as_str()) && !name.as_str().ends_with("-otp"));
+        let further = names.into_iter().filter(|name| {
+            !VARY_ANSWERED.contains(&name.as_str()) && !name.as_str().ends_with("-otp")
+        });
         // Copies: the values of a request share the buffer that its whole head was read into.
-        let copy = |value: &HeaderValue| HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| value.clone());
-        let headers: Box<[_]> = further.map(|name| (name.clone(), request.get_all(&name).iter().map(copy).collect())).collect();
+        let copy = |value: &HeaderValue| {
+            HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| value.clone())
+        };
+        let headers: Box<[_]> = further
+            .map(|name| (name.clone(), request.get_all(&name).iter().map(copy).collect()))
+            .collect();
         (!headers.is_empty()).then(|| Box::new(Vary::Headers(headers)))
     }
 
@@ -116,19 +132,33 @@ impl Entry {
         let [text, marks] = self.body.allocations();
         let of_vary = match self.vary.as_deref() {
             Some(Vary::Headers(headers)) => {
-                let values = |values: &[HeaderValue]| values.iter().map(|value| size_of::<HeaderValue>() + value.len()).sum::<usize>();
-                let lines = headers.iter().map(|(_, of_name)| size_of::<(HeaderName, Vec<HeaderValue>)>() + values(of_name));
+                let values = |values: &[HeaderValue]| {
+                    values.iter().map(|value| size_of::<HeaderValue>() + value.len()).sum::<usize>()
+                };
+                let lines = headers.iter().map(|(_, of_name)| {
+                    size_of::<(HeaderName, Vec<HeaderValue>)>() + values(of_name)
+                });
                 size_of::<Vary>() + lines.sum::<usize>()
             }
             Some(Vary::Everything) => size_of::<Vary>(),
             None => 0,
         };
-        let parts = [COUNTS_BYTES + size_of::<Self>(), repeated, own, text, marks, self.stored.allocation(), of_vary, key.allocation()];
+        let parts = [
+            COUNTS_BYTES + size_of::<Self>(),
+            repeated,
+            own,
+            text,
+            marks,
+            self.stored.allocation(),
+            of_vary,
+            key.allocation(),
+        ];
         SLOT_BYTES + parts.into_iter().map(allocated).sum::<usize>()
     }
 }
 
-/// What the allocator takes for an allocation of so many bytes: its size classes are a quarter of a power of two apart (mimalloc), so a fifth may be lost.
+/// What the allocator takes for an allocation of so many bytes: its size classes are a quarter of a
+/// power of two apart (mimalloc), so a fifth may be lost.
 fn allocated(bytes: usize) -> usize {
     bytes.next_multiple_of((bytes.next_power_of_two() / 8).max(16))
 }
@@ -168,16 +198,31 @@ impl Lifecycle<CacheKey, Arc<Entry>> for Displaced {
 }
 
 impl Store {
-    /// Empty, for at most `bytes_max`, of which one body takes up to `object_max`. `on_evicted` is told how many entries had to go.
-    pub fn new(bytes_max: u64, object_max: u64, on_evicted: impl Fn(u64) + Send + Sync + 'static) -> Self {
-        let shards = (bytes_max / object_max.saturating_mul(LARGEST_PER_SHARD).max(1)).clamp(1, SHARDS_MAX);
+    /// Empty, for at most `bytes_max`, of which one body takes up to `object_max`. `on_evicted` is
+    /// told how many entries had to go.
+    pub fn new(
+        bytes_max: u64,
+        object_max: u64,
+        on_evicted: impl Fn(u64) + Send + Sync + 'static,
+    ) -> Self {
+        let shards =
+            (bytes_max / object_max.saturating_mul(LARGEST_PER_SHARD).max(1)).clamp(1, SHARDS_MAX);
         // The next power of two is what it becomes.
         let shards = 1_usize << shards.ilog2();
         let entries = usize::try_from(bytes_max / ANSWER_BYTES).unwrap_or(usize::MAX);
-        let entries = match OptionsBuilder::new().shards(shards).weight_capacity(bytes_max).estimated_items_capacity(entries).build() {
-            Ok(options) => Cache::with_options(options, ByMemory, DefaultHashBuilder::default(), Displaced),
+        let entries = match OptionsBuilder::new()
+            .shards(shards)
+            .weight_capacity(bytes_max)
+            .estimated_items_capacity(entries)
+            .build()
+        {
+            Ok(options) => {
+                Cache::with_options(options, ByMemory, DefaultHashBuilder::default(), Displaced)
+            }
             // Only an option that is missing is an error.
-            Err(_) => Cache::with(entries, bytes_max, ByMemory, DefaultHashBuilder::default(), Displaced),
+            Err(_) => {
+                Cache::with(entries, bytes_max, ByMemory, DefaultHashBuilder::default(), Displaced)
+            }
         };
         Self {
             entries,
@@ -189,17 +234,23 @@ impl Store {
         }
     }
 
-    /// The answer to a request with these headers, and the key that it is, or is to be, kept under: the first at an address has the address's own, the others
-    /// have in theirs the values of what that one depends on.
+    /// The answer to a request with these headers, and the key that it is, or is to be, kept under:
+    /// the first at an address has the address's own, the others have in theirs the values of what
+    /// that one depends on.
     pub fn find(&self, key: CacheKey, asked: &HeaderMap) -> (CacheKey, Option<Arc<Entry>>) {
         let Some(first) = self.get(&key) else { return (key, None) };
-        let Some(Vary::Headers(headers)) = first.vary.as_deref().filter(|vary| !vary.fits(asked)) else {
+        let Some(Vary::Headers(headers)) = first.vary.as_deref().filter(|vary| !vary.fits(asked))
+        else {
             let fits = first.fits(asked);
             return (key, fits.then_some(first));
         };
         // How many values each has tells where the next begins.
-        let counts: Vec<u8> = headers.iter().map(|(name, _)| u8::try_from(asked.get_all(name).iter().count()).unwrap_or(u8::MAX)).collect();
-        let values = headers.iter().flat_map(|(name, _)| asked.get_all(name)).map(HeaderValue::as_bytes);
+        let counts: Vec<u8> = headers
+            .iter()
+            .map(|(name, _)| u8::try_from(asked.get_all(name).iter().count()).unwrap_or(u8::MAX))
+            .collect();
+        let values =
+            headers.iter().flat_map(|(name, _)| asked.get_all(name)).map(HeaderValue::as_bytes);
         let key = key.variant([counts.as_slice()].into_iter().chain(values));
         let entry = self.get(&key).filter(|entry| entry.fits(asked));
         (key, entry)
@@ -210,7 +261,8 @@ impl Store {
         self.entries.get(key)
     }
 
-    /// Keeps an answer, unless what is kept was asked for later: an answer may be on its way for long, and shows what was so when its request left.
+    /// Keeps an answer, unless what is kept was asked for later: an answer may be on its way for
+    /// long, and shows what was so when its request left.
     pub fn put(&self, key: CacheKey, entry: Arc<Entry>) {
         if self.has_newer(&key, entry.requested_at()) {
             return;
@@ -231,22 +283,26 @@ impl Store {
         }
     }
 
-    /// Two that land in the same instant may both find nothing newer. Then the later one of them to be kept is, and the next to ask has it confirmed.
+    /// Two that land in the same instant may both find nothing newer. Then the later one of them to
+    /// be kept is, and the next to ask has it confirmed.
     fn has_newer(&self, key: &CacheKey, requested_at: Timestamp) -> bool {
         self.entries.peek(key).is_some_and(|kept| kept.requested_at() > requested_at)
     }
 
-    /// `path` changed, or may have changed, at `now`: what was asked for before is doubtful, with any query and for everyone.
+    /// `path` changed, or may have changed, at `now`: what was asked for before is doubtful, with
+    /// any query and for everyone.
     pub fn written(&self, path: &str, now: Timestamp) {
         self.doubt.changed(path, now);
     }
 
-    /// `prefix` and all paths below it changed, or may have changed, at `now`; `/`: all that is stored. It ends with a whole segment.
+    /// `prefix` and all paths below it changed, or may have changed, at `now`; `/`: all that is
+    /// stored. It ends with a whole segment.
     pub fn make_doubtful_below(&self, prefix: &str, now: Timestamp) {
         self.doubt.changed_below(prefix, now);
     }
 
-    /// How far an answer to `path` (without query) may be trusted whose request left at `requested_at`.
+    /// How far an answer to `path` (without query) may be trusted whose request left at
+    /// `requested_at`.
     pub fn trust(&self, path: &str, requested_at: Timestamp) -> Trust {
         if self.purges.covers(path, requested_at) {
             return Trust::Doubtful;
@@ -259,7 +315,8 @@ impl Store {
         Trust::after(self.doubt.last_change(path, requested_at), requested_at)
     }
 
-    /// Takes out what begins so. One part of the store after the other is locked meanwhile, each for as long as its own entries take.
+    /// Takes out what begins so. One part of the store after the other is locked meanwhile, each
+    /// for as long as its own entries take.
     pub fn purge(&self, prefix: &Prefix, now: Timestamp) -> Purged {
         let (entries, bytes) = (Cell::new(0), Cell::new(0));
         // First: an answer that lands meanwhile is doubtful, whether it is found below or not.
@@ -288,8 +345,10 @@ impl Store {
     }
 }
 
-/// The gateway's validator of an answer: the same for every token and every replica. Weak, because each client gets its own addresses in the body. It stands for the
-/// links to other pages as well: who holds the page and is told that it has not changed goes on believing that no page comes after it.
+/// The gateway's validator of an answer: the same for every token and every replica. Weak, because
+/// each client gets its own addresses in the body. It stands for the links to other pages as well:
+/// who holds the page and is told that it has not changed goes on believing that no page comes
+/// after it.
 pub fn etag_of(body: &[u8], headers: &HeaderMap) -> Option<HeaderValue> {
     let mut digest = ring::digest::Context::new(&ring::digest::SHA256);
     digest.update(body);
@@ -315,7 +374,8 @@ pub fn is_json(headers: &HeaderMap) -> bool {
 
 /// Whether a body is JSON, encoded or not.
 pub fn has_json_type(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let content_type =
+        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     essence == "application/json" || essence.ends_with("+json")
 }
@@ -334,7 +394,8 @@ mod tests {
     }
 
     fn entry(store: &Store, body_bytes: usize) -> Arc<Entry> {
-        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))]);
+        let headers =
+            HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))]);
         Arc::new(Entry {
             head: StoredHead::new(&headers, None, &store.shared_lines),
             body: Body::opaque(vec![b'x'; body_bytes].into()),
@@ -348,7 +409,12 @@ mod tests {
     fn store(bytes_max: u64) -> (Store, Arc<AtomicU64>) {
         let evicted = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&evicted);
-        (Store::new(bytes_max, bytes_max / 4, move |entries| _ = count.fetch_add(entries, Ordering::Relaxed)), evicted)
+        (
+            Store::new(bytes_max, bytes_max / 4, move |entries| {
+                _ = count.fetch_add(entries, Ordering::Relaxed)
+            }),
+            evicted,
+        )
     }
 
     #[test]
@@ -381,7 +447,12 @@ mod tests {
     fn a_purge_takes_out_what_begins_so_of_every_view_and_nothing_else() {
         let (store, evicted) = store(1 << 20);
         for scope in [Scope::Public, Scope::Pool(0), Scope::Account(3)] {
-            for path in ["/repos/Acme/widgets?page=2", "/repos/acme/sprockets", "/repos/acme-labs/x", "/users/acme"] {
+            for path in [
+                "/repos/Acme/widgets?page=2",
+                "/repos/acme/sprockets",
+                "/repos/acme-labs/x",
+                "/users/acme",
+            ] {
                 store.put(key(scope, path), entry(&store, 100));
             }
         }
@@ -389,9 +460,13 @@ mod tests {
         let purged = store.purge(&Prefix::new("/repos/acme/").unwrap(), NOW);
         assert_eq!((purged.entries, store.size()), (6, (6, before - purged.bytes)));
         assert!(
-            store.get(&key(Scope::Pool(0), "/repos/acme/sprockets")).is_none() && store.get(&key(Scope::Public, "/users/acme")).is_some()
+            store.get(&key(Scope::Pool(0), "/repos/acme/sprockets")).is_none()
+                && store.get(&key(Scope::Public, "/users/acme")).is_some()
         );
-        assert_eq!((store.trust("/repos/acme/widgets", NOW), store.trust("/users/acme", NOW)), (Trust::Doubtful, Trust::Settled));
+        assert_eq!(
+            (store.trust("/repos/acme/widgets", NOW), store.trust("/users/acme", NOW)),
+            (Trust::Doubtful, Trust::Settled)
+        );
         assert_eq!(store.purge(&Prefix::new("/").unwrap(), NOW).entries, 6);
         assert_eq!((store.size(), evicted.load(Ordering::Relaxed)), ((0, 0), 0));
     }

@@ -1,4 +1,5 @@
-//! The bodies too large to hold that are being read right now, so that who asks for the same a moment later may join at the beginning (`large.rs`).
+//! The bodies too large to hold that are being read right now, so that who asks for the same a
+//! moment later may join at the beginning (`large.rs`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -19,7 +20,8 @@ use super::read::{Question, ReadAnswer};
 use super::stale::path_of;
 use super::store::Entry;
 
-/// How long after its request was sent a body can be joined by others than those who waited for it. Ours: while it is read slowly, what it shows becomes old.
+/// How long after its request was sent a body can be joined by others than those who waited for it.
+/// Ours: while it is read slowly, what it shows becomes old.
 const JOINED_AFTER_MAX: Duration = Duration::from_secs(2);
 
 /// Those that others may join. The ones that have ended are forgotten when another begins.
@@ -45,8 +47,14 @@ impl Streams {
 }
 
 impl Gateway {
-    /// An answer whose body is too large to hold, for those who waited for it and whoever comes before its beginning is gone.
-    pub(super) fn begin_stream(&self, key: CacheKey, question: &Question, answer: Answer) -> Arc<Landing> {
+    /// An answer whose body is too large to hold, for those who waited for it and whoever comes
+    /// before its beginning is gone.
+    pub(super) fn begin_stream(
+        &self,
+        key: CacheKey,
+        question: &Question,
+        answer: Answer,
+    ) -> Arc<Landing> {
         let vary = Entry::vary_of(&answer.headers, &question.asked);
         // RFC 9111 §5.2.2.5.
         let is_for_others = !CacheControl::parse(&answer.headers).no_store;
@@ -58,17 +66,28 @@ impl Gateway {
         Arc::new(Landing(stream))
     }
 
-    /// One that another request has begun, if it is what was asked for and its beginning is still there.
-    pub(super) fn join_stream(self: &Arc<Self>, key: &CacheKey, question: &Arc<Question>) -> Option<ReadAnswer> {
+    /// One that another request has begun, if it is what was asked for and its beginning is still
+    /// there.
+    pub(super) fn join_stream(
+        self: &Arc<Self>,
+        key: &CacheKey,
+        question: &Arc<Question>,
+    ) -> Option<ReadAnswer> {
         let stream = self.streams.find(key).filter(|stream| stream.fits(&question.asked))?;
         let (now, requested_at) = (self.clock.now(), stream.head.requested_at);
         let is_new = now.since(requested_at) <= JOINED_AFTER_MAX;
-        let is_right = is_new && self.store.trust(path_of(&question.job.target), requested_at).holds(now);
+        let is_right =
+            is_new && self.store.trust(path_of(&question.job.target), requested_at).holds(now);
         if is_right { self.streamed(&stream, question, Role::Follower) } else { None }
     }
 
     /// A place at the beginning of a body for the one who asks this.
-    pub(super) fn streamed(self: &Arc<Self>, stream: &Arc<Large>, question: &Arc<Question>, role: Role) -> Option<ReadAnswer> {
+    pub(super) fn streamed(
+        self: &Arc<Self>,
+        stream: &Arc<Large>,
+        question: &Arc<Question>,
+        role: Role,
+    ) -> Option<ReadAnswer> {
         let again = Again { gateway: Arc::clone(self), question: Arc::clone(question) };
         let reader = stream.join(Some(again))?;
         let cache = match role {

@@ -1,6 +1,8 @@
-//! Waiting for one's turn to write: the shell around `decision/lanes.rs` (DESIGN D7, CONTRACT §4, 4).
+//! Waiting for one's turn to write: the shell around `decision/lanes.rs` (DESIGN D7, CONTRACT §4,
+//! 4).
 //!
-//! Who holds a connection waits for its turn; a queued write is called by its number, so that thousands may stand in lanes without a task each.
+//! Who holds a connection waits for its turn; a queued write is called by its number, so that
+//! thousands may stand in lanes without a task each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,16 +38,24 @@ pub struct Turn {
 }
 
 impl Turns {
-    /// No lanes, and room for `writes_max` writes; and where the numbers of queued ones come out whose turn it is.
+    /// No lanes, and room for `writes_max` writes; and where the numbers of queued ones come out
+    /// whose turn it is.
     pub fn new(writes_max: usize) -> (Arc<Self>, mpsc::UnboundedReceiver<u64>) {
         let (calls, called) = mpsc::unbounded_channel();
-        (Arc::new(Self { inner: Mutex::new(Inner { lanes: Lanes::new(writes_max), waiting: HashMap::new() }), calls }), called)
+        (
+            Arc::new(Self {
+                inner: Mutex::new(Inner { lanes: Lanes::new(writes_max), waiting: HashMap::new() }),
+                calls,
+            }),
+            called,
+        )
     }
 
     /// Joins the end of a lane: the order of writes is the order of these calls.
     pub fn enter(self: &Arc<Self>, client: u32, resource: &str) -> Result<Turn, LanesFull> {
         let mut inner = self.inner.lock();
-        let (ticket, place) = inner.lanes.enter(LaneKey { client, resource: resource.to_owned() })?;
+        let (ticket, place) =
+            inner.lanes.enter(LaneKey { client, resource: resource.to_owned() })?;
         let called = (place == Place::Behind).then(|| {
             let (sender, receiver) = oneshot::channel();
             inner.waiting.insert(ticket, Called::Asker(sender));
@@ -54,21 +64,35 @@ impl Turns {
         Ok(Turn { turns: Arc::clone(self), ticket, called })
     }
 
-    /// The same for a queued write. Its number comes out of the channel when it is its turn, also when that is at once.
-    pub fn enter_queued(self: &Arc<Self>, client: u32, resource: &str, number: u64) -> Result<Turn, LanesFull> {
+    /// The same for a queued write. Its number comes out of the channel when it is its turn, also
+    /// when that is at once.
+    pub fn enter_queued(
+        self: &Arc<Self>,
+        client: u32,
+        resource: &str,
+        number: u64,
+    ) -> Result<Turn, LanesFull> {
         let mut inner = self.inner.lock();
-        let (ticket, place) = inner.lanes.enter(LaneKey { client, resource: resource.to_owned() })?;
+        let (ticket, place) =
+            inner.lanes.enter(LaneKey { client, resource: resource.to_owned() })?;
         Ok(self.queued(&mut inner, ticket, place, number))
     }
 
     /// The same for one that was accepted before, when there may have been more room.
     pub fn readmit(self: &Arc<Self>, client: u32, resource: &str, number: u64) -> Turn {
         let mut inner = self.inner.lock();
-        let (ticket, place) = inner.lanes.readmit(LaneKey { client, resource: resource.to_owned() });
+        let (ticket, place) =
+            inner.lanes.readmit(LaneKey { client, resource: resource.to_owned() });
         self.queued(&mut inner, ticket, place, number)
     }
 
-    fn queued(self: &Arc<Self>, inner: &mut Inner, ticket: LaneTicket, place: Place, number: u64) -> Turn {
+    fn queued(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        ticket: LaneTicket,
+        place: Place,
+        number: u64,
+    ) -> Turn {
         match place {
             Place::Behind => drop(inner.waiting.insert(ticket, Called::Queued(number))),
             Place::Head => self.call(Called::Queued(number)),

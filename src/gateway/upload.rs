@@ -1,6 +1,8 @@
-//! A write whose body is too large to hold: it is passed on as it arrives, once (CONTRACT §2, `writes.max_body`).
+//! A write whose body is too large to hold: it is passed on as it arrives, once (CONTRACT §2,
+//! `writes.max_body`).
 //!
-//! There is no second attempt: the body is gone when the first one fails, and the client is told so. Everything else is as for other writes.
+//! There is no second attempt: the body is gone when the first one fails, and the client is told
+//! so. Everything else is as for other writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +26,8 @@ use super::rights::Whom;
 use super::turns::Turn;
 use super::write::Aftermath;
 
-/// An upload that is slower on average is ended: it holds its account's only place for a write. Ours: a tenth of a slow mobile line.
+/// An upload that is slower on average is ended: it holds its account's only place for a write.
+/// Ours: a tenth of a slow mobile line.
 const UPLOAD_BYTES_PER_SECOND_MIN: u64 = 8 * 1024;
 
 impl Gateway {
@@ -43,7 +46,11 @@ impl Gateway {
             Ok(answer) => {
                 self.invalidate_named(job, &answer);
                 // Whatever its method, it cannot be sent again to find out: its body is gone.
-                if answer.status.is_server_error() && !job.is_read() { Err(Refused::OutcomeUnknown) } else { Ok(answer) }
+                if answer.status.is_server_error() && !job.is_read() {
+                    Err(Refused::OutcomeUnknown)
+                } else {
+                    Ok(answer)
+                }
             }
             Err(Stopped::Client(refused)) => Err(refused),
             Err(Stopped::Upstream(unanswered)) => Err(self.not_repeated(job, effort, unanswered)),
@@ -57,15 +64,21 @@ impl Gateway {
         effort: &Effort,
         body: BegunBody,
     ) -> Result<Answer, Stopped> {
-        let prepared = self.prepare(job, &Whom::Anyone, effort, &Unconditional).await.map_err(Stopped::Upstream)?;
+        let prepared = self
+            .prepare(job, &Whom::Anyone, effort, &Unconditional)
+            .await
+            .map_err(Stopped::Upstream)?;
         let span = prepared.span.clone();
         match self.exchange(session, job, effort, &prepared, body).instrument(span).await {
-            Ok(answered) => self.conclude(job, effort, prepared, Ok(answered)).map_err(Stopped::Upstream),
+            Ok(answered) => {
+                self.conclude(job, effort, prepared, Ok(answered)).map_err(Stopped::Upstream)
+            }
             Err(Stopped::Upstream(Unanswered::Failed(error))) => {
                 self.conclude(job, effort, prepared, Err(error)).map_err(Stopped::Upstream)
             }
             Err(stopped) => {
-                // Upstream has part of a request, which it will not execute; the books count it as spent all the same.
+                // Upstream has part of a request, which it will not execute; the books count it as
+                // spent all the same.
                 let broken = FetchError::Lost("the client's body broke off".into());
                 let _ = self.conclude(job, effort, prepared, Err(broken));
                 Err(stopped)
@@ -85,7 +98,11 @@ impl Gateway {
             prepared.lease.sending();
             effort.may_send()
         };
-        let mut exchange = self.upstream.send(&prepared.request, Reuse::Never, may_send).await.map_err(Stopped::failed)?;
+        let mut exchange = self
+            .upstream
+            .send(&prepared.request, Reuse::Never, may_send)
+            .await
+            .map_err(Stopped::failed)?;
         if self.pass_on(session, job, &mut exchange, body).await? == Sending::GoesOn {
             exchange.finish_streamed(job.interims.as_deref()).await.map_err(Stopped::failed)?;
         }
@@ -94,7 +111,13 @@ impl Gateway {
     }
 
     /// The body, piece by piece, as fast as the slower side goes; until the upstream has answered.
-    async fn pass_on(&self, session: &mut ServerSession, job: &Job, exchange: &mut Exchange, body: BegunBody) -> Result<Sending, Stopped> {
+    async fn pass_on(
+        &self,
+        session: &mut ServerSession,
+        job: &Job,
+        exchange: &mut Exchange,
+        body: BegunBody,
+    ) -> Result<Sending, Stopped> {
         let began = self.clock.now();
         let pause_max = self.config.listen.body_timeout;
         let mut received = 0;
@@ -102,10 +125,14 @@ impl Gateway {
         let mut next = Some(first);
         while let Some(piece) = next {
             received += piece.len() as u64;
-            if exchange.send_body(&piece, job.interims.as_deref()).await.map_err(Stopped::failed)? == Sending::Answered {
+            if exchange.send_body(&piece, job.interims.as_deref()).await.map_err(Stopped::failed)?
+                == Sending::Answered
+            {
                 return Ok(Sending::Answered);
             }
-            if self.clock.now().since(began) > pause_max + Duration::from_secs(received / UPLOAD_BYTES_PER_SECOND_MIN) {
+            if self.clock.now().since(began)
+                > pause_max + Duration::from_secs(received / UPLOAD_BYTES_PER_SECOND_MIN)
+            {
                 return Err(Stopped::Client(Refused::BodyTimeout));
             }
             next = reader.next(session).await.map_err(|fault| match fault {
@@ -119,7 +146,9 @@ impl Gateway {
     fn not_repeated(&self, job: &Job, effort: &Effort, unanswered: Unanswered) -> Refused {
         match unanswered {
             Unanswered::Refused(refusal) => self.limited(job, &refusal),
-            Unanswered::Limited(refusal) => self.limited(job, &refused_by_upstream(&refusal, job, self.clock.now())),
+            Unanswered::Limited(refusal) => {
+                self.limited(job, &refused_by_upstream(&refusal, job, self.clock.now()))
+            }
             Unanswered::NoToken(Some(lack)) => Refused::TokenUnavailable(lack),
             Unanswered::NoToken(None) | Unanswered::TokenRejected => Refused::TokensRejected,
             Unanswered::CredentialUnfit => Refused::NoToken(UNFIT.into()),
@@ -145,5 +174,10 @@ impl Stopped {
 
 fn refused_by_upstream(refusal: &LimitRefusal, job: &Job, now: crate::clock::Timestamp) -> Refusal {
     let pause = refusal.retry_after().unwrap_or(Duration::from_secs(60));
-    Refusal { limit: LimitKind::Cooldown, account: None, resource: job.endpoint.resource.clone(), until: Until::Time(now + pause) }
+    Refusal {
+        limit: LimitKind::Cooldown,
+        account: None,
+        resource: job.endpoint.resource.clone(),
+        until: Until::Time(now + pause),
+    }
 }

@@ -1,4 +1,5 @@
-//! A wait as the figures see it: counted while it lasts, told when it ends, however it ends: also when the client goes away.
+//! A wait as the figures see it: counted while it lasts, told when it ends, however it ends: also
+//! when the client goes away.
 //!
 //! What is waited for is known to the [`Effort`]; deciding how long is not done here.
 
@@ -17,7 +18,11 @@ pub(super) struct Waiting<'w> {
 impl Gateway {
     /// A request of a client begins to wait, until what is returned is dropped.
     pub(super) fn waits<'w>(&'w self, client: u32, effort: &'w Effort) -> Waiting<'w> {
-        Waiting { gateway: self, effort, one_more: self.waiting.get(client as usize).map(Counted::new) }
+        Waiting {
+            gateway: self,
+            effort,
+            one_more: self.waiting.get(client as usize).map(Counted::new),
+        }
     }
 }
 

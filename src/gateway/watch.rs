@@ -1,7 +1,9 @@
-//! The books watched while nobody looks: once a minute the cheap checks' counts are reported and the sums are audited.
+//! The books watched while nobody looks: once a minute the cheap checks' counts are reported and
+//! the sums are audited.
 //!
-//! What is broken is counted in `weir_invariant_broken_total` and logged as an error, each kind once a minute however often it breaks. What the
-//! invariants are is in `decision/invariants.rs`; nothing here decides or repairs anything: the books err on the refusing side by themselves.
+//! What is broken is counted in `weir_invariant_broken_total` and logged as an error, each kind
+//! once a minute however often it breaks. What the invariants are is in `decision/invariants.rs`;
+//! nothing here decides or repairs anything: the books err on the refusing side by themselves.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -15,11 +17,12 @@ use crate::decision::invariants::Invariant;
 use super::Gateway;
 use super::generations::Current;
 
-/// How often the books are audited, and the least time between two log lines about one invariant. Ours: soon enough to be of use while the cause
-/// is still in the log, rare enough to cost nothing.
+/// How often the books are audited, and the least time between two log lines about one invariant.
+/// Ours: soon enough to be of use while the cause is still in the log, rare enough to cost nothing.
 const PERIOD: Duration = Duration::from_secs(60);
-/// An audit holds the lock of the books, and its time grows with accounts and leases: the next one waits at least this many times as long as the
-/// last one took, so that audits take less than a thousandth of the time however large the books are.
+/// An audit holds the lock of the books, and its time grows with accounts and leases: the next one
+/// waits at least this many times as long as the last one took, so that audits take less than a
+/// thousandth of the time however large the books are.
 const AUDIT_REST: u32 = 1_000;
 
 /// How often each invariant was found broken, and what of it has been told.
@@ -54,13 +57,18 @@ impl Gateway {
     pub(super) async fn watch(current: Weak<Current>) {
         loop {
             let gateway = current.upgrade().map(|current| current.gateway());
-            let Some((clock, rest)) = gateway.map(|gateway| (gateway.clock.clone(), gateway.look_at_books())) else { return };
+            let Some((clock, rest)) =
+                gateway.map(|gateway| (gateway.clock.clone(), gateway.look_at_books()))
+            else {
+                return;
+            };
             clock.reach(clock.now() + rest).await;
         }
     }
 
-    /// Audits the books, reports what is broken, and says how long to rest. Measured with three books and three open
-    /// leases for each account, an audit holds the lock for a third of a millisecond with 1,000 accounts and for 4 to 7 ms with 10,000.
+    /// Audits the books, reports what is broken, and says how long to rest. Measured with three
+    /// books and three open leases for each account, an audit holds the lock for a third of a
+    /// millisecond with 1,000 accounts and for 4 to 7 ms with 10,000.
     fn look_at_books(&self) -> Duration {
         let begun = self.clock.now();
         for invariant in self.admissions.audit() {
@@ -71,7 +79,8 @@ impl Gateway {
         PERIOD.max(took.saturating_mul(AUDIT_REST))
     }
 
-    /// Brings `weir_invariant_broken_total` up to the books' own counts, and the log to the metric's.
+    /// Brings `weir_invariant_broken_total` up to the books' own counts, and the log to the
+    /// metric's.
     pub fn report_broken_invariants(&self) {
         let counts: Vec<_> = self.admissions.with_books(|books, _| books.broken().collect());
         for (invariant, count) in counts {
@@ -133,7 +142,12 @@ mod tests {
 
     /// What is said of the books.
     fn lines(written: &Written) -> Vec<String> {
-        written.text().lines().filter(|line| line.contains("an invariant of the books is broken")).map(str::to_owned).collect()
+        written
+            .text()
+            .lines()
+            .filter(|line| line.contains("an invariant of the books is broken"))
+            .map(str::to_owned)
+            .collect()
     }
 
     async fn turns(turns: u32) {
@@ -145,7 +159,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_broken_is_logged_with_its_number_and_name_although_nobody_scrapes() {
         let written = Written::default();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(written.clone()).finish();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(written.clone()).finish();
         let _logging = tracing::subscriber::set_default(subscriber);
         let config = crate::config::parse(CONFIG, "test", &|_| None, Path::new(".")).unwrap();
         let clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
@@ -161,9 +176,15 @@ mod tests {
         turns(10).await;
         let lines = lines(&written);
         let [line] = lines.as_slice() else { panic!("one line: {lines:?}") };
-        let told = ["ERROR", "number=8", "invariant=\"line_adds_up\"", "times=10"].map(|word| line.contains(word));
+        let told = ["ERROR", "number=8", "invariant=\"line_adds_up\"", "times=10"]
+            .map(|word| line.contains(word));
         assert_eq!(told, [true; 4], "{line}");
-        assert!(gateway.metrics.encode().contains("weir_invariant_broken_total{invariant=\"line_adds_up\"} 10\n"));
+        assert!(
+            gateway
+                .metrics
+                .encode()
+                .contains("weir_invariant_broken_total{invariant=\"line_adds_up\"} 10\n")
+        );
         drop((current, gateway));
     }
 

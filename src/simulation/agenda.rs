@@ -1,4 +1,5 @@
-//! What happens next: events in the order of their virtual time, those of one moment in the order in which they were put down.
+//! What happens next: events in the order of their virtual time, those of one moment in the order
+//! in which they were put down.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -70,7 +71,9 @@ mod tests {
         for (at, event) in [(5, 'c'), (1, 'a'), (5, 'd'), (3, 'b'), (9, 'e')] {
             agenda.put(Timestamp::from_secs(at), event);
         }
-        let taken: String = std::iter::from_fn(|| agenda.take_before(Timestamp::from_secs(9))).map(|(_, event)| event).collect();
+        let taken: String = std::iter::from_fn(|| agenda.take_before(Timestamp::from_secs(9)))
+            .map(|(_, event)| event)
+            .collect();
         assert_eq!(taken, "abcd");
     }
 }

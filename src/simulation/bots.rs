@@ -1,8 +1,9 @@
 //! The bots: what each asks next, and when.
 //!
-//! Two sorts. Those with work of their own (pollers, crawlers, commenters, bursts) keep their rhythm whatever becomes of their requests, so that what is
-//! refused shows what is missing. Those that saturate have the next request ready at once and, when refused, come back when they were told to, as
-//! client libraries do.
+//! Two sorts. Those with work of their own (pollers, crawlers, commenters, bursts) keep their
+//! rhythm whatever becomes of their requests, so that what is refused shows what is missing. Those
+//! that saturate have the next request ready at once and, when refused, come back when they were
+//! told to, as client libraries do.
 
 use std::time::Duration;
 
@@ -12,10 +13,12 @@ use http::Method;
 use super::random::Dice;
 use crate::clock::Timestamp;
 
-/// Issues of the seed world's first repository that take turns: one that gathers thousands of comments would be slow to show.
+/// Issues of the seed world's first repository that take turns: one that gathers thousands of
+/// comments would be slow to show.
 const ISSUES: u64 = 60;
 /// People and organisations of the seed world: short answers, of two endpoints.
-const SHORT: [&str; 6] = ["/users/ada", "/orgs/acme", "/users/ben", "/orgs/globex", "/users/cleo", "/orgs/acme"];
+const SHORT: [&str; 6] =
+    ["/users/ada", "/orgs/acme", "/users/ben", "/orgs/globex", "/users/cleo", "/orgs/acme"];
 /// What pollers look at: lists, and their own notifications.
 const POLLED: [&str; 4] = [
     "/repos/acme/widgets/issues?per_page=5",
@@ -56,7 +59,8 @@ pub(super) struct Ask {
     /// With its query.
     pub path: String,
     pub body: Bytes,
-    /// After how long it goes away unanswered, if it has less patience than its client's requests may wait.
+    /// After how long it goes away unanswered, if it has less patience than its client's requests
+    /// may wait.
     pub patience: Option<Duration>,
 }
 
@@ -78,13 +82,23 @@ pub(super) struct Bot {
 impl Bot {
     pub fn new(number: u32, client: usize, habit: Habit, seed: u64) -> Self {
         let dice = Dice::new(seed, 1_000 + u64::from(number));
-        Self { client, pending: 0, told: Timestamp::EPOCH, habit, number: number.into(), turn: 0, dice }
+        Self {
+            client,
+            pending: 0,
+            told: Timestamp::EPOCH,
+            habit,
+            number: number.into(),
+            turn: 0,
+            dice,
+        }
     }
 
     /// When it asks for the first time, after the beginning.
     pub fn first(&mut self) -> Duration {
         match self.habit {
-            Habit::Poll { every } | Habit::Comment { every } | Habit::Burst { every, .. } => self.about(every, 0, 100),
+            Habit::Poll { every } | Habit::Comment { every } | Habit::Burst { every, .. } => {
+                self.about(every, 0, 100)
+            }
             _ => Duration::from_millis(self.dice.below(2_000)),
         }
     }
@@ -105,7 +119,9 @@ impl Bot {
         let rests = match self.habit {
             Habit::KeepWaiting { .. } => return Some(now.max(told)),
             _ if self.pending > 0 => return None,
-            Habit::Poll { every } | Habit::Comment { every } | Habit::Burst { every, .. } => self.about(every, 90, 110),
+            Habit::Poll { every } | Habit::Comment { every } | Habit::Burst { every, .. } => {
+                self.about(every, 90, 110)
+            }
             Habit::Crawl { pause } => self.about(pause, 50, 150),
             // Back when they were told to, not all in the same moment.
             _ if told > now => return Some(told + Duration::from_millis(self.dice.below(1_000))),
@@ -119,24 +135,49 @@ impl Bot {
         let (number, turn) = (self.number, self.turn);
         let mut patience = None;
         let (method, path, body) = match self.habit {
-            Habit::Poll { .. } => (Method::GET, pick(&POLLED, number + turn).to_owned(), String::new()),
+            Habit::Poll { .. } => {
+                (Method::GET, pick(&POLLED, number + turn).to_owned(), String::new())
+            }
             Habit::Crawl { .. } => {
                 let issue = 1 + (number * 7 + turn) % ISSUES;
-                (Method::GET, format!("/repos/acme/widgets/issues/{issue}?of={number}.{turn}"), String::new())
+                (
+                    Method::GET,
+                    format!("/repos/acme/widgets/issues/{issue}?of={number}.{turn}"),
+                    String::new(),
+                )
             }
             Habit::Comment { .. } => self.comment(),
             Habit::Burst { .. } => {
-                patience = self.dice.percent(5.0).then(|| Duration::from_millis(self.dice.between(20, 5_000)));
+                patience = self
+                    .dice
+                    .percent(5.0)
+                    .then(|| Duration::from_millis(self.dice.between(20, 5_000)));
                 (Method::GET, format!("{}?of={number}.{turn}", pick(&SHORT, turn)), String::new())
             }
-            Habit::ReadAnything => (Method::GET, format!("{}?of={number}.{turn}", pick(&SHORT, number + turn)), String::new()),
-            Habit::ReadOneEndpoint | Habit::KeepWaiting { .. } => (Method::GET, format!("/users/ada?of={number}.{turn}"), String::new()),
-            Habit::Create if turn.is_multiple_of(2) => self.comment(),
-            Habit::Create => {
-                (Method::POST, "/repos/acme/widgets/issues".to_owned(), format!("{{\"title\":\"number {turn} of bot {number}\"}}"))
+            Habit::ReadAnything => (
+                Method::GET,
+                format!("{}?of={number}.{turn}", pick(&SHORT, number + turn)),
+                String::new(),
+            ),
+            Habit::ReadOneEndpoint | Habit::KeepWaiting { .. } => {
+                (Method::GET, format!("/users/ada?of={number}.{turn}"), String::new())
             }
-            Habit::Query => (Method::POST, "/graphql".to_owned(), "{\"query\":\"{ viewer { login } }\"}".to_owned()),
-            Habit::Mint => (Method::POST, format!("/app/installations/{installation}/access_tokens"), "{}".to_owned()),
+            Habit::Create if turn.is_multiple_of(2) => self.comment(),
+            Habit::Create => (
+                Method::POST,
+                "/repos/acme/widgets/issues".to_owned(),
+                format!("{{\"title\":\"number {turn} of bot {number}\"}}"),
+            ),
+            Habit::Query => (
+                Method::POST,
+                "/graphql".to_owned(),
+                "{\"query\":\"{ viewer { login } }\"}".to_owned(),
+            ),
+            Habit::Mint => (
+                Method::POST,
+                format!("/app/installations/{installation}/access_tokens"),
+                "{}".to_owned(),
+            ),
         };
         Ask { method, path, body: body.into(), patience }
     }

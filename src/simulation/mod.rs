@@ -1,7 +1,10 @@
-//! A whole gateway and its upstream in virtual time: bots, the decision core, a network that delays, reorders and loses, the emulator.
+//! A whole gateway and its upstream in virtual time: bots, the decision core, a network that
+//! delays, reorders and loses, the emulator.
 //!
-//! No socket, no thread, no sleeping: a run is a list of events in the order of their time, everything that looks like chance follows from its seed, and
-//! the same [`Plan`] makes the same run to the last request. What counts as true afterwards is what the emulator's books say, not ours.
+//! No socket, no thread, no sleeping: a run is a list of events in the order of their time,
+//! everything that looks like chance follows from its seed, and the same [`Plan`] makes the same
+//! run to the last request. What counts as true afterwards is what the emulator's books say, not
+//! ours.
 //!
 //! | module | is |
 //! |---|---|
@@ -16,7 +19,8 @@
 //! | [`sizing`] | how many accounts would do |
 //! | [`random`] | chance, by seed |
 //!
-//! Left out: rights and reach of tokens, bodies, rewriting, the queue of asynchronous writes. They decide nothing about limits.
+//! Left out: rights and reach of tokens, bodies, rewriting, the queue of asynchronous writes. They
+//! decide nothing about limits.
 
 mod agenda;
 mod bots;

@@ -1,4 +1,5 @@
-//! What a run is made from: the gateway's settings, its clients and their bots, the upstream's limits, the network between them.
+//! What a run is made from: the gateway's settings, its clients and their bots, the upstream's
+//! limits, the network between them.
 //!
 //! The same plan makes the same run, to the last request.
 
@@ -15,14 +16,22 @@ use crate::config::{Config, Freshness};
 use crate::decision::freshness::Mode;
 use crate::decision::{AccountId, AccountSettings, ClientSettings, Settings};
 
-/// An ordinary network: the other side is in another place, and a few packets have to be sent twice.
-const NETWORK: Network =
-    Network { least_millis: 10, order: Order::Kept, spread_millis: 60, slow_millis: (150, 700), lost_percent: 0.0, wobble: Duration::ZERO };
+/// An ordinary network: the other side is in another place, and a few packets have to be sent
+/// twice.
+const NETWORK: Network = Network {
+    least_millis: 10,
+    order: Order::Kept,
+    spread_millis: 60,
+    slow_millis: (150, 700),
+    lost_percent: 0.0,
+    wobble: Duration::ZERO,
+};
 /// When every run begins: a whole hour, so that times read easily.
 pub const BEGINNING: Timestamp = Timestamp::from_secs(1_800_000_000);
 /// How long the upstream takes for an ordinary answer, in milliseconds, from and to.
 const ANSWERS: (u64, u64) = (15, 80);
-/// The same where answers are slow: within the 10 s after which the service ends a request (UPSTREAM.md, Limits).
+/// The same where answers are slow: within the 10 s after which the service ends a request
+/// (UPSTREAM.md, Limits).
 pub(super) const SLOW_ANSWERS: (u64, u64) = (3_000, 6_000);
 /// CONTRACT §2, `clients.max_wait`.
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -135,7 +144,8 @@ pub struct UpstreamAccount {
     pub duty: Duty,
 }
 
-/// What an account is at the emulator. Kinds differ in their limits, which are set by name; rights and reach are not simulated.
+/// What an account is at the emulator. Kinds differ in their limits, which are set by name; rights
+/// and reach are not simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
     /// It carries requests by a token.
@@ -191,7 +201,8 @@ pub struct Outside {
 }
 
 impl Network {
-    /// Next door: the way takes a few milliseconds, so that elapsed time is nearly the upstream's own.
+    /// Next door: the way takes a few milliseconds, so that elapsed time is nearly the upstream's
+    /// own.
     pub(super) fn hurry(&mut self) {
         (self.least_millis, self.spread_millis, self.slow_millis) = (1, 4, (10, 30));
     }
@@ -200,11 +211,16 @@ impl Network {
 impl Plan {
     /// Accounts of users with the documented limits, and the workload's own clients.
     pub fn new(workload: Workload, accounts: u32, bots: u32) -> Self {
-        let names: Vec<Arc<str>> = (1..=accounts.max(1)).map(|number| format!("account-{number}").into()).collect();
+        let names: Vec<Arc<str>> =
+            (1..=accounts.max(1)).map(|number| format!("account-{number}").into()).collect();
         let ids: Arc<[AccountId]> = (0..accounts.max(1)).map(AccountId).collect();
-        let alone = |place: usize| -> Arc<[AccountId]> { ids.iter().copied().skip(place % ids.len()).take(1).collect() };
+        let alone = |place: usize| -> Arc<[AccountId]> {
+            ids.iter().copied().skip(place % ids.len()).take(1).collect()
+        };
         let own: Vec<(Arc<str>, u32)> = match workload.clients() {
-            Some(clients) => clients.iter().map(|(name, weight)| (Arc::from(*name), *weight)).collect(),
+            Some(clients) => {
+                clients.iter().map(|(name, weight)| (Arc::from(*name), *weight)).collect()
+            }
             None => names.iter().map(|name| (Arc::from(format!("bots-of-{name}")), 1)).collect(),
         };
         let client = |(place, (name, _)): (usize, &(Arc<str>, u32))| Client {
@@ -212,15 +228,25 @@ impl Plan {
             pool: 0,
             reads: Arc::clone(&ids),
             writes: Some(alone(place)),
-            max_wait: if workload == Workload::Shares { Duration::from_secs(600) } else { MAX_WAIT },
+            max_wait: if workload == Workload::Shares {
+                Duration::from_secs(600)
+            } else {
+                MAX_WAIT
+            },
         };
         let clients = own.iter().enumerate().map(client).collect();
         let weight = |(_, weight): &(Arc<str>, u32)| ClientSettings {
             weight: NonZeroU32::new(*weight).unwrap_or(NonZeroU32::MIN),
             ..ClientSettings::default()
         };
-        let account = |name: &Arc<str>| AccountSettings { name: Arc::clone(name), kind: AccountKind::User, reserve: 0, also_spends: None };
-        let [spacing, notify_spacing] = if workload == Workload::Content { [Duration::ZERO; 2] } else { SPACING };
+        let account = |name: &Arc<str>| AccountSettings {
+            name: Arc::clone(name),
+            kind: AccountKind::User,
+            reserve: 0,
+            also_spends: None,
+        };
+        let [spacing, notify_spacing] =
+            if workload == Workload::Content { [Duration::ZERO; 2] } else { SPACING };
         let settings = Settings {
             accounts: names.iter().map(account).collect(),
             clients: own.iter().map(weight).collect(),
@@ -234,8 +260,14 @@ impl Plan {
         Self::with(settings, clients, workload, bots)
     }
 
-    /// The accounts, pools, clients, limits and pacing of a config; its first pool gets `accounts` accounts when that is given.
-    pub fn from_config(config: &Config, workload: Workload, accounts: Option<u32>, bots: u32) -> Self {
+    /// The accounts, pools, clients, limits and pacing of a config; its first pool gets `accounts`
+    /// accounts when that is given.
+    pub fn from_config(
+        config: &Config,
+        workload: Workload,
+        accounts: Option<u32>,
+        bots: u32,
+    ) -> Self {
         let account = |account: &crate::config::Account| AccountSettings {
             name: Arc::clone(&account.name),
             kind: account.kind,
@@ -244,7 +276,10 @@ impl Plan {
         };
         let mut known: Vec<AccountSettings> = config.accounts.iter().map(account).collect();
         let to_ids = |pool: &crate::config::Pool| -> Vec<AccountId> {
-            pool.accounts.iter().map(|place| AccountId(u32::try_from(*place).unwrap_or(u32::MAX))).collect()
+            pool.accounts
+                .iter()
+                .map(|place| AccountId(u32::try_from(*place).unwrap_or(u32::MAX)))
+                .collect()
         };
         let mut pools: Vec<Vec<AccountId>> = config.pools.iter().map(to_ids).collect();
         if let Some(accounts) = accounts {
@@ -255,14 +290,20 @@ impl Plan {
             name: Arc::clone(&client.name),
             pool: u32::try_from(client.reads).unwrap_or(u32::MAX),
             reads: pools.get(client.reads).cloned().unwrap_or_default(),
-            writes: client.writes.map(|place| Arc::from([AccountId(u32::try_from(place).unwrap_or(u32::MAX))])),
+            writes: client
+                .writes
+                .map(|place| Arc::from([AccountId(u32::try_from(place).unwrap_or(u32::MAX))])),
             max_wait: client.max_wait,
         };
         let limits = &config.limits;
         let settings = Settings {
             guests: 0,
             accounts: known,
-            clients: config.clients.iter().map(|client| ClientSettings { weight: client.weight, priority: client.priority }).collect(),
+            clients: config
+                .clients
+                .iter()
+                .map(|client| ClientSettings { weight: client.weight, priority: client.priority })
+                .collect(),
             pace: limits.pace,
             batch_floor: limits.batch_floor,
             waiting_max: WAITING_MAX,
@@ -271,7 +312,8 @@ impl Plan {
             spacing: config.writes.spacing,
             notify_spacing: config.writes.notify_spacing,
         };
-        let mut plan = Self::with(settings, config.clients.iter().map(client).collect(), workload, bots);
+        let mut plan =
+            Self::with(settings, config.clients.iter().map(client).collect(), workload, bots);
         plan.freshness = match config.cache.freshness {
             Freshness::Revalidate => Mode::Revalidate,
             Freshness::Rfc9111 => Mode::Rfc9111,
@@ -286,8 +328,12 @@ impl Plan {
             core_limit: core_limit(account.kind),
             duty: Duty::User,
         };
-        let upstream =
-            Upstream { accounts: settings.accounts.iter().map(of).collect(), limits: Vec::new(), answers_millis: ANSWERS, refusal: None };
+        let upstream = Upstream {
+            accounts: settings.accounts.iter().map(of).collect(),
+            limits: Vec::new(),
+            answers_millis: ANSWERS,
+            refusal: None,
+        };
         let mut plan = Self {
             seed: 1,
             length: Duration::from_secs(24 * 3_600),
@@ -307,16 +353,25 @@ impl Plan {
         plan
     }
 
-    /// The same requests as were recorded, in place of bots. Without a config, the clients are those of the record.
+    /// The same requests as were recorded, in place of bots. Without a config, the clients are
+    /// those of the record.
     #[must_use]
     pub fn replaying(mut self, trace: Arc<Trace>, clients: Known) -> Self {
         if clients == Known::FromTrace {
             let Some(model) = self.clients.first().cloned() else { return self };
             let (accounts, names) = (Arc::clone(&model.reads), trace.clients.iter().enumerate());
-            let own = |place: usize| -> Arc<[AccountId]> { accounts.iter().copied().skip(place % accounts.len().max(1)).take(1).collect() };
-            self.clients =
-                names.map(|(place, name)| Client { name: Arc::clone(name), writes: Some(own(place)), ..model.clone() }).collect();
-            self.settings.clients = self.clients.iter().map(|_| ClientSettings::default()).collect();
+            let own = |place: usize| -> Arc<[AccountId]> {
+                accounts.iter().copied().skip(place % accounts.len().max(1)).take(1).collect()
+            };
+            self.clients = names
+                .map(|(place, name)| Client {
+                    name: Arc::clone(name),
+                    writes: Some(own(place)),
+                    ..model.clone()
+                })
+                .collect();
+            self.settings.clients =
+                self.clients.iter().map(|_| ClientSettings::default()).collect();
         }
         self.bots = 0;
         self.length = trace.length();
@@ -324,9 +379,14 @@ impl Plan {
         self
     }
 
-    /// Arms a secondary refusal of the first account; the time is set when the run begins, by its length.
+    /// Arms a secondary refusal of the first account; the time is set when the run begins, by its
+    /// length.
     pub(super) fn refuse_first_account_halfway(&mut self) {
-        self.upstream.refusal = Some(InjectedRefusal { account: AccountId(0), at: Timestamp::FAR_FUTURE, retry_after_secs: REFUSED_SECS });
+        self.upstream.refusal = Some(InjectedRefusal {
+            account: AccountId(0),
+            at: Timestamp::FAR_FUTURE,
+            retry_after_secs: REFUSED_SECS,
+        });
     }
 }
 
@@ -335,7 +395,11 @@ fn vary(known: &mut Vec<AccountSettings>, pools: &mut [Vec<AccountId>], wanted: 
     let Some(pool) = pools.first_mut() else { return };
     let wanted = usize::try_from(wanted.max(1)).unwrap_or(usize::MAX);
     pool.truncate(wanted);
-    let Some(model) = pool.last().and_then(|id| known.get(usize::try_from(id.0).unwrap_or(usize::MAX))).cloned() else { return };
+    let Some(model) =
+        pool.last().and_then(|id| known.get(usize::try_from(id.0).unwrap_or(usize::MAX))).cloned()
+    else {
+        return;
+    };
     while pool.len() < wanted {
         let number = known.len() + 1;
         known.push(AccountSettings { name: format!("further-{number}").into(), ..model.clone() });

@@ -1,7 +1,9 @@
-//! Bots that poll: who asks for what and when, what changes meanwhile, and whether what they are served is what there was.
+//! Bots that poll: who asks for what and when, what changes meanwhile, and whether what they are
+//! served is what there was.
 //!
-//! The trace depends on the seed alone and not on any answer, so that different gateways are asked the same. What changes is known here, as nobody else but the
-//! emulator knows it: each resource has a version, and an answer shows one.
+//! The trace depends on the seed alone and not on any answer, so that different gateways are asked
+//! the same. What changes is known here, as nobody else but the emulator knows it: each resource
+//! has a version, and an answer shows one.
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
@@ -14,7 +16,8 @@ use super::upstream::PEER;
 use crate::clock::Timestamp;
 use crate::emulator::Emulator;
 
-/// How many resources there are: single issues, and as many lists of comments, each of another issue so that no change touches two of them.
+/// How many resources there are: single issues, and as many lists of comments, each of another
+/// issue so that no change touches two of them.
 pub const RESOURCES: usize = 40;
 /// Changes in a minute: 5 % of the resources.
 const CHANGES_A_MINUTE: usize = RESOURCES / 20;
@@ -55,10 +58,15 @@ impl Polling {
         let mut changes = Vec::new();
         for minute in 0..u32::try_from(length.as_secs() / 60).unwrap_or(u32::MAX) {
             for resource in several(&mut dice, CHANGES_A_MINUTE) {
-                changes.push((MINUTE * minute + Duration::from_millis(dice.below(60_000)), resource));
+                changes
+                    .push((MINUTE * minute + Duration::from_millis(dice.below(60_000)), resource));
             }
         }
-        Self { asks, changes, resources: (0..RESOURCES).map(|resource| (path_of(resource), 0)).collect() }
+        Self {
+            asks,
+            changes,
+            resources: (0..RESOURCES).map(|resource| (path_of(resource), 0)).collect(),
+        }
     }
 
     fn rounds(seed: u64, bot: u32, length: Duration) -> Vec<Polled> {
@@ -70,8 +78,17 @@ impl Polling {
         let mut asks = Vec::new();
         while begins < length {
             for resource in &watched {
-                let after = begins + Duration::from_millis(if is_scheduled { 0 } else { dice.below(ROUND_MILLIS) });
-                asks.push(Polled { after, bot: usize::try_from(bot).unwrap_or(0), resource: *resource });
+                let after = begins
+                    + Duration::from_millis(if is_scheduled {
+                        0
+                    } else {
+                        dice.below(ROUND_MILLIS)
+                    });
+                asks.push(Polled {
+                    after,
+                    bot: usize::try_from(bot).unwrap_or(0),
+                    resource: *resource,
+                });
             }
             begins += if is_scheduled { MINUTE } else { every.mul_f64(0.9 + 0.2 * dice.unit()) };
         }
@@ -89,7 +106,12 @@ impl Polling {
     }
 
     /// Changes a resource, past every gateway.
-    pub fn change(&mut self, now: Timestamp, emulator: &mut Emulator, resource: usize) -> Result<(), Unplayable> {
+    pub fn change(
+        &mut self,
+        now: Timestamp,
+        emulator: &mut Emulator,
+        resource: usize,
+    ) -> Result<(), Unplayable> {
         let Some((path, version)) = self.resources.get_mut(resource) else { return Ok(()) };
         *version += 1;
         let is_list = resource >= RESOURCES / 2;
@@ -100,10 +122,17 @@ impl Polling {
         };
         let mut request = Request::new(Bytes::from(body.to_string()));
         *request.method_mut() = method;
-        *request.uri_mut() = path.parse().map_err(|_| Unplayable(format!("`{path}` is no path")))?;
-        request.headers_mut().insert(header::AUTHORIZATION, header::HeaderValue::from_static(WRITER));
+        *request.uri_mut() =
+            path.parse().map_err(|_| Unplayable(format!("`{path}` is no path")))?;
+        request
+            .headers_mut()
+            .insert(header::AUTHORIZATION, header::HeaderValue::from_static(WRITER));
         let answer = emulator.respond(now, &request, PEER);
-        if answer.status() == expected { Ok(()) } else { Err(Unplayable(format!("{path} cannot be changed: {}", answer.status()))) }
+        if answer.status() == expected {
+            Ok(())
+        } else {
+            Err(Unplayable(format!("{path} cannot be changed: {}", answer.status())))
+        }
     }
 }
 
@@ -128,8 +157,11 @@ mod tests {
     #[test]
     fn the_trace_is_that_of_its_seed_and_two_resources_change_each_minute() {
         let hour = Duration::from_hours(1);
-        let (one, again, other) = (Polling::new(1, 50, hour), Polling::new(1, 50, hour), Polling::new(2, 50, hour));
-        let asked = |polling: &Polling| polling.asks.iter().map(|ask| (ask.after, ask.resource)).collect::<Vec<_>>();
+        let (one, again, other) =
+            (Polling::new(1, 50, hour), Polling::new(1, 50, hour), Polling::new(2, 50, hour));
+        let asked = |polling: &Polling| {
+            polling.asks.iter().map(|ask| (ask.after, ask.resource)).collect::<Vec<_>>()
+        };
         assert_eq!(asked(&one), asked(&again));
         assert_ne!(asked(&one), asked(&other));
         assert_eq!(one.changes.len(), 120);

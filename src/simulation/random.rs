@@ -1,11 +1,14 @@
-//! The one source of chance of a run: everything drawn follows from the seed, so that a run can be repeated exactly.
+//! The one source of chance of a run: everything drawn follows from the seed, so that a run can be
+//! repeated exactly.
 
-/// Numbers that look random and depend on their seed alone: `SplitMix64` (Steele, Lea and Flood, 2014).
+/// Numbers that look random and depend on their seed alone: `SplitMix64` (Steele, Lea and Flood,
+/// 2014).
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice for one purpose of a run. Purposes do not share numbers: a further draw for one does not change what another draws.
+    /// Dice for one purpose of a run. Purposes do not share numbers: a further draw for one does
+    /// not change what another draws.
     pub fn new(seed: u64, purpose: u64) -> Self {
         let mut dice = Self(seed ^ purpose.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         dice.roll();
@@ -49,7 +52,12 @@ mod tests {
 
     #[test]
     fn the_same_seed_and_purpose_draw_the_same_numbers_and_others_do_not() {
-        let draw = |seed, purpose| (0..4).map(|_| 0).scan(Dice::new(seed, purpose), |dice, _| Some(dice.roll())).collect::<Vec<_>>();
+        let draw = |seed, purpose| {
+            (0..4)
+                .map(|_| 0)
+                .scan(Dice::new(seed, purpose), |dice, _| Some(dice.roll()))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(draw(1, 2), draw(1, 2));
         assert_ne!(draw(1, 2), draw(2, 2));
         assert_ne!(draw(1, 2), draw(1, 3));

@@ -20,9 +20,11 @@ pub struct Report {
     pub clients: Vec<ClientReport>,
     /// Requests of ours that were sent although an answer we had read said to wait: must be 0.
     pub sent_while_told: u64,
-    /// While an account was to be silent after a secondary refusal that we had read: our requests that others carried.
+    /// While an account was to be silent after a secondary refusal that we had read: our requests
+    /// that others carried.
     pub sent_elsewhere_meanwhile: u64,
-    /// What the emulator counts alike; requests that were under way when the refusal came are among them, and other consumers'.
+    /// What the emulator counts alike; requests that were under way when the refusal came are among
+    /// them, and other consumers'.
     pub sent_while_limited: u64,
     /// Accounts that the emulator has banned.
     pub banned: u64,
@@ -50,7 +52,8 @@ pub struct Tally {
     pub spent: u64,
     /// Of resources that the run itself changes: how often that was.
     pub changes: u64,
-    /// Of these: answers that showed what was no longer so when the fetch began that brought them, or when they were served without one. Must be 0.
+    /// Of these: answers that showed what was no longer so when the fetch began that brought them,
+    /// or when they were served without one. Must be 0.
     pub stale: u64,
 }
 
@@ -163,8 +166,14 @@ impl Report {
 
     /// Our requests that the upstream refused for a limit; those of an armed fault are not counted.
     pub fn refusals(&self) -> u64 {
-        let of =
-            |account: &AccountReport| account.refusals.iter().filter(|(limit, _)| *limit != "fault").map(|(_, count)| *count).sum::<u64>();
+        let of = |account: &AccountReport| {
+            account
+                .refusals
+                .iter()
+                .filter(|(limit, _)| *limit != "fault")
+                .map(|(_, count)| *count)
+                .sum::<u64>()
+        };
         self.accounts.iter().map(of).sum()
     }
 
@@ -173,9 +182,12 @@ impl Report {
         self.budgets(resource).map(|budget| budget.windows).sum()
     }
 
-    /// The part of one resource's budgets that was used in full windows, 0 to 1; `None` without any.
+    /// The part of one resource's budgets that was used in full windows, 0 to 1; `None` without
+    /// any.
     pub fn used(&self, resource: &str) -> Option<f64> {
-        let (used, limit) = self.budgets(resource).fold((0, 0), |(used, limit), budget| (used + budget.used, limit + budget.limit));
+        let (used, limit) = self
+            .budgets(resource)
+            .fold((0, 0), |(used, limit), budget| (used + budget.used, limit + budget.limit));
         (limit > 0).then(|| ratio(used, limit))
     }
 
@@ -184,7 +196,8 @@ impl Report {
         self.limits(limit).map(|limit| limit.most).max().unwrap_or(0)
     }
 
-    /// The part of a secondary limit that was used on average, 0 to 1, of the account that used least of it.
+    /// The part of a secondary limit that was used on average, 0 to 1, of the account that used
+    /// least of it.
     pub fn used_of_limit(&self, limit: &str) -> Option<f64> {
         self.limits(limit).map(LimitReport::used).min_by(f64::total_cmp)
     }
@@ -202,16 +215,27 @@ impl Report {
 
     /// The same without what was refused for this reason.
     pub fn refused_share_but(&self, limit: LimitKind) -> f64 {
-        let refused = |client: &ClientReport| client.turned_away() - client.refused.get(limit.name()).copied().unwrap_or(0);
-        ratio(self.clients.iter().map(refused).sum(), self.clients.iter().map(|client| client.asked).sum())
+        let refused = |client: &ClientReport| {
+            client.turned_away() - client.refused.get(limit.name()).copied().unwrap_or(0)
+        };
+        ratio(
+            self.clients.iter().map(refused).sum(),
+            self.clients.iter().map(|client| client.asked).sum(),
+        )
     }
 
     fn budgets<'r>(&'r self, resource: &'r str) -> impl Iterator<Item = &'r BudgetReport> {
-        self.accounts.iter().flat_map(|account| &account.budgets).filter(move |budget| budget.resource == resource)
+        self.accounts
+            .iter()
+            .flat_map(|account| &account.budgets)
+            .filter(move |budget| budget.resource == resource)
     }
 
     fn limits<'r>(&'r self, name: &'r str) -> impl Iterator<Item = &'r LimitReport> {
-        self.accounts.iter().flat_map(|account| &account.limits).filter(move |limit| limit.limit == name)
+        self.accounts
+            .iter()
+            .flat_map(|account| &account.limits)
+            .filter(move |limit| limit.limit == name)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Other gateways to compare with: the same bots, network and upstream, and the rules by which people put a cache before the service today.
+//! Other gateways to compare with: the same bots, network and upstream, and the rules by which
+//! people put a cache before the service today.
 //!
 //! They keep every limit by our books, which theirs do not; they differ in what they ask.
 
@@ -19,10 +20,12 @@ use crate::decision::{AccountId, ClientSettings};
 pub enum Rules {
     /// Ours: one store for a pool, validators by token, one fetch for all who ask at once.
     Weir,
-    /// One store; each request is one conditional request, with the next token in turn. What it knows of an answer is the validators it came with, whichever token
-    /// they came to, and it sends both.
+    /// One store; each request is one conditional request, with the next token in turn. What it
+    /// knows of an answer is the validators it came with, whichever token they came to, and it
+    /// sends both.
     RevalidateEvery,
-    /// Each bot has one of the tokens, and each token a store of its own. Each request is one conditional request.
+    /// Each bot has one of the tokens, and each token a store of its own. Each request is one
+    /// conditional request.
     CachePerToken,
 }
 
@@ -83,7 +86,8 @@ impl Rules {
                 ..model.clone()
             };
             plan.clients = (0..).zip(model.reads.iter()).map(own).collect();
-            plan.settings.clients = plan.clients.iter().map(|_| ClientSettings::default()).collect();
+            plan.settings.clients =
+                plan.clients.iter().map(|_| ClientSettings::default()).collect();
         }
         plan
     }
@@ -91,7 +95,10 @@ impl Rules {
 
 /// The same seeds through each of them.
 pub fn compare(plan: &Plan, seeds: u64, threads: usize) -> Result<Vec<Rival>, Unplayable> {
-    Rules::ALL.into_iter().map(|rules| Ok(Rival { rules, swept: sweep(&rules.of(plan), seeds, threads, &|_| ())? })).collect()
+    Rules::ALL
+        .into_iter()
+        .map(|rules| Ok(Rival { rules, swept: sweep(&rules.of(plan), seeds, threads, &|_| ())? }))
+        .collect()
 }
 
 impl Rival {

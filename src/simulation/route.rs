@@ -1,5 +1,6 @@
-//! What a request means for its client: the endpoint by the table, whose view it shows, who may carry it. As the gateway has it, but for the rights and
-//! the reach of tokens, which are not simulated.
+//! What a request means for its client: the endpoint by the table, whose view it shows, who may
+//! carry it. As the gateway has it, but for the rights and the reach of tokens, which are not
+//! simulated.
 
 use std::sync::Arc;
 
@@ -11,8 +12,10 @@ use crate::api::{Classified, Dialect, Endpoint, GRAPHQL_QUERY_POINTS, Table, lan
 use crate::decision::cache_key::Scope;
 use crate::decision::{AccountId, WriteSpacing};
 
-/// Requests of which an app may make a number per hour (Document 1, Secondary rate limits: OAuth access token requests).
-const TOKEN_REQUESTS: [&str; 2] = ["/app/installations/{installation_id}/access_tokens", "/applications/{client_id}/token"];
+/// Requests of which an app may make a number per hour (Document 1, Secondary rate limits: OAuth
+/// access token requests).
+const TOKEN_REQUESTS: [&str; 2] =
+    ["/app/installations/{installation_id}/access_tokens", "/applications/{client_id}/token"];
 
 /// Where a request goes and for whom.
 #[derive(Clone, Debug)]
@@ -30,14 +33,25 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// `None` when the client has no account for it. A trace may hold mutations: a GraphQL request whose kind is not known is read as a query.
+    /// `None` when the client has no account for it. A trace may hold mutations: a GraphQL request
+    /// whose kind is not known is read as a query.
     pub fn of(ask: &Ask, client: &Client) -> Option<Self> {
         let path = ask.path.split('?').next().unwrap_or("/");
-        let Classified { endpoint, .. } = Table::embedded(Dialect::Service).classify(&ask.method, path);
+        let Classified { endpoint, .. } =
+            Table::embedded(Dialect::Service).classify(&ask.method, path);
         if path == "/graphql" {
             let candidates = client.writes.clone().unwrap_or_else(|| Arc::clone(&client.reads));
             let (points, spacing) = (GRAPHQL_QUERY_POINTS, WriteSpacing::None);
-            return Some(Self { endpoint, scope: None, candidates, lane: None, points, graphql: true, token_request: false, spacing });
+            return Some(Self {
+                endpoint,
+                scope: None,
+                candidates,
+                lane: None,
+                points,
+                graphql: true,
+                token_request: false,
+                spacing,
+            });
         }
         let is_read = matches!(ask.method, Method::GET | Method::HEAD);
         let (scope, candidates) = if is_read && !endpoint.about_caller {

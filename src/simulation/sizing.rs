@@ -1,13 +1,15 @@
 //! "How many tokens do we need?": the least number of accounts with which a demand is served.
 //!
-//! Only refusals that further accounts can spare count: a client that has no account for its writes has none however large the pool is.
+//! Only refusals that further accounts can spare count: a client that has no account for its writes
+//! has none however large the pool is.
 
 use serde::Serialize;
 
 use super::{Plan, Report, Unplayable, play};
 use crate::decision::LimitKind;
 
-/// The part of all requests that may be refused by us before the accounts count as too few. Ours: one in a thousand is nobody's complaint.
+/// The part of all requests that may be refused by us before the accounts count as too few. Ours:
+/// one in a thousand is nobody's complaint.
 pub const TOLERATED: f64 = 0.001;
 /// More accounts than this are not tried.
 pub const ACCOUNTS_MAX: u32 = 128;
@@ -15,9 +17,11 @@ pub const ACCOUNTS_MAX: u32 = 128;
 /// What was tried, and what it says.
 #[derive(Debug, Default, Serialize)]
 pub struct Sizing {
-    /// Numbers of accounts with the part of the requests that was refused for want of accounts, in the order tried.
+    /// Numbers of accounts with the part of the requests that was refused for want of accounts, in
+    /// the order tried.
     pub tried: Vec<(u32, f64)>,
-    /// The least number that is enough; `None` when none is, as for bots that always want more, or where twice as many accounts serve no more.
+    /// The least number that is enough; `None` when none is, as for bots that always want more, or
+    /// where twice as many accounts serve no more.
     pub enough: Option<u32>,
     /// What came of the run with that number, or of the last one.
     pub report: Report,
@@ -93,13 +97,20 @@ mod tests {
         // One account writes for all of them, and it may write once in an hour.
         let plan = |accounts: u32| {
             let mut plan = readers(Workload::Content, accounts);
-            plan.clients.iter_mut().for_each(|client| client.writes = Some([crate::decision::AccountId(0)].into()));
+            plan.clients
+                .iter_mut()
+                .for_each(|client| client.writes = Some([crate::decision::AccountId(0)].into()));
             plan.clients.truncate(1);
             plan.settings.clients.truncate(1);
             plan.settings.spacing = Duration::from_secs(3_600);
             plan
         };
         let sizing = size(plan).unwrap();
-        assert_eq!((sizing.enough, sizing.tried.len(), sizing.is_useless()), (None, 2, true), "{:?}", sizing.tried);
+        assert_eq!(
+            (sizing.enough, sizing.tried.len(), sizing.is_useless()),
+            (None, 2, true),
+            "{:?}",
+            sizing.tried
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Amounts in a sliding window, for what the upstream counts per minute and per hour: how much came at most, and how much in all.
+//! Amounts in a sliding window, for what the upstream counts per minute and per hour: how much came
+//! at most, and how much in all.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -5,7 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use crate::decision::cache_key::CacheKey;
 use crate::decision::freshness::Stored;
 
-/// Answers that are kept; the oldest go first. Ours: more than the everyday workloads ask for again, and little memory.
+/// Answers that are kept; the oldest go first. Ours: more than the everyday workloads ask for
+/// again, and little memory.
 const ENTRIES_MAX: usize = 8_192;
 
 /// The answers, by their key.

@@ -1,4 +1,5 @@
-//! Many seeds of one plan, on as many threads as the machine has cores. Each run is alone on its thread and knows nothing of the others.
+//! Many seeds of one plan, on as many threads as the machine has cores. Each run is alone on its
+//! thread and knows nothing of the others.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +13,8 @@ use super::{Plan, Report, Unplayable, play};
 pub struct Sweep {
     /// All of them together.
     pub total: Report,
-    /// The seed that did worst: most invariants broken, else most refusals, else least of the ordinary budget used.
+    /// The seed that did worst: most invariants broken, else most refusals, else least of the
+    /// ordinary budget used.
     pub worst: Option<Worst>,
     /// Seeds that broke an invariant or stopped altogether, with what happened.
     pub failures: Vec<(u64, String)>,
@@ -28,7 +30,12 @@ pub struct Worst {
 }
 
 /// Plays `seeds` seeds from the plan's own on. `done` is told after each run how many have ended.
-pub fn sweep(plan: &Plan, seeds: u64, threads: usize, done: &(impl Fn(u64) + Sync)) -> Result<Sweep, Unplayable> {
+pub fn sweep(
+    plan: &Plan,
+    seeds: u64,
+    threads: usize,
+    done: &(impl Fn(u64) + Sync),
+) -> Result<Sweep, Unplayable> {
     let (next, ended) = (AtomicU64::new(0), AtomicU64::new(0));
     let outcomes: Mutex<BTreeMap<u64, Outcome>> = Mutex::default();
     std::thread::scope(|scope| {
@@ -65,7 +72,10 @@ fn play_one(plan: &Plan, seed: u64) -> Outcome {
         Ok(Ok(report)) => Outcome::Played(Box::new(report)),
         Ok(Err(unplayable)) => Outcome::Unplayable(unplayable),
         Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+            let text = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| panic.downcast_ref::<&str>().copied());
             Outcome::Stopped(text.unwrap_or("it stopped").to_owned())
         }
     }
@@ -83,7 +93,11 @@ fn sum(outcomes: BTreeMap<u64, Outcome>) -> Result<Sweep, Unplayable> {
                     sweep.failures.push((seed, format!("broken: {}", names.join(", "))));
                 }
                 sweep.total.merge(&report);
-                if sweep.worst.as_ref().is_none_or(|worst| badness(&report) > badness(&worst.report)) {
+                if sweep
+                    .worst
+                    .as_ref()
+                    .is_none_or(|worst| badness(&report) > badness(&worst.report))
+                {
                     sweep.worst = Some(Worst { seed, report: *report });
                 }
             }

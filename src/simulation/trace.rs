@@ -1,8 +1,11 @@
-//! A recorded access log as demand: the same requests of the same clients at the same distances in time.
+//! A recorded access log as demand: the same requests of the same clients at the same distances in
+//! time.
 //!
-//! The log is our own in its JSON form (`telemetry/log.rs`): a line is written when a request ends, so that it came `duration_ms` before its `time`. The log
-//! has no queries and no bodies: what differed only in these counts as the same here. What is named in the paths is not in the emulator's world, which
-//! costs the same: a 404 spends a unit as well. Lines of other records are passed over; what cannot be read is counted, and the first are kept to be shown.
+//! The log is our own in its JSON form (`telemetry/log.rs`): a line is written when a request ends,
+//! so that it came `duration_ms` before its `time`. The log has no queries and no bodies: what
+//! differed only in these counts as the same here. What is named in the paths is not in the
+//! emulator's world, which costs the same: a 404 spends a unit as well. Lines of other records are
+//! passed over; what cannot be read is counted, and the first are kept to be shown.
 
 use std::io::{self, BufRead};
 use std::sync::Arc;
@@ -34,7 +37,8 @@ pub struct Trace {
     pub clients: Vec<Arc<str>>,
     /// Lines that are no record of a request, such as those of other events.
     pub others: usize,
-    /// Lines that could not be read, and how many requests were left out because there are too many.
+    /// Lines that could not be read, and how many requests were left out because there are too
+    /// many.
     pub bad: usize,
     /// The first of them: line number from 1, and what is wrong.
     pub first_bad: Vec<(usize, String)>,
@@ -92,8 +96,12 @@ impl Trace {
         }
         times.sort_by_key(|(at, _)| *at);
         let first = times.first().map_or(0, |(at, _)| *at);
-        let since = |at: i128| Duration::from_millis(u64::try_from((at - first) / 1_000_000).unwrap_or(0));
-        trace.requests = times.into_iter().map(|(at, recorded)| Recorded { after: since(at), ..recorded }).collect();
+        let since =
+            |at: i128| Duration::from_millis(u64::try_from((at - first) / 1_000_000).unwrap_or(0));
+        trace.requests = times
+            .into_iter()
+            .map(|(at, recorded)| Recorded { after: since(at), ..recorded })
+            .collect();
         Ok(trace)
     }
 
@@ -102,24 +110,31 @@ impl Trace {
         self.requests.last().map_or(Duration::ZERO, |last| last.after) + AFTERWARDS
     }
 
-    /// A line, with the time in nanoseconds since the epoch at which its request came; `None` when it is about something else.
+    /// A line, with the time in nanoseconds since the epoch at which its request came; `None` when
+    /// it is about something else.
     fn take(&mut self, line: &[u8]) -> Result<Option<(i128, Recorded)>, String> {
         if line.trim_ascii().is_empty() {
             return Ok(None);
         }
-        let line: Line = serde_json::from_slice(line).map_err(|fault| format!("not a line of the JSON log: {fault}"))?;
+        let line: Line = serde_json::from_slice(line)
+            .map_err(|fault| format!("not a line of the JSON log: {fault}"))?;
         if line.message.as_deref() != Some("request") {
             return Ok(None);
         }
         // Without a key nothing was asked of the upstream.
         let Some(client) = line.client else { return Ok(None) };
-        let path = line.path.filter(|path| path.starts_with('/') && path.parse::<http::Uri>().is_ok()).ok_or("no path")?;
+        let path = line
+            .path
+            .filter(|path| path.starts_with('/') && path.parse::<http::Uri>().is_ok())
+            .ok_or("no path")?;
         // What the gateway answers itself costs nothing.
         if path.starts_with("/_weir/") || path == "/rate_limit" {
             return Ok(None);
         }
-        let method = line.method.and_then(|method| method.parse::<Method>().ok()).ok_or("no method")?;
-        let time = OffsetDateTime::parse(&line.time, &Rfc3339).map_err(|_| "its time is not RFC 3339")?;
+        let method =
+            line.method.and_then(|method| method.parse::<Method>().ok()).ok_or("no method")?;
+        let time =
+            OffsetDateTime::parse(&line.time, &Rfc3339).map_err(|_| "its time is not RFC 3339")?;
         let lasted = line.duration_ms.filter(|millis| (0.0..1e9).contains(millis)).unwrap_or(0.0);
         #[expect(clippy::cast_possible_truncation, reason = "below 1e15 after the bounds above")]
         let lasted = (lasted * 1e6) as i128;
@@ -130,7 +145,10 @@ impl Trace {
             self.clients.push(client.into());
             self.clients.len() - 1
         });
-        Ok(Some((time.unix_timestamp_nanos() - lasted, Recorded { after: Duration::ZERO, client: place, method, path })))
+        Ok(Some((
+            time.unix_timestamp_nanos() - lasted,
+            Recorded { after: Duration::ZERO, client: place, method, path },
+        )))
     }
 
     fn note(&mut self, line: usize, problem: String) {
@@ -143,7 +161,11 @@ impl Trace {
 
 /// The body that stands for one that was not recorded.
 pub(super) fn body(method: &Method) -> Bytes {
-    if matches!(*method, Method::GET | Method::HEAD) { Bytes::new() } else { Bytes::from_static(BODY) }
+    if matches!(*method, Method::GET | Method::HEAD) {
+        Bytes::new()
+    } else {
+        Bytes::from_static(BODY)
+    }
 }
 
 fn skip_line(log: &mut impl BufRead) -> io::Result<()> {
@@ -177,7 +199,11 @@ mod tests {
     #[test]
     fn requests_come_when_they_began_not_when_they_were_logged() {
         let trace = read(&format!("{FIRST}\n{SECOND}\n"));
-        let seen: Vec<_> = trace.requests.iter().map(|one| (one.after.as_millis(), one.client, one.path.as_str())).collect();
+        let seen: Vec<_> = trace
+            .requests
+            .iter()
+            .map(|one| (one.after.as_millis(), one.client, one.path.as_str()))
+            .collect();
         assert_eq!(seen, [(0, 0, "/repos/a/b"), (1_000, 1, "/graphql")]);
         assert_eq!(trace.clients.iter().map(|name| &**name).collect::<Vec<_>>(), ["ci", "scan"]);
         assert_eq!(trace.length(), Duration::from_secs(61));

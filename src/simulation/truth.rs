@@ -1,4 +1,5 @@
-//! What really happened, by the emulator's own books: windows of primary budgets, what came within a minute or an hour, refusals.
+//! What really happened, by the emulator's own books: windows of primary budgets, what came within
+//! a minute or an hour, refusals.
 //!
 //! The gateway's books are not asked for any of it.
 
@@ -77,7 +78,8 @@ impl Truth {
         &self.login
     }
 
-    /// A request that arrived at `now`, ours or somebody else's. Whether a window of its budget seems to have begun with it.
+    /// A request that arrived at `now`, ours or somebody else's. Whether a window of its budget
+    /// seems to have begun with it.
     pub fn note(&mut self, now: Timestamp, entry: &Entry, kind: Kind, is_ours: bool) -> bool {
         if self.login.is_empty() {
             self.login.clone_from(&entry.account);
@@ -149,15 +151,23 @@ impl Truth {
             seconds: 1,
             run_seconds: length.as_secs(),
         }];
-        let fullest = self.endpoints.values().max_by_key(|sliding| (sliding.most(), sliding.total()));
-        kept.extend(fullest.map(|sliding| per("points of the busiest endpoint", sliding, limits.rest_points_per_minute.into(), 1)));
+        let fullest =
+            self.endpoints.values().max_by_key(|sliding| (sliding.most(), sliding.total()));
+        kept.extend(fullest.map(|sliding| {
+            per("points of the busiest endpoint", sliding, limits.rest_points_per_minute.into(), 1)
+        }));
         let micros = 1_000_000;
         let others = [
             per("graphql points", &self.graphql, limits.graphql_points_per_minute.into(), 1),
             per("content per minute", &self.content[0], limits.content_per_minute.into(), 1),
             per("content per hour", &self.content[1], limits.content_per_hour.into(), 1),
             per("cpu seconds", &self.cpu[0], limits.cpu_seconds_per_minute.into(), micros),
-            per("graphql cpu seconds", &self.cpu[1], limits.graphql_cpu_seconds_per_minute.into(), micros),
+            per(
+                "graphql cpu seconds",
+                &self.cpu[1],
+                limits.graphql_cpu_seconds_per_minute.into(),
+                micros,
+            ),
             per("oauth token requests", &self.tokens, limits.oauth_tokens_per_hour.into(), 1),
         ];
         kept.extend(others.into_iter().filter(|limit| limit.most > 0));

@@ -1,4 +1,5 @@
-//! The emulator as a run uses it: its accounts and their credentials, its limits, and the clock that its faults wobble by.
+//! The emulator as a run uses it: its accounts and their credentials, its limits, and the clock
+//! that its faults wobble by.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -45,11 +46,17 @@ struct App {
 impl Upstream {
     /// The world of the plan's seed, with the plan's accounts in it.
     pub fn new(plan: &Plan, now: Timestamp) -> Result<Self, Unplayable> {
-        let options = Options { seed: plan.seed, base_url: "http://upstream.test".to_owned(), ..Options::default() };
+        let options = Options {
+            seed: plan.seed,
+            base_url: "http://upstream.test".to_owned(),
+            ..Options::default()
+        };
         let mut emulator = Emulator::new(options, now);
         let app = App::of(&mut emulator, now);
         let mut conditions = Conditions::default();
-        let mut limit = |name: &str, value: u64| conditions.limit(name, value).map_err(|_| Unplayable(format!("no limit `{name}`")));
+        let mut limit = |name: &str, value: u64| {
+            conditions.limit(name, value).map_err(|_| Unplayable(format!("no limit `{name}`")))
+        };
         for (place, account) in plan.upstream.accounts.iter().enumerate() {
             limit(&format!("core@{}", login(place)), account.core_limit.into())?;
         }
@@ -70,10 +77,19 @@ impl Upstream {
                 Duty::App => Vec::new(),
                 Duty::User => emulator.enrol(&login(place), 2, now),
             };
-            let mut bearer = || tokens.pop().and_then(|token| HeaderValue::from_str(&format!("Bearer {token}")).ok());
+            let mut bearer = || {
+                tokens
+                    .pop()
+                    .and_then(|token| HeaderValue::from_str(&format!("Bearer {token}")).ok())
+            };
             credentials.push([bearer(), bearer()]);
         }
-        Ok(Self { emulator, credentials, app, accept: HeaderValue::from_static("application/json") })
+        Ok(Self {
+            emulator,
+            credentials,
+            app,
+            accept: HeaderValue::from_static("application/json"),
+        })
     }
 
     /// An installation of the app.
@@ -89,17 +105,26 @@ impl Upstream {
         (method, path, body): (&Method, &str, &Bytes),
         validators: Option<&Validators>,
     ) -> Result<Request<Bytes>, Unplayable> {
-        let credential = self.credentials.get(account).and_then(|both| both[whose as usize].clone());
+        let credential =
+            self.credentials.get(account).and_then(|both| both[whose as usize].clone());
         let credential = credential.map_or_else(|| self.app.authorization(now), Ok)?;
         let mut request = Request::new(body.clone());
         *request.method_mut() = method.clone();
-        *request.uri_mut() = path.parse().map_err(|_| Unplayable(format!("`{path}` is no path")))?;
+        *request.uri_mut() =
+            path.parse().map_err(|_| Unplayable(format!("`{path}` is no path")))?;
         let headers = request.headers_mut();
         headers.insert(header::AUTHORIZATION, credential);
         headers.insert(header::ACCEPT, self.accept.clone());
         if let Some(validators) = validators {
-            headers.extend(validators.if_none_match.clone().map(|value| (header::IF_NONE_MATCH, value)));
-            headers.extend(validators.if_modified_since.clone().map(|value| (header::IF_MODIFIED_SINCE, value)));
+            headers.extend(
+                validators.if_none_match.clone().map(|value| (header::IF_NONE_MATCH, value)),
+            );
+            headers.extend(
+                validators
+                    .if_modified_since
+                    .clone()
+                    .map(|value| (header::IF_MODIFIED_SINCE, value)),
+            );
         }
         Ok(request)
     }
@@ -135,7 +160,8 @@ pub(super) enum Whose {
 impl App {
     fn of(emulator: &mut Emulator, now: Timestamp) -> Self {
         let world = control(emulator, now, "/_emulator/world");
-        let text = |name: &str| world.pointer(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text =
+            |name: &str| world.pointer(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let number = |name: &str| world.pointer(name).and_then(Value::as_u64).unwrap_or_default();
         Self {
             id: number("/apps/0/app_id"),
@@ -147,24 +173,43 @@ impl App {
 
     /// A JWT that is good for a while yet (UPSTREAM.md, Apps).
     fn authorization(&mut self, now: Timestamp) -> Result<HeaderValue, Unplayable> {
-        if let Some((made, value)) = self.jwt.as_ref().filter(|(made, _)| now.as_secs() < made + JWT_KEPT_SECS) {
+        if let Some((made, value)) =
+            self.jwt.as_ref().filter(|(made, _)| now.as_secs() < made + JWT_KEPT_SECS)
+        {
             let _ = made;
             return Ok(value.clone());
         }
         let failed = || Unplayable("the app of the emulator's world cannot sign".to_owned());
-        let base64: String = self.private_key.lines().filter(|line| !line.starts_with("-----")).map(str::trim).collect();
-        let key = STANDARD.decode(base64).ok().and_then(|der| RsaKeyPair::from_der(&der).ok()).ok_or_else(failed)?;
+        let base64: String = self
+            .private_key
+            .lines()
+            .filter(|line| !line.starts_with("-----"))
+            .map(str::trim)
+            .collect();
+        let key = STANDARD
+            .decode(base64)
+            .ok()
+            .and_then(|der| RsaKeyPair::from_der(&der).ok())
+            .ok_or_else(failed)?;
         let claims = json!({ "iss": self.id, "iat": now.as_secs().saturating_sub(60), "exp": now.as_secs() + JWT_SECS });
-        let text = format!("{}.{}", URL_SAFE_NO_PAD.encode("{\"alg\":\"RS256\"}"), URL_SAFE_NO_PAD.encode(claims.to_string()));
+        let text = format!(
+            "{}.{}",
+            URL_SAFE_NO_PAD.encode("{\"alg\":\"RS256\"}"),
+            URL_SAFE_NO_PAD.encode(claims.to_string())
+        );
         let mut signature = vec![0; key.public().modulus_len()];
-        key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature).map_err(|_| failed())?;
-        let value = HeaderValue::from_str(&format!("Bearer {text}.{}", URL_SAFE_NO_PAD.encode(signature))).map_err(|_| failed())?;
+        key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature)
+            .map_err(|_| failed())?;
+        let value =
+            HeaderValue::from_str(&format!("Bearer {text}.{}", URL_SAFE_NO_PAD.encode(signature)))
+                .map_err(|_| failed())?;
         self.jwt = Some((now.as_secs(), value.clone()));
         Ok(value)
     }
 }
 
-/// The name at the emulator of the account at this place: those of a config may be names of the seed world too.
+/// The name at the emulator of the account at this place: those of a config may be names of the
+/// seed world too.
 fn login(place: usize) -> String {
     format!("simulated-{place}")
 }

@@ -63,7 +63,8 @@ impl Waits {
 
 /// Exact below [`PARTS`], from there on [`PARTS`] buckets for each doubling.
 fn bucket_of(millis: u64) -> usize {
-    let doubling = (millis / PARTS).checked_ilog2().map_or(0, |log| log as usize + 1).min(DOUBLINGS);
+    let doubling =
+        (millis / PARTS).checked_ilog2().map_or(0, |log| log as usize + 1).min(DOUBLINGS);
     let first = doubling * 32;
     if doubling == 0 {
         return usize::try_from(millis).unwrap_or(0);

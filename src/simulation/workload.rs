@@ -1,4 +1,5 @@
-//! What the bots do: named workloads, each a few habits and the conditions under which it shows what it is meant to show.
+//! What the bots do: named workloads, each a few habits and the conditions under which it shows
+//! what it is meant to show.
 
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use crate::decision::AccountId;
 const NEVER_MET: u64 = 1_000_000_000;
 /// The same in the gateway's own settings.
 const FAR_ABOVE: u32 = 1_000_000;
-/// CPU time of a request in the workloads that saturate it, in microseconds: a page that takes long, so that few requests fill the minute.
+/// CPU time of a request in the workloads that saturate it, in microseconds: a page that takes
+/// long, so that few requests fill the minute.
 const DEAR_MICROS: u64 = 300_000;
 
 /// A named workload.
@@ -80,20 +82,38 @@ impl Workload {
     /// What it does, in a line of the help.
     pub const fn about(self) -> &'static str {
         match self {
-            Self::Mixed => "pollers of lists and notifications, crawlers over repositories, commenters, bursts",
-            Self::Saturating => "every bot always has another read ready: far more than the budgets allow",
-            Self::Content => "new issues and comments without end: 80 a minute and 500 an hour are the limits",
-            Self::Points => "one endpoint without end, with a primary budget that is never spent: 900 points a minute",
-            Self::GraphqlPoints => "GraphQL queries without end, with a budget that is never spent: 2,000 points a minute",
-            Self::GraphqlCpu => "GraphQL queries of 300 ms each without end: 60 s of CPU time a minute",
+            Self::Mixed => {
+                "pollers of lists and notifications, crawlers over repositories, commenters, bursts"
+            }
+            Self::Saturating => {
+                "every bot always has another read ready: far more than the budgets allow"
+            }
+            Self::Content => {
+                "new issues and comments without end: 80 a minute and 500 an hour are the limits"
+            }
+            Self::Points => {
+                "one endpoint without end, with a primary budget that is never spent: 900 points a minute"
+            }
+            Self::GraphqlPoints => {
+                "GraphQL queries without end, with a budget that is never spent: 2,000 points a minute"
+            }
+            Self::GraphqlCpu => {
+                "GraphQL queries of 300 ms each without end: 60 s of CPU time a minute"
+            }
             Self::Cpu => "reads of 300 ms each without end: 90 s of CPU time a minute",
             Self::Oauth => "an app that asks for installation tokens without end: 2,000 an hour",
-            Self::Concurrency => "answers that take seconds, and more bots than may be served at once: 100",
-            Self::Shares => "four clients of weights 1, 1, 2 and 4 that always have requests waiting",
+            Self::Concurrency => {
+                "answers that take seconds, and more bots than may be served at once: 100"
+            }
+            Self::Shares => {
+                "four clients of weights 1, 1, 2 and 4 that always have requests waiting"
+            }
             Self::Polling => {
                 "40 resources polled while 2 of them change each minute; played through other gateways' rules too, and compared"
             }
-            Self::Secondary => "saturating, and halfway the upstream refuses the first account for two minutes",
+            Self::Secondary => {
+                "saturating, and halfway the upstream refuses the first account for two minutes"
+            }
         }
     }
 
@@ -105,14 +125,22 @@ impl Workload {
     /// The clients' names and weights where no config says otherwise; `None`: one for each account.
     pub(super) const fn clients(self) -> Option<&'static [(&'static str, u32)]> {
         match self {
-            Self::Mixed => Some(&[("pollers", 1), ("crawlers", 1), ("commenters", 1), ("bursts", 1)]),
+            Self::Mixed => {
+                Some(&[("pollers", 1), ("crawlers", 1), ("commenters", 1), ("bursts", 1)])
+            }
             Self::Shares => Some(&[("first", 1), ("second", 1), ("double", 2), ("fourfold", 4)]),
-            Self::Saturating | Self::Points | Self::Cpu | Self::Concurrency | Self::Secondary | Self::Polling => Some(&[("readers", 1)]),
+            Self::Saturating
+            | Self::Points
+            | Self::Cpu
+            | Self::Concurrency
+            | Self::Secondary
+            | Self::Polling => Some(&[("readers", 1)]),
             Self::Content | Self::GraphqlPoints | Self::GraphqlCpu | Self::Oauth => None,
         }
     }
 
-    /// What its bots do; bot n has habit n, in turn. Those of [`Self::Polling`] ask by a trace instead.
+    /// What its bots do; bot n has habit n, in turn. Those of [`Self::Polling`] ask by a trace
+    /// instead.
     pub(super) fn habits(self) -> Vec<Habit> {
         match self {
             Self::Mixed => vec![
@@ -131,15 +159,19 @@ impl Workload {
         }
     }
 
-    /// The conditions it needs: which limits are out of the way, how long answers take, who the accounts are.
+    /// The conditions it needs: which limits are out of the way, how long answers take, who the
+    /// accounts are.
     pub(super) fn prepare(self, plan: &mut Plan) {
-        let mut lift = |names: &[&str]| plan.upstream.limits.extend(names.iter().map(|name| ((*name).to_owned(), NEVER_MET)));
+        let mut lift = |names: &[&str]| {
+            plan.upstream.limits.extend(names.iter().map(|name| ((*name).to_owned(), NEVER_MET)))
+        };
         match self {
             Self::Mixed | Self::Saturating | Self::Polling => {}
             Self::Content | Self::Points | Self::Shares => lift(&["core"]),
             Self::GraphqlPoints => lift(&["graphql"]),
             Self::GraphqlCpu => {
-                // What the upstream allows in ten seconds is not shown; it is out of the way here, so that the minute is what limits.
+                // What the upstream allows in ten seconds is not shown; it is out of the way here,
+                // so that the minute is what limits.
                 lift(&["graphql", "cpu.burst"]);
                 plan.upstream.limits.push(("cpu-micros.graphql".to_owned(), DEAR_MICROS));
             }
@@ -149,20 +181,31 @@ impl Workload {
             }
             Self::Oauth => {
                 lift(&["core"]);
-                plan.upstream.accounts.iter_mut().take(1).for_each(|account| account.duty = Duty::App);
-                plan.clients.iter_mut().for_each(|client| client.writes = Some([AccountId(0)].into()));
+                plan.upstream
+                    .accounts
+                    .iter_mut()
+                    .take(1)
+                    .for_each(|account| account.duty = Duty::App);
+                plan.clients
+                    .iter_mut()
+                    .for_each(|client| client.writes = Some([AccountId(0)].into()));
             }
             Self::Concurrency => {
                 lift(&["core", "points.rest", "cpu", "cpu.burst"]);
                 plan.upstream.answers_millis = SLOW_ANSWERS;
-                // CPU time is taken to be elapsed time, and these answers are slow without being dear.
+                // CPU time is taken to be elapsed time, and these answers are slow without being
+                // dear.
                 plan.settings.limits.cpu_seconds_per_minute = FAR_ABOVE;
                 plan.settings.limits.rest_points_per_minute = FAR_ABOVE;
             }
             Self::Secondary => plan.refuse_first_account_halfway(),
         }
-        if matches!(self, Self::Points | Self::Shares | Self::GraphqlPoints | Self::Cpu | Self::GraphqlCpu) {
-            // CPU time is taken to be elapsed time: with fast answers over a fast network points are met before it, and it is not far from the truth.
+        if matches!(
+            self,
+            Self::Points | Self::Shares | Self::GraphqlPoints | Self::Cpu | Self::GraphqlCpu
+        ) {
+            // CPU time is taken to be elapsed time: with fast answers over a fast network points
+            // are met before it, and it is not far from the truth.
             plan.network.hurry();
             plan.upstream.answers_millis = (0, 3);
         }

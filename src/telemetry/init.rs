@@ -1,8 +1,9 @@
 //! Starts the telemetry of the process, once, and ends it.
 //!
-//! Log lines go to stderr: stdout belongs to what a command prints for its user (`weir check`, the live table of `weir demo`).
-//! `WEIR_LOG` sets the level of the gateway's own lines and of nothing else. Dependencies are heard from `warn` up whatever it says:
-//! pingora and h2 write whole request heads, credentials included, at `debug` (PINGORA.md). Left out: what a line looks like (`line`).
+//! Log lines go to stderr: stdout belongs to what a command prints for its user (`weir check`, the
+//! live table of `weir demo`). `WEIR_LOG` sets the level of the gateway's own lines and of nothing
+//! else. Dependencies are heard from `warn` up whatever it says: pingora and h2 write whole request
+//! heads, credentials included, at `debug` (PINGORA.md). Left out: what a line looks like (`line`).
 
 use std::io;
 
@@ -41,14 +42,16 @@ pub enum LogFormat {
 pub struct LogLevel(LevelFilter);
 
 impl LogLevel {
-    /// The level in `WEIR_LOG`: `off`, `error`, `warn`, `info`, `debug` or `trace` (which a release build does not have). `info` when it
-    /// is unset or says anything else: a mistyped level must not stop a gateway.
+    /// The level in `WEIR_LOG`: `off`, `error`, `warn`, `info`, `debug` or `trace` (which a release
+    /// build does not have). `info` when it is unset or says anything else: a mistyped level must
+    /// not stop a gateway.
     #[must_use]
     pub fn from_environment() -> Self {
         std::env::var(LEVEL_VARIABLE).map_or_else(|_| Self::default(), |value| Self::parse(&value))
     }
 
-    /// The same, but `warn` when it is unset: for commands whose own output is what there is to see.
+    /// The same, but `warn` when it is unset: for commands whose own output is what there is to
+    /// see.
     #[must_use]
     pub fn or_warn() -> Self {
         std::env::var(LEVEL_VARIABLE).map_or(Self(LevelFilter::WARN), |value| Self::parse(&value))
@@ -84,7 +87,8 @@ pub struct TelemetrySettings {
     pub otlp_endpoint: Option<String>,
     /// The `service.name` of the spans.
     pub service_name: String,
-    /// Which share of the traces that begin here is kept, 0 to 1. A caller's decision, in its `traceparent`, goes before it.
+    /// Which share of the traces that begin here is kept, 0 to 1. A caller's decision, in its
+    /// `traceparent`, goes before it.
     pub sample_ratio: f64,
 }
 
@@ -106,7 +110,8 @@ pub enum InitError {
     /// A thread could not be started.
     #[error("cannot start the thread that writes the log, or the one that exports spans: {0}")]
     Thread(#[source] io::Error),
-    /// The endpoint cannot be used. One that is merely down is no error. It is not shown: an URL may carry a password.
+    /// The endpoint cannot be used. One that is merely down is no error. It is not shown: an URL
+    /// may carry a password.
     #[error("telemetry.otlp_endpoint cannot be used: accepted is http://HOST:PORT")]
     Endpoint,
     /// Something in this process has set up logging before.
@@ -114,8 +119,8 @@ pub enum InitError {
     AlreadyStarted,
 }
 
-/// Keeps telemetry going. When it is dropped, spans that are still waiting are exported and log lines are written, for at most
-/// 3 s each.
+/// Keeps telemetry going. When it is dropped, spans that are still waiting are exported and log
+/// lines are written, for at most 3 s each.
 #[must_use = "the log and the spans end when the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard {
@@ -125,8 +130,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Exports and writes what is waiting and ends both; the same as dropping the guard. Blocks for at most 3 s each, and does not
-    /// need the caller's runtime.
+    /// Exports and writes what is waiting and ends both; the same as dropping the guard. Blocks for
+    /// at most 3 s each, and does not need the caller's runtime.
     pub fn shutdown(self) {
         drop(self);
     }
@@ -143,23 +148,32 @@ impl Drop for Guard {
 /// Starts telemetry for the whole process. Needs no runtime: the exporter brings its own.
 ///
 /// # Errors
-/// When the endpoint cannot be used, or when it was called before. An endpoint that does not answer is no error, then or later.
+/// When the endpoint cannot be used, or when it was called before. An endpoint that does not answer
+/// is no error, then or later.
 pub fn init(settings: &TelemetrySettings) -> Result<Guard, InitError> {
     let exporter = settings
         .otlp_endpoint
         .as_deref()
         .map(|endpoint| Exporter::start(endpoint, &settings.service_name, settings.sample_ratio))
         .transpose()?;
-    let left_out = |lines| tracing::warn!(lines, "log lines were left out, because the log was read too slowly");
+    let left_out = |lines| {
+        tracing::warn!(lines, "log lines were left out, because the log was read too slowly")
+    };
     let (lines, writing) = Lines::start(io::stderr, left_out).map_err(InitError::Thread)?;
     // Made first, so that it is shut down when the next step fails.
     let guard = Guard { exporter, _writing: writing };
-    subscriber(settings, guard.exporter.as_ref(), lines).try_init().map_err(|_| InitError::AlreadyStarted)?;
+    subscriber(settings, guard.exporter.as_ref(), lines)
+        .try_init()
+        .map_err(|_| InitError::AlreadyStarted)?;
     Ok(guard)
 }
 
 /// The subscriber that writes lines to `writer` and spans to `exporter`.
-pub(super) fn subscriber<W>(settings: &TelemetrySettings, exporter: Option<&Exporter>, writer: W) -> impl Subscriber + Send + Sync + use<W>
+pub(super) fn subscriber<W>(
+    settings: &TelemetrySettings,
+    exporter: Option<&Exporter>,
+    writer: W,
+) -> impl Subscriber + Send + Sync + use<W>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
@@ -168,7 +182,8 @@ where
         .event_format(Line(settings.log))
         .with_writer(writer)
         .with_filter(LogFilter(settings.level.0));
-    // A list and not an `Option`: an absent layer counts as one that wants everything, and would bring all spans to life.
+    // A list and not an `Option`: an absent layer counts as one that wants everything, and would
+    // bring all spans to life.
     let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = vec![lines.boxed()];
     if let Some(exporter) = exporter {
         let spans = tracing_opentelemetry::layer()
@@ -184,7 +199,8 @@ where
     Registry::default().with(layers)
 }
 
-/// Lets events through: the gateway's own from a level on, everybody else's from `warn` on. Never spans.
+/// Lets events through: the gateway's own from a level on, everybody else's from `warn` on. Never
+/// spans.
 struct LogFilter(LevelFilter);
 
 impl LogFilter {
@@ -232,7 +248,10 @@ impl<S> Filter<S> for SpanFilter {
 }
 
 fn is_own(metadata: &Metadata<'_>) -> bool {
-    metadata.target().strip_prefix(OWN).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    metadata
+        .target()
+        .strip_prefix(OWN)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! The label sets of the metrics. Every value is a name from the config, a route template or a word of a closed set, never a path,
-//! a token or a key (CONTRACT §6).
+//! The label sets of the metrics. Every value is a name from the config, a route template or a word
+//! of a closed set, never a path, a token or a key (CONTRACT §6).
 //!
-//! Names are shared, not copied: making a label set for a lookup allocates nothing when its names are already `Arc<str>`.
+//! Names are shared, not copied: making a label set for a lookup allocates nothing when its names
+//! are already `Arc<str>`.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -13,7 +14,9 @@ use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEn
 const OVERFLOW: &str = "_overflow";
 
 /// A label set that a bounded family can hold.
-pub(super) trait LabelSet: EncodeLabelSet + Clone + Debug + Eq + Hash + Send + Sync + 'static {
+pub(super) trait LabelSet:
+    EncodeLabelSet + Clone + Debug + Eq + Hash + Send + Sync + 'static
+{
     /// The one label set that stands for all that no longer fit.
     fn overflow() -> Self;
 }

@@ -1,7 +1,8 @@
 //! One event, one line: how a log record is written, as JSON or as text.
 //!
-//! Whatever a field holds, it cannot end the line early or start another: JSON escapes it, and text mode writes what is not plain the
-//! way JSON would. Keys are flat: `time`, `level`, `target`, then `message` and the event's own. Left out: spans, which are not logged.
+//! Whatever a field holds, it cannot end the line early or start another: JSON escapes it, and text
+//! mode writes what is not plain the way JSON would. Keys are flat: `time`, `level`, `target`, then
+//! `message` and the event's own. Left out: spans, which are not logged.
 
 use std::cell::RefCell;
 use std::fmt::{self, Debug, Write};
@@ -24,14 +25,16 @@ const NUMBER_BYTES_MAX: usize = 32;
 /// Room for the line of a request.
 const LINE_BYTES_USUAL: usize = 768;
 
-/// The target of every record that comes by way of the `log` crate; the real one is in its field `log.target`.
+/// The target of every record that comes by way of the `log` crate; the real one is in its field
+/// `log.target`.
 const BRIDGED: &str = "log";
 
 thread_local! {
     static TIME: RefCell<Time> = RefCell::default();
 }
 
-/// The time of a line: RFC 3339 in UTC, to the microsecond. Its second is kept, which most lines share with the one before.
+/// The time of a line: RFC 3339 in UTC, to the microsecond. Its second is kept, which most lines
+/// share with the one before.
 #[derive(Default)]
 struct Time {
     second: Option<u64>,
@@ -47,7 +50,9 @@ impl Time {
         }
         self.text.truncate(SECOND_BYTES);
         self.text.push('.');
-        let digit = |divisor: u64| char::from_digit(u32::try_from(micros / divisor % 10).unwrap_or(0), 10).unwrap_or('0');
+        let digit = |divisor: u64| {
+            char::from_digit(u32::try_from(micros / divisor % 10).unwrap_or(0), 10).unwrap_or('0')
+        };
         self.text.extend([100_000, 10_000, 1_000, 100, 10, 1].map(digit));
         self.text.push('Z');
         &self.text
@@ -65,7 +70,12 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         TIME.with_borrow_mut(|time| {
             let time = time.at(machine_micros());
             match self.0 {
@@ -100,8 +110,8 @@ fn write_text(writer: &mut Writer<'_>, time: &str, event: &Event<'_>) -> fmt::Re
     fields.result
 }
 
-/// The key of a field in the line; `None` for those that say where in a dependency's source a record was made. An event's own field
-/// with a name that every line has gets an underscore.
+/// The key of a field in the line; `None` for those that say where in a dependency's source a
+/// record was made. An event's own field with a name that every line has gets an underscore.
 fn key(field: &Field) -> Option<&'static str> {
     match field.name() {
         "log.target" => Some("target"),
@@ -156,9 +166,14 @@ impl JsonFields {
             self.name(name);
             let mut digits = [0; NUMBER_BYTES_MAX];
             let mut room = digits.as_mut_slice();
-            let written = serde_json::to_writer(&mut room, value).map_or(NUMBER_BYTES_MAX, |()| room.len());
-            self.0
-                .push_str(digits.get(..NUMBER_BYTES_MAX - written).and_then(|digits| std::str::from_utf8(digits).ok()).unwrap_or_default());
+            let written =
+                serde_json::to_writer(&mut room, value).map_or(NUMBER_BYTES_MAX, |()| room.len());
+            self.0.push_str(
+                digits
+                    .get(..NUMBER_BYTES_MAX - written)
+                    .and_then(|digits| std::str::from_utf8(digits).ok())
+                    .unwrap_or_default(),
+            );
         }
     }
 
@@ -169,7 +184,8 @@ impl JsonFields {
     }
 }
 
-/// The inside of a JSON string (RFC 8259 §7). Nearly every value is plain, and is copied in one piece.
+/// The inside of a JSON string (RFC 8259 §7). Nearly every value is plain, and is copied in one
+/// piece.
 fn push_escaped(line: &mut String, value: &str) {
     // All bytes, without stopping at the first that is not plain: several at once are compared so.
     let is_plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
@@ -228,8 +244,11 @@ impl TextFields<'_> {
     fn entry(&mut self, field: &Field, value: &str) {
         let Some(key) = key(field) else { return };
         if self.result.is_ok() {
-            self.result =
-                if key == "message" { write!(self.writer, " {}", Plain(value)) } else { write!(self.writer, " {key}={}", Plain(value)) };
+            self.result = if key == "message" {
+                write!(self.writer, " {}", Plain(value))
+            } else {
+                write!(self.writer, " {key}={}", Plain(value))
+            };
         }
     }
 }
@@ -244,12 +263,15 @@ impl Visit for TextFields<'_> {
     }
 }
 
-/// A value as it is, unless it holds something that could be taken for the end of the line or that a terminal would obey.
+/// A value as it is, unless it holds something that could be taken for the end of the line or that
+/// a terminal would obey.
 struct Plain<'a>(&'a str);
 
 impl fmt::Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.chars().all(|character| character == ' ' || character.is_alphanumeric() || character.is_ascii_graphic()) {
+        if self.0.chars().all(|character| {
+            character == ' ' || character.is_alphanumeric() || character.is_ascii_graphic()
+        }) {
             return f.write_str(self.0);
         }
         write!(f, "\"{}\"", self.0.escape_default())

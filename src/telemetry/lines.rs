@@ -1,8 +1,11 @@
-//! Log lines on their way out: kept for some milliseconds and written together, by a thread of their own.
+//! Log lines on their way out: kept for some milliseconds and written together, by a thread of
+//! their own.
 //!
-//! A line costs a copy and no system call, and whoever reads the log too slowly, or not at all, holds up nobody: past [`WAITING_BYTES_MAX`] further lines are left
-//! out and counted, and the log says how many as soon as it is read again. An orderly end writes everything; a process that is killed takes the lines of its last
-//! [`WRITTEN_AFTER`] with it. Left out: what a line looks like (`line`).
+//! A line costs a copy and no system call, and whoever reads the log too slowly, or not at all,
+//! holds up nobody: past [`WAITING_BYTES_MAX`] further lines are left out and counted, and the log
+//! says how many as soon as it is read again. An orderly end writes everything; a process that is
+//! killed takes the lines of its last [`WRITTEN_AFTER`] with it. Left out: what a line looks like
+//! (`line`).
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,7 +16,8 @@ use parking_lot::{Condvar, Mutex};
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// How long a line waits for others. Short enough to watch a log by eye; at the highest rates the buffer is full before.
+/// How long a line waits for others. Short enough to watch a log by eye; at the highest rates the
+/// buffer is full before.
 const WRITTEN_AFTER: Duration = Duration::from_millis(20);
 /// What is not kept waiting any longer: two writes to a pipe of the usual 64 KiB.
 const WRITTEN_FROM_BYTES: usize = 128 * 1024;
@@ -60,14 +64,17 @@ pub(super) struct Line<'l> {
 }
 
 impl Lines {
-    /// Starts the thread that writes to what `open` gives it. `tell` is called on it with the number of lines that were left out, when they could be written again.
+    /// Starts the thread that writes to what `open` gives it. `tell` is called on it with the
+    /// number of lines that were left out, when they could be written again.
     pub(super) fn start<W: Write>(
         open: impl FnOnce() -> W + Send + 'static,
         tell: impl Fn(u64) + Send + 'static,
     ) -> io::Result<(Self, Writing)> {
         let lines = Self::default();
         let shared = Arc::clone(&lines.0);
-        let thread = thread::Builder::new().name("weir-log".into()).spawn(move || shared.write_all(open(), tell))?;
+        let thread = thread::Builder::new()
+            .name("weir-log".into())
+            .spawn(move || shared.write_all(open(), tell))?;
         Ok((lines.clone(), Writing { lines, thread: Some(thread) }))
     }
 
@@ -80,7 +87,9 @@ impl Lines {
         let before = state.waiting.len();
         state.waiting.extend_from_slice(line);
         state.is_urgent |= is_urgent;
-        let is_wanted = before == 0 || is_urgent || before < WRITTEN_FROM_BYTES && state.waiting.len() >= WRITTEN_FROM_BYTES;
+        let is_wanted = before == 0
+            || is_urgent
+            || before < WRITTEN_FROM_BYTES && state.waiting.len() >= WRITTEN_FROM_BYTES;
         drop(state);
         if is_wanted {
             self.0.wanted.notify_one();
@@ -103,7 +112,10 @@ impl Shared {
                 while state.waiting.is_empty() && !state.is_ending {
                     self.wanted.wait(&mut state);
                 }
-                while state.waiting.len() < WRITTEN_FROM_BYTES && !state.is_urgent && !state.is_ending {
+                while state.waiting.len() < WRITTEN_FROM_BYTES
+                    && !state.is_urgent
+                    && !state.is_ending
+                {
                     if self.wanted.wait_for(&mut state, WRITTEN_AFTER).timed_out() {
                         break;
                     }

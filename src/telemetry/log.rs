@@ -8,7 +8,8 @@ use tracing::info;
 
 use super::outcome::Outcome;
 
-/// Writes the line of a finished request, message `request`, level info. What is not known is left out of it.
+/// Writes the line of a finished request, message `request`, level info. What is not known is left
+/// out of it.
 pub fn emit(outcome: &Outcome) {
     info!(
         message = "request",
@@ -30,7 +31,8 @@ pub fn emit(outcome: &Outcome) {
         refusal = outcome.refusal,
         held_by = outcome.held.as_ref().map(|held| held.by),
         held_account = outcome.held.as_ref().and_then(|held| held.account.as_deref()),
-        held_until = outcome.held.as_ref().and_then(|held| held.until).map(crate::clock::Timestamp::rfc3339),
+        held_until =
+            outcome.held.as_ref().and_then(|held| held.until).map(crate::clock::Timestamp::rfc3339),
         error = outcome.error.as_ref().map(super::outcome::LogText::as_str),
     );
 }

@@ -1,10 +1,12 @@
 //! The metrics of CONTRACT §6 and how each is measured.
 //!
-//! Counters and histograms are kept as things happen. Gauges are a picture of now, so they are drawn for each scrape by
-//! [`Metrics::scrape`]; what is gone since the last one (an account removed from the config) is gone from the text too.
+//! Counters and histograms are kept as things happen. Gauges are a picture of now, so they are
+//! drawn for each scrape by [`Metrics::scrape`]; what is gone since the last one (an account
+//! removed from the config) is gone from the text too.
 //!
-//! A request costs one hash of its labels, one read lock, one atomic increment and one histogram lock, and allocates nothing once its
-//! label set has been seen; see `record`. Left out: the names (`names`), and who asks for the text (`admin`).
+//! A request costs one hash of its labels, one read lock, one atomic increment and one histogram
+//! lock, and allocates nothing once its label set has been seen; see `record`. Left out: the names
+//! (`names`), and who asks for the text (`admin`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,8 +20,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::labels::{
-    AccountLimitLabels, BudgetLabels, ClientLabels, EndpointLabels, InvariantLabels, LabelSet, Name, PredictionLabels, ReasonLabels,
-    RefusedLabels, RequestDurationLabels, RequestLabels, StateLabels, Status, TokenLabels, UpstreamLabels, WebhookLabels,
+    AccountLimitLabels, BudgetLabels, ClientLabels, EndpointLabels, InvariantLabels, LabelSet,
+    Name, PredictionLabels, ReasonLabels, RefusedLabels, RequestDurationLabels, RequestLabels,
+    StateLabels, Status, TokenLabels, UpstreamLabels, WebhookLabels,
 };
 use super::names::Metric;
 use super::outcome::Outcome;
@@ -27,19 +30,28 @@ use super::series::{SERIES_MAX, Series};
 use super::tally::{ClientFigures, Tally};
 use crate::clock::Timestamp;
 
-/// The media type of [`Metrics::encode`]. Prometheus reads it since version 2.5; plain Prometheus text would lose the counters' types.
+/// The media type of [`Metrics::encode`]. Prometheus reads it since version 2.5; plain Prometheus
+/// text would lose the counters' types.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Upper bounds in seconds. A hit takes well under a millisecond; the upstream gives up after 10 s (UPSTREAM.md, Limits); 30 s is the
-/// default of both `response_timeout` and `max_wait` (CONTRACT §2).
-const DURATION_BUCKETS_S: [f64; 16] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+/// Upper bounds in seconds. A hit takes well under a millisecond; the upstream gives up after 10 s
+/// (UPSTREAM.md, Limits); 30 s is the default of both `response_timeout` and `max_wait` (CONTRACT
+/// §2).
+const DURATION_BUCKETS_S: [f64; 16] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    60.0,
+];
 
-/// A write of the queue waits for anything from nothing to a day (`PATIENCE` of the queue): the steps are those of the limits' windows, a minute and an hour.
-const QUEUE_BUCKETS_S: [f64; 14] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0];
-/// 0 is one that was taken back before it was sent; 8 is the default of `max_attempts` (CONTRACT §2).
+/// A write of the queue waits for anything from nothing to a day (`PATIENCE` of the queue): the
+/// steps are those of the limits' windows, a minute and an hour.
+const QUEUE_BUCKETS_S: [f64; 14] =
+    [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0];
+/// 0 is one that was taken back before it was sent; 8 is the default of `max_attempts` (CONTRACT
+/// §2).
 const ATTEMPT_BUCKETS: [f64; 8] = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0];
 
-/// Labels are names from the config and words of closed sets: nobody outside can choose them to collide.
+/// Labels are names from the config and words of closed sets: nobody outside can choose them to
+/// collide.
 type Hasher = foldhash::fast::RandomState;
 type Count<S> = Series<S, Counter>;
 type Level<S> = Series<S, Gauge<u64, AtomicU64>>;
@@ -61,7 +73,8 @@ pub struct UpstreamOutcome<'a> {
     pub duration: Duration,
 }
 
-/// Every metric of the gateway. Shared behind an `Arc`; all methods take `&self` and none blocks on I/O.
+/// Every metric of the gateway. Shared behind an `Arc`; all methods take `&self` and none blocks on
+/// I/O.
 pub struct Metrics {
     registry: Registry,
     /// One scrape at a time: the gauges belong to it from clearing to encoding.
@@ -113,16 +126,25 @@ struct Gauges {
 }
 
 impl Metrics {
-    /// All metrics, registered and at zero. A metric with labels appears in the text with its first label set.
+    /// All metrics, registered and at zero. A metric with labels appears in the text with its first
+    /// label set.
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::default();
         let counts = Counts::registered(&mut registry);
         let gauges = Gauges::registered(&mut registry);
-        Self { registry, scraping: Mutex::new(()), counts, gauges, handles: RwLock::default(), tallies: RwLock::default() }
+        Self {
+            registry,
+            scraping: Mutex::new(()),
+            counts,
+            gauges,
+            handles: RwLock::default(),
+            tallies: RwLock::default(),
+        }
     }
 
-    /// Counts a finished client request: once, its duration, its wait, and its refusal if the gateway refused it.
+    /// Counts a finished client request: once, its duration, its wait, and its refusal if the
+    /// gateway refused it.
     pub fn record(&self, outcome: &Outcome) {
         let labels = RequestLabels {
             client: Name::of_client(outcome.client.as_ref()),
@@ -144,7 +166,8 @@ impl Metrics {
         self.count_first(labels, seconds, outcome.queue);
     }
 
-    /// The first request with these labels; or, when there are too many label sets, one of the rest.
+    /// The first request with these labels; or, when there are too many label sets, one of the
+    /// rest.
     #[cold]
     fn count_first(&self, labels: RequestLabels, seconds: f64, queue: Duration) {
         let duration = RequestDurationLabels { endpoint: labels.endpoint, cache: labels.cache };
@@ -171,16 +194,23 @@ impl Metrics {
             status: outcome.status.map_or(Status::NONE, Status::from),
         };
         self.counts.upstream_requests.of(&labels).inc();
-        self.counts.upstream_duration.of(&EndpointLabels { endpoint: outcome.endpoint }).observe(outcome.duration.as_secs_f64());
+        self.counts
+            .upstream_duration
+            .of(&EndpointLabels { endpoint: outcome.endpoint })
+            .observe(outcome.duration.as_secs_f64());
     }
 
-    /// Counts a limit refusal by the upstream. `limit` is a word of a closed set: `primary`, or the secondary limit's name.
+    /// Counts a limit refusal by the upstream. `limit` is a word of a closed set: `primary`, or the
+    /// secondary limit's name.
     pub fn limited(&self, account: &str, limit: &'static str) {
-        self.counts.upstream_limited.of(&AccountLimitLabels { account: account.into(), limit }).inc();
+        self.counts
+            .upstream_limited
+            .of(&AccountLimitLabels { account: account.into(), limit })
+            .inc();
     }
 
-    /// Counts a refusal by the gateway that ends without an [`Outcome`]; [`Metrics::record`] counts all others. `None` when no key was
-    /// accepted.
+    /// Counts a refusal by the gateway that ends without an [`Outcome`]; [`Metrics::record`] counts
+    /// all others. `None` when no key was accepted.
     pub fn refused(&self, client: Option<&Arc<str>>, reason: &'static str) {
         self.count_refusal(Name::of_client(client), reason);
     }
@@ -195,13 +225,21 @@ impl Metrics {
             return Arc::clone(tally);
         }
         let mut tallies = self.tallies.write();
-        let name = if tallies.len() < SERIES_MAX { client.clone() } else { ClientLabels::overflow().client };
+        let name = if tallies.len() < SERIES_MAX {
+            client.clone()
+        } else {
+            ClientLabels::overflow().client
+        };
         Arc::clone(tallies.entry(name).or_default())
     }
 
-    /// What a client has asked for, waited and been refused so far; `None` stands for all requests without an accepted key.
+    /// What a client has asked for, waited and been refused so far; `None` stands for all requests
+    /// without an accepted key.
     pub fn client_figures(&self, client: Option<&Arc<str>>) -> ClientFigures {
-        self.tallies.read().get(&Name::of_client(client)).map_or_else(ClientFigures::default, |tally| tally.figures())
+        self.tallies
+            .read()
+            .get(&Name::of_client(client))
+            .map_or_else(ClientFigures::default, |tally| tally.figures())
     }
 
     /// Adds one wait: how long a request was held, and for what.
@@ -209,7 +247,8 @@ impl Metrics {
         self.counts.wait.of(&ReasonLabels { reason }).observe(duration.as_secs_f64());
     }
 
-    /// Adds a write of the queue that has come to its end: in which state, after how many attempts, and how long after it was accepted.
+    /// Adds a write of the queue that has come to its end: in which state, after how many attempts,
+    /// and how long after it was accepted.
     pub fn write_ended(&self, state: &'static str, attempts: u32, after: Duration) {
         let labels = StateLabels { state };
         self.counts.write_attempts.of(&labels).observe(f64::from(attempts));
@@ -226,7 +265,8 @@ impl Metrics {
         self.counts.cache_evictions.get()
     }
 
-    /// Finished requests by what the cache did for them, in the words of the label; without those whose label sets found no room.
+    /// Finished requests by what the cache did for them, in the words of the label; without those
+    /// whose label sets found no room.
     pub fn answers_by_cache(&self) -> BTreeMap<&'static str, u64> {
         let mut answers = BTreeMap::new();
         for (labels, handles) in self.handles.read().iter() {
@@ -235,23 +275,34 @@ impl Metrics {
         answers
     }
 
-    /// Counts a predicted `ETag` that was sent. `outcome` is a word of a closed set: `confirmed`, `changed` or `wrong`.
+    /// Counts a predicted `ETag` that was sent. `outcome` is a word of a closed set: `confirmed`,
+    /// `changed` or `wrong`.
     pub fn predicted(&self, endpoint: &'static str, outcome: &'static str) {
         self.counts.predicted_etags.of(&PredictionLabels { endpoint, outcome }).inc();
     }
 
-    /// Counts a webhook delivery. Call it with `event` from the delivery only when the signature was right.
+    /// Counts a webhook delivery. Call it with `event` from the delivery only when the signature
+    /// was right.
     pub fn webhook(&self, event: &str, outcome: &'static str) {
         self.counts.webhook_deliveries.of(&WebhookLabels { event: event.into(), outcome }).inc();
     }
 
-    /// Counts an invariant found broken so many times more, by its name. None makes it show as 0, so that an alert has something to watch.
+    /// Counts an invariant found broken so many times more, by its name. None makes it show as 0,
+    /// so that an alert has something to watch.
     pub fn invariant_broken(&self, name: &'static str, times: u64) {
         self.counts.invariant_broken.of(&InvariantLabels { invariant: name }).inc_by(times);
     }
 
     /// Sets the gauges of a budget: an account's share of a resource.
-    pub fn set_budget(&self, account: &str, resource: &str, limit: u64, remaining: u64, reserved: u64, reset: Timestamp) {
+    pub fn set_budget(
+        &self,
+        account: &str,
+        resource: &str,
+        limit: u64,
+        remaining: u64,
+        reserved: u64,
+        reset: Timestamp,
+    ) {
         let labels = BudgetLabels { account: account.into(), resource: resource.into() };
         let gauges = &self.gauges;
         for (gauge, value) in [
@@ -264,9 +315,14 @@ impl Metrics {
         }
     }
 
-    /// Sets how much of a secondary limit is used, in the limit's own unit (requests, points, CPU seconds).
+    /// Sets how much of a secondary limit is used, in the limit's own unit (requests, points, CPU
+    /// seconds).
     pub fn set_secondary(&self, account: &str, limit: &'static str, in_use: f64) {
-        if let Some(gauge) = self.gauges.secondary_in_use.fitting(&AccountLimitLabels { account: account.into(), limit }) {
+        if let Some(gauge) = self
+            .gauges
+            .secondary_in_use
+            .fitting(&AccountLimitLabels { account: account.into(), limit })
+        {
             gauge.set(in_use);
         }
     }
@@ -292,13 +348,19 @@ impl Metrics {
         self.gauges.cache_bytes.set(bytes);
     }
 
-    /// Sets whether a token can be used: its position in the config's list of tokens, or what it is minted for (`installation 7`).
+    /// Sets whether a token can be used: its position in the config's list of tokens, or what it is
+    /// minted for (`installation 7`).
     pub fn set_token_healthy(&self, account: &str, token: &str, healthy: bool) {
-        set(&self.gauges.token_healthy, &TokenLabels { account: account.into(), token: token.into() }, u64::from(healthy));
+        set(
+            &self.gauges.token_healthy,
+            &TokenLabels { account: account.into(), token: token.into() },
+            u64::from(healthy),
+        );
     }
 
-    /// The text for one scrape: forgets the gauges of the last one, lets `draw` set today's with the `set_` methods, and encodes. One
-    /// scrape at a time, so that none sees another's half-drawn gauges; `draw` must not scrape.
+    /// The text for one scrape: forgets the gauges of the last one, lets `draw` set today's with
+    /// the `set_` methods, and encodes. One scrape at a time, so that none sees another's
+    /// half-drawn gauges; `draw` must not scrape.
     pub fn scrape(&self, draw: impl FnOnce(&Self)) -> String {
         let _alone = self.scraping.lock();
         self.gauges.clear();
@@ -311,7 +373,8 @@ impl Metrics {
     pub fn encode(&self) -> String {
         let mut text = String::new();
         if prometheus_client::encoding::text::encode(&mut text, &self.registry).is_err() {
-            // A `String` refuses nothing that is written to it; should an encoder ever fail, half a page would be worse than none.
+            // A `String` refuses nothing that is written to it; should an encoder ever fail, half a
+            // page would be worse than none.
             text.clear();
         }
         text
@@ -327,43 +390,77 @@ impl Default for Metrics {
 impl Counts {
     fn registered(registry: &mut Registry) -> Self {
         let cache_evictions = Counter::default();
-        registry.register(Metric::CacheEvictions.registered_name(), Metric::CacheEvictions.help(), cache_evictions.clone());
+        registry.register(
+            Metric::CacheEvictions.registered_name(),
+            Metric::CacheEvictions.help(),
+            cache_evictions.clone(),
+        );
         Self {
-            requests: Series::new(Counter::default as fn() -> _).registered(registry, Metric::Requests),
-            request_duration: Series::new(duration_histogram as fn() -> _).registered(registry, Metric::RequestDuration),
-            upstream_requests: Series::new(Counter::default as fn() -> _).registered(registry, Metric::UpstreamRequests),
-            upstream_duration: Series::new(duration_histogram as fn() -> _).registered(registry, Metric::UpstreamDuration),
-            upstream_limited: Series::new(Counter::default as fn() -> _).registered(registry, Metric::UpstreamLimited),
-            refused: Series::new(Counter::default as fn() -> _).registered(registry, Metric::Refused),
+            requests: Series::new(Counter::default as fn() -> _)
+                .registered(registry, Metric::Requests),
+            request_duration: Series::new(duration_histogram as fn() -> _)
+                .registered(registry, Metric::RequestDuration),
+            upstream_requests: Series::new(Counter::default as fn() -> _)
+                .registered(registry, Metric::UpstreamRequests),
+            upstream_duration: Series::new(duration_histogram as fn() -> _)
+                .registered(registry, Metric::UpstreamDuration),
+            upstream_limited: Series::new(Counter::default as fn() -> _)
+                .registered(registry, Metric::UpstreamLimited),
+            refused: Series::new(Counter::default as fn() -> _)
+                .registered(registry, Metric::Refused),
             wait: Series::new(duration_histogram as fn() -> _).registered(registry, Metric::Wait),
-            write_attempts: Series::new((|| Histogram::new(ATTEMPT_BUCKETS)) as fn() -> _).registered(registry, Metric::WriteAttempts),
-            write_queue: Series::new((|| Histogram::new(QUEUE_BUCKETS_S)) as fn() -> _).registered(registry, Metric::WriteQueue),
+            write_attempts: Series::new((|| Histogram::new(ATTEMPT_BUCKETS)) as fn() -> _)
+                .registered(registry, Metric::WriteAttempts),
+            write_queue: Series::new((|| Histogram::new(QUEUE_BUCKETS_S)) as fn() -> _)
+                .registered(registry, Metric::WriteQueue),
             cache_evictions,
-            predicted_etags: Series::new(Counter::default as fn() -> _).registered(registry, Metric::PredictedEtags),
-            webhook_deliveries: Series::new(Counter::default as fn() -> _).registered(registry, Metric::WebhookDeliveries),
-            invariant_broken: Series::new(Counter::default as fn() -> _).registered(registry, Metric::InvariantBroken),
+            predicted_etags: Series::new(Counter::default as fn() -> _)
+                .registered(registry, Metric::PredictedEtags),
+            webhook_deliveries: Series::new(Counter::default as fn() -> _)
+                .registered(registry, Metric::WebhookDeliveries),
+            invariant_broken: Series::new(Counter::default as fn() -> _)
+                .registered(registry, Metric::InvariantBroken),
         }
     }
 }
 
 impl Gauges {
     fn registered(registry: &mut Registry) -> Self {
-        let (cache_entries, cache_bytes, writes_oldest) = (Gauge::default(), Gauge::default(), Gauge::default());
-        registry.register(Metric::WritesOldest.registered_name(), Metric::WritesOldest.help(), writes_oldest.clone());
-        registry.register(Metric::CacheEntries.registered_name(), Metric::CacheEntries.help(), cache_entries.clone());
-        registry.register(Metric::CacheBytes.registered_name(), Metric::CacheBytes.help(), cache_bytes.clone());
+        let (cache_entries, cache_bytes, writes_oldest) =
+            (Gauge::default(), Gauge::default(), Gauge::default());
+        registry.register(
+            Metric::WritesOldest.registered_name(),
+            Metric::WritesOldest.help(),
+            writes_oldest.clone(),
+        );
+        registry.register(
+            Metric::CacheEntries.registered_name(),
+            Metric::CacheEntries.help(),
+            cache_entries.clone(),
+        );
+        registry.register(
+            Metric::CacheBytes.registered_name(),
+            Metric::CacheBytes.help(),
+            cache_bytes.clone(),
+        );
         Self {
-            budget_limit: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::BudgetLimit),
-            budget_remaining: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::BudgetRemaining),
-            budget_reserved: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::BudgetReserved),
-            budget_reset: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::BudgetReset),
-            secondary_in_use: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::SecondaryInUse),
+            budget_limit: Series::new(Gauge::default as fn() -> _)
+                .registered(registry, Metric::BudgetLimit),
+            budget_remaining: Series::new(Gauge::default as fn() -> _)
+                .registered(registry, Metric::BudgetRemaining),
+            budget_reserved: Series::new(Gauge::default as fn() -> _)
+                .registered(registry, Metric::BudgetReserved),
+            budget_reset: Series::new(Gauge::default as fn() -> _)
+                .registered(registry, Metric::BudgetReset),
+            secondary_in_use: Series::new(Gauge::default as fn() -> _)
+                .registered(registry, Metric::SecondaryInUse),
             waiting: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::Waiting),
             writes: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::Writes),
             writes_oldest,
             cache_entries,
             cache_bytes,
-            token_healthy: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::TokenHealthy),
+            token_healthy: Series::new(Gauge::default as fn() -> _)
+                .registered(registry, Metric::TokenHealthy),
         }
     }
 

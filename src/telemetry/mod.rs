@@ -1,6 +1,8 @@
-//! What an operator can see of the gateway: one log line, the metrics and the spans of each request.
+//! What an operator can see of the gateway: one log line, the metrics and the spans of each
+//! request.
 //!
-//! Everything is made from one value, [`Outcome`] (DESIGN D11), so that the three can never disagree. A request ends with
+//! Everything is made from one value, [`Outcome`] (DESIGN D11), so that the three can never
+//! disagree. A request ends with
 //!
 //! ```text
 //! metrics.record(&outcome);         // counters and histograms
@@ -8,7 +10,8 @@
 //! spans::finish(&span, &outcome);   // the server span's attributes
 //! ```
 //!
-//! Left out: deciding anything, reading the clock for anything but the time printed on a log line, and the dashboard (`admin`).
+//! Left out: deciding anything, reading the clock for anything but the time printed on a log line,
+//! and the dashboard (`admin`).
 
 pub mod init;
 pub mod log;

@@ -125,8 +125,12 @@ impl Metric {
         match self {
             Self::Requests => "Client requests finished",
             Self::RequestDuration => "Time from a client request's head to the end of its answer",
-            Self::UpstreamRequests => "Requests sent upstream; status none means that no answer came",
-            Self::UpstreamDuration => "Time from sending a request upstream to the head of its answer",
+            Self::UpstreamRequests => {
+                "Requests sent upstream; status none means that no answer came"
+            }
+            Self::UpstreamDuration => {
+                "Time from sending a request upstream to the head of its answer"
+            }
             Self::UpstreamLimited => "Requests the upstream refused for a limit",
             Self::Refused => "Requests the gateway refused itself",
             Self::BudgetLimit => "Size of a budget in requests per window",
@@ -137,9 +141,15 @@ impl Metric {
             Self::Waiting => "Requests being held",
             Self::Wait => "How long requests were held",
             Self::Writes => "Writes in the queue's store by state",
-            Self::WritesOldest => "How long the oldest unfinished write of the queue has waited; 0 when there is none",
-            Self::WriteAttempts => "How often a write of the queue was tried, by the state it ended in",
-            Self::WriteQueue => "Time from accepting a write into the queue to its end, by the state it ended in",
+            Self::WritesOldest => {
+                "How long the oldest unfinished write of the queue has waited; 0 when there is none"
+            }
+            Self::WriteAttempts => {
+                "How often a write of the queue was tried, by the state it ended in"
+            }
+            Self::WriteQueue => {
+                "Time from accepting a write into the queue to its end, by the state it ended in"
+            }
             Self::CacheEntries => "Stored answers",
             Self::CacheBytes => "Bytes of the stored answers",
             Self::CacheEvictions => "Stored answers thrown out to make room",

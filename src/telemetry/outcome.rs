@@ -1,7 +1,9 @@
-//! How one client request ended: the single source of its log line, metrics and span attributes (DESIGN D11).
+//! How one client request ended: the single source of its log line, metrics and span attributes
+//! (DESIGN D11).
 //!
-//! The types keep out what must never be shown: a path has no query, text from outside cannot break a line or carry something
-//! that looks like a credential, and names that become labels come from closed sets. Left out: bodies and headers.
+//! The types keep out what must never be shown: a path has no query, text from outside cannot break
+//! a line or carry something that looks like a credential, and names that become labels come from
+//! closed sets. Left out: bodies and headers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,15 +15,19 @@ use crate::clock::Timestamp;
 /// The endpoint of a request that was refused before it could be classified.
 pub const NO_ENDPOINT: &str = "_none";
 
-/// The longest path, and the longest error, of a log line. A longer one says nothing more, and costs every reader of the log.
+/// The longest path, and the longest error, of a log line. A longer one says nothing more, and
+/// costs every reader of the log.
 const TEXT_BYTES_MAX: usize = 512;
 /// The longest request id of a log line; four times a UUID.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 /// What stands where a credential stood.
 const REDACTED: &str = "[redacted]";
-/// How credentials of the `github` dialect begin, and keys of this gateway. The specification names no prefixes.
-const CREDENTIAL_PREFIXES: [&str; 7] = ["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "weir_"];
-/// The fewest characters after such a prefix that can be a secret: a repository may be called `weir_docs`.
+/// How credentials of the `github` dialect begin, and keys of this gateway. The specification names
+/// no prefixes.
+const CREDENTIAL_PREFIXES: [&str; 7] =
+    ["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "weir_"];
+/// The fewest characters after such a prefix that can be a secret: a repository may be called
+/// `weir_docs`.
 const CREDENTIAL_TAIL_MIN: usize = 16;
 
 /// How one client request ended.
@@ -66,7 +72,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The outcome of a request of which only the head is known: no client, no endpoint, no answer yet.
+    /// The outcome of a request of which only the head is known: no client, no endpoint, no answer
+    /// yet.
     #[must_use]
     pub fn new(method: &http::Method, path: &str, request_id: &str) -> Self {
         Self {
@@ -99,11 +106,13 @@ pub struct Held {
     pub by: &'static str,
     /// Whose limit it is; `None` when it is no account's.
     pub account: Option<Arc<str>>,
-    /// Until when it was closed, as it was known when the wait began; `None` when only an answer to another request could end it.
+    /// Until when it was closed, as it was known when the wait began; `None` when only an answer to
+    /// another request could end it.
     pub until: Option<Timestamp>,
 }
 
-/// What the cache did for a request. Each is named here once, for the `Cache-Status` header, the log and the metrics.
+/// What the cache did for a request. Each is named here once, for the `Cache-Status` header, the
+/// log and the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CacheOutcome {
     /// A stored answer was given without asking the upstream.
@@ -141,7 +150,8 @@ pub enum Fetch {
 }
 
 impl CacheOutcome {
-    /// The value of `Cache-Status` (RFC 9211 §2, CONTRACT §3); `None` for the gateway's own answers, which have none.
+    /// The value of `Cache-Status` (RFC 9211 §2, CONTRACT §3); `None` for the gateway's own
+    /// answers, which have none.
     #[must_use]
     pub fn cache_status(self) -> Option<Cow<'static, str>> {
         Some(match self {
@@ -203,18 +213,20 @@ impl MethodName {
 
 impl From<&http::Method> for MethodName {
     fn from(method: &http::Method) -> Self {
-        const KNOWN: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+        const KNOWN: [&str; 9] =
+            ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
         KNOWN.into_iter().find(|known| *known == method.as_str()).map_or(Self::OTHER, Self)
     }
 }
 
-/// Text from outside, made fit for a log line: printable ASCII, bounded, and without anything that looks like a credential.
+/// Text from outside, made fit for a log line: printable ASCII, bounded, and without anything that
+/// looks like a credential.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LogText(String);
 
 impl LogText {
-    /// A request's path: whatever follows `?` or `#` is cut off, and every character that a path shows only in escaped form is
-    /// escaped.
+    /// A request's path: whatever follows `?` or `#` is cut off, and every character that a path
+    /// shows only in escaped form is escaped.
     #[must_use]
     pub fn path(raw: &str) -> Self {
         let end = raw.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(raw.len());
@@ -224,7 +236,9 @@ impl LogText {
     /// What went wrong. Callers pass the words of an error, never a header or a body.
     #[must_use]
     pub fn error(raw: &str) -> Self {
-        Self::printable(raw, TEXT_BYTES_MAX, |character| character == ' ' || character.is_ascii_graphic())
+        Self::printable(raw, TEXT_BYTES_MAX, |character| {
+            character == ' ' || character.is_ascii_graphic()
+        })
     }
 
     /// A request id, which may be the client's own.
@@ -240,14 +254,17 @@ impl LogText {
     }
 
     fn printable(raw: &str, bytes_max: usize, keep: impl Fn(char) -> bool) -> Self {
-        // Nearly every text is plain and short. All bytes, without stopping at the first that is not: several at once are compared so.
+        // Nearly every text is plain and short. All bytes, without stopping at the first that is
+        // not: several at once are compared so.
         let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'_';
         if raw.len() <= bytes_max && raw.bytes().fold(true, |all, byte| all & is_plain(byte)) {
             return Self(raw.to_owned());
         }
         // Redacted first: a cut must not leave half a credential that no longer looks like one.
         let redacted = redact_credentials(raw);
-        if redacted.len() <= bytes_max && redacted.bytes().all(|byte| byte.is_ascii() && keep(char::from(byte))) {
+        if redacted.len() <= bytes_max
+            && redacted.bytes().all(|byte| byte.is_ascii() && keep(char::from(byte)))
+        {
             return Self(redacted.into_owned());
         }
         let mut text = String::with_capacity(redacted.len().min(bytes_max));
@@ -296,7 +313,9 @@ const fn is_word(character: char) -> bool {
 }
 
 fn looks_like_credential(word: &str) -> bool {
-    CREDENTIAL_PREFIXES.iter().any(|prefix| word.find(prefix).is_some_and(|at| word.len() - at - prefix.len() >= CREDENTIAL_TAIL_MIN))
+    CREDENTIAL_PREFIXES.iter().any(|prefix| {
+        word.find(prefix).is_some_and(|at| word.len() - at - prefix.len() >= CREDENTIAL_TAIL_MIN)
+    })
 }
 
 #[cfg(test)]
@@ -308,15 +327,24 @@ mod tests {
         let texts = [
             (CacheOutcome::Hit, "weir; hit"),
             (CacheOutcome::Fetched(Fetch::Revalidated), "weir; fwd=stale; fwd-status=304"),
-            (CacheOutcome::Fetched(Fetch::Changed { status: 200 }), "weir; fwd=stale; fwd-status=200"),
-            (CacheOutcome::Fetched(Fetch::Changed { status: 404 }), "weir; fwd=stale; fwd-status=404"),
+            (
+                CacheOutcome::Fetched(Fetch::Changed { status: 200 }),
+                "weir; fwd=stale; fwd-status=200",
+            ),
+            (
+                CacheOutcome::Fetched(Fetch::Changed { status: 404 }),
+                "weir; fwd=stale; fwd-status=404",
+            ),
             (CacheOutcome::Fetched(Fetch::Stored), "weir; fwd=uri-miss; stored"),
             (CacheOutcome::Fetched(Fetch::NotStored), "weir; fwd=uri-miss"),
             (CacheOutcome::Collapsed(Fetch::Stored), "weir; fwd=uri-miss; stored; collapsed"),
             (CacheOutcome::Collapsed(Fetch::NotStored), "weir; fwd=uri-miss; collapsed"),
             (CacheOutcome::Fetched(Fetch::TooLarge), "weir; fwd=bypass"),
             (CacheOutcome::Collapsed(Fetch::TooLarge), "weir; fwd=bypass; collapsed"),
-            (CacheOutcome::Collapsed(Fetch::Revalidated), "weir; fwd=stale; fwd-status=304; collapsed"),
+            (
+                CacheOutcome::Collapsed(Fetch::Revalidated),
+                "weir; fwd=stale; fwd-status=304; collapsed",
+            ),
             (CacheOutcome::StaleIfLimited, "weir; hit; detail=stale-if-limited"),
             (CacheOutcome::StaleIfError, "weir; hit; detail=stale-if-error"),
             (CacheOutcome::Bypass, "weir; fwd=bypass"),
@@ -324,7 +352,11 @@ mod tests {
         for (outcome, text) in texts {
             assert_eq!(outcome.cache_status().as_deref(), Some(text), "{outcome:?}");
         }
-        assert_eq!(CacheOutcome::None.cache_status(), None, "the gateway's own answers say nothing of a cache");
+        assert_eq!(
+            CacheOutcome::None.cache_status(),
+            None,
+            "the gateway's own answers say nothing of a cache"
+        );
     }
 
     #[test]
@@ -342,7 +374,10 @@ mod tests {
 
     #[test]
     fn a_logged_path_has_no_control_characters() {
-        assert_eq!(LogText::path("/a\n{}\u{1b}[2J\u{2028}").as_str(), r"/a\u{a}{}\u{1b}[2J\u{2028}");
+        assert_eq!(
+            LogText::path("/a\n{}\u{1b}[2J\u{2028}").as_str(),
+            r"/a\u{a}{}\u{1b}[2J\u{2028}"
+        );
     }
 
     #[test]

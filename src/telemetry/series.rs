@@ -1,8 +1,9 @@
 //! A metric family that cannot grow without end.
 //!
-//! The closed sets behind the labels bound each family already, but their product may be millions. Past [`SERIES_MAX`] label sets
-//! whatever is new is counted together under one overflow label set, so sums stay right. A level cannot be summed so: one that has no room is
-//! left out. Left out here: what the labels are (`labels`).
+//! The closed sets behind the labels bound each family already, but their product may be millions.
+//! Past [`SERIES_MAX`] label sets whatever is new is counted together under one overflow label set,
+//! so sums stay right. A level cannot be summed so: one that has no room is left out. Left out
+//! here: what the labels are (`labels`).
 
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeMetric;
@@ -13,8 +14,9 @@ use prometheus_client::registry::Registry;
 use super::labels::LabelSet;
 use super::names::Metric;
 
-/// The most label sets of one family. At some 250 bytes each in memory and 120 in the text, a full family is 5 MB and 2.4 MB: a
-/// scrape that still works. A gateway with 20 clients that each use 50 endpoints stays below half of it.
+/// The most label sets of one family. At some 250 bytes each in memory and 120 in the text, a full
+/// family is 5 MB and 2.4 MB: a scrape that still works. A gateway with 20 clients that each use 50
+/// endpoints stays below half of it.
 pub(super) const SERIES_MAX: usize = 20_000;
 
 /// A family of at most [`SERIES_MAX`] label sets and the overflow.
@@ -47,8 +49,8 @@ impl<S: LabelSet, M: Clone, C: MetricConstructor<M> + Clone> Series<S, M, C> {
         self
     }
 
-    /// The metric of a label set: a handle that stays valid and counts into the family. One hash, one read lock and one atomic
-    /// increment when it exists.
+    /// The metric of a label set: a handle that stays valid and counts into the family. One hash,
+    /// one read lock and one atomic increment when it exists.
     pub(super) fn of(&self, labels: &S) -> M {
         self.fitting(labels).unwrap_or_else(|| self.family.get_or_create_owned(&S::overflow()))
     }
@@ -88,7 +90,8 @@ mod tests {
     #[test]
     fn past_its_limit_a_family_counts_what_is_new_in_one_place() {
         let mut registry = Registry::default();
-        let series = Series::<EndpointLabels, Counter>::with_max(Counter::default, 2).registered(&mut registry, Metric::Requests);
+        let series = Series::<EndpointLabels, Counter>::with_max(Counter::default, 2)
+            .registered(&mut registry, Metric::Requests);
         for endpoint in TEMPLATES {
             series.of(&EndpointLabels { endpoint }).inc();
         }
@@ -104,9 +107,13 @@ mod tests {
     #[test]
     fn past_its_limit_a_family_has_no_room_for_a_level() {
         let series = Series::<EndpointLabels, Counter>::with_max(Counter::default, 2);
-        let has_room = TEMPLATES.map(|endpoint| series.fitting(&EndpointLabels { endpoint }).is_some());
+        let has_room =
+            TEMPLATES.map(|endpoint| series.fitting(&EndpointLabels { endpoint }).is_some());
         assert_eq!(has_room, [true, true, false, false]);
-        assert!(series.fitting(&EndpointLabels { endpoint: "/a" }).is_some(), "what is there stays");
+        assert!(
+            series.fitting(&EndpointLabels { endpoint: "/a" }).is_some(),
+            "what is there stays"
+        );
     }
 
     #[test]
@@ -115,6 +122,9 @@ mod tests {
         series.of(&EndpointLabels { endpoint: "/a" });
         series.clear();
         series.of(&EndpointLabels { endpoint: "/b" }).inc();
-        assert_eq!(series.family.get(&EndpointLabels { endpoint: "/b" }).map(|counter| counter.get()), Some(1));
+        assert_eq!(
+            series.family.get(&EndpointLabels { endpoint: "/b" }).map(|counter| counter.get()),
+            Some(1)
+        );
     }
 }

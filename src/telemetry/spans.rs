@@ -1,8 +1,9 @@
-//! The spans of a request: one server span `request` with the children `cache`, `admission` and `upstream`, by OpenTelemetry's names
-//! for HTTP, and W3C Trace Context in and out (CONTRACT §6).
+//! The spans of a request: one server span `request` with the children `cache`, `admission` and
+//! `upstream`, by OpenTelemetry's names for HTTP, and W3C Trace Context in and out (CONTRACT §6).
 //!
-//! Without an OTLP endpoint no span is ever made: the functions here then return disabled spans, which cost a load and a branch.
-//! Left out: the exporter (`otlp`), and paths, queries and headers, which no span carries.
+//! Without an OTLP endpoint no span is ever made: the functions here then return disabled spans,
+//! which cost a load and a branch. Left out: the exporter (`otlp`), and paths, queries and headers,
+//! which no span carries.
 
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
@@ -15,8 +16,8 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use super::outcome::{Held, MethodName, Outcome};
 
-/// The server span of a client request. Its trace is the caller's when `headers` carry a `traceparent`. Everything that is known only
-/// later is added by [`finish`].
+/// The server span of a client request. Its trace is the caller's when `headers` carry a
+/// `traceparent`. Everything that is known only later is added by [`finish`].
 pub fn server_span(headers: &HeaderMap, method: MethodName, server_address: &str) -> Span {
     let span = info_span!(
         parent: None,
@@ -70,11 +71,15 @@ pub fn held(span: &Span, held: &Held) {
     }
     span.record("weir.held.by", held.by);
     record_name(span, "weir.held.account", held.account.as_deref());
-    record_name(span, "weir.held.until", held.until.map(crate::clock::Timestamp::rfc3339).as_deref());
+    record_name(
+        span,
+        "weir.held.until",
+        held.until.map(crate::clock::Timestamp::rfc3339).as_deref(),
+    );
 }
 
-/// The child that covers one request to the upstream at `server_address`. A fetch outlives the request that started it (DESIGN D1), so
-/// this span refers to its parent without keeping it open.
+/// The child that covers one request to the upstream at `server_address`. A fetch outlives the
+/// request that started it (DESIGN D1), so this span refers to its parent without keeping it open.
 pub fn upstream_span(request: &Span, method: MethodName, server_address: &str) -> Span {
     let span = info_span!(
         parent: None,
@@ -93,7 +98,8 @@ pub fn upstream_span(request: &Span, method: MethodName, server_address: &str) -
     span
 }
 
-// Numbers are recorded as `i64`, the one integer type of OpenTelemetry: the bridge turns an unsigned one into text.
+// Numbers are recorded as `i64`, the one integer type of OpenTelemetry: the bridge turns an
+// unsigned one into text.
 
 /// Adds the upstream's answer to its span; `None` when no answer came.
 pub fn finish_upstream(upstream: &Span, status: Option<u16>) {
@@ -102,7 +108,8 @@ pub fn finish_upstream(upstream: &Span, status: Option<u16>) {
     }
     if let Some(status) = status {
         upstream.record("http.response.status_code", i64::from(status));
-        // A client span counts 4xx as errors too, a server span only 5xx (OpenTelemetry, HTTP spans, Status).
+        // A client span counts 4xx as errors too, a server span only 5xx (OpenTelemetry, HTTP
+        // spans, Status).
         if status >= 400 {
             upstream.record("otel.status_code", "ERROR");
             upstream.record("error.type", status.to_string().as_str());
@@ -119,7 +126,11 @@ pub fn finish(request: &Span, outcome: &Outcome) {
         return;
     }
     // Not by recording `otel.name`: that counts only until the span has its first child.
-    request.context().span().update_name(format!("{} {}", outcome.method.as_str(), outcome.endpoint));
+    request.context().span().update_name(format!(
+        "{} {}",
+        outcome.method.as_str(),
+        outcome.endpoint
+    ));
     request.record("http.route", outcome.endpoint);
     request.record("http.response.status_code", i64::from(outcome.status));
     request.record("weir.cache", outcome.cache.label());
@@ -143,8 +154,9 @@ fn record_name(span: &Span, field: &str, name: Option<&str>) {
     }
 }
 
-/// Writes `traceparent` (and `tracestate`) of `span` into the headers of a request to the upstream, over any that are there. Does
-/// nothing when spans are off: then a caller's own headers, if they were copied, go on unchanged.
+/// Writes `traceparent` (and `tracestate`) of `span` into the headers of a request to the upstream,
+/// over any that are there. Does nothing when spans are off: then a caller's own headers, if they
+/// were copied, go on unchanged.
 pub fn inject(span: &Span, headers: &mut HeaderMap) {
     if !span.is_disabled() {
         TraceContextPropagator::new().inject_context(&span.context(), &mut HeadersMut(headers));
@@ -154,7 +166,8 @@ pub fn inject(span: &Span, headers: &mut HeaderMap) {
 struct Headers<'a>(&'a HeaderMap);
 
 impl Extractor for Headers<'_> {
-    /// A header that comes more than once is as good as none (W3C Trace Context, section 3.2: it cannot be parsed).
+    /// A header that comes more than once is as good as none (W3C Trace Context, section 3.2: it
+    /// cannot be parsed).
     fn get(&self, key: &str) -> Option<&str> {
         let mut values = self.0.get_all(key).iter();
         let first = values.next()?;
@@ -171,7 +184,8 @@ struct HeadersMut<'a>(&'a mut HeaderMap);
 impl Injector for HeadersMut<'_> {
     fn set(&mut self, key: &str, value: String) {
         let Ok(name) = HeaderName::try_from(key) else { return };
-        // The caller's `tracestate` belongs to the `traceparent` that is being replaced; an empty one says nothing.
+        // The caller's `tracestate` belongs to the `traceparent` that is being replaced; an empty
+        // one says nothing.
         self.0.remove(&name);
         if let (false, Ok(value)) = (value.is_empty(), HeaderValue::try_from(value)) {
             self.0.insert(name, value);

@@ -1,7 +1,8 @@
-//! What one client has asked for, waited and been refused since the process began (CONTRACT §5, `/api/clients`).
+//! What one client has asked for, waited and been refused since the process began (CONTRACT §5,
+//! `/api/clients`).
 //!
-//! Made from the same [`Outcome`](super::Outcome) as the log line, the metrics and the span. Left out: what waits right now, which is not an
-//! outcome yet; the gateway counts it.
+//! Made from the same [`Outcome`](super::Outcome) as the log line, the metrics and the span. Left
+//! out: what waits right now, which is not an outcome yet; the gateway counts it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,8 @@ use parking_lot::Mutex;
 
 /// Steps of one octave of [`Waits`]: a quantile is at most a quarter too high.
 const STEPS: usize = 4;
-/// Octaves of [`Waits`], from one millisecond to somewhat more than an hour, the longest window there is.
+/// Octaves of [`Waits`], from one millisecond to somewhat more than an hour, the longest window
+/// there is.
 const OCTAVES: usize = 22;
 
 /// The tally of one client.
@@ -41,7 +43,8 @@ pub struct ClientFigures {
 }
 
 impl Tally {
-    /// A request has ended that was held for `queue`. A request that did not wait costs one atomic increment.
+    /// A request has ended that was held for `queue`. A request that did not wait costs one atomic
+    /// increment.
     pub(super) fn request(&self, queue: Duration) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.waits.add(queue);
@@ -120,7 +123,10 @@ mod tests {
     fn a_quantile_is_never_too_low_and_at_most_a_quarter_too_high() {
         for millis in (1..5_000).chain([20_000, 59_999, 60_000, 3_599_999, 4_000_000]) {
             let upper = upper_ms(step(millis));
-            assert!(upper >= millis && upper * 4 <= millis * 5, "{millis} ms is told as {upper} ms");
+            assert!(
+                upper >= millis && upper * 4 <= millis * 5,
+                "{millis} ms is told as {upper} ms"
+            );
         }
     }
 
@@ -148,7 +154,11 @@ mod tests {
         let figures = tally.figures();
         assert_eq!((figures.requests, figures.waited), (101, 100));
         assert_eq!(figures.waited_total, Duration::from_millis(98 * 10 + 40_000));
-        assert!(figures.wait_p50 < Duration::from_millis(13) && figures.wait_p99 >= Duration::from_secs(20), "{figures:?}");
+        assert!(
+            figures.wait_p50 < Duration::from_millis(13)
+                && figures.wait_p99 >= Duration::from_secs(20),
+            "{figures:?}"
+        );
         assert_eq!(figures.refused, BTreeMap::from([("primary", 1)]));
     }
 

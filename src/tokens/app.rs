@@ -1,7 +1,8 @@
-//! An app as itself: its key, and the JWT that it is known by at the upstream (Document 1, Credentials: App JWT; UPSTREAM.md, Apps).
+//! An app as itself: its key, and the JWT that it is known by at the upstream (Document 1,
+//! Credentials: App JWT; UPSTREAM.md, Apps).
 //!
-//! A JWT is kept until shortly before its end, because signing costs a millisecond of computing and each one has `ETag`s of its own. Who may use it is decided in
-//! the parent module.
+//! A JWT is kept until shortly before its end, because signing costs a millisecond of computing and
+//! each one has `ETag`s of its own. Who may use it is decided in the parent module.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +25,11 @@ use crate::clock::Timestamp;
 const ISSUED_BEFORE: Duration = Duration::from_secs(60);
 /// UPSTREAM.md, Apps: "`exp` at most 10 min ahead".
 const AHEAD_MAX: Duration = Duration::from_secs(600);
-/// How far ahead it is: so that from `iat` to `exp` it is no longer than that either, however the upstream counts.
+/// How far ahead it is: so that from `iat` to `exp` it is no longer than that either, however the
+/// upstream counts.
 const AHEAD: Duration = AHEAD_MAX.saturating_sub(ISSUED_BEFORE);
-/// With less left a new one is signed. Ours: a request may take the upstream's response timeout to arrive, and clocks differ.
+/// With less left a new one is signed. Ours: a request may take the upstream's response timeout to
+/// arrive, and clocks differ.
 const LEFT_MIN: Duration = Duration::from_secs(60);
 
 /// One entry of `[[apps]]` at work.
@@ -79,8 +82,14 @@ impl App {
         Self { id, slot, bench: Bench::telling(tried), key, signed: Mutex::default() }
     }
 
-    /// Its JWT for one request, signed when there is none with enough time left by the upstream's clock; `None` while it is benched, or when signing fails.
-    pub fn jwt(&self, now: Timestamp, offset: &Mutex<ClockOffset>, ids: &Ids) -> Option<(TokenId, HeaderValue, Leave)> {
+    /// Its JWT for one request, signed when there is none with enough time left by the upstream's
+    /// clock; `None` while it is benched, or when signing fails.
+    pub fn jwt(
+        &self,
+        now: Timestamp,
+        offset: &Mutex<ClockOffset>,
+        ids: &Ids,
+    ) -> Option<(TokenId, HeaderValue, Leave)> {
         let leave = take(&self.bench, now)?;
         let theirs = offset.lock().upstream(now);
         let mut signed = self.signed.lock();
@@ -89,7 +98,8 @@ impl App {
             return Some((good.token, good.authorization.clone(), leave));
         }
         let was_wrong = signed.as_ref().is_some_and(|last| last.times == Times::Wrong);
-        let fresh = self.sign(theirs, if was_wrong { Times::Corrected } else { Times::Believed }, ids)?;
+        let fresh =
+            self.sign(theirs, if was_wrong { Times::Corrected } else { Times::Believed }, ids)?;
         let authorization = fresh.authorization.clone();
         let token = fresh.token;
         *signed = Some(fresh);
@@ -112,7 +122,9 @@ impl App {
         said: &str,
     ) -> Verdict {
         let mut current = self.signed.lock();
-        let Some(signed) = current.as_mut().filter(|signed| signed.token == token) else { return Verdict::Ignored };
+        let Some(signed) = current.as_mut().filter(|signed| signed.token == token) else {
+            return Verdict::Ignored;
+        };
         if let Some(date) = date
             && signed.times != Times::Corrected
             && !signed.is_good(date, Duration::ZERO)
@@ -129,7 +141,13 @@ impl App {
     fn sign(&self, theirs: Timestamp, times: Times, ids: &Ids) -> Option<Signed> {
         let (issued, expires) = (theirs - ISSUED_BEFORE, theirs + AHEAD);
         let jwt = self.jwt_text(issued, expires)?;
-        Some(Signed { token: ids.next(self.slot), authorization: bearer(&jwt)?, issued, expires, times })
+        Some(Signed {
+            token: ids.next(self.slot),
+            authorization: bearer(&jwt)?,
+            issued,
+            expires,
+            times,
+        })
     }
 
     /// RFC 7515 §3.1, with the claims of UPSTREAM.md, Apps.
@@ -137,9 +155,15 @@ impl App {
         let header = json!({ "alg": "RS256", "typ": "JWT" });
         let claims = json!({ "iat": issued.as_secs(), "exp": expires.as_secs(), "iss": self.id.to_string() });
         let encode = |part: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(part);
-        let text = format!("{}.{}", encode(header.to_string().as_bytes()), encode(claims.to_string().as_bytes()));
+        let text = format!(
+            "{}.{}",
+            encode(header.to_string().as_bytes()),
+            encode(claims.to_string().as_bytes())
+        );
         let mut signature = vec![0; self.key.public().modulus_len()];
-        self.key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature).ok()?;
+        self.key
+            .sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature)
+            .ok()?;
         Some(format!("{text}.{}", encode(&signature)))
     }
 }
@@ -147,7 +171,10 @@ impl App {
 impl Signed {
     /// Whether the upstream takes it when its clock shows `theirs`, with at least `left` to go.
     fn is_good(&self, theirs: Timestamp, left: Duration) -> bool {
-        self.times != Times::Wrong && self.issued <= theirs && theirs + left < self.expires && self.expires <= theirs + AHEAD_MAX
+        self.times != Times::Wrong
+            && self.issued <= theirs
+            && theirs + left < self.expires
+            && self.expires <= theirs + AHEAD_MAX
     }
 }
 
@@ -169,19 +196,30 @@ mod tests {
     }
 
     fn bed() -> Bed {
-        Bed { app: App::new(301, SlotId(0), rsa_key(KEY).expect("a key"), Arc::default()), offset: Mutex::default(), ids: Ids::new() }
+        Bed {
+            app: App::new(301, SlotId(0), rsa_key(KEY).expect("a key"), Arc::default()),
+            offset: Mutex::default(),
+            ids: Ids::new(),
+        }
     }
 
     impl Bed {
         fn jwt(&self, now: Timestamp) -> (TokenId, Value) {
-            let (token, authorization, _) = self.app.jwt(now, &self.offset, &self.ids).expect("a JWT");
+            let (token, authorization, _) =
+                self.app.jwt(now, &self.offset, &self.ids).expect("a JWT");
             assert!(authorization.is_sensitive());
-            let text = authorization.to_str().expect("text").strip_prefix("Bearer ").expect("a bearer");
+            let text =
+                authorization.to_str().expect("text").strip_prefix("Bearer ").expect("a bearer");
             let (signed, signature) = text.rsplit_once('.').expect("three parts");
             let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).expect("base64");
-            let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, self.app.key.public_key().as_ref());
+            let public = UnparsedPublicKey::new(
+                &RSA_PKCS1_2048_8192_SHA256,
+                self.app.key.public_key().as_ref(),
+            );
             public.verify(signed.as_bytes(), &signature).expect("signed with the app's key");
-            let claims = BASE64_URL_SAFE_NO_PAD.decode(signed.split_once('.').expect("two parts").1).expect("base64");
+            let claims = BASE64_URL_SAFE_NO_PAD
+                .decode(signed.split_once('.').expect("two parts").1)
+                .expect("base64");
             (token, serde_json::from_slice(&claims).expect("claims"))
         }
 
@@ -193,7 +231,10 @@ mod tests {
     #[test]
     fn a_jwt_begins_a_minute_ago_and_ends_within_ten_minutes() {
         let (_, claims) = bed().jwt(NOW);
-        assert_eq!(claims, json!({ "iss": "301", "iat": NOW.as_secs() - 60, "exp": NOW.as_secs() + 540 }));
+        assert_eq!(
+            claims,
+            json!({ "iss": "301", "iat": NOW.as_secs() - 60, "exp": NOW.as_secs() + 540 })
+        );
     }
 
     #[test]
@@ -201,7 +242,11 @@ mod tests {
         let bed = bed();
         let (first, _) = bed.jwt(NOW);
         assert_eq!(bed.jwt(NOW + Duration::from_secs(479)).0, first);
-        assert_ne!(bed.jwt(NOW + Duration::from_secs(480)).0, first, "another JWT is another token to validators");
+        assert_ne!(
+            bed.jwt(NOW + Duration::from_secs(480)).0,
+            first,
+            "another JWT is another token to validators"
+        );
     }
 
     #[test]
@@ -222,7 +267,10 @@ mod tests {
             assert_eq!(verdict, Verdict::SignAgain, "{ahead}");
             let (second, claims) = bed.jwt(NOW);
             assert_ne!(second, token);
-            assert!(claims["iat"].as_u64().is_some_and(|iat| iat.abs_diff(theirs.as_secs() - 60) <= 1), "{claims}");
+            assert!(
+                claims["iat"].as_u64().is_some_and(|iat| iat.abs_diff(theirs.as_secs() - 60) <= 1),
+                "{claims}"
+            );
             let still_wrong = theirs + Duration::from_secs(7_200);
             assert_eq!(bed.refused(second, NOW, still_wrong), Verdict::Benched, "tried once");
             assert!(bed.app.jwt(NOW, &bed.offset, &bed.ids).is_none());
@@ -246,7 +294,10 @@ mod tests {
         bed.offset.lock().correct(NOW - Duration::from_secs(300), NOW);
         let (second, claims) = bed.jwt(NOW);
         assert_ne!(first, second);
-        assert!(claims["exp"].as_u64().is_some_and(|exp| exp.abs_diff(NOW.as_secs() + 240) <= 1), "{claims}");
+        assert!(
+            claims["exp"].as_u64().is_some_and(|exp| exp.abs_diff(NOW.as_secs() + 240) <= 1),
+            "{claims}"
+        );
     }
 
     #[test]
@@ -254,6 +305,10 @@ mod tests {
         let bed = bed();
         let (_, authorization, _) = bed.app.jwt(NOW, &bed.offset, &bed.ids).expect("a JWT");
         let shown = format!("{:?}", bed.app);
-        assert!(!shown.contains(&authorization.to_str().expect("text")[7..40]) && !shown.contains("BEGIN"), "{shown}");
+        assert!(
+            !shown.contains(&authorization.to_str().expect("text")[7..40])
+                && !shown.contains("BEGIN"),
+            "{shown}"
+        );
     }
 }

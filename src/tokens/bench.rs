@@ -1,4 +1,5 @@
-//! A credential that the upstream has refused: kept out of use for a while, then tried by exactly one request, longer each time it is refused again.
+//! A credential that the upstream has refused: kept out of use for a while, then tried by exactly
+//! one request, longer each time it is refused again.
 //!
 //! Pure: time is an argument. Which answers count as a refusal is decided by the caller.
 
@@ -10,9 +11,11 @@ use tokio::sync::Notify;
 
 use crate::clock::Timestamp;
 
-/// How long a credential is kept out of use at first. Ours: a revoked token must not be tried for every request, a mended one should come back.
+/// How long a credential is kept out of use at first. Ours: a revoked token must not be tried for
+/// every request, a mended one should come back.
 pub const PAUSE_MIN: Duration = Duration::from_secs(300);
-/// The longest pause. Ours: one failed request an hour is nothing to the upstream, and an hour is soon enough for what nobody is watching.
+/// The longest pause. Ours: one failed request an hour is nothing to the upstream, and an hour is
+/// soon enough for what nobody is watching.
 pub const PAUSE_MAX: Duration = Duration::from_secs(3_600);
 
 /// Whether a credential may be used.
@@ -49,7 +52,8 @@ struct Benched {
 /// A bench that requests share with the account that it is about.
 pub type SharedBench = Arc<Mutex<Bench>>;
 
-/// The one request that tries a benched credential. Dropped without a verdict it leaves the trial to the next.
+/// The one request that tries a benched credential. Dropped without a verdict it leaves the trial
+/// to the next.
 #[derive(Debug)]
 pub struct Probe {
     bench: SharedBench,
@@ -96,17 +100,22 @@ impl Bench {
         self.benched.as_ref().map(|benched| benched.said.as_str())
     }
 
-    /// The upstream has refused it. Who used it before the first refusal and hears of it later adds nothing.
+    /// The upstream has refused it. Who used it before the first refusal and hears of it later adds
+    /// nothing.
     pub fn refused(&mut self, now: Timestamp, leave: &Leave, said: &str) {
         let pause = match (&self.benched, leave) {
             (None, _) => longer(None),
-            (Some(benched), Leave::Probe(probe)) if benched.probe == Some(probe.number) => longer(Some(benched.pause)),
+            (Some(benched), Leave::Probe(probe)) if benched.probe == Some(probe.number) => {
+                longer(Some(benched.pause))
+            }
             (Some(_), _) => return,
         };
-        self.benched = Some(Benched { until: now + pause, pause, probe: None, said: said.to_owned() });
+        self.benched =
+            Some(Benched { until: now + pause, pause, probe: None, said: said.to_owned() });
     }
 
-    /// The upstream has accepted it. Only the probe's success heals: another answer may be older than the refusal.
+    /// The upstream has accepted it. Only the probe's success heals: another answer may be older
+    /// than the refusal.
     pub fn accepted(&mut self, leave: &Leave) {
         if let (Some(benched), Leave::Probe(probe)) = (&self.benched, leave)
             && benched.probe == Some(probe.number)
@@ -116,7 +125,8 @@ impl Bench {
     }
 }
 
-/// Leave to use the credential for one request; `None` while it is benched, or while another one is trying it.
+/// Leave to use the credential for one request; `None` while it is benched, or while another one is
+/// trying it.
 pub fn take(bench: &SharedBench, now: Timestamp) -> Option<Leave> {
     let mut state = bench.lock();
     match state.standing(now) {
@@ -164,7 +174,10 @@ mod tests {
         assert!(take(&bench, START + PAUSE_MIN - Duration::from_millis(1)).is_none());
         let due = START + PAUSE_MIN;
         let probe = take(&bench, due).expect("its pause is over");
-        assert!(take(&bench, due).is_none() && take(&bench, due + PAUSE_MAX).is_none(), "the others keep away until its answer");
+        assert!(
+            take(&bench, due).is_none() && take(&bench, due + PAUSE_MAX).is_none(),
+            "the others keep away until its answer"
+        );
         bench.lock().accepted(&probe);
         assert_eq!(bench.lock().standing(due), Standing::Healthy);
     }

@@ -1,8 +1,11 @@
-//! How far the upstream's clock is from ours, as the `Date` of its answers tells: an app's JWT is judged by the upstream's clock, and a token's end is given in it.
+//! How far the upstream's clock is from ours, as the `Date` of its answers tells: an app's JWT is
+//! judged by the upstream's clock, and a token's end is given in it.
 //!
-//! So are the times that limits name: the end of a window is read by the upstream's clock and waited for by ours.
+//! So are the times that limits name: the end of a window is read by the upstream's clock and
+//! waited for by ours.
 //!
-//! Pure: time is an argument. A second's error does not matter to any of them; a single wrong `Date` must not.
+//! Pure: time is an argument. A second's error does not matter to any of them; a single wrong
+//! `Date` must not.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,16 +15,20 @@ use http::{HeaderMap, HeaderValue};
 use crate::api::{headers, rate_reset};
 use crate::clock::Timestamp;
 
-/// Two offsets no farther apart are the same one: `Date` has whole seconds (RFC 9110 §5.6.7), and an answer takes a while.
+/// Two offsets no farther apart are the same one: `Date` has whole seconds (RFC 9110 §5.6.7), and
+/// an answer takes a while.
 const SAME_MILLIS: i64 = 2_500;
-/// One part in so many of what an ordinary answer adds is believed. Ours: the second's error of each levels out over a handful of answers.
+/// One part in so many of what an ordinary answer adds is believed. Ours: the second's error of
+/// each levels out over a handful of answers.
 const SMOOTHING: i64 = 8;
 /// An answer that took longer says nothing exact about when it was written. Ours.
 const TOOK_MAX: Duration = Duration::from_secs(5);
 
-/// A smaller offset is left alone where whole seconds are named: the books allow for that much (DESIGN D4).
+/// A smaller offset is left alone where whole seconds are named: the books allow for that much
+/// (DESIGN D4).
 const NOTICED_MILLIS: u64 = 1_500;
-/// A larger one is no clock's error but an answer that was recorded, and its times are not moved by it. Ours.
+/// A larger one is no clock's error but an answer that was recorded, and its times are not moved by
+/// it. Ours.
 const CREDIBLE_MILLIS: u64 = 24 * 60 * 60 * 1_000;
 
 /// The upstream's clock as seen from here.
@@ -31,7 +38,8 @@ pub struct ClockOffset {
     is_known: bool,
     /// To be added to our time.
     millis: i64,
-    /// What the last answer said, if that was something else: believed when the next one says the same.
+    /// What the last answer said, if that was something else: believed when the next one says the
+    /// same.
     doubt: Option<i64>,
 }
 
@@ -66,7 +74,8 @@ impl ClockOffset {
         }
     }
 
-    /// An answer with this `Date` refused a JWT for its time: believed at once, because nothing works otherwise.
+    /// An answer with this `Date` refused a JWT for its time: believed at once, because nothing
+    /// works otherwise.
     pub fn correct(&mut self, date: Timestamp, now: Timestamp) {
         *self = Self { is_known: true, millis: offset(date, now), doubt: None };
     }
@@ -81,7 +90,8 @@ impl ClockOffset {
         moved(upstream, self.millis.saturating_neg())
     }
 
-    /// Puts the times that an answer's limits name on our clock: `x-ratelimit-reset`, and a `retry-after` that is a date.
+    /// Puts the times that an answer's limits name on our clock: `x-ratelimit-reset`, and a
+    /// `retry-after` that is a date.
     pub fn bring_home(&self, answer: &mut HeaderMap) {
         if !(NOTICED_MILLIS..=CREDIBLE_MILLIS).contains(&self.millis.unsigned_abs()) {
             return;
@@ -89,7 +99,9 @@ impl ClockOffset {
         if let Some(reset) = rate_reset(answer) {
             answer.insert(headers::RATE_RESET, HeaderValue::from(self.ours(reset).as_secs_ceil()));
         }
-        let date = answer.get(RETRY_AFTER).and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
+        let date = answer
+            .get(RETRY_AFTER)
+            .and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
         if let Some(date) = date.and_then(|date| date.duration_since(UNIX_EPOCH).ok()) {
             let ours = self.ours(Timestamp::EPOCH + date).as_secs_ceil();
             let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(ours));
@@ -106,7 +118,9 @@ impl ClockOffset {
 fn offset(date: Timestamp, ours: Timestamp) -> i64 {
     // A `Date` is cut off: on average it is half a second old.
     let (theirs, ours) = (date.as_millis().saturating_add(500), ours.as_millis());
-    i64::try_from(theirs).unwrap_or(i64::MAX).saturating_sub(i64::try_from(ours).unwrap_or(i64::MAX))
+    i64::try_from(theirs)
+        .unwrap_or(i64::MAX)
+        .saturating_sub(i64::try_from(ours).unwrap_or(i64::MAX))
 }
 
 fn moved(time: Timestamp, millis: i64) -> Timestamp {
@@ -157,7 +171,11 @@ mod tests {
         let mut offset = ClockOffset::default();
         for second in 0..300_u64 {
             // Ours loses a second in ten.
-            offset.observe(NOW + Duration::from_secs(second), NOW + Duration::from_millis(second * 900), Duration::ZERO);
+            offset.observe(
+                NOW + Duration::from_secs(second),
+                NOW + Duration::from_millis(second * 900),
+                Duration::ZERO,
+            );
         }
         assert!((25..=31).contains(&secs(&offset)), "{}", secs(&offset));
     }

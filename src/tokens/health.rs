@@ -1,4 +1,5 @@
-//! What operators see of the credentials: for `/readyz`, metrics and `weir budgets`. Never a secret.
+//! What operators see of the credentials: for `/readyz`, metrics and `weir budgets`. Never a
+//! secret.
 
 use std::fmt;
 
@@ -50,7 +51,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Whether a request may find it usable: it works, it is minted when asked for, or its pause is over.
+    /// Whether a request may find it usable: it works, it is minted when asked for, or its pause is
+    /// over.
     pub fn may_serve(&self, now: Timestamp) -> bool {
         match self.state {
             State::Healthy | State::Expired => true,

@@ -1,7 +1,9 @@
-//! Which accounts have a credential out of use, known without looking at all of them for each request.
+//! Which accounts have a credential out of use, known without looking at all of them for each
+//! request.
 //!
-//! What goes out of use by an event (a refusal, a trial) is told here; what does so by itself (a minted token that ends) is noted with its time when it is found
-//! in use. Left out: whether a credential can be used, which is asked of the slots.
+//! What goes out of use by an event (a refusal, a trial) is told here; what does so by itself (a
+//! minted token that ends) is noted with its time when it is found in use. Left out: whether a
+//! credential can be used, which is asked of the slots.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +35,8 @@ pub struct Impaired {
 #[derive(Debug, Default)]
 struct State {
     out: BTreeSet<AccountId>,
-    /// When accounts that are whole are to be looked at again. One that is suspected in between may be in it twice: it is looked at once too often.
+    /// When accounts that are whole are to be looked at again. One that is suspected in between may
+    /// be in it twice: it is looked at once too often.
     ends: BTreeSet<(Timestamp, AccountId)>,
 }
 
@@ -58,7 +61,11 @@ impl Impaired {
     }
 
     /// All that are impaired now, in ascending order; `soundness` looks at one account.
-    pub fn now(&self, now: Timestamp, soundness: impl Fn(AccountId) -> Soundness) -> Vec<AccountId> {
+    pub fn now(
+        &self,
+        now: Timestamp,
+        soundness: impl Fn(AccountId) -> Soundness,
+    ) -> Vec<AccountId> {
         if self.is_empty(now) {
             return Vec::new();
         }
@@ -84,7 +91,11 @@ impl Impaired {
 
 impl State {
     fn quiet_until(&self) -> u64 {
-        if self.out.is_empty() { self.ends.first().map_or(u64::MAX, |(at, _)| at.as_millis()) } else { 0 }
+        if self.out.is_empty() {
+            self.ends.first().map_or(u64::MAX, |(at, _)| at.as_millis())
+        } else {
+            0
+        }
     }
 }
 
@@ -121,6 +132,10 @@ mod tests {
         assert!(impaired.now(end - Duration::from_millis(1), until).is_empty());
         assert_eq!(looked.get(), 2);
         assert_eq!(impaired.now(end, |_| Soundness::Impaired), [A]);
-        assert_eq!(impaired.now(end, |_| Soundness::Impaired), [A], "until it is found to be whole");
+        assert_eq!(
+            impaired.now(end, |_| Soundness::Impaired),
+            [A],
+            "until it is found to be whole"
+        );
     }
 }

@@ -1,12 +1,17 @@
-//! One installation's token: whether it has one, when the next is to be minted, and who waits for it.
+//! One installation's token: whether it has one, when the next is to be minted, and who waits for
+//! it.
 //!
-//! Pure but for the locks: time, randomness and the answers of the upstream are arguments; sending is done in `gateway/mint.rs`. The rules:
+//! Pure but for the locks: time, randomness and the answers of the upstream are arguments; sending
+//! is done in `gateway/mint.rs`. The rules:
 //!
-//! - One mint at a time: [`Installation::begin`] gives the right to it once, and its drop gives it back.
-//! - A token that was used since it was minted is renewed while at least five minutes are left, and serves until its end whatever becomes of the renewal. One
-//!   that nobody used is left to end: an hour's idleness is cheaper than a request of the app's budget for each of thousands of installations, and the next
-//!   request waits for one mint.
-//! - A token that the upstream refuses is minted anew once; the second refusal in a row benches the installation.
+//! - One mint at a time: [`Installation::begin`] gives the right to it once, and its drop gives it
+//!   back.
+//! - A token that was used since it was minted is renewed while at least five minutes are left, and
+//!   serves until its end whatever becomes of the renewal. One that nobody used is left to end: an
+//!   hour's idleness is cheaper than a request of the app's budget for each of thousands of
+//!   installations, and the next request waits for one mint.
+//! - A token that the upstream refuses is minted anew once; the second refusal in a row benches the
+//!   installation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,13 +27,15 @@ use super::{SlotId, TokenId};
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 
-/// A renewal is due with this much left. UPSTREAM.md, Apps: "at least 5 min"; the rest is for waiting in line and for failures.
+/// A renewal is due with this much left. UPSTREAM.md, Apps: "at least 5 min"; the rest is for
+/// waiting in line and for failures.
 const RENEW_LEFT: Duration = Duration::from_mins(10);
 /// Up to so much earlier, so that installations minted together are not renewed together. Ours.
 const RENEW_SPREAD: Duration = Duration::from_mins(2);
 /// A token that ends sooner is not sent any more. Ours: the request may take a while to arrive.
 pub(super) const END_MARGIN: Duration = Duration::from_secs(5);
-/// The first wait after a failed mint, and the longest. Ours: half a dozen tries fit between the renewal and the token's end.
+/// The first wait after a failed mint, and the longest. Ours: half a dozen tries fit between the
+/// renewal and the token's end.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
@@ -120,7 +127,8 @@ pub enum Verdict {
 }
 
 impl Installation {
-    /// Without a token, and wanting one: minted in the background, so that the first request does not wait.
+    /// Without a token, and wanting one: minted in the background, so that the first request does
+    /// not wait.
     pub fn new(id: u64, slot: SlotId, account: AccountId, app: u64, signals: Arc<Signals>) -> Self {
         let state = State { want: Want::Background, ..State::default() };
         Self { id, slot, account, app, bench: Arc::default(), state: Mutex::new(state), signals }
@@ -155,7 +163,8 @@ impl Installation {
         self.state.lock().current.as_ref().is_some_and(|current| current.token == token)
     }
 
-    /// A request would wait for a token until `deadline`; whether one can come by then. From here on one is to be minted.
+    /// A request would wait for a token until `deadline`; whether one can come by then. From here
+    /// on one is to be minted.
     pub fn want(&self, now: Timestamp, deadline: Timestamp, app: Standing) -> bool {
         let comes = self.comes(now, deadline, app);
         if comes {
@@ -171,11 +180,12 @@ impl Installation {
         let bench = self.bench.lock().standing(now);
         let state = self.state.lock();
         let is_under_way = state.minting && matches!(bench, Standing::Healthy | Standing::Due(_));
-        is_under_way || earliest(state.not_before, bench, app).is_some_and(|at| at.max(now) <= deadline)
+        is_under_way
+            || earliest(state.not_before, bench, app).is_some_and(|at| at.max(now) <= deadline)
     }
 
-    /// A request had to do without its token and could not wait for one; whether the next request may find one. From here on it is minted, if nobody has missed it
-    /// before.
+    /// A request had to do without its token and could not wait for one; whether the next request
+    /// may find one. From here on it is minted, if nobody has missed it before.
     pub fn missed(&self, now: Timestamp) -> bool {
         let is_healthy = self.bench.lock().standing(now) == Standing::Healthy;
         let mut state = self.state.lock();
@@ -202,7 +212,9 @@ impl Installation {
         }
         let at = match &state.current {
             _ if state.want > Want::Nothing => state.not_before,
-            Some(current) if current.used && current.expires > now => current.renew_at.max(state.not_before),
+            Some(current) if current.used && current.expires > now => {
+                current.renew_at.max(state.not_before)
+            }
             _ => return None,
         };
         earliest(at, bench, app).map(|at| (at, state.want))
@@ -219,10 +231,13 @@ impl Installation {
         Some(Minting { installation: Arc::clone(self) })
     }
 
-    /// The upstream refused `token` at `now`. A second refusal soon after it was replaced is about the installation.
+    /// The upstream refused `token` at `now`. A second refusal soon after it was replaced is about
+    /// the installation.
     pub fn refused(&self, token: TokenId, leave: &Leave, now: Timestamp, said: &str) -> Verdict {
         let mut state = self.state.lock();
-        let Some(current) = state.current.as_ref().filter(|current| current.token == token) else { return Verdict::Ignored };
+        let Some(current) = state.current.as_ref().filter(|current| current.token == token) else {
+            return Verdict::Ignored;
+        };
         let ended = current.expires <= now + END_MARGIN;
         let replaced_before = state.replaced_at.is_some_and(|at| now.since(at) < PAUSE_MIN);
         state.current = None;
@@ -247,22 +262,32 @@ impl Installation {
         };
         let state = self.state.lock();
         match (bench, app) {
-            (Standing::Benched(until) | Standing::Due(until) | Standing::Probed(until), _) => return (Health::Benched { until }, said),
-            (Standing::Healthy, _) if state.usable(now).is_some() => return (Health::Healthy, state.problem.clone()),
-            (Standing::Healthy, Standing::Benched(until) | Standing::Due(until) | Standing::Probed(until)) => {
+            (Standing::Benched(until) | Standing::Due(until) | Standing::Probed(until), _) => {
+                return (Health::Benched { until }, said);
+            }
+            (Standing::Healthy, _) if state.usable(now).is_some() => {
+                return (Health::Healthy, state.problem.clone());
+            }
+            (
+                Standing::Healthy,
+                Standing::Benched(until) | Standing::Due(until) | Standing::Probed(until),
+            ) => {
                 return (Health::Benched { until }, Some("its app is not accepted".into()));
             }
             (Standing::Healthy, Standing::Healthy) => {}
         }
         match state.pause {
             Some(_) => (Health::Benched { until: state.not_before }, state.problem.clone()),
-            None if state.want > Want::Nothing || state.minting || state.failures > 0 => (Health::Minting, state.problem.clone()),
+            None if state.want > Want::Nothing || state.minting || state.failures > 0 => {
+                (Health::Minting, state.problem.clone())
+            }
             None => (Health::Expired, None),
         }
     }
 }
 
-/// When something due at `at` may be done, with what stands in the way; `None` when only an event tells.
+/// When something due at `at` may be done, with what stands in the way; `None` when only an event
+/// tells.
 fn earliest(at: Timestamp, bench: Standing, app: Standing) -> Option<Timestamp> {
     [bench, app].into_iter().try_fold(at, |at, standing| match standing {
         Standing::Healthy | Standing::Due(_) => Some(at),
@@ -289,11 +314,21 @@ impl Minting {
         &self.installation
     }
 
-    /// The token that it brought, which ends at `expires` on our clock. `chance` is between 0 and 1.
-    pub fn succeeded(self, token: TokenId, authorization: HeaderValue, expires: Timestamp, now: Timestamp, chance: f64) {
+    /// The token that it brought, which ends at `expires` on our clock. `chance` is between 0 and
+    /// 1.
+    pub fn succeeded(
+        self,
+        token: TokenId,
+        authorization: HeaderValue,
+        expires: Timestamp,
+        now: Timestamp,
+        chance: f64,
+    ) {
         let mut state = self.installation.state.lock();
-        // One that lives shortly would else be due for its renewal from the start, and be renewed all the time.
-        let left = (RENEW_LEFT + RENEW_SPREAD.mul_f64(chance.clamp(0.0, 1.0))).min(expires.since(now) / 2);
+        // One that lives shortly would else be due for its renewal from the start, and be renewed
+        // all the time.
+        let left =
+            (RENEW_LEFT + RENEW_SPREAD.mul_f64(chance.clamp(0.0, 1.0))).min(expires.since(now) / 2);
         let renew_at = expires - left;
         state.current = Some(Minted { token, authorization, expires, renew_at, used: false });
         (state.want, state.failures, state.pause, state.problem) = (Want::Nothing, 0, None, None);
@@ -314,7 +349,9 @@ impl Minting {
                 (now + pause, problem)
             }
             // "Never" comes from the books too, which may learn better.
-            MintFailure::Later(at, problem) => (at.clamp(now + backoff(0, chance), now + PAUSE_MAX), problem),
+            MintFailure::Later(at, problem) => {
+                (at.clamp(now + backoff(0, chance), now + PAUSE_MAX), problem)
+            }
         };
         state.failures = state.failures.saturating_add(1);
         state.not_before = not_before;
@@ -332,7 +369,8 @@ impl Drop for Minting {
     }
 }
 
-/// The wait after `failures` earlier failures: doubling, with a jitter of half of it (UPSTREAM.md, Limits: "doubling, bounded").
+/// The wait after `failures` earlier failures: doubling, with a jitter of half of it (UPSTREAM.md,
+/// Limits: "doubling, bounded").
 fn backoff(failures: u32, chance: f64) -> Duration {
     let full = RETRY_MIN.saturating_mul(2_u32.saturating_pow(failures.min(16))).min(RETRY_MAX);
     full.mul_f64(0.5 + 0.5 * chance.clamp(0.0, 1.0))

@@ -1,6 +1,7 @@
 //! Which mints are due over all installations, and what the requests that wait for them are told.
 //!
-//! When a single installation wants a token is its own matter (`installation`); sending is the gateway's.
+//! When a single installation wants a token is its own matter (`installation`); sending is the
+//! gateway's.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +16,8 @@ use crate::api::TokenKinds;
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 
-/// Mints under way at once. Ours: a thousand installations start up in a minute, and leave most of the app's hundred places to others.
+/// Mints under way at once. Ours: a thousand installations start up in a minute, and leave most of
+/// the app's hundred places to others.
 const MINTS_MAX: usize = 16;
 
 /// Why a request has to do without a token that would have to be minted.
@@ -47,11 +49,17 @@ impl Tokens {
     /// The mints that are due, those that somebody waits for first, each with the right to do it.
     pub fn begin_due(&self, now: Timestamp) -> Vec<Minting> {
         let free = MINTS_MAX.saturating_sub(self.signals.under_way.load(Ordering::Relaxed));
-        let is_due = |installation: &&Arc<Installation>| installation.due(now, self.app_standing(installation, now));
+        let is_due = |installation: &&Arc<Installation>| {
+            installation.due(now, self.app_standing(installation, now))
+        };
         let mut due: Vec<(Want, &Arc<Installation>)> = self
             .installations
             .iter()
-            .filter_map(|installation| is_due(&installation).filter(|(at, _)| *at <= now).map(|(_, want)| (want, installation)))
+            .filter_map(|installation| {
+                is_due(&installation)
+                    .filter(|(at, _)| *at <= now)
+                    .map(|(_, want)| (want, installation))
+            })
             .collect();
         due.sort_by_key(|(want, _)| std::cmp::Reverse(*want));
         due.into_iter().take(free).filter_map(|(_, installation)| installation.begin()).collect()
@@ -62,7 +70,9 @@ impl Tokens {
         if self.signals.under_way.load(Ordering::Relaxed) >= MINTS_MAX {
             return None;
         }
-        let at = |installation: &Arc<Installation>| installation.due(now, self.app_standing(installation, now)).map(|(at, _)| at);
+        let at = |installation: &Arc<Installation>| {
+            installation.due(now, self.app_standing(installation, now)).map(|(at, _)| at)
+        };
         self.installations.iter().filter_map(at).min()
     }
 
@@ -83,7 +93,8 @@ impl Tokens {
         self.by_account.iter().position(|slots| slots.iter().any(is_it)).map(numbered)
     }
 
-    /// A mint has brought this token, which ends at `expires` on the upstream's clock. `chance` is between 0 and 1. Says why it cannot be used.
+    /// A mint has brought this token, which ends at `expires` on the upstream's clock. `chance` is
+    /// between 0 and 1. Says why it cannot be used.
     pub fn minted(
         &self,
         minting: Minting,
@@ -97,7 +108,8 @@ impl Tokens {
             None => "the minted token is not one that a header can hold",
             Some(_) if ours <= now + END_MARGIN => "the minted token has ended already",
             Some(authorization) => {
-                let (account, token) = (minting.installation().account, self.ids.next(minting.installation().slot));
+                let (account, token) =
+                    (minting.installation().account, self.ids.next(minting.installation().slot));
                 minting.succeeded(token, authorization, ours, now, chance);
                 // It may end before the one whose end is noted.
                 self.impaired.suspect(account);
@@ -113,8 +125,15 @@ impl Tokens {
         minting.failed(now, failure, chance);
     }
 
-    /// A request would wait for a token of one of `accounts` until `deadline`; whether one can come by then. From here on it is minted.
-    pub fn want(&self, accounts: &[AccountId], accepted: TokenKinds, now: Timestamp, deadline: Timestamp) -> bool {
+    /// A request would wait for a token of one of `accounts` until `deadline`; whether one can come
+    /// by then. From here on it is minted.
+    pub fn want(
+        &self,
+        accounts: &[AccountId],
+        accepted: TokenKinds,
+        now: Timestamp,
+        deadline: Timestamp,
+    ) -> bool {
         let mut comes = false;
         for installation in self.minted_for(accounts, accepted) {
             comes |= installation.want(now, deadline, self.app_standing(installation, now));
@@ -122,30 +141,57 @@ impl Tokens {
         comes
     }
 
-    /// A request had to do without a token of any of `accounts`, and could not wait for one: the next is to find one.
+    /// A request had to do without a token of any of `accounts`, and could not wait for one: the
+    /// next is to find one.
     pub fn missed(&self, accounts: &[AccountId], accepted: TokenKinds, now: Timestamp) {
         // One is enough, and thousands may be idle.
         let _ = self.minted_for(accounts, accepted).any(|installation| installation.missed(now));
     }
 
     /// Whether a token of `account` can be minted by `deadline`. Asks for none.
-    pub fn comes(&self, account: AccountId, accepted: TokenKinds, now: Timestamp, deadline: Timestamp) -> bool {
-        self.minted_for(&[account], accepted).any(|installation| installation.comes(now, deadline, self.app_standing(installation, now)))
+    pub fn comes(
+        &self,
+        account: AccountId,
+        accepted: TokenKinds,
+        now: Timestamp,
+        deadline: Timestamp,
+    ) -> bool {
+        self.minted_for(&[account], accepted).any(|installation| {
+            installation.comes(now, deadline, self.app_standing(installation, now))
+        })
     }
 
     /// Why none of `accounts` has a token to be minted; `None` when nothing is minted for them.
-    pub fn lack(&self, accounts: &[AccountId], accepted: TokenKinds, now: Timestamp) -> Option<Lack> {
+    pub fn lack(
+        &self,
+        accounts: &[AccountId],
+        accepted: TokenKinds,
+        now: Timestamp,
+    ) -> Option<Lack> {
         let installation = self.minted_for(accounts, accepted).next()?;
         let app = self.app_of(installation)?;
-        let app_said = app.bench.lock().said().map(|said| format!("the upstream does not accept app {}: {said}", app.id));
+        let app_said = app
+            .bench
+            .lock()
+            .said()
+            .map(|said| format!("the upstream does not accept app {}: {said}", app.id));
         let (state, said) = installation.health(now, Standing::Healthy);
-        let cause = if app_said.is_some() || matches!(state, State::Benched { .. }) { Cause::Refused } else { Cause::Passing };
+        let cause = if app_said.is_some() || matches!(state, State::Benched { .. }) {
+            Cause::Refused
+        } else {
+            Cause::Passing
+        };
         let said = app_said.or(said).unwrap_or_else(|| "its token is being minted".into());
-        let until = installation.earliest(now, self.app_standing(installation, now)).filter(|at| *at > now);
+        let until =
+            installation.earliest(now, self.app_standing(installation, now)).filter(|at| *at > now);
         Some(Lack { reason: format!("installation {}: {said}", installation.id), cause, until })
     }
 
-    fn minted_for(&self, accounts: &[AccountId], accepted: TokenKinds) -> impl Iterator<Item = &Arc<Installation>> {
+    fn minted_for(
+        &self,
+        accounts: &[AccountId],
+        accepted: TokenKinds,
+    ) -> impl Iterator<Item = &Arc<Installation>> {
         let slots = accounts.iter().flat_map(|account| self.slots(*account));
         slots.filter_map(move |slot| match slot {
             Slot::Installation(installation) if slot.fits(accepted) => Some(installation),

@@ -1,4 +1,5 @@
-//! The upstream credentials: which of them may carry a request for an account, which ones the upstream has stopped accepting, and which are to be minted.
+//! The upstream credentials: which of them may carry a request for an account, which ones the
+//! upstream has stopped accepting, and which are to be minted.
 //!
 //! | module | what it knows |
 //! |---|---|
@@ -12,7 +13,8 @@
 //! | [`impaired`] | which accounts have a credential out of use |
 //! | [`health`] | what operators see |
 //!
-//! Limits and budgets belong to accounts, not to tokens, and are kept in `decision/`. Nothing is sent from here: `gateway/mint.rs` does, through the books.
+//! Limits and budgets belong to accounts, not to tokens, and are kept in `decision/`. Nothing is
+//! sent from here: `gateway/mint.rs` does, through the books.
 
 pub mod app;
 pub mod bench;
@@ -48,7 +50,8 @@ pub use slot::{SlotId, TokenId, Wanted};
 /// All credentials, by account.
 pub struct Tokens {
     by_account: Vec<Vec<Slot>>,
-    /// The account of each slot, by the slot's number; also of those that are in the config no more.
+    /// The account of each slot, by the slot's number; also of those that are in the config no
+    /// more.
     owners: Vec<AccountId>,
     impaired: Arc<Impaired>,
     apps: Vec<Arc<App>>,
@@ -73,7 +76,12 @@ pub struct Credential {
 impl Credential {
     /// A client's own, for one request of that client.
     pub fn brought(token: TokenId, authorization: HeaderValue) -> Self {
-        Self { token, authorization: Some(authorization), source: Source::Brought, leave: Leave::Plain }
+        Self {
+            token,
+            authorization: Some(authorization),
+            source: Source::Brought,
+            leave: Leave::Plain,
+        }
     }
 }
 
@@ -98,13 +106,19 @@ pub enum Trial {
 }
 
 impl Tokens {
-    /// The kinds of an account's tokens, working or not, in the order in which they are used. An app's own credential has none.
+    /// The kinds of an account's tokens, working or not, in the order in which they are used. An
+    /// app's own credential has none.
     pub fn kinds_of(&self, account: AccountId) -> impl Iterator<Item = TokenKind> {
         self.slots(account).iter().filter_map(Slot::kind)
     }
 
-    /// The places of the account's credentials that an endpoint takes, working or not, in the order in which they are used.
-    pub fn fitting(&self, account: AccountId, accepted: TokenKinds) -> impl Iterator<Item = SlotId> {
+    /// The places of the account's credentials that an endpoint takes, working or not, in the order
+    /// in which they are used.
+    pub fn fitting(
+        &self,
+        account: AccountId,
+        accepted: TokenKinds,
+    ) -> impl Iterator<Item = SlotId> {
         self.slots(account).iter().filter(move |slot| slot.fits(accepted)).map(Slot::id)
     }
 
@@ -113,22 +127,36 @@ impl Tokens {
         self.impaired.is_empty(now)
     }
 
-    /// The accounts with a credential that is out of use now, in ascending order; free while all are in use.
+    /// The accounts with a credential that is out of use now, in ascending order; free while all
+    /// are in use.
     pub fn impaired(&self, now: Timestamp) -> Vec<AccountId> {
         self.impaired.now(now, |account| {
             let worse = |one: Soundness, other: Soundness| match (one, other) {
                 (Soundness::Impaired, _) | (_, Soundness::Impaired) => Soundness::Impaired,
-                (Soundness::Until(one), Soundness::Until(other)) => Soundness::Until(one.min(other)),
-                (Soundness::Until(end), Soundness::Lasting) | (Soundness::Lasting, Soundness::Until(end)) => Soundness::Until(end),
+                (Soundness::Until(one), Soundness::Until(other)) => {
+                    Soundness::Until(one.min(other))
+                }
+                (Soundness::Until(end), Soundness::Lasting)
+                | (Soundness::Lasting, Soundness::Until(end)) => Soundness::Until(end),
                 (Soundness::Lasting, Soundness::Lasting) => Soundness::Lasting,
             };
-            self.slots(account).iter().map(|slot| slot.soundness(now)).fold(Soundness::Lasting, worse)
+            self.slots(account)
+                .iter()
+                .map(|slot| slot.soundness(now))
+                .fold(Soundness::Lasting, worse)
         })
     }
 
-    /// A usable credential of `account` for an endpoint that takes `accepted`: one that is to be tried again first, since the request can be sent anew if it
-    /// fails; then `preferred` when it is one of them; then the account's first.
-    pub fn pick(&self, account: AccountId, accepted: TokenKinds, preferred: Option<TokenId>, now: Timestamp) -> Option<Credential> {
+    /// A usable credential of `account` for an endpoint that takes `accepted`: one that is to be
+    /// tried again first, since the request can be sent anew if it fails; then `preferred` when it
+    /// is one of them; then the account's first.
+    pub fn pick(
+        &self,
+        account: AccountId,
+        accepted: TokenKinds,
+        preferred: Option<TokenId>,
+        now: Timestamp,
+    ) -> Option<Credential> {
         self.pick_for(account, accepted, preferred, Trial::Willing, now)
     }
 
@@ -145,9 +173,18 @@ impl Tokens {
         order.into_iter().find_map(|slot| self.take(slot, now))
     }
 
-    /// The places that [`Tokens::pick_for`] goes through, one after the other, until [`Tokens::take`] finds a usable credential.
-    pub fn order(&self, account: AccountId, accepted: TokenKinds, preferred: Option<TokenId>, trial: Trial, now: Timestamp) -> Vec<SlotId> {
-        let mut fitting: Vec<&Slot> = self.slots(account).iter().filter(|slot| slot.fits(accepted)).collect();
+    /// The places that [`Tokens::pick_for`] goes through, one after the other, until
+    /// [`Tokens::take`] finds a usable credential.
+    pub fn order(
+        &self,
+        account: AccountId,
+        accepted: TokenKinds,
+        preferred: Option<TokenId>,
+        trial: Trial,
+        now: Timestamp,
+    ) -> Vec<SlotId> {
+        let mut fitting: Vec<&Slot> =
+            self.slots(account).iter().filter(|slot| slot.fits(accepted)).collect();
         if fitting.len() > 1 {
             fitting.sort_by_cached_key(|slot| match (slot.standing(now), trial) {
                 (Standing::Due(_), Trial::Willing) => 0,
@@ -164,7 +201,9 @@ impl Tokens {
         let slot = self.slot(slot)?;
         let signed = |(token, value, leave)| (token, Some(value), leave);
         let (token, authorization, leave) = match slot {
-            Slot::Configured(token) => (token.id, Some(token.authorization.clone()), take(&token.bench, now)?),
+            Slot::Configured(token) => {
+                (token.id, Some(token.authorization.clone()), take(&token.bench, now)?)
+            }
             Slot::Installation(installation) => signed(installation.take(now)?),
             Slot::App(app) => signed(app.jwt(now, &self.clock, &self.ids)?),
             Slot::Anonymous(token) => (*token, None, Leave::Plain),
@@ -181,20 +220,23 @@ impl Tokens {
         self.slots(account).iter().any(|slot| slot.fits(accepted) && slot.is_usable(now))
     }
 
-    /// Whether `account` has a credential of an accepted kind at all, working or not. The same as long as the config is in force.
+    /// Whether `account` has a credential of an accepted kind at all, working or not. The same as
+    /// long as the config is in force.
     pub fn has_kind(&self, account: AccountId, accepted: TokenKinds) -> bool {
         self.slots(account).iter().any(|slot| slot.fits(accepted))
     }
 
-    /// Whether `account` has what is wanted: [`Tokens::has_kind`], and for an account without a credential, that the endpoint can do without. The same as long as
-    /// the config is in force.
+    /// Whether `account` has what is wanted: [`Tokens::has_kind`], and for an account without a
+    /// credential, that the endpoint can do without. The same as long as the config is in force.
     pub fn may_carry(&self, account: AccountId, wanted: Wanted) -> bool {
         self.slots(account).iter().any(|slot| slot.may_carry(wanted))
     }
 
     /// The account that a token belongs to; `None` when it is in use no more.
     pub fn account_of(&self, token: TokenId) -> Option<AccountId> {
-        self.slot(token.slot()).filter(|slot| slot.owns(token)).and_then(|slot| self.owner(slot.id()))
+        self.slot(token.slot())
+            .filter(|slot| slot.owns(token))
+            .and_then(|slot| self.owner(slot.id()))
     }
 
     /// The upstream has answered a request with this credential, and not refused it.
@@ -207,23 +249,33 @@ impl Tokens {
     }
 
     /// The upstream refused this credential, in an answer with these headers.
-    pub fn rejected(&self, credential: &Credential, now: Timestamp, headers: &HeaderMap, said: &str) -> Rejection {
+    pub fn rejected(
+        &self,
+        credential: &Credential,
+        now: Timestamp,
+        headers: &HeaderMap,
+        said: &str,
+    ) -> Rejection {
         let Credential { token, leave, .. } = credential;
         let rejection = match self.slot(token.slot()) {
             Some(Slot::Configured(Configured { bench, .. })) => {
                 bench.lock().refused(now, leave, said);
                 Rejection::Benched
             }
-            Some(Slot::Installation(installation)) => match installation.refused(*token, leave, now, said) {
-                installation::Verdict::Replaced => Rejection::Replaced,
-                installation::Verdict::Benched => Rejection::Benched,
-                installation::Verdict::Ignored => Rejection::Old,
-            },
-            Some(Slot::App(app)) => match app.refused(*token, leave, now, date_of(headers), &self.clock, said) {
-                app::Verdict::SignAgain => Rejection::Replaced,
-                app::Verdict::Benched => Rejection::Benched,
-                app::Verdict::Ignored => Rejection::Old,
-            },
+            Some(Slot::Installation(installation)) => {
+                match installation.refused(*token, leave, now, said) {
+                    installation::Verdict::Replaced => Rejection::Replaced,
+                    installation::Verdict::Benched => Rejection::Benched,
+                    installation::Verdict::Ignored => Rejection::Old,
+                }
+            }
+            Some(Slot::App(app)) => {
+                match app.refused(*token, leave, now, date_of(headers), &self.clock, said) {
+                    app::Verdict::SignAgain => Rejection::Replaced,
+                    app::Verdict::Benched => Rejection::Benched,
+                    app::Verdict::Ignored => Rejection::Old,
+                }
+            }
             Some(Slot::Anonymous(_)) => Rejection::Benched,
             None => Rejection::Old,
         };
@@ -233,8 +285,8 @@ impl Tokens {
         rejection
     }
 
-    /// What an answer's `Date` tells about the upstream's clock; `took` is how long it was under way.
-    /// The times that its limits name are put on ours.
+    /// What an answer's `Date` tells about the upstream's clock; `took` is how long it was under
+    /// way. The times that its limits name are put on ours.
     pub fn observe(&self, headers: &mut HeaderMap, now: Timestamp, took: Duration) {
         let mut clock = self.clock.lock();
         if let Some(date) = date_of(headers) {
@@ -247,7 +299,8 @@ impl Tokens {
     pub fn health(&self, now: Timestamp) -> Vec<Health> {
         let of = |(account, slots): (usize, &Vec<Slot>)| -> Vec<Health> {
             let one = |slot: &Slot| {
-                let (state, said) = slot.health(now, |installation| self.app_standing(installation, now));
+                let (state, said) =
+                    slot.health(now, |installation| self.app_standing(installation, now));
                 Health { account: numbered(account), token: slot.source(), state, said }
             };
             slots.iter().map(one).collect()
@@ -294,7 +347,11 @@ fn numbered(index: usize) -> AccountId {
 fn bearer(secret: &str) -> Option<HeaderValue> {
     // Whoever mints may send anything; an empty or huge one is none.
     const SECRET_BYTES_MAX: usize = 8 * 1024;
-    if secret.is_empty() || secret.len() > SECRET_BYTES_MAX { None } else { sensitive(&format!("Bearer {secret}")) }
+    if secret.is_empty() || secret.len() > SECRET_BYTES_MAX {
+        None
+    } else {
+        sensitive(&format!("Bearer {secret}"))
+    }
 }
 
 fn sensitive(text: &str) -> Option<HeaderValue> {

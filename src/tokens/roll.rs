@@ -1,7 +1,8 @@
 //! Which credentials there are, by one config after another.
 //!
-//! A credential that is in both configs is the same one in both: it keeps its place, whether it is refused, and what was minted or signed with it. So requests that
-//! go on by the earlier config and those by the later one know the same of it. A place is never given to another credential.
+//! A credential that is in both configs is the same one in both: it keeps its place, whether it is
+//! refused, and what was minted or signed with it. So requests that go on by the earlier config and
+//! those by the later one know the same of it. A place is never given to another credential.
 
 use std::sync::Arc;
 
@@ -74,15 +75,22 @@ impl Tokens {
         }
         let Roll { by_account, owners, apps, installations, signals, .. } = roll;
         let impaired = match before {
-            None => Arc::new(Impaired::new(installations.iter().map(|installation| installation.account))),
+            None => Arc::new(Impaired::new(
+                installations.iter().map(|installation| installation.account),
+            )),
             Some((tokens, _)) => {
-                // What goes out of use is told by requests of both configs; who has other credentials than before is to be looked at.
-                (0..by_account.len()).map(numbered).for_each(|account| tokens.impaired.suspect(account));
+                // What goes out of use is told by requests of both configs; who has other
+                // credentials than before is to be looked at.
+                (0..by_account.len())
+                    .map(numbered)
+                    .for_each(|account| tokens.impaired.suspect(account));
                 Arc::clone(&tokens.impaired)
             }
         };
-        let ids = before.map_or_else(|| Arc::new(Ids::new()), |(tokens, _)| Arc::clone(&tokens.ids));
-        let clock = before.map_or_else(|| Arc::new(Mutex::default()), |(tokens, _)| Arc::clone(&tokens.clock));
+        let ids =
+            before.map_or_else(|| Arc::new(Ids::new()), |(tokens, _)| Arc::clone(&tokens.ids));
+        let clock = before
+            .map_or_else(|| Arc::new(Mutex::default()), |(tokens, _)| Arc::clone(&tokens.clock));
         Self { by_account, owners, impaired, apps, installations, ids, clock, signals }
     }
 }
@@ -97,12 +105,20 @@ impl Roll<'_> {
         // The config refuses what a header cannot hold.
         let Some(authorization) = authorization else { return };
         let known = self.known(account, |slot| match slot {
-            Slot::Configured(known) => (known.kind, &known.authorization) == (token.kind, &authorization),
+            Slot::Configured(known) => {
+                (known.kind, &known.authorization) == (token.kind, &authorization)
+            }
             _ => false,
         });
         let configured = match known {
             Some(Slot::Configured(known)) => Configured { position, ..known.clone() },
-            _ => Configured { id: TokenId(self.place(account).0), position, kind: token.kind, authorization, bench: Arc::default() },
+            _ => Configured {
+                id: TokenId(self.place(account).0),
+                position,
+                kind: token.kind,
+                authorization,
+                bench: Arc::default(),
+            },
         };
         self.add(account, Slot::Configured(configured));
     }
@@ -110,30 +126,53 @@ impl Roll<'_> {
     fn app(&mut self, config: &Config, configured: &config::App) {
         let account = config.account_id(configured.account);
         let is_same = |before: &&config::App| {
-            before.app_id == configured.app_id && before.private_key.expose_secret() == configured.private_key.expose_secret()
+            before.app_id == configured.app_id
+                && before.private_key.expose_secret() == configured.private_key.expose_secret()
         };
-        let has_same_key = self.before.is_some_and(|(_, old)| old.apps.iter().any(|before| is_same(&before)));
-        let known = self.known(account, |slot| matches!(slot, Slot::App(app) if has_same_key && app.id == configured.app_id));
+        let has_same_key =
+            self.before.is_some_and(|(_, old)| old.apps.iter().any(|before| is_same(&before)));
+        let known = self.known(
+            account,
+            |slot| matches!(slot, Slot::App(app) if has_same_key && app.id == configured.app_id),
+        );
         let app = if let Some(Slot::App(known)) = known {
             Arc::clone(known)
         } else {
             // The config refuses keys that cannot sign.
             let Ok(key) = rsa_key(configured.private_key.expose_secret()) else { return };
-            Arc::new(App::new(configured.app_id, self.place(account), key, Arc::clone(&self.signals.due)))
+            Arc::new(App::new(
+                configured.app_id,
+                self.place(account),
+                key,
+                Arc::clone(&self.signals.due),
+            ))
         };
         self.add(account, Slot::App(Arc::clone(&app)));
         self.apps.push(app);
         for installed in &configured.installations {
-            self.installation(config.account_id(installed.account), installed.id, configured.app_id);
+            self.installation(
+                config.account_id(installed.account),
+                installed.id,
+                configured.app_id,
+            );
         }
     }
 
     fn installation(&mut self, account: AccountId, id: u64, app: u64) {
-        let known = self.known(account, |slot| matches!(slot, Slot::Installation(known) if (known.id, known.app) == (id, app)));
+        let known = self.known(
+            account,
+            |slot| matches!(slot, Slot::Installation(known) if (known.id, known.app) == (id, app)),
+        );
         let installation = if let Some(Slot::Installation(known)) = known {
             Arc::clone(known)
         } else {
-            Arc::new(Installation::new(id, self.place(account), account, app, Arc::clone(&self.signals)))
+            Arc::new(Installation::new(
+                id,
+                self.place(account),
+                account,
+                app,
+                Arc::clone(&self.signals),
+            ))
         };
         self.add(account, Slot::Installation(Arc::clone(&installation)));
         self.installations.push(installation);
@@ -157,7 +196,9 @@ impl Roll<'_> {
     }
 
     fn add(&mut self, account: AccountId, slot: Slot) {
-        if let Some(slots) = usize::try_from(account.0).ok().and_then(|account| self.by_account.get_mut(account)) {
+        if let Some(slots) =
+            usize::try_from(account.0).ok().and_then(|account| self.by_account.get_mut(account))
+        {
             slots.push(slot);
         }
     }

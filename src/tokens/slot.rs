@@ -1,4 +1,5 @@
-//! One place for a credential in the config: what is in it now, which endpoints take it, and how it is.
+//! One place for a credential in the config: what is in it now, which endpoints take it, and how it
+//! is.
 //!
 //! Which of an account's places serves a request is chosen in the parent module.
 
@@ -15,12 +16,14 @@ use super::installation::Installation;
 use crate::api::{Endpoint, TokenKind, TokenKinds};
 use crate::clock::Timestamp;
 
-/// Names one credential as long as its secret is the same. Validators belong to it (DESIGN D3), so a renewed token has another. A configured token has the number
-/// of its place; what is minted or signed has that too, and in the upper half a number of its own.
+/// Names one credential as long as its secret is the same. Validators belong to it (DESIGN D3), so
+/// a renewed token has another. A configured token has the number of its place; what is minted or
+/// signed has that too, and in the upper half a number of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TokenId(pub u64);
 
-/// Names one place for a credential: the same for a token and those that it is renewed by. What answers teach about rights belongs to it.
+/// Names one place for a credential: the same for a token and those that it is renewed by. What
+/// answers teach about rights belongs to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SlotId(pub u64);
 
@@ -31,7 +34,8 @@ const SLOT_BITS: u32 = 32;
 #[derive(Debug)]
 pub struct Ids(AtomicU32);
 
-/// What an endpoint wants of a credential, as far as the config decides who has it: the same for all requests of the endpoint.
+/// What an endpoint wants of a credential, as far as the config decides who has it: the same for
+/// all requests of the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wanted {
     kinds: TokenKinds,
@@ -89,17 +93,24 @@ impl Ids {
 }
 
 impl Wanted {
-    /// By this endpoint. As far as the table says, those are open to anybody that are reads, not about the caller, and for which neither scope nor permission is
-    /// named.
+    /// By this endpoint. As far as the table says, those are open to anybody that are reads, not
+    /// about the caller, and for which neither scope nor permission is named.
     pub fn by(endpoint: &Endpoint) -> Self {
         let is_named = endpoint.permission.is_some() || !endpoint.scopes.is_empty();
-        let is_open = endpoint.method == http::Method::GET && endpoint.tokens.is_unknown() && !endpoint.about_caller && !is_named;
-        Self { kinds: endpoint.tokens, without: if is_open { Without::Open } else { Without::Closed } }
+        let is_open = endpoint.method == http::Method::GET
+            && endpoint.tokens.is_unknown()
+            && !endpoint.about_caller
+            && !is_named;
+        Self {
+            kinds: endpoint.tokens,
+            without: if is_open { Without::Open } else { Without::Closed },
+        }
     }
 
     /// Whether nothing but an app's own credential will do.
     pub fn only_app(self) -> bool {
-        self.kinds.accepts_app_jwt() == Some(true) && TokenKind::ALL.into_iter().all(|kind| self.kinds.accepts(kind) == Some(false))
+        self.kinds.accepts_app_jwt() == Some(true)
+            && TokenKind::ALL.into_iter().all(|kind| self.kinds.accepts(kind) == Some(false))
     }
 }
 
@@ -124,7 +135,8 @@ impl Slot {
 
     /// Whether the endpoint takes what is in it.
     pub(super) fn may_carry(&self, wanted: Wanted) -> bool {
-        self.fits(wanted.kinds) && (!matches!(self, Self::Anonymous(_)) || wanted.without == Without::Open)
+        self.fits(wanted.kinds)
+            && (!matches!(self, Self::Anonymous(_)) || wanted.without == Without::Open)
     }
 
     pub(super) fn fits(&self, accepted: TokenKinds) -> bool {
@@ -138,10 +150,13 @@ impl Slot {
         }
     }
 
-    /// Users' own tokens before those that apps act with for them: whatever those spend counts against the app's part as well.
+    /// Users' own tokens before those that apps act with for them: whatever those spend counts
+    /// against the app's part as well.
     pub(super) fn rank(&self) -> u8 {
         match self {
-            Self::Configured(Configured { kind: TokenKind::AppUser | TokenKind::Oauth, .. }) => 1,
+            Self::Configured(Configured {
+                kind: TokenKind::AppUser | TokenKind::Oauth, ..
+            }) => 1,
             _ => 0,
         }
     }
@@ -184,17 +199,25 @@ impl Slot {
     pub(super) fn soundness(&self, now: Timestamp) -> Soundness {
         match self {
             _ if !self.is_usable(now) => Soundness::Impaired,
-            Self::Installation(installation) => installation.usable_until().map_or(Soundness::Impaired, Soundness::Until),
+            Self::Installation(installation) => {
+                installation.usable_until().map_or(Soundness::Impaired, Soundness::Until)
+            }
             _ => Soundness::Lasting,
         }
     }
 
-    pub(super) fn health(&self, now: Timestamp, app: impl Fn(&Installation) -> Standing) -> (State, Option<String>) {
+    pub(super) fn health(
+        &self,
+        now: Timestamp,
+        app: impl Fn(&Installation) -> Standing,
+    ) -> (State, Option<String>) {
         let of_bench = |bench: &SharedBench| {
             let bench = bench.lock();
             let state = match bench.standing(now) {
                 Standing::Healthy => State::Healthy,
-                Standing::Benched(until) | Standing::Due(until) | Standing::Probed(until) => State::Benched { until },
+                Standing::Benched(until) | Standing::Due(until) | Standing::Probed(until) => {
+                    State::Benched { until }
+                }
             };
             (state, bench.said().map(str::to_owned))
         };

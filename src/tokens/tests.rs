@@ -54,7 +54,8 @@ key_sha256 = "0000000000000000000000000000000000000000000000000000000000000001"
 
 fn tokens() -> Tokens {
     let key = |_: &str| Some(include_str!("../emulator/seed/app_key.pem").to_owned());
-    let config = config::parse(CONFIG, "test", &key, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}"));
+    let config = config::parse(CONFIG, "test", &key, Path::new("."))
+        .unwrap_or_else(|faults| panic!("{faults}"));
     Tokens::new(&config)
 }
 
@@ -62,7 +63,12 @@ fn only(kinds: &str) -> TokenKinds {
     TokenKinds::parse(kinds).expect("kinds")
 }
 
-fn picked(tokens: &Tokens, account: AccountId, kinds: TokenKinds, now: Timestamp) -> Option<Source> {
+fn picked(
+    tokens: &Tokens,
+    account: AccountId,
+    kinds: TokenKinds,
+    now: Timestamp,
+) -> Option<Source> {
     tokens.pick(account, kinds, None, now).map(|credential| credential.source)
 }
 
@@ -83,8 +89,13 @@ fn mint(tokens: &Tokens, secret: &str, expires: Timestamp) -> Result<(), &'stati
 fn a_users_own_tokens_go_before_those_of_apps() {
     let tokens = tokens();
     assert_eq!(picked(&tokens, BOT, TokenKinds::UNKNOWN, NOW), Some(configured(1)));
-    assert_eq!(picked(&tokens, BOT, only("app-user,!classic,!fine-grained"), NOW), Some(configured(0)));
-    let preferred = tokens.pick(BOT, TokenKinds::UNKNOWN, Some(TokenId(2)), NOW).map(|credential| credential.token);
+    assert_eq!(
+        picked(&tokens, BOT, only("app-user,!classic,!fine-grained"), NOW),
+        Some(configured(0))
+    );
+    let preferred = tokens
+        .pick(BOT, TokenKinds::UNKNOWN, Some(TokenId(2)), NOW)
+        .map(|credential| credential.token);
     assert_eq!(preferred, Some(TokenId(2)), "whose validators are there");
 }
 
@@ -95,11 +106,16 @@ fn a_refused_token_is_tried_again_by_one_request_after_its_pause() {
     assert_eq!(reject(&tokens, &refused, NOW), Rejection::Benched);
     assert_eq!(picked(&tokens, BOT, TokenKinds::UNKNOWN, NOW), Some(configured(2)));
     let later = NOW + PAUSE_MIN;
-    let reluctant = tokens.pick_for(BOT, TokenKinds::UNKNOWN, None, Trial::Reluctant, later).expect("a token");
+    let reluctant =
+        tokens.pick_for(BOT, TokenKinds::UNKNOWN, None, Trial::Reluctant, later).expect("a token");
     assert_eq!(reluctant.source, configured(2), "its body cannot be sent again");
     let probe = tokens.pick(BOT, TokenKinds::UNKNOWN, None, later).expect("a token");
     assert_eq!(probe.source, configured(1));
-    assert_eq!(picked(&tokens, BOT, TokenKinds::UNKNOWN, later), Some(configured(2)), "the others keep away");
+    assert_eq!(
+        picked(&tokens, BOT, TokenKinds::UNKNOWN, later),
+        Some(configured(2)),
+        "the others keep away"
+    );
     tokens.accepted(&probe);
     assert_eq!(picked(&tokens, BOT, TokenKinds::UNKNOWN, later), Some(configured(1)));
 }
@@ -115,25 +131,43 @@ fn an_apps_jwt_serves_the_routes_that_take_it_and_no_others() {
 #[test]
 fn a_request_of_the_anonymous_account_carries_no_credential_and_only_reads_what_is_open() {
     let tokens = tokens();
-    let credential = tokens.pick(NOBODY, TokenKinds::UNKNOWN, None, NOW).expect("nothing is needed");
+    let credential =
+        tokens.pick(NOBODY, TokenKinds::UNKNOWN, None, NOW).expect("nothing is needed");
     assert!(credential.authorization.is_none());
     assert_eq!(tokens.account_of(credential.token), Some(NOBODY), "validators may be its own");
     let table = Table::embedded(Dialect::Service);
-    let may_carry = |method: Method, path: &str| tokens.may_carry(NOBODY, Wanted::by(table.classify(&method, path).endpoint));
-    for path in ["/repos/acme/widgets", "/repos/acme/widgets/issues", "/users/ada", "/search/issues", "/meta"] {
+    let may_carry = |method: Method, path: &str| {
+        tokens.may_carry(NOBODY, Wanted::by(table.classify(&method, path).endpoint))
+    };
+    for path in [
+        "/repos/acme/widgets",
+        "/repos/acme/widgets/issues",
+        "/users/ada",
+        "/search/issues",
+        "/meta",
+    ] {
         assert!(may_carry(Method::GET, path), "{path}");
     }
     for path in ["/user", "/notifications", "/app", "/orgs/acme/actions/runners"] {
         assert!(!may_carry(Method::GET, path), "{path}");
     }
-    assert!(!may_carry(Method::POST, "/repos/acme/widgets/issues") && !may_carry(Method::POST, "/graphql"));
-    assert!(tokens.may_carry(BOT, Wanted::by(table.classify(&Method::POST, "/repos/acme/widgets/issues").endpoint)));
+    assert!(
+        !may_carry(Method::POST, "/repos/acme/widgets/issues")
+            && !may_carry(Method::POST, "/graphql")
+    );
+    assert!(tokens.may_carry(
+        BOT,
+        Wanted::by(table.classify(&Method::POST, "/repos/acme/widgets/issues").endpoint)
+    ));
 }
 
 #[test]
 fn a_renewed_token_is_another_one_to_validators_and_the_old_one_is_forgotten() {
     let tokens = tokens();
-    assert!(!tokens.is_usable(INSTALLED, TokenKinds::UNKNOWN, NOW) && tokens.has_kind(INSTALLED, TokenKinds::UNKNOWN));
+    assert!(
+        !tokens.is_usable(INSTALLED, TokenKinds::UNKNOWN, NOW)
+            && tokens.has_kind(INSTALLED, TokenKinds::UNKNOWN)
+    );
     mint(&tokens, "s3cret-minted", NOW + Duration::from_hours(1)).expect("it is good");
     let first = tokens.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).expect("minted");
     assert_eq!(tokens.account_of(first.token), Some(INSTALLED));
@@ -142,7 +176,10 @@ fn a_renewed_token_is_another_one_to_validators_and_the_old_one_is_forgotten() {
     mint(&tokens, "s3cret-again", NOW + Duration::from_hours(1)).expect("it is good");
     let second = tokens.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).expect("minted anew");
     assert_ne!(first.token, second.token);
-    assert_eq!((tokens.account_of(first.token), tokens.account_of(second.token)), (None, Some(INSTALLED)));
+    assert_eq!(
+        (tokens.account_of(first.token), tokens.account_of(second.token)),
+        (None, Some(INSTALLED))
+    );
 }
 
 #[test]
@@ -151,11 +188,9 @@ fn a_minted_token_that_cannot_be_used_is_an_error() {
         let tokens = tokens();
         mint(&tokens, secret, expires).expect_err("it cannot be used");
         assert!(!tokens.is_usable(INSTALLED, TokenKinds::UNKNOWN, NOW));
-        assert!(
-            tokens
-                .lack(&[INSTALLED], TokenKinds::UNKNOWN, NOW)
-                .is_some_and(|lack| lack.cause == Cause::Passing && lack.reason.contains("the minted token"))
-        );
+        assert!(tokens.lack(&[INSTALLED], TokenKinds::UNKNOWN, NOW).is_some_and(|lack| lack.cause
+            == Cause::Passing
+            && lack.reason.contains("the minted token")));
     }
 }
 
@@ -179,7 +214,10 @@ fn an_app_that_is_not_accepted_stops_the_minting_for_its_installations() {
     assert!(tokens.begin_due(NOW).is_empty() && tokens.next_due(NOW) == Some(NOW + PAUSE_MIN));
     assert!(!tokens.want(&[INSTALLED], TokenKinds::UNKNOWN, NOW, NOW + Duration::from_secs(30)));
     let lack = tokens.lack(&[INSTALLED], TokenKinds::UNKNOWN, NOW).expect("a reason");
-    assert_eq!(lack.reason, "installation 311: the upstream does not accept app 301: 401 Bad credentials");
+    assert_eq!(
+        lack.reason,
+        "installation 311: the upstream does not accept app 301: 401 Bad credentials"
+    );
     assert_eq!(lack.cause, Cause::Refused);
 }
 
@@ -190,13 +228,26 @@ fn health_names_every_credential_and_shows_no_secret() {
     let refused = tokens.pick(BOT, TokenKinds::UNKNOWN, None, NOW).expect("a token");
     reject(&tokens, &refused, NOW);
     let health = tokens.health(NOW);
-    let shown: Vec<_> = health.iter().map(|token| format!("{} {} {}", token.account.0, token.token, token.state.name())).collect();
+    let shown: Vec<_> = health
+        .iter()
+        .map(|token| format!("{} {} {}", token.account.0, token.token, token.state.name()))
+        .collect();
     assert_eq!(
         shown,
-        ["0 1 benched", "0 2 healthy", "0 0 healthy", "1 installation 311 healthy", "2 anonymous healthy", "3 app 301 healthy"]
+        [
+            "0 1 benched",
+            "0 2 healthy",
+            "0 0 healthy",
+            "1 installation 311 healthy",
+            "2 anonymous healthy",
+            "3 app 301 healthy"
+        ]
     );
     assert_eq!(health[0].said.as_deref(), Some("401 Bad credentials"));
-    let credentials: Vec<_> = [BOT, INSTALLED].into_iter().map(|account| tokens.pick(account, TokenKinds::UNKNOWN, None, NOW)).collect();
+    let credentials: Vec<_> = [BOT, INSTALLED]
+        .into_iter()
+        .map(|account| tokens.pick(account, TokenKinds::UNKNOWN, None, NOW))
+        .collect();
     assert!(!format!("{health:?}{credentials:?}").contains("s3cret"));
 }
 
@@ -212,7 +263,10 @@ fn a_place_keeps_its_name_when_its_token_is_renewed() {
     let second = minted();
     assert_ne!(first.token, second.token);
     assert_eq!(first.token.slot(), second.token.slot(), "what was learned of its rights stays");
-    assert_eq!(tokens.fitting(INSTALLED, TokenKinds::UNKNOWN).collect::<Vec<_>>(), [first.token.slot()]);
+    assert_eq!(
+        tokens.fitting(INSTALLED, TokenKinds::UNKNOWN).collect::<Vec<_>>(),
+        [first.token.slot()]
+    );
 }
 
 #[test]
@@ -233,7 +287,11 @@ fn an_account_is_impaired_from_the_refusal_until_the_trial_has_succeeded() {
     let probe = tokens.pick(BOT, TokenKinds::UNKNOWN, None, due).expect("a token");
     tokens.accepted(&probe);
     assert!(tokens.impaired(due).is_empty());
-    assert_eq!(tokens.impaired(NOW + Duration::from_hours(1)), [INSTALLED], "whose token has ended");
+    assert_eq!(
+        tokens.impaired(NOW + Duration::from_hours(1)),
+        [INSTALLED],
+        "whose token has ended"
+    );
 }
 
 #[test]
@@ -248,11 +306,16 @@ fn a_token_that_ends_before_it_could_be_sent_is_a_mint_that_failed() {
 fn a_token_that_ends_sooner_than_the_one_before_is_missed_when_it_does() {
     let tokens = tokens();
     mint(&tokens, "s3cret", NOW + Duration::from_hours(1)).expect("taken");
-    assert!(tokens.impaired(NOW).is_empty() && tokens.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).is_some());
+    assert!(
+        tokens.impaired(NOW).is_empty()
+            && tokens.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).is_some()
+    );
     let later = NOW + Duration::from_mins(52);
     let renewal = tokens.begin_due(later).pop().expect("its renewal is due");
     let end = later + Duration::from_mins(1);
-    tokens.minted(renewal, &SecretString::from("s3cret-short".to_owned()), end, later, 0.5).expect("taken");
+    tokens
+        .minted(renewal, &SecretString::from("s3cret-short".to_owned()), end, later, 0.5)
+        .expect("taken");
     assert!(tokens.impaired(later).is_empty());
     assert_eq!(tokens.impaired(end), [INSTALLED]);
 }
@@ -281,7 +344,10 @@ fn whoever_mints_hears_of_every_end_of_an_apps_trial() {
 #[test]
 fn what_is_known_of_a_credential_goes_on_by_another_config_and_no_place_is_given_to_another() {
     let key = |_: &str| Some(include_str!("../emulator/seed/app_key.pem").to_owned());
-    let parse = |text: &str| config::parse(text, "test", &key, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}"));
+    let parse = |text: &str| {
+        config::parse(text, "test", &key, Path::new("."))
+            .unwrap_or_else(|faults| panic!("{faults}"))
+    };
     let old = parse(CONFIG);
     let before = Tokens::new(&old);
     let classic = before.pick(BOT, TokenKinds::UNKNOWN, None, NOW).expect("a token");
@@ -290,20 +356,41 @@ fn what_is_known_of_a_credential_goes_on_by_another_config_and_no_place_is_given
     let minted = before.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).expect("a token").token;
     // The first token goes, so that the others have other positions; the last one is replaced.
     let first = "[[tokens]]\naccount = \"bot\"\nkind = \"app-user\"\nsecret = { value = \"s3cret-of-an-app\" }\n";
-    let new = parse(&CONFIG.replace(first, "").replace("s3cret-fine", "s3cret-other")).succeed(&old).config;
+    let new = parse(&CONFIG.replace(first, "").replace("s3cret-fine", "s3cret-other"))
+        .succeed(&old)
+        .config;
     let after = before.succeed(&old, &new);
     let other = after.pick(BOT, TokenKinds::UNKNOWN, None, NOW).expect("a token");
-    assert_eq!((other.source, other.token.slot().0 >= 3), (configured(1), true), "the classic one still rests, and this one is new");
+    assert_eq!(
+        (other.source, other.token.slot().0 >= 3),
+        (configured(1), true),
+        "the classic one still rests, and this one is new"
+    );
     assert_eq!(after.account_of(TokenId(0)), None, "what is gone is nobody's");
-    assert_eq!(after.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).map(|credential| credential.token), Some(minted));
+    assert_eq!(
+        after.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).map(|credential| credential.token),
+        Some(minted)
+    );
     assert_eq!(after.impaired(NOW), [BOT]);
     let installed = before.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).expect("a token");
     reject(&before, &installed, NOW);
     assert_eq!(after.impaired(NOW), [BOT, INSTALLED], "also of what an earlier request is told");
     assert!(after.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).is_none());
-    assert_eq!(after.pick(NOBODY, TokenKinds::UNKNOWN, None, NOW).and_then(|none| before.account_of(none.token)), Some(NOBODY));
+    assert_eq!(
+        after
+            .pick(NOBODY, TokenKinds::UNKNOWN, None, NOW)
+            .and_then(|none| before.account_of(none.token)),
+        Some(NOBODY)
+    );
     // Requests by the earlier config and those by the later one know the same of it.
-    let probe = before.pick(BOT, only("classic,!fine-grained,!app-user"), None, NOW + PAUSE_MIN).expect("a trial");
+    let probe = before
+        .pick(BOT, only("classic,!fine-grained,!app-user"), None, NOW + PAUSE_MIN)
+        .expect("a trial");
     before.accepted(&probe);
-    assert_eq!(after.pick(BOT, TokenKinds::UNKNOWN, None, NOW + PAUSE_MIN).map(|credential| credential.source), Some(configured(0)));
+    assert_eq!(
+        after
+            .pick(BOT, TokenKinds::UNKNOWN, None, NOW + PAUSE_MIN)
+            .map(|credential| credential.source),
+        Some(configured(0))
+    );
 }

@@ -1,4 +1,5 @@
-//! What the upstream says of a webhook: whether and of what it tells, and what it delivered (Document 3, Webhook and Delivery summary).
+//! What the upstream says of a webhook: whether and of what it tells, and what it delivered
+//! (Document 3, Webhook and Delivery summary).
 //!
 //! What cannot be read is no answer at all: a webhook that is not understood is not relied upon.
 
@@ -20,7 +21,8 @@ pub struct Terms {
     pub active: bool,
     /// Of what; sorted.
     pub events: Vec<String>,
-    /// When it was last set, as the upstream writes it: between two equal values nobody has changed it.
+    /// When it was last set, as the upstream writes it: between two equal values nobody has changed
+    /// it.
     pub updated_at: String,
 }
 
@@ -43,10 +45,17 @@ impl Terms {
     /// Of a webhook, or of an app, which has no word on being active.
     pub fn read(body: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(body).ok()?;
-        let mut events: Vec<String> = value.get("events")?.as_array()?.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let mut events: Vec<String> = value
+            .get("events")?
+            .as_array()?
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
         events.sort();
         let active = value.get("active").is_none_or(|active| active.as_bool() == Some(true));
-        let updated_at = value.get("updated_at").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let updated_at =
+            value.get("updated_at").and_then(Value::as_str).unwrap_or_default().to_owned();
         Some(Self { active, events, updated_at })
     }
 
@@ -84,8 +93,15 @@ mod tests {
 
     #[test]
     fn a_webhook_is_read_with_its_events_and_one_that_is_not_understood_is_none() {
-        let terms = Terms::read(br#"{"active":true,"events":["push","issues"],"updated_at":"2026-01-01T00:00:00Z"}"#).unwrap();
-        assert!(terms.tells_of(&["push"]) && terms.tells_of(&["push", "issues"]) && !terms.tells_of(&["push", "label"]));
+        let terms = Terms::read(
+            br#"{"active":true,"events":["push","issues"],"updated_at":"2026-01-01T00:00:00Z"}"#,
+        )
+        .unwrap();
+        assert!(
+            terms.tells_of(&["push"])
+                && terms.tells_of(&["push", "issues"])
+                && !terms.tells_of(&["push", "label"])
+        );
         let all = Terms::read(br#"{"events":["*"]}"#).unwrap();
         assert!(all.tells_of(&["whatever"]));
         let off = Terms::read(br#"{"events":["*"],"active":false}"#).unwrap();
@@ -99,13 +115,24 @@ mod tests {
     fn a_page_is_read_whole_or_not_at_all() {
         let good = r#"{"id":5,"guid":"g","delivered_at":"2027-01-15T08:00:01Z","status_code":502,"event":"issues"}"#;
         let page = Listed::read_page(format!("[{good}]").as_bytes()).unwrap();
-        let expected = Listed { id: 5, guid: "g".into(), delivered_at: 1_800_000_001, failed: true, event: "issues".into() };
+        let expected = Listed {
+            id: 5,
+            guid: "g".into(),
+            delivered_at: 1_800_000_001,
+            failed: true,
+            event: "issues".into(),
+        };
         assert_eq!(page, [expected]);
         for (from, to) in [("502", "\"x\""), ("\"g\"", "7"), ("2027", "27"), ("\"id\":5,", "")] {
-            assert_eq!(Listed::read_page(format!("[{good},{}]", good.replace(from, to)).as_bytes()), None, "{to}");
+            assert_eq!(
+                Listed::read_page(format!("[{good},{}]", good.replace(from, to)).as_bytes()),
+                None,
+                "{to}"
+            );
         }
         for (status, failed) in [("0", false), ("202", false), ("401", true)] {
-            let page = Listed::read_page(format!("[{}]", good.replace("502", status)).as_bytes()).unwrap();
+            let page =
+                Listed::read_page(format!("[{}]", good.replace("502", status)).as_bytes()).unwrap();
             assert_eq!(page[0].failed, failed, "{status}");
         }
     }

@@ -1,8 +1,9 @@
-//! Deliveries by which the upstream says that something changed: are they genuine, were they seen before, and what do they make stale (Document 3, Events;
-//! UPSTREAM.md, Webhooks).
+//! Deliveries by which the upstream says that something changed: are they genuine, were they seen
+//! before, and what do they make stale (Document 3, Events; UPSTREAM.md, Webhooks).
 //!
-//! An unsigned body is never parsed. What an event changes is a fact of the API (`api/events.rs`); here its payload is read. Receiving them and telling the store
-//! is the gateway's (`gateway/deliveries.rs`).
+//! An unsigned body is never parsed. What an event changes is a fact of the API (`api/events.rs`);
+//! here its payload is read. Receiving them and telling the store is the gateway's
+//! (`gateway/deliveries.rs`).
 
 pub mod listing;
 mod seen;
@@ -25,7 +26,8 @@ use crate::clock::Timestamp;
 use seen::Seen;
 pub use signature::{Keys, Signature};
 
-/// The longest body of a delivery. The documents name none; the running service sends no larger ones.
+/// The longest body of a delivery. The documents name none; the running service sends no larger
+/// ones.
 pub const BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
 /// The longest `guid` that is remembered as itself; it is a UUID (Document 3, Delivery summary).
 const GUID_BYTES_MAX: usize = 100;
@@ -33,7 +35,8 @@ const GUID_BYTES_MAX: usize = 100;
 /// A genuine delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// The event's name; `unknown` when no row says what it changes, which also bounds what it can be.
+    /// The event's name; `unknown` when no row says what it changes, which also bounds what it can
+    /// be.
     pub event: Cow<'static, str>,
     /// What followed from it.
     pub effect: Effect,
@@ -73,7 +76,10 @@ struct Names {
 impl Receiver {
     /// One that knows these keys.
     pub fn new(keys: Keys, dialect: Dialect) -> Self {
-        let names = Names { event: dialect.delivery_header("event"), delivery: dialect.delivery_header("delivery") };
+        let names = Names {
+            event: dialect.delivery_header("event"),
+            delivery: dialect.delivery_header("delivery"),
+        };
         Self { keys, names, seen: Arc::default() }
     }
 
@@ -83,8 +89,9 @@ impl Receiver {
         Self { seen: Arc::clone(&before.seen), ..self }
     }
 
-    /// Checks a delivery with this signature, and has `apply` done with what it changed. Duplicates are known by their GUID, signature and body together: none can
-    /// hide another. It counts as seen when it has had its effect, and not before: of two that come at once, both have it.
+    /// Checks a delivery with this signature, and has `apply` done with what it changed. Duplicates
+    /// are known by their GUID, signature and body together: none can hide another. It counts as
+    /// seen when it has had its effect, and not before: of two that come at once, both have it.
     pub fn receive(
         &self,
         headers: &HeaderMap,
@@ -96,10 +103,16 @@ impl Receiver {
         if !self.keys.verify(signature, body) {
             return Err(Rejected::Signature);
         }
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let text = |name: &str| {
+            headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+        };
         let (event, guid) = (text(&self.names.event), text(&self.names.delivery));
         let payload = payload(headers, body).ok_or(Rejected::Malformed)?;
-        let name = if is_known_event(event) { Cow::Owned(event.to_owned()) } else { Cow::Borrowed("unknown") };
+        let name = if is_known_event(event) {
+            Cow::Owned(event.to_owned())
+        } else {
+            Cow::Borrowed("unknown")
+        };
         let may_be_seen = !guid.is_empty() && guid.len() <= GUID_BYTES_MAX;
         if may_be_seen && self.seen.lock().has(guid, signature) {
             return Ok(Received { event: name, effect: Effect::Duplicate });
@@ -120,11 +133,14 @@ impl Receiver {
 
 /// The payload, as JSON or in the field `payload` of a form.
 fn payload(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let content_type =
+        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     let json = if essence.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-        let field = body.split(|byte| *byte == b'&').find_map(|field| field.strip_prefix(b"payload="))?;
-        let spaced: Vec<u8> = field.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+        let field =
+            body.split(|byte| *byte == b'&').find_map(|field| field.strip_prefix(b"payload="))?;
+        let spaced: Vec<u8> =
+            field.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
         Cow::Owned(percent_decode(&spaced).collect::<Vec<u8>>())
     } else {
         Cow::Borrowed(body)
@@ -154,15 +170,19 @@ mod tests {
     }
 
     /// What came of a delivery, and what it made stale.
-    fn receive(receiver: &Receiver, headers: &HeaderMap, body: &str) -> (Result<Received, Rejected>, Vec<Stale>) {
+    fn receive(
+        receiver: &Receiver,
+        headers: &HeaderMap,
+        body: &str,
+    ) -> (Result<Received, Rejected>, Vec<Stale>) {
         let mut stale = Vec::new();
         let signature = Signature::by(SECRET, body.as_bytes());
-        let outcome = receiver.receive(headers, &signature, body.as_bytes(), NOW, |changed| stale = changed.to_vec());
+        let outcome = receiver
+            .receive(headers, &signature, body.as_bytes(), NOW, |changed| stale = changed.to_vec());
         (outcome, stale)
     }
 
-    const BODY: &str =
-        r#"{"action":"opened","issue":{"number":5},"repository":{"id":7,"full_name":"acme/widgets","owner":{"login":"acme"}}}"#;
+    const BODY: &str = r#"{"action":"opened","issue":{"number":5},"repository":{"id":7,"full_name":"acme/widgets","owner":{"login":"acme"}}}"#;
 
     fn stale((received, stale): (Result<Received, Rejected>, Vec<Stale>)) -> Vec<Stale> {
         assert_eq!(received.map(|received| received.effect), Ok(Effect::Applied));
@@ -171,7 +191,8 @@ mod tests {
 
     #[test]
     fn an_event_names_what_it_changed_by_name_and_by_number() {
-        let stale = stale(receive(&receiver(), &headers("issues", "g-1", "application/json"), BODY));
+        let stale =
+            stale(receive(&receiver(), &headers("issues", "g-1", "application/json"), BODY));
         for path in ["/repos/acme/widgets/issues", "/repositories/7/issues"] {
             assert!(stale.contains(&Stale::Exactly(path.into())), "{stale:#?}");
         }
@@ -185,9 +206,19 @@ mod tests {
 
     #[test]
     fn a_form_is_read_as_json_is_and_signed_as_it_is_sent() {
-        let form = format!("payload={}", percent_encoding::utf8_percent_encode(BODY, percent_encoding::NON_ALPHANUMERIC));
-        let as_form = stale(receive(&receiver(), &headers("issues", "g-1", "application/x-www-form-urlencoded"), &form));
-        assert_eq!(as_form, stale(receive(&receiver(), &headers("issues", "g-1", "application/json"), BODY)));
+        let form = format!(
+            "payload={}",
+            percent_encoding::utf8_percent_encode(BODY, percent_encoding::NON_ALPHANUMERIC)
+        );
+        let as_form = stale(receive(
+            &receiver(),
+            &headers("issues", "g-1", "application/x-www-form-urlencoded"),
+            &form,
+        ));
+        assert_eq!(
+            as_form,
+            stale(receive(&receiver(), &headers("issues", "g-1", "application/json"), BODY))
+        );
     }
 
     #[test]
@@ -198,9 +229,17 @@ mod tests {
         let (again, nothing) = receive(&receiver, &first, BODY);
         assert_eq!((again.unwrap().effect, nothing), (Effect::Duplicate, Vec::new()));
         let other = BODY.replace('5', "6");
-        assert!(!stale(receive(&receiver, &first, &other)).is_empty(), "another body is no duplicate");
-        assert!(!stale(receive(&receiver, &headers("issues", "g-2", "application/json"), BODY)).is_empty());
-        assert!(!stale(receive(&receiver, &headers("issues", "", "application/json"), BODY)).is_empty());
+        assert!(
+            !stale(receive(&receiver, &first, &other)).is_empty(),
+            "another body is no duplicate"
+        );
+        assert!(
+            !stale(receive(&receiver, &headers("issues", "g-2", "application/json"), BODY))
+                .is_empty()
+        );
+        assert!(
+            !stale(receive(&receiver, &headers("issues", "", "application/json"), BODY)).is_empty()
+        );
     }
 
     #[test]
@@ -208,27 +247,48 @@ mod tests {
         let receiver = receiver();
         let headers = headers("issues", "g-1", "application/json");
         for body in ["", "{", "[]", "\"issues\"", "payload={}"] {
-            assert_eq!(receive(&receiver, &headers, body), (Err(Rejected::Malformed), Vec::new()), "{body}");
+            assert_eq!(
+                receive(&receiver, &headers, body),
+                (Err(Rejected::Malformed), Vec::new()),
+                "{body}"
+            );
         }
-        let wrong =
-            receiver.receive(&headers, &Signature::by(b"another", BODY.as_bytes()), BODY.as_bytes(), NOW, |_| panic!("it has no effect"));
+        let wrong = receiver.receive(
+            &headers,
+            &Signature::by(b"another", BODY.as_bytes()),
+            BODY.as_bytes(),
+            NOW,
+            |_| panic!("it has no effect"),
+        );
         assert_eq!(wrong, Err(Rejected::Signature));
         assert!(!stale(receive(&receiver, &headers, BODY)).is_empty());
     }
 
     #[test]
     fn an_event_that_nobody_knows_changes_all_that_it_names() {
-        let (received, changed) = receive(&receiver(), &headers("brewed", "g-1", "application/json"), BODY);
+        let (received, changed) =
+            receive(&receiver(), &headers("brewed", "g-1", "application/json"), BODY);
         assert_eq!(received.unwrap().event, "unknown");
-        assert_eq!(changed, ["/repos/acme/widgets", "/repositories/7"].map(|path| Stale::Below(path.into())));
+        assert_eq!(
+            changed,
+            ["/repos/acme/widgets", "/repositories/7"].map(|path| Stale::Below(path.into()))
+        );
         for event in ["brewed", "issues"] {
-            let nowhere = stale(receive(&receiver(), &headers(event, "g-1", "application/json"), "{}"));
+            let nowhere =
+                stale(receive(&receiver(), &headers(event, "g-1", "application/json"), "{}"));
             assert_eq!(nowhere, [Stale::Everything], "a known one that does not say where, too");
         }
     }
 
     #[test]
     fn a_ping_changes_nothing() {
-        assert_eq!(stale(receive(&receiver(), &headers("ping", "g-1", "application/json"), "{\"zen\":\"…\"}")), []);
+        assert_eq!(
+            stale(receive(
+                &receiver(),
+                &headers("ping", "g-1", "application/json"),
+                "{\"zen\":\"…\"}"
+            )),
+            []
+        );
     }
 }

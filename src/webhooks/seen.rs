@@ -1,4 +1,5 @@
-//! The deliveries that were received, by GUID: a redelivery keeps the one of the first attempt (UPSTREAM.md, Webhooks).
+//! The deliveries that were received, by GUID: a redelivery keeps the one of the first attempt
+//! (UPSTREAM.md, Webhooks).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,7 +8,8 @@ use ring::digest;
 use super::signature::Signature;
 use crate::clock::Timestamp;
 
-/// How many are remembered. Ours: 27 a second for an hour, in 10 MiB. What is forgotten has its effect once more when it comes again.
+/// How many are remembered. Ours: 27 a second for an hour, in 10 MiB. What is forgotten has its
+/// effect once more when it comes again.
 const SEEN_MAX: usize = 100_000;
 
 /// Enough of a GUID's digest to tell all of them apart.
@@ -61,7 +63,11 @@ mod tests {
         for number in 0..=SEEN_MAX {
             seen.note(&number.to_string(), &signature, Timestamp::from_millis(number as u64));
         }
-        assert!(!seen.has("0", &signature) && seen.has("1", &signature) && seen.has(&SEEN_MAX.to_string(), &signature));
+        assert!(
+            !seen.has("0", &signature)
+                && seen.has("1", &signature)
+                && seen.has(&SEEN_MAX.to_string(), &signature)
+        );
         assert_eq!((seen.by_guid.len(), seen.order.len()), (SEEN_MAX, SEEN_MAX));
         assert!(!seen.has("1", &Signature::by(b"k", b"another body")));
     }

@@ -1,4 +1,5 @@
-//! The signature of a delivery: HMAC-SHA-256 of its raw body, as `sha256=<hex>` (Document 3, Events; UPSTREAM.md, Webhooks).
+//! The signature of a delivery: HMAC-SHA-256 of its raw body, as `sha256=<hex>` (Document 3,
+//! Events; UPSTREAM.md, Webhooks).
 //!
 //! SHA-256 alone: the legacy SHA-1 header is not looked at.
 
@@ -20,7 +21,8 @@ impl Keys {
         Self(secrets.into_iter().map(|secret| hmac::Key::new(hmac::HMAC_SHA256, secret)).collect())
     }
 
-    /// Whether one of them made this signature of this body; takes as long whether it is nearly right or not at all.
+    /// Whether one of them made this signature of this body; takes as long whether it is nearly
+    /// right or not at all.
     pub fn verify(&self, signature: &Signature, body: &[u8]) -> bool {
         self.0.iter().any(|key| hmac::verify(key, body, &signature.0).is_ok())
     }
@@ -98,7 +100,11 @@ mod tests {
     #[test]
     fn a_delivery_without_exactly_one_sha256_is_unsigned() {
         let right = format!("sha256={HEX}");
-        assert!(signed(&[("x-hub-signature-256", &right.to_uppercase().replace("SHA256", "sha256"))]).is_some(), "hex has no case");
+        assert!(
+            signed(&[("x-hub-signature-256", &right.to_uppercase().replace("SHA256", "sha256"))])
+                .is_some(),
+            "hex has no case"
+        );
         for lines in [
             &[][..],
             &[("x-hub-signature", "sha1=da39a3ee5e6b4b0d3255bfef95601890afd80709")],

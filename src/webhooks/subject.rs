@@ -1,7 +1,8 @@
-//! What a payload is about: its repository, organization, team, person and numbers, each by all addresses that it names.
+//! What a payload is about: its repository, organization, team, person and numbers, each by all
+//! addresses that it names.
 //!
-//! A payload is genuine, not well-formed: a name that could not be one is left out, and what is then not known is dealt with by `api/events.rs`, which makes more
-//! stale and not less.
+//! A payload is genuine, not well-formed: a name that could not be one is left out, and what is
+//! then not known is dealt with by `api/events.rs`, which makes more stale and not less.
 
 use serde_json::Value;
 
@@ -14,33 +15,54 @@ const WORD_BYTES_MAX: usize = 100;
 const VALUES: [(&str, &[&str]); 4] = [
     ("number", &["/issue/number", "/pull_request/number", "/number"]),
     ("comment", &["/comment/id"]),
-    ("sha", &["/sha", "/check_run/head_sha", "/check_suite/head_sha", "/workflow_run/head_sha", "/workflow_job/head_sha"]),
+    (
+        "sha",
+        &[
+            "/sha",
+            "/check_run/head_sha",
+            "/check_suite/head_sha",
+            "/workflow_run/head_sha",
+            "/workflow_job/head_sha",
+        ],
+    ),
     ("run", &["/workflow_run/id", "/workflow_job/run_id"]),
 ];
 
 /// Reads the payload of this event.
 pub fn read(event: &str, payload: &Value) -> Subject {
     let mut subject = Subject::default();
-    for repository in [payload.pointer("/repository"), payload.pointer("/changes/new_repository")].into_iter().flatten() {
+    for repository in [payload.pointer("/repository"), payload.pointer("/changes/new_repository")]
+        .into_iter()
+        .flatten()
+    {
         add_repository(&mut subject, payload, repository);
     }
     add_organization(&mut subject, event, payload);
     add_made(&mut subject, payload);
-    if let Some(account) = payload.pointer("/installation/account").or_else(|| payload.pointer("/account")) {
+    if let Some(account) =
+        payload.pointer("/installation/account").or_else(|| payload.pointer("/account"))
+    {
         add_owner(&mut subject, account);
         let names = [word(account, "/login"), word(payload, "/changes/login/from")];
-        subject.territories.extend(names.into_iter().flatten().map(|login| format!("/repos/{login}")));
+        subject
+            .territories
+            .extend(names.into_iter().flatten().map(|login| format!("/repos/{login}")));
     }
     add_team(&mut subject, payload);
-    let person = ["/member", "/membership/user", "/collaborator"].into_iter().find_map(|place| payload.pointer(place));
+    let person = ["/member", "/membership/user", "/collaborator"]
+        .into_iter()
+        .find_map(|place| payload.pointer(place));
     // Who stars or watches is the one who does it.
-    let person = person.or_else(|| payload.pointer("/sender").filter(|_| matches!(event, "star" | "watch")));
+    let person =
+        person.or_else(|| payload.pointer("/sender").filter(|_| matches!(event, "star" | "watch")));
     if let Some(person) = person {
         subject.users.extend(word(person, "/login").map(|login| format!("/users/{login}")));
         subject.users.extend(number(person, "/id").map(|id| format!("/user/{id}")));
     }
     for (name, places) in VALUES {
-        let value = places.iter().find_map(|place| number(payload, place).map(|value| value.to_string()).or_else(|| word(payload, place)));
+        let value = places.iter().find_map(|place| {
+            number(payload, place).map(|value| value.to_string()).or_else(|| word(payload, place))
+        });
         subject.values.extend(value.map(|value| (name, value)));
     }
     subject
@@ -50,11 +72,14 @@ pub fn read(event: &str, payload: &Value) -> Subject {
 fn add_repository(subject: &mut Subject, payload: &Value, repository: &Value) {
     let (owner, name) = owner_and_name(repository);
     let was_named = word(payload, "/changes/repository/name/from");
-    let was_of = word(payload, "/changes/owner/from/user/login").or_else(|| word(payload, "/changes/owner/from/organization/login"));
+    let was_of = word(payload, "/changes/owner/from/user/login")
+        .or_else(|| word(payload, "/changes/owner/from/organization/login"));
     if let (Some(owner), Some(name)) = (&owner, &name) {
         subject.repositories.push(format!("/repos/{owner}/{name}"));
         subject.repositories.extend(was_named.map(|before| format!("/repos/{owner}/{before}")));
-        subject.repositories.extend(was_of.as_ref().map(|before| format!("/repos/{before}/{name}")));
+        subject
+            .repositories
+            .extend(was_of.as_ref().map(|before| format!("/repos/{before}/{name}")));
     }
     subject.repositories.extend(number(repository, "/id").map(|id| format!("/repositories/{id}")));
     if let Some(owner) = repository.get("owner") {
@@ -64,11 +89,16 @@ fn add_repository(subject: &mut Subject, payload: &Value, repository: &Value) {
     }
     // Its teams had it too.
     subject.organizations.extend(was_of.iter().map(|before| format!("/orgs/{before}")));
-    subject.owners.extend(was_of.into_iter().flat_map(|before| [format!("/users/{before}"), format!("/orgs/{before}")]));
+    subject.owners.extend(
+        was_of
+            .into_iter()
+            .flat_map(|before| [format!("/users/{before}"), format!("/orgs/{before}")]),
+    );
 }
 
 fn owner_and_name(repository: &Value) -> (Option<String>, Option<String>) {
-    let full_name = repository.get("full_name").and_then(Value::as_str).and_then(|name| name.split_once('/'));
+    let full_name =
+        repository.get("full_name").and_then(Value::as_str).and_then(|name| name.split_once('/'));
     match full_name {
         Some((owner, name)) => (fit(owner), fit(name)),
         None => (word(repository, "/owner/login"), word(repository, "/name")),
@@ -88,14 +118,28 @@ fn add_made(subject: &mut Subject, payload: &Value) {
         subject.made.extend(heads(fork));
         fork.get("owner").into_iter().for_each(|owner| add_owner(subject, owner));
     }
-    if let Some((repository, issue)) = payload.pointer("/changes/new_repository").zip(number(payload, "/changes/new_issue/number")) {
-        subject.made.extend(heads(repository).flat_map(|head| [format!("{head}/issues/{issue}"), format!("{head}/pulls/{issue}")]));
+    if let Some((repository, issue)) =
+        payload.pointer("/changes/new_repository").zip(number(payload, "/changes/new_issue/number"))
+    {
+        subject.made.extend(
+            heads(repository).flat_map(|head| {
+                [format!("{head}/issues/{issue}"), format!("{head}/pulls/{issue}")]
+            }),
+        );
     }
 }
 
 fn add_owner(subject: &mut Subject, owner: &Value) {
-    subject.owners.extend(word(owner, "/login").into_iter().flat_map(|login| [format!("/users/{login}"), format!("/orgs/{login}")]));
-    subject.owners.extend(number(owner, "/id").into_iter().flat_map(|id| [format!("/user/{id}"), format!("/organizations/{id}")]));
+    subject.owners.extend(
+        word(owner, "/login")
+            .into_iter()
+            .flat_map(|login| [format!("/users/{login}"), format!("/orgs/{login}")]),
+    );
+    subject.owners.extend(
+        number(owner, "/id")
+            .into_iter()
+            .flat_map(|id| [format!("/user/{id}"), format!("/organizations/{id}")]),
+    );
 }
 
 /// Where it is about the organization itself, that is an account too.
@@ -110,7 +154,9 @@ fn add_organization(subject: &mut Subject, event: &str, payload: &Value) {
             subject.organizations.push(format!("/organizations/{login}"));
         }
     }
-    subject.organizations.extend(number(payload, "/organization/id").map(|id| format!("/organizations/{id}")));
+    subject
+        .organizations
+        .extend(number(payload, "/organization/id").map(|id| format!("/organizations/{id}")));
 }
 
 /// Also under the names that it had.
@@ -119,7 +165,9 @@ fn add_team(subject: &mut Subject, payload: &Value) {
     let (name, id) = (word(team, "/slug"), number(team, "/id"));
     let by_slug = |organization: &String| Some(format!("{organization}/teams/{}", name.as_ref()?));
     let by_id = |organization: &String| Some(format!("{organization}/team/{}", id?));
-    let teams = subject.organizations.iter().filter_map(|place| if place.starts_with("/orgs/") { by_slug(place) } else { by_id(place) });
+    let teams = subject.organizations.iter().filter_map(|place| {
+        if place.starts_with("/orgs/") { by_slug(place) } else { by_id(place) }
+    });
     subject.teams.extend(teams);
     subject.teams.extend(id.map(|id| format!("/teams/{id}")));
 }
@@ -135,7 +183,8 @@ fn word(value: &Value, place: &str) -> Option<String> {
 /// What can be a segment of a path as it stands.
 fn fit(word: &str) -> Option<String> {
     let is_fit = !word.is_empty() && word.len() <= WORD_BYTES_MAX && word != "." && word != "..";
-    (is_fit && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))).then(|| word.to_owned())
+    (is_fit && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)))
+        .then(|| word.to_owned())
 }
 
 #[cfg(test)]
@@ -151,11 +200,20 @@ mod tests {
     #[test]
     fn a_repository_has_its_name_its_number_and_the_name_that_it_had() {
         let widgets = json!({ "id": 7, "full_name": "acme/widgets" });
-        assert_eq!(repositories(&json!({ "repository": widgets })), ["/repos/acme/widgets", "/repositories/7"]);
+        assert_eq!(
+            repositories(&json!({ "repository": widgets })),
+            ["/repos/acme/widgets", "/repositories/7"]
+        );
         let renamed = json!({ "repository": widgets, "changes": { "repository": { "name": { "from": "gears" } } } });
-        assert_eq!(repositories(&renamed), ["/repos/acme/widgets", "/repos/acme/gears", "/repositories/7"]);
+        assert_eq!(
+            repositories(&renamed),
+            ["/repos/acme/widgets", "/repos/acme/gears", "/repositories/7"]
+        );
         let transferred = json!({ "repository": widgets, "changes": { "owner": { "from": { "user": { "login": "ada" } } } } });
-        assert_eq!(repositories(&transferred), ["/repos/acme/widgets", "/repos/ada/widgets", "/repositories/7"]);
+        assert_eq!(
+            repositories(&transferred),
+            ["/repos/acme/widgets", "/repos/ada/widgets", "/repositories/7"]
+        );
         assert!(read("repository", &transferred).owners.contains(&"/users/ada".to_owned()));
     }
 
@@ -169,15 +227,21 @@ mod tests {
             "issue": { "number": 5 },
             "changes": { "new_issue": { "number": 1 }, "new_repository": { "id": 8, "full_name": "o/r2" } },
         });
-        let made = ["/repos/o/r2/issues/1", "/repos/o/r2/pulls/1", "/repositories/8/issues/1", "/repositories/8/pulls/1"];
+        let made = [
+            "/repos/o/r2/issues/1",
+            "/repos/o/r2/pulls/1",
+            "/repositories/8/issues/1",
+            "/repositories/8/pulls/1",
+        ];
         assert_eq!(read("issues", &moved).made, made);
-        assert!(read("issues", &json!({ "forkee": 5, "changes": { "new_issue": {} } })).made.is_empty());
+        assert!(
+            read("issues", &json!({ "forkee": 5, "changes": { "new_issue": {} } })).made.is_empty()
+        );
     }
 
     #[test]
     fn an_owner_that_was_or_that_had_another_name_is_named_too() {
-        let from =
-            json!({ "repository": { "full_name": "o/r" }, "changes": { "owner": { "from": { "organization": { "login": "prev" } } } } });
+        let from = json!({ "repository": { "full_name": "o/r" }, "changes": { "owner": { "from": { "organization": { "login": "prev" } } } } });
         assert!(read("repository", &from).organizations.contains(&"/orgs/prev".to_owned()));
         let renamed = json!({ "organization": { "login": "o", "id": 3 }, "changes": { "login": { "from": "prev" } } });
         let subject = read("organization", &renamed);
@@ -200,19 +264,44 @@ mod tests {
 
     #[test]
     fn a_name_that_cannot_be_one_names_nothing() {
-        for name in ["acme/../secrets", "acme/wid/gets", "acme/", "/", "acme/wid?gets", "acme/..", "é/é", "acme/*"] {
-            assert!(repositories(&json!({ "repository": { "full_name": name } })).is_empty(), "{name}");
+        for name in [
+            "acme/../secrets",
+            "acme/wid/gets",
+            "acme/",
+            "/",
+            "acme/wid?gets",
+            "acme/..",
+            "é/é",
+            "acme/*",
+        ] {
+            assert!(
+                repositories(&json!({ "repository": { "full_name": name } })).is_empty(),
+                "{name}"
+            );
         }
-        assert_eq!(repositories(&json!({ "repository": { "full_name": "../x", "id": 7 } })), ["/repositories/7"]);
-        assert_eq!(read("issues", &json!({ "repository": 5, "issue": "x", "number": -1 })), Subject::default());
+        assert_eq!(
+            repositories(&json!({ "repository": { "full_name": "../x", "id": 7 } })),
+            ["/repositories/7"]
+        );
+        assert_eq!(
+            read("issues", &json!({ "repository": 5, "issue": "x", "number": -1 })),
+            Subject::default()
+        );
     }
 
     #[test]
     fn numbers_are_found_where_each_event_has_them() {
-        for payload in [json!({ "issue": { "number": 5 } }), json!({ "pull_request": { "number": 5 } }), json!({ "number": 5 })] {
+        for payload in [
+            json!({ "issue": { "number": 5 } }),
+            json!({ "pull_request": { "number": 5 } }),
+            json!({ "number": 5 }),
+        ] {
             assert_eq!(read("issues", &payload).values, [("number", "5".to_owned())]);
         }
         let run = json!({ "workflow_run": { "id": 8, "head_sha": "abc" } });
-        assert_eq!(read("workflow_run", &run).values, [("sha", "abc".to_owned()), ("run", "8".to_owned())]);
+        assert_eq!(
+            read("workflow_run", &run).values,
+            [("sha", "abc".to_owned()), ("run", "8".to_owned())]
+        );
     }
 }

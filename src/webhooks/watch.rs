@@ -1,8 +1,11 @@
-//! Whether a webhook can be relied upon: its list of deliveries is compared with what arrived here, and what did not arrive is asked for again.
+//! Whether a webhook can be relied upon: its list of deliveries is compared with what arrived here,
+//! and what did not arrive is asked for again.
 //!
-//! A webhook is alive for as long as the last check proves that no delivery was lost; while one is missing it is not. Nothing is concluded from the upstream's clock:
-//! its times are compared with each other alone. What was lost before the first check is of no account, because nothing that was asked for before it is covered.
-//! Asking is the gateway's (`gateway/hooks.rs`), what the upstream's answers say is read in `listing.rs`.
+//! A webhook is alive for as long as the last check proves that no delivery was lost; while one is
+//! missing it is not. Nothing is concluded from the upstream's clock: its times are compared with
+//! each other alone. What was lost before the first check is of no account, because nothing that
+//! was asked for before it is covered. Asking is the gateway's (`gateway/hooks.rs`), what the
+//! upstream's answers say is read in `listing.rs`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,17 +15,22 @@ use crate::clock::Timestamp;
 
 use super::listing::{Listed, Terms};
 
-/// What is listed and has not arrived after so long is missing. Ours: a delivery that is answered at all is within 10 s (UPSTREAM.md, Webhooks).
+/// What is listed and has not arrived after so long is missing. Ours: a delivery that is answered
+/// at all is within 10 s (UPSTREAM.md, Webhooks).
 const GRACE: Duration = Duration::from_secs(15);
-/// Beyond two checks, for a check's own time: an answer is older than a lost change by no more than these together.
+/// Beyond two checks, for a check's own time: an answer is older than a lost change by no more than
+/// these together.
 pub const SLACK: Duration = Duration::from_secs(30);
-/// What was asked for so soon after a change that nobody heard of may show what was before (UPSTREAM.md, Conditional requests: replicas lag).
+/// What was asked for so soon after a change that nobody heard of may show what was before
+/// (UPSTREAM.md, Conditional requests: replicas lag).
 const LAG: Duration = Duration::from_secs(10);
 /// The same delivery is asked for again after so long. Ours.
 const ASK_AGAIN: Duration = Duration::from_mins(5);
-/// And so often. Ours: what has not come within half an hour will not; what it would have told is then not relied upon.
+/// And so often. Ours: what has not come within half an hour will not; what it would have told is
+/// then not relied upon.
 const ASKS_MAX: u32 = 6;
-/// So many deliveries are waited for, and asked for at once, at most. Ours: a check that finds more relies on nothing from before.
+/// So many deliveries are waited for, and asked for at once, at most. Ours: a check that finds more
+/// relies on nothing from before.
 const OPEN_MAX: usize = 1_000;
 const ASKED_AT_ONCE_MAX: usize = 20;
 /// The next check while something is missing: its arrival is noticed sooner.
@@ -176,7 +184,11 @@ impl Watch {
 
     /// The attempts that are to be repeated now; they count as asked for from now on.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<u64> {
-        let is_due = |open: &&mut Open| open.missing && open.asked < ASKS_MAX && (open.asked == 0 || now.since(open.asked_at) >= ASK_AGAIN);
+        let is_due = |open: &&mut Open| {
+            open.missing
+                && open.asked < ASKS_MAX
+                && (open.asked == 0 || now.since(open.asked_at) >= ASK_AGAIN)
+        };
         let due = self.open.values_mut().filter(is_due).take(ASKED_AT_ONCE_MAX);
         due.map(|open| {
             open.asked += 1;
@@ -191,7 +203,8 @@ impl Watch {
         if self.open.is_empty() { self.check_every } else { self.check_every.min(MISSING_CHECK) }
     }
 
-    /// Whether at `now` it would have told of every one of these events that happened since `requested_at`.
+    /// Whether at `now` it would have told of every one of these events that happened since
+    /// `requested_at`.
     pub fn covers(&self, events: &[&str], requested_at: Timestamp, now: Timestamp) -> bool {
         let Some(checked_at) = self.checked_at else { return false };
         let proved = self.open.values().map(|open| open.after).fold(checked_at, Timestamp::min);

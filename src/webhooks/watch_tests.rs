@@ -20,7 +20,12 @@ fn at(second: u64) -> Timestamp {
 impl Played {
     fn new() -> Self {
         let terms = Terms { active: true, events: vec!["*".into()], updated_at: "then".into() };
-        Self { watch: Watch::new(Duration::from_mins(1)), arrived: Vec::new(), deliveries: Vec::new(), terms }
+        Self {
+            watch: Watch::new(Duration::from_mins(1)),
+            arrived: Vec::new(),
+            deliveries: Vec::new(),
+            terms,
+        }
     }
 
     /// Checked at zero, and once more when what was asked for meanwhile is covered.
@@ -34,7 +39,10 @@ impl Played {
     fn delivered(&mut self, guid: &str, second: u64, failed: bool) {
         let id = self.deliveries.len() as u64 + 1;
         let delivered_at = at(second).as_secs() - BEHIND;
-        self.deliveries.insert(0, Listed { id, guid: guid.into(), delivered_at, failed, event: "issues".into() });
+        self.deliveries.insert(
+            0,
+            Listed { id, guid: guid.into(), delivered_at, failed, event: "issues".into() },
+        );
     }
 
     fn check(&mut self, second: u64) -> Findings {
@@ -60,7 +68,11 @@ fn nothing_is_covered_before_the_first_check_or_was_asked_for_before_it() {
     played.delivered("lost before", 1, true);
     assert_eq!(played.check(10), Findings::default());
     assert!(!played.covers(9, 20) && !played.covers(19, 20) && played.covers(20, 20));
-    assert_eq!(played.check(70), Findings::default(), "what was lost before is none of its business");
+    assert_eq!(
+        played.check(70),
+        Findings::default(),
+        "what was lost before is none of its business"
+    );
     assert!(played.covers(20, 70));
 }
 
@@ -76,7 +88,11 @@ fn what_arrives_is_not_missed_and_a_failed_one_is_at_once() {
     played.delivered("g-1", 70, true);
     played.delivered("g-2", 71, false);
     played.arrived = vec!["g-1", "g-2"];
-    assert_eq!(played.check(120), Findings::default(), "it arrived, whatever the upstream heard of it");
+    assert_eq!(
+        played.check(120),
+        Findings::default(),
+        "it arrived, whatever the upstream heard of it"
+    );
     assert!(played.covers(20, 120));
     played.delivered("g-3", 130, true);
     assert_eq!(played.check(180).missed, ["issues"]);
@@ -94,7 +110,10 @@ fn one_that_is_on_its_way_has_a_moment_and_is_missing_after_it() {
     played.delivered("g-1", 119, false);
     assert_eq!(played.check(120), Findings::default());
     assert!(played.covers(20, 120) && played.watch.take_due(at(120)).is_empty());
-    assert!(!played.covers(20, MINUTE + MINUTE * 2 + 30), "what it tells of may have happened right after the check before");
+    assert!(
+        !played.covers(20, MINUTE + MINUTE * 2 + 30),
+        "what it tells of may have happened right after the check before"
+    );
     assert_eq!(played.check(130), Findings::default());
     assert_eq!(played.check(135).missed, ["issues"]);
     assert_eq!(played.watch.take_due(at(135)), [1]);
@@ -112,7 +131,10 @@ fn a_missing_one_is_asked_for_every_five_minutes_and_given_up_after_six_times() 
         asked.extend(played.watch.take_due(at(second)).iter().map(|_| second));
     }
     assert_eq!(asked, [80, 380, 680, 980, 1_280, 1_580]);
-    assert!(!played.covers(1_880, 1_880) && played.covers(1_890, 1_890), "what it would have told is not relied upon");
+    assert!(
+        !played.covers(1_880, 1_880) && played.covers(1_890, 1_890),
+        "what it would have told is not relied upon"
+    );
     assert_eq!(played.check(1_900), Findings::default());
 }
 
@@ -180,5 +202,8 @@ fn a_list_goes_back_enough_when_it_shows_something_older_than_the_last_check_did
     assert!(played.watch.goes_back_enough(&played.deliveries));
     played.check(70);
     played.delivered("g-3", 300, false);
-    assert!(!played.watch.goes_back_enough(&played.deliveries[..2]) && played.watch.goes_back_enough(&played.deliveries));
+    assert!(
+        !played.watch.goes_back_enough(&played.deliveries[..2])
+            && played.watch.goes_back_enough(&played.deliveries)
+    );
 }

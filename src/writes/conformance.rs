@@ -1,4 +1,5 @@
-//! What every store of writes promises ([`Store`]), sentence by sentence, and beside a plain model. Left out: what only one that survives can show (`file/tests`).
+//! What every store of writes promises ([`Store`]), sentence by sentence, and beside a plain model.
+//! Left out: what only one that survives can show (`file/tests`).
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -77,7 +78,9 @@ fn an_empty_text_is_a_text() {
 
 #[test]
 fn a_body_of_the_largest_size_is_kept_whole() {
-    let body = (0..10 * 1024 * 1024_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect::<Vec<_>>();
+    let body = (0..10 * 1024 * 1024_u32)
+        .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect::<Vec<_>>();
     each_store(|store| {
         told(store.apply(Change::Insert(u64::MAX - 1, stored(body.clone(), "queued")))).unwrap();
         assert_eq!(told(store.load(u64::MAX - 1)), Ok(Some(stored(body.clone(), "queued"))));
@@ -116,9 +119,13 @@ pub(super) enum Step {
 
 impl Step {
     pub(super) fn change(&self, salt: usize) -> Option<Change> {
-        let text = |len: usize| (0..len).map(|at| u8::try_from((at * 7 + salt) % 251).unwrap()).collect::<Vec<_>>();
+        let text = |len: usize| {
+            (0..len).map(|at| u8::try_from((at * 7 + salt) % 251).unwrap()).collect::<Vec<_>>()
+        };
         Some(match self {
-            Self::Insert(number, len) => Change::Insert(*number, stored(text(*len), format!("queued {salt}"))),
+            Self::Insert(number, len) => {
+                Change::Insert(*number, stored(text(*len), format!("queued {salt}")))
+            }
             Self::Progress(number, len) => Change::Progress(*number, text(*len).into()),
             Self::Remove(numbers) => Change::Remove(numbers.clone()),
             Self::Reopen => return None,

@@ -1,8 +1,11 @@
 //! Writes in a file: they survive the process, and the power (CONTRACT §2, `writes.store`).
 //!
-//! A redb database that one thread owns (`keeper`): it commits together what came while it was busy with the commit before, so that many callers share a sync of the
-//! disk. A file that is damaged, newer or somebody else's is not opened and not changed (`database`, `held`). The file
-//! is never compacted: pages of forgotten writes are used again, so it is as large as what was in it at once, and compacting would keep every change waiting. Left out: what a write is ([`crate::writes::record`]).
+//! A redb database that one thread owns (`keeper`): it commits together what came while it was busy
+//! with the commit before, so that many callers share a sync of the disk. A file that is damaged,
+//! newer or somebody else's is not opened and not changed (`database`, `held`). The file is never
+//! compacted: pages of forgotten writes are used again, so it is as large as what was in it at
+//! once, and compacting would keep every change waiting. Left out: what a write is
+//! ([`crate::writes::record`]).
 
 mod database;
 mod fault;
@@ -30,7 +33,8 @@ pub use self::fault::{Fault, OpenError};
 use self::keeper::{Disk, Keeper, PAGES_PER_BYTE, RESERVE_BYTES, size};
 use super::{Change, Store, StoreError, Stored};
 
-/// New writes that may wait for the thread, and the bytes of them: a second's work of a slow disk, and several of the largest bodies. Ours.
+/// New writes that may wait for the thread, and the bytes of them: a second's work of a slow disk,
+/// and several of the largest bodies. Ours.
 const INSERTS_WAITING_MAX: usize = 4096;
 const INSERT_BYTES_WAITING_MAX: usize = 64 * 1024 * 1024;
 /// What one commit takes at most: redb holds it in memory until it is synced. Ours.
@@ -69,14 +73,21 @@ enum Order {
 }
 
 impl FileStore {
-    /// Opens the file, or makes it where there is none, readable to its owner alone. Shows each write that is kept to `each`, in the order of their numbers and one at
-    /// a time; a reason from there that one cannot be read counts as damage. When it fails the file is as it was before.
-    pub fn open(path: &Path, mut each: impl FnMut(u64, Stored) -> Result<(), String>) -> Result<Self, OpenError> {
+    /// Opens the file, or makes it where there is none, readable to its owner alone. Shows each
+    /// write that is kept to `each`, in the order of their numbers and one at a time; a reason from
+    /// there that one cannot be read counts as damage. When it fails the file is as it was before.
+    pub fn open(
+        path: &Path,
+        mut each: impl FnMut(u64, Stored) -> Result<(), String>,
+    ) -> Result<Self, OpenError> {
         make_if_missing(path).map_err(|fault| fault.at(path))?;
         Self::open_on(Box::new(Place(path.to_owned())), &mut each).map_err(|fault| fault.at(path))
     }
 
-    fn open_on(disk: Box<dyn Disk>, each: &mut dyn FnMut(u64, Stored) -> Result<(), String>) -> Result<Self, Fault> {
+    fn open_on(
+        disk: Box<dyn Disk>,
+        each: &mut dyn FnMut(u64, Stored) -> Result<(), String>,
+    ) -> Result<Self, Fault> {
         let file = disk.open().map_err(|error| Fault::Io(error.to_string()))?;
         let home = Home::open(file, false, each)?;
         let first_number = home.next();
@@ -91,11 +102,15 @@ impl FileStore {
                 keeper.run(&shared);
             }
         });
-        let thread = Some(thread.map_err(|error| Fault::Io(format!("no thread could be started for it: {error}")))?);
+        let thread =
+            Some(thread.map_err(|error| {
+                Fault::Io(format!("no thread could be started for it: {error}"))
+            })?);
         Ok(Self { shared, first_number, thread })
     }
 
-    /// The first number for new writes: neither this file's writes nor those that it has forgotten had one so high.
+    /// The first number for new writes: neither this file's writes nor those that it has forgotten
+    /// had one so high.
     pub fn first_number(&self) -> u64 {
         self.first_number
     }
@@ -122,7 +137,9 @@ impl Store for FileStore {
         let orders = self.shared.orders.lock();
         // What the file has grown to, and is not in use, is used again.
         let unused = orders.length.saturating_sub(kept.saturating_mul(PAGES_PER_BYTE));
-        orders.room.map(|room| room.saturating_sub(RESERVE_BYTES).saturating_add(unused) / PAGES_PER_BYTE)
+        orders
+            .room
+            .map(|room| room.saturating_sub(RESERVE_BYTES).saturating_add(unused) / PAGES_PER_BYTE)
     }
 
     fn is_durable(&self) -> bool {
@@ -148,10 +165,13 @@ impl Shared {
             return Err(ended());
         }
         if let Some(bytes) = order.insert_bytes() {
-            let full =
-                orders.inserts >= INSERTS_WAITING_MAX || (orders.inserts > 0 && orders.insert_bytes + bytes > INSERT_BYTES_WAITING_MAX);
+            let full = orders.inserts >= INSERTS_WAITING_MAX
+                || (orders.inserts > 0 && orders.insert_bytes + bytes > INSERT_BYTES_WAITING_MAX);
             if full {
-                return Err(StoreError::Full(format!("{} others wait for the disk already", orders.inserts)));
+                return Err(StoreError::Full(format!(
+                    "{} others wait for the disk already",
+                    orders.inserts
+                )));
             }
             orders.inserts += 1;
             orders.insert_bytes += bytes;
@@ -205,7 +225,8 @@ impl Order {
     }
 }
 
-/// Whoever still waits when the thread is gone is told so: their senders are dropped with the orders.
+/// Whoever still waits when the thread is gone is told so: their senders are dropped with the
+/// orders.
 struct Ended<'s>(&'s Shared);
 
 impl Drop for Ended<'_> {
@@ -243,7 +264,8 @@ impl Disk for Place {
     }
 }
 
-/// A new file appears whole or not at all, and never in another's place: what is there and is not whole is damage.
+/// A new file appears whole or not at all, and never in another's place: what is there and is not
+/// whole is damage.
 fn make_if_missing(path: &Path) -> Result<(), Fault> {
     let directory = match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
@@ -259,7 +281,8 @@ fn make_if_missing(path: &Path) -> Result<(), Fault> {
     let fault = |error: io::Error| Fault::Io(error.to_string());
     // Readable to the owner alone from the beginning, as temporary files are.
     let blank = tempfile::NamedTempFile::new_in(directory).map_err(fault)?;
-    let backend = FileBackend::new(blank.reopen().map_err(fault)?).map_err(|error| Fault::Io(error.to_string()))?;
+    let backend = FileBackend::new(blank.reopen().map_err(fault)?)
+        .map_err(|error| Fault::Io(error.to_string()))?;
     database::blank(Box::new(backend))?;
     blank.as_file().sync_all().map_err(fault)?;
     match blank.persist_noclobber(path) {

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use super::outage::Outage;
 use super::{Change, Store, StoreError, Stored};
 
-/// What all of it may take. Ours: as much as the cache by default; finished writes are kept for `retention`, and there is no telling how long their answers are.
+/// What all of it may take. Ours: as much as the cache by default; finished writes are kept for
+/// `retention`, and there is no telling how long their answers are.
 const BYTES_MAX: usize = 256 * 1024 * 1024;
 /// What a write takes beside its bytes: its place in the map and the two allocations.
 const ENTRY_BYTES: usize = 160;

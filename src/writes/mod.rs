@@ -1,7 +1,9 @@
-//! Writes that outlive the request that brought them: what is kept of them, and where (DESIGN D7, CONTRACT §3 and §4).
+//! Writes that outlive the request that brought them: what is kept of them, and where (DESIGN D7,
+//! CONTRACT §3 and §4).
 //!
-//! What a queued write is, and how it is told in bytes, is in [`record`]; the homes that keep those bytes are [`memory`] and [`file`]. Left out: when a write is
-//! sent and what follows an answer (`decision/retry`, `gateway/queue`), and everything about HTTP.
+//! What a queued write is, and how it is told in bytes, is in [`record`]; the homes that keep those
+//! bytes are [`memory`] and [`file`]. Left out: when a write is sent and what follows an answer
+//! (`decision/retry`, `gateway/queue`), and everything about HTTP.
 
 #[cfg(test)]
 mod conformance;
@@ -24,7 +26,8 @@ pub struct Stored {
     pub progress: Bytes,
 }
 
-/// What a store is told. A write is named by the number in its id, which also gives the order of acceptance.
+/// What a store is told. A write is named by the number in its id, which also gives the order of
+/// acceptance.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// A new write.
@@ -48,14 +51,16 @@ pub enum StoreError {
 
 /// A home for writes. Cheap to share.
 pub trait Store: Send + Sync {
-    /// Makes a change; it will survive what the store survives once the future has said so. Changes are made in the order of these calls, also when a future is
-    /// dropped or not polled: a dropped future cancels nothing.
+    /// Makes a change; it will survive what the store survives once the future has said so. Changes
+    /// are made in the order of these calls, also when a future is dropped or not polled: a dropped
+    /// future cancels nothing.
     fn apply(&self, change: Change) -> BoxFuture<'static, Result<(), StoreError>>;
 
     /// What is kept of a write; `None` when there is none of this number.
     fn load(&self, number: u64) -> BoxFuture<'static, Result<Option<Stored>, StoreError>>;
 
-    /// How many bytes of further writes it has room for, while it keeps so many; `None`: nobody knows. A guess that is good for sharing the room out.
+    /// How many bytes of further writes it has room for, while it keeps so many; `None`: nobody
+    /// knows. A guess that is good for sharing the room out.
     fn room(&self, kept: u64) -> Option<u64>;
 
     /// Whether what it keeps survives the process.

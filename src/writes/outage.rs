@@ -1,7 +1,9 @@
-//! While a store has no room for new writes: what there is to say when it begins and when it ends, however many are refused between.
+//! While a store has no room for new writes: what there is to say when it begins and when it ends,
+//! however many are refused between.
 //!
-//! Small writes may find room where large ones do not: it is over when one is kept that is as large as the smallest that was refused. Each refusal by itself is in the
-//! log line and the metrics of its request. Left out: why there is no room.
+//! Small writes may find room where large ones do not: it is over when one is kept that is as large
+//! as the smallest that was refused. Each refusal by itself is in the log line and the metrics of
+//! its request. Left out: why there is no room.
 
 /// Nothing was refused, or so many.
 #[derive(Debug, Default)]

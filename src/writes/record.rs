@@ -1,7 +1,9 @@
-//! A queued write in memory and in bytes: what was asked for, and what has become of it (CONTRACT §3).
+//! A queued write in memory and in bytes: what was asked for, and what has become of it (CONTRACT
+//! §3).
 //!
-//! Both are kept as a length, a JSON text and a body as it is: a text that people can read and later versions can add to, and bodies that need no escaping. No
-//! credential is among it: a write names its client and its account.
+//! Both are kept as a length, a JSON text and a body as it is: a text that people can read and
+//! later versions can add to, and bodies that need no escaping. No credential is among it: a write
+//! names its client and its account.
 
 use std::fmt;
 use std::str::FromStr;
@@ -152,7 +154,8 @@ pub struct Unreadable(String);
 
 impl State {
     /// Every one, in the order of a life.
-    pub const ALL: [Self; 6] = [Self::Queued, Self::Sending, Self::Done, Self::Failed, Self::Unknown, Self::Cancelled];
+    pub const ALL: [Self; 6] =
+        [Self::Queued, Self::Sending, Self::Done, Self::Failed, Self::Unknown, Self::Cancelled];
 
     /// The word for it.
     pub const fn name(self) -> &'static str {
@@ -199,7 +202,11 @@ impl Progress {
             may_have_run: self.may_have_run,
             finished: self.finished.map(Timestamp::as_millis),
             status: self.response.as_ref().map(|response| response.status.as_u16()),
-            headers: self.response.as_ref().map(|response| to_text(&response.headers)).unwrap_or_default(),
+            headers: self
+                .response
+                .as_ref()
+                .map(|response| to_text(&response.headers))
+                .unwrap_or_default(),
             has_body: self.response.as_ref().is_some_and(|response| response.body.is_some()),
             reason: self.reason.as_deref().cloned(),
         };
@@ -241,7 +248,8 @@ impl Write {
         }
     }
 
-    /// Whether doing it twice is the same as doing it once. Of a mutation the method does not say so.
+    /// Whether doing it twice is the same as doing it once. Of a mutation the method does not say
+    /// so.
     pub fn is_idempotent(&self) -> bool {
         self.address != Address::Graphql && self.method.is_idempotent()
     }
@@ -299,7 +307,10 @@ impl FromStr for WriteId {
 
     fn from_str(text: &str) -> Result<Self, Unreadable> {
         let id = text.split_once('-').and_then(|(number, salt)| {
-            Some(Self { number: u64::from_str_radix(number, 16).ok()?, salt: u64::from_str_radix(salt, 16).ok()? })
+            Some(Self {
+                number: u64::from_str_radix(number, 16).ok()?,
+                salt: u64::from_str_radix(salt, 16).ok()?,
+            })
         });
         // One spelling each: what is read back must be what was said.
         id.filter(|id| id.to_string() == text).ok_or_else(|| Unreadable("its id is not one".into()))
@@ -369,7 +380,8 @@ fn unreadable(fault: impl fmt::Display) -> Unreadable {
 
 /// A byte of a header's value is a character each: they need not be UTF-8 (RFC 9110 §5.5).
 fn to_text(headers: &HeaderMap) -> Vec<(String, String)> {
-    let text = |value: &HeaderValue| value.as_bytes().iter().map(|byte| char::from(*byte)).collect();
+    let text =
+        |value: &HeaderValue| value.as_bytes().iter().map(|byte| char::from(*byte)).collect();
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
@@ -434,8 +446,14 @@ mod tests {
 
     #[test]
     fn a_mutation_must_not_be_done_twice_whatever_its_method() {
-        let by = |address, method| Write { method, address, ..write(Vec::new(), Vec::new(), None) }.is_idempotent();
-        assert!(by(Address::Rest, Method::PUT) && by(Address::Rest, Method::DELETE) && !by(Address::Rest, Method::POST));
+        let by = |address, method| {
+            Write { method, address, ..write(Vec::new(), Vec::new(), None) }.is_idempotent()
+        };
+        assert!(
+            by(Address::Rest, Method::PUT)
+                && by(Address::Rest, Method::DELETE)
+                && !by(Address::Rest, Method::POST)
+        );
         assert!(!by(Address::Graphql, Method::GET) && !by(Address::Graphql, Method::PUT));
     }
 
@@ -469,7 +487,15 @@ mod tests {
         let id = WriteId { number: 0x1f, salt: 7 };
         assert_eq!(id.to_string(), "1f-0000000000000007");
         assert_eq!("1f-0000000000000007".parse(), Ok(id));
-        for other in ["", "1f", "1F-0000000000000007", "01f-0000000000000007", "1f-7", "+1-0000000000000007", "1f-0000000000000007-"] {
+        for other in [
+            "",
+            "1f",
+            "1F-0000000000000007",
+            "01f-0000000000000007",
+            "1f-7",
+            "+1-0000000000000007",
+            "1f-0000000000000007-",
+        ] {
             assert!(other.parse::<WriteId>().is_err(), "{other}");
         }
     }

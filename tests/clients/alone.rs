@@ -1,4 +1,5 @@
-//! The libraries against the emulator alone: what the author of a bot does who has only `weir emulate` and changes only the base address.
+//! The libraries against the emulator alone: what the author of a bot does who has only `weir
+//! emulate` and changes only the base address.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -43,20 +44,33 @@ fn a_webhook_is_created_delivered_signed_listed_and_redelivered(library: Library
     let upstream = Upstream::emulated();
     let receiver = Receiving::start();
     let client = client(library, &upstream);
-    let arguments = json!({ "org": OWNER, "url": receiver.url, "secret": SECRET, "events": ["issues"] });
+    let arguments =
+        json!({ "org": OWNER, "url": receiver.url, "secret": SECRET, "events": ["issues"] });
     let (hook, _) = client.plays("create_webhook", &arguments);
     assert_eq!(hook["events"], json!(["issues"]));
     assert_eq!((&hook["active"], &hook["secret_shown"]), (&json!(true), &Value::Null));
-    assert!(hook["masked"].as_str().is_some_and(|shown| !shown.is_empty() && shown.chars().all(|c| c == '*')), "{hook}");
+    assert!(
+        hook["masked"]
+            .as_str()
+            .is_some_and(|shown| !shown.is_empty() && shown.chars().all(|c| c == '*')),
+        "{hook}"
+    );
     receiver.delivery().assert_is("ping", SECRET);
 
-    client.plays("create_issue", &json!({ "owner": OWNER, "repo": "widgets", "title": "Told", "body": "by a webhook" }));
+    client.plays(
+        "create_issue",
+        &json!({ "owner": OWNER, "repo": "widgets", "title": "Told", "body": "by a webhook" }),
+    );
     let delivered = receiver.delivery();
     delivered.assert_is("issues", SECRET);
     assert_eq!(delivered.payload()["issue"]["title"], "Told");
 
-    let (values, _) = client.plays("redeliver", &json!({ "org": OWNER, "hook_id": hook["id"], "event": "issues" }));
-    assert_eq!(values, json!({ "action": "opened", "status": 202, "answered": "thank you", "attempts": 2 }));
+    let (values, _) = client
+        .plays("redeliver", &json!({ "org": OWNER, "hook_id": hook["id"], "event": "issues" }));
+    assert_eq!(
+        values,
+        json!({ "action": "opened", "status": 202, "answered": "thank you", "attempts": 2 })
+    );
     let again = receiver.delivery();
     again.assert_is("issues", SECRET);
     assert_eq!(again.header("x-github-delivery"), delivered.header("x-github-delivery"));
@@ -67,20 +81,29 @@ fn notifications_are_read_and_marked(library: Library) {
     let values = plays(library, "notifications", &json!({}));
     let before = values["before"].as_u64().expect("a number");
     assert!(before > 50, "more than a page");
-    let expected =
-        json!({ "before": before, "marked": 205, "unread": false, "ignored": true, "one_less": before - 1, "marked_all": 205, "after": 0 });
+    let expected = json!({ "before": before, "marked": 205, "unread": false, "ignored": true, "one_less": before - 1, "marked_all": 205, "after": 0 });
     assert_eq!(values, expected);
 }
 
 fn a_migration_is_started_and_its_archive_fetched(library: Library) {
     let values = plays(library, "migration", &json!({ "repositories": ["acme/widgets"] }));
-    assert_eq!(values, json!({ "begun": "pending", "repositories": ["acme/widgets"], "is_gzip": true }));
+    assert_eq!(
+        values,
+        json!({ "begun": "pending", "repositories": ["acme/widgets"], "is_gzip": true })
+    );
 }
 
 fn a_team_member_is_added_and_removed(library: Library) {
-    let values = plays(library, "team_membership", &json!({ "org": OWNER, "team_slug": "platform", "username": "scan-bot" }));
+    let values = plays(
+        library,
+        "team_membership",
+        &json!({ "org": OWNER, "team_slug": "platform", "username": "scan-bot" }),
+    );
     assert_eq!(values["added"], json!({ "role": "maintainer", "state": "active" }));
-    assert!(values["during"].as_array().is_some_and(|logins| logins.contains(&json!("scan-bot"))), "{values}");
+    assert!(
+        values["during"].as_array().is_some_and(|logins| logins.contains(&json!("scan-bot"))),
+        "{values}"
+    );
     assert_eq!(values["removed"], 204);
     assert_eq!(values["before"], values["after"]);
 }
@@ -88,20 +111,33 @@ fn a_team_member_is_added_and_removed(library: Library) {
 fn a_custom_property_is_defined_and_set(library: Library) {
     let arguments = json!({ "org": OWNER, "repo": "widgets", "name": "tier", "allowed_values": ["gold", "silver"], "value": "gold" });
     let values = plays(library, "custom_properties", &arguments);
-    assert_eq!(values, json!({ "defined": "tier", "allowed": ["gold", "silver"], "value": "gold" }));
+    assert_eq!(
+        values,
+        json!({ "defined": "tier", "allowed": ["gold", "silver"], "value": "gold" })
+    );
 }
 
 fn a_release_gets_an_asset(library: Library) {
     let arguments = json!({ "owner": OWNER, "repo": "widgets", "tag": "v2.0.0", "name": "notes.txt", "text": "hello" });
-    assert_eq!(plays(library, "release", &arguments), json!({ "tag": "v2.0.0", "assets": ["notes.txt"], "size": 5 }));
+    assert_eq!(
+        plays(library, "release", &arguments),
+        json!({ "tag": "v2.0.0", "assets": ["notes.txt"], "size": 5 })
+    );
 }
 
 fn a_repository_and_an_organisation_are_looked_through(library: Library) {
-    let values = plays(library, "look_around", &json!({ "owner": OWNER, "repo": "widgets", "org": OWNER }));
-    assert_eq!((&values["login"], &values["branch"], &values["readme"]), (&json!("ada"), &json!("main"), &json!("README.md")));
+    let values =
+        plays(library, "look_around", &json!({ "owner": OWNER, "repo": "widgets", "org": OWNER }));
+    assert_eq!(
+        (&values["login"], &values["branch"], &values["readme"]),
+        (&json!("ada"), &json!("main"), &json!("README.md"))
+    );
     assert_eq!((&values["head"], &values["pulls"]), (&json!(true), &json!(true)));
     for (list, wanted) in [("members", "ben"), ("teams", "platform")] {
-        assert!(values[list].as_array().is_some_and(|names| names.contains(&json!(wanted))), "{values}");
+        assert!(
+            values[list].as_array().is_some_and(|names| names.contains(&json!(wanted))),
+            "{values}"
+        );
     }
 }
 
@@ -116,19 +152,25 @@ fn an_app_acts_as_itself_and_where_it_is_installed(library: Library) {
     let client = client(library, &upstream);
     let arguments = json!({ "app_id": app["app_id"], "private_key": app["private_key"], "base_url": client.base_url });
     let (values, _) = client.plays("app", &arguments);
-    assert_eq!(values, json!({ "installations": app["installations"].as_array().map(Vec::len), "repositories": true, "has_hook": true }));
+    assert_eq!(
+        values,
+        json!({ "installations": app["installations"].as_array().map(Vec::len), "repositories": true, "has_hook": true })
+    );
 }
 
 fn an_exhausted_budget_is_a_rate_limit(library: Library) {
     let upstream = Upstream::emulated();
     upstream.limit(&json!({ "core@ada": 3 }));
     let numbers: Vec<u64> = (1..=5).collect();
-    let (values, _) = client(library, &upstream).plays("exhaust", &json!({ "owner": OWNER, "repo": "widgets", "numbers": numbers }));
+    let (values, _) = client(library, &upstream)
+        .plays("exhaust", &json!({ "owner": OWNER, "repo": "widgets", "numbers": numbers }));
     assert_eq!(values["served"], json!([2, 1, 0]));
     assert_eq!(values["refused"]["remaining"], 0);
     match library {
         Library::Octokit => assert_eq!(values["handled"][0]["limit"], "primary", "{values}"),
-        Library::PyGithub => assert_eq!(values["refused"]["kind"], "RateLimitExceededException", "{values}"),
+        Library::PyGithub => {
+            assert_eq!(values["refused"]["kind"], "RateLimitExceededException", "{values}")
+        }
     }
 }
 
@@ -148,7 +190,8 @@ impl Receiving {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         // By name, so that the address is not taken for one of the API's.
-        let url = format!("http://localhost:{}/hook", listener.local_addr().expect("it is bound").port());
+        let url =
+            format!("http://localhost:{}/hook", listener.local_addr().expect("it is bound").port());
         let (tell, deliveries) = mpsc::channel();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -173,14 +216,20 @@ fn receive(stream: TcpStream) -> Option<Delivery> {
     let mut delivery = Delivery { head, body: Vec::new() };
     delivery.body = vec![0; delivery.header("content-length").parse().ok()?];
     reader.read_exact(&mut delivery.body).ok()?;
-    reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\nconnection: close\r\n\r\nthank you").ok()?;
+    reader
+        .get_mut()
+        .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\nconnection: close\r\n\r\nthank you")
+        .ok()?;
     Some(delivery)
 }
 
 impl Delivery {
     fn header(&self, name: &str) -> &str {
         let lines = self.head.lines().filter_map(|line| line.split_once(':'));
-        lines.into_iter().find(|(given, _)| given.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value.trim())
+        lines
+            .into_iter()
+            .find(|(given, _)| given.eq_ignore_ascii_case(name))
+            .map_or("", |(_, value)| value.trim())
     }
 
     fn payload(&self) -> Value {

@@ -1,5 +1,6 @@
-//! A hundred comments that a library begins at the same time, and waits for: more than the service's limits let through in minutes. Each is written once, in the order
-//! in which the gateway received them, and none is refused.
+//! A hundred comments that a library begins at the same time, and waits for: more than the
+//! service's limits let through in minutes. Each is written once, in the order in which the gateway
+//! received them, and none is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,7 +26,8 @@ const SPACING: Duration = Duration::from_secs(3);
 const CONTENTS_A_MINUTE: usize = 80;
 
 fn a_hundred_comments_at_once_are_written_in_the_order_in_which_they_came(library: Library) {
-    let comments: Vec<_> = (0..COMMENTS).map(|n| json!({ "number": 2, "text": format!("2: {n:03}") })).collect();
+    let comments: Vec<_> =
+        (0..COMMENTS).map(|n| json!({ "number": 2, "text": format!("2: {n:03}") })).collect();
     are_written_as_received(library, &comments);
 }
 
@@ -34,7 +36,8 @@ fn a_hundred_comments_at_once_to_ten_issues_keep_the_order_of_each(library: Libr
     are_written_as_received(library, &(0..COMMENTS).map(comment).collect::<Vec<_>>());
 }
 
-/// Nothing puts the requests in a line here: the gateway takes them in as they come, and only the content limit holds them.
+/// Nothing puts the requests in a line here: the gateway takes them in as they come, and only the
+/// content limit holds them.
 #[test]
 fn two_libraries_at_once_are_served_each_in_full() {
     let quick = Quick::start(2, "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\n");
@@ -46,11 +49,15 @@ fn two_libraries_at_once_are_served_each_in_full() {
         for (client, library) in [Library::Octokit, Library::PyGithub].into_iter().enumerate() {
             let (quick, comments) = (&quick, of(client));
             scope.spawn(move || {
-                let (values, _) = Quick::client(client, library, quick.address()).plays("comments_at_once", &arguments(&comments));
+                let (values, _) = Quick::client(client, library, quick.address())
+                    .plays("comments_at_once", &arguments(&comments));
                 assert_eq!(written_texts(&values), texts(&comments));
             });
         }
-        Quick::until(|| quick.posts() == CONTENTS_A_MINUTE && quick.gateway.turns.writes() == COMMENTS - CONTENTS_A_MINUTE);
+        Quick::until(|| {
+            quick.posts() == CONTENTS_A_MINUTE
+                && quick.gateway.turns.writes() == COMMENTS - CONTENTS_A_MINUTE
+        });
         quick.clock.advance(Duration::from_secs(61));
     });
     let expected: BTreeSet<String> = (0..2).flat_map(|client| texts(&of(client))).collect();
@@ -64,18 +71,29 @@ fn are_written_as_received(library: Library, comments: &[Value]) {
     let relay = Relay::start(&quick);
     let gate = quick.close_gate();
     let (received, values) = std::thread::scope(|scope| {
-        let playing = scope.spawn(|| Quick::client(0, library, &relay.address).plays("comments_at_once", &arguments(comments)).0);
+        let playing = scope.spawn(|| {
+            Quick::client(0, library, &relay.address)
+                .plays("comments_at_once", &arguments(comments))
+                .0
+        });
         let received = quick.runtime.block_on(relay.all_received(comments.len()));
         quick.open_gate(gate);
         for written in 1..comments.len() {
-            Quick::until(|| quick.gateway.admissions.waiting() > 0 && quick.gateway.turns.writes() == comments.len() - written);
+            Quick::until(|| {
+                quick.gateway.admissions.waiting() > 0
+                    && quick.gateway.turns.writes() == comments.len() - written
+            });
             assert_eq!(quick.posts(), written, "one was sent before its time");
             quick.clock.advance(SPACING);
         }
         (received, playing.join().expect("the library plays its scenario"))
     });
     assert_eq!(written_texts(&values), texts(comments));
-    let text = |body: &String| serde_json::from_str::<Value>(body).expect("a comment in JSON")["body"].as_str().map(str::to_owned);
+    let text = |body: &String| {
+        serde_json::from_str::<Value>(body).expect("a comment in JSON")["body"]
+            .as_str()
+            .map(str::to_owned)
+    };
     let received: Vec<_> = received.iter().filter_map(text).collect();
     assert_eq!(by_issue(&executed(&quick)), by_issue(&received));
     assert_each_was_taken(&quick);
@@ -108,7 +126,9 @@ fn executed(quick: &Quick) -> Vec<String> {
 
 /// As the tests write them: `… N: NNN`.
 fn is_ours(text: &str) -> bool {
-    text.rsplit_once(": ").is_some_and(|(_, number)| number.len() == 3 && number.bytes().all(|byte| byte.is_ascii_digit()))
+    text.rsplit_once(": ").is_some_and(|(_, number)| {
+        number.len() == 3 && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 /// What was written to each issue, in its order.
@@ -123,10 +143,12 @@ fn by_issue(texts: &[String]) -> BTreeMap<&str, Vec<&str>> {
 
 /// The upstream was asked for each once, and refused none.
 fn assert_each_was_taken(quick: &Quick) {
-    let posts: Vec<_> = quick.transcript().into_iter().filter(|entry| entry.method == "POST").collect();
+    let posts: Vec<_> =
+        quick.transcript().into_iter().filter(|entry| entry.method == "POST").collect();
     assert_eq!(posts.len(), COMMENTS);
     assert!(posts.iter().all(|entry| entry.status == 201 && entry.refused.is_none()));
     let books = quick.ask_emulator(Method::GET, "/_emulator/books", &Value::Null);
-    let figures = ["refused_primary", "refused_secondary", "sent_while_limited"].map(|name| books[name].as_u64());
+    let figures = ["refused_primary", "refused_secondary", "sent_while_limited"]
+        .map(|name| books[name].as_u64());
     assert_eq!(figures, [Some(0); 3], "{books}");
 }

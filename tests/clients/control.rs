@@ -7,9 +7,15 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
-/// Sends a request of the control plane and returns the JSON of its answer, null for one without a body.
+/// Sends a request of the control plane and returns the JSON of its answer, null for one without a
+/// body.
 pub fn request(address: &str, method: &str, path: &str, body: Option<&Value>) -> Value {
-    let answer = exchange(address, &format!("{method} {path}"), "", &body.map(Value::to_string).unwrap_or_default());
+    let answer = exchange(
+        address,
+        &format!("{method} {path}"),
+        "",
+        &body.map(Value::to_string).unwrap_or_default(),
+    );
     let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
     assert!(head.starts_with("HTTP/1.1 2"), "{method} {path}: {answer}");
     let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
@@ -17,11 +23,13 @@ pub fn request(address: &str, method: &str, path: &str, body: Option<&Value>) ->
     if body.is_empty() {
         Value::Null
     } else {
-        serde_json::from_str(&body).unwrap_or_else(|fault| panic!("{method} {path}: {fault}\n{body}"))
+        serde_json::from_str(&body)
+            .unwrap_or_else(|fault| panic!("{method} {path}: {fault}\n{body}"))
     }
 }
 
-/// Shows a credential to the upstream without going through the gateway. What it answers does not matter: it notes whose it is.
+/// Shows a credential to the upstream without going through the gateway. What it answers does not
+/// matter: it notes whose it is.
 pub fn show(address: &str, token: &str) {
     exchange(address, "GET /", &format!("Authorization: Bearer {token}\r\n"), "");
 }

@@ -1,7 +1,8 @@
 //! Runs a client library through a scenario, and what it reports.
 //!
-//! A scenario is a sequence of calls of the library's own functions, written once for each library under the same name and with the same
-//! arguments and results. What the results must be is said by the tests.
+//! A scenario is a sequence of calls of the library's own functions, written once for each library
+//! under the same name and with the same arguments and results. What the results must be is said by
+//! the tests.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -55,10 +56,16 @@ pub struct Exchange {
 }
 
 impl Client {
-    /// Plays a scenario to its end and returns its values, which are checked for what holds in every scenario.
+    /// Plays a scenario to its end and returns its values, which are checked for what holds in
+    /// every scenario.
     pub fn plays(&self, scenario: &str, arguments: &Value) -> (Value, Report) {
         let report = self.report(scenario, arguments);
-        assert!(report.error.is_none(), "{:?}, {scenario}: {}\n{report:#?}", self.library, report.error.clone().unwrap_or_default());
+        assert!(
+            report.error.is_none(),
+            "{:?}, {scenario}: {}\n{report:#?}",
+            self.library,
+            report.error.clone().unwrap_or_default()
+        );
         report.assert_nothing_leads_past(&self.base_url);
         let values = report.values.clone().expect("a scenario without an error has values");
         (values, report)
@@ -68,7 +75,9 @@ impl Client {
     pub fn fails(&self, scenario: &str, arguments: &Value) -> Value {
         let report = self.report(scenario, arguments);
         report.assert_nothing_leads_past(&self.base_url);
-        report.error.unwrap_or_else(|| panic!("{:?}, {scenario}: no error but {:?}", self.library, report.values))
+        report.error.unwrap_or_else(|| {
+            panic!("{:?}, {scenario}: no error but {:?}", self.library, report.values)
+        })
     }
 
     fn report(&self, scenario: &str, arguments: &Value) -> Report {
@@ -84,18 +93,32 @@ impl Client {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the driver starts");
-        child.stdin.take().expect("a pipe").write_all(plan.to_string().as_bytes()).expect("the driver reads its plan");
+        child
+            .stdin
+            .take()
+            .expect("a pipe")
+            .write_all(plan.to_string().as_bytes())
+            .expect("the driver reads its plan");
         let output = child.wait_with_output().expect("the driver ends");
-        let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        serde_json::from_str(&said)
-            .unwrap_or_else(|fault| panic!("{:?}, {scenario}, {}: {fault}\n{said}\n{complained}", self.library, output.status))
+        let (said, complained) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        serde_json::from_str(&said).unwrap_or_else(|fault| {
+            panic!(
+                "{:?}, {scenario}, {}: {fault}\n{said}\n{complained}",
+                self.library, output.status
+            )
+        })
     }
 }
 
 impl Report {
-    /// Every request went to the gateway, and every address that an answer named leads back to it or never was the upstream's.
+    /// Every request went to the gateway, and every address that an answer named leads back to it
+    /// or never was the upstream's.
     fn assert_nothing_leads_past(&self, base_url: &str) {
-        let gateway = base_url.strip_prefix("http://").and_then(|rest| rest.split('/').next()).expect("the gateway is reached by HTTP");
+        let gateway = base_url
+            .strip_prefix("http://")
+            .and_then(|rest| rest.split('/').next())
+            .expect("the gateway is reached by HTTP");
         assert_eq!(self.contacted, [gateway], "the client contacted others than the gateway");
         let root = format!("http://{gateway}");
         for Exchange { url, link, .. } in &self.exchanges {
@@ -106,14 +129,23 @@ impl Report {
         }
         for address in &self.addresses {
             let is_api =
-                ["http://127.0.0.1", "https://api.github.com", "https://uploads.github.com"].iter().any(|api| address.starts_with(api));
-            assert!(!is_api || address.starts_with(&root), "an answer leads past the gateway: {address}");
+                ["http://127.0.0.1", "https://api.github.com", "https://uploads.github.com"]
+                    .iter()
+                    .any(|api| address.starts_with(api));
+            assert!(
+                !is_api || address.starts_with(&root),
+                "an answer leads past the gateway: {address}"
+            );
         }
     }
 
     /// `METHOD path?query STATUS` of every exchange, in order.
     pub fn wire(&self) -> Vec<String> {
-        let path = |url: &str| url.splitn(4, '/').nth(3).map_or("/".to_owned(), |rest| format!("/{rest}"));
-        self.exchanges.iter().map(|one| format!("{} {} {}", one.method, path(&one.url), one.status.unwrap_or(0))).collect()
+        let path =
+            |url: &str| url.splitn(4, '/').nth(3).map_or("/".to_owned(), |rest| format!("/{rest}"));
+        self.exchanges
+            .iter()
+            .map(|one| format!("{} {} {}", one.method, path(&one.url), one.status.unwrap_or(0)))
+            .collect()
     }
 }

@@ -1,4 +1,5 @@
-//! The libraries against the emulator's seed world: whatever they do is judged by the emulator's own record of it.
+//! The libraries against the emulator's seed world: whatever they do is judged by the emulator's
+//! own record of it.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +35,9 @@ fn a_read_names_the_gateway_in_every_address(library: Library) {
     let (setting, world) = emulated();
     let repository = world.repository("widgets");
     for shape in [Shape::Hosted, Shape::SelfHosted] {
-        let (values, _) = setting.client(library, shape).plays("get_repository", &json!({ "owner": OWNER, "repo": "widgets" }));
+        let (values, _) = setting
+            .client(library, shape)
+            .plays("get_repository", &json!({ "owner": OWNER, "repo": "widgets" }));
         let address = format!("{}/repos/acme/widgets", setting.base_url(shape));
         assert_eq!(values["id"], repository["id"]);
         assert_eq!(values["url"], address);
@@ -50,9 +53,15 @@ fn a_list_goes_on_to_its_last_page(library: Library) {
     let (setting, world) = emulated();
     let count = world.repository("widgets")["issues"].as_u64().expect("a number of issues");
     for (shape, per_page) in [(Shape::Hosted, 30), (Shape::SelfHosted, 25)] {
-        let arguments = json!({ "owner": OWNER, "repo": "widgets", "per_page": per_page, "state": "all" });
+        let arguments =
+            json!({ "owner": OWNER, "repo": "widgets", "per_page": per_page, "state": "all" });
         let (values, report) = setting.client(library, shape).plays("list_issues", &arguments);
-        let numbers: BTreeSet<u64> = values["numbers"].as_array().expect("numbers").iter().filter_map(Value::as_u64).collect();
+        let numbers: BTreeSet<u64> = values["numbers"]
+            .as_array()
+            .expect("numbers")
+            .iter()
+            .filter_map(Value::as_u64)
+            .collect();
         assert_eq!(numbers, (1..=count).collect(), "every issue, none twice");
         assert_eq!(values["numbers"].as_array().map(Vec::len), Some(numbers.len()));
         assert_eq!(report.exchanges.len() as u64, count.div_ceil(per_page), "{:?}", report.wire());
@@ -62,13 +71,26 @@ fn a_list_goes_on_to_its_last_page(library: Library) {
 
 fn a_lazy_attribute_is_fetched_through_the_gateway(library: Library) {
     let (setting, world) = emulated();
-    let (values, report) = setting.plays(library, "lazy_user", &json!({ "owner": OWNER, "repo": "widgets", "number": 1 }));
+    let (values, report) = setting.plays(
+        library,
+        "lazy_user",
+        &json!({ "owner": OWNER, "repo": "widgets", "number": 1 }),
+    );
     let login = values["login"].as_str().expect("a login");
-    assert!(world.0["users"].as_array().expect("users").iter().any(|user| user["login"] == login), "{login}");
+    assert!(
+        world.0["users"].as_array().expect("users").iter().any(|user| user["login"] == login),
+        "{login}"
+    );
     assert!(values["name"].as_str().is_some_and(|name| !name.is_empty()), "{values}");
     let user = format!("GET /users/{login} 200");
-    assert_eq!(report.wire().iter().filter(|line| **line == user).count(), 1, "{:?}", report.wire());
-    // All comments of the repository are on its first issue; the second page of them is fetched by who asks for it.
+    assert_eq!(
+        report.wire().iter().filter(|line| **line == user).count(),
+        1,
+        "{:?}",
+        report.wire()
+    );
+    // All comments of the repository are on its first issue; the second page of them is fetched by
+    // who asks for it.
     assert_eq!(values["said"], world.repository("widgets")["comments"]);
     assert!(values["comments"].as_u64() >= Some(30), "{values}");
     setting.assert_only_own_accounts_were_seen();
@@ -77,14 +99,25 @@ fn a_lazy_attribute_is_fetched_through_the_gateway(library: Library) {
 fn a_write_is_done_once_and_seen_at_once(library: Library) {
     let (setting, _) = emulated();
     let (title, body) = ("Müßte gehen \"so\"", "Zeile eins\nline two 🦀");
-    let (values, _) = setting.plays(library, "create_issue", &json!({ "owner": OWNER, "repo": "widgets", "title": title, "body": body }));
+    let (values, _) = setting.plays(
+        library,
+        "create_issue",
+        &json!({ "owner": OWNER, "repo": "widgets", "title": title, "body": body }),
+    );
     assert_eq!(values["read"], json!({ "number": values["number"], "title": title, "body": body }));
     assert!(!values["before"].as_array().expect("a list").contains(&values["number"]));
-    assert_eq!(values["after"][0], values["number"], "the list that was read before shows the new issue");
+    assert_eq!(
+        values["after"][0], values["number"],
+        "the list that was read before shows the new issue"
+    );
     let transcript = setting.upstream.transcript();
-    let writes: Vec<&Value> = transcript.iter().filter(|request| request["method"] != "GET").collect();
+    let writes: Vec<&Value> =
+        transcript.iter().filter(|request| request["method"] != "GET").collect();
     let [write] = writes.as_slice() else { panic!("one write was asked for, {writes:?} arrived") };
-    assert_eq!((&write["method"], &write["path"]), (&json!("POST"), &json!("/repos/acme/widgets/issues")));
+    assert_eq!(
+        (&write["method"], &write["path"]),
+        (&json!("POST"), &json!("/repos/acme/widgets/issues"))
+    );
     assert_eq!(write["account"], setting.writer());
     assert_eq!(write["executed"], true);
     setting.assert_only_own_accounts_were_seen();
@@ -96,9 +129,16 @@ fn a_former_name_leads_to_the_repository(library: Library) {
     let former = repository["former_names"][0].as_str().expect("a former name");
     let (owner, repo) = former.split_once('/').unwrap_or((OWNER, former));
     for shape in [Shape::Hosted, Shape::SelfHosted] {
-        let (values, report) = setting.client(library, shape).plays("get_repository", &json!({ "owner": owner, "repo": repo }));
-        assert_eq!((&values["id"], &values["full_name"]), (&repository["id"], &repository["full_name"]));
-        let [moved, found] = report.exchanges.as_slice() else { panic!("a redirect and an answer, not {:?}", report.wire()) };
+        let (values, report) = setting
+            .client(library, shape)
+            .plays("get_repository", &json!({ "owner": owner, "repo": repo }));
+        assert_eq!(
+            (&values["id"], &values["full_name"]),
+            (&repository["id"], &repository["full_name"])
+        );
+        let [moved, found] = report.exchanges.as_slice() else {
+            panic!("a redirect and an answer, not {:?}", report.wire())
+        };
         let address = format!("{}/repositories/{}", setting.base_url(shape), repository["id"]);
         assert_eq!((moved.status, moved.location.as_deref()), (Some(301), Some(address.as_str())));
         assert_eq!((found.status, found.url.as_str()), (Some(200), address.as_str()));
@@ -115,8 +155,12 @@ fn a_rename_is_seen_at_once(library: Library) {
     let arguments = json!({ "owner": OWNER, "repo": "gadgets", "name": name, "description": "described by its old name" });
     let (values, report) = setting.plays(library, "rename_repository", &arguments);
     assert_eq!(values["renamed"], new);
-    assert_eq!((&values["found"]["full_name"], &values["found"]["id"]), (&json!(new), &world.repository("gadgets")["id"]));
-    let statuses: Vec<u16> = report.exchanges.iter().filter_map(|exchange| exchange.status).collect();
+    assert_eq!(
+        (&values["found"]["full_name"], &values["found"]["id"]),
+        (&json!(new), &world.repository("gadgets")["id"])
+    );
+    let statuses: Vec<u16> =
+        report.exchanges.iter().filter_map(|exchange| exchange.status).collect();
     match library {
         Library::Octokit => {
             assert_eq!(statuses, [200, 301, 200, 307, 200], "{:?}", report.wire());
@@ -134,7 +178,11 @@ fn the_rate_limit_is_told_by_the_gateway(library: Library) {
     let (values, _) = setting.plays(library, "rate_limit", &json!({}));
     for resource in ["core", "search", "rate"] {
         let rate = &values[resource];
-        assert!(rate["remaining"].as_u64() > Some(0) && rate["remaining"].as_u64() <= rate["limit"].as_u64(), "{resource}: {rate}");
+        assert!(
+            rate["remaining"].as_u64() > Some(0)
+                && rate["remaining"].as_u64() <= rate["limit"].as_u64(),
+            "{resource}: {rate}"
+        );
         assert!(rate["seconds_to_reset"].as_f64() > Some(0.0), "{resource}: {rate}");
     }
     assert_eq!(setting.sent().len(), sent, "asking for the rate limit sends nothing");
@@ -146,18 +194,39 @@ fn an_exhausted_budget_is_understood_as_a_rate_limit(library: Library) {
     upstream.limit(&json!({ "core": BUDGET }));
     let (setting, _) = behind_a_gateway(upstream);
     let numbers: Vec<u64> = (1..=30).collect();
-    let (values, report) = setting.plays(library, "exhaust", &json!({ "owner": OWNER, "repo": "widgets", "numbers": numbers }));
+    let (values, report) = setting.plays(
+        library,
+        "exhaust",
+        &json!({ "owner": OWNER, "repo": "widgets", "numbers": numbers }),
+    );
 
     let served = values["served"].as_array().expect("a list");
-    assert_eq!(served.len() as u64, BUDGET * ACCOUNTS as u64, "the last unit of every account is spent: {values}");
-    assert!(served.iter().all(|remaining| remaining.as_u64() > Some(0)), "no served answer says that nothing remains: {served:?}");
+    assert_eq!(
+        served.len() as u64,
+        BUDGET * ACCOUNTS as u64,
+        "the last unit of every account is spent: {values}"
+    );
+    assert!(
+        served.iter().all(|remaining| remaining.as_u64() > Some(0)),
+        "no served answer says that nothing remains: {served:?}"
+    );
 
     let refused = &values["refused"];
     assert_eq!((&refused["status"], &refused["remaining"]), (&json!(403), &json!(0)), "{refused}");
-    assert!(refused["message"].as_str().is_some_and(|message| message.contains("API rate limit exceeded")), "{refused}");
-    assert!(refused["seconds_to_reset"].as_f64() > Some(0.0) && refused["retry_after"].as_f64() > Some(0.0), "{refused}");
+    assert!(
+        refused["message"]
+            .as_str()
+            .is_some_and(|message| message.contains("API rate limit exceeded")),
+        "{refused}"
+    );
+    assert!(
+        refused["seconds_to_reset"].as_f64() > Some(0.0)
+            && refused["retry_after"].as_f64() > Some(0.0),
+        "{refused}"
+    );
     match library {
-        // The throttling plugin asked what to do about the primary limit; told not to retry, it did not.
+        // The throttling plugin asked what to do about the primary limit; told not to retry, it did
+        // not.
         Library::Octokit => assert_eq!(values["handled"][0]["limit"], "primary", "{values}"),
         Library::PyGithub => assert_eq!(refused["kind"], "RateLimitExceededException"),
     }
@@ -165,20 +234,28 @@ fn an_exhausted_budget_is_understood_as_a_rate_limit(library: Library) {
     assert_eq!(refusals, 1, "no retry of its own accord: {:?}", report.wire());
 
     let books = setting.upstream.control("books");
-    assert_eq!((&books["refused_primary"], &books["sent_while_limited"]), (&json!(0), &json!(0)), "the upstream never had to refuse");
+    assert_eq!(
+        (&books["refused_primary"], &books["sent_while_limited"]),
+        (&json!(0), &json!(0)),
+        "the upstream never had to refuse"
+    );
     setting.assert_only_own_accounts_were_seen();
 }
 
 fn a_wrong_key_is_refused_before_anything_is_sent(library: Library) {
     let (setting, _) = emulated();
-    let client = Client { key: "weir_not_a_key_of_anyone".to_owned(), ..setting.client(library, Shape::Hosted) };
+    let client = Client {
+        key: "weir_not_a_key_of_anyone".to_owned(),
+        ..setting.client(library, Shape::Hosted)
+    };
     let error = client.fails("get_repository", &json!({ "owner": OWNER, "repo": "widgets" }));
     assert_eq!(error["status"], 401, "{error}");
     assert!(!error.to_string().contains(&client.key), "{error}");
     assert!(setting.sent().is_empty(), "{:?}", setting.sent());
 }
 
-/// More than the 80 a minute that the limits allow: the last ones wait for the next minute, and none is refused.
+/// More than the 80 a minute that the limits allow: the last ones wait for the next minute, and
+/// none is refused.
 fn a_burst_of_a_hundred_comments_is_written_once_each_and_in_order(library: Library) {
     let setting = of_a_patient_client("");
     let arguments = json!({ "owner": OWNER, "repo": "widgets", "number": 2, "texts": texts() });
@@ -192,8 +269,18 @@ fn a_hundred_comments_that_are_handed_over_are_written_once_each_and_in_order(li
     setting.upstream.limit(&json!({ "content.minute": 1000 }));
     let arguments = json!({ "owner": OWNER, "repo": "widgets", "number": 2, "texts": texts() });
     let (values, _) = setting.plays(library, "comments_handed_over", &arguments);
-    assert!(values["statuses"].as_array().is_some_and(|all| all.len() == COMMENTS && all.iter().all(|status| *status == 202)), "{values}");
-    assert!(values["states"].as_array().is_some_and(|all| all.len() == COMMENTS && all.iter().all(|state| *state == "done")), "{values}");
+    assert!(
+        values["statuses"]
+            .as_array()
+            .is_some_and(|all| all.len() == COMMENTS && all.iter().all(|status| *status == 202)),
+        "{values}"
+    );
+    assert!(
+        values["states"]
+            .as_array()
+            .is_some_and(|all| all.len() == COMMENTS && all.iter().all(|state| *state == "done")),
+        "{values}"
+    );
     assert_written_in_order(&setting, &values);
 }
 
@@ -209,7 +296,8 @@ fn texts() -> Vec<String> {
 
 /// Each text arrived once, the emulator refused nothing, and it gave them numbers in their order.
 fn assert_written_in_order(setting: &Setting, values: &Value) {
-    let ids: Vec<u64> = values["ids"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
+    let ids: Vec<u64> =
+        values["ids"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
     assert!(ids.len() == COMMENTS && ids.is_sorted_by(|one, next| one < next), "{ids:?}");
     let transcript = setting.upstream.transcript();
     let posts = transcript.iter().filter(|request| request["method"] == "POST").count();
@@ -235,7 +323,8 @@ impl World {
     /// A public repository that had another name.
     fn renamed(&self) -> &Value {
         let was_renamed = |repository: &&Value| {
-            repository["private"] == false && repository["former_names"].as_array().is_some_and(|names| !names.is_empty())
+            repository["private"] == false
+                && repository["former_names"].as_array().is_some_and(|names| !names.is_empty())
         };
         self.repositories().iter().find(was_renamed).expect("a renamed repository")
     }
@@ -244,11 +333,17 @@ impl World {
         self.0["repositories"].as_array().expect("repositories")
     }
 
-    /// Classic tokens with every right on repositories: of the owner of [`OWNER`], then of other members, one for each account.
+    /// Classic tokens with every right on repositories: of the owner of [`OWNER`], then of other
+    /// members, one for each account.
     fn accounts(&self, count: usize) -> Vec<Account> {
         let organizations = self.0["organizations"].as_array().expect("organisations");
-        let organization = organizations.iter().find(|organization| organization["login"] == OWNER).expect("the organisation");
-        let lists = ["owners", "members"].iter().flat_map(|role| organization[role].as_array().into_iter().flatten());
+        let organization = organizations
+            .iter()
+            .find(|organization| organization["login"] == OWNER)
+            .expect("the organisation");
+        let lists = ["owners", "members"]
+            .iter()
+            .flat_map(|role| organization[role].as_array().into_iter().flatten());
         let mut accounts: Vec<Account> = Vec::new();
         for login in lists.filter_map(Value::as_str) {
             if accounts.len() == count || accounts.iter().any(|account| account.name == login) {
@@ -258,10 +353,14 @@ impl World {
             let may_all = |token: &&Value| {
                 token["account"] == login
                     && token["kind"] == "classic"
-                    && token["scopes"].as_array().is_some_and(|scopes| scopes.contains(&json!("repo")))
+                    && token["scopes"]
+                        .as_array()
+                        .is_some_and(|scopes| scopes.contains(&json!("repo")))
             };
             let token = tokens.iter().find(may_all).and_then(|token| token["token"].as_str());
-            accounts.extend(token.map(|token| Account { name: login.to_owned(), token: token.to_owned() }));
+            accounts.extend(
+                token.map(|token| Account { name: login.to_owned(), token: token.to_owned() }),
+            );
         }
         assert_eq!(accounts.len(), count, "not enough classic tokens in the seed world");
         accounts

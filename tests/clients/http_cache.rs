@@ -1,7 +1,9 @@
-//! `freshness = "rfc9111"` and the public suite of tests for HTTP caches (npm `http-cache-tests`, RFC 9111): its own origin server behind the gateway, its own
-//! client before it. What does not pass is named below, each with the reason.
+//! `freshness = "rfc9111"` and the public suite of tests for HTTP caches (npm `http-cache-tests`,
+//! RFC 9111): its own origin server behind the gateway, its own client before it. What does not
+//! pass is named below, each with the reason.
 //!
-//! To see one test's requests and answers: the directory of the suite is `target/tmp/clients/http-cache-…`; start `node origin.mjs` there, a gateway in front of it, and
+//! To see one test's requests and answers: the directory of the suite is
+//! `target/tmp/clients/http-cache-…`; start `node origin.mjs` there, a gateway in front of it, and
 //! `node suite.mjs http://GATEWAY KEY NAME`.
 
 use std::io::{BufRead, BufReader};
@@ -14,15 +16,20 @@ use super::processes::Gateway;
 use super::setting::KEY;
 
 /// The groups of tests of which none may fail.
-const WHOLE_GROUPS: [&str; 7] = ["auth", "vary", "vary-parse", "cc-response", "headers", "update304", "invalidation"];
+const WHOLE_GROUPS: [&str; 7] =
+    ["auth", "vary", "vary-parse", "cc-response", "headers", "update304", "invalidation"];
 
-/// The tests that RFC 9111 requires and that do not pass. Three of the suite's 160 are for browsers alone.
+/// The tests that RFC 9111 requires and that do not pass. Three of the suite's 160 are for browsers
+/// alone.
 const NOT_PASSED: [(&str, &str); 6] = [
     (
         "age-parse-prefix",
         "`Age: 0,7200` is to be read as 0 here, and `Age: 0, 0` as too old two tests on: what is not one number counts as too old",
     ),
-    ("stale-close-must-revalidate", "the origin closes the connection; the 502 has not the origin's count in it that the test looks for"),
+    (
+        "stale-close-must-revalidate",
+        "the origin closes the connection; the 502 has not the origin's count in it that the test looks for",
+    ),
     ("stale-close-proxy-revalidate", "as above"),
     ("stale-close-no-cache", "as above"),
     ("stale-close-s-maxage=2", "as above"),
@@ -47,7 +54,13 @@ struct Origin {
 impl Origin {
     fn start(directory: &std::path::Path) -> Self {
         let mut node = Command::new("node");
-        let mut process = node.arg("origin.mjs").current_dir(directory).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut process = node
+            .arg("origin.mjs")
+            .current_dir(directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut output = BufReader::new(process.stdout.take().expect("a pipe"));
         let mut address = String::new();
         output.read_line(&mut address).expect("it says where it listens");
@@ -66,8 +79,10 @@ impl Drop for Origin {
 }
 
 fn config(origin: &str) -> String {
-    let key_sha256 = super::hex(ring::digest::digest(&ring::digest::SHA256, KEY.as_bytes()).as_ref());
-    // What becomes of a client's own `Authorization` is among the tests. The suite writes and reads faster than the documented limits allow one account.
+    let key_sha256 =
+        super::hex(ring::digest::digest(&ring::digest::SHA256, KEY.as_bytes()).as_ref());
+    // What becomes of a client's own `Authorization` is among the tests. The suite writes and reads
+    // faster than the documented limits allow one account.
     format!(
         r#"
 listen.http = ["127.0.0.1:0"]
@@ -95,22 +110,43 @@ fn the_public_suite_of_cache_tests_passes_but_for_what_is_named_here() {
     let directory = install::installed_for_node("http-cache", &["origin.mjs", "suite.mjs"]);
     let origin = Origin::start(&directory);
     let gateway = Gateway::serve(&config(&origin.address));
-    let output =
-        Command::new("node").args(["--no-warnings", "suite.mjs", &gateway.base_url, KEY]).current_dir(&directory).output().unwrap();
+    let output = Command::new("node")
+        .args(["--no-warnings", "suite.mjs", &gateway.base_url, KEY])
+        .current_dir(&directory)
+        .output()
+        .unwrap();
     let told = String::from_utf8_lossy(&output.stdout);
     let results: Vec<Told> = serde_json::from_str(told.lines().last().unwrap_or_default())
-        .unwrap_or_else(|fault| panic!("{fault}: {told}{}", String::from_utf8_lossy(&output.stderr)));
+        .unwrap_or_else(|fault| {
+            panic!("{fault}: {told}{}", String::from_utf8_lossy(&output.stderr))
+        });
     let required = || results.iter().filter(|result| result.kind == "required");
     let failed: Vec<&Told> = required().filter(|result| !result.passed).collect();
     let passed = required().count() - failed.len();
     println!("{passed} of {} required tests passed", required().count());
-    let unexpected: Vec<_> = failed.iter().filter(|result| !NOT_PASSED.iter().any(|(test, _)| *test == result.test)).collect();
+    let unexpected: Vec<_> = failed
+        .iter()
+        .filter(|result| !NOT_PASSED.iter().any(|(test, _)| *test == result.test))
+        .collect();
     let lines: Vec<String> = unexpected
         .iter()
-        .map(|result| format!("{} {}: {}", result.suite, result.test, result.why.as_deref().unwrap_or_default()))
+        .map(|result| {
+            format!(
+                "{} {}: {}",
+                result.suite,
+                result.test,
+                result.why.as_deref().unwrap_or_default()
+            )
+        })
         .collect();
     assert!(lines.is_empty(), "{passed} passed; not these:\n{}", lines.join("\n"));
-    assert!(failed.iter().all(|result| !WHOLE_GROUPS.contains(&result.suite.as_str())), "{failed:?}");
-    let mended: Vec<_> = NOT_PASSED.iter().filter(|(test, _)| !failed.iter().any(|result| result.test == *test)).collect();
+    assert!(
+        failed.iter().all(|result| !WHOLE_GROUPS.contains(&result.suite.as_str())),
+        "{failed:?}"
+    );
+    let mended: Vec<_> = NOT_PASSED
+        .iter()
+        .filter(|(test, _)| !failed.iter().any(|result| result.test == *test))
+        .collect();
     assert!(mended.is_empty(), "these pass by now: {mended:?}");
 }

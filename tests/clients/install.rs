@@ -1,7 +1,9 @@
-//! Installs the client libraries, and the suite of cache tests, once for each set of versions, below the build directory.
+//! Installs the client libraries, and the suite of cache tests, once for each set of versions,
+//! below the build directory.
 //!
-//! What is installed is what the lock file and the requirements name; another version of either goes into another directory. Which
-//! registry it comes from is the business of npm's and pip's own configuration.
+//! What is installed is what the lock file and the requirements name; another version of either
+//! goes into another directory. Which registry it comes from is the business of npm's and pip's own
+//! configuration.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -21,15 +23,17 @@ const NODE_FILES: [&str; 3] = ["package.json", "package-lock.json", ".npmrc"];
 pub fn installed(library: Library) -> PathBuf {
     match library {
         Library::Octokit => installed_for_node("octokit", &["scenarios.mjs", "driver.mjs"]),
-        Library::PyGithub => installed_as("pygithub", &["requirements.txt"], &python_version(), install_pygithub),
+        Library::PyGithub => {
+            installed_as("pygithub", &["requirements.txt"], &python_version(), install_pygithub)
+        }
     }
 }
 
 /// A directory with the packages that `name` wants, and its own scripts beside them.
 pub fn installed_for_node(name: &str, scripts: &[&str]) -> PathBuf {
     let directory = installed_as(name, &NODE_FILES, &[], install_for_node);
-    // Node looks for a script's imports from where the script is. Put there whole: another test's Node may be reading it, and half
-    // a script, or none, ends without a word.
+    // Node looks for a script's imports from where the script is. Put there whole: another test's
+    // Node may be reading it, and half a script, or none, ends without a word.
     for script in scripts {
         let fresh = directory.join(format!("{script}.{:?}", std::thread::current().id()));
         fs::copy(Path::new(SOURCES).join(name).join(script), &fresh).expect("the driver is copied");
@@ -76,7 +80,8 @@ pub fn interpreter(library: Library, directory: &Path) -> PathBuf {
 }
 
 fn install_for_node(directory: &Path) {
-    let need = "the client tests need Node.js 20 or newer with npm (Debian: apt-get install nodejs npm)";
+    let need =
+        "the client tests need Node.js 20 or newer with npm (Debian: apt-get install nodejs npm)";
     run(Command::new("node").arg("--version"), need);
     run(Command::new("npm").args(["ci", "--ignore-scripts"]).current_dir(directory), need);
 }
@@ -86,15 +91,25 @@ fn install_pygithub(directory: &Path) {
     run(Command::new("python3").args(["-m", "venv"]).arg(directory), need);
     let mut pip = Command::new(directory.join("bin/python"));
     run(
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", "requirements.txt"])
-            .current_dir(directory),
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--requirement",
+            "requirements.txt",
+        ])
+        .current_dir(directory),
         need,
     );
 }
 
 /// Runs a command to its end; says `need` and what the command said when it fails.
 fn run(command: &mut Command, need: &str) {
-    let output = command.output().unwrap_or_else(|fault| panic!("{need}\ncannot run {}: {fault}", command.get_program().display()));
+    let output = command.output().unwrap_or_else(|fault| {
+        panic!("{need}\ncannot run {}: {fault}", command.get_program().display())
+    });
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
@@ -104,19 +119,27 @@ fn run(command: &mut Command, need: &str) {
 }
 
 fn copy(sources: &Path, directory: &Path, file: &str) {
-    fs::copy(sources.join(file), directory.join(file)).unwrap_or_else(|fault| panic!("cannot copy {file}: {fault}"));
+    fs::copy(sources.join(file), directory.join(file))
+        .unwrap_or_else(|fault| panic!("cannot copy {file}: {fault}"));
 }
 
 /// The interpreter, which an environment is bound to.
 fn python_version() -> Vec<u8> {
-    Command::new("python3").arg("--version").output().map(|output| output.stdout).unwrap_or_default()
+    Command::new("python3")
+        .arg("--version")
+        .output()
+        .map(|output| output.stdout)
+        .unwrap_or_default()
 }
 
 /// Stands for the versions that the files name, and for what else decides.
 fn versions(sources: &Path, files: &[&str], also: &[u8]) -> String {
     let mut named = Vec::new();
     for file in files {
-        named.extend(fs::read(sources.join(file)).unwrap_or_else(|fault| panic!("cannot read {file}: {fault}")));
+        named.extend(
+            fs::read(sources.join(file))
+                .unwrap_or_else(|fault| panic!("cannot read {file}: {fault}")),
+        );
     }
     named.extend(also);
     let digest = ring::digest::digest(&ring::digest::SHA256, &named);

@@ -1,4 +1,5 @@
-//! The emulator and the gateway as an operator runs them: the built binary, each a process of its own, on ports that the system chooses.
+//! The emulator and the gateway as an operator runs them: the built binary, each a process of its
+//! own, on ports that the system chooses.
 
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +10,8 @@ use serde_json::Value;
 
 use super::control::request;
 
-/// How long a process may take to say where it listens. A loaded machine needs seconds, never this long.
+/// How long a process may take to say where it listens. A loaded machine needs seconds, never this
+/// long.
 const START_WAIT: Duration = Duration::from_mins(1);
 
 /// A process that ends with its value.
@@ -19,7 +21,8 @@ struct Process {
 }
 
 impl Process {
-    /// Starts the binary; `output` picks the stream that its address is looked for on, the other one is the test's own.
+    /// Starts the binary; `output` picks the stream that its address is looked for on, the other
+    /// one is the test's own.
     fn start(arguments: &[&str], output: Output) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
         command.args(arguments).stdin(Stdio::null());
@@ -35,7 +38,8 @@ impl Process {
         let (tell, lines) = mpsc::channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                // Read to the end even when nobody listens any more: a full pipe would stop the process.
+                // Read to the end even when nobody listens any more: a full pipe would stop the
+                // process.
                 let _ = tell.send(line);
             }
         });
@@ -85,14 +89,27 @@ impl Upstream {
 
     /// That answers from the recorded exchanges below `directory`.
     pub fn replaying(directory: &str) -> Self {
-        Self::start(&["emulate", "--dialect", "github", "--listen", "127.0.0.1:0", "--replay", directory])
+        Self::start(&[
+            "emulate",
+            "--dialect",
+            "github",
+            "--listen",
+            "127.0.0.1:0",
+            "--replay",
+            directory,
+        ])
     }
 
     fn start(arguments: &[&str]) -> Self {
         let process = Process::start(arguments, Output::Stdout);
         let address = process.address(|line| {
             let address = line.split_once("http://")?.1;
-            Some(address.split(|c: char| !c.is_ascii_digit() && c != '.' && c != ':').next()?.to_owned())
+            Some(
+                address
+                    .split(|c: char| !c.is_ascii_digit() && c != '.' && c != ':')
+                    .next()?
+                    .to_owned(),
+            )
         });
         Self { address, _process: process }
     }
@@ -110,7 +127,10 @@ impl Upstream {
     /// Every request that arrived, oldest first.
     pub fn transcript(&self) -> Vec<Value> {
         let transcript = self.control("transcript");
-        transcript["requests"].as_array().unwrap_or_else(|| panic!("no transcript: {transcript}")).clone()
+        transcript["requests"]
+            .as_array()
+            .unwrap_or_else(|| panic!("no transcript: {transcript}"))
+            .clone()
     }
 }
 
@@ -138,5 +158,6 @@ impl Gateway {
 fn listening_address(line: &str) -> Option<String> {
     let line: Value = serde_json::from_str(line).ok()?;
     let fields = line.get("fields").unwrap_or(&line);
-    (fields.get("message")? == "listening").then(|| fields.get("address")?.as_str().map(str::to_owned))?
+    (fields.get("message")? == "listening")
+        .then(|| fields.get("address")?.as_str().map(str::to_owned))?
 }

@@ -1,5 +1,6 @@
-//! Gateway and emulator in the test's own process, with a clock that only the test moves: what takes minutes by the service's limits takes a second, while the libraries
-//! in their own processes notice nothing but that they are answered soon.
+//! Gateway and emulator in the test's own process, with a clock that only the test moves: what
+//! takes minutes by the service's limits takes a second, while the libraries in their own processes
+//! notice nothing but that they are answered soon.
 //!
 //! Deadlines of connections go by the machine's time.
 
@@ -25,7 +26,8 @@ use weir::telemetry::Metrics;
 
 use super::driver::{Client, Library};
 
-/// A gateway with as many clients as are wanted, all of which write for one account, under the service's own limits.
+/// A gateway with as many clients as are wanted, all of which write for one account, under the
+/// service's own limits.
 pub struct Quick {
     emulator: Handle,
     pub gateway: Arc<Gateway>,
@@ -45,15 +47,29 @@ fn key(client: usize) -> String {
 impl Quick {
     /// Each client may be held for ten minutes; with further sections of the config.
     pub fn start(clients: usize, sections: &str) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         let clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
         let guard = runtime.enter();
-        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).expect("a port");
+        let listener =
+            runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).expect("a port");
         let upstream = listener.local_addr().expect("its address");
-        let options = Options { dialect: Dialect::Github, base_url: format!("http://{upstream}"), ..Options::default() };
-        let emulator = Server::start(listener, Emulator::new(options, clock.now()), clock.clone(), Duration::ZERO);
+        let options = Options {
+            dialect: Dialect::Github,
+            base_url: format!("http://{upstream}"),
+            ..Options::default()
+        };
+        let emulator = Server::start(
+            listener,
+            Emulator::new(options, clock.now()),
+            clock.clone(),
+            Duration::ZERO,
+        );
         let tokens = emulator.with_emulator(|emulator| emulator.tokens());
-        let token = tokens.iter().find(|token| token.kind == "classic" && token.scopes.contains(&"repo")).expect("a token that may write");
+        let token = tokens
+            .iter()
+            .find(|token| token.kind == "classic" && token.scopes.contains(&"repo"))
+            .expect("a token that may write");
         let mut text = format!(
             "[listen]\nhttp = [\"127.0.0.1:0\"]\n[upstream]\nurl = \"http://{upstream}\"\ndialect = \"github\"\n\
              [[accounts]]\nname = \"bot\"\nkind = \"user\"\n[[tokens]]\naccount = \"bot\"\nkind = \"classic\"\nsecret = {{ value = \"{}\" }}\n",
@@ -62,18 +78,30 @@ impl Quick {
         for client in 0..clients {
             let digest = config::digest_hex(key(client).as_bytes());
             // Writing to a string cannot fail.
-            let _ =
-                write!(text, "[[clients]]\nname = \"library-{client}\"\nkey_sha256 = \"{digest}\"\nwrites = \"bot\"\nmax_wait = \"10m\"\n");
+            let _ = write!(
+                text,
+                "[[clients]]\nname = \"library-{client}\"\nkey_sha256 = \"{digest}\"\nwrites = \"bot\"\nmax_wait = \"10m\"\n"
+            );
         }
         text.push_str(sections);
-        let config = config::parse(&text, "test", &|_| None, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+        let config = config::parse(&text, "test", &|_| None, Path::new("."))
+            .unwrap_or_else(|faults| panic!("{faults}\n{text}"));
         let current = Current::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()));
         let listening = Listening::open(&current).expect("the gateway listens");
         let gateway = current.gateway();
         let address = listening.addresses[0].to_string();
         drop(guard);
         let token = token.token.clone();
-        Self { emulator, gateway, clock, address, token, _current: current, _listening: listening, runtime }
+        Self {
+            emulator,
+            gateway,
+            clock,
+            address,
+            token,
+            _current: current,
+            _listening: listening,
+            runtime,
+        }
     }
 
     /// Where the gateway listens.
@@ -105,7 +133,11 @@ impl Quick {
 
     /// Until the returned gate is opened, no POST is answered.
     pub fn close_gate(&self) -> GateId {
-        let gate = self.ask_emulator(Method::POST, "/_emulator/gates", &json!({ "match": { "method": "POST" } }));
+        let gate = self.ask_emulator(
+            Method::POST,
+            "/_emulator/gates",
+            &json!({ "match": { "method": "POST" } }),
+        );
         GateId(gate["id"].as_u64().unwrap_or_else(|| panic!("a gate has an id: {gate}")))
     }
 
@@ -117,8 +149,11 @@ impl Quick {
     /// All comments of the repository that the tests write to, as the emulator has them.
     pub fn comments(&self) -> Vec<Value> {
         let page = |page: usize| {
-            let listed =
-                self.ask_emulator(Method::GET, &format!("/repos/acme/widgets/issues/comments?per_page=100&page={page}"), &Value::Null);
+            let listed = self.ask_emulator(
+                Method::GET,
+                &format!("/repos/acme/widgets/issues/comments?per_page=100&page={page}"),
+                &Value::Null,
+            );
             listed.as_array().cloned().unwrap_or_default()
         };
         (1..).map(page).take_while(|comments| !comments.is_empty()).flatten().collect()
@@ -134,7 +169,9 @@ impl Quick {
             .body(body)
             .expect("a request");
         let now = self.clock.now();
-        let answer = self.emulator.with_emulator(|emulator| emulator.respond(now, &request, IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let answer = self.emulator.with_emulator(|emulator| {
+            emulator.respond(now, &request, IpAddr::V4(Ipv4Addr::LOCALHOST))
+        });
         assert!(answer.status().is_success(), "{path}: {:?}", answer.body());
         serde_json::from_slice(answer.body()).unwrap_or(Value::Null)
     }

@@ -1,6 +1,8 @@
-//! The recorded exchanges of npm `@octokit/fixtures`, read for what their answers must come out as behind the gateway.
+//! The recorded exchanges of npm `@octokit/fixtures`, read for what their answers must come out as
+//! behind the gateway.
 //!
-//! They are installed together with Octokit. The emulator reads the same files on its own; nothing of it is used here.
+//! They are installed together with Octokit. The emulator reads the same files on its own; nothing
+//! of it is used here.
 
 use std::path::PathBuf;
 
@@ -39,15 +41,21 @@ pub struct Record {
 
 /// Where all recorded scenarios are.
 pub fn directory() -> PathBuf {
-    install::installed(Library::Octokit).join("node_modules/@octokit/fixtures/scenarios/api.github.com")
+    install::installed(Library::Octokit)
+        .join("node_modules/@octokit/fixtures/scenarios/api.github.com")
 }
 
 impl Record {
     /// The scenario of that name.
     pub fn of(name: &'static str) -> Self {
         let file = directory().join(name).join("raw-fixture.json");
-        let text = std::fs::read(&file).unwrap_or_else(|fault| panic!("{}: {fault}", file.display()));
-        Self { name, exchanges: serde_json::from_slice(&text).unwrap_or_else(|fault| panic!("{}: {fault}", file.display())) }
+        let text =
+            std::fs::read(&file).unwrap_or_else(|fault| panic!("{}: {fault}", file.display()));
+        Self {
+            name,
+            exchanges: serde_json::from_slice(&text)
+                .unwrap_or_else(|fault| panic!("{}: {fault}", file.display())),
+        }
     }
 
     /// All exchanges in the order of the recording.
@@ -57,14 +65,21 @@ impl Record {
 
     /// The first exchange with this method and status.
     pub fn exchange(&self, method: &str, status: u16) -> &Exchange {
-        let found = self.exchanges.iter().find(|exchange| exchange.method == method && exchange.status == status && !exchange.prepares());
+        let found = self.exchanges.iter().find(|exchange| {
+            exchange.method == method && exchange.status == status && !exchange.prepares()
+        });
         found.unwrap_or_else(|| panic!("{} has no {method} answered {status}", self.name))
     }
 
-    /// Owner and name of the repository that the scenario is about: what comes first in a path below `/repos`.
+    /// Owner and name of the repository that the scenario is about: what comes first in a path
+    /// below `/repos`.
     pub fn repository(&self) -> (&str, &str) {
-        let mut paths = self.exchanges.iter().filter_map(|exchange| exchange.path.strip_prefix("/repos/"));
-        let mut segments = paths.next().unwrap_or_else(|| panic!("{} names no repository", self.name)).split(['/', '?']);
+        let mut paths =
+            self.exchanges.iter().filter_map(|exchange| exchange.path.strip_prefix("/repos/"));
+        let mut segments = paths
+            .next()
+            .unwrap_or_else(|| panic!("{} names no repository", self.name))
+            .split(['/', '?']);
         (segments.next().unwrap_or_default(), segments.next().unwrap_or_default())
     }
 }

@@ -1,6 +1,6 @@
-//! The libraries against recorded traffic of the real service: its own bodies, headers and redirects, played back by
-//! `weir emulate --replay`. Each test repeats the calls of one recorded scenario and compares what the library made of the answers
-//! with the record.
+//! The libraries against recorded traffic of the real service: its own bodies, headers and
+//! redirects, played back by `weir emulate --replay`. Each test repeats the calls of one recorded
+//! scenario and compares what the library made of the answers with the record.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,8 @@ fn a_repository_is_what_was_recorded(library: Library) {
     let (setting, record) = replaying("get-repository");
     let recorded = &record.exchange("get", 200).response;
     for shape in [Shape::Hosted, Shape::SelfHosted] {
-        let (values, _) = setting.client(library, shape).plays("get_repository", &named(&record, &[]));
+        let (values, _) =
+            setting.client(library, shape).plays("get_repository", &named(&record, &[]));
         for unchanged in ["id", "full_name", "html_url"] {
             assert_eq!(values[unchanged], recorded[unchanged]);
         }
@@ -42,14 +43,28 @@ fn a_repository_is_what_was_recorded(library: Library) {
 
 fn a_recorded_list_goes_on_to_its_last_page(library: Library) {
     let (setting, record) = replaying("paginate-issues");
-    let (values, report) = setting.plays(library, "list_issues", &named(&record, &[("per_page", json!(3))]));
-    let pages: Vec<&Value> =
-        record.exchanges().iter().filter(|exchange| exchange.method == "get").map(|exchange| &exchange.response).collect();
-    let numbers: Vec<&Value> = pages.iter().flat_map(|page| page.as_array().into_iter().flatten()).map(|issue| &issue["number"]).collect();
+    let (values, report) =
+        setting.plays(library, "list_issues", &named(&record, &[("per_page", json!(3))]));
+    let pages: Vec<&Value> = record
+        .exchanges()
+        .iter()
+        .filter(|exchange| exchange.method == "get")
+        .map(|exchange| &exchange.response)
+        .collect();
+    let numbers: Vec<&Value> = pages
+        .iter()
+        .flat_map(|page| page.as_array().into_iter().flatten())
+        .map(|issue| &issue["number"])
+        .collect();
     assert_eq!(values["numbers"], json!(numbers));
     assert_eq!(report.exchanges.len(), pages.len(), "{:?}", report.wire());
-    // The record's `Link` names the repository by its id: from the second page on the library is where only `Link` could lead it.
-    assert!(report.exchanges.iter().skip(1).all(|exchange| exchange.url.contains("/repositories/")), "{:?}", report.wire());
+    // The record's `Link` names the repository by its id: from the second page on the library is
+    // where only `Link` could lead it.
+    assert!(
+        report.exchanges.iter().skip(1).all(|exchange| exchange.url.contains("/repositories/")),
+        "{:?}",
+        report.wire()
+    );
     assert_only_the_token_was_seen(&setting);
 }
 
@@ -59,14 +74,30 @@ fn a_renamed_repository_is_found_where_the_gateway_says(library: Library) {
     let (values, report) = setting.plays(
         library,
         "rename_repository",
-        &named(&record, &[("name", sent.body["name"].clone()), ("description", sent.body["description"].clone())]),
+        &named(
+            &record,
+            &[
+                ("name", sent.body["name"].clone()),
+                ("description", sent.body["description"].clone()),
+            ],
+        ),
     );
     let recorded = &record.exchange("get", 200).response;
     assert_eq!(values["renamed"], recorded["full_name"]);
-    assert_eq!((&values["found"]["full_name"], &values["found"]["id"]), (&recorded["full_name"], &recorded["id"]));
+    assert_eq!(
+        (&values["found"]["full_name"], &values["found"]["id"]),
+        (&recorded["full_name"], &recorded["id"])
+    );
     let address = json!(format!("{API}/repositories/{}", recorded["id"]));
-    let moved: Vec<_> = report.exchanges.iter().filter_map(|exchange| Some((exchange.status?, exchange.location.clone()?))).collect();
-    let expected = behind(&setting.base_url(Shape::Hosted), &address).as_str().map(str::to_owned).expect("an address");
+    let moved: Vec<_> = report
+        .exchanges
+        .iter()
+        .filter_map(|exchange| Some((exchange.status?, exchange.location.clone()?)))
+        .collect();
+    let expected = behind(&setting.base_url(Shape::Hosted), &address)
+        .as_str()
+        .map(str::to_owned)
+        .expect("an address");
     match library {
         Library::Octokit => {
             assert_eq!(moved, [(301, expected.clone()), (307, expected)], "{:?}", report.wire());
@@ -86,13 +117,23 @@ fn labels_are_listed_made_read_changed_and_deleted(library: Library) {
         ("new_name", &changed.body["new_name"]),
         ("new_color", &changed.body["color"]),
     ];
-    let (values, _) = setting.plays(library, "labels", &named(&record, &arguments.map(|(key, value)| (key, value.clone()))));
-    let before: Vec<&Value> = record.exchange("get", 200).response.as_array().expect("a list").iter().map(|label| &label["name"]).collect();
+    let (values, _) = setting.plays(
+        library,
+        "labels",
+        &named(&record, &arguments.map(|(key, value)| (key, value.clone()))),
+    );
+    let before: Vec<&Value> = record
+        .exchange("get", 200)
+        .response
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|label| &label["name"])
+        .collect();
     assert_eq!(values["before"], json!(before));
     for (step, exchange) in [("created", made), ("read", made), ("changed", changed)] {
         let label = &exchange.response;
-        let expected =
-            json!({ "name": label["name"], "color": label["color"], "url": behind(&setting.base_url(Shape::Hosted), &label["url"]) });
+        let expected = json!({ "name": label["name"], "color": label["color"], "url": behind(&setting.base_url(Shape::Hosted), &label["url"]) });
         assert_eq!(values[step], expected, "{step}");
     }
     assert_eq!(values["deleted"], 204);
@@ -102,11 +143,21 @@ fn labels_are_listed_made_read_changed_and_deleted(library: Library) {
 fn a_file_is_made(library: Library) {
     let (setting, record) = replaying("create-file");
     let exchange = record.exchange("put", 201);
-    let arguments = [("path", json!("test.txt")), ("message", exchange.body["message"].clone()), ("text", json!("Test content"))];
+    let arguments = [
+        ("path", json!("test.txt")),
+        ("message", exchange.body["message"].clone()),
+        ("text", json!("Test content")),
+    ];
     let (values, report) = setting.plays(library, "create_file", &named(&record, &arguments));
     let recorded = &exchange.response;
-    assert_eq!((&values["sha"], &values["commit"]), (&recorded["content"]["sha"], &recorded["commit"]["sha"]));
-    assert_eq!(values["url"], behind(&setting.base_url(Shape::Hosted), &recorded["content"]["url"]));
+    assert_eq!(
+        (&values["sha"], &values["commit"]),
+        (&recorded["content"]["sha"], &recorded["commit"]["sha"])
+    );
+    assert_eq!(
+        values["url"],
+        behind(&setting.base_url(Shape::Hosted), &recorded["content"]["url"])
+    );
     assert_eq!(report.exchanges.len(), 1, "{:?}", report.wire());
     assert_eq!(setting.sent().len(), 1, "{:?}", setting.sent());
     assert_only_the_token_was_seen(&setting);
@@ -114,9 +165,14 @@ fn a_file_is_made(library: Library) {
 
 fn an_archive_is_elsewhere(library: Library) {
     let (setting, record) = replaying("get-archive");
-    let (values, _) = setting.plays(library, "archive_link", &named(&record, &[("ref", json!("main"))]));
+    let (values, _) =
+        setting.plays(library, "archive_link", &named(&record, &[("ref", json!("main"))]));
     let recorded = record.exchange("get", 302);
-    assert_eq!((&values["status"], values["location"].as_str()), (&json!(302), recorded.header("location")), "to another host, unchanged");
+    assert_eq!(
+        (&values["status"], values["location"].as_str()),
+        (&json!(302), recorded.header("location")),
+        "to another host, unchanged"
+    );
     assert_only_the_token_was_seen(&setting);
 }
 
@@ -133,18 +189,29 @@ fn an_upload_goes_through_the_gateway(library: Library) {
         ("new_label", changed.body["label"].clone()),
     ];
     for shape in [Shape::Hosted, Shape::SelfHosted] {
-        let (values, report) = setting.client(library, shape).plays("release_assets", &named(&record, &arguments));
+        let (values, report) =
+            setting.client(library, shape).plays("release_assets", &named(&record, &arguments));
         let upload_url = values["upload_url"].as_str().expect("an address");
         // Whatever the shape of the API's address, uploads are at `/api/uploads` (CONTRACT §3).
-        let recorded = release["upload_url"].as_str().and_then(|url| url.strip_prefix(UPLOADS)).expect("an address for uploads");
-        assert_eq!(upload_url, format!("{}/api/uploads{recorded}", setting.base_url(Shape::Hosted)));
+        let recorded = release["upload_url"]
+            .as_str()
+            .and_then(|url| url.strip_prefix(UPLOADS))
+            .expect("an address for uploads");
+        assert_eq!(
+            upload_url,
+            format!("{}/api/uploads{recorded}", setting.base_url(Shape::Hosted))
+        );
         let facts = |one: &Value| json!({ "id": one["id"], "name": one["name"], "label": one["label"], "size": one["size"] });
         assert_eq!(values["uploaded"], facts(asset));
         assert_eq!(values["assets"], json!([asset["id"]]));
         assert_eq!(values["asset"], facts(asset));
         assert_eq!(values["changed"], facts(&changed.response));
         assert_eq!(values["deleted"], 204);
-        assert!(report.exchanges.iter().all(|exchange| exchange.status < Some(300)), "{:?}", report.wire());
+        assert!(
+            report.exchanges.iter().all(|exchange| exchange.status < Some(300)),
+            "{:?}",
+            report.wire()
+        );
     }
     assert_only_the_token_was_seen(&setting);
 }
@@ -154,15 +221,25 @@ fn a_validation_error_keeps_its_details(library: Library) {
     let exchange = record.exchange("post", 422);
     let arguments = ["name", "color"].map(|key| (key, exchange.body[key].clone()));
     let (values, _) = setting.plays(library, "invalid_label", &named(&record, &arguments));
-    assert_eq!(values, json!({ "status": 422, "message": exchange.response["message"], "errors": exchange.response["errors"] }));
+    assert_eq!(
+        values,
+        json!({ "status": 422, "message": exchange.response["message"], "errors": exchange.response["errors"] })
+    );
     assert_only_the_token_was_seen(&setting);
 }
 
 fn an_answer_that_is_no_json_is_untouched(library: Library) {
     let (setting, record) = replaying("markdown");
     let exchange = record.exchange("post", 200);
-    let (owner, repo) = exchange.body["context"].as_str().and_then(|context| context.split_once('/')).expect("a repository");
-    let (values, _) = setting.plays(library, "render_markdown", &json!({ "owner": owner, "repo": repo, "text": exchange.body["text"] }));
+    let (owner, repo) = exchange.body["context"]
+        .as_str()
+        .and_then(|context| context.split_once('/'))
+        .expect("a repository");
+    let (values, _) = setting.plays(
+        library,
+        "render_markdown",
+        &json!({ "owner": owner, "repo": repo, "text": exchange.body["text"] }),
+    );
     assert_eq!(values["html"], exchange.response);
     assert_only_the_token_was_seen(&setting);
 }
@@ -171,8 +248,13 @@ fn a_search_is_answered(library: Library) {
     let (setting, record) = replaying("search-issues");
     let recorded = &record.exchange("get", 200).response;
     let (owner, repo) = record.repository();
-    let (values, _) = setting.plays(library, "search_issues", &json!({ "query": format!("sesame repo:{owner}/{repo}") }));
-    let numbers: Vec<&Value> = recorded["items"].as_array().expect("items").iter().map(|issue| &issue["number"]).collect();
+    let (values, _) = setting.plays(
+        library,
+        "search_issues",
+        &json!({ "query": format!("sesame repo:{owner}/{repo}") }),
+    );
+    let numbers: Vec<&Value> =
+        recorded["items"].as_array().expect("items").iter().map(|issue| &issue["number"]).collect();
     assert_eq!(values, json!({ "total": recorded["total_count"], "numbers": numbers }));
     assert_only_the_token_was_seen(&setting);
 }
@@ -185,7 +267,11 @@ fn the_rate_limit_is_not_the_recorded_one(library: Library) {
     // The recorded window ended years ago.
     assert!(values["core"]["seconds_to_reset"].as_f64() > Some(0.0), "{values}");
     assert!(values["core"]["remaining"].as_u64() > Some(0), "{values}");
-    assert!(setting.sent().iter().all(|request| !request.contains("rate_limit")), "{:?}", setting.sent());
+    assert!(
+        setting.sent().iter().all(|request| !request.contains("rate_limit")),
+        "{:?}",
+        setting.sent()
+    );
     assert_only_the_token_was_seen(&setting);
 }
 
@@ -203,7 +289,11 @@ fn the_root_lists_the_gateways_addresses() {
 #[test]
 fn a_raw_file_is_its_content() {
     let (setting, record) = replaying("get-content");
-    let (values, _) = setting.plays(Library::Octokit, "raw_content", &named(&record, &[("path", json!("README.md"))]));
+    let (values, _) = setting.plays(
+        Library::Octokit,
+        "raw_content",
+        &named(&record, &[("path", json!("README.md"))]),
+    );
     assert_eq!(values["text"], record.exchanges()[1].response);
     assert_only_the_token_was_seen(&setting);
 }
@@ -245,11 +335,20 @@ fn behind(base_url: &str, recorded: &Value) -> Value {
     json!(format!("{base_url}{rest}"))
 }
 
-/// Every credential has an account of its own in a replay, named by the emulator. The gateway's token is shown to it once more, directly:
-/// whatever came through the gateway must have come from the same account, not from that of the client's key.
+/// Every credential has an account of its own in a replay, named by the emulator. The gateway's
+/// token is shown to it once more, directly: whatever came through the gateway must have come from
+/// the same account, not from that of the client's key.
 fn assert_only_the_token_was_seen(setting: &Setting) {
     let through_the_gateway = setting.seen_accounts();
     control::show(&setting.upstream.address, TOKEN);
-    let of_the_token = setting.upstream.transcript().last().map(|request| request["account"].as_str().unwrap_or_default().to_owned());
-    assert_eq!(through_the_gateway, Vec::from_iter(of_the_token), "the upstream saw another credential than the gateway's");
+    let of_the_token = setting
+        .upstream
+        .transcript()
+        .last()
+        .map(|request| request["account"].as_str().unwrap_or_default().to_owned());
+    assert_eq!(
+        through_the_gateway,
+        Vec::from_iter(of_the_token),
+        "the upstream saw another credential than the gateway's"
+    );
 }

@@ -1,5 +1,6 @@
-//! Stands between a library and the gateway, and lets writes in one after the other, each when the one before has its place in the gateway: so it is known in which
-//! order the gateway received what the library began all at once.
+//! Stands between a library and the gateway, and lets writes in one after the other, each when the
+//! one before has its place in the gateway: so it is known in which order the gateway received what
+//! the library began all at once.
 //!
 //! It understands as much of HTTP/1.1 as the libraries speak: bodies with a Content-Length.
 
@@ -30,10 +31,16 @@ struct Line {
 }
 
 impl Relay {
-    /// In front of this gateway, none of whose writes may end before [`Relay::all_received`] has said so.
+    /// In front of this gateway, none of whose writes may end before [`Relay::all_received`] has
+    /// said so.
     pub fn start(quick: &Quick) -> Self {
-        let line = Arc::new(Line { gateway: Arc::clone(&quick.gateway), door: tokio::sync::Mutex::default(), received: Mutex::default() });
-        let listener = quick.runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).expect("a port");
+        let line = Arc::new(Line {
+            gateway: Arc::clone(&quick.gateway),
+            door: tokio::sync::Mutex::default(),
+            received: Mutex::default(),
+        });
+        let listener =
+            quick.runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).expect("a port");
         let address = listener.local_addr().expect("its address").to_string();
         let (upstream, shared) = (quick.address().to_owned(), Arc::clone(&line));
         quick.runtime.spawn(async move {
@@ -48,7 +55,8 @@ impl Relay {
         Self { address, line }
     }
 
-    /// Until so many writes have their places in the gateway; their bodies, in the order in which they got them.
+    /// Until so many writes have their places in the gateway; their bodies, in the order in which
+    /// they got them.
     pub async fn all_received(&self, count: usize) -> Vec<String> {
         while self.line.received.lock().len() < count {
             tokio::task::yield_now().await;
@@ -106,7 +114,11 @@ async fn read_request(from: &mut OwnedReadHalf) -> io::Result<Option<Whole>> {
     }
     let head = bytes.len();
     let said = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
-    let length = said.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next()?.parse().ok()).unwrap_or(0);
+    let length = said
+        .split("content-length: ")
+        .nth(1)
+        .and_then(|rest| rest.split("\r\n").next()?.parse().ok())
+        .unwrap_or(0);
     bytes.resize(head + length, 0);
     from.read_exact(&mut bytes[head..]).await?;
     Ok(Some(Whole { bytes, head }))

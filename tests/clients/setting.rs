@@ -71,26 +71,42 @@ impl Setting {
 
     /// The requests that reached the upstream, each as `METHOD path?query`.
     pub fn sent(&self) -> Vec<String> {
-        let text = |request: &Value, key: &str| request[key].as_str().unwrap_or_default().to_owned();
-        self.upstream.transcript().iter().map(|request| format!("{} {}", text(request, "method"), text(request, "path"))).collect()
+        let text =
+            |request: &Value, key: &str| request[key].as_str().unwrap_or_default().to_owned();
+        self.upstream
+            .transcript()
+            .iter()
+            .map(|request| format!("{} {}", text(request, "method"), text(request, "path")))
+            .collect()
     }
 
     /// The names of the accounts that the upstream saw, each once.
     pub fn seen_accounts(&self) -> Vec<String> {
-        let mut accounts: Vec<String> =
-            self.upstream.transcript().iter().filter_map(|request| Some(request["account"].as_str()?.to_owned())).collect();
+        let mut accounts: Vec<String> = self
+            .upstream
+            .transcript()
+            .iter()
+            .filter_map(|request| Some(request["account"].as_str()?.to_owned()))
+            .collect();
         accounts.sort();
         accounts.dedup();
         accounts
     }
 
-    /// Nobody but the gateway's accounts was seen upstream: neither the client's key nor a request without a credential arrived there.
+    /// Nobody but the gateway's accounts was seen upstream: neither the client's key nor a request
+    /// without a credential arrived there.
     pub fn assert_only_own_accounts_were_seen(&self) {
         for seen in self.seen_accounts() {
-            assert!(self.accounts.iter().any(|account| account.name == seen), "the upstream saw {seen}");
+            assert!(
+                self.accounts.iter().any(|account| account.name == seen),
+                "the upstream saw {seen}"
+            );
         }
         for request in self.upstream.transcript() {
-            assert!(request["token"].is_u64(), "the upstream does not know the credential of {request}");
+            assert!(
+                request["token"].is_u64(),
+                "the upstream does not know the credential of {request}"
+            );
         }
     }
 }
@@ -108,8 +124,9 @@ fn config(upstream: &str, accounts: &[Account], client: &str) -> String {
         names[0],
     );
     for Account { name, token } in accounts {
-        let account =
-            format!("\n[[accounts]]\nname = \"{name}\"\nkind = \"user\"\n\n[[tokens]]\naccount = \"{name}\"\nkind = \"classic\"\n");
+        let account = format!(
+            "\n[[accounts]]\nname = \"{name}\"\nkind = \"user\"\n\n[[tokens]]\naccount = \"{name}\"\nkind = \"classic\"\n"
+        );
         // Writing to a string cannot fail.
         let _ = writeln!(config, "{account}secret = {{ value = \"{token}\" }}");
     }

@@ -36,12 +36,17 @@ struct Operator {
 
 impl Operator {
     async fn of(world: &World) -> Self {
-        let address = Admin::open(&world.current).await.unwrap().address().expect("the config names an admin listener");
+        let address = Admin::open(&world.current)
+            .await
+            .unwrap()
+            .address()
+            .expect("the config names an admin listener");
         Self { address, http: Client::builder(TokioExecutor::new()).build_http() }
     }
 
     async fn ask(&self, method: Method, path: &str, authorization: Option<&str>) -> Reply {
-        let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        let mut request =
+            Request::builder().method(method).uri(format!("http://{}{path}", self.address));
         if let Some(authorization) = authorization {
             request = request.header("authorization", authorization);
         }
@@ -59,7 +64,9 @@ impl Operator {
     }
 
     async fn post(&self, path: &str, body: &str) -> Reply {
-        let request = Request::post(format!("http://{}{path}", self.address)).body(Full::from(body.to_owned())).unwrap();
+        let request = Request::post(format!("http://{}{path}", self.address))
+            .body(Full::from(body.to_owned()))
+            .unwrap();
         Reply::read(self.http.request(request).await.unwrap()).await
     }
 
@@ -69,7 +76,8 @@ impl Operator {
 
     async fn client(&self, name: &str) -> Value {
         let all = self.get("/api/clients").await.json();
-        let found = all["clients"].as_array().unwrap().iter().find(|client| client["client"] == name);
+        let found =
+            all["clients"].as_array().unwrap().iter().find(|client| client["client"] == name);
         found.unwrap_or_else(|| panic!("no client {name}: {all}")).clone()
     }
 
@@ -98,10 +106,15 @@ impl Operator {
 }
 
 fn printed(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
-/// A request is held by `concurrency = 1` for five seconds of the test's clock; `meanwhile` looks at it.
+/// A request is held by `concurrency = 1` for five seconds of the test's clock; `meanwhile` looks
+/// at it.
 async fn hold_for_five_seconds<R>(world: &World, meanwhile: impl AsyncFnOnce() -> R) -> (Reply, R) {
     world.get(ISSUES).await.assert_status(200);
     let gate = world.close_gate("GET", "/repos/acme/widgets");
@@ -131,14 +144,21 @@ async fn budgets_are_told_by_account_and_resource() {
     let operator = Operator::of(&world).await;
     let budgets = operator.budgets().await;
     let account = &budgets["accounts"][0];
-    assert_eq!((&account["account"], &account["reserve"], &account["cooldown_until"]), (&json!("account-0"), &json!(7), &Value::Null));
+    assert_eq!(
+        (&account["account"], &account["reserve"], &account["cooldown_until"]),
+        (&json!("account-0"), &json!(7), &Value::Null)
+    );
     let core = &account["resources"][0];
     let reset = core["reset"].as_u64().unwrap();
     assert!(reset > budgets["now"].as_u64().unwrap(), "{budgets}");
     assert!(core["reset_iso"].as_str().unwrap().starts_with("2027-01-15T0"), "{core}");
-    let figures = ["resource", "known", "limit", "remaining", "reserved", "used"].map(|key| core[key].clone());
+    let figures = ["resource", "known", "limit", "remaining", "reserved", "used"]
+        .map(|key| core[key].clone());
     assert_eq!(figures, [json!("core"), json!(true), json!(50), json!(49), json!(0), json!(1)]);
-    assert_eq!(account["tokens"], json!([{ "token": "0", "healthy": true, "state": "healthy", "reason": null }]));
+    assert_eq!(
+        account["tokens"],
+        json!([{ "token": "0", "healthy": true, "state": "healthy", "reason": null }])
+    );
 }
 
 #[tokio::test]
@@ -150,8 +170,14 @@ async fn every_secondary_limit_of_the_books_is_told_with_its_maximum_and_is_a_me
     let told = operator.budgets().await["accounts"][0]["secondary"].clone();
     assert!(!snapshot[0].secondary.is_empty());
     for (limit, told) in snapshot[0].secondary.iter().zip(told.as_array().unwrap()) {
-        assert_eq!(*told, json!({ "limit": limit.limit.name(), "in_use": limit.in_use, "max": limit.max }));
-        let series = format!("weir_secondary_in_use{{account=\"account-0\",limit=\"{}\"}}", limit.limit.name());
+        assert_eq!(
+            *told,
+            json!({ "limit": limit.limit.name(), "in_use": limit.in_use, "max": limit.max })
+        );
+        let series = format!(
+            "weir_secondary_in_use{{account=\"account-0\",limit=\"{}\"}}",
+            limit.limit.name()
+        );
         assert_eq!(operator.metric(&series).await, Some(f64::from(limit.in_use)));
     }
 }
@@ -162,7 +188,12 @@ async fn the_metrics_of_a_budget_are_what_the_books_say() {
     world.get(ISSUES).await.assert_status(200);
     let operator = Operator::of(&world).await;
     let core = operator.budgets().await["accounts"][0]["resources"][0].clone();
-    for (metric, key) in [("limit", "limit"), ("remaining", "remaining"), ("reserved", "reserved"), ("reset_timestamp_seconds", "reset")] {
+    for (metric, key) in [
+        ("limit", "limit"),
+        ("remaining", "remaining"),
+        ("reserved", "reserved"),
+        ("reset_timestamp_seconds", "reset"),
+    ] {
         let series = format!("weir_budget_{metric}{{account=\"account-0\",resource=\"core\"}}");
         assert_eq!(operator.metric(&series).await, core[key].as_f64(), "{metric}");
     }
@@ -180,8 +211,14 @@ async fn a_rejected_token_is_shown_wherever_an_operator_looks_and_never_itself()
     .await;
     assert!(answers.iter().all(|answer| answer.status == 200));
     assert_eq!(operator.get("/readyz").await.body, "ok\n1 of 2 upstream tokens cannot be used\n");
-    assert_eq!(operator.metric("weir_token_healthy{account=\"account-0\",token=\"0\"}").await, Some(1.0));
-    assert_eq!(operator.metric("weir_token_healthy{account=\"account-1\",token=\"1\"}").await, Some(0.0));
+    assert_eq!(
+        operator.metric("weir_token_healthy{account=\"account-0\",token=\"0\"}").await,
+        Some(1.0)
+    );
+    assert_eq!(
+        operator.metric("weir_token_healthy{account=\"account-1\",token=\"1\"}").await,
+        Some(0.0)
+    );
     let token = operator.budgets().await["accounts"][1]["tokens"][0].clone();
     assert_eq!((&token["token"], &token["healthy"]), (&json!("1"), &json!(false)));
     assert!(token["reason"].as_str().unwrap().contains("401"), "{token}");
@@ -193,18 +230,33 @@ async fn a_rejected_token_is_shown_wherever_an_operator_looks_and_never_itself()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_held_request_is_counted_while_it_waits_and_by_the_limit_that_held_it_afterwards() {
-    let world = Setup::new().listen(ADMIN).manual_clock().config("[limits]\nconcurrency = 1").start().await;
+    let world =
+        Setup::new().listen(ADMIN).manual_clock().config("[limits]\nconcurrency = 1").start().await;
     let operator = Operator::of(&world).await;
-    let waiting = async || (operator.metric("weir_waiting{client=\"ci\"}").await, operator.client("ci").await["waiting"].clone());
+    let waiting = async || {
+        (
+            operator.metric("weir_waiting{client=\"ci\"}").await,
+            operator.client("ci").await["waiting"].clone(),
+        )
+    };
     let (answer, seen) = hold_for_five_seconds(&world, waiting).await;
     assert_eq!(seen, (Some(1.0), json!(1)));
     answer.assert_status(200);
-    assert_eq!(answer.header("server-timing"), Some("queue;dur=5000;desc=\"concurrency\", upstream;dur=0"));
+    assert_eq!(
+        answer.header("server-timing"),
+        Some("queue;dur=5000;desc=\"concurrency\", upstream;dur=0")
+    );
     assert_eq!(operator.metric("weir_waiting{client=\"ci\"}").await, Some(0.0));
     assert_eq!(operator.metric("weir_wait_seconds_sum{reason=\"concurrency\"}").await, Some(5.0));
     let client = operator.client("ci").await;
-    assert_eq!((&client["waiting"], &client["weight"], &client["priority"]), (&json!(0), &json!(1), &json!("normal")));
-    assert_eq!((&client["waits"]["count"], &client["waits"]["sum_seconds"]), (&json!(1), &json!(5.0)));
+    assert_eq!(
+        (&client["waiting"], &client["weight"], &client["priority"]),
+        (&json!(0), &json!(1), &json!("normal"))
+    );
+    assert_eq!(
+        (&client["waits"]["count"], &client["waits"]["sum_seconds"]),
+        (&json!(1), &json!(5.0))
+    );
     let p99 = client["waits"]["p99_seconds"].as_f64().unwrap();
     assert!((5.0..=6.25).contains(&p99), "{client}");
     assert_eq!(operator.client("other").await["requests"], 0);
@@ -220,30 +272,53 @@ async fn refusals_are_counted_by_client_and_reason() {
     }
     world.get_with(ISSUES, &[("authorization", "Bearer wrong")]).await.assert_status(401);
     let operator = Operator::of(&world).await;
-    assert_eq!(operator.metric("weir_refused_total{client=\"ci\",reason=\"primary\"}").await, Some(2.0));
+    assert_eq!(
+        operator.metric("weir_refused_total{client=\"ci\",reason=\"primary\"}").await,
+        Some(2.0)
+    );
     let client = operator.client("ci").await;
-    assert_eq!((&client["requests"], &client["refused"], &client["refused_by"]), (&json!(3), &json!(2), &json!({ "primary": 2 })));
+    assert_eq!(
+        (&client["requests"], &client["refused"], &client["refused_by"]),
+        (&json!(3), &json!(2), &json!({ "primary": 2 }))
+    );
     let without_key = operator.get("/api/clients").await.json()["without_key"].clone();
-    assert_eq!(without_key, json!({ "requests": 1, "refused": 1, "refused_by": { "wrong_key": 1 } }));
+    assert_eq!(
+        without_key,
+        json!({ "requests": 1, "refused": 1, "refused_by": { "wrong_key": 1 } })
+    );
 }
 
 #[tokio::test]
 async fn a_refusal_by_the_upstream_is_counted_and_the_account_shown_closed() {
     let world = Setup::new().listen(ADMIN).accounts(2).start().await;
-    let once = json!({ "match": { "method": "GET", "path": ISSUES, "nth": 1 }, "fault": "secondary" });
+    let once =
+        json!({ "match": { "method": "GET", "path": ISSUES, "nth": 1 }, "fault": "secondary" });
     world.ask_emulator(Method::POST, "/_emulator/faults", &once);
     world.get(ISSUES).await.assert_status(200);
     assert_eq!(world.upstream_requests().iter().filter(|entry| entry.refused.is_some()).count(), 1);
     let operator = Operator::of(&world).await;
     let budgets = operator.budgets().await;
-    let closed = budgets["accounts"].as_array().unwrap().iter().find(|account| account["cooldown_until"].is_u64());
+    let closed = budgets["accounts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|account| account["cooldown_until"].is_u64());
     let closed = closed.unwrap_or_else(|| panic!("none is closed: {budgets}"));
-    assert!(closed["cooldown_until"].as_u64() > budgets["now"].as_u64() && closed["cooldown_until_iso"].is_string(), "{closed}");
+    assert!(
+        closed["cooldown_until"].as_u64() > budgets["now"].as_u64()
+            && closed["cooldown_until_iso"].is_string(),
+        "{closed}"
+    );
     let account = closed["account"].as_str().unwrap();
-    let series = format!("weir_upstream_limited_total{{account=\"{account}\",limit=\"secondary\"}}");
+    let series =
+        format!("weir_upstream_limited_total{{account=\"{account}\",limit=\"secondary\"}}");
     assert_eq!(operator.metric(&series).await, Some(1.0));
     let table = operator.weir_budgets(&["--admin", &operator.address.to_string()], None).await;
-    assert!(printed(&table).contains(&format!("needs attention\n  {account}: closed, ")), "{}", printed(&table));
+    assert!(
+        printed(&table).contains(&format!("needs attention\n  {account}: closed, ")),
+        "{}",
+        printed(&table)
+    );
 }
 
 #[tokio::test]
@@ -258,16 +333,33 @@ async fn every_invariant_is_a_metric_from_the_beginning() {
 
 #[tokio::test]
 async fn the_admin_token_is_asked_for_everything_but_health() {
-    let world = Setup::new().listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}")).start().await;
+    let world = Setup::new()
+        .listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}"))
+        .start()
+        .await;
     let operator = Operator::of(&world).await;
     let right = format!("Bearer {TOKEN}");
     for path in ["/metrics", "/api/budgets", "/api/clients", "/nothing"] {
-        for wrong in [None, Some("Bearer open-sesame"), Some("Bearer "), Some("Bearer"), Some(TOKEN), Some("Basic b3Blbg==")] {
+        for wrong in [
+            None,
+            Some("Bearer open-sesame"),
+            Some("Bearer "),
+            Some("Bearer"),
+            Some(TOKEN),
+            Some("Basic b3Blbg=="),
+        ] {
             let refused = operator.ask(Method::GET, path, wrong).await;
             refused.assert_status(401);
-            assert!(refused.header("www-authenticate").is_some() && refused.json()["message"].is_string());
+            assert!(
+                refused.header("www-authenticate").is_some()
+                    && refused.json()["message"].is_string()
+            );
         }
-        operator.ask(Method::GET, path, Some(&right)).await.assert_status(if path == "/nothing" { 404 } else { 200 });
+        operator.ask(Method::GET, path, Some(&right)).await.assert_status(if path == "/nothing" {
+            404
+        } else {
+            200
+        });
     }
     for path in ["/healthz", "/readyz"] {
         operator.ask(Method::GET, path, None).await.assert_status(200);
@@ -296,13 +388,20 @@ async fn unknown_paths_and_methods_are_refused_in_json_and_head_is_answered_with
 
 #[tokio::test]
 async fn weir_budgets_prints_a_table_or_the_json_of_a_running_gateway() {
-    let world = Setup::new().listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}")).start().await;
+    let world = Setup::new()
+        .listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}"))
+        .start()
+        .await;
     world.get(ISSUES).await.assert_status(200);
     let operator = Operator::of(&world).await;
     let address = operator.address.to_string();
     let table = operator.weir_budgets(&["--admin", &address], Some(TOKEN)).await;
     assert_eq!(table.status.code(), Some(0), "{}", printed(&table));
-    assert!(printed(&table).contains("account-0  core") && printed(&table).contains("4999 of 5000"), "{}", printed(&table));
+    assert!(
+        printed(&table).contains("account-0  core") && printed(&table).contains("4999 of 5000"),
+        "{}",
+        printed(&table)
+    );
     let json = operator.weir_budgets(&["--admin", &address, "--json"], Some(TOKEN)).await;
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["accounts"][0]["resources"][0]["remaining"], 4_999);
@@ -310,10 +409,14 @@ async fn weir_budgets_prints_a_table_or_the_json_of_a_running_gateway() {
 
 #[tokio::test]
 async fn weir_budgets_says_what_is_wrong_and_its_exit_code_whether_that_is_the_usage() {
-    let world = Setup::new().listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}")).start().await;
+    let world = Setup::new()
+        .listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}"))
+        .start()
+        .await;
     let operator = Operator::of(&world).await;
     let address = operator.address.to_string();
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let nobody =
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let clients = world.address.to_string();
     let upstream = world.emulator.addr().to_string();
     let cases: [(&[&str], Option<&str>, i32, &str); 8] = [
@@ -329,7 +432,11 @@ async fn weir_budgets_says_what_is_wrong_and_its_exit_code_whether_that_is_the_u
     for (arguments, token, code, said) in cases {
         let output = operator.weir_budgets(arguments, token).await;
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", printed(&output));
-        assert!(printed(&output).contains(said) && output.stdout.is_empty(), "{arguments:?}: {}", printed(&output));
+        assert!(
+            printed(&output).contains(said) && output.stdout.is_empty(),
+            "{arguments:?}: {}",
+            printed(&output)
+        );
         assert!(!printed(&output).contains(TOKEN));
     }
 }
@@ -347,11 +454,18 @@ async fn logged(act: impl AsyncFnOnce()) -> Vec<Value> {
 async fn one_line_answers_why_a_request_waited() {
     let world = Setup::new().manual_clock().config("[limits]\nconcurrency = 1").start().await;
     let lines = logged(async || drop(hold_for_five_seconds(&world, async || {}).await)).await;
-    let waited = lines.iter().find(|line| line["path"] == "/repos/acme/sprockets").expect("it has a line");
-    let told = ["client", "status", "queue_ms", "held_by", "held_account"].map(|key| waited[key].clone());
-    assert_eq!(told, [json!("ci"), json!(200), json!(5000.0), json!("concurrency"), json!("account-0")], "{waited}");
+    let waited =
+        lines.iter().find(|line| line["path"] == "/repos/acme/sprockets").expect("it has a line");
+    let told =
+        ["client", "status", "queue_ms", "held_by", "held_account"].map(|key| waited[key].clone());
+    assert_eq!(
+        told,
+        [json!("ci"), json!(200), json!(5000.0), json!("concurrency"), json!("account-0")],
+        "{waited}"
+    );
     assert!(waited.get("held_until").is_none(), "only an answer ends it: {waited}");
-    let served = lines.iter().find(|line| line["path"] == "/repos/acme/widgets").expect("it has a line");
+    let served =
+        lines.iter().find(|line| line["path"] == "/repos/acme/widgets").expect("it has a line");
     assert!(served.get("held_by").is_none(), "{served}");
 }
 
@@ -360,16 +474,19 @@ async fn a_refusal_is_one_line_with_the_limit_the_account_and_the_time() {
     let world = Setup::new().manual_clock().start().await;
     world.set_limits(&json!({ "core.user": 1 }));
     world.get(ISSUES).await.assert_status(200);
-    let lines = logged(async || world.get(&format!("{ISSUES}?page=2")).await.assert_status(403)).await;
+    let lines =
+        logged(async || world.get(&format!("{ISSUES}?page=2")).await.assert_status(403)).await;
     let [refused] = lines.as_slice() else { panic!("one line: {lines:?}") };
-    let told = ["client", "status", "refusal", "held_by", "held_account"].map(|key| refused[key].as_str().unwrap_or("").to_owned());
+    let told = ["client", "status", "refusal", "held_by", "held_account"]
+        .map(|key| refused[key].as_str().unwrap_or("").to_owned());
     assert_eq!(told, ["ci", "", "primary", "primary", "account-0"], "{refused}");
     assert!(refused["held_until"].as_str().unwrap() > "2027-01-15T08:00:00Z", "{refused}");
 }
 
 #[tokio::test]
 async fn a_client_that_gives_up_waiting_leaves_a_line_that_says_what_for() {
-    let world = Setup::new().listen(ADMIN).manual_clock().config("[limits]\nconcurrency = 1").start().await;
+    let world =
+        Setup::new().listen(ADMIN).manual_clock().config("[limits]\nconcurrency = 1").start().await;
     world.get(ISSUES).await.assert_status(200);
     let gate = world.close_gate("GET", "/repos/acme/widgets");
     let lines = logged(async || {
@@ -391,8 +508,13 @@ async fn a_client_that_gives_up_waiting_leaves_a_line_that_says_what_for() {
     .await;
     let left = lines.iter().find(|line| line["path"] == "/repos/acme/sprockets");
     let left = left.unwrap_or_else(|| panic!("it has no line: {lines:?}"));
-    let told = ["status", "queue_ms", "held_by", "held_account", "resource"].map(|key| left[key].clone());
-    assert_eq!(told, [json!(0), json!(20_000.0), json!("concurrency"), json!("account-0"), json!("core")], "{left}");
+    let told =
+        ["status", "queue_ms", "held_by", "held_account", "resource"].map(|key| left[key].clone());
+    assert_eq!(
+        told,
+        [json!(0), json!(20_000.0), json!("concurrency"), json!("account-0"), json!("core")],
+        "{left}"
+    );
     let operator = Operator::of(&world).await;
     assert_eq!(operator.metric("weir_wait_seconds_sum{reason=\"concurrency\"}").await, Some(20.0));
     assert_eq!(operator.client("ci").await["waits"]["count"], 1);
@@ -409,7 +531,10 @@ async fn who_waits_for_the_fetch_of_another_is_held_by_the_same_and_for_no_longe
             let first = world.get("/repos/acme/sprockets");
             let second = async {
                 eventually(|| world.gateway.admissions.waiting() == 1).await;
-                let second = world.get_with("/repos/acme/sprockets", &[("prefer", "wait=3"), ("x-request-id", "second")]);
+                let second = world.get_with(
+                    "/repos/acme/sprockets",
+                    &[("prefer", "wait=3"), ("x-request-id", "second")],
+                );
                 let time = async {
                     eventually(|| world.gateway.flights.askers() == 3).await;
                     world.clock.advance(Duration::from_secs(4));

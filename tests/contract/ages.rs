@@ -1,4 +1,5 @@
-//! When an answer was asked for is what counts, not when it came: for its lifetime and for which of two is kept. And what a client's date or a late `no-store` may say.
+//! When an answer was asked for is what counts, not when it came: for its lifetime and for which of
+//! two is kept. And what a client's date or a late `no-store` may say.
 
 use std::time::Duration;
 
@@ -19,11 +20,17 @@ fn after(world: &World, seconds: u64) {
 /// Says what there is, and how much is left, so that nothing waits for this answer.
 async fn say(world: &World, scene: &mut Scene, version: u32) {
     let reset = world.clock.now().as_secs() + 1_800;
-    let left =
-        format!("x-ratelimit-limit: 5000\r\nx-ratelimit-remaining: 4000\r\nx-ratelimit-used: 1000\r\nx-ratelimit-reset: {reset}\r\n");
+    let left = format!(
+        "x-ratelimit-limit: 5000\r\nx-ratelimit-remaining: 4000\r\nx-ratelimit-used: 1000\r\nx-ratelimit-reset: {reset}\r\n"
+    );
     let body = format!("{{\"v\":{version}}}");
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";
-    scene.say(format!("{head} {}\r\n{left}x-ratelimit-resource: core\r\netag: \"{version}\"\r\n\r\n{body}", body.len())).await;
+    scene
+        .say(format!(
+            "{head} {}\r\n{left}x-ratelimit-resource: core\r\netag: \"{version}\"\r\n\r\n{body}",
+            body.len()
+        ))
+        .await;
 }
 
 fn version(reply: &Reply) -> Option<u64> {
@@ -71,7 +78,8 @@ async fn an_answer_that_was_asked_for_earlier_and_comes_later_takes_the_place_of
             scene.say("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
             scene
         };
-        let (reply, _scene) = tokio::join!(world.send(http::Method::PATCH, REPOSITORY, &[], "{}"), written);
+        let (reply, _scene) =
+            tokio::join!(world.send(http::Method::PATCH, REPOSITORY, &[], "{}"), written);
         reply.assert_status(204);
         after(&world, 1);
         let read = async {
@@ -90,10 +98,14 @@ async fn an_answer_that_was_asked_for_earlier_and_comes_later_takes_the_place_of
     assert_eq!((kept.cache_status(), version(&kept)), ("weir; hit", Some(2)));
 }
 
-/// A repository that was changed at this second of a minute, as of its eleventh second or thirtieth.
+/// A repository that was changed at this second of a minute, as of its eleventh second or
+/// thirtieth.
 fn changed(second: u32, now: u32) -> Response<Bytes> {
     let date = |second| format!("Tue, 01 Jul 2025 00:00:{second:02} GMT");
-    let response = Response::builder().header("last-modified", date(second)).header("date", date(now)).header("etag", "\"it\"");
+    let response = Response::builder()
+        .header("last-modified", date(second))
+        .header("date", date(now))
+        .header("etag", "\"it\"");
     response.header("content-type", "application/json").body("{}".into()).unwrap()
 }
 
@@ -112,8 +124,13 @@ async fn a_date_that_may_stand_for_another_state_confirms_no_clients_copy() {
 async fn an_answer_whose_304_says_that_it_is_not_to_be_stored_is_stored_no_more() {
     let origin = Origin::start(|request: Request<()>| async move {
         let is_known = header(request.headers(), "if-none-match") == "\"it\"";
-        let response = Response::builder().header("etag", "\"it\"").header("content-type", "application/json");
-        let response = if is_known { response.status(304).header("cache-control", "no-store") } else { response };
+        let response =
+            Response::builder().header("etag", "\"it\"").header("content-type", "application/json");
+        let response = if is_known {
+            response.status(304).header("cache-control", "no-store")
+        } else {
+            response
+        };
         response.body(if is_known { Bytes::new() } else { "{}".into() }).unwrap()
     })
     .await;

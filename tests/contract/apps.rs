@@ -1,4 +1,5 @@
-//! Apps: installation tokens minted, renewed and replaced, JWTs for the app's own routes, and accounts that carry requests without a token (CONTRACT §2, `[[apps]]`).
+//! Apps: installation tokens minted, renewed and replaced, JWTs for the app's own routes, and
+//! accounts that carry requests without a token (CONTRACT §2, `[[apps]]`).
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -19,20 +20,31 @@ const WRONG_KEY: &str = include_str!("../../src/emulator/seed/initech_app_key.pe
 pub(super) const REPOSITORY: &str = "/repos/acme/widgets";
 pub(super) const MINT: &str = "/app/installations/311/access_tokens";
 
-/// The app 301 of the emulator's world: `ci` reads and writes for its first installation, `other` acts as the app.
+/// The app 301 of the emulator's world: `ci` reads and writes for its first installation, `other`
+/// acts as the app.
 pub(super) fn credentials(key: &str, installations: &[u64]) -> String {
     let mut text = "[[accounts]]\nname = \"the-app\"\nkind = \"app\"\n".to_owned();
     for id in installations {
         let _ = write!(text, "[[accounts]]\nname = \"installed-{id}\"\nkind = \"installation\"\n");
     }
-    let list: Vec<String> = installations.iter().map(|id| format!("{{ id = {id}, account = \"installed-{id}\" }}")).collect();
-    let _ =
-        write!(text, "[[apps]]\napp_id = 301\nprivate_key = {{ value = \"\"\"\n{key}\"\"\" }}\ninstallations = [{}]\n", list.join(", "));
-    text + &client("ci", KEY, &format!("writes = \"installed-{}\"", installations[0])) + &client("other", OTHER_KEY, "writes = \"the-app\"")
+    let list: Vec<String> = installations
+        .iter()
+        .map(|id| format!("{{ id = {id}, account = \"installed-{id}\" }}"))
+        .collect();
+    let _ = write!(
+        text,
+        "[[apps]]\napp_id = 301\nprivate_key = {{ value = \"\"\"\n{key}\"\"\" }}\ninstallations = [{}]\n",
+        list.join(", ")
+    );
+    text + &client("ci", KEY, &format!("writes = \"installed-{}\"", installations[0]))
+        + &client("other", OTHER_KEY, "writes = \"the-app\"")
 }
 
 fn client(name: &str, key: &str, more: &str) -> String {
-    format!("[[clients]]\nname = \"{name}\"\nkey_sha256 = \"{}\"\n{more}\n", config::digest_hex(key.as_bytes()))
+    format!(
+        "[[clients]]\nname = \"{name}\"\nkey_sha256 = \"{}\"\n{more}\n",
+        config::digest_hex(key.as_bytes())
+    )
 }
 
 pub(super) fn setup() -> Setup {
@@ -40,12 +52,21 @@ pub(super) fn setup() -> Setup {
 }
 
 pub(super) fn mints(world: &World) -> Vec<Entry> {
-    world.upstream_requests().into_iter().filter(|entry| entry.path.ends_with("/access_tokens")).collect()
+    world
+        .upstream_requests()
+        .into_iter()
+        .filter(|entry| entry.path.ends_with("/access_tokens"))
+        .collect()
 }
 
 /// The emulator's position of the token that carried the last request.
 fn last_token(world: &World) -> Option<usize> {
-    world.upstream_requests().into_iter().rev().find(|entry| !entry.path.starts_with("/app/")).and_then(|entry| entry.token)
+    world
+        .upstream_requests()
+        .into_iter()
+        .rev()
+        .find(|entry| !entry.path.starts_with("/app/"))
+        .and_then(|entry| entry.token)
 }
 
 fn page(number: u32) -> String {
@@ -71,8 +92,15 @@ async fn a_request_is_carried_by_a_token_that_was_minted_for_it() {
     let answer = world.get(REPOSITORY).await;
     answer.assert_status(200);
     assert_eq!(answer.header("x-weir-account"), Some("installed-311"));
-    let seen: Vec<_> = world.upstream_requests().into_iter().map(|entry| (entry.method, entry.account, entry.status)).collect();
-    assert_eq!(seen, [("POST".into(), "app-301".into(), 201), ("GET".into(), "installation-311".into(), 200)]);
+    let seen: Vec<_> = world
+        .upstream_requests()
+        .into_iter()
+        .map(|entry| (entry.method, entry.account, entry.status))
+        .collect();
+    assert_eq!(
+        seen,
+        [("POST".into(), "app-301".into(), 201), ("GET".into(), "installation-311".into(), 200)]
+    );
 }
 
 #[tokio::test]
@@ -123,8 +151,13 @@ async fn a_token_is_renewed_before_its_end_and_used_until_the_new_one_is_there()
     assert_eq!(last_token(&world), first);
     world.open_gate(gate);
     eventually(|| mints(&world).len() == 2 && mints(&world)[1].status == 201).await;
-    eventually(|| world.gateway.admissions.with_books(weir::decision::Books::snapshot)[0].books.iter().all(|book| book.reserved == 0))
-        .await;
+    eventually(|| {
+        world.gateway.admissions.with_books(weir::decision::Books::snapshot)[0]
+            .books
+            .iter()
+            .all(|book| book.reserved == 0)
+    })
+    .await;
     world.clock.advance(Duration::from_mins(10));
     world.get(&page(20)).await.assert_status(200);
     assert!(last_token(&world).is_some() && last_token(&world) != first);
@@ -140,10 +173,18 @@ async fn the_validators_of_a_token_are_not_sent_with_its_successor() {
     world.get(&path).await.assert_status(200);
     world.clock.advance(Duration::from_hours(2));
     world.get(&path).await.assert_status(200);
-    let asked: Vec<_> =
-        world.upstream_requests().into_iter().filter(|entry| entry.path == path).map(|entry| (entry.conditional, entry.status)).collect();
+    let asked: Vec<_> = world
+        .upstream_requests()
+        .into_iter()
+        .filter(|entry| entry.path == path)
+        .map(|entry| (entry.conditional, entry.status))
+        .collect();
     assert_eq!(asked[1], ("etag", 304));
-    assert_eq!(asked[2], ("none", 200), "the list has no date, and the ETag belonged to the old token");
+    assert_eq!(
+        asked[2],
+        ("none", 200),
+        "the list has no date, and the ETag belonged to the old token"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -171,8 +212,14 @@ async fn an_installation_whose_every_token_is_refused_is_benched_and_probed_afte
     world.arm(&json!({ "fault": "status", "status": 401, "body": { "message": "Bad credentials" }, "match": { "path": "/repos/*" } }));
     let refused = world.get(REPOSITORY).await;
     refused.assert_status(503);
-    assert!(refused.json()["message"].as_str().unwrap().contains("401 Bad credentials"), "{refused:?}");
-    assert!(matches!(state(&world, "installation 311"), Some(State::Benched { .. })) && !world.gateway.has_usable_token());
+    assert!(
+        refused.json()["message"].as_str().unwrap().contains("401 Bad credentials"),
+        "{refused:?}"
+    );
+    assert!(
+        matches!(state(&world, "installation 311"), Some(State::Benched { .. }))
+            && !world.gateway.has_usable_token()
+    );
     let sent = world.upstream_requests().len();
     world.get(REPOSITORY).await.assert_status(503);
     assert_eq!(world.upstream_requests().len(), sent, "nothing is tried meanwhile");
@@ -212,22 +259,38 @@ async fn the_apps_own_routes_are_served_with_its_jwt_and_no_client_mints() {
     ready(&world).await;
     let answer = as_app(&world, Method::GET, "/app").await;
     answer.assert_status(200);
-    assert_eq!((&answer.json()["id"], answer.header("x-weir-account")), (&json!(301), Some("the-app")));
+    assert_eq!(
+        (&answer.json()["id"], answer.header("x-weir-account")),
+        (&json!(301), Some("the-app"))
+    );
     let refused = as_app(&world, Method::POST, MINT).await;
     refused.assert_status(403);
-    assert!(refused.json()["message"].as_str().unwrap().contains("minted for the gateway alone"), "{refused:?}");
+    assert!(
+        refused.json()["message"].as_str().unwrap().contains("minted for the gateway alone"),
+        "{refused:?}"
+    );
     as_app(&world, Method::POST, &format!("{REPOSITORY}/issues")).await.assert_status(403);
     assert_eq!(mints(&world).len(), 1);
 }
 
 #[tokio::test]
 async fn a_wrong_key_is_said_plainly_and_not_tried_again_and_again() {
-    let world =
-        Setup::new().credentials(credentials(WRONG_KEY, &[311, 312])).listen("admin = \"127.0.0.1:0\"").manual_clock().start().await;
+    let world = Setup::new()
+        .credentials(credentials(WRONG_KEY, &[311, 312]))
+        .listen("admin = \"127.0.0.1:0\"")
+        .manual_clock()
+        .start()
+        .await;
     let admin = weir::admin::Admin::open(&world.current).await.unwrap().address().unwrap();
     let answer = world.get(REPOSITORY).await;
     answer.assert_status(503);
-    assert!(answer.json()["message"].as_str().unwrap().contains("does not accept app 301: 401 Bad credentials"), "{answer:?}");
+    assert!(
+        answer.json()["message"]
+            .as_str()
+            .unwrap()
+            .contains("does not accept app 301: 401 Bad credentials"),
+        "{answer:?}"
+    );
     assert_eq!(answer.number("retry-after"), 300, "when it is tried again");
     for _ in 0..10 {
         world.get(REPOSITORY).await.assert_status(503);
@@ -235,27 +298,49 @@ async fn a_wrong_key_is_said_plainly_and_not_tried_again_and_again() {
     // Both installations may have had their JWT on the way.
     assert!(world.upstream_requests().len() <= 2, "{:?}", world.upstream_requests());
     let http: hyper_util::client::legacy::Client<_, http_body_util::Full<bytes::Bytes>> =
-        hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build_http();
-    let readiness = Reply::read(http.get(format!("http://{admin}/readyz").parse().unwrap()).await.unwrap()).await;
+        hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
+            .build_http();
+    let readiness =
+        Reply::read(http.get(format!("http://{admin}/readyz").parse().unwrap()).await.unwrap())
+            .await;
     readiness.assert_status(503);
     let text = String::from_utf8_lossy(&readiness.body).into_owned();
-    assert!(text.contains("the-app, token app 301: benched for 300 s: 401 Bad credentials"), "{text}");
+    assert!(
+        text.contains("the-app, token app 301: benched for 300 s: 401 Bad credentials"),
+        "{text}"
+    );
     assert!(text.contains("installed-311, token installation 311: benched"), "{text}");
-    let metrics = Reply::read(http.get(format!("http://{admin}/metrics").parse().unwrap()).await.unwrap()).await;
+    let metrics =
+        Reply::read(http.get(format!("http://{admin}/metrics").parse().unwrap()).await.unwrap())
+            .await;
     let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
-    assert!(metrics.contains("weir_token_healthy{account=\"the-app\",token=\"app 301\"} 0"), "{metrics}");
+    assert!(
+        metrics.contains("weir_token_healthy{account=\"the-app\",token=\"app 301\"} 0"),
+        "{metrics}"
+    );
 }
 
 #[tokio::test]
 async fn a_mint_that_fails_is_tried_again_and_the_request_waits_for_it() {
-    for fault in [json!({ "fault": "status", "status": 502 }), json!({ "fault": "lost" }), json!({ "fault": "half_body" })] {
+    for fault in [
+        json!({ "fault": "status", "status": 502 }),
+        json!({ "fault": "lost" }),
+        json!({ "fault": "half_body" }),
+    ] {
         let world = setup().manual_clock().start().await;
         let mut fault = fault;
         fault["match"] = json!({ "path": MINT, "nth": 1 });
         world.arm(&fault);
         let waiting = world.get(REPOSITORY);
         let time = async {
-            let failed = || world.gateway.tokens.health(world.clock.now()).iter().any(|token| token.said.is_some());
+            let failed = || {
+                world
+                    .gateway
+                    .tokens
+                    .health(world.clock.now())
+                    .iter()
+                    .any(|token| token.said.is_some())
+            };
             eventually(failed).await;
             world.clock.advance(Duration::from_secs(1));
         };
@@ -271,7 +356,10 @@ async fn an_installation_that_is_gone_is_told_at_once_with_the_upstreams_words()
     for _ in 0..5 {
         let answer = world.get(REPOSITORY).await;
         answer.assert_status(503);
-        assert!(answer.json()["message"].as_str().unwrap().contains("installation 999: 404 Not Found"), "{answer:?}");
+        assert!(
+            answer.json()["message"].as_str().unwrap().contains("installation 999: 404 Not Found"),
+            "{answer:?}"
+        );
     }
     assert_eq!(mints(&world).len(), 1);
     assert!(!world.gateway.has_usable_token());
@@ -304,17 +392,27 @@ async fn a_request_waits_no_longer_for_a_token_than_it_asks() {
     };
     let (answer, ()) = tokio::join!(waiting, time);
     answer.assert_status(503);
-    assert!(answer.json()["message"].as_str().unwrap().contains("installation 311: its token is being minted"), "{answer:?}");
+    assert!(
+        answer.json()["message"]
+            .as_str()
+            .unwrap()
+            .contains("installation 311: its token is being minted"),
+        "{answer:?}"
+    );
     world.open_gate(gate);
 }
 
 #[tokio::test]
 async fn without_a_credential_only_what_is_open_to_anybody_is_read() {
-    let text = "[[accounts]]\nname = \"nobody\"\nkind = \"anonymous\"\n".to_owned() + &client("ci", KEY, "");
+    let text = "[[accounts]]\nname = \"nobody\"\nkind = \"anonymous\"\n".to_owned()
+        + &client("ci", KEY, "");
     let world = Setup::new().credentials(text).start().await;
     world.get(REPOSITORY).await.assert_status(200);
     assert!(
-        world.upstream_requests().iter().all(|entry| entry.token.is_none() && entry.account.contains("127.0.0.1")),
+        world
+            .upstream_requests()
+            .iter()
+            .all(|entry| entry.token.is_none() && entry.account.contains("127.0.0.1")),
         "{:?}",
         world.upstream_requests()
     );
@@ -332,7 +430,11 @@ async fn an_oauth_app_reads_with_its_id_and_secret() {
         + &client("ci", KEY, "");
     let world = Setup::new().credentials(text).start().await;
     world.get(REPOSITORY).await.assert_status(200);
-    assert!(world.upstream_requests().iter().all(|entry| entry.account.starts_with("oauth")), "{:?}", world.upstream_requests());
+    assert!(
+        world.upstream_requests().iter().all(|entry| entry.account.starts_with("oauth")),
+        "{:?}",
+        world.upstream_requests()
+    );
 }
 
 #[tokio::test]
@@ -341,7 +443,14 @@ async fn neither_jwt_nor_minted_token_appears_in_an_answer_a_log_or_a_metric() {
     let world = setup().start().await;
     world.arm(&json!({ "fault": "revoke", "match": { "path": "/repos/*", "nth": 2 } }));
     let mut shown = String::new();
-    for path in [REPOSITORY, &page(1), &page(2), "/installation/repositories", "/repos/acme/nothing", "/rate_limit"] {
+    for path in [
+        REPOSITORY,
+        &page(1),
+        &page(2),
+        "/installation/repositories",
+        "/repos/acme/nothing",
+        "/rate_limit",
+    ] {
         let answer = world.get(path).await;
         let _ = write!(shown, "{answer:?}{}", String::from_utf8_lossy(&answer.body));
     }
@@ -349,17 +458,34 @@ async fn neither_jwt_nor_minted_token_appears_in_an_answer_a_log_or_a_metric() {
     let log = logged::all();
     let health = world.gateway.tokens.health(world.clock.now());
     let _ = write!(shown, "{answer:?}{log}{health:?}{}", world.gateway.metrics.encode());
-    assert!(log.contains("an installation token was minted") && log.contains("another one takes its place"), "{log}");
-    let minted: Vec<_> = world.emulator.with_emulator(|emulator| emulator.tokens()).into_iter().map(|token| token.token).collect();
-    let minted: Vec<_> = minted.into_iter().filter(|token| token.starts_with("emu_installation_311_")).collect();
+    assert!(
+        log.contains("an installation token was minted")
+            && log.contains("another one takes its place"),
+        "{log}"
+    );
+    let minted: Vec<_> = world
+        .emulator
+        .with_emulator(|emulator| emulator.tokens())
+        .into_iter()
+        .map(|token| token.token)
+        .collect();
+    let minted: Vec<_> =
+        minted.into_iter().filter(|token| token.starts_with("emu_installation_311_")).collect();
     assert!(minted.len() >= 2);
     // Every JWT begins with the base64 of `{"alg":` or `{"typ":`.
-    for secret in minted.iter().map(String::as_str).chain(["eyJhbGci", "eyJ0eXAi", &APP_KEY[40..80], KEY, OTHER_KEY]) {
+    for secret in minted.iter().map(String::as_str).chain([
+        "eyJhbGci",
+        "eyJ0eXAi",
+        &APP_KEY[40..80],
+        KEY,
+        OTHER_KEY,
+    ]) {
         assert!(!shown.contains(secret), "{secret} is shown");
     }
 }
 
-/// The app, its installation, and a user who sees only what is public, in one pool; `ci` reads for it.
+/// The app, its installation, and a user who sees only what is public, in one pool; `ci` reads for
+/// it.
 pub(super) fn mixed() -> Setup {
     let text = "[[accounts]]\nname = \"dan\"\nkind = \"user\"\n[[tokens]]\naccount = \"dan\"\nkind = \"classic\"\n\
         secret = { value = \"emu_classic_dan_all_scopes\" }\n"
@@ -374,10 +500,16 @@ async fn a_reader_of_what_only_apps_see_is_served_by_the_only_app_of_its_pool() 
     ready(&world).await;
     let answer = world.get("/app").await;
     answer.assert_status(200);
-    assert_eq!((&answer.json()["id"], answer.header("x-weir-account")), (&json!(301), Some("the-app")));
+    assert_eq!(
+        (&answer.json()["id"], answer.header("x-weir-account")),
+        (&json!(301), Some("the-app"))
+    );
     world.send(Method::PATCH, "/app/hook/config", &[], "{}").await.assert_status(403);
     world.get(&format!("{REPOSITORY}/installation")).await.assert_status(200);
-    assert!(world.upstream_requests().iter().all(|entry| entry.account.starts_with("app-")), "nobody else is asked");
+    assert!(
+        world.upstream_requests().iter().all(|entry| entry.account.starts_with("app-")),
+        "nobody else is asked"
+    );
 }
 
 #[tokio::test]
@@ -403,7 +535,10 @@ async fn what_was_learned_of_an_installation_outlives_its_token() {
     world.get("/repos/acme/gadgets/labels").await.assert_status(200);
     assert_eq!(mints(&world).len(), 2);
     let asked = world.upstream_requests();
-    assert!(asked[before..].iter().all(|entry| entry.account != "dan"), "the installation is asked again with its next token: {asked:?}");
+    assert!(
+        asked[before..].iter().all(|entry| entry.account != "dan"),
+        "the installation is asked again with its next token: {asked:?}"
+    );
 }
 
 #[tokio::test]

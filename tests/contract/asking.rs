@@ -1,5 +1,5 @@
-//! Reads that the upstream is asked for are answered on the connection they came on, as a session of the framework would have answered them; what is sent
-//! meanwhile is the next request.
+//! Reads that the upstream is asked for are answered on the connection they came on, as a session
+//! of the framework would have answered them; what is sent meanwhile is the next request.
 
 use std::time::Duration;
 
@@ -11,17 +11,22 @@ use crate::support::{KEY, Setup, World, eventually};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
 const ISSUES: &str = "/repos/acme/widgets/issues?per_page=2";
-/// The client has the connection's bytes go to a session: that is what a word about the transfer does, and all that it does.
+/// The client has the connection's bytes go to a session: that is what a word about the transfer
+/// does, and all that it does.
 const BY_SESSION: &str = "TE: trailers\r\n";
 
 /// What differs from one exchange to the next.
-const COUNTS: [&str; 4] = ["date: ", "x-ratelimit-remaining: ", "x-ratelimit-used: ", "x-github-request-id: "];
+const COUNTS: [&str; 4] =
+    ["date: ", "x-ratelimit-remaining: ", "x-ratelimit-used: ", "x-github-request-id: "];
 
 fn request(line: &str, headers: &str) -> String {
-    format!("{line} HTTP/1.1\r\nHost: weir:8080\r\nAuthorization: Bearer {KEY}\r\nX-Request-Id: the-same\r\n{headers}\r\n")
+    format!(
+        "{line} HTTP/1.1\r\nHost: weir:8080\r\nAuthorization: Bearer {KEY}\r\nX-Request-Id: the-same\r\n{headers}\r\n"
+    )
 }
 
-/// Status line, headers in any order and spelling of their names but for those that count, and body.
+/// Status line, headers in any order and spelling of their names but for those that count, and
+/// body.
 async fn answer(world: &World, line: &str, headers: &str) -> Told {
     let mut connection = Connection::open(world.address).await;
     connection.send(request(line, headers).as_bytes()).await;
@@ -34,8 +39,14 @@ async fn what_was_asked_for_is_answered_as_by_a_session() {
     let mut revalidated = 0;
     for path in [REPOSITORY, ISSUES, "/user", "/repos/acme/nothing"] {
         for method in ["GET", "HEAD"] {
-            for headers in ["", "If-None-Match: *\r\n", "Range: bytes=0-9\r\n", "Accept: application/vnd.github.raw+json\r\n"] {
-                let (line, as_session) = (format!("{method} {path}"), format!("{headers}{BY_SESSION}"));
+            for headers in [
+                "",
+                "If-None-Match: *\r\n",
+                "Range: bytes=0-9\r\n",
+                "Accept: application/vnd.github.raw+json\r\n",
+            ] {
+                let (line, as_session) =
+                    (format!("{method} {path}"), format!("{headers}{BY_SESSION}"));
                 // Stored, and confirmed once.
                 answer(&world, &line, headers).await;
                 answer(&world, &line, headers).await;
@@ -43,7 +54,11 @@ async fn what_was_asked_for_is_answered_as_by_a_session() {
                 let here = answer(&world, &line, headers).await;
                 let by_session = answer(&world, &line, &as_session).await;
                 assert_eq!(here, by_session, "{line} {headers:?}");
-                revalidated += usize::from(here.1.iter().any(|line| line.starts_with("cache-status:") && line.contains("304")));
+                revalidated += usize::from(
+                    here.1
+                        .iter()
+                        .any(|line| line.starts_with("cache-status:") && line.contains("304")),
+                );
             }
         }
     }
@@ -77,7 +92,9 @@ async fn a_request_that_comes_in_parts_around_an_answer_is_read_as_it_was_sent()
     let world = Setup::new().start().await;
     let gate = world.close_gate("GET", REPOSITORY);
     let mut connection = Connection::open(world.address).await;
-    connection.send((request(&format!("GET {REPOSITORY}"), "") + "DELETE /repos/acme/wid").as_bytes()).await;
+    connection
+        .send((request(&format!("GET {REPOSITORY}"), "") + "DELETE /repos/acme/wid").as_bytes())
+        .await;
     world.held(gate, 1).await;
     connection.send(b"gets-v2 HTTP/1.1\r\nHost: weir\r\n\r\n").await;
     world.open_gate(gate);
@@ -85,7 +102,12 @@ async fn a_request_that_comes_in_parts_around_an_answer_is_read_as_it_was_sent()
         let answer = connection.read_answer().await;
         assert!(answer.starts_with(status), "{answer}");
     }
-    assert!(world.upstream_requests().iter().all(|entry| entry.method == "GET" && entry.path == REPOSITORY));
+    assert!(
+        world
+            .upstream_requests()
+            .iter()
+            .all(|entry| entry.method == "GET" && entry.path == REPOSITORY)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,5 @@
-//! A write with an `Idempotency-Key` whose client waits goes through the queue, and its client is told what any other is that waits for a write (CONTRACT §3, §6).
+//! A write with an `Idempotency-Key` whose client waits goes through the queue, and its client is
+//! told what any other is that waits for a write (CONTRACT §3, §6).
 
 use std::time::Duration;
 
@@ -16,7 +17,13 @@ const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
 const WAYS: [&[(&str, &str)]; 2] = [&[], &[("idempotency-key", "k")]];
 
 impl World {
-    async fn write_with(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &Value) -> Reply {
+    async fn write_with(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Reply {
         self.send(method, path, headers, &body.to_string()).await
     }
 }
@@ -25,9 +32,21 @@ impl World {
 fn logged_of(method: &str) -> Value {
     let log = logged::own();
     let lines = log.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let line = lines.into_iter().find(|line| line["message"] == "request" && line["method"] == method);
+    let line =
+        lines.into_iter().find(|line| line["message"] == "request" && line["method"] == method);
     let line = line.unwrap_or_else(|| panic!("nothing was logged of a {method}:\n{log}"));
-    let same = ["status", "cache", "account", "resource", "upstream_attempts", "queue_ms", "refusal", "held_by", "held_account", "error"];
+    let same = [
+        "status",
+        "cache",
+        "account",
+        "resource",
+        "upstream_attempts",
+        "queue_ms",
+        "refusal",
+        "held_by",
+        "held_account",
+        "error",
+    ];
     same.into_iter().map(|name| (name.to_owned(), line[name].clone())).collect()
 }
 
@@ -45,12 +64,30 @@ async fn how_long_a_write_waited_and_for_which_limit_is_said_of_it_whichever_way
         };
         let (second, ()) = tokio::join!(second, time);
         second.assert_status(201);
-        assert_eq!(second.header("server-timing"), Some("queue;dur=3000;desc=\"spacing\", upstream;dur=0"), "{headers:?}");
+        assert_eq!(
+            second.header("server-timing"),
+            Some("queue;dur=3000;desc=\"spacing\", upstream;dur=0"),
+            "{headers:?}"
+        );
         assert_eq!(second.header("x-weir-account"), Some("account-0"));
         let logged = logged_of("POST");
-        assert_eq!((&logged["upstream_attempts"], &logged["held_by"]), (&json!(1), &json!("spacing")), "{headers:?}: {logged}");
-        assert_eq!((&logged["queue_ms"], &logged["held_account"]), (&json!(3000.0), &json!("account-0")), "{headers:?}: {logged}");
-        assert!(world.gateway.metrics.encode().contains("weir_wait_seconds_count{reason=\"spacing\"} 1"));
+        assert_eq!(
+            (&logged["upstream_attempts"], &logged["held_by"]),
+            (&json!(1), &json!("spacing")),
+            "{headers:?}: {logged}"
+        );
+        assert_eq!(
+            (&logged["queue_ms"], &logged["held_account"]),
+            (&json!(3000.0), &json!("account-0")),
+            "{headers:?}: {logged}"
+        );
+        assert!(
+            world
+                .gateway
+                .metrics
+                .encode()
+                .contains("weir_wait_seconds_count{reason=\"spacing\"} 1")
+        );
     }
 }
 
@@ -74,8 +111,14 @@ async fn the_wait_for_earlier_writes_of_its_lane_is_said_of_it_whichever_way_it_
         let (first, second, ()) = tokio::join!(first, second, time);
         first.assert_status(201);
         second.assert_status(201);
-        assert_eq!(second.header("server-timing"), Some("queue;dur=5000;desc=\"turn\", upstream;dur=0"), "{headers:?}");
-        assert!(world.gateway.metrics.encode().contains("weir_wait_seconds_count{reason=\"turn\"} 1"));
+        assert_eq!(
+            second.header("server-timing"),
+            Some("queue;dur=5000;desc=\"turn\", upstream;dur=0"),
+            "{headers:?}"
+        );
+        assert!(
+            world.gateway.metrics.encode().contains("weir_wait_seconds_count{reason=\"turn\"} 1")
+        );
     }
 }
 
@@ -86,7 +129,10 @@ async fn every_attempt_of_a_write_is_counted_whichever_way_it_went() {
         logged::begin();
         let world = Setup::new().clock(Clock::scaled(60.0)).config(QUICK).start().await;
         world.arm(&json!({ "match": { "method": "PUT", "nth": 1 }, "fault": "reset_after" }));
-        world.write_with(Method::PUT, LABELS, headers, &json!({ "labels": [] })).await.assert_status(200);
+        world
+            .write_with(Method::PUT, LABELS, headers, &json!({ "labels": [] }))
+            .await
+            .assert_status(200);
         let mut line = logged_of("PUT");
         assert_eq!(line["upstream_attempts"], 2, "{headers:?}: {line}");
         assert!(line["error"].is_string(), "{headers:?}: {line}");
@@ -104,7 +150,8 @@ async fn a_write_whose_outcome_is_unknown_says_what_was_tried_whichever_way_it_w
         logged::begin();
         let world = Setup::new().manual_clock().config(QUICK).start().await;
         world.arm(&json!({ "match": { "method": "POST" }, "fault": "reset_after" }));
-        let reply = world.write_with(Method::POST, COMMENTS, headers, &json!({ "body": "lost" })).await;
+        let reply =
+            world.write_with(Method::POST, COMMENTS, headers, &json!({ "body": "lost" })).await;
         reply.assert_status(502);
         assert_eq!(reply.header("x-weir-account"), Some("account-0"), "{headers:?}");
         logged.push(logged_of("POST"));
@@ -113,15 +160,23 @@ async fn a_write_whose_outcome_is_unknown_says_what_was_tried_whichever_way_it_w
 }
 
 #[tokio::test]
-async fn a_put_that_is_answered_with_5xx_until_no_attempt_is_left_is_unknown_whichever_way_it_went() {
+async fn a_put_that_is_answered_with_5xx_until_no_attempt_is_left_is_unknown_whichever_way_it_went()
+{
     let mut logged = Vec::new();
     for headers in WAYS {
         logged::begin();
-        let world = Setup::new().clock(Clock::scaled(60.0)).config(&format!("{QUICK}\nmax_attempts = 2")).start().await;
+        let world = Setup::new()
+            .clock(Clock::scaled(60.0))
+            .config(&format!("{QUICK}\nmax_attempts = 2"))
+            .start()
+            .await;
         world.arm(&json!({ "match": { "method": "PUT" }, "fault": "status", "status": 500, "executed": true }));
         let reply = world.write_with(Method::PUT, LABELS, headers, &json!({ "labels": [] })).await;
         reply.assert_status(502);
-        assert!(reply.json()["message"].as_str().unwrap().contains("unknown whether"), "{headers:?}: {reply:?}");
+        assert!(
+            reply.json()["message"].as_str().unwrap().contains("unknown whether"),
+            "{headers:?}: {reply:?}"
+        );
         let mut line = logged_of("PUT");
         assert_eq!(line["upstream_attempts"], 2, "{headers:?}: {line}");
         line["queue_ms"] = Value::Null;
@@ -136,12 +191,22 @@ async fn a_write_that_was_answered_with_5xx_is_unknown_whether_its_body_was_held
         let mut logged = Vec::new();
         for bytes in [100, 10_000] {
             logged::begin();
-            let world = Setup::new().manual_clock().config(&format!("{QUICK}\nmax_body = \"1KiB\"")).start().await;
+            let world = Setup::new()
+                .manual_clock()
+                .config(&format!("{QUICK}\nmax_body = \"1KiB\""))
+                .start()
+                .await;
             world.arm(&json!({ "match": { "method": method.as_str() }, "fault": "status", "status": 500, "executed": true }));
-            let path = if method == Method::POST { COMMENTS } else { "/repos/acme/widgets/issues/1" };
-            let reply = world.write_with(method.clone(), path, &[], &json!({ "body": "x".repeat(bytes) })).await;
+            let path =
+                if method == Method::POST { COMMENTS } else { "/repos/acme/widgets/issues/1" };
+            let reply = world
+                .write_with(method.clone(), path, &[], &json!({ "body": "x".repeat(bytes) }))
+                .await;
             reply.assert_status(502);
-            assert!(reply.json()["message"].as_str().unwrap().contains("unknown whether"), "{method} of {bytes}: {reply:?}");
+            assert!(
+                reply.json()["message"].as_str().unwrap().contains("unknown whether"),
+                "{method} of {bytes}: {reply:?}"
+            );
             logged.push(logged_of(method.as_str()));
         }
         assert_eq!((&logged[0], &logged[0]["refusal"]), (&logged[1], &json!("outcome_unknown")));
@@ -151,7 +216,9 @@ async fn a_write_that_was_answered_with_5xx_is_unknown_whether_its_body_was_held
 /// Also who came second, and who waits for what was handed over.
 #[tokio::test]
 async fn all_who_wait_for_one_write_are_told_what_it_cost() {
-    for first in [&[("idempotency-key", "k")][..], &[("idempotency-key", "k"), ("prefer", "respond-async")]] {
+    for first in
+        [&[("idempotency-key", "k")][..], &[("idempotency-key", "k"), ("prefer", "respond-async")]]
+    {
         let world = Setup::new().manual_clock().start().await;
         world.post(COMMENTS, json!({ "body": "before" })).await.assert_status(201);
         let body = json!({ "body": "once" });
@@ -161,14 +228,22 @@ async fn all_who_wait_for_one_write_are_told_what_it_cost() {
             world.write_with(Method::POST, COMMENTS, WAYS[1], &body).await
         };
         let time = async {
-            eventually(|| world.gateway.active.count() >= if first.len() == 1 { 2 } else { 1 } && world.gateway.queue.watched() == 1).await;
+            eventually(|| {
+                world.gateway.active.count() >= if first.len() == 1 { 2 } else { 1 }
+                    && world.gateway.queue.watched() == 1
+            })
+            .await;
             eventually(|| world.gateway.admissions.waiting() == 1).await;
             world.clock.advance(Duration::from_secs(3));
         };
         let (begun, joined, ()) = tokio::join!(begun, joined, time);
         assert_eq!(begun.status.as_u16(), if first.len() == 1 { 201 } else { 202 });
         joined.assert_status(201);
-        assert_eq!(joined.header("server-timing"), Some("queue;dur=3000;desc=\"spacing\", upstream;dur=0"), "{first:?}");
+        assert_eq!(
+            joined.header("server-timing"),
+            Some("queue;dur=3000;desc=\"spacing\", upstream;dur=0"),
+            "{first:?}"
+        );
     }
 }
 
@@ -180,10 +255,14 @@ async fn who_waits_in_vain_behind_others_is_told_when_its_turn_may_come() {
         world.post(COMMENTS, json!({ "body": "first" })).await.assert_status(201);
         for n in 0..4 {
             let body = json!({ "body": format!("number {n}") });
-            world.write_with(Method::POST, COMMENTS, &[("prefer", "respond-async")], &body).await.assert_status(202);
+            world
+                .write_with(Method::POST, COMMENTS, &[("prefer", "respond-async")], &body)
+                .await
+                .assert_status(202);
         }
         let headers = [headers, &[("prefer", "wait=0")]].concat();
-        let refused = world.write_with(Method::POST, COMMENTS, &headers, &json!({ "body": "in vain" })).await;
+        let refused =
+            world.write_with(Method::POST, COMMENTS, &headers, &json!({ "body": "in vain" })).await;
         refused.assert_secondary_limited();
         assert_eq!(refused.header("retry-after"), Some("12"), "{headers:?}");
     }

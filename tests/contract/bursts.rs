@@ -1,6 +1,8 @@
-//! More writes than the upstream takes at once: they are queued, and none is refused, lost or doubled (CONTRACT §4; DESIGN D5 to D7).
+//! More writes than the upstream takes at once: they are queued, and none is refused, lost or
+//! doubled (CONTRACT §4; DESIGN D5 to D7).
 //!
-//! The clock runs many times as fast, for the gateway and the emulator alike; every figure is the emulator's.
+//! The clock runs many times as fast, for the gateway and the emulator alike; every figure is the
+//! emulator's.
 
 use std::collections::BTreeMap;
 
@@ -23,14 +25,20 @@ fn key(bot: usize) -> String {
 fn bots(count: usize) -> String {
     let digest = |bot: usize| config::digest_hex(key(bot).as_bytes());
     let bot = |bot: usize| {
-        format!("[[clients]]\nname = \"bot-{bot}\"\nkey_sha256 = \"{}\"\nwrites = \"account-0\"\nmax_wait = \"10m\"\n", digest(bot))
+        format!(
+            "[[clients]]\nname = \"bot-{bot}\"\nkey_sha256 = \"{}\"\nwrites = \"account-0\"\nmax_wait = \"10m\"\n",
+            digest(bot)
+        )
     };
     (0..count).map(bot).collect()
 }
 
-/// An hour is `3,600 / speed` seconds here: connections must not be too old for their next request, nor heads too slow.
+/// An hour is `3,600 / speed` seconds here: connections must not be too old for their next request,
+/// nor heads too slow.
 fn patient(speed: f64) -> Setup {
-    Setup::new().clock(Clock::scaled(speed)).listen("idle_timeout = \"24h\"\nheader_timeout = \"24h\"")
+    Setup::new()
+        .clock(Clock::scaled(speed))
+        .listen("idle_timeout = \"24h\"\nheader_timeout = \"24h\"")
 }
 
 impl World {
@@ -38,7 +46,13 @@ impl World {
         let authorization = format!("Bearer {}", key(bot));
         let headers = [&[("authorization", authorization.as_str())], headers].concat();
         let path = format!("/repos/acme/widgets/issues/{}/comments", bot + 1);
-        self.send(Method::POST, &path, &headers, &json!({ "body": format!("{bot}-{n}") }).to_string()).await
+        self.send(
+            Method::POST,
+            &path,
+            &headers,
+            &json!({ "body": format!("{bot}-{n}") }).to_string(),
+        )
+        .await
     }
 
     /// How often each comment is there that was asked for, and whether they are in their order.
@@ -46,7 +60,8 @@ impl World {
         let path = format!("/repos/acme/widgets/issues/{}/comments?per_page=100", bot + 1);
         let listed = self.ask_emulator(Method::GET, &path, &Value::Null);
         let ours = format!("{bot}-");
-        let texts = listed.as_array().unwrap().iter().filter_map(|comment| comment["body"].as_str());
+        let texts =
+            listed.as_array().unwrap().iter().filter_map(|comment| comment["body"].as_str());
         texts.filter(|text| text.starts_with(&ours)).map(str::to_owned).collect()
     }
 
@@ -55,7 +70,13 @@ impl World {
     }
 
     fn unfinished(&self) -> u64 {
-        self.gateway.queue.counts().iter().filter(|(state, _)| !state.is_final()).map(|(_, count)| count).sum()
+        self.gateway
+            .queue
+            .counts()
+            .iter()
+            .filter(|(state, _)| !state.is_final())
+            .map(|(_, count)| count)
+            .sum()
     }
 }
 
@@ -64,8 +85,14 @@ impl World {
 async fn an_injected_secondary_refusal_during_a_burst_costs_time_and_nothing_else() {
     const BOTS: usize = 6;
     const EACH: usize = 6;
-    for refusal in [json!({ "fault": "secondary" }), json!({ "fault": "secondary", "retry_after": 90 })] {
-        let world = patient(60.0).config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").config(&bots(BOTS)).start().await;
+    for refusal in
+        [json!({ "fault": "secondary" }), json!({ "fault": "secondary", "retry_after": 90 })]
+    {
+        let world = patient(60.0)
+            .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
+            .config(&bots(BOTS))
+            .start()
+            .await;
         let mut armed = refusal.clone();
         armed["match"] = json!({ "method": "POST", "nth": 10 });
         world.arm(&armed);
@@ -89,7 +116,11 @@ async fn an_injected_secondary_refusal_during_a_burst_costs_time_and_nothing_els
         }
         let struck = world.upstream_requests().iter().filter(|entry| entry.fault.is_some()).count();
         let books = world.books();
-        assert_eq!((struck, &books["sent_while_limited"], &books["banned"]), (1, &json!(0), &json!([])), "{refusal}: {books}");
+        assert_eq!(
+            (struck, &books["sent_while_limited"], &books["banned"]),
+            (1, &json!(0), &json!([])),
+            "{refusal}: {books}"
+        );
     }
 }
 
@@ -98,7 +129,11 @@ async fn twenty_bots_that_write_for_an_hour_use_what_the_limits_allow_and_are_no
     const BOTS: usize = 20;
     const EACH: usize = 30;
     const SPEED: f64 = 150.0;
-    let world = patient(SPEED).config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").config(&bots(BOTS)).start().await;
+    let world = patient(SPEED)
+        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
+        .config(&bots(BOTS))
+        .start()
+        .await;
     let began = world.clock.now();
     let hand_over = (0..BOTS).map(|bot| {
         let world = &world;
@@ -116,7 +151,12 @@ async fn twenty_bots_that_write_for_an_hour_use_what_the_limits_allow_and_are_no
     world.clock.reach(began + std::time::Duration::from_secs(3_600)).await;
 
     let mut by_minute: BTreeMap<u64, usize> = BTreeMap::new();
-    let made: Vec<_> = world.upstream_requests().into_iter().filter(|entry| entry.executed).map(|entry| entry.at_millis).collect();
+    let made: Vec<_> = world
+        .upstream_requests()
+        .into_iter()
+        .filter(|entry| entry.executed)
+        .map(|entry| entry.at_millis)
+        .collect();
     for at in &made {
         *by_minute.entry((at - began.as_millis()) / 60_000).or_default() += 1;
     }
@@ -132,9 +172,17 @@ async fn twenty_bots_that_write_for_an_hour_use_what_the_limits_allow_and_are_no
     }
     waits.sort_unstable();
     let p99 = waits[(waits.len() * 99).div_ceil(100) - 1];
-    println!("{} of 500 in an hour, queue time p50 {} s, p99 {p99} s; by minute {by_minute:?}", made.len(), waits[waits.len() / 2]);
+    println!(
+        "{} of 500 in an hour, queue time p50 {} s, p99 {p99} s; by minute {by_minute:?}",
+        made.len(),
+        waits[waits.len() / 2]
+    );
     let books = world.books();
-    assert_eq!((&books["refused_primary"], &books["refused_secondary"]), (&json!(0), &json!(0)), "{books}");
+    assert_eq!(
+        (&books["refused_primary"], &books["refused_secondary"]),
+        (&json!(0), &json!(0)),
+        "{books}"
+    );
     assert!((475..=500).contains(&made.len()), "{} writes of 500", made.len());
     for pair in made.windows(81) {
         assert!(pair[80] - pair[0] >= 60_000, "more than 80 within a minute");

@@ -30,8 +30,17 @@ async fn a_hundred_identical_gets_at_once_make_one_request_and_a_second_round_on
     let answers = a_hundred_at_once(&world).await;
     all_have_status(&answers, 200);
     assert_eq!(world.upstream_requests().len(), 1);
-    assert_eq!(answers.iter().filter(|answer| answer.cache_status() == "weir; fwd=uri-miss; stored").count(), 1);
-    assert_eq!(answers.iter().filter(|answer| answer.cache_status().ends_with("collapsed")).count(), 99);
+    assert_eq!(
+        answers
+            .iter()
+            .filter(|answer| answer.cache_status() == "weir; fwd=uri-miss; stored")
+            .count(),
+        1
+    );
+    assert_eq!(
+        answers.iter().filter(|answer| answer.cache_status().ends_with("collapsed")).count(),
+        99
+    );
 
     let answers = a_hundred_at_once(&world).await;
     all_have_status(&answers, 200);
@@ -54,7 +63,8 @@ async fn a_304_costs_no_budget_and_the_client_sees_that() {
 
 #[tokio::test]
 async fn an_answer_survives_a_change_of_account_by_its_date() {
-    // With three accounts and nothing to prefer one by, the second request goes to another account than the first.
+    // With three accounts and nothing to prefer one by, the second request goes to another account
+    // than the first.
     let world = Setup::new().accounts(3).start().await;
     for _ in 0..6 {
         world.get(REPOSITORY).await.assert_status(200);
@@ -70,9 +80,16 @@ async fn a_client_that_has_the_answer_gets_a_304_of_its_own() {
     let etag = first.header("etag").unwrap().to_owned();
     let same = world.get_with(REPOSITORY, &[("if-none-match", &etag)]).await;
     same.assert_status(304);
-    assert!(same.body.is_empty() && same.header("content-type").is_none() && same.header("link").is_none());
+    assert!(
+        same.body.is_empty()
+            && same.header("content-type").is_none()
+            && same.header("link").is_none()
+    );
     world.get_with(REPOSITORY, &[("if-none-match", "\"other\"")]).await.assert_status(200);
-    world.get_with(REPOSITORY, &[("if-none-match", etag.trim_start_matches("W/"))]).await.assert_status(304);
+    world
+        .get_with(REPOSITORY, &[("if-none-match", etag.trim_start_matches("W/"))])
+        .await
+        .assert_status(304);
     let date = first.header("last-modified").unwrap();
     world.get_with(REPOSITORY, &[("if-modified-since", date)]).await.assert_status(304);
 }
@@ -81,13 +98,15 @@ async fn a_client_that_has_the_answer_gets_a_304_of_its_own() {
 async fn no_cache_from_a_client_does_not_spend_budget() {
     let world = Setup::new().start().await;
     world.get(REPOSITORY).await.assert_status(200);
-    let answer = world.get_with(REPOSITORY, &[("cache-control", "no-cache"), ("pragma", "no-cache")]).await;
+    let answer =
+        world.get_with(REPOSITORY, &[("cache-control", "no-cache"), ("pragma", "no-cache")]).await;
     assert_eq!(answer.cache_status(), "weir; fwd=stale; fwd-status=304");
 }
 
 #[tokio::test]
 async fn fresh_answers_are_served_without_asking_in_mode_rfc9111() {
-    let world = Setup::new().manual_clock().config("[cache]\nfreshness = \"rfc9111\"").start().await;
+    let world =
+        Setup::new().manual_clock().config("[cache]\nfreshness = \"rfc9111\"").start().await;
     world.get(REPOSITORY).await.assert_status(200);
     world.clock.advance(std::time::Duration::from_secs(10));
     let hit = world.get(REPOSITORY).await;
@@ -112,16 +131,26 @@ async fn a_rule_gives_a_route_a_lifetime_of_its_own() {
 async fn a_write_makes_its_target_and_its_lists_stale_whatever_their_lifetime() {
     let rules = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"10m\"\n\
                  [[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues/{issue_number}\"\nttl = \"10m\"";
-    let world = Setup::new().config(rules).config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
+    let world = Setup::new()
+        .config(rules)
+        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
+        .start()
+        .await;
     let list = format!("{REPOSITORY}/issues?per_page=5");
     let issue = format!("{REPOSITORY}/issues/3");
     for path in [&list, &issue] {
         world.get(path).await.assert_status(200);
         assert_eq!(world.get(path).await.cache_status(), "weir; hit");
     }
-    world.send(http::Method::PATCH, &issue, &[], &json!({ "title": "changed" }).to_string()).await.assert_status(200);
+    world
+        .send(http::Method::PATCH, &issue, &[], &json!({ "title": "changed" }).to_string())
+        .await
+        .assert_status(200);
     let after = world.get(&issue).await;
-    assert_eq!((after.cache_status(), &after.json()["title"]), ("weir; fwd=stale; fwd-status=200", &json!("changed")));
+    assert_eq!(
+        (after.cache_status(), &after.json()["title"]),
+        ("weir; fwd=stale; fwd-status=200", &json!("changed"))
+    );
     assert_ne!(world.get(&list).await.cache_status(), "weir; hit");
 }
 
@@ -136,7 +165,10 @@ async fn routes_about_me_are_answered_for_each_clients_own_account() {
     }
     // An encoded letter does not lead around that.
     let disguised = world.get_with("/%75ser", &[("authorization", &other)]).await.json();
-    assert_eq!(disguised["login"], world.get_with("/user", &[("authorization", &other)]).await.json()["login"]);
+    assert_eq!(
+        disguised["login"],
+        world.get_with("/user", &[("authorization", &other)]).await.json()["login"]
+    );
 }
 
 #[tokio::test]
@@ -150,17 +182,28 @@ async fn head_shares_the_stored_answer_and_has_no_body() {
     assert_eq!(world.upstream_requests()[1].status, 304);
 }
 
-/// RFC 9111 §4.3.5, what a HEAD's answer does to a stored GET's, cannot come up: the upstream is never sent a HEAD that the cache has a part in.
+/// RFC 9111 §4.3.5, what a HEAD's answer does to a stored GET's, cannot come up: the upstream is
+/// never sent a HEAD that the cache has a part in.
 #[tokio::test]
 async fn a_head_is_asked_for_as_a_get_whose_answer_is_for_both() {
     let world = Setup::new().config("[cache]\nfreshness = \"rfc9111\"").start().await;
     let head = world.send(http::Method::HEAD, REPOSITORY, &[], "").await;
     assert_eq!((head.cache_status(), head.body.len()), ("weir; fwd=uri-miss; stored", 0));
     let get = world.get(REPOSITORY).await;
-    assert_eq!((get.cache_status(), get.body.len() as u64), ("weir; hit", head.number("content-length")));
-    assert_eq!(world.send(http::Method::HEAD, REPOSITORY, &[], "").await.cache_status(), "weir; hit");
-    world.send(http::Method::HEAD, REPOSITORY, &[("cache-control", "no-cache")], "").await.assert_status(200);
-    let sent: Vec<_> = world.upstream_requests().into_iter().map(|entry| (entry.method, entry.status)).collect();
+    assert_eq!(
+        (get.cache_status(), get.body.len() as u64),
+        ("weir; hit", head.number("content-length"))
+    );
+    assert_eq!(
+        world.send(http::Method::HEAD, REPOSITORY, &[], "").await.cache_status(),
+        "weir; hit"
+    );
+    world
+        .send(http::Method::HEAD, REPOSITORY, &[("cache-control", "no-cache")], "")
+        .await
+        .assert_status(200);
+    let sent: Vec<_> =
+        world.upstream_requests().into_iter().map(|entry| (entry.method, entry.status)).collect();
     assert_eq!(sent, [("GET".to_owned(), 200), ("GET".to_owned(), 304)]);
 }
 
@@ -207,7 +250,13 @@ async fn a_body_too_large_to_hold_is_passed_on_whole_with_its_addresses_rewritte
     assert!(!String::from_utf8_lossy(&streamed.body).contains(&upstream));
     assert!(streamed.json().as_array().unwrap().len() > 60);
     let snapshot = world.gateway.admissions.with_books(Books::snapshot);
-    assert!(snapshot[0].secondary.iter().filter(|limit| limit.limit.name() == "concurrency").all(|limit| limit.in_use == 0));
+    assert!(
+        snapshot[0]
+            .secondary
+            .iter()
+            .filter(|limit| limit.limit.name() == "concurrency")
+            .all(|limit| limit.in_use == 0)
+    );
     assert!(world.get(&path).await.json().is_array());
 }
 
@@ -216,7 +265,14 @@ async fn routes_about_me_in_disguise_are_not_shared() {
     let world = Setup::new().accounts(2).start().await;
     let other = format!("Bearer {OTHER_KEY}");
     world.get("/api/v3/api/v3/user").await.assert_status(400);
-    for path in ["/USER", "/Notifications", "/user%2f", "/user;a", "/search/issues?q=author:@me", "/search/issues?q=author%3A%40me"] {
+    for path in [
+        "/USER",
+        "/Notifications",
+        "/user%2f",
+        "/user;a",
+        "/search/issues?q=author:@me",
+        "/search/issues?q=author%3A%40me",
+    ] {
         world.get(path).await;
         world.get_with(path, &[("authorization", &other)]).await;
         let sent = world.upstream_requests();
@@ -235,7 +291,10 @@ async fn nobody_polls_more_often_than_the_upstream_allows_also_when_it_asks_for_
     assert_eq!(first.header("x-poll-interval"), Some("60"));
     world.clock.advance(seconds(59));
     let early = world.get(THREADS).await;
-    assert_eq!((early.cache_status(), early.header("age"), &early.body), ("weir; hit", Some("59"), &first.body));
+    assert_eq!(
+        (early.cache_status(), early.header("age"), &early.body),
+        ("weir; hit", Some("59"), &first.body)
+    );
     world.set_limits(&json!({ "poll.load": 3 }));
     world.clock.advance(seconds(1));
     assert_eq!(world.get(THREADS).await.header("x-poll-interval"), Some("180"));
@@ -254,10 +313,19 @@ async fn nobody_polls_more_often_than_the_upstream_allows_also_when_it_asks_for_
 async fn what_a_write_changes_elsewhere_is_confirmed_too() {
     const THREADS: &str = "/notifications";
     const OF_REPOSITORY: &str = "/repos/acme/widgets/notifications";
-    let rules: String = ["/notifications/threads/{thread_id}", "/teams/{team_id}/members", "/repos/{owner}/{repo}/teams"]
-        .map(|route| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"1h\"\n"))
-        .concat();
-    let world = Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").config(&rules).manual_clock().start().await;
+    let rules: String = [
+        "/notifications/threads/{thread_id}",
+        "/teams/{team_id}/members",
+        "/repos/{owner}/{repo}/teams",
+    ]
+    .map(|route| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"1h\"\n"))
+    .concat();
+    let world = Setup::new()
+        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
+        .config(&rules)
+        .manual_clock()
+        .start()
+        .await;
     let teams = world.ask_emulator(Method::GET, "/orgs/acme/teams", &json!({}));
     let team = format!("/teams/{}/members", teams[0]["id"]);
     let slug = teams[0]["slug"].as_str().unwrap();
@@ -272,7 +340,8 @@ async fn what_a_write_changes_elsewhere_is_confirmed_too() {
         world.advance_both(std::time::Duration::from_secs(120));
         world.get(stale).await.assert_status(200);
         assert_eq!(world.get(stale).await.cache_status(), "weir; hit", "{stale}");
-        let written = world.send(Method::PUT, write, &[("content-type", "application/json")], "{}").await;
+        let written =
+            world.send(Method::PUT, write, &[("content-type", "application/json")], "{}").await;
         assert!(written.status.is_success(), "{write}: {}", written.status);
         let asked = world.upstream_requests().len();
         world.get(stale).await.assert_status(200);

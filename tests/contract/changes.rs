@@ -1,5 +1,5 @@
-//! What writes and events leave of stored answers elsewhere: below what was written, at its other addresses, and where it has come to be. Each answer here may be served
-//! for an hour.
+//! What writes and events leave of stored answers elsewhere: below what was written, at its other
+//! addresses, and where it has come to be. Each answer here may be served for an hour.
 
 use std::time::Duration;
 
@@ -21,8 +21,14 @@ const RULES: [&str; 7] = [
 ];
 
 async fn world() -> World {
-    let rules: String = RULES.map(|route| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"1h\"\n")).concat();
-    let world = Setup::new().manual_clock().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").config(&rules).start().await;
+    let rules: String =
+        RULES.map(|route| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"1h\"\n")).concat();
+    let world = Setup::new()
+        .manual_clock()
+        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
+        .config(&rules)
+        .start()
+        .await;
     // Some of what is looked at is older than a change may be.
     world.advance_both(Duration::from_mins(1));
     world
@@ -36,7 +42,8 @@ async fn stored(world: &World, path: &str, status: u16) -> Reply {
 }
 
 async fn writes(world: &World, method: Method, path: &str, body: &Value) {
-    let answer = world.send(method, path, &[("content-type", "application/json")], &body.to_string()).await;
+    let answer =
+        world.send(method, path, &[("content-type", "application/json")], &body.to_string()).await;
     assert!(answer.status.is_success(), "{answer:?}");
 }
 
@@ -52,7 +59,11 @@ async fn a_repository_is_found_by_its_new_name_at_once_whatever_address_it_was_w
         for path in [RENAMED, &format!("{RENAMED}/labels")] {
             world.get(path).await.assert_status(200);
         }
-        assert_eq!(world.get(REPOSITORY).await.header("x-from-cache"), None, "the old name is asked for as well");
+        assert_eq!(
+            world.get(REPOSITORY).await.header("x-from-cache"),
+            None,
+            "the old name is asked for as well"
+        );
     }
 }
 
@@ -61,7 +72,8 @@ async fn what_lies_below_something_that_is_written_is_not_served_as_it_was() {
     let world = world().await;
     let hook = json!({ "name": "web", "config": { "url": "http://127.0.0.1:9/", "content_type": "json" } });
     let id = world.ask_emulator(Method::POST, "/orgs/acme/hooks", &hook)["id"].clone();
-    let (hook, config) = (format!("/orgs/acme/hooks/{id}"), format!("/orgs/acme/hooks/{id}/config"));
+    let (hook, config) =
+        (format!("/orgs/acme/hooks/{id}"), format!("/orgs/acme/hooks/{id}/config"));
     stored(&world, &config, 200).await;
     let other = json!({ "config": { "url": "http://127.0.0.1:9/other", "content_type": "json" } });
     writes(&world, Method::PATCH, &hook, &other).await;
@@ -75,7 +87,11 @@ async fn a_label_that_comes_to_be_by_its_name_on_an_issue_is_there_at_once() {
     let world = world().await;
     let labels = format!("{REPOSITORY}/labels?per_page=100");
     let writes_of = [
-        (Method::POST, format!("{REPOSITORY}/issues"), json!({ "title": "It rattles", "labels": ["one"] })),
+        (
+            Method::POST,
+            format!("{REPOSITORY}/issues"),
+            json!({ "title": "It rattles", "labels": ["one"] }),
+        ),
         (Method::PATCH, format!("{REPOSITORY}/issues/3"), json!({ "labels": ["two"] })),
         (Method::PUT, format!("{REPOSITORY}/issues/3/labels"), json!({ "labels": ["three"] })),
     ];
@@ -85,7 +101,10 @@ async fn a_label_that_comes_to_be_by_its_name_on_an_issue_is_there_at_once() {
         let said = world.get(&labels).await;
         assert_ne!(said.cache_status(), "weir; hit", "{path}");
         let name = body["labels"][0].as_str().unwrap();
-        assert!(said.json().as_array().unwrap().iter().any(|label| label["name"] == name), "{path}: {name}");
+        assert!(
+            said.json().as_array().unwrap().iter().any(|label| label["name"] == name),
+            "{path}: {name}"
+        );
         world.advance_both(Duration::from_mins(1));
         world.get(&labels).await.assert_status(200);
     }
@@ -94,12 +113,23 @@ async fn a_label_that_comes_to_be_by_its_name_on_an_issue_is_there_at_once() {
 #[tokio::test]
 async fn an_issue_that_joins_a_milestone_shows_in_the_others_of_it() {
     let world = world().await;
-    let milestone = world.ask_emulator(Method::POST, &format!("{REPOSITORY}/milestones"), &json!({ "title": "next" }))["number"].clone();
+    let milestone = world.ask_emulator(
+        Method::POST,
+        &format!("{REPOSITORY}/milestones"),
+        &json!({ "title": "next" }),
+    )["number"]
+        .clone();
     let first = format!("{REPOSITORY}/issues/3");
     world.ask_emulator(Method::PATCH, &first, &json!({ "milestone": milestone }));
     let count = |reply: &Reply| reply.json()["milestone"]["open_issues"].as_u64();
     let before = count(&stored(&world, &first, 200).await).unwrap();
-    writes(&world, Method::POST, &format!("{REPOSITORY}/issues"), &json!({ "title": "another", "milestone": milestone })).await;
+    writes(
+        &world,
+        Method::POST,
+        &format!("{REPOSITORY}/issues"),
+        &json!({ "title": "another", "milestone": milestone }),
+    )
+    .await;
     assert_eq!(count(&world.get(&first).await), Some(before + 1));
 }
 
@@ -109,6 +139,7 @@ async fn an_issue_without_a_milestone_leaves_the_others_alone() {
     let other = format!("{REPOSITORY}/issues/4");
     stored(&world, &other, 200).await;
     world.advance_both(Duration::from_mins(1));
-    writes(&world, Method::POST, &format!("{REPOSITORY}/issues"), &json!({ "title": "another" })).await;
+    writes(&world, Method::POST, &format!("{REPOSITORY}/issues"), &json!({ "title": "another" }))
+        .await;
     assert_eq!(world.get(&other).await.cache_status(), "weir; hit");
 }

@@ -1,6 +1,7 @@
 //! As many requests at once as the upstream allows, and never one more.
 //!
-//! On real sockets and a clock that the test moves: how fast the machine is has no part in the result, only what the gateway does before time goes on.
+//! On real sockets and a clock that the test moves: how fast the machine is has no part in the
+//! result, only what the gateway does before time goes on.
 
 use std::time::Duration;
 
@@ -17,40 +18,57 @@ use crate::support::{KEY, Setup, World};
 
 const CLIENTS: usize = 1_000;
 const PLACES: usize = 100;
-/// Connections that the clients share, 50 to each: HTTP/2, because a process may not have two thousand sockets everywhere.
+/// Connections that the clients share, 50 to each: HTTP/2, because a process may not have two
+/// thousand sockets everywhere.
 const CONNECTIONS: usize = 20;
-/// What is asked for, and how many seconds the upstream takes for it: different ones, so that places become free one after the other.
-const ANSWERS: [(&str, u64); 5] = [("issues", 3), ("labels", 4), ("commits", 5), ("pulls", 7), ("milestones", 11)];
+/// What is asked for, and how many seconds the upstream takes for it: different ones, so that
+/// places become free one after the other.
+const ANSWERS: [(&str, u64); 5] =
+    [("issues", 3), ("labels", 4), ("commits", 5), ("pulls", 7), ("milestones", 11)];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_clients_keep_a_hundred_requests_in_flight_and_never_more() {
     let limits = "[limits]\nrest_points_per_minute = 1000000\ncpu_seconds_per_minute = 1000000";
-    let world = Setup::new().manual_clock().config(limits).client("max_wait = \"1h\"").start().await;
+    let world =
+        Setup::new().manual_clock().config(limits).client("max_wait = \"1h\"").start().await;
     world.set_limits(&json!({ "points.rest": 1_000_000 }));
     world.get("/repos/acme/widgets").await.assert_status(200);
     for (list, seconds) in ANSWERS {
-        let fault =
-            json!({ "fault": "stall", "seconds": seconds, "match": { "path": format!("/repos/acme/widgets/{list}"), "times": CLIENTS } });
+        let fault = json!({ "fault": "stall", "seconds": seconds, "match": { "path": format!("/repos/acme/widgets/{list}"), "times": CLIENTS } });
         world.ask_emulator(Method::POST, "/_emulator/faults", &fault);
     }
-    // Strikes every request, and changes nothing that a gateway may depend on: something to wait for.
-    let fault = json!({ "fault": "wobble", "seconds": 1, "match": { "path": "/repos/acme/widgets/*" } });
-    let arrivals = FaultId(world.ask_emulator(Method::POST, "/_emulator/faults", &fault)["id"].as_u64().unwrap());
+    // Strikes every request, and changes nothing that a gateway may depend on: something to wait
+    // for.
+    let fault =
+        json!({ "fault": "wobble", "seconds": 1, "match": { "path": "/repos/acme/widgets/*" } });
+    let arrivals = FaultId(
+        world.ask_emulator(Method::POST, "/_emulator/faults", &fault)["id"].as_u64().unwrap(),
+    );
     let (statuses, seen) = tokio::join!(ask_all(&world), keep_time(&world, arrivals));
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
-    assert!(seen.iter().all(|entry| entry.refused.is_none() && (entry.concurrency as usize) < PLACES));
+    assert!(
+        seen.iter().all(|entry| entry.refused.is_none() && (entry.concurrency as usize) < PLACES)
+    );
     let average = average_in_flight(&seen, seen[CLIENTS - PLACES].at_millis);
     assert!(average >= 95.0, "{average} in flight on average");
 }
 
 /// All clients at once, each for something else.
 async fn ask_all(world: &World) -> Vec<http::StatusCode> {
-    let connections: Vec<Client<_, Empty<bytes::Bytes>>> =
-        (0..CONNECTIONS).map(|_| Client::builder(TokioExecutor::new()).http2_only(true).build_http()).collect();
+    let connections: Vec<Client<_, Empty<bytes::Bytes>>> = (0..CONNECTIONS)
+        .map(|_| Client::builder(TokioExecutor::new()).http2_only(true).build_http())
+        .collect();
     let answers = (0..CLIENTS).map(|n| {
         let connection = &connections[n % CONNECTIONS];
-        let url = format!("http://{}/repos/acme/widgets/{}?per_page=1&page={n}", world.address, ANSWERS[n % ANSWERS.len()].0);
-        let request = Request::get(url).header("authorization", format!("Bearer {KEY}")).body(Empty::new()).unwrap();
+        let url = format!(
+            "http://{}/repos/acme/widgets/{}?per_page=1&page={n}",
+            world.address,
+            ANSWERS[n % ANSWERS.len()].0
+        );
+        let request = Request::get(url)
+            .header("authorization", format!("Bearer {KEY}"))
+            .body(Empty::new())
+            .unwrap();
         async move {
             let answer = connection.request(request).await.unwrap();
             let status = answer.status();
@@ -61,7 +79,8 @@ async fn ask_all(world: &World) -> Vec<http::StatusCode> {
     join_all(answers).await
 }
 
-/// Moves the clock on whenever every place is taken again, and returns what arrived upstream. A gateway that leaves a place free while others wait stops here.
+/// Moves the clock on whenever every place is taken again, and returns what arrived upstream. A
+/// gateway that leaves a place free while others wait stops here.
 async fn keep_time(world: &World, arrivals: FaultId) -> Vec<Entry> {
     // The one request before.
     let before = 1;
@@ -74,13 +93,20 @@ async fn keep_time(world: &World, arrivals: FaultId) -> Vec<Entry> {
         }
         let expected = CLIENTS.min(left + PLACES);
         let places_are_taken = world.emulator.wait_until_struck(arrivals, expected as u64);
-        assert!(tokio::time::timeout(Duration::from_secs(60), places_are_taken).await.is_ok(), "{} arrived of {expected}", seen.len());
+        assert!(
+            tokio::time::timeout(Duration::from_secs(60), places_are_taken).await.is_ok(),
+            "{} arrived of {expected}",
+            seen.len()
+        );
         world.clock.advance(Duration::from_millis(500));
     }
 }
 
 fn leaves_at(entry: &Entry) -> u64 {
-    let (_, seconds) = ANSWERS.iter().find(|(list, _)| entry.endpoint.ends_with(list)).unwrap_or_else(|| panic!("{entry:?}"));
+    let (_, seconds) = ANSWERS
+        .iter()
+        .find(|(list, _)| entry.endpoint.ends_with(list))
+        .unwrap_or_else(|| panic!("{entry:?}"));
     entry.at_millis + seconds * 1_000
 }
 

@@ -1,9 +1,11 @@
-//! The gateway is killed at any moment, again and again: what it has accepted is done, failed, unknown or cancelled, nothing twice that must not be, nothing missing,
-//! and in its order (CONTRACT §4, 3 to 5; DESIGN D7).
+//! The gateway is killed at any moment, again and again: what it has accepted is done, failed,
+//! unknown or cancelled, nothing twice that must not be, nothing missing, and in its order
+//! (CONTRACT §4, 3 to 5; DESIGN D7).
 //!
-//! The emulator lives through it and keeps count. Each write says who wrote it in its query. When the gateway is killed depends on how much has happened since it
-//! was started, by a seed. Some writes were begun by a client that waited for them and left; some are taken back, by their client or by an operator; some are asked for
-//! again.
+//! The emulator lives through it and keeps count. Each write says who wrote it in its query. When
+//! the gateway is killed depends on how much has happened since it was started, by a seed. Some
+//! writes were begun by a client that waited for them and left; some are taken back, by their
+//! client or by an operator; some are asked for again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -31,7 +33,8 @@ use weir::emulator::{Emulator, Handle, Options, Server};
 const CLIENTS: usize = 10;
 const WRITES: usize = 50;
 const KILLS: usize = 50;
-/// Comments by their ids: these are lanes of their own, because their path does not say whose they are.
+/// Comments by their ids: these are lanes of their own, because their path does not say whose they
+/// are.
 const COMMENTS: &str = "/repos/acme/widgets/issues/comments";
 /// What the upstream takes for each answer: long enough to be killed meanwhile.
 const LATENCY: Duration = Duration::from_millis(4);
@@ -79,14 +82,25 @@ fn key(client: usize) -> String {
 }
 
 impl Run {
-    /// Method, target and body of a client's nth write. All of a client's are about one issue, hence one lane.
+    /// Method, target and body of a client's nth write. All of a client's are about one issue,
+    /// hence one lane.
     fn nth(&self, client: usize, n: usize) -> (Method, String, String) {
         let issue = format!("/repos/acme/widgets/issues/{}", client + 1);
         let mark = format!("?w={client}-{n}");
         match n % 5 {
-            0 | 1 => (Method::POST, format!("{issue}/comments{mark}"), json!({ "body": format!("{client}-{n}") }).to_string()),
-            2 => (Method::PUT, format!("{issue}/labels{mark}"), json!({ "labels": [] }).to_string()),
-            3 => (Method::PATCH, format!("{issue}{mark}"), json!({ "title": format!("{client}-{n}") }).to_string()),
+            0 | 1 => (
+                Method::POST,
+                format!("{issue}/comments{mark}"),
+                json!({ "body": format!("{client}-{n}") }).to_string(),
+            ),
+            2 => {
+                (Method::PUT, format!("{issue}/labels{mark}"), json!({ "labels": [] }).to_string())
+            }
+            3 => (
+                Method::PATCH,
+                format!("{issue}{mark}"),
+                json!({ "title": format!("{client}-{n}") }).to_string(),
+            ),
             _ if n.is_multiple_of(2) => {
                 let comment = self.comments[client][n / 10];
                 (Method::DELETE, format!("{COMMENTS}/{comment}{mark}"), String::new())
@@ -102,7 +116,10 @@ impl Run {
         let options = Options { base_url: format!("http://{upstream}"), ..Options::default() };
         let emulator = Server::start(listener, Emulator::new(options, clock.now()), clock, LATENCY);
         let token = emulator.with_emulator(|emulator| emulator.tokens());
-        let token = token.into_iter().find(|token| token.kind == "classic" && token.scopes.contains(&"repo")).unwrap();
+        let token = token
+            .into_iter()
+            .find(|token| token.kind == "classic" && token.scopes.contains(&"repo"))
+            .unwrap();
         let folder = tempfile::tempdir().unwrap();
         // Free a moment ago, both at once so that they differ.
         let free = [(); 2].map(|()| StdListener::bind(("127.0.0.1", 0)).unwrap());
@@ -116,16 +133,31 @@ impl Run {
         );
         for client in 0..CLIENTS {
             let digest = config::digest_hex(key(client).as_bytes());
-            let _ = write!(text, "[[clients]]\nname = \"client-{client}\"\nkey_sha256 = \"{digest}\"\nwrites = \"bot\"\n");
+            let _ = write!(
+                text,
+                "[[clients]]\nname = \"client-{client}\"\nkey_sha256 = \"{digest}\"\nwrites = \"bot\"\n"
+            );
         }
         let config = folder.path().join("weir.toml");
         std::fs::write(&config, text).unwrap();
         let http = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
         let accepted = AtomicUsize::new(0);
-        let mut run = Self { emulator, address, admin, config, http, accepted, comments: Vec::new(), _folder: folder };
+        let mut run = Self {
+            emulator,
+            address,
+            admin,
+            config,
+            http,
+            accepted,
+            comments: Vec::new(),
+            _folder: folder,
+        };
         run.lift_limits();
-        run.comments =
-            (0..CLIENTS).map(|client| (0..WRITES.div_ceil(10)).map(|_| run.make_comment(client, &token.token)).collect()).collect();
+        run.comments = (0..CLIENTS)
+            .map(|client| {
+                (0..WRITES.div_ceil(10)).map(|_| run.make_comment(client, &token.token)).collect()
+            })
+            .collect();
         run
     }
 
@@ -143,7 +175,9 @@ impl Run {
 
     fn ask_emulator(&self, request: Builder, body: &Value) -> Value {
         let request = request.body(Bytes::from(body.to_string())).unwrap();
-        let answer = self.emulator.with_emulator(|emulator| emulator.respond(Clock::system().now(), &request, [127, 0, 0, 1].into()));
+        let answer = self.emulator.with_emulator(|emulator| {
+            emulator.respond(Clock::system().now(), &request, [127, 0, 0, 1].into())
+        });
         assert!(answer.status().is_success(), "{:?}", answer.body());
         serde_json::from_slice(answer.body()).unwrap_or(Value::Null)
     }
@@ -155,10 +189,19 @@ impl Run {
 
     /// The same, begun by another command.
     async fn gateway_by(&self, mut command: Command) -> Killed {
-        command.arg("serve").arg("--config").arg(&self.config).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .arg("serve")
+            .arg("--config")
+            .arg(&self.config)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let mut child = Killed(command.spawn().unwrap());
         while std::net::TcpStream::connect(self.address).is_err() {
-            assert!(child.0.try_wait().unwrap().is_none(), "the gateway does not start: {:?}", self.log());
+            assert!(
+                child.0.try_wait().unwrap().is_none(),
+                "the gateway does not start: {:?}",
+                self.log()
+            );
             tokio::task::yield_now().await;
         }
         child
@@ -166,22 +209,45 @@ impl Run {
 
     /// What it says when it does not start.
     fn log(&self) -> String {
-        let output = Command::new(env!("CARGO_BIN_EXE_weir")).arg("check").arg("--config").arg(&self.config).output().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .arg("check")
+            .arg("--config")
+            .arg(&self.config)
+            .output()
+            .unwrap();
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
 
-    async fn ask(&self, client: usize, method: &Method, target: &str, headers: &[(&str, &str)], body: &str) -> Option<(u16, Value)> {
+    async fn ask(
+        &self,
+        client: usize,
+        method: &Method,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Option<(u16, Value)> {
         let key = format!("Bearer {}", key(client));
         let headers = [&[("authorization", key.as_str())], headers].concat();
         self.ask_at(self.address, method, target, &headers, body).await
     }
 
-    async fn ask_at(&self, at: SocketAddr, method: &Method, target: &str, headers: &[(&str, &str)], body: &str) -> Option<(u16, Value)> {
+    async fn ask_at(
+        &self,
+        at: SocketAddr,
+        method: &Method,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Option<(u16, Value)> {
         let mut request = Request::builder().method(method).uri(format!("http://{at}{target}"));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let answer = self.http.request(request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap()).await.ok()?;
+        let answer = self
+            .http
+            .request(request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap())
+            .await
+            .ok()?;
         let status = answer.status().as_u16();
         let body = answer.into_body().collect().await.ok()?.to_bytes();
         Some((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
@@ -229,7 +295,8 @@ impl Run {
         }
     }
 
-    /// The same request, waited for until so much has happened: it is taken over by the next one, or given up with its client, or done.
+    /// The same request, waited for until so much has happened: it is taken over by the next one,
+    /// or given up with its client, or done.
     async fn wait_a_while_and_leave(&self, client: usize, n: usize, events: usize) {
         let (method, target, body) = self.nth(client, n);
         let name = format!("{client}-{n}");
@@ -246,12 +313,24 @@ impl Run {
         }
     }
 
-    /// Whether somebody was told that a write is cancelled. When the answer is lost, the next one says what it would have said.
+    /// Whether somebody was told that a write is cancelled. When the answer is lost, the next one
+    /// says what it would have said.
     async fn take_back(&self, client: usize, id: &str, by: By) -> bool {
         loop {
             let answer = match by {
-                By::Client => self.ask(client, &Method::DELETE, &format!("/_weir/writes/{id}"), &[], "").await,
-                By::Operator => self.ask_at(self.admin, &Method::POST, &format!("/api/writes/{id}/cancel"), &[], "").await,
+                By::Client => {
+                    self.ask(client, &Method::DELETE, &format!("/_weir/writes/{id}"), &[], "").await
+                }
+                By::Operator => {
+                    self.ask_at(
+                        self.admin,
+                        &Method::POST,
+                        &format!("/api/writes/{id}/cancel"),
+                        &[],
+                        "",
+                    )
+                    .await
+                }
             };
             match answer {
                 Some((200 | 204, _)) => return true,
@@ -264,13 +343,22 @@ impl Run {
 
     /// Everything that has happened so far.
     fn events(&self) -> usize {
-        self.accepted.load(Ordering::Relaxed) + self.emulator.with_emulator(|emulator| emulator.transcript(0).len())
+        self.accepted.load(Ordering::Relaxed)
+            + self.emulator.with_emulator(|emulator| emulator.transcript(0).len())
     }
 
     async fn end_of(&self, client: usize, id: &str) -> String {
         loop {
-            let (status, told) =
-                self.ask(client, &Method::GET, &format!("/_weir/writes/{id}"), &[("prefer", "wait=30")], "").await.unwrap();
+            let (status, told) = self
+                .ask(
+                    client,
+                    &Method::GET,
+                    &format!("/_weir/writes/{id}"),
+                    &[("prefer", "wait=30")],
+                    "",
+                )
+                .await
+                .unwrap();
             assert_eq!(status, 200, "the write {id} of client {client} is missing: {told}");
             let state = told["state"].as_str().unwrap();
             if !["queued", "sending"].contains(&state) {
@@ -308,7 +396,8 @@ struct Ended {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_accepted_survives_fifty_kills() {
-    let mut seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_1234_u64);
+    let mut seed =
+        std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_1234_u64);
     println!("SEED={seed}");
     let run = Arc::new(Run::start().await);
     let handing = (0..CLIENTS).map(|client| {
@@ -352,7 +441,9 @@ async fn what_was_accepted_survives_fifty_kills() {
 
 /// Each with its client and its number there.
 fn all(accepted: &[Vec<Accepted>]) -> impl Iterator<Item = (usize, usize, &Accepted)> {
-    accepted.iter().enumerate().flat_map(|(client, all)| all.iter().enumerate().map(move |(n, accepted)| (client, n, accepted)))
+    accepted.iter().enumerate().flat_map(|(client, all)| {
+        all.iter().enumerate().map(move |(n, accepted)| (client, n, accepted))
+    })
 }
 
 /// What is told of each write is what the emulator has done.
@@ -361,19 +452,38 @@ fn assert_true(run: &Run, ended: &Ended) {
     for (client, n, accepted) in all(&ended.accepted) {
         let (method, target, _) = run.nth(client, n);
         let mark = format!("{client}-{n}");
-        let (state, times) = (ended.states[&mark].as_str(), ended.executed.get(&mark).map_or(&[][..], Vec::as_slice));
+        let (state, times) = (
+            ended.states[&mark].as_str(),
+            ended.executed.get(&mark).map_or(&[][..], Vec::as_slice),
+        );
         match state {
             "done" => assert!(!times.is_empty(), "{mark} is said to be done and was not"),
-            "cancelled" => assert!(times.is_empty(), "{mark} is said to be taken back and was executed"),
-            // A comment that a repetition does not find was deleted by the first attempt, or by nobody.
-            "unknown" => assert!(!method.is_idempotent() || target.starts_with(COMMENTS), "{method} {mark} could have been repeated"),
+            "cancelled" => {
+                assert!(times.is_empty(), "{mark} is said to be taken back and was executed")
+            }
+            // A comment that a repetition does not find was deleted by the first attempt, or by
+            // nobody.
+            "unknown" => assert!(
+                !method.is_idempotent() || target.starts_with(COMMENTS),
+                "{method} {mark} could have been repeated"
+            ),
             _ => panic!("nothing stood in the way of {method} {mark}, and it is {state}"),
         }
-        assert!(!accepted.taken_back || state == "cancelled", "{mark} was taken back, and is {state}");
-        assert!(method.is_idempotent() || times.len() <= 1, "{method} {mark} was carried out {} times", times.len());
+        assert!(
+            !accepted.taken_back || state == "cancelled",
+            "{mark} was taken back, and is {state}"
+        );
+        assert!(
+            method.is_idempotent() || times.len() <= 1,
+            "{method} {mark} was carried out {} times",
+            times.len()
+        );
         if !target.starts_with(COMMENTS) {
             let last = lanes.entry(client).or_default();
-            assert!(times.iter().all(|at| *at > *last), "{mark} overtook an earlier write of its lane");
+            assert!(
+                times.iter().all(|at| *at > *last),
+                "{mark} overtook an earlier write of its lane"
+            );
             *last = times.iter().copied().max().unwrap_or(*last);
         }
     }
@@ -399,10 +509,18 @@ async fn a_limit_on_the_size_of_files_refuses_new_writes_and_loses_none() {
         }
         assert!(accepted.len() < 1000, "more was kept than there is room for");
     };
-    assert!(gateway.0.try_wait().unwrap().is_none(), "it ended for the limit, after {} writes", accepted.len());
+    assert!(
+        gateway.0.try_wait().unwrap().is_none(),
+        "it ended for the limit, after {} writes",
+        accepted.len()
+    );
     assert_eq!(refused.map(|(status, _)| status), Some(503));
     // Told what became of them, also while there is no room.
-    assert!(run.ask(0, &Method::GET, &format!("/_weir/writes/{}", accepted[0]), &[], "").await.is_some_and(|(status, _)| status == 200));
+    assert!(
+        run.ask(0, &Method::GET, &format!("/_weir/writes/{}", accepted[0]), &[], "")
+            .await
+            .is_some_and(|(status, _)| status == 200)
+    );
     drop(gateway);
     let _gateway = run.gateway().await;
     for (n, id) in accepted.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! A denial by an account that may not see what another one has seen is no answer while that one cannot be asked, and none to keep (DESIGN D2, D6).
+//! A denial by an account that may not see what another one has seen is no answer while that one
+//! cannot be asked, and none to keep (DESIGN D2, D6).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -33,7 +34,10 @@ struct Pool {
 }
 
 fn answered(status: u16, headers: &[(&str, String)], body: &'static str) -> Response<Bytes> {
-    let response = headers.iter().fold(Response::builder().status(status), |response, (name, value)| response.header(*name, value));
+    let response =
+        headers.iter().fold(Response::builder().status(status), |response, (name, value)| {
+            response.header(*name, value)
+        });
     response.header("content-type", "application/json").body(body.into()).unwrap()
 }
 
@@ -81,9 +85,21 @@ impl Member {
         }
         let mut headers = vec![("etag", "\"it\"".to_owned())];
         if self.spent.load(Ordering::Relaxed) > 0 {
-            let figures = [("limit", 5_000), ("remaining", 0), ("used", 5_000), ("reset", self.reset.load(Ordering::Relaxed))];
-            let names = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-used", "x-ratelimit-reset"];
-            headers.extend(names.into_iter().zip(figures).map(|(name, (_, value))| (name, value.to_string())));
+            let figures = [
+                ("limit", 5_000),
+                ("remaining", 0),
+                ("used", 5_000),
+                ("reset", self.reset.load(Ordering::Relaxed)),
+            ];
+            let names = [
+                "x-ratelimit-limit",
+                "x-ratelimit-remaining",
+                "x-ratelimit-used",
+                "x-ratelimit-reset",
+            ];
+            headers.extend(
+                names.into_iter().zip(figures).map(|(name, (_, value))| (name, value.to_string())),
+            );
             headers.push(("x-ratelimit-resource", "core".into()));
         }
         match header(request.headers(), "if-none-match") {
@@ -109,7 +125,8 @@ async fn while_who_has_seen_it_is_closed_the_stored_answer_stands_in_and_is_ther
 }
 
 #[tokio::test]
-async fn who_takes_nothing_stale_is_told_of_the_limit_and_a_lifetime_is_given_to_no_denial_by_another() {
+async fn who_takes_nothing_stale_is_told_of_the_limit_and_a_lifetime_is_given_to_no_denial_by_another()
+ {
     let rule = "[cache]\nstale_if_limited = \"1h\"\n[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
     let pool = Pool::new(rule).await;
     pool.get(SECRET).await.assert_status(200);

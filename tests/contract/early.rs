@@ -1,5 +1,6 @@
-//! An answer that comes before a request's body was sent whole is the answer, whatever the upstream does with the connection then: the rest of the body is not sent
-//! (DESIGN D7; RFC 9112 §9.3, §9.5).
+//! An answer that comes before a request's body was sent whole is the answer, whatever the upstream
+//! does with the connection then: the rest of the body is not sent (DESIGN D7; RFC 9112 §9.3,
+//! §9.5).
 
 use futures_util::FutureExt;
 use http::Method;
@@ -10,11 +11,13 @@ use crate::support::{Reply, Setup, World};
 
 const ISSUES: &str = "/repos/acme/widgets/issues";
 const LOCK: &str = "/repos/acme/widgets/issues/1/lock";
-/// More than the operating system keeps for a connection that is not read from, and little enough to be held.
+/// More than the operating system keeps for a connection that is not read from, and little enough
+/// to be held.
 const HELD_BYTES: usize = 5 * 1024 * 1024;
 /// So much that it is passed on as it comes.
 const STREAMED_BYTES: usize = 12 * 1024 * 1024;
-const UNPROCESSABLE: &str = "HTTP/1.1 422 Unprocessable Entity\r\nContent-Length: 18\r\n\r\n{\"message\":\"long\"}";
+const UNPROCESSABLE: &str =
+    "HTTP/1.1 422 Unprocessable Entity\r\nContent-Length: 18\r\n\r\n{\"message\":\"long\"}";
 const REFUSED: &str = "HTTP/1.1 403 Forbidden\r\nRetry-After: 1\r\nContent-Length: 2\r\n\r\n{}";
 const BROKEN: &str = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 2\r\n\r\n{}";
 const CREATED: &str = "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}";
@@ -31,9 +34,17 @@ const EACH: [Then; 3] = [Then::Closes, Then::HalfCloses, Then::StaysOpen];
 
 /// A gateway that would wait for ever.
 async fn world(upstream: &Staged) -> World {
-    let setup = Setup::new().upstream(upstream.url()).upstream_keys("response_timeout = \"5m\"").clock(Clock::scaled(60.0));
-    let setup = setup.listen("idle_timeout = \"1h\"\nheader_timeout = \"1h\"\nbody_timeout = \"1h\"").client("max_wait = \"10m\"");
-    setup.config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_attempts = 3").start().await
+    let setup = Setup::new()
+        .upstream(upstream.url())
+        .upstream_keys("response_timeout = \"5m\"")
+        .clock(Clock::scaled(60.0));
+    let setup = setup
+        .listen("idle_timeout = \"1h\"\nheader_timeout = \"1h\"\nbody_timeout = \"1h\"")
+        .client("max_wait = \"10m\"");
+    setup
+        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_attempts = 3")
+        .start()
+        .await
 }
 
 /// Answers the next request at its head.
@@ -53,7 +64,11 @@ async fn sends(world: &World, method: Method, path: &str, bytes: usize) -> Reply
 }
 
 fn is_told(reply: &Reply, then: Then) {
-    assert_eq!((reply.status.as_u16(), &*reply.body), (422, &b"{\"message\":\"long\"}"[..]), "{then:?}: {reply:?}");
+    assert_eq!(
+        (reply.status.as_u16(), &*reply.body),
+        (422, &b"{\"message\":\"long\"}"[..]),
+        "{then:?}: {reply:?}"
+    );
 }
 
 fn nobody_else_was_asked(upstream: &Staged) {
@@ -63,12 +78,17 @@ fn nobody_else_was_asked(upstream: &Staged) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_writer_is_told_what_the_upstream_said_before_it_had_the_body() {
     for then in EACH {
-        for (method, path, bytes) in
-            [(Method::POST, ISSUES, HELD_BYTES), (Method::PUT, LOCK, HELD_BYTES), (Method::POST, ISSUES, STREAMED_BYTES)]
-        {
+        for (method, path, bytes) in [
+            (Method::POST, ISSUES, HELD_BYTES),
+            (Method::PUT, LOCK, HELD_BYTES),
+            (Method::POST, ISSUES, STREAMED_BYTES),
+        ] {
             let upstream = Staged::start().await;
             let world = world(&upstream).await;
-            let (reply, _scene) = tokio::join!(sends(&world, method, path, bytes), answers(&upstream, UNPROCESSABLE, then));
+            let (reply, _scene) = tokio::join!(
+                sends(&world, method, path, bytes),
+                answers(&upstream, UNPROCESSABLE, then)
+            );
             is_told(&reply, then);
             nobody_else_was_asked(&upstream);
         }
@@ -80,11 +100,20 @@ async fn a_queued_write_has_failed_when_the_upstream_said_so_before_it_had_the_b
     for then in EACH {
         let upstream = Staged::start().await;
         let world = world(&upstream).await;
-        let accepted = world.send(Method::POST, ISSUES, &[("prefer", "respond-async")], &"x".repeat(HELD_BYTES)).await;
+        let accepted = world
+            .send(Method::POST, ISSUES, &[("prefer", "respond-async")], &"x".repeat(HELD_BYTES))
+            .await;
         accepted.assert_status(202);
         let _scene = answers(&upstream, UNPROCESSABLE, then).await;
-        let standing = world.get_with(accepted.header("location").unwrap(), &[("prefer", "wait=86400")]).await.json();
-        assert_eq!((&standing["state"], &standing["response"]["status"]), (&"failed".into(), &422.into()), "{then:?}: {standing}");
+        let standing = world
+            .get_with(accepted.header("location").unwrap(), &[("prefer", "wait=86400")])
+            .await
+            .json();
+        assert_eq!(
+            (&standing["state"], &standing["response"]["status"]),
+            (&"failed".into(), &422.into()),
+            "{then:?}: {standing}"
+        );
         nobody_else_was_asked(&upstream);
     }
 }
@@ -111,9 +140,15 @@ async fn of_a_post_that_was_answered_with_5xx_before_its_body_was_read_the_outco
     for then in EACH {
         let upstream = Staged::start().await;
         let world = world(&upstream).await;
-        let (reply, _scene) = tokio::join!(sends(&world, Method::POST, ISSUES, HELD_BYTES), answers(&upstream, BROKEN, then));
+        let (reply, _scene) = tokio::join!(
+            sends(&world, Method::POST, ISSUES, HELD_BYTES),
+            answers(&upstream, BROKEN, then)
+        );
         reply.assert_status(502);
-        assert!(reply.json()["message"].as_str().unwrap().contains("unknown whether"), "{then:?}: {reply:?}");
+        assert!(
+            reply.json()["message"].as_str().unwrap().contains("unknown whether"),
+            "{then:?}: {reply:?}"
+        );
         nobody_else_was_asked(&upstream);
     }
 }
@@ -123,10 +158,14 @@ async fn nothing_follows_on_a_connection_whose_request_was_not_sent_whole() {
     let upstream = Staged::start().await;
     let world = world(&upstream).await;
     for bytes in [HELD_BYTES, STREAMED_BYTES] {
-        let (reply, _scene) = tokio::join!(sends(&world, Method::POST, ISSUES, bytes), answers(&upstream, UNPROCESSABLE, Then::StaysOpen));
+        let (reply, _scene) = tokio::join!(
+            sends(&world, Method::POST, ISSUES, bytes),
+            answers(&upstream, UNPROCESSABLE, Then::StaysOpen)
+        );
         is_told(&reply, Then::StaysOpen);
         let path = format!("{ISSUES}/{bytes}");
-        let (reply, _scene) = tokio::join!(world.get(&path), answers(&upstream, CREATED, Then::Closes));
+        let (reply, _scene) =
+            tokio::join!(world.get(&path), answers(&upstream, CREATED, Then::Closes));
         reply.assert_status(201);
     }
 }
@@ -138,7 +177,9 @@ async fn what_is_only_informational_does_not_end_the_body() {
         let world = world(&upstream).await;
         let plays = async {
             let mut scene = upstream.next().await;
-            scene.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n").await;
+            scene
+                .say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+                .await;
             scene.read_body(bytes).await;
             scene.say(CREATED).await;
             // It was read to its end, so that a read may follow on it.

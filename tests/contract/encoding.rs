@@ -1,4 +1,5 @@
-//! Answers compressed for clients that accept gzip, and only what may be (RFC 9110 §8.4, §12.5.3; RFC 9111 §5.2.2.6).
+//! Answers compressed for clients that accept gzip, and only what may be (RFC 9110 §8.4, §12.5.3;
+//! RFC 9111 §5.2.2.6).
 
 use std::io::Read;
 
@@ -23,7 +24,11 @@ fn decoded(answer: &Reply) -> Vec<u8> {
 
 /// Whether an answer says that it depends on what codings are accepted.
 fn varies(answer: &Reply) -> bool {
-    answer.headers.get_all("vary").iter().any(|line| line.to_str().unwrap().to_ascii_lowercase().contains("accept-encoding"))
+    answer
+        .headers
+        .get_all("vary")
+        .iter()
+        .any(|line| line.to_str().unwrap().to_ascii_lowercase().contains("accept-encoding"))
 }
 
 /// An answer to somebody who accepts gzip.
@@ -31,29 +36,44 @@ async fn gzipped(world: &World, path: &str) -> Reply {
     world.get_with(path, &[ACCEPTS]).await
 }
 
-/// What a plain cache gives of an answer with this head and a text of so many bytes, fetched and from the store.
+/// What a plain cache gives of an answer with this head and a text of so many bytes, fetched and
+/// from the store.
 async fn given(head: &str, bytes: usize) -> [Reply; 2] {
-    let text = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60{head}\r\nContent-Length: {bytes}\r\n\r\n{}", "a".repeat(bytes));
+    let text = format!(
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60{head}\r\nContent-Length: {bytes}\r\n\r\n{}",
+        "a".repeat(bytes)
+    );
     let upstream = Broken::start(Behaviour::Keeps(text.leak())).await;
     let world = upstream.setup().config(PLAIN).start().await;
     [gzipped(&world, REPOSITORY).await, gzipped(&world, REPOSITORY).await]
 }
 
 #[tokio::test]
-async fn who_accepts_gzip_gets_what_others_get_in_fewer_bytes_fetched_confirmed_or_from_the_store() {
+async fn who_accepts_gzip_gets_what_others_get_in_fewer_bytes_fetched_confirmed_or_from_the_store()
+{
     for (config, first) in [(PLAIN, "weir; hit"), ("", "weir; fwd=stale; fwd-status=304")] {
         for path in [REPOSITORY, LIST] {
             let world = Setup::new().config(config).start().await;
             let fetched = gzipped(&world, path).await;
             let plain = world.get(path).await;
-            assert_eq!((plain.header("content-encoding"), decoded(&fetched)), (None, plain.body.to_vec()), "{path}");
-            assert!(fetched.body.len() * 3 < plain.body.len() && varies(&fetched) && varies(&plain), "{path}");
+            assert_eq!(
+                (plain.header("content-encoding"), decoded(&fetched)),
+                (None, plain.body.to_vec()),
+                "{path}"
+            );
+            assert!(
+                fetched.body.len() * 3 < plain.body.len() && varies(&fetched) && varies(&plain),
+                "{path}"
+            );
             assert_eq!(fetched.header("etag"), plain.header("etag"));
             let again = gzipped(&world, path).await;
             assert_eq!((again.cache_status(), &again.body), (first, &fetched.body));
             assert_eq!(again.number("content-length"), again.body.len() as u64);
             // Neither the upstream nor anybody else is asked for it in this form.
-            assert_eq!(world.get_with(path, &[("accept-encoding", "br, gzip;q=0")]).await.body, plain.body);
+            assert_eq!(
+                world.get_with(path, &[("accept-encoding", "br, gzip;q=0")]).await.body,
+                plain.body
+            );
         }
     }
 }
@@ -65,7 +85,10 @@ async fn a_head_says_what_a_get_would() {
         let head = world.send(Method::HEAD, path, &[ACCEPTS], "").await;
         let get = gzipped(&world, path).await;
         for name in ["content-encoding", "content-length", "etag", "content-type"] {
-            assert!(head.header(name).is_some() && head.header(name) == get.header(name), "{name}: {head:?}");
+            assert!(
+                head.header(name).is_some() && head.header(name) == get.header(name),
+                "{name}: {head:?}"
+            );
         }
         assert!(head.body.is_empty() && varies(&head));
     }
@@ -75,10 +98,15 @@ async fn a_head_says_what_a_get_would() {
 async fn a_client_that_has_the_answer_in_either_form_gets_a_304() {
     let world = Setup::new().start().await;
     let etag = gzipped(&world, REPOSITORY).await.header("etag").unwrap().to_owned();
-    for headers in [&[ACCEPTS, ("if-none-match", etag.as_str())][..], &[("if-none-match", etag.as_str())]] {
+    for headers in
+        [&[ACCEPTS, ("if-none-match", etag.as_str())][..], &[("if-none-match", etag.as_str())]]
+    {
         let same = world.get_with(REPOSITORY, headers).await;
         same.assert_status(304);
-        assert!(same.header("content-encoding").is_none() && varies(&same) && same.body.is_empty(), "{same:?}");
+        assert!(
+            same.header("content-encoding").is_none() && varies(&same) && same.body.is_empty(),
+            "{same:?}"
+        );
     }
 }
 
@@ -87,9 +115,16 @@ async fn a_part_is_of_the_text_as_it_is() {
     let world = Setup::new().start().await;
     let whole = world.get(REPOSITORY).await;
     let part = world.get_with(REPOSITORY, &[ACCEPTS, ("range", "bytes=2-5")]).await;
-    assert_eq!((part.status.as_u16(), &part.body[..], part.header("content-encoding")), (206, &whole.body[2..6], None));
-    let changed = world.get_with(REPOSITORY, &[ACCEPTS, ("range", "bytes=2-5"), ("if-range", "\"x\"")]).await;
-    assert_eq!((changed.status.as_u16(), &changed.body, changed.header("content-encoding")), (200, &whole.body, None));
+    assert_eq!(
+        (part.status.as_u16(), &part.body[..], part.header("content-encoding")),
+        (206, &whole.body[2..6], None)
+    );
+    let changed =
+        world.get_with(REPOSITORY, &[ACCEPTS, ("range", "bytes=2-5"), ("if-range", "\"x\"")]).await;
+    assert_eq!(
+        (changed.status.as_u16(), &changed.body, changed.header("content-encoding")),
+        (200, &whole.body, None)
+    );
 }
 
 #[tokio::test]
@@ -98,7 +133,12 @@ async fn each_client_gets_its_own_addresses() {
         let world = Setup::new().config(PLAIN).start().await;
         for host in ["one.example", "another.example", "one.example"] {
             let text = decoded(&world.get_with(path, &[ACCEPTS, ("host", host)]).await);
-            assert!(String::from_utf8(text).unwrap().contains(&format!("\"http://{host}/repos/acme/widgets")), "{path} {host}");
+            assert!(
+                String::from_utf8(text)
+                    .unwrap()
+                    .contains(&format!("\"http://{host}/repos/acme/widgets")),
+                "{path} {host}"
+            );
         }
     }
 }
@@ -112,7 +152,8 @@ async fn what_has_changed_is_never_given_as_it_was() {
             let key = if path == REPOSITORY { "description" } else { "title" };
             world.ask_emulator(Method::PATCH, path, &json!({ key: news }));
             for _ in 0..2 {
-                let shown: serde_json::Value = serde_json::from_slice(&decoded(&gzipped(&world, path).await)).unwrap();
+                let shown: serde_json::Value =
+                    serde_json::from_slice(&decoded(&gzipped(&world, path).await)).unwrap();
                 assert_eq!(shown[key], json!(news), "{path}");
             }
         }
@@ -121,7 +162,10 @@ async fn what_has_changed_is_never_given_as_it_was() {
 
 #[tokio::test]
 async fn a_text_of_a_kilobyte_with_a_weak_validator_is_compressed() {
-    for head in ["\r\nContent-Type: text/plain\r\nETag: W/\"a\"", "\r\nContent-Type: application/vnd.x.diff; charset=utf-8"] {
+    for head in [
+        "\r\nContent-Type: text/plain\r\nETag: W/\"a\"",
+        "\r\nContent-Type: application/vnd.x.diff; charset=utf-8",
+    ] {
         for answer in given(head, 1024).await {
             assert!(decoded(&answer) == "a".repeat(1024).into_bytes() && varies(&answer), "{head}");
         }
@@ -145,7 +189,12 @@ async fn what_is_short_or_no_text_or_must_not_be_changed_is_given_as_it_is() {
     }
     for answer in others {
         answer.assert_status(200);
-        assert!(answer.header("content-encoding") != Some("gzip") && !varies(&answer) && answer.body.len() >= 1023, "{answer:?}");
+        assert!(
+            answer.header("content-encoding") != Some("gzip")
+                && !varies(&answer)
+                && answer.body.len() >= 1023,
+            "{answer:?}"
+        );
     }
 }
 
@@ -154,7 +203,10 @@ async fn who_wants_no_change_or_nothing_kept_gets_the_text_as_it_is() {
     let world = Setup::new().start().await;
     for line in ["no-store", "no-transform"] {
         let answer = world.get_with(REPOSITORY, &[ACCEPTS, ("cache-control", line)]).await;
-        assert!(answer.header("content-encoding").is_none() && answer.body.starts_with(b"{"), "{line}: {answer:?}");
+        assert!(
+            answer.header("content-encoding").is_none() && answer.body.starts_with(b"{"),
+            "{line}: {answer:?}"
+        );
     }
 }
 

@@ -1,7 +1,10 @@
-//! No answer is older than its mode allows: bots read and write the same things at once, through the gateway and around it, with lost answers, lagging replicas,
-//! clients that leave, and webhooks that are lost, late or doubled; each answer is compared with what was true when it was asked for.
+//! No answer is older than its mode allows: bots read and write the same things at once, through
+//! the gateway and around it, with lost answers, lagging replicas, clients that leave, and webhooks
+//! that are lost, late or doubled; each answer is compared with what was true when it was asked
+//! for.
 //!
-//! `REQUESTS=1000000 cargo test --release --test contract freshness -- --nocapture` makes a million of them.
+//! `REQUESTS=1000000 cargo test --release --test contract freshness -- --nocapture` makes a million
+//! of them.
 
 #[path = "freshness/history.rs"]
 mod history;
@@ -36,7 +39,8 @@ spacing = "0s"
 notify_spacing = "0s"
 "#;
 
-/// How many requests are made when the environment says nothing: enough to find what is wrong in the rules, and done in seconds.
+/// How many requests are made when the environment says nothing: enough to find what is wrong in
+/// the rules, and done in seconds.
 const REQUESTS: usize = 4_000;
 
 /// A round that takes longer waits for the clock.
@@ -44,7 +48,8 @@ const STUCK: Duration = Duration::from_millis(300);
 const TTL: Duration = Duration::from_secs(40);
 /// What the service's own answers say (UPSTREAM.md, Conditional requests).
 const S_MAXAGE: Duration = Duration::from_secs(60);
-/// How long a replica hides a change; less than the ten seconds after which it is asked for the last time.
+/// How long a replica hides a change; less than the ten seconds after which it is asked for the
+/// last time.
 const LAG: Duration = Duration::from_secs(6);
 
 const RULES: &str = r#"
@@ -63,9 +68,24 @@ ttl = "40s"
 const LONG_TTL: Duration = Duration::from_secs(900);
 
 fn hooked() -> String {
-    let routes = ["", "/issues", "/issues/{issue_number}", "/issues/{issue_number}/comments", "/pulls/{pull_number}"];
-    let rule = |route: &str| format!("[[cache.rules]]\nroute = \"/repos/{{owner}}/{{repo}}{route}\"\nttl = \"{}s\"\n", LONG_TTL.as_secs());
-    format!("{}[webhooks]\nsecret = {{ value = \"{}\" }}\n", routes.map(rule).concat(), mangler::SECRET)
+    let routes = [
+        "",
+        "/issues",
+        "/issues/{issue_number}",
+        "/issues/{issue_number}/comments",
+        "/pulls/{pull_number}",
+    ];
+    let rule = |route: &str| {
+        format!(
+            "[[cache.rules]]\nroute = \"/repos/{{owner}}/{{repo}}{route}\"\nttl = \"{}s\"\n",
+            LONG_TTL.as_secs()
+        )
+    };
+    format!(
+        "{}[webhooks]\nsecret = {{ value = \"{}\" }}\n",
+        routes.map(rule).concat(),
+        mangler::SECRET
+    )
 }
 
 /// The same for all routes.
@@ -81,11 +101,13 @@ const fn with_rules() -> Rules {
 
 /// For one of the scenarios, which share them.
 fn requests() -> usize {
-    std::env::var("REQUESTS").ok().and_then(|count| count.parse().ok()).unwrap_or(REQUESTS) / SCENARIOS
+    std::env::var("REQUESTS").ok().and_then(|count| count.parse().ok()).unwrap_or(REQUESTS)
+        / SCENARIOS
 }
 
 async fn world(config: &str) -> Arc<World> {
-    let world = Setup::new().accounts(2).manual_clock().config(UNLIMITED).config(config).start().await;
+    let world =
+        Setup::new().accounts(2).manual_clock().config(UNLIMITED).config(config).start().await;
     world.set_limits(&json!({
         "core": 1_000_000_000, "points.rest": 100_000_000, "content.minute": 100_000_000, "content.hour": 100_000_000, "cpu": 1_000_000, "cpu.burst": 1_000_000,
         "concurrency": 10_000,
@@ -128,8 +150,14 @@ async fn play(traffic: &Arc<Traffic>, world: &World, mangler: Option<&Mangler>, 
         figures.too_old.load(Ordering::Relaxed),
         findings.join("\n")
     );
-    let changes = figures.changes_through.load(Ordering::Relaxed).min(figures.changes_around.load(Ordering::Relaxed));
-    assert!(changes * 100 > (requests()) as u64, "too little changed to prove anything: {figures:?}");
+    let changes = figures
+        .changes_through
+        .load(Ordering::Relaxed)
+        .min(figures.changes_around.load(Ordering::Relaxed));
+    assert!(
+        changes * 100 > (requests()) as u64,
+        "too little changed to prove anything: {figures:?}"
+    );
 }
 
 /// Something goes wrong upstream for a round.
@@ -137,7 +165,9 @@ fn trouble(world: &World, dice: &mut Dice) {
     let fault = match dice.below(4) {
         0 => json!({ "fault": "reset_after", "match": { "method": "PATCH", "times": 1 } }),
         1 => json!({ "fault": "reset_before", "match": { "method": "PATCH", "times": 1 } }),
-        2 => json!({ "fault": "status", "status": 502, "executed": true, "match": { "method": "POST", "times": 1 } }),
+        2 => {
+            json!({ "fault": "status", "status": 502, "executed": true, "match": { "method": "POST", "times": 1 } })
+        }
         _ => json!({ "fault": "status", "status": 503, "match": { "method": "GET", "times": 5 } }),
     };
     world.arm(&fault);
@@ -166,8 +196,15 @@ async fn a_ttl_hides_what_went_around_the_gateway_for_that_long_and_never_what_w
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plain_http_cache_hides_what_went_around_it_as_long_as_answers_say_and_never_what_went_through_it() {
-    scenario("[cache]\nfreshness = \"rfc9111\"", everywhere(Allowed::Ttl(S_MAXAGE)), Duration::ZERO, 3).await;
+async fn a_plain_http_cache_hides_what_went_around_it_as_long_as_answers_say_and_never_what_went_through_it()
+ {
+    scenario(
+        "[cache]\nfreshness = \"rfc9111\"",
+        everywhere(Allowed::Ttl(S_MAXAGE)),
+        Duration::ZERO,
+        3,
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -176,9 +213,14 @@ async fn lagging_replicas_hide_a_change_through_the_gateway_for_ten_seconds_and_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_webhook_told_is_shown_at_once_and_what_a_lost_one_would_have_told_when_the_ttl_is_over() {
+async fn what_a_webhook_told_is_shown_at_once_and_what_a_lost_one_would_have_told_when_the_ttl_is_over()
+ {
     let world = world(&hooked()).await;
-    let traffic = Arc::new(Traffic::new(Arc::clone(&world), everywhere(Allowed::Untold(LONG_TTL)), Duration::ZERO));
+    let traffic = Arc::new(Traffic::new(
+        Arc::clone(&world),
+        everywhere(Allowed::Untold(LONG_TTL)),
+        Duration::ZERO,
+    ));
     let mangler = Mangler::start(&world, &traffic, 5).await;
     play(&traffic, &world, Some(&mangler), 5).await;
     let told = traffic.figures.told.load(Ordering::Relaxed);

@@ -12,7 +12,8 @@ use crate::support::{Setup, World, eventually};
 const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
 const NODE: &str = "{ repository(owner: \"acme\", name: \"widgets\") { issue(number: 1) { id } } }";
 const ADD: &str = "mutation($id: ID!) { addComment(input: { subjectId: $id, body: \"said\" }) { clientMutationId } }";
-const CLOSE: &str = "mutation($id: ID!) { closeIssue(input: { issueId: $id }) { clientMutationId } }";
+const CLOSE: &str =
+    "mutation($id: ID!) { closeIssue(input: { issueId: $id }) { clientMutationId } }";
 /// A hundred comments of each of a hundred issues, five times: 5 units.
 const DEAR: &str = "query($n: Int) { repository(owner: \"acme\", name: \"widgets\") { \
     a: issues(first: 100) { nodes { comments(first: 1) { totalCount } } } b: issues(first: 100) { nodes { comments(first: 1) { totalCount } } } \
@@ -25,7 +26,8 @@ async fn issue_id(world: &World) -> Value {
 
 #[tokio::test]
 async fn no_mutation_of_the_upstream_passes_for_a_query_and_its_queries_do() {
-    let world = Setup::new().config(QUICK).config("[limits]\ncontent_per_minute = 1000").start().await;
+    let world =
+        Setup::new().config(QUICK).config("[limits]\ncontent_per_minute = 1000").start().await;
     let both = "query A { viewer { login } } mutation B { closeIssue(input: { issueId: \"x\" }) { clientMutationId } }";
     let request = |query: &str| json!({ "query": query }).to_string();
     let named = |name: Value| json!({ "query": both, "operationName": name }).to_string();
@@ -53,16 +55,18 @@ async fn no_mutation_of_the_upstream_passes_for_a_query_and_its_queries_do() {
         world.send(Method::POST, "/graphql", &[], body).await;
         let sent = world.upstream_requests()[before..].to_vec();
         let [entry] = &sent[..] else { panic!("{} requests for {body}", sent.len()) };
-        let read = GraphqlRequest::read(&Method::POST, None, &HeaderMap::new(), body.as_bytes()).effect;
+        let read =
+            GraphqlRequest::read(&Method::POST, None, &HeaderMap::new(), body.as_bytes()).effect;
         if entry.points == 5 {
             assert_ne!(read, GraphqlEffect::Query, "{body}");
         }
     }
     let points = world.upstream_requests().iter().map(|entry| entry.points).collect::<Vec<_>>();
     assert_eq!(points[..9], [1, 1, 1, 1, 5, 5, 5, 1, 5]);
-    let queries = bodies
-        .iter()
-        .filter(|body| GraphqlRequest::read(&Method::POST, None, &HeaderMap::new(), body.as_bytes()).effect == GraphqlEffect::Query);
+    let queries = bodies.iter().filter(|body| {
+        GraphqlRequest::read(&Method::POST, None, &HeaderMap::new(), body.as_bytes()).effect
+            == GraphqlEffect::Query
+    });
     assert_eq!(queries.count(), 5);
 }
 
@@ -75,9 +79,17 @@ async fn a_client_without_an_account_may_run_the_query_of_a_document_that_also_h
     for name in ["B", "", "C"] {
         world.post("/graphql", named(name)).await.assert_status(403);
     }
-    world.send(Method::GET, "/graphql?query=%7Bviewer%7Blogin%7D%7D", &[], "").await.assert_status(403);
     world
-        .send(Method::POST, "/graphql?operationName=B", &[], &json!({ "query": "{ viewer { login } }" }).to_string())
+        .send(Method::GET, "/graphql?query=%7Bviewer%7Blogin%7D%7D", &[], "")
+        .await
+        .assert_status(403);
+    world
+        .send(
+            Method::POST,
+            "/graphql?operationName=B",
+            &[],
+            &json!({ "query": "{ viewer { login } }" }).to_string(),
+        )
         .await
         .assert_status(403);
     assert_eq!(world.upstream_requests().len(), 1);
@@ -85,13 +97,23 @@ async fn a_client_without_an_account_may_run_the_query_of_a_document_that_also_h
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mutation_that_makes_content_counts_against_the_content_limit_and_another_does_not() {
-    let world = Setup::new().manual_clock().config(QUICK).config("[limits]\ncontent_per_minute = 1").start().await;
+    let world = Setup::new()
+        .manual_clock()
+        .config(QUICK)
+        .config("[limits]\ncontent_per_minute = 1")
+        .start()
+        .await;
     let id = issue_id(&world).await;
     let run = |query: &str| json!({ "query": query, "variables": { "id": id } }).to_string();
-    let ask = async |query: &str| world.send(Method::POST, "/graphql", &[("prefer", "wait=0")], &run(query)).await;
+    let ask = async |query: &str| {
+        world.send(Method::POST, "/graphql", &[("prefer", "wait=0")], &run(query)).await
+    };
     ask(ADD).await.assert_status(200);
     ask(ADD).await.assert_secondary_limited();
-    world.send(Method::POST, "/graphql", &[("prefer", "wait=0")], "{\"id\":\"persisted\"}").await.assert_secondary_limited();
+    world
+        .send(Method::POST, "/graphql", &[("prefer", "wait=0")], "{\"id\":\"persisted\"}")
+        .await
+        .assert_secondary_limited();
     ask(CLOSE).await.assert_status(200);
     ask("{ viewer { login } }").await.assert_status(200);
     world.clock.advance(Duration::from_secs(61));
@@ -101,7 +123,11 @@ async fn a_mutation_that_makes_content_counts_against_the_content_limit_and_anot
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mutations_are_spaced_and_queries_are_not() {
-    let world = Setup::new().manual_clock().config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"").start().await;
+    let world = Setup::new()
+        .manual_clock()
+        .config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"")
+        .start()
+        .await;
     let id = issue_id(&world).await;
     let run = |query: &str| json!({ "query": query, "variables": { "id": id } });
     world.post("/graphql", run(ADD)).await.assert_status(200);
@@ -111,7 +137,11 @@ async fn mutations_are_spaced_and_queries_are_not() {
         eventually(|| world.gateway.admissions.waiting() == 1).await;
         world.clock.advance(Duration::from_secs(1));
         world.post("/graphql", json!({ "query": NODE })).await.assert_status(200);
-        assert_eq!(world.gateway.admissions.waiting(), 1, "people are notified of it: one second is not enough");
+        assert_eq!(
+            world.gateway.admissions.waiting(),
+            1,
+            "people are notified of it: one second is not enough"
+        );
         world.clock.advance(Duration::from_secs(2));
     };
     tokio::join!(second, time).0.assert_status(200);
@@ -121,7 +151,8 @@ async fn mutations_are_spaced_and_queries_are_not() {
 async fn what_an_operation_cost_is_reserved_the_next_time() {
     let world = Setup::new().start().await;
     world.set_limits(&json!({ "graphql": 12 }));
-    let ask = async || world.post("/graphql", json!({ "query": DEAR, "variables": { "n": 100 } })).await;
+    let ask =
+        async || world.post("/graphql", json!({ "query": DEAR, "variables": { "n": 100 } })).await;
     for _ in 0..2 {
         let answer = ask().await;
         answer.assert_status(200);
@@ -139,17 +170,31 @@ async fn what_an_operation_cost_is_reserved_the_next_time() {
 async fn a_mutation_in_a_query_string_is_sent_once_like_any_other() {
     const MUTATION: &str = "/graphql?query=mutation%7Ba%7D";
     for method in [Method::GET, Method::POST] {
-        for behaviour in [Behaviour::Close, Behaviour::Says("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 2\r\n\r\n{}")] {
+        for behaviour in [
+            Behaviour::Close,
+            Behaviour::Says("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 2\r\n\r\n{}"),
+        ] {
             let upstream = Broken::start(behaviour).await;
             let world = upstream.world().await;
             let reply = world.send(method.clone(), MUTATION, &[], "").await;
             reply.assert_status(502);
-            assert!(reply.json()["message"].as_str().unwrap().contains("unknown whether"), "{method}: {reply:?}");
+            assert!(
+                reply.json()["message"].as_str().unwrap().contains("unknown whether"),
+                "{method}: {reply:?}"
+            );
             assert_eq!(upstream.requests(), 1, "{method}");
-            let accepted = world.send(method.clone(), MUTATION, &[("prefer", "respond-async")], "").await;
+            let accepted =
+                world.send(method.clone(), MUTATION, &[("prefer", "respond-async")], "").await;
             accepted.assert_status(202);
-            let end = world.get_with(accepted.header("location").unwrap(), &[("prefer", "wait=30")]).await.json();
-            assert_eq!((&end["state"], &end["attempts"]), (&json!("unknown"), &json!(1)), "{method}: {end}");
+            let end = world
+                .get_with(accepted.header("location").unwrap(), &[("prefer", "wait=30")])
+                .await
+                .json();
+            assert_eq!(
+                (&end["state"], &end["attempts"]),
+                (&json!("unknown"), &json!(1)),
+                "{method}: {end}"
+            );
             assert_eq!(upstream.requests(), 2, "{method}");
         }
     }

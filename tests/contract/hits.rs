@@ -1,4 +1,5 @@
-//! Hits are answered before the framework makes a session of the connection; they are the answers that such a session would have given, and leave the same line.
+//! Hits are answered before the framework makes a session of the connection; they are the answers
+//! that such a session would have given, and leave the same line.
 
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use crate::support::{KEY, OTHER_KEY, Setup, World, eventually};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
 const ISSUES: &str = "/repos/acme/widgets/issues?per_page=2";
-/// The client has the connection's bytes go to a session: that is what a word about the transfer does, and all that it does.
+/// The client has the connection's bytes go to a session: that is what a word about the transfer
+/// does, and all that it does.
 const BY_SESSION: &str = "TE: trailers\r\n";
 const LONG_LIVED: &str = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"\n\
      [[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"1h\"\n\
@@ -15,8 +17,11 @@ const LONG_LIVED: &str = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\ntt
 
 /// A world in which some answers are stored, and time has passed since.
 async fn filled() -> World {
-    let world = Setup::new().manual_clock().client("allow = [\"GET *\"]").config(LONG_LIVED).start().await;
-    for (path, media_type) in [(REPOSITORY, "*/*"), (ISSUES, "*/*"), ("/user", "*/*"), ("/repos/acme/nothing", "*/*")] {
+    let world =
+        Setup::new().manual_clock().client("allow = [\"GET *\"]").config(LONG_LIVED).start().await;
+    for (path, media_type) in
+        [(REPOSITORY, "*/*"), (ISSUES, "*/*"), ("/user", "*/*"), ("/repos/acme/nothing", "*/*")]
+    {
         world.get_with(path, &[("accept", media_type)]).await;
     }
     world.advance_both(Duration::from_secs(7));
@@ -30,7 +35,9 @@ fn request(line: &str, headers: &str) -> String {
         format!("Authorization: Bearer {KEY}\r\n")
     };
     let host = if headers.contains("Host:") { "" } else { "Host: weir:8080\r\n" };
-    format!("{line} HTTP/1.1\r\n{host}{key}X-Request-Id: the-same\r\nPrefer: wait=0\r\n{headers}\r\n")
+    format!(
+        "{line} HTTP/1.1\r\n{host}{key}X-Request-Id: the-same\r\nPrefer: wait=0\r\n{headers}\r\n"
+    )
 }
 
 async fn answer(world: &World, line: &str, headers: &str) -> Told {
@@ -111,10 +118,18 @@ async fn a_hit_is_what_a_session_would_have_answered() {
 async fn what_a_connection_said_before_changes_no_answer() {
     let world = filled().await;
     // As long as the right one, and different in its last letter alone.
-    let wrong_key = format!("{}{}", &KEY[..KEY.len() - 1], if KEY.ends_with('0') { '1' } else { '0' });
-    let [own, other, wrong] = [KEY, OTHER_KEY, &wrong_key].map(|key| format!("Authorization: Bearer {key}\r\n"));
-    let heads =
-        [own.clone(), other, wrong, format!("{own}Accept: */*\r\n"), format!("{own}If-None-Match: *\r\n"), format!("{own}Host: b\r\n")];
+    let wrong_key =
+        format!("{}{}", &KEY[..KEY.len() - 1], if KEY.ends_with('0') { '1' } else { '0' });
+    let [own, other, wrong] =
+        [KEY, OTHER_KEY, &wrong_key].map(|key| format!("Authorization: Bearer {key}\r\n"));
+    let heads = [
+        own.clone(),
+        other,
+        wrong,
+        format!("{own}Accept: */*\r\n"),
+        format!("{own}If-None-Match: *\r\n"),
+        format!("{own}Host: b\r\n"),
+    ];
     let lines = [
         "GET /repos/acme/widgets",
         "HEAD /repos/acme/widgets",
@@ -129,17 +144,24 @@ async fn what_a_connection_said_before_changes_no_answer() {
         "GET /repos/acme widgets",
         "GET /_weir/nothing",
     ];
-    // The shape of the address is in what is answered, and what one client has stored is there for the other: before anything is compared, all is asked for once.
+    // The shape of the address is in what is answered, and what one client has stored is there for
+    // the other: before anything is compared, all is asked for once.
     for (head, line) in heads.iter().flat_map(|head| lines.map(|line| (head, line))) {
         answer(&world, line, head).await;
     }
-    for (first, second) in heads.iter().flat_map(|first| heads.iter().map(move |second| (first, second))) {
+    for (first, second) in
+        heads.iter().flat_map(|first| heads.iter().map(move |second| (first, second)))
+    {
         for line in lines {
             let mut connection = Connection::open(world.address).await;
             let begun = answer_on(&mut connection, lines[0], first).await;
             if !begun.1.contains("connection: close") {
                 let told = answer_on(&mut connection, line, second).await;
-                assert_eq!(told, answer(&world, line, second).await, "{first} then {line} {second}");
+                assert_eq!(
+                    told,
+                    answer(&world, line, second).await,
+                    "{first} then {line} {second}"
+                );
             }
         }
     }
@@ -149,13 +171,17 @@ async fn what_a_connection_said_before_changes_no_answer() {
 async fn hits_asked_for_in_one_go_are_answered_in_their_order() {
     let world = filled().await;
     let mut connection = Connection::open(world.address).await;
-    let three = [REPOSITORY, ISSUES, REPOSITORY].map(|path| request(&format!("GET {path}"), "")).concat();
+    let three =
+        [REPOSITORY, ISSUES, REPOSITORY].map(|path| request(&format!("GET {path}"), "")).concat();
     for _ in 0..2 {
         connection.send(three.as_bytes()).await;
         for begins in ['{', '[', '{'] {
             let answer = connection.read_answer().await;
             assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-            assert!(answer.split_once("\r\n\r\n").is_some_and(|(_, body)| body.starts_with(begins)), "{answer}");
+            assert!(
+                answer.split_once("\r\n\r\n").is_some_and(|(_, body)| body.starts_with(begins)),
+                "{answer}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Webhooks whose deliveries are looked through: how long their word is taken for it, and what becomes of a delivery that was lost.
+//! Webhooks whose deliveries are looked through: how long their word is taken for it, and what
+//! becomes of a delivery that was lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,11 +27,14 @@ impl Relay {
     async fn start(world: &World) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/_weir/webhooks", listener.local_addr().unwrap());
-        let (to_lose, lost, gateway) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), world.address);
+        let (to_lose, lost, gateway) =
+            (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), world.address);
         let relay = Self { url, to_lose: Arc::clone(&to_lose), lost: Arc::clone(&lost) };
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let loses = to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+                let loses = to_lose
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+                    .is_ok();
                 let lost = Arc::clone(&lost);
                 tokio::spawn(async move {
                     if loses {
@@ -63,11 +67,14 @@ async fn next_hook() -> u64 {
     create_hook(&Setup::new().start().await, "http://127.0.0.1:9/", &["*"])
 }
 
-/// A gateway that knows a webhook with these events, of which it has not heard yet; issues are good for six hours while it is alive.
+/// A gateway that knows a webhook with these events, of which it has not heard yet; issues are good
+/// for six hours while it is alive.
 async fn world_with_hook(events: &[&str]) -> (World, Relay) {
     let rules = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues/{issue_number}\"\nwebhook_ttl = \"6h\"";
-    let hook =
-        format!("[[webhooks.hooks]]\nat = \"/orgs/acme/hooks/{}\"\naccount = \"account-0\"\ncheck_every = \"1m\"", next_hook().await);
+    let hook = format!(
+        "[[webhooks.hooks]]\nat = \"/orgs/acme/hooks/{}\"\naccount = \"account-0\"\ncheck_every = \"1m\"",
+        next_hook().await
+    );
     let section = format!("[webhooks]\nsecret = {{ value = \"{SECRET}\" }}\n{hook}");
     let world = Setup::new().manual_clock().config(rules).config(&section).start().await;
     checks(&world, 1).await;
@@ -80,7 +87,9 @@ async fn world_with_hook(events: &[&str]) -> (World, Relay) {
 }
 
 fn asked(world: &World, method: &str, end: &str) -> usize {
-    let of_hooks = |entry: &weir::emulator::Entry| entry.path.contains("/hooks/") && entry.path.ends_with(end) && entry.method == method;
+    let of_hooks = |entry: &weir::emulator::Entry| {
+        entry.path.contains("/hooks/") && entry.path.ends_with(end) && entry.method == method
+    };
     world.upstream_requests().iter().filter(|entry| of_hooks(entry)).count()
 }
 
@@ -109,8 +118,15 @@ fn change(world: &World, title: &str) {
 }
 
 fn counted(world: &World, outcome: &str) -> u64 {
-    let series = format!("weir_webhook_deliveries_total{{event=\"issues\",outcome=\"{outcome}\"}} ");
-    world.gateway.metrics.encode().lines().find_map(|line| line.strip_prefix(&series)).map_or(0, |count| count.parse().unwrap())
+    let series =
+        format!("weir_webhook_deliveries_total{{event=\"issues\",outcome=\"{outcome}\"}} ");
+    world
+        .gateway
+        .metrics
+        .encode()
+        .lines()
+        .find_map(|line| line.strip_prefix(&series))
+        .map_or(0, |count| count.parse().unwrap())
 }
 
 #[tokio::test]
@@ -124,7 +140,10 @@ async fn what_a_live_webhook_covers_is_served_for_hours_and_asked_for_when_it_te
     change(&world, "told of");
     eventually(|| counted(&world, "accepted") == 1).await;
     let answer = world.get(ISSUE).await;
-    assert_eq!((answer.cache_status(), &answer.json()["title"]), ("weir; fwd=stale; fwd-status=200", &json!("told of")));
+    assert_eq!(
+        (answer.cache_status(), &answer.json()["title"]),
+        ("weir; fwd=stale; fwd-status=200", &json!("told of"))
+    );
     assert_eq!(counted(&world, "missed"), 0);
 }
 
@@ -164,7 +183,11 @@ async fn while_a_delivery_is_missing_nothing_is_covered() {
     relay.loses(1).await;
     minutes(&world, 1).await;
     relay.loses(2).await;
-    assert_eq!(world.get(ISSUE).await.json()["title"], "lost twice", "it is asked for all the same");
+    assert_eq!(
+        world.get(ISSUE).await.json()["title"],
+        "lost twice",
+        "it is asked for all the same"
+    );
     assert!(!is_hit(&world, OTHER).await);
     minutes(&world, 5).await;
     assert_eq!(asked(&world, "POST", "/attempts"), 2, "once more after five minutes");
@@ -193,7 +216,11 @@ async fn without_a_live_webhook_or_its_word_on_the_event_the_long_ttl_does_not_h
     let other = world_with_hook(&["*"]).await.0;
     let hook = other.ask_emulator(Method::GET, "/orgs/acme/hooks", &Value::Null);
     let id = hook.as_array().unwrap().iter().filter_map(|hook| hook["id"].as_u64()).max().unwrap();
-    other.ask_emulator(Method::PATCH, &format!("/orgs/acme/hooks/{id}"), &json!({ "active": false }));
+    other.ask_emulator(
+        Method::PATCH,
+        &format!("/orgs/acme/hooks/{id}"),
+        &json!({ "active": false }),
+    );
     other.get(ISSUE).await.assert_status(200);
     minutes(&other, 1).await;
     assert!(!is_hit(&other, ISSUE).await, "it is not active any more");

@@ -10,7 +10,11 @@ async fn no_key_or_a_wrong_one_is_a_401_and_nothing_is_sent_upstream() {
     for value in ["Bearer wrong", "token wrong", "Basic d3Jvbmc6d3Jvbmc=", "Bearer", "Digest x"] {
         let answer = world.get_with(REPOSITORY, &[("authorization", value)]).await;
         answer.assert_status(401);
-        assert!(answer.json()["message"].is_string() && answer.header("date").is_some() && answer.header("www-authenticate").is_some());
+        assert!(
+            answer.json()["message"].is_string()
+                && answer.header("date").is_some()
+                && answer.header("www-authenticate").is_some()
+        );
     }
     world.get_with(REPOSITORY, &[("authorization", "")]).await.assert_status(401);
     assert!(world.upstream_requests().is_empty());
@@ -19,8 +23,17 @@ async fn no_key_or_a_wrong_one_is_a_401_and_nothing_is_sent_upstream() {
 #[tokio::test]
 async fn a_client_may_send_its_key_in_a_header_of_the_gateways_own() {
     let world = Setup::new().start().await;
-    world.get_with(REPOSITORY, &[("authorization", "Bearer something-of-the-clients"), ("x-weir-key", KEY)]).await.assert_status(200);
-    world.get_with(REPOSITORY, &[("authorization", &format!("token {KEY}"))]).await.assert_status(200);
+    world
+        .get_with(
+            REPOSITORY,
+            &[("authorization", "Bearer something-of-the-clients"), ("x-weir-key", KEY)],
+        )
+        .await
+        .assert_status(200);
+    world
+        .get_with(REPOSITORY, &[("authorization", &format!("token {KEY}"))])
+        .await
+        .assert_status(200);
 }
 
 #[tokio::test]
@@ -28,7 +41,14 @@ async fn neither_key_nor_token_appears_in_any_answer() {
     let world = Setup::new().start().await;
     let secret = world.tokens[0].token.clone();
     let mut answers = vec![world.get_with(REPOSITORY, &[("authorization", "Bearer wrong")]).await];
-    for path in [REPOSITORY, "/user", "/rate_limit", "/nothing/here", "/repos/acme/nothing", "/_weir/writes/1"] {
+    for path in [
+        REPOSITORY,
+        "/user",
+        "/rate_limit",
+        "/nothing/here",
+        "/repos/acme/nothing",
+        "/_weir/writes/1",
+    ] {
         answers.push(world.get(path).await);
     }
     for answer in &answers {
@@ -37,7 +57,10 @@ async fn neither_key_nor_token_appears_in_any_answer() {
         assert!(answer.header("x-oauth-scopes").is_none() && answer.header("set-cookie").is_none());
     }
     let metrics = world.gateway.metrics.encode();
-    assert!(!metrics.contains(&secret) && !metrics.contains(KEY) && !metrics.contains("/repos/acme"), "paths and secrets are no labels");
+    assert!(
+        !metrics.contains(&secret) && !metrics.contains(KEY) && !metrics.contains("/repos/acme"),
+        "paths and secrets are no labels"
+    );
 }
 
 #[tokio::test]
@@ -45,7 +68,9 @@ async fn the_key_of_a_client_never_reaches_the_upstream() {
     let world = Setup::new().start().await;
     world.get_with(REPOSITORY, &[("x-weir-key", KEY)]).await.assert_status(200);
     // The emulator answers 401 to a token that it does not know.
-    assert!(world.upstream_requests().iter().all(|entry| entry.status == 200 && entry.token.is_some()));
+    assert!(
+        world.upstream_requests().iter().all(|entry| entry.status == 200 && entry.token.is_some())
+    );
 }
 
 #[tokio::test]
@@ -79,10 +104,15 @@ async fn routes_for_an_apps_own_credential_are_refused_with_the_reason() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revoked_token_does_not_fail_those_who_wait_in_line() {
     let world = Setup::new().accounts(2).broken_token(0).start().await;
-    let answers = futures_util::future::join_all((0..20).map(|n| {
-        let world = &world;
-        async move { world.get(&format!("/repos/acme/widgets/issues?page={n}&per_page=1")).await }
-    }))
-    .await;
+    let answers =
+        futures_util::future::join_all(
+            (0..20).map(|n| {
+                let world = &world;
+                async move {
+                    world.get(&format!("/repos/acme/widgets/issues?page={n}&per_page=1")).await
+                }
+            }),
+        )
+        .await;
     crate::support::all_have_status(&answers, 200);
 }

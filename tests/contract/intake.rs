@@ -1,4 +1,5 @@
-//! What is not exactly one well-formed request is refused before anything is sent upstream (CONTRACT §3).
+//! What is not exactly one well-formed request is refused before anything is sent upstream
+//! (CONTRACT §3).
 
 use crate::support::raw::Connection;
 use crate::support::{KEY, Setup, World, eventually};
@@ -12,7 +13,8 @@ async fn answer_to(world: &World, request: &str) -> String {
 #[tokio::test]
 async fn framing_in_doubt_is_a_400_and_the_end_of_the_connection() {
     let world = Setup::new().start().await;
-    let post = "POST /repos/acme/widgets/issues HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer KEY\r\n";
+    let post =
+        "POST /repos/acme/widgets/issues HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer KEY\r\n";
     for rest in [
         "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
@@ -35,7 +37,11 @@ async fn framing_in_doubt_is_a_400_and_the_end_of_the_connection() {
     ] {
         let answer = answer_to(&world, &format!("{post}{rest}")).await;
         assert!(answer.starts_with("HTTP/1.1 400"), "{rest:?}: {answer}");
-        assert!(answer.to_ascii_lowercase().contains("connection: close") && answer.contains("\"message\""), "{answer}");
+        assert!(
+            answer.to_ascii_lowercase().contains("connection: close")
+                && answer.contains("\"message\""),
+            "{answer}"
+        );
     }
     assert!(world.upstream_requests().is_empty());
 }
@@ -70,9 +76,15 @@ async fn hosts_paths_and_methods_in_doubt_are_refused() {
 #[tokio::test]
 async fn heads_and_targets_have_their_sizes() {
     let world = Setup::new().start().await;
-    let long = answer_to(&world, &format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(10_000))).await;
+    let long =
+        answer_to(&world, &format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(10_000)))
+            .await;
     assert!(long.starts_with("HTTP/1.1 414"), "{long}");
-    let large = answer_to(&world, &format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(33_000))).await;
+    let large = answer_to(
+        &world,
+        &format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(33_000)),
+    )
+    .await;
     assert!(large.starts_with("HTTP/1.1 431"), "{large}");
     let crowd = (0..300).fold(String::new(), |text, n| text + &format!("X-{n}: 1\r\n"));
     let crowd = answer_to(&world, &format!("GET / HTTP/1.1\r\nHost: a\r\n{crowd}\r\n")).await;
@@ -95,8 +107,7 @@ async fn a_head_that_does_not_come_is_not_waited_for() {
 #[tokio::test]
 async fn a_body_that_stops_is_not_waited_for() {
     let world = Setup::new().listen("body_timeout = \"200ms\"").start().await;
-    let request =
-        "POST /repos/acme/widgets/issues HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer KEY\r\nContent-Length: 50\r\n\r\n{\"title\":";
+    let request = "POST /repos/acme/widgets/issues HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer KEY\r\nContent-Length: 50\r\n\r\n{\"title\":";
     let answer = answer_to(&world, request).await;
     assert!(answer.starts_with("HTTP/1.1 408") || answer.starts_with("HTTP/1.1 400"), "{answer}");
     assert!(world.upstream_requests().is_empty());
@@ -106,7 +117,8 @@ async fn a_body_that_stops_is_not_waited_for() {
 async fn a_connection_carries_one_request_after_another() {
     let world = Setup::new().start().await;
     let mut connection = Connection::open(world.address).await;
-    let request = format!("GET /rate_limit HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n");
+    let request =
+        format!("GET /rate_limit HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n");
     for _ in 0..3 {
         connection.send(request.as_bytes()).await;
         assert!(connection.read_answer().await.starts_with("HTTP/1.1 200"));
@@ -130,12 +142,19 @@ async fn an_unknown_route_is_asked_of_the_upstream() {
 #[tokio::test]
 async fn what_is_sent_to_a_session_before_its_answer_is_never_read_as_another_request() {
     let world = Setup::new().start().await;
-    // `TE` has a session of the framework serve it, which reads ahead; `asking.rs` has what becomes of others.
-    let request =
-        |method: &str, path: &str| format!("{method} {path} HTTP/1.1\r\nHost: weir\r\nTE: trailers\r\nAuthorization: Bearer {KEY}\r\n\r\n");
+    // `TE` has a session of the framework serve it, which reads ahead; `asking.rs` has what becomes
+    // of others.
+    let request = |method: &str, path: &str| {
+        format!(
+            "{method} {path} HTTP/1.1\r\nHost: weir\r\nTE: trailers\r\nAuthorization: Bearer {KEY}\r\n\r\n"
+        )
+    };
     for (first, rest) in [
         (request("GET", "/repos/acme/widgets"), request("GET", "/repos/acme/sprockets")),
-        (request("GET", "/repos/acme/widgets") + "DELETE /repos/acme/wid", "gets-v2 HTTP/1.1\r\nHost: weir\r\n\r\n".to_owned()),
+        (
+            request("GET", "/repos/acme/widgets") + "DELETE /repos/acme/wid",
+            "gets-v2 HTTP/1.1\r\nHost: weir\r\n\r\n".to_owned(),
+        ),
     ] {
         let gate = world.close_gate("GET", "/repos/acme/widgets");
         let mut connection = Connection::open(world.address).await;
@@ -151,15 +170,25 @@ async fn what_is_sent_to_a_session_before_its_answer_is_never_read_as_another_re
         assert_eq!(answers.matches("HTTP/1.1 ").count(), 1, "{answers}");
         assert!(answers.starts_with("HTTP/1.1 200") || answers.is_empty(), "{answers}");
     }
-    assert!(world.upstream_requests().iter().all(|entry| entry.method == "GET" && entry.path == "/repos/acme/widgets"));
+    assert!(
+        world
+            .upstream_requests()
+            .iter()
+            .all(|entry| entry.method == "GET" && entry.path == "/repos/acme/widgets")
+    );
 }
 
 #[tokio::test]
 async fn a_connection_ends_after_a_chunked_request() {
-    let world = Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
+    let world =
+        Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
     let request = "POST /repos/acme/widgets/issues HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer KEY\r\nTransfer-Encoding: chunked\r\n\r\nd\r\n{\"title\":\"x\"}\r\n0\r\n\r\n";
     let answer = answer_to(&world, request).await;
-    assert!(answer.starts_with("HTTP/1.1 201") && answer.to_ascii_lowercase().contains("connection: close"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 201")
+            && answer.to_ascii_lowercase().contains("connection: close"),
+        "{answer}"
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! Informational answers (1xx) reach the client whose request brings them, in order, before its answer; nobody else, and nothing that is stored (RFC 9110 §15.2).
+//! Informational answers (1xx) reach the client whose request brings them, in order, before its
+//! answer; nobody else, and nothing that is stored (RFC 9110 §15.2).
 
 use futures_util::FutureExt;
 use http::Request;
@@ -18,11 +19,17 @@ const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
 fn request(method: &str, version: &str, headers: &str) -> String {
     let body = if method == "POST" { "Content-Length: 2\r\n\r\n{}" } else { "\r\n" };
-    format!("{method} {LABELS} {version}\r\nHost: weir:8080\r\nAuthorization: Bearer {KEY}\r\n{headers}{body}")
+    format!(
+        "{method} {LABELS} {version}\r\nHost: weir:8080\r\nAuthorization: Bearer {KEY}\r\n{headers}{body}"
+    )
 }
 
 async fn before(upstream: &Staged) -> World {
-    Setup::new().upstream(upstream.url()).config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await
+    Setup::new()
+        .upstream(upstream.url())
+        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
+        .start()
+        .await
 }
 
 #[tokio::test]
@@ -37,9 +44,17 @@ async fn they_come_when_they_are_said_and_in_their_order_whatever_is_asked() {
         assert!(client.read_head().await.starts_with("HTTP/1.1 102 "), "{method} {headers}");
         scene.say("HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\nHTTP/1.1 199 \r\nX-Hint: one\r\n\r\n").await;
         let hints = client.read_head().await;
-        assert!(hints.starts_with("HTTP/1.1 103 Early Hints\r\n") && hints.to_lowercase().contains("\r\nlink: "), "{hints}");
+        assert!(
+            hints.starts_with("HTTP/1.1 103 Early Hints\r\n")
+                && hints.to_lowercase().contains("\r\nlink: "),
+            "{hints}"
+        );
         let unknown = client.read_head().await;
-        assert!(unknown.starts_with("HTTP/1.1 199 ") && unknown.to_lowercase().contains("\r\nx-hint: one\r\n"), "{unknown}");
+        assert!(
+            unknown.starts_with("HTTP/1.1 199 ")
+                && unknown.to_lowercase().contains("\r\nx-hint: one\r\n"),
+            "{unknown}"
+        );
         scene.say(ANSWER).await;
         let answer = client.read_head().await;
         assert!(answer.starts_with("HTTP/1.1 200 OK") && !answer.contains("hint"), "{answer}");
@@ -82,7 +97,12 @@ async fn addresses_in_them_lead_here() {
     let mut client = Connection::open(world.address).await;
     client.send(request("GET", "HTTP/1.1", "").as_bytes()).await;
     let mut scene = upstream.next().await;
-    scene.say(format!("HTTP/1.1 103 Early Hints\r\nLink: <{}/repos/acme/widgets>; rel=\"preload\"\r\n\r\n", upstream.url())).await;
+    scene
+        .say(format!(
+            "HTTP/1.1 103 Early Hints\r\nLink: <{}/repos/acme/widgets>; rel=\"preload\"\r\n\r\n",
+            upstream.url()
+        ))
+        .await;
     let hints = client.read_head().await;
     assert!(hints.contains("<http://weir:8080/repos/acme/widgets>"), "{hints}");
 }
@@ -98,10 +118,16 @@ async fn a_100_is_not_passed_on_and_clients_of_other_versions_get_none() {
     let mut old = Connection::open(world.address).await;
     old.send(request("GET", "HTTP/1.0", "").as_bytes()).await;
     let answer = old.read_to_close().await;
-    assert!(answer.split("\r\n").next().unwrap().ends_with("200 OK") && !answer.contains("103"), "{answer}");
+    assert!(
+        answer.split("\r\n").next().unwrap().ends_with("200 OK") && !answer.contains("103"),
+        "{answer}"
+    );
     let http2 = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
-    let asked = Request::get(format!("http://{}{LABELS}", world.address)).header("authorization", format!("Bearer {KEY}"));
-    Reply::read(http2.request(asked.body(Full::<bytes::Bytes>::default()).unwrap()).await.unwrap()).await.assert_status(200);
+    let asked = Request::get(format!("http://{}{LABELS}", world.address))
+        .header("authorization", format!("Bearer {KEY}"));
+    Reply::read(http2.request(asked.body(Full::<bytes::Bytes>::default()).unwrap()).await.unwrap())
+        .await
+        .assert_status(200);
 }
 
 #[tokio::test]
@@ -109,7 +135,8 @@ async fn who_waits_for_another_ones_fetch_gets_the_answer_alone_and_so_does_who_
     let upstream = Staged::start().await;
     let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/labels\"\nttl = \"10m\"";
     let world = Setup::new().upstream(upstream.url()).config(rule).start().await;
-    let (mut first, mut second) = (Connection::open(world.address).await, Connection::open(world.address).await);
+    let (mut first, mut second) =
+        (Connection::open(world.address).await, Connection::open(world.address).await);
     first.send(request("GET", "HTTP/1.1", "").as_bytes()).await;
     let mut scene = upstream.next().await;
     second.send(request("GET", "HTTP/1.1", "").as_bytes()).await;
@@ -127,7 +154,8 @@ async fn who_waits_for_another_ones_fetch_gets_the_answer_alone_and_so_does_who_
 #[tokio::test]
 async fn an_upstream_that_says_nothing_else_is_given_up() {
     let many = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1_000);
-    let large = format!("HTTP/1.1 103 Early Hints\r\nX-Large: {}\r\n\r\n", "x".repeat(40_000)).repeat(2);
+    let large =
+        format!("HTTP/1.1 103 Early Hints\r\nX-Large: {}\r\n\r\n", "x".repeat(40_000)).repeat(2);
     for says in [many, large, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n".to_owned()] {
         let upstream = Broken::start(Behaviour::Keeps(format!("{says}{ANSWER}").leak())).await;
         let world = upstream.world().await;
@@ -148,13 +176,16 @@ async fn an_upstream_that_says_nothing_else_is_given_up() {
 async fn a_client_that_takes_none_and_leaves_holds_nobody_up() {
     let upstream = Staged::start().await;
     let world = before(&upstream).await;
-    let (mut deaf, mut other) = (Connection::open(world.address).await, Connection::open(world.address).await);
+    let (mut deaf, mut other) =
+        (Connection::open(world.address).await, Connection::open(world.address).await);
     deaf.send(request("GET", "HTTP/1.1", "").as_bytes()).await;
     let mut scene = upstream.next().await;
     other.send(request("GET", "HTTP/1.1", "").as_bytes()).await;
     world.all_waiting_for_one_fetch(2).await;
     for _ in 0..20 {
-        scene.say(format!("HTTP/1.1 103 Early Hints\r\nX-Large: {}\r\n\r\n", "x".repeat(3_000))).await;
+        scene
+            .say(format!("HTTP/1.1 103 Early Hints\r\nX-Large: {}\r\n\r\n", "x".repeat(3_000)))
+            .await;
     }
     drop(deaf);
     world.all_waiting_for_one_fetch(1).await;

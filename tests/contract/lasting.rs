@@ -1,4 +1,5 @@
-//! An accepted write outlasts what is wrong for a while, and is not given up for it (DESIGN D7; CONTRACT §3).
+//! An accepted write outlasts what is wrong for a while, and is not given up for it (DESIGN D7;
+//! CONTRACT §3).
 
 use std::time::Duration;
 
@@ -15,7 +16,9 @@ const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
 const ASYNC: (&str, &str) = ("prefer", "respond-async");
 
 async fn hand_over(world: &World, path: &str, body: &str, more: &[(&str, &str)]) -> Reply {
-    let accepted = world.send(Method::POST, path, &[&[ASYNC], more].concat(), &json!({ "body": body }).to_string()).await;
+    let accepted = world
+        .send(Method::POST, path, &[&[ASYNC], more].concat(), &json!({ "body": body }).to_string())
+        .await;
     accepted.assert_status(202);
     accepted
 }
@@ -35,7 +38,15 @@ async fn writes_behind_one_whose_token_was_refused_wait_until_it_is_good_again()
     eventually(|| state(&world, &first) == State::Failed).await;
     let mut others = Vec::new();
     for issue in 1..=20 {
-        others.push(hand_over(&world, &format!("/repos/acme/widgets/issues/{issue}/comments"), "later", &[]).await);
+        others.push(
+            hand_over(
+                &world,
+                &format!("/repos/acme/widgets/issues/{issue}/comments"),
+                "later",
+                &[],
+            )
+            .await,
+        );
     }
     eventually(|| others.iter().all(|other| state(&world, other) == State::Done)).await;
     assert_eq!(state(&world, &first), State::Failed);
@@ -44,7 +55,12 @@ async fn writes_behind_one_whose_token_was_refused_wait_until_it_is_good_again()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_is_taken_over_by_one_who_does_not_wait_has_the_patience_of_the_queue() {
     let dead = TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
-    let world = Setup::new().clock(Clock::scaled(30.0)).config(QUICK).upstream(format!("http://{dead}")).start().await;
+    let world = Setup::new()
+        .clock(Clock::scaled(30.0))
+        .config(QUICK)
+        .upstream(format!("http://{dead}"))
+        .start()
+        .await;
     let key = ("idempotency-key", "k");
     let body = json!({ "body": "once" }).to_string();
     let waits = async { world.send(Method::POST, COMMENTS, &[key], &body).await };
@@ -71,6 +87,7 @@ async fn a_write_from_the_store_needs_no_room_of_the_requests_that_wait_behind_i
     let second = hand_over(&world, COMMENTS, &"x".repeat(MIB), &[]).await;
     let others = world.gateway.bodies.room(256 * MIB).await;
     world.open_gate(gate);
-    eventually(|| [&first, &second].iter().all(|accepted| state(&world, accepted).is_final())).await;
+    eventually(|| [&first, &second].iter().all(|accepted| state(&world, accepted).is_final()))
+        .await;
     drop(others);
 }

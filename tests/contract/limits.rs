@@ -15,7 +15,8 @@ use crate::support::{KEY, eventually};
 const ISSUES: &str = "/repos/acme/widgets/issues";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_accounts_of_fifty_carry_exactly_150_requests_of_200_clients_and_the_upstream_refuses_none() {
+async fn three_accounts_of_fifty_carry_exactly_150_requests_of_200_clients_and_the_upstream_refuses_none()
+ {
     let world = Setup::new().accounts(3).start().await;
     world.set_limits(&json!({ "core.user": 50 }));
     let answers = join_all((0..200).map(|n| {
@@ -28,18 +29,30 @@ async fn three_accounts_of_fifty_carry_exactly_150_requests_of_200_clients_and_t
     assert_eq!(world.upstream_requests().len(), 150);
     assert!(world.upstream_requests().iter().all(|entry| entry.refused.is_none()));
     let now = world.clock.now().as_secs();
-    answers.iter().filter(|answer| answer.status != 200).for_each(|answer| answer.assert_rate_limited(now));
-    assert!(answers.iter().filter(|answer| answer.status == 200).all(|answer| answer.number("x-ratelimit-remaining") >= 1));
+    answers
+        .iter()
+        .filter(|answer| answer.status != 200)
+        .for_each(|answer| answer.assert_rate_limited(now));
+    assert!(
+        answers
+            .iter()
+            .filter(|answer| answer.status == 200)
+            .all(|answer| answer.number("x-ratelimit-remaining") >= 1)
+    );
 }
 
 #[tokio::test]
 async fn an_upstream_whose_clock_is_wrong_is_asked_no_sooner_and_no_later() {
     for seconds in [-420, -5, 5, 420] {
-        let world = Setup::new().manual_clocks_apart(seconds).client("max_wait = \"1ms\"").start().await;
+        let world =
+            Setup::new().manual_clocks_apart(seconds).client("max_wait = \"1ms\"").start().await;
         world.set_limits(&json!({ "core.user": 4, "window.primary": 60 }));
         for window in 0..3 {
             for page in 1..=4 {
-                world.get(&format!("{ISSUES}?page={page}&window={window}")).await.assert_status(200);
+                world
+                    .get(&format!("{ISSUES}?page={page}&window={window}"))
+                    .await
+                    .assert_status(200);
             }
             let refused = world.get(&format!("{ISSUES}?page=5&window={window}")).await;
             let now = world.clock.now().as_secs();
@@ -133,7 +146,9 @@ async fn a_client_that_leaves_frees_its_place() {
     let leaver = async {
         world.held(gate, 1).await;
         let mut connection = Connection::open(world.address).await;
-        let request = format!("GET /repos/acme/sprockets HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n");
+        let request = format!(
+            "GET /repos/acme/sprockets HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n"
+        );
         connection.send(request.as_bytes()).await;
         eventually(|| world.gateway.admissions.waiting() == 1).await;
         drop(connection);
@@ -155,7 +170,12 @@ async fn never_more_at_once_than_the_upstream_allows() {
     }))
     .await;
     all_have_status(&answers, 200);
-    assert!(world.upstream_requests().iter().all(|entry| entry.refused.is_none() && entry.concurrency < 5));
+    assert!(
+        world
+            .upstream_requests()
+            .iter()
+            .all(|entry| entry.refused.is_none() && entry.concurrency < 5)
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! HTTP/1.1 and HTTP/2 on one port, a Unix socket, and a drain that finishes what was begun (CONTRACT §1 and §2).
+//! HTTP/1.1 and HTTP/2 on one port, a Unix socket, and a drain that finishes what was begun
+//! (CONTRACT §1 and §2).
 
 use std::time::Duration;
 
@@ -15,10 +16,18 @@ use crate::support::{KEY, Reply, Setup};
 #[tokio::test]
 async fn http2_without_tls_is_spoken_on_the_same_port() {
     let world = Setup::new().start().await;
-    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
-    for (path, key, status) in [("/repos/acme/widgets", KEY, 200), ("/repos/acme/widgets", "wrong", 401), ("/no/such/route", KEY, 404)] {
-        let request = Request::get(format!("http://{}{path}", world.address)).header("authorization", format!("Bearer {key}"));
-        let answer = Reply::read(client.request(request.body(Full::default()).unwrap()).await.unwrap()).await;
+    let client: Client<_, Full<Bytes>> =
+        Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+    for (path, key, status) in [
+        ("/repos/acme/widgets", KEY, 200),
+        ("/repos/acme/widgets", "wrong", 401),
+        ("/no/such/route", KEY, 404),
+    ] {
+        let request = Request::get(format!("http://{}{path}", world.address))
+            .header("authorization", format!("Bearer {key}"));
+        let answer =
+            Reply::read(client.request(request.body(Full::default()).unwrap()).await.unwrap())
+                .await;
         answer.assert_status(status);
     }
     world.get("/repos/acme/widgets").await.assert_status(200);
@@ -27,7 +36,9 @@ async fn http2_without_tls_is_spoken_on_the_same_port() {
 #[tokio::test]
 async fn a_browsers_preflight_needs_no_key() {
     let world = Setup::new().start().await;
-    let answer = world.send(http::Method::OPTIONS, "/repos/acme/widgets", &[("authorization", "")], "").await;
+    let answer = world
+        .send(http::Method::OPTIONS, "/repos/acme/widgets", &[("authorization", "")], "")
+        .await;
     answer.assert_status(204);
     assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
     assert!(answer.header("access-control-allow-headers").unwrap().contains("Authorization"));
@@ -39,7 +50,10 @@ async fn every_answer_has_a_date_and_a_request_id() {
     let kept = world.get_with("/repos/acme/widgets", &[("x-request-id", "mine-1")]).await;
     assert_eq!(kept.header("x-request-id"), Some("mine-1"));
     let made = world.get("/repos/acme/widgets").await;
-    assert!(made.header("x-request-id").is_some_and(|id| id.len() == 32) && made.header("date").is_some());
+    assert!(
+        made.header("x-request-id").is_some_and(|id| id.len() == 32)
+            && made.header("date").is_some()
+    );
     assert!(made.header("server-timing").unwrap().contains("upstream;dur="));
     assert_eq!(made.header("x-weir-account"), Some("account-0"));
 }
@@ -52,8 +66,9 @@ async fn a_unix_socket_serves_too() {
     crate::support::eventually(|| path.exists()).await;
     let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
     // What the command-line client of the service sends over a socket.
-    let request =
-        format!("GET /repos/acme/widgets HTTP/1.1\r\nHost: api.github.com\r\nAuthorization: token {KEY}\r\nConnection: close\r\n\r\n");
+    let request = format!(
+        "GET /repos/acme/widgets HTTP/1.1\r\nHost: api.github.com\r\nAuthorization: token {KEY}\r\nConnection: close\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
@@ -96,7 +111,8 @@ async fn a_unix_socket_that_cannot_be_opened_stops_the_start() {
     let taken = directory.path().join("taken.sock");
     let _other = tokio::net::UnixListener::bind(&taken).unwrap();
     for path in [directory.path().join("nowhere/x.sock"), file.clone(), taken] {
-        let current = Setup::new().listen(&format!("unix = \"{}\"", path.display())).gateway_alone();
+        let current =
+            Setup::new().listen(&format!("unix = \"{}\"", path.display())).gateway_alone();
         let refused = Listening::open(&current).err().unwrap();
         assert!(refused.to_string().contains("cannot listen on"), "{refused}");
     }

@@ -1,4 +1,5 @@
-//! Waiting for tokens that are minted: how long, by whom, and what is said when none comes (CONTRACT §2, `[[apps]]` and `max_wait`).
+//! Waiting for tokens that are minted: how long, by whom, and what is said when none comes
+//! (CONTRACT §2, `[[apps]]` and `max_wait`).
 
 use std::time::Duration;
 
@@ -24,7 +25,10 @@ async fn who_will_not_wait_at_all_has_a_token_minted_for_the_next_time() {
     connection.send(b"{}").await;
     let answer = connection.read_answer().await;
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
-    eventually(|| mints(&world).len() == 2 && state(&world, "installation 311") == Some(State::Healthy)).await;
+    eventually(|| {
+        mints(&world).len() == 2 && state(&world, "installation 311") == Some(State::Healthy)
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -54,7 +58,8 @@ async fn a_mint_that_is_answered_for_ever_is_given_up() {
     let gate = world.close_gate("POST", MINT);
     world.held(gate, 1).await;
     world.clock.advance(Duration::from_mins(3));
-    let said = || world.gateway.tokens.health(world.clock.now()).iter().any(|token| token.said.is_some());
+    let said =
+        || world.gateway.tokens.health(world.clock.now()).iter().any(|token| token.said.is_some());
     eventually(said).await;
     world.open_gate(gate);
     world.clock.advance(Duration::from_secs(1));
@@ -67,7 +72,11 @@ async fn a_denied_read_waits_a_few_seconds_and_no_longer_for_a_token_that_may_se
     ready(&world).await;
     world.clock.advance(Duration::from_hours(2));
     let gate = world.close_gate("POST", MINT);
-    let denied = async { tokio::time::timeout(Duration::from_secs(20), world.get("/repos/acme/gadgets")).await.expect("it still waits") };
+    let denied = async {
+        tokio::time::timeout(Duration::from_secs(20), world.get("/repos/acme/gadgets"))
+            .await
+            .expect("it still waits")
+    };
     let time = async {
         world.held(gate, 1).await;
         world.clock.advance(Duration::from_secs(6));

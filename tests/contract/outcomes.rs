@@ -1,7 +1,9 @@
-//! What a writer is told is what happened, whatever the upstream does (CONTRACT §4, 3; DESIGN D7): each fault of the emulator, by method, waiting, waiting with a key, and queued.
+//! What a writer is told is what happened, whatever the upstream does (CONTRACT §4, 3; DESIGN D7):
+//! each fault of the emulator, by method, waiting, waiting with a key, and queued.
 //!
-//! The truth is the emulator's transcript. The upstream is spoken to in HTTP/1.1, so GOAWAY and refused streams cannot come. The clock runs sixty times as fast, and a
-//! fault strikes the first request.
+//! The truth is the emulator's transcript. The upstream is spoken to in HTTP/1.1, so GOAWAY and
+//! refused streams cannot come. The clock runs sixty times as fast, and a fault strikes the first
+//! request.
 
 use std::future::ready;
 
@@ -19,7 +21,8 @@ const SPEED: f64 = 60.0;
 /// Cases at the same time: more would keep each other from being served in time.
 const AT_ONCE: usize = 16;
 const METHODS: [Method; 4] = [Method::POST, Method::PATCH, Method::PUT, Method::DELETE];
-/// A waiting client is patient enough for a cool-down; a silent upstream is given up after a real second.
+/// A waiting client is patient enough for a cool-down; a silent upstream is given up after a real
+/// second.
 const CONFIG: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_attempts = 3";
 
 /// What a writer is told.
@@ -42,7 +45,8 @@ enum Way {
     Queued,
 }
 
-/// A fault, and what is to be told of a POST or PATCH, of a PUT, and of a DELETE, whose repetition finds nothing when it was executed before.
+/// A fault, and what is to be told of a POST or PATCH, of a PUT, and of a DELETE, whose repetition
+/// finds nothing when it was executed before.
 fn table() -> Vec<(Value, [Told; 3])> {
     let ambiguous_after = [Unknown, Done, Unknown];
     let ambiguous_before = [Unknown, Done, Done];
@@ -89,18 +93,31 @@ fn write_of(world: &World, method: &Method) -> (String, Value) {
         Method::PATCH => (ISSUE.to_owned(), json!({ "title": "another title" })),
         Method::PUT => (format!("{ISSUE}/labels"), json!({ "labels": [] })),
         _ => {
-            let made = world.ask_emulator(Method::POST, &format!("{ISSUE}/comments"), &json!({ "body": "to be deleted" }));
+            let made = world.ask_emulator(
+                Method::POST,
+                &format!("{ISSUE}/comments"),
+                &json!({ "body": "to be deleted" }),
+            );
             (format!("/repos/acme/widgets/issues/comments/{}", made["id"]), Value::Null)
         }
     }
 }
 
-async fn told(world: &World, way: Way, method: &Method, path: &str, body: &Value) -> (Told, String) {
+async fn told(
+    world: &World,
+    way: Way,
+    method: &Method,
+    path: &str,
+    body: &Value,
+) -> (Told, String) {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     match way {
         Way::Waiting => {
             let reply = world.send(method.clone(), path, &[], &body).await;
-            (by_answer(&reply), format!("{} {}", reply.status, String::from_utf8_lossy(&reply.body)))
+            (
+                by_answer(&reply),
+                format!("{} {}", reply.status, String::from_utf8_lossy(&reply.body)),
+            )
         }
         Way::Keyed => {
             let headers = [("idempotency-key", "k")];
@@ -110,14 +127,22 @@ async fn told(world: &World, way: Way, method: &Method, path: &str, body: &Value
             let is_kept = world.gateway.queue.counts().iter().any(|(_, count)| *count > 0);
             if is_kept {
                 let second = world.send(method.clone(), path, &headers, &body).await;
-                assert_eq!((second.status, &second.body), (first.status, &first.body), "{method} {path}");
+                assert_eq!(
+                    (second.status, &second.body),
+                    (first.status, &first.body),
+                    "{method} {path}"
+                );
             }
             (by_answer(&first), said)
         }
         Way::Queued => {
-            let accepted = world.send(method.clone(), path, &[("prefer", "respond-async")], &body).await;
+            let accepted =
+                world.send(method.clone(), path, &[("prefer", "respond-async")], &body).await;
             accepted.assert_status(202);
-            let standing = world.get_with(accepted.header("location").unwrap(), &[("prefer", "wait=86400")]).await.json();
+            let standing = world
+                .get_with(accepted.header("location").unwrap(), &[("prefer", "wait=86400")])
+                .await
+                .json();
             let told = match standing["state"].as_str() {
                 Some("done") => Done,
                 Some("failed") => Failed,
@@ -143,7 +168,8 @@ fn executed(entries: &[Entry]) -> usize {
 }
 
 async fn world() -> World {
-    let setup = Setup::new().clock(Clock::scaled(SPEED)).config(CONFIG).client("max_wait = \"10m\"");
+    let setup =
+        Setup::new().clock(Clock::scaled(SPEED)).config(CONFIG).client("max_wait = \"10m\"");
     // An hour is a minute here.
     let setup = setup.listen("idle_timeout = \"1h\"\nheader_timeout = \"1h\"");
     setup.upstream_keys("response_timeout = \"1s\"").start().await
@@ -161,8 +187,10 @@ async fn case(fault: &Value, way: Way, method: &Method, expected: Told) -> Optio
     }
     let (told, said) = told(&world, way, method, &path, &body).await;
     let entries = world.upstream_requests().split_off(before);
-    // Of a status that a fault made up, the entry says whether something was carried out; a request that came to nothing is not told from one that did by its status alone.
-    let effects = executed(&entries).max(entries.iter().filter(|entry| entry.executed && entry.fault.is_some()).count());
+    // Of a status that a fault made up, the entry says whether something was carried out; a request
+    // that came to nothing is not told from one that did by its status alone.
+    let effects = executed(&entries)
+        .max(entries.iter().filter(|entry| entry.executed && entry.fault.is_some()).count());
     let is_true = match told {
         Done => effects >= 1,
         Failed => effects == 0 || fault["fault"] == "revoke",
@@ -190,8 +218,15 @@ async fn all_cases(way: Way) {
             case(fault, way, method, expected)
         })
     });
-    let wrong: Vec<String> = stream::iter(cases).buffer_unordered(AT_ONCE).filter_map(ready).collect().await;
-    assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), table.len() * METHODS.len(), wrong.concat());
+    let wrong: Vec<String> =
+        stream::iter(cases).buffer_unordered(AT_ONCE).filter_map(ready).collect().await;
+    assert!(
+        wrong.is_empty(),
+        "{} of {} cases:\n{}",
+        wrong.len(),
+        table.len() * METHODS.len(),
+        wrong.concat()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -217,13 +252,17 @@ async fn without_a_connection_nothing_was_executed() {
         listener.local_addr().unwrap()
     };
     let plain = world().await;
-    for url in [format!("http://{dead}"), format!("https://localhost:{}", plain.emulator.addr().port())] {
+    for url in
+        [format!("http://{dead}"), format!("https://localhost:{}", plain.emulator.addr().port())]
+    {
         for method in METHODS {
             for way in [Way::Waiting, Way::Keyed, Way::Queued] {
-                let setup = Setup::new().clock(Clock::scaled(SPEED)).config(CONFIG).upstream(url.clone());
+                let setup =
+                    Setup::new().clock(Clock::scaled(SPEED)).config(CONFIG).upstream(url.clone());
                 let world = setup.start().await;
                 let body = json!({ "body": "never" });
-                let (told, said) = told(&world, way, &method, "/repos/acme/widgets/issues/1/labels", &body).await;
+                let (told, said) =
+                    told(&world, way, &method, "/repos/acme/widgets/issues/1/labels", &body).await;
                 assert_eq!(told, Failed, "{method} {way:?} to {url}: {said}");
                 assert!(said.contains("nothing was executed"), "{said}");
             }

@@ -1,4 +1,5 @@
-//! A last page that is exactly full: its 304 does not tell that another page has come after it (DESIGN D3).
+//! A last page that is exactly full: its 304 does not tell that another page has come after it
+//! (DESIGN D3).
 
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ fn comment(world: &World) {
     world.advance_both(Duration::from_secs(60));
 }
 
-/// A page of ten comments, of which there are ten, is stored; then there is an eleventh that nobody here heard of.
+/// A page of ten comments, of which there are ten, is stored; then there is an eleventh that nobody
+/// here heard of.
 async fn an_eleventh_comes(setup: Setup) -> World {
     let world = setup.manual_clock().start().await;
     let at_first = world.count_at_emulator(&format!("{ISSUE}/comments?a=b"));
@@ -45,11 +47,19 @@ async fn tells_of_the_next(world: &World) -> bool {
 async fn a_304_alone_tells_of_no_next_page_and_a_change_above_makes_the_page_be_asked_for_anew() {
     let world = an_eleventh_comes(Setup::new()).await;
     let answer = world.get(&page(1)).await;
-    assert_eq!((answer.cache_status(), answer.header("link")), (UNCHANGED, None), "nobody can know");
+    assert_eq!(
+        (answer.cache_status(), answer.header("link")),
+        (UNCHANGED, None),
+        "nobody can know"
+    );
     assert_ne!(world.get(ISSUE).await.cache_status(), UNCHANGED, "the issue counts its comments");
     assert!(tells_of_the_next(&world).await);
     world.advance_both(Duration::from_secs(60));
-    assert_eq!(world.get(&page(1)).await.cache_status(), UNCHANGED, "and that was all there was to know");
+    assert_eq!(
+        world.get(&page(1)).await.cache_status(),
+        UNCHANGED,
+        "and that was all there was to know"
+    );
     assert!(tells_of_the_next(&world).await);
 }
 
@@ -80,16 +90,27 @@ async fn another_page_of_the_list_that_changed_makes_it_be_asked_for_anew() {
 
 #[tokio::test]
 async fn after_a_write_it_is_asked_for_anew() {
-    let world = an_eleventh_comes(Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")).await;
-    world.post(&format!("{ISSUE}/comments"), json!({ "body": "by a client" })).await.assert_status(201);
+    let world = an_eleventh_comes(
+        Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\""),
+    )
+    .await;
+    world
+        .post(&format!("{ISSUE}/comments"), json!({ "body": "by a client" }))
+        .await
+        .assert_status(201);
     assert!(tells_of_the_next(&world).await);
 }
 
 #[tokio::test]
 async fn a_page_that_names_the_last_is_asked_for_anew_once_after_a_write() {
-    let world = an_eleventh_comes(Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")).await;
+    let world = an_eleventh_comes(
+        Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\""),
+    )
+    .await;
     let few = format!("{ISSUE}/comments?per_page=4&page=1");
-    let last = |answer: &Reply| answer.header("link").unwrap_or_default().contains("page=4>; rel=\"last\"");
+    let last = |answer: &Reply| {
+        answer.header("link").unwrap_or_default().contains("page=4>; rel=\"last\"")
+    };
     assert!(!last(&world.get(&few).await), "three pages");
     for body in ["the twelfth", "the thirteenth"] {
         world.post(&format!("{ISSUE}/comments"), json!({ "body": body })).await.assert_status(201);

@@ -1,4 +1,5 @@
-//! Clients that bring their own upstream credential (CONTRACT §2, `[passthrough]`, and §3, Key): whose view, whose budget, and that nothing of it stays.
+//! Clients that bring their own upstream credential (CONTRACT §2, `[passthrough]`, and §3, Key):
+//! whose view, whose budget, and that nothing of it stays.
 
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ async fn get_as(world: &World, credential: &str, path: &str) -> Reply {
     send_as(world, credential, Method::GET, path, "").await
 }
 
-/// The same as soon as there is a place: a request keeps its own a moment longer than its client waits for the answer.
+/// The same as soon as there is a place: a request keeps its own a moment longer than its client
+/// waits for the answer.
 async fn seated_as(world: &World, credential: &str, path: &str) -> Reply {
     let seated = async {
         loop {
@@ -54,21 +56,26 @@ async fn a_client_sees_what_its_own_credential_sees_and_the_pool_does_not() {
     world.get(GADGETS).await.assert_status(404);
     let own = get_as(&world, CLEO, GADGETS).await;
     own.assert_status(200);
-    assert_eq!((own.json()["name"].as_str(), own.header("x-weir-account")), (Some("gadgets"), Some("passthrough")));
+    assert_eq!(
+        (own.json()["name"].as_str(), own.header("x-weir-account")),
+        (Some("gadgets"), Some("passthrough"))
+    );
     world.get(GADGETS).await.assert_status(404);
     assert_eq!(asked(&world), ["dan", "cleo", "dan"]);
 }
 
 #[tokio::test]
 async fn two_credentials_and_the_pool_never_see_each_others_answers() {
-    let world = strangers().config("[[cache.rules]]\nroute = \"/user\"\nttl = \"10m\"").start().await;
+    let world =
+        strangers().config("[[cache.rules]]\nroute = \"/user\"\nttl = \"10m\"").start().await;
     for _ in 0..2 {
         for (credential, login) in [(CLEO, "cleo"), (DAN, "dan")] {
             assert_eq!(get_as(&world, credential, "/user").await.json()["login"], login);
         }
     }
     assert_eq!(world.get("/user").await.json()["login"], "dan");
-    // The second round was served from what is stored; the pool's own answer was not taken from a client's.
+    // The second round was served from what is stored; the pool's own answer was not taken from a
+    // client's.
     assert_eq!(asked(&world), ["cleo", "dan", "dan"]);
 }
 
@@ -77,7 +84,10 @@ async fn a_credential_that_is_one_of_the_pools_has_a_view_of_its_own_all_the_sam
     let world = strangers().start().await;
     assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; fwd=uri-miss; stored");
     assert_eq!(get_as(&world, DAN, WIDGETS).await.cache_status(), "weir; fwd=uri-miss; stored");
-    assert_eq!(get_as(&world, DAN, WIDGETS).await.cache_status(), "weir; fwd=stale; fwd-status=304");
+    assert_eq!(
+        get_as(&world, DAN, WIDGETS).await.cache_status(),
+        "weir; fwd=stale; fwd-status=304"
+    );
     assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; fwd=stale; fwd-status=304");
 }
 
@@ -86,10 +96,16 @@ async fn an_answer_that_has_only_an_etag_is_confirmed_by_the_credential_that_rec
     let world = strangers().start().await;
     let labels = format!("{WIDGETS}/labels?page=1");
     for credential in [CLEO, DAN] {
-        assert_eq!(get_as(&world, credential, &labels).await.cache_status(), "weir; fwd=uri-miss; stored");
+        assert_eq!(
+            get_as(&world, credential, &labels).await.cache_status(),
+            "weir; fwd=uri-miss; stored"
+        );
     }
     for credential in [CLEO, DAN] {
-        assert_eq!(get_as(&world, credential, &labels).await.cache_status(), "weir; fwd=stale; fwd-status=304");
+        assert_eq!(
+            get_as(&world, credential, &labels).await.cache_status(),
+            "weir; fwd=stale; fwd-status=304"
+        );
     }
     assert!(world.upstream_requests()[2..].iter().all(|entry| entry.conditional == "etag"));
 }
@@ -99,8 +115,13 @@ async fn other_clients_with_the_same_credential_share_its_answers() {
     let world = strangers().start().await;
     get_as(&world, CLEO, GADGETS).await.assert_status(200);
     let authorization = format!("Bearer {CLEO}");
-    let other = world.get_with(GADGETS, &[("x-weir-key", OTHER_KEY), ("authorization", &authorization)]).await;
-    assert_eq!((other.status.as_u16(), other.cache_status()), (200, "weir; fwd=stale; fwd-status=304"));
+    let other = world
+        .get_with(GADGETS, &[("x-weir-key", OTHER_KEY), ("authorization", &authorization)])
+        .await;
+    assert_eq!(
+        (other.status.as_u16(), other.cache_status()),
+        (200, "weir; fwd=stale; fwd-status=304")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,7 +162,11 @@ async fn a_spent_budget_refuses_its_credential_alone() {
     }
     let sent = world.upstream_requests().len();
     get_as(&world, CLEO, GADGETS).await.assert_rate_limited(world.clock.now().as_secs());
-    assert_eq!(world.upstream_requests().len(), sent, "nothing that the books know to be refused is sent");
+    assert_eq!(
+        world.upstream_requests().len(),
+        sent,
+        "nothing that the books know to be refused is sent"
+    );
     world.get(WIDGETS).await.assert_status(200);
 }
 
@@ -151,7 +176,8 @@ async fn a_secondary_refusal_closes_its_credential_alone() {
     let fault = json!({ "fault": "secondary", "retry_after": 60, "match": { "account": "cleo", "times": 1 } });
     world.ask_emulator(Method::POST, "/_emulator/faults", &fault);
     let authorization = format!("Bearer {CLEO}");
-    let impatient = [("x-weir-key", KEY), ("authorization", authorization.as_str()), ("prefer", "wait=0")];
+    let impatient =
+        [("x-weir-key", KEY), ("authorization", authorization.as_str()), ("prefer", "wait=0")];
     for _ in 0..3 {
         world.get_with(GADGETS, &impatient).await.assert_secondary_limited();
     }
@@ -181,7 +207,9 @@ async fn what_the_upstream_thinks_of_a_credential_is_passed_on_and_harms_nobody(
 async fn what_was_stored_for_a_credential_is_not_served_to_one_that_is_revoked() {
     let world = strangers().start().await;
     get_as(&world, CLEO, GADGETS).await.assert_status(200);
-    world.arm(&json!({ "match": { "method": "GET", "path": GADGETS, "nth": 1 }, "fault": "revoke" }));
+    world.arm(
+        &json!({ "match": { "method": "GET", "path": GADGETS, "nth": 1 }, "fault": "revoke" }),
+    );
     for _ in 0..2 {
         get_as(&world, CLEO, GADGETS).await.assert_status(401);
     }
@@ -206,7 +234,8 @@ async fn without_a_credential_of_its_own_a_client_is_served_as_ever() {
 #[tokio::test]
 async fn several_authorizations_are_refused_and_nothing_is_sent() {
     let world = strangers().start().await;
-    let headers = [("x-weir-key", KEY), ("authorization", "Bearer one"), ("authorization", "Bearer two")];
+    let headers =
+        [("x-weir-key", KEY), ("authorization", "Bearer one"), ("authorization", "Bearer two")];
     world.get_with(WIDGETS, &headers).await.assert_status(400);
     assert!(world.upstream_requests().is_empty());
 }
@@ -229,14 +258,23 @@ async fn a_client_may_do_with_its_own_credential_what_its_entry_allows() {
 }
 
 #[tokio::test]
-async fn writes_are_made_with_the_clients_own_credential_and_make_what_others_have_stored_doubtful() {
-    let world = strangers().config("[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"10m\"").start().await;
+async fn writes_are_made_with_the_clients_own_credential_and_make_what_others_have_stored_doubtful()
+{
+    let world = strangers()
+        .config("[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"10m\"")
+        .start()
+        .await;
     let issues = format!("{WIDGETS}/issues");
     world.get(&issues).await.assert_status(200);
     assert_eq!(world.get(&issues).await.cache_status(), "weir; hit");
-    send_as(&world, CLEO, Method::POST, &issues, "{\"title\":\"by cleo\"}").await.assert_status(201);
+    send_as(&world, CLEO, Method::POST, &issues, "{\"title\":\"by cleo\"}")
+        .await
+        .assert_status(201);
     let after = world.get(&issues).await;
-    assert_eq!((after.cache_status(), &after.json()[0]["user"]["login"]), ("weir; fwd=stale; fwd-status=200", &json!("cleo")));
+    assert_eq!(
+        (after.cache_status(), &after.json()[0]["user"]["login"]),
+        ("weir; fwd=stale; fwd-status=200", &json!("cleo"))
+    );
     world.post(&issues, json!({ "title": "by nobody" })).await.assert_status(403);
     assert_eq!(asked(&world), ["dan", "cleo", "dan"]);
 }
@@ -245,7 +283,9 @@ async fn writes_are_made_with_the_clients_own_credential_and_make_what_others_ha
 async fn a_body_too_large_to_hold_goes_with_the_clients_own_credential_too() {
     let world = strangers().config("[writes]\nmax_body = \"64B\"").start().await;
     let body = json!({ "title": "long", "body": "x".repeat(1_000) }).to_string();
-    send_as(&world, CLEO, Method::POST, &format!("{WIDGETS}/issues"), &body).await.assert_status(201);
+    send_as(&world, CLEO, Method::POST, &format!("{WIDGETS}/issues"), &body)
+        .await
+        .assert_status(201);
     assert_eq!(asked(&world), ["cleo"]);
 }
 
@@ -262,7 +302,9 @@ async fn graphql_is_asked_with_the_clients_own_credential() {
 #[tokio::test]
 async fn no_client_is_given_an_installation_token() {
     let world = strangers().start().await;
-    send_as(&world, CLEO, Method::POST, "/app/installations/1/access_tokens", "").await.assert_status(403);
+    send_as(&world, CLEO, Method::POST, "/app/installations/1/access_tokens", "")
+        .await
+        .assert_status(403);
     assert!(world.upstream_requests().is_empty());
 }
 
@@ -283,7 +325,10 @@ async fn a_place_goes_to_the_next_credential_when_nothing_of_the_last_is_under_w
     assert_eq!(asked(&world), ["cleo"]);
     // Its books begin anew: what was known of the one before is not told of the next.
     assert_eq!(seated_as(&world, DAN, WIDGETS).await.number("x-ratelimit-remaining"), 4_999);
-    assert_eq!(seated_as(&world, CLEO, GADGETS).await.cache_status(), "weir; fwd=stale; fwd-status=304");
+    assert_eq!(
+        seated_as(&world, CLEO, GADGETS).await.cache_status(),
+        "weir; fwd=stale; fwd-status=304"
+    );
 }
 
 #[tokio::test]
@@ -295,7 +340,10 @@ async fn nothing_of_a_credential_is_in_logs_metrics_or_answers() {
         answers.push(get_as(&world, CLEO, path).await);
     }
     answers.push(get_as(&world, "emu_nobodys_s3cret", WIDGETS).await);
-    answers.push(send_as(&world, CLEO, Method::POST, &format!("{WIDGETS}/issues"), "{\"title\":\"x\"}").await);
+    answers.push(
+        send_as(&world, CLEO, Method::POST, &format!("{WIDGETS}/issues"), "{\"title\":\"x\"}")
+            .await,
+    );
     world.arm(&json!({ "match": { "method": "GET", "path": WIDGETS, "nth": 1 }, "fault": "reset_before" }));
     answers.push(get_as(&world, CLEO, WIDGETS).await);
     let shown = format!("{answers:?}{}{}", world.gateway.metrics.encode(), logged::all());
@@ -303,6 +351,7 @@ async fn nothing_of_a_credential_is_in_logs_metrics_or_answers() {
         assert!(!shown.contains(secret), "{secret} is shown");
     }
     assert!(shown.contains("passthrough"));
-    let budgets: Vec<Value> = world.gateway.admissions.snapshot().1.iter().map(|account| json!(&*account.name)).collect();
+    let budgets: Vec<Value> =
+        world.gateway.admissions.snapshot().1.iter().map(|account| json!(&*account.name)).collect();
     assert_eq!(budgets, [json!("dan")], "operators are shown the accounts of the config");
 }

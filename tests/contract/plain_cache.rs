@@ -1,4 +1,5 @@
-//! `freshness = "rfc9111"`: the gateway as the shared HTTP cache that RFC 9111 describes. What the public suite of cache tests asks beyond this is in `tests/clients`.
+//! `freshness = "rfc9111"`: the gateway as the shared HTTP cache that RFC 9111 describes. What the
+//! public suite of cache tests asks beyond this is in `tests/clients`.
 
 use std::time::Duration;
 
@@ -19,9 +20,13 @@ async fn before(upstream: &Broken) -> World {
 }
 
 #[tokio::test]
-async fn an_answer_for_one_user_is_confirmed_before_each_use_unless_it_names_a_lifetime_for_shared_caches() {
-    for (lifetime, reached) in [("private, max-age=3600", 2), ("private, max-age=60, s-maxage=60", 1)] {
-        let says = format!("HTTP/1.1 200 OK\r\nCache-Control: {lifetime}\r\nContent-Length: 2\r\n\r\nhi");
+async fn an_answer_for_one_user_is_confirmed_before_each_use_unless_it_names_a_lifetime_for_shared_caches()
+ {
+    for (lifetime, reached) in
+        [("private, max-age=3600", 2), ("private, max-age=60, s-maxage=60", 1)]
+    {
+        let says =
+            format!("HTTP/1.1 200 OK\r\nCache-Control: {lifetime}\r\nContent-Length: 2\r\n\r\nhi");
         let upstream = Broken::start(Behaviour::Keeps(says.leak())).await;
         let world = before(&upstream).await;
         for _ in 0..2 {
@@ -33,8 +38,9 @@ async fn an_answer_for_one_user_is_confirmed_before_each_use_unless_it_names_a_l
 
 #[tokio::test]
 async fn the_age_that_an_answer_came_with_is_told_and_counts() {
-    let upstream =
-        Broken::start(Behaviour::Keeps("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nAge: 30\r\nContent-Length: 2\r\n\r\nhi"));
+    let upstream = Broken::start(Behaviour::Keeps(
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nAge: 30\r\nContent-Length: 2\r\n\r\nhi",
+    ));
     let upstream = upstream.await;
     let world = upstream.setup().config(PLAIN).manual_clock().start().await;
     assert_eq!(world.get(ISSUES).await.header("age"), Some("30"));
@@ -61,13 +67,20 @@ async fn the_upstreams_etag_is_the_clients_where_every_client_gets_the_same_byte
 
     let emulated = Setup::new().config(PLAIN).start().await;
     let own = emulated.get(REPOSITORY).await;
-    assert!(own.header("etag").is_some_and(|etag| etag.starts_with("W/")), "its addresses are other ones for each client");
+    assert!(
+        own.header("etag").is_some_and(|etag| etag.starts_with("W/")),
+        "its addresses are other ones for each client"
+    );
 }
 
 #[tokio::test]
 async fn an_encoding_that_is_no_choice_is_kept_and_one_that_is_not() {
-    for (vary, reached) in [("", 1), ("Vary: Accept-Encoding\r\n", 2), ("Content-Type: application/json\r\n", 2)] {
-        let says = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Encoding: br\r\n{vary}Content-Length: 2\r\n\r\nzz");
+    for (vary, reached) in
+        [("", 1), ("Vary: Accept-Encoding\r\n", 2), ("Content-Type: application/json\r\n", 2)]
+    {
+        let says = format!(
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Encoding: br\r\n{vary}Content-Length: 2\r\n\r\nzz"
+        );
         let upstream = Broken::start(Behaviour::Keeps(says.leak())).await;
         let world = before(&upstream).await;
         for _ in 0..2 {
@@ -79,7 +92,10 @@ async fn an_encoding_that_is_no_choice_is_kept_and_one_that_is_not() {
 
 #[tokio::test]
 async fn a_failure_is_passed_on_as_it_was_answered() {
-    let upstream = Broken::start(Behaviour::Keeps("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nno")).await;
+    let upstream = Broken::start(Behaviour::Keeps(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nno",
+    ))
+    .await;
     let world = before(&upstream).await;
     world.get(ISSUES).await.assert_status(503);
     assert_eq!(upstream.requests(), 1);
@@ -90,7 +106,8 @@ async fn a_failure_is_passed_on_as_it_was_answered() {
 
 #[tokio::test]
 async fn what_must_be_confirmed_is_not_served_when_it_cannot_be() {
-    // The emulator's answers name a lifetime for shared caches, which forbids it (RFC 9111 §5.2.2.10).
+    // The emulator's answers name a lifetime for shared caches, which forbids it (RFC 9111
+    // §5.2.2.10).
     let world = Setup::new().manual_clock().config(PLAIN).start().await;
     world.get(REPOSITORY).await.assert_status(200);
     world.clock.advance(Duration::from_mins(2));
@@ -100,7 +117,10 @@ async fn what_must_be_confirmed_is_not_served_when_it_cannot_be() {
 
 #[tokio::test]
 async fn a_method_that_nobody_knows_is_passed_on_once() {
-    let upstream = Broken::start(Behaviour::Keeps("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 2\r\n\r\nhi")).await;
+    let upstream = Broken::start(Behaviour::Keeps(
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 2\r\n\r\nhi",
+    ))
+    .await;
     let world = before(&upstream).await;
     let search = || Method::from_bytes(b"M-SEARCH").unwrap();
     world.get(ISSUES).await.assert_status(200);
@@ -108,9 +128,13 @@ async fn a_method_that_nobody_knows_is_passed_on_once() {
     assert_eq!(upstream.requests(), 2);
     world.get(ISSUES).await.assert_status(200);
     assert_eq!(upstream.requests(), 3, "it may have changed what is stored");
-    // Whatever an upstream that does not mind the case would take for another method, or answer with what it was sent.
+    // Whatever an upstream that does not mind the case would take for another method, or answer
+    // with what it was sent.
     for refused in ["TRACE", "trace", "TRACK", "post", "Head", "connect"] {
-        world.send(Method::from_bytes(refused.as_bytes()).unwrap(), ISSUES, &[], "").await.assert_status(405);
+        world
+            .send(Method::from_bytes(refused.as_bytes()).unwrap(), ISSUES, &[], "")
+            .await
+            .assert_status(405);
     }
     assert_eq!(upstream.requests(), 3);
     let documented = Setup::new().start().await;
@@ -120,15 +144,30 @@ async fn a_method_that_nobody_knows_is_passed_on_once() {
 #[tokio::test]
 async fn what_the_answer_to_a_write_names_is_asked_for_anew() {
     // One of them relative to what was written.
-    let named = "Location: issues/../issues/./7?page=1\r\nContent-Location: /repos/acme/widgets/labels\r\n";
-    let says = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n{named}Content-Length: 2\r\n\r\nhi");
+    let named =
+        "Location: issues/../issues/./7?page=1\r\nContent-Location: /repos/acme/widgets/labels\r\n";
+    let says = format!(
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n{named}Content-Length: 2\r\n\r\nhi"
+    );
     let upstream = Broken::start(Behaviour::Keeps(says.leak())).await;
     let world = before(&upstream).await;
-    let paths = ["/repos/acme/widgets/issues/7", "/repos/acme/widgets/labels", "/repos/acme/widgets/milestones"];
+    let paths = [
+        "/repos/acme/widgets/issues/7",
+        "/repos/acme/widgets/labels",
+        "/repos/acme/widgets/milestones",
+    ];
     for path in paths {
         world.get(path).await.assert_status(200);
     }
-    world.send(Method::POST, "/repos/acme/widgets/merges", &[("content-type", "application/json")], "{}").await.assert_status(200);
+    world
+        .send(
+            Method::POST,
+            "/repos/acme/widgets/merges",
+            &[("content-type", "application/json")],
+            "{}",
+        )
+        .await
+        .assert_status(200);
     let asked = upstream.requests();
     for (path, again) in paths.into_iter().zip([1, 2, 2]) {
         world.get(path).await.assert_status(200);
@@ -140,10 +179,14 @@ async fn what_the_answer_to_a_write_names_is_asked_for_anew() {
 async fn what_the_answer_to_a_streamed_upload_names_is_asked_for_anew() {
     let says = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nLocation: /repos/acme/widgets/labels\r\nContent-Length: 2\r\n\r\nhi";
     let upstream = Broken::start(Behaviour::Keeps(says)).await;
-    let world = upstream.setup().config(PLAIN).config("[writes]\nmax_body = \"1KiB\"").start().await;
+    let world =
+        upstream.setup().config(PLAIN).config("[writes]\nmax_body = \"1KiB\"").start().await;
     world.get(LABELS).await.assert_status(200);
     assert_eq!(world.get(LABELS).await.cache_status(), "weir; hit");
-    world.send(Method::POST, "/repos/acme/widgets/merges", &[], &"x".repeat(4_000)).await.assert_status(200);
+    world
+        .send(Method::POST, "/repos/acme/widgets/merges", &[], &"x".repeat(4_000))
+        .await
+        .assert_status(200);
     assert_ne!(world.get(LABELS).await.cache_status(), "weir; hit");
 }
 
@@ -153,10 +196,16 @@ async fn a_part_of_an_answer_is_given_whatever_the_mode() {
     let whole = world.get(REPOSITORY).await;
     let part = world.get_with(REPOSITORY, &[("range", "bytes=2-5")]).await;
     assert_eq!((part.status.as_u16(), &part.body[..]), (206, &whole.body[2..6]));
-    assert_eq!(part.header("content-range"), Some(format!("bytes 2-5/{}", whole.body.len()).as_str()));
+    assert_eq!(
+        part.header("content-range"),
+        Some(format!("bytes 2-5/{}", whole.body.len()).as_str())
+    );
     let behind = world.get_with(REPOSITORY, &[("range", "bytes=9999999-")]).await;
     assert_eq!((behind.status.as_u16(), behind.body.len()), (416, 0));
-    assert_eq!(behind.header("content-range"), Some(format!("bytes */{}", whole.body.len()).as_str()));
+    assert_eq!(
+        behind.header("content-range"),
+        Some(format!("bytes */{}", whole.body.len()).as_str())
+    );
     let head = world.send(Method::HEAD, REPOSITORY, &[("range", "bytes=2-5")], "").await;
     head.assert_status(200);
 }

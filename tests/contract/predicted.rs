@@ -1,4 +1,5 @@
-//! `predicted_etags`: a token asks with the `ETag` that it would have received, on routes where that has proved right, and nowhere else (DESIGN D3).
+//! `predicted_etags`: a token asks with the `ETag` that it would have received, on routes where
+//! that has proved right, and nowhere else (DESIGN D3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +40,14 @@ struct Manner {
 
 impl Manner {
     fn observed() -> Self {
-        Self { form: observed, body: same_for_all, dated: false, named: None, always_304: false, remaining_of_rich: 4_000 }
+        Self {
+            form: observed,
+            body: same_for_all,
+            dated: false,
+            named: None,
+            always_304: false,
+            remaining_of_rich: 4_000,
+        }
     }
 
     fn answer(&self, request: &Request<()>, now: Timestamp) -> Response<Bytes> {
@@ -47,8 +55,11 @@ impl Manner {
         let body = (self.body)(&path, token(headers));
         let etag = format!("\"{}\"", (self.form)(headers, body.as_bytes()));
         let asked = header(headers, "if-none-match");
-        let is_known =
-            if asked.is_empty() { self.dated && header(headers, "if-modified-since") == DATE } else { self.always_304 || asked == etag };
+        let is_known = if asked.is_empty() {
+            self.dated && header(headers, "if-modified-since") == DATE
+        } else {
+            self.always_304 || asked == etag
+        };
         let remaining = if token(headers) == POOR { 900 } else { self.remaining_of_rich };
         let mut response = Response::builder()
             .status(if is_known { 304 } else { 200 })
@@ -73,7 +84,8 @@ impl Manner {
 
 /// As it was observed (UPSTREAM.md, Conditional requests).
 fn observed(request: &HeaderMap, body: &[u8]) -> String {
-    let present = ["accept", "authorization", "cookie"].iter().filter_map(|name| request.get(*name));
+    let present =
+        ["accept", "authorization", "cookie"].iter().filter_map(|name| request.get(*name));
     let mut text: Vec<u8> = present.flat_map(|value| [value.as_bytes(), b":"].concat()).collect();
     text.extend_from_slice(body);
     digest_hex(&text)
@@ -121,27 +133,31 @@ impl Pair {
             async { response }
         })
         .await;
-        let setup = Setup::new().upstream(origin.url()).holder("poor", "user", &[("classic", POOR)], "").holder(
-            "rich",
-            "user",
-            &[("classic", RICH)],
-            "",
-        );
+        let setup = Setup::new()
+            .upstream(origin.url())
+            .holder("poor", "user", &[("classic", POOR)], "")
+            .holder("rich", "user", &[("classic", RICH)], "");
         Self { world: setup.config(config).start().await, origin, manner }
     }
 
-    /// The same, after the first page was fetched by the one token and further ones by the other: enough to prove the route.
+    /// The same, after the first page was fetched by the one token and further ones by the other:
+    /// enough to prove the route.
     async fn after_proof(config: &str, manner: Manner) -> Self {
         let pair = Self::new(config, manner).await;
         for number in 1..=PROVED_BY {
             pair.world.get(&page(number)).await.assert_status(200);
         }
-        let tokens: Vec<_> = pair.origin.asked().iter().map(|asked| asked.token().to_owned()).collect();
-        assert_eq!((tokens[0].as_str(), &tokens[1..]), (POOR, &[RICH; PROVED_BY - 1].map(str::to_owned)[..]));
+        let tokens: Vec<_> =
+            pair.origin.asked().iter().map(|asked| asked.token().to_owned()).collect();
+        assert_eq!(
+            (tokens[0].as_str(), &tokens[1..]),
+            (POOR, &[RICH; PROVED_BY - 1].map(str::to_owned)[..])
+        );
         pair
     }
 
-    /// The first page once more, which the other token asks for; the answer, and the last request that it took.
+    /// The first page once more, which the other token asks for; the answer, and the last request
+    /// that it took.
     async fn first_page_again(&self) -> (Reply, Asked) {
         let answer = self.world.get(&page(1)).await;
         let asked = self.origin.last();
@@ -149,7 +165,8 @@ impl Pair {
         (answer, asked)
     }
 
-    /// Now less is left of the other token: it is the first one that asks for a page which that one fetched.
+    /// Now less is left of the other token: it is the first one that asks for a page which that one
+    /// fetched.
     async fn second_page_by_the_poor(&self) -> Asked {
         self.change(|manner| manner.remaining_of_rich = 50);
         self.world.get(&page(99)).await.assert_status(200);
@@ -164,7 +181,9 @@ impl Pair {
     }
 
     fn counted(&self, outcome: &str) -> bool {
-        let series = format!("weir_predicted_etags_total{{endpoint=\"/repos/{{owner}}/{{repo}}/labels\",outcome=\"{outcome}\"}} 1");
+        let series = format!(
+            "weir_predicted_etags_total{{endpoint=\"/repos/{{owner}}/{{repo}}/labels\",outcome=\"{outcome}\"}} 1"
+        );
         self.world.gateway.metrics.encode().lines().any(|line| line == series)
     }
 }
@@ -173,7 +192,10 @@ impl Pair {
 async fn nothing_is_predicted_unless_the_config_asks_for_it() {
     let pair = Pair::after_proof("", Manner::observed()).await;
     let (answer, asked) = pair.first_page_again().await;
-    assert_eq!((asked.header("if-none-match"), asked.status, answer.cache_status()), ("", 200, "weir; fwd=stale; fwd-status=200"));
+    assert_eq!(
+        (asked.header("if-none-match"), asked.status, answer.cache_status()),
+        ("", 200, "weir; fwd=stale; fwd-status=200")
+    );
 }
 
 #[tokio::test]
@@ -182,10 +204,16 @@ async fn a_token_that_owns_no_etag_confirms_with_a_predicted_one_where_that_has_
     let (answer, asked) = pair.first_page_again().await;
     let predicted = asked.header("if-none-match").to_owned();
     assert!(asked.status == 304 && !predicted.is_empty(), "{asked:?}");
-    assert_eq!((answer.cache_status(), answer.body.as_ref()), ("weir; fwd=stale; fwd-status=304", same_for_all(&page(1), "").as_bytes()));
+    assert_eq!(
+        (answer.cache_status(), answer.body.as_ref()),
+        ("weir; fwd=stale; fwd-status=304", same_for_all(&page(1), "").as_bytes())
+    );
     assert!(pair.counted("confirmed"));
     // What the upstream knows tokens by is nothing for clients.
-    assert!(!format!("{answer:?}").contains(predicted.trim_matches('"')) && !answer.header("etag").unwrap().contains(&predicted));
+    assert!(
+        !format!("{answer:?}").contains(predicted.trim_matches('"'))
+            && !answer.header("etag").unwrap().contains(&predicted)
+    );
     // By now it is the token's own.
     let (_, again) = pair.first_page_again().await;
     assert_eq!((again.header("if-none-match"), again.status), (predicted.as_str(), 304));
@@ -197,7 +225,10 @@ async fn a_304_that_names_no_etag_teaches_the_predicted_one() {
     let pair = Pair::after_proof(PREDICTED, Manner { named: Some(""), ..Manner::observed() }).await;
     let (_, asked) = pair.first_page_again().await;
     let (_, again) = pair.first_page_again().await;
-    assert_eq!((asked.status, again.status, again.header("if-none-match")), (304, 304, asked.header("if-none-match")));
+    assert_eq!(
+        (asked.status, again.status, again.header("if-none-match")),
+        (304, 304, asked.header("if-none-match"))
+    );
     assert!(pair.counted("confirmed"));
 }
 
@@ -218,7 +249,10 @@ async fn an_upstream_with_etags_of_another_form_is_never_sent_a_prediction() {
         pair.world.get(&page(number)).await.assert_status(200);
     }
     let (answer, asked) = pair.first_page_again().await;
-    assert_eq!((asked.header("if-none-match"), asked.status, answer.status.as_u16()), ("", 200, 200));
+    assert_eq!(
+        (asked.header("if-none-match"), asked.status, answer.status.as_u16()),
+        ("", 200, 200)
+    );
 }
 
 #[tokio::test]
@@ -248,7 +282,11 @@ async fn a_prediction_for_what_has_changed_brings_the_change_and_proves_nothing_
 
 #[tokio::test]
 async fn a_304_that_confirms_something_else_than_the_prediction_confirms_nothing() {
-    let pair = Pair::after_proof(PREDICTED, Manner { named: Some("\"something-else\""), always_304: true, ..Manner::observed() }).await;
+    let pair = Pair::after_proof(
+        PREDICTED,
+        Manner { named: Some("\"something-else\""), always_304: true, ..Manner::observed() },
+    )
+    .await;
     pair.change(|manner| manner.body = changed);
     let (answer, asked) = pair.first_page_again().await;
     answer.assert_status(200);
@@ -267,17 +305,25 @@ async fn beside_a_date_a_prediction_confirms_too() {
 
 #[tokio::test]
 async fn where_accounts_see_different_bodies_of_one_date_the_date_is_asked_with_alone() {
-    let pair = Pair::after_proof(PREDICTED, Manner { dated: true, body: different_for_each, ..Manner::observed() }).await;
+    let pair = Pair::after_proof(
+        PREDICTED,
+        Manner { dated: true, body: different_for_each, ..Manner::observed() },
+    )
+    .await;
     let (_, asked) = pair.first_page_again().await;
     assert!(asked.status == 200 && !asked.header("if-none-match").is_empty(), "{asked:?}");
     assert!(pair.counted("changed") && !pair.counted("wrong"));
     let asked = pair.second_page_by_the_poor().await;
-    assert_eq!((asked.header("if-none-match"), asked.header("if-modified-since"), asked.status), ("", DATE, 304));
+    assert_eq!(
+        (asked.header("if-none-match"), asked.header("if-modified-since"), asked.status),
+        ("", DATE, 304)
+    );
 }
 
 #[tokio::test]
 async fn nothing_is_predicted_of_a_body_that_is_not_kept_as_it_came() {
-    let pair = Pair::after_proof(PREDICTED, Manner { body: with_secret, ..Manner::observed() }).await;
+    let pair =
+        Pair::after_proof(PREDICTED, Manner { body: with_secret, ..Manner::observed() }).await;
     let (answer, asked) = pair.first_page_again().await;
     assert_eq!((asked.header("if-none-match"), asked.status), ("", 200));
     assert!(!String::from_utf8_lossy(&answer.body).contains("AB12"));

@@ -1,4 +1,5 @@
-//! A write that is accepted is kept, done in its order, never twice, and told the truth about (CONTRACT §3 and §4).
+//! A write that is accepted is kept, done in its order, never twice, and told the truth about
+//! (CONTRACT §3 and §4).
 
 use std::time::Duration;
 
@@ -56,21 +57,39 @@ async fn a_write_is_accepted_at_once_and_its_outcome_can_be_looked_up() {
     accepted.assert_status(202);
     assert_eq!(accepted.header("preference-applied"), Some("respond-async"));
     let told = accepted.json();
-    assert_eq!(accepted.header("location"), Some(format!("/_weir/writes/{}", told["id"].as_str().unwrap()).as_str()));
-    assert_eq!((&told["method"], &told["path"], &told["response"]), (&json!("POST"), &json!(COMMENTS), &Value::Null));
+    assert_eq!(
+        accepted.header("location"),
+        Some(format!("/_weir/writes/{}", told["id"].as_str().unwrap()).as_str())
+    );
+    assert_eq!(
+        (&told["method"], &told["path"], &told["response"]),
+        (&json!("POST"), &json!(COMMENTS), &Value::Null)
+    );
     world.held(gate, 1).await;
     let sending = world.get(accepted.header("location").unwrap()).await;
-    assert_eq!((&sending.json()["state"], &sending.json()["attempts"]), (&json!("sending"), &json!(1)));
+    assert_eq!(
+        (&sending.json()["state"], &sending.json()["attempts"]),
+        (&json!("sending"), &json!(1))
+    );
     world.open_gate(gate);
     let done = world.end_of(&accepted).await;
-    assert_eq!((&done["state"], &done["response"]["status"]), (&json!("done"), &json!(201)), "{done}");
+    assert_eq!(
+        (&done["state"], &done["response"]["status"]),
+        (&json!("done"), &json!(201)),
+        "{done}"
+    );
     assert_eq!(done["response"]["body"]["body"], "later");
     let url = done["response"]["body"]["url"].as_str().unwrap();
     assert!(url.starts_with(&format!("http://{}/repos/", world.address)), "{url}");
-    assert!(done["response"]["headers"]["location"].as_str().is_none_or(|url| url.contains(&world.address.to_string())));
+    assert!(
+        done["response"]["headers"]["location"]
+            .as_str()
+            .is_none_or(|url| url.contains(&world.address.to_string()))
+    );
     assert_eq!(world.posts(), 1);
     // As a library finds it that puts its base URL before every path.
-    let behind_base = world.get(&format!("/api/v3{}", accepted.header("location").unwrap())).await.json();
+    let behind_base =
+        world.get(&format!("/api/v3{}", accepted.header("location").unwrap())).await.json();
     let url = behind_base["response"]["body"]["url"].as_str().unwrap();
     assert!(url.starts_with(&format!("http://{}/api/v3/repos/", world.address)), "{url}");
 }
@@ -78,12 +97,18 @@ async fn a_write_is_accepted_at_once_and_its_outcome_can_be_looked_up() {
 #[tokio::test]
 async fn what_the_upstream_says_of_a_write_is_its_outcome() {
     let world = Setup::new().config(QUICK).start().await;
-    for (path, body, status) in
-        [(COMMENTS, json!({ "body": 5 }), 422), ("/repos/acme/nothing/issues", json!({ "title": "x" }), 404), (COMMENTS, json!({}), 422)]
-    {
+    for (path, body, status) in [
+        (COMMENTS, json!({ "body": 5 }), 422),
+        ("/repos/acme/nothing/issues", json!({ "title": "x" }), 404),
+        (COMMENTS, json!({}), 422),
+    ] {
         let accepted = world.send(Method::POST, path, &[ASYNC], &body.to_string()).await;
         let end = world.end_of(&accepted).await;
-        assert_eq!((&end["state"], &end["response"]["status"]), (&json!("failed"), &json!(status)), "{end}");
+        assert_eq!(
+            (&end["state"], &end["response"]["status"]),
+            (&json!("failed"), &json!(status)),
+            "{end}"
+        );
     }
 }
 
@@ -98,7 +123,9 @@ async fn queued_writes_and_those_that_wait_keep_their_order() {
             accepted.push(world.post_async(&format!("number {n}")).await);
         } else {
             let mut connection = Connection::open(world.address).await;
-            connection.send_write(&Method::POST, COMMENTS, &[], &json!({ "body": format!("number {n}") })).await;
+            connection
+                .send_write(&Method::POST, COMMENTS, &[], &json!({ "body": format!("number {n}") }))
+                .await;
             waiting.push(connection);
         }
         eventually(|| world.gateway.turns.writes() == n + 1).await;
@@ -110,7 +137,8 @@ async fn queued_writes_and_those_that_wait_keep_their_order() {
     }
     join_all(accepted.iter().map(|accepted| world.end_of(accepted))).await;
     let listed = world.get(&format!("{COMMENTS}?per_page=100")).await.json();
-    let texts: Vec<_> = listed.as_array().unwrap().iter().filter_map(|comment| comment["body"].as_str()).collect();
+    let texts: Vec<_> =
+        listed.as_array().unwrap().iter().filter_map(|comment| comment["body"].as_str()).collect();
     let ours: Vec<_> = texts.iter().filter(|text| text.starts_with("number ")).collect();
     assert_eq!(ours.len(), 6);
     assert!(ours.is_sorted(), "{ours:?}");
@@ -141,11 +169,18 @@ async fn a_write_that_is_still_queued_can_be_cancelled_and_is_never_sent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_waits_for_a_limit_can_be_cancelled_too() {
-    let world = Setup::new().manual_clock().config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"").start().await;
+    let world = Setup::new()
+        .manual_clock()
+        .config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"")
+        .start()
+        .await;
     world.end_of(&world.post_async("first").await).await;
     let second = world.post_async("second").await;
     eventually(|| world.gateway.admissions.waiting() == 1).await;
-    world.send(Method::DELETE, second.header("location").unwrap(), &[], "").await.assert_status(204);
+    world
+        .send(Method::DELETE, second.header("location").unwrap(), &[], "")
+        .await
+        .assert_status(204);
     eventually(|| world.gateway.admissions.waiting() == 0).await;
     world.clock.advance(Duration::from_secs(10));
     assert_eq!(world.end_of(&world.post_async("third").await).await["state"], "done");
@@ -190,7 +225,8 @@ async fn the_same_idempotency_key_returns_the_same_write_and_another_body_422() 
 async fn requests_with_the_same_key_at_the_same_time_are_one_write() {
     let world = Setup::new().config(QUICK).start().await;
     let gate = world.close_gate("POST", COMMENTS);
-    let asks = (0..10).map(|n| world.post_with_key("k", "once", if n % 2 == 0 { &[ASYNC] } else { &[] }));
+    let asks =
+        (0..10).map(|n| world.post_with_key("k", "once", if n % 2 == 0 { &[ASYNC] } else { &[] }));
     let open = async {
         world.held(gate, 1).await;
         eventually(|| world.gateway.active.count() >= 5).await;
@@ -220,7 +256,14 @@ async fn a_write_with_a_key_is_given_up_with_its_client_while_it_waits() {
     let first = world.post_async("first").await;
     world.held(gate, 1).await;
     let mut connection = Connection::open(world.address).await;
-    connection.send_write(&Method::POST, COMMENTS, &[("idempotency-key", "k")], &json!({ "body": "leaves" })).await;
+    connection
+        .send_write(
+            &Method::POST,
+            COMMENTS,
+            &[("idempotency-key", "k")],
+            &json!({ "body": "leaves" }),
+        )
+        .await;
     eventually(|| world.gateway.turns.writes() == 2).await;
     drop(connection);
     eventually(|| world.gateway.turns.writes() == 1).await;
@@ -234,7 +277,11 @@ async fn a_write_with_a_key_is_given_up_with_its_client_while_it_waits() {
 
 #[tokio::test]
 async fn a_write_with_a_key_that_cannot_be_served_in_time_is_refused_like_any_other() {
-    let world = Setup::new().manual_clock().config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"").start().await;
+    let world = Setup::new()
+        .manual_clock()
+        .config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"")
+        .start()
+        .await;
     world.post_with_key("k-1", "first", &[]).await.assert_status(201);
     let refused = world.post_with_key("k-2", "second", &[("prefer", "wait=0")]).await;
     refused.assert_secondary_limited();
@@ -260,9 +307,16 @@ async fn an_unknown_outcome_shows_what_the_upstream_answered() {
     world.arm(&json!({ "match": { "method": "POST" }, "fault": "status", "status": 500, "body": { "trace": 7 } }));
     let end = world.end_of(&world.post_async("answered").await).await;
     assert_eq!((&end["state"], &end["attempts"]), (&json!("unknown"), &json!(1)), "{end}");
-    assert_eq!((&end["response"]["status"], &end["response"]["body"]["trace"]), (&json!(500), &json!(7)), "{end}");
+    assert_eq!(
+        (&end["response"]["status"], &end["response"]["body"]["trace"]),
+        (&json!(500), &json!(7)),
+        "{end}"
+    );
     let message = end["message"].as_str().unwrap();
-    assert!(message.contains("unknown whether") && message.contains("500") && !message.contains("lost"), "{message}");
+    assert!(
+        message.contains("unknown whether") && message.contains("500") && !message.contains("lost"),
+        "{message}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -270,10 +324,20 @@ async fn a_put_whose_answer_is_lost_is_repeated() {
     let world = Setup::new().manual_clock().config(QUICK).start().await;
     let path = "/repos/acme/widgets/issues/1/labels";
     world.arm(&json!({ "match": { "method": "PUT", "nth": 1 }, "fault": "reset_after" }));
-    let accepted = world.send(Method::PUT, path, &[ASYNC], &json!({ "labels": [] }).to_string()).await;
-    let rests = || world.standing(&accepted).and_then(|standing| standing.progress).is_some_and(|so_far| so_far.may_have_run);
+    let accepted =
+        world.send(Method::PUT, path, &[ASYNC], &json!({ "labels": [] }).to_string()).await;
+    let rests = || {
+        world
+            .standing(&accepted)
+            .and_then(|standing| standing.progress)
+            .is_some_and(|so_far| so_far.may_have_run)
+    };
     eventually(rests).await;
-    assert_eq!(world.get(accepted.header("location").unwrap()).await.json()["state"], "sending", "it may have been executed");
+    assert_eq!(
+        world.get(accepted.header("location").unwrap()).await.json()["state"],
+        "sending",
+        "it may have been executed"
+    );
     world.clock.advance(Duration::from_secs(1));
     let end = world.end_of(&accepted).await;
     assert_eq!((&end["state"], &end["attempts"]), (&json!("done"), &json!(2)), "{end}");
@@ -285,7 +349,9 @@ async fn a_put_with_a_key_that_may_have_been_executed_is_brought_to_its_end_with
     world.arm(&json!({ "match": { "method": "PUT", "nth": 1 }, "fault": "status", "status": 500 }));
     let mut connection = Connection::open(world.address).await;
     let labels = "/repos/acme/widgets/issues/1/labels";
-    connection.send_write(&Method::PUT, labels, &[("idempotency-key", "k")], &json!({ "labels": [] })).await;
+    connection
+        .send_write(&Method::PUT, labels, &[("idempotency-key", "k")], &json!({ "labels": [] }))
+        .await;
     eventually(|| world.upstream_requests().iter().any(|entry| entry.method == "PUT")).await;
     drop(connection);
     let next = world.post_async("of the same lane").await;
@@ -296,42 +362,84 @@ async fn a_put_with_a_key_that_may_have_been_executed_is_brought_to_its_end_with
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_that_rest_between_two_attempts_leave_their_places_to_others() {
     let world = Setup::new().clock(Clock::scaled(10.0)).config(QUICK).start().await;
-    world.arm(&json!({ "match": { "method": "PUT", "times": 1000 }, "fault": "status", "status": 500 }));
+    world.arm(
+        &json!({ "match": { "method": "PUT", "times": 1000 }, "fault": "status", "status": 500 }),
+    );
     let mut failing = Vec::new();
     for issue in 2..22 {
         let path = format!("/repos/acme/widgets/issues/{issue}/labels");
-        failing.push(world.send(Method::PUT, &path, &[ASYNC], &json!({ "labels": [] }).to_string()).await);
+        failing.push(
+            world.send(Method::PUT, &path, &[ASYNC], &json!({ "labels": [] }).to_string()).await,
+        );
     }
-    eventually(|| world.upstream_requests().iter().filter(|entry| entry.method == "PUT").count() >= 40).await;
-    let healthy = world.send(Method::PATCH, "/repos/acme/widgets/issues/1", &[ASYNC], &json!({ "title": "new" }).to_string()).await;
+    eventually(|| {
+        world.upstream_requests().iter().filter(|entry| entry.method == "PUT").count() >= 40
+    })
+    .await;
+    let healthy = world
+        .send(
+            Method::PATCH,
+            "/repos/acme/widgets/issues/1",
+            &[ASYNC],
+            &json!({ "title": "new" }).to_string(),
+        )
+        .await;
     assert_eq!(world.end_of(&healthy).await["state"], "done");
-    assert!(failing.iter().all(|accepted| world.standing(accepted).is_some_and(|standing| !standing.state.is_final())));
+    assert!(failing.iter().all(|accepted| {
+        world.standing(accepted).is_some_and(|standing| !standing.state.is_final())
+    }));
 }
 
 /// Two writes to one resource, by two of its addresses.
 const ADDRESSES: [[(Method, &str); 2]; 6] = [
-    [(Method::PUT, "/repos/acme/widgets/issues/1/labels"), (Method::POST, "/repos/Acme/Widgets/issues/1/comments")],
-    [(Method::PUT, "/orgs/Acme/teams/t2/memberships/x"), (Method::DELETE, "/orgs/acme/teams/T2/memberships/X")],
-    [(Method::DELETE, "/repos/acme/widgets/issues/9/dependencies/blocked_by/77"), (Method::POST, "/repos/acme/widgets/issues/9/comments")],
-    [(Method::DELETE, "/repos/acme/widgets/git/refs/heads/a"), (Method::POST, "/repos/acme/widgets/git/refs")],
-    [(Method::DELETE, "/repos/acme/widgets/labels/bug"), (Method::POST, "/repos/acme/widgets/labels")],
-    [(Method::PUT, "/repos/acme/widgets/pulls/6/merge"), (Method::POST, "/repos/acme/widgets/issues/6/comments")],
+    [
+        (Method::PUT, "/repos/acme/widgets/issues/1/labels"),
+        (Method::POST, "/repos/Acme/Widgets/issues/1/comments"),
+    ],
+    [
+        (Method::PUT, "/orgs/Acme/teams/t2/memberships/x"),
+        (Method::DELETE, "/orgs/acme/teams/T2/memberships/X"),
+    ],
+    [
+        (Method::DELETE, "/repos/acme/widgets/issues/9/dependencies/blocked_by/77"),
+        (Method::POST, "/repos/acme/widgets/issues/9/comments"),
+    ],
+    [
+        (Method::DELETE, "/repos/acme/widgets/git/refs/heads/a"),
+        (Method::POST, "/repos/acme/widgets/git/refs"),
+    ],
+    [
+        (Method::DELETE, "/repos/acme/widgets/labels/bug"),
+        (Method::POST, "/repos/acme/widgets/labels"),
+    ],
+    [
+        (Method::PUT, "/repos/acme/widgets/pulls/6/merge"),
+        (Method::POST, "/repos/acme/widgets/issues/6/comments"),
+    ],
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_rests_between_two_attempts_is_not_overtaken_by_another_address_of_its_resource() {
+async fn a_write_that_rests_between_two_attempts_is_not_overtaken_by_another_address_of_its_resource()
+ {
     let world = Setup::new().manual_clock().config(QUICK).start().await;
     for [(method, path), (next_method, next_path)] in ADDRESSES {
         let before = world.upstream_requests().len();
         world.arm(&json!({ "match": { "method": method.as_str(), "path": path, "nth": 1 }, "fault": "status", "status": 500 }));
         let first = world.send(method.clone(), path, &[ASYNC], "{}").await;
-        eventually(|| world.standing(&first).and_then(|standing| standing.progress).is_some_and(|so_far| so_far.may_have_run)).await;
+        eventually(|| {
+            world
+                .standing(&first)
+                .and_then(|standing| standing.progress)
+                .is_some_and(|so_far| so_far.may_have_run)
+        })
+        .await;
         let next = world.send(next_method.clone(), next_path, &[ASYNC], "{}").await;
         let ahead = world.standing(&next).map(|standing| world.gateway.queue.ahead(standing.id));
         assert_eq!(ahead, Some(1), "{next_method} {next_path} waits for {method} {path}");
         world.clock.advance(Duration::from_secs(1));
         world.end_of(&next).await;
-        let sent: Vec<_> = world.upstream_requests().into_iter().skip(before).map(|entry| entry.path).collect();
+        let sent: Vec<_> =
+            world.upstream_requests().into_iter().skip(before).map(|entry| entry.path).collect();
         assert_eq!(sent, [path, path, next_path]);
     }
 }
@@ -340,7 +448,10 @@ async fn cannot_be_kept(world: &World, path: &str, body: &str, more: (&str, &str
     let reply = world.send(Method::POST, path, &[ASYNC, more], body).await;
     assert_ne!(reply.status.as_u16(), 202, "{path} {more:?}");
     assert_eq!(reply.header("preference-applied"), None);
-    world.send(Method::POST, path, &[("idempotency-key", "k"), more], body).await.assert_status(400);
+    world
+        .send(Method::POST, path, &[("idempotency-key", "k"), more], body)
+        .await
+        .assert_status(400);
 }
 
 #[tokio::test]
@@ -361,20 +472,34 @@ async fn what_carries_a_credential_is_carried_out_at_once_and_cannot_have_a_key(
         cannot_be_kept(&world, path, body, more).await;
     }
     let key = OTHER_KEY.replace('_', "%5f");
-    for query in
-        ["access_token=x", "acc%65ss_tok%65n=x", "sig=x", "signature=x", "X-Amz-Signature=x", "code=x&client_id=y", &format!("q={key}")]
-    {
-        cannot_be_kept(&world, &format!("{COMMENTS}?{query}"), "{\"body\": \"x\"}", no_header).await;
+    for query in [
+        "access_token=x",
+        "acc%65ss_tok%65n=x",
+        "sig=x",
+        "signature=x",
+        "X-Amz-Signature=x",
+        "code=x&client_id=y",
+        &format!("q={key}"),
+    ] {
+        cannot_be_kept(&world, &format!("{COMMENTS}?{query}"), "{\"body\": \"x\"}", no_header)
+            .await;
     }
     assert!(world.gateway.queue.counts().iter().all(|(_, count)| *count == 0));
     // What only looks like one is not refused.
     let about = [ASYNC, ("idempotency-key", "k"), ("user-agent", "weir_bot/1.0")];
-    world.send(Method::POST, &format!("{COMMENTS}?code=7&design=x"), &about, "{\"body\": \"x\"}").await.assert_status(202);
+    world
+        .send(Method::POST, &format!("{COMMENTS}?code=7&design=x"), &about, "{\"body\": \"x\"}")
+        .await
+        .assert_status(202);
 }
 
 #[tokio::test]
 async fn a_finished_write_is_forgotten_after_its_retention() {
-    let world = Setup::new().manual_clock().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nretention = \"1h\"").start().await;
+    let world = Setup::new()
+        .manual_clock()
+        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nretention = \"1h\"")
+        .start()
+        .await;
     let accepted = world.post_with_key("k", "once", &[ASYNC]).await;
     world.end_of(&accepted).await;
     world.clock.advance(Duration::from_mins(59));
@@ -398,7 +523,14 @@ async fn a_client_that_fills_the_queue_is_refused_at_once_and_others_find_room()
     world.post_async("number 32").await.assert_secondary_limited();
     world.post(COMMENTS, json!({ "body": "waiting" })).await.assert_secondary_limited();
     let other = format!("Bearer {OTHER_KEY}");
-    let others = world.send(Method::POST, COMMENTS, &[ASYNC, ("authorization", &other)], "{\"body\": \"of another\"}").await;
+    let others = world
+        .send(
+            Method::POST,
+            COMMENTS,
+            &[ASYNC, ("authorization", &other)],
+            "{\"body\": \"of another\"}",
+        )
+        .await;
     others.assert_status(202);
     world.open_gate(gate);
     for accepted in &accepted {
@@ -408,7 +540,11 @@ async fn a_client_that_fills_the_queue_is_refused_at_once_and_others_find_room()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_ends_long_polls_and_starts_nothing() {
-    let world = Setup::new().manual_clock().config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"").start().await;
+    let world = Setup::new()
+        .manual_clock()
+        .config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"")
+        .start()
+        .await;
     world.end_of(&world.post_async("first").await).await;
     let second = world.post_async("second").await;
     eventually(|| world.gateway.admissions.waiting() == 1).await;

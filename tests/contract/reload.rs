@@ -1,4 +1,5 @@
-//! Another config without a restart: what changes at once, what goes on, and what a bad one leaves alone (CONTRACT §1, SIGHUP; §5, `POST /api/reload`).
+//! Another config without a restart: what changes at once, what goes on, and what a bad one leaves
+//! alone (CONTRACT §1, SIGHUP; §5, `POST /api/reload`).
 
 use std::time::Duration;
 
@@ -20,13 +21,14 @@ const NEW_KEY: &str = "weir_key_of_somebody_new";
 /// The text of the config without the section that begins so and has `marker` in it.
 fn without(text: &str, section: &str, marker: &str) -> String {
     let mut kept = Vec::new();
-    let mut sections = text.split_inclusive('\n').fold(Vec::<String>::new(), |mut sections, line| {
-        if line.starts_with('[') || sections.is_empty() {
-            sections.push(String::new());
-        }
-        sections.last_mut().unwrap().push_str(line);
-        sections
-    });
+    let mut sections =
+        text.split_inclusive('\n').fold(Vec::<String>::new(), |mut sections, line| {
+            if line.starts_with('[') || sections.is_empty() {
+                sections.push(String::new());
+            }
+            sections.last_mut().unwrap().push_str(line);
+            sections
+        });
     let before = sections.len();
     sections.retain(|one| !(one.starts_with(section) && one.contains(marker)));
     assert_eq!(sections.len() + 1, before, "{section} with {marker} is not there once in\n{text}");
@@ -45,7 +47,14 @@ fn bearer(key: &str) -> String {
 /// A comment that nobody waits for, on an issue.
 async fn queue(world: &World, key: &str, issue: u32, text: &str) -> WriteId {
     let path = format!("{WIDGETS}/issues/{issue}/comments");
-    let accepted = world.send(Method::POST, &path, &[("authorization", &bearer(key)), ASYNC], &json!({ "body": text }).to_string()).await;
+    let accepted = world
+        .send(
+            Method::POST,
+            &path,
+            &[("authorization", &bearer(key)), ASYNC],
+            &json!({ "body": text }).to_string(),
+        )
+        .await;
     accepted.assert_status(202);
     accepted.json()["id"].as_str().unwrap().parse().unwrap()
 }
@@ -63,14 +72,20 @@ async fn end(world: &World, id: WriteId) -> (State, Option<String>) {
 
 fn posted(world: &World) -> Vec<String> {
     let bodies = world.ask_emulator(Method::GET, &format!("{COMMENTS}?per_page=100"), &Value::Null);
-    bodies.as_array().unwrap().iter().map(|comment| comment["body"].as_str().unwrap().to_owned()).collect()
+    bodies
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|comment| comment["body"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[tokio::test]
 async fn the_key_of_a_client_that_is_taken_out_opens_nothing_also_on_a_connection_that_is_open() {
     let world = Setup::new().start().await;
     let mut connection = Connection::open(world.address).await;
-    let request = format!("GET {WIDGETS} HTTP/1.1\r\nhost: weir\r\nauthorization: Bearer {KEY}\r\n\r\n");
+    let request =
+        format!("GET {WIDGETS} HTTP/1.1\r\nhost: weir\r\nauthorization: Bearer {KEY}\r\n\r\n");
     for _ in 0..2 {
         connection.send(request.as_bytes()).await;
         let answer = connection.read_answer().await;
@@ -83,7 +98,9 @@ async fn the_key_of_a_client_that_is_taken_out_opens_nothing_also_on_a_connectio
     world.get(WIDGETS).await.assert_status(401);
     world.get_with(WIDGETS, &[("authorization", &bearer(OTHER_KEY))]).await.assert_status(200);
     // And comes back with it.
-    world.current.succeed(weir::config::parse(&world.text, "test", &|_| None, std::path::Path::new(".")).unwrap());
+    world.current.succeed(
+        weir::config::parse(&world.text, "test", &|_| None, std::path::Path::new(".")).unwrap(),
+    );
     connection.send(request.as_bytes()).await;
     let answer = connection.read_answer().await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
@@ -134,7 +151,10 @@ async fn what_is_stored_and_what_is_known_of_budgets_is_kept() {
     let now = books();
     assert_eq!(before[0].books[0].remaining, now[0].books[0].remaining);
     let again = world.get(WIDGETS).await;
-    assert_eq!((again.body.clone(), again.cache_status()), (first.body, "weir; fwd=stale; fwd-status=304"));
+    assert_eq!(
+        (again.body.clone(), again.cache_status()),
+        (first.body, "weir; fwd=stale; fwd-status=304")
+    );
     assert_eq!(world.upstream_requests().len(), asked + 1);
     assert_eq!(books()[0].books[0].remaining, before[0].books[0].remaining, "a 304 is free");
 }
@@ -149,7 +169,12 @@ async fn what_was_stored_for_a_pool_is_not_served_when_other_accounts_make_it() 
     assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; hit", "its accounts are the same");
     world.reload(|text| text.replace("accounts = [\"account-0\"]", "accounts = [\"account-1\"]"));
     let answer = world.get(WIDGETS).await;
-    assert!(answer.cache_status().contains("fwd=miss") || answer.cache_status().contains("fwd=uri-miss"), "{}", answer.cache_status());
+    assert!(
+        answer.cache_status().contains("fwd=miss")
+            || answer.cache_status().contains("fwd=uri-miss"),
+        "{}",
+        answer.cache_status()
+    );
     assert_eq!(answer.header("x-weir-account"), Some("account-1"));
 }
 
@@ -166,7 +191,8 @@ async fn a_rule_that_is_taken_out_holds_for_no_stored_answer_any_more() {
 
 #[tokio::test]
 async fn a_limit_holds_over_both_configs_and_a_raised_one_lets_waiting_requests_go() {
-    let world = Setup::new().config("[limits]\nconcurrency = 1").client("max_wait = \"10m\"").start().await;
+    let world =
+        Setup::new().config("[limits]\nconcurrency = 1").client("max_wait = \"10m\"").start().await;
     world.get("/repos/acme/gadgets").await.assert_status(200);
     let gate = world.close_gate("GET", WIDGETS);
     let path = format!("{WIDGETS}/labels");
@@ -194,7 +220,8 @@ async fn a_token_that_is_replaced_is_used_no_more() {
     world.get(WIDGETS).await.assert_status(200);
     world.reload(|text| {
         let text = without(text, "[[tokens]]", &new);
-        let text = without(&text, "[[accounts]]", "account-1").replace("writes = \"account-1\"", "");
+        let text =
+            without(&text, "[[accounts]]", "account-1").replace("writes = \"account-1\"", "");
         text.replace(&old, &new)
     });
     let answer = world.get("/user").await;
@@ -208,13 +235,17 @@ async fn queued_writes_of_a_client_that_is_taken_out_fail_with_the_reason_and_ot
     let gate = world.close_gate("POST", COMMENTS);
     let on_wire = queue(&world, KEY, 1, "on the wire").await;
     world.held(gate, 1).await;
-    let behind = [queue(&world, KEY, 1, "behind it").await, queue(&world, KEY, 1, "and behind that").await];
+    let behind =
+        [queue(&world, KEY, 1, "behind it").await, queue(&world, KEY, 1, "and behind that").await];
     let resting = queue(&world, KEY, 2, "held by the books").await;
     let others = queue(&world, OTHER_KEY, 1, "of another client").await;
     world.reload(without_ci);
     let (failed, reason) = end(&world, resting).await;
     assert_eq!(failed, State::Failed);
-    assert!(reason.as_ref().is_some_and(|reason| reason.contains("`ci`") || reason.contains("ci")), "{reason:?}");
+    assert!(
+        reason.as_ref().is_some_and(|reason| reason.contains("`ci`") || reason.contains("ci")),
+        "{reason:?}"
+    );
     assert_eq!(state(&world, on_wire), Some(State::Sending), "it is brought to its end");
     world.open_gate(gate);
     assert_eq!(end(&world, on_wire).await.0, State::Done);
@@ -223,13 +254,16 @@ async fn queued_writes_of_a_client_that_is_taken_out_fail_with_the_reason_and_ot
     }
     assert_eq!(end(&world, others).await.0, State::Done);
     let mut posted = posted(&world);
-    posted.retain(|body| body.contains("wire") || body.contains("behind") || body.contains("another"));
+    posted.retain(|body| {
+        body.contains("wire") || body.contains("behind") || body.contains("another")
+    });
     posted.sort();
     assert_eq!(posted, ["of another client", "on the wire"]);
 }
 
 #[tokio::test]
-async fn queued_writes_whose_account_or_permission_is_taken_away_fail_and_the_rest_goes_on_in_order() {
+async fn queued_writes_whose_account_or_permission_is_taken_away_fail_and_the_rest_goes_on_in_order()
+ {
     let world = Setup::new().accounts(2).config(QUICK).start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let first = queue(&world, KEY, 1, "w 1").await;
@@ -241,7 +275,10 @@ async fn queued_writes_whose_account_or_permission_is_taken_away_fail_and_the_re
     for id in [first, second, third] {
         assert_eq!(end(&world, id).await.0, State::Done);
     }
-    assert_eq!(posted(&world).into_iter().filter(|body| body.starts_with("w ")).collect::<Vec<_>>(), ["w 1", "w 2", "w 3"]);
+    assert_eq!(
+        posted(&world).into_iter().filter(|body| body.starts_with("w ")).collect::<Vec<_>>(),
+        ["w 1", "w 2", "w 3"]
+    );
     let gate = world.close_gate("POST", COMMENTS);
     let first = queue(&world, KEY, 1, "x 1").await;
     world.held(gate, 1).await;
@@ -255,12 +292,20 @@ async fn queued_writes_whose_account_or_permission_is_taken_away_fail_and_the_re
         let text = text.replace("writes = \"account-1\"", "writes = \"account-0\"");
         without(&without(&text, "[[accounts]]", "account-1"), "[[tokens]]", "account-1")
     });
-    assert_eq!(end(&world, third.await).await.0, State::Done, "by the account that writes for it now");
+    assert_eq!(
+        end(&world, third.await).await.0,
+        State::Done,
+        "by the account that writes for it now"
+    );
 }
 
 #[tokio::test]
 async fn a_write_that_waits_for_its_account_fails_as_soon_as_that_is_taken_out() {
-    let world = Setup::new().accounts(2).config("[writes]\nspacing = \"1h\"\nnotify_spacing = \"1h\"").start().await;
+    let world = Setup::new()
+        .accounts(2)
+        .config("[writes]\nspacing = \"1h\"\nnotify_spacing = \"1h\"")
+        .start()
+        .await;
     let first = queue(&world, OTHER_KEY, 1, "first").await;
     assert_eq!(end(&world, first).await.0, State::Done);
     let held = queue(&world, OTHER_KEY, 2, "held for an hour").await;
@@ -306,12 +351,24 @@ async fn a_client_that_is_missing_at_the_start_finds_its_writes_when_a_reload_br
     assert_eq!(end(&world, done).await.0, State::Done);
     let listed = world.gateway.queue.look_up(done).await.unwrap().unwrap();
     let store = Arc::new(MemoryStore::default());
-    store.apply(Change::Insert(done.number, Stored { request: listed.write.encode(), progress: listed.progress.encode() })).await.unwrap();
+    store
+        .apply(Change::Insert(
+            done.number,
+            Stored { request: listed.write.encode(), progress: listed.progress.encode() },
+        ))
+        .await
+        .unwrap();
     let mut recovery = Recovery::default();
     recovery.take(done.number, &store.load(done.number).await.unwrap().unwrap()).unwrap();
     let config = |text: &str| parse(text, "test", &|_| None, std::path::Path::new(".")).unwrap();
     let without = config(&without_ci(&world.text));
-    let restarted = Current::with_writes(Arc::new(without), Clock::system(), Arc::new(Metrics::new()), store, recovery);
+    let restarted = Current::with_writes(
+        Arc::new(without),
+        Clock::system(),
+        Arc::new(Metrics::new()),
+        store,
+        recovery,
+    );
     let before = restarted.gateway().queue.standing(done).unwrap();
     restarted.succeed(config(&world.text));
     let gateway = restarted.gateway();
@@ -342,12 +399,22 @@ async fn operators_reload_by_the_admin_listener_and_a_bad_config_is_422_and_leav
     let (status, told) = reload("POST").await;
     assert_eq!(status, 422, "{told}");
     let fault = &told["faults"][0];
-    assert!(fault["line"].is_u64() && fault["key"].as_str().unwrap().starts_with("clients[1]"), "{told}");
+    assert!(
+        fault["line"].is_u64() && fault["key"].as_str().unwrap().starts_with("clients[1]"),
+        "{told}"
+    );
     world.get(WIDGETS).await.assert_status(200);
     std::fs::write(&file, without_ci(&world.text)).unwrap();
-    assert_eq!(reload("POST").await, (200, json!({ "message": "the config is in force", "at_next_start": [] })));
+    assert_eq!(
+        reload("POST").await,
+        (200, json!({ "message": "the config is in force", "at_next_start": [] }))
+    );
     world.get(WIDGETS).await.assert_status(401);
-    std::fs::write(&file, world.text.replace("[upstream]", "[telemetry]\nlog = \"text\"\n[upstream]")).unwrap();
+    std::fs::write(
+        &file,
+        world.text.replace("[upstream]", "[telemetry]\nlog = \"text\"\n[upstream]"),
+    )
+    .unwrap();
     let (status, told) = reload("POST").await;
     assert_eq!((status, &told["at_next_start"]), (200, &json!(["telemetry.log"])));
     world.get(WIDGETS).await.assert_status(200);
@@ -364,7 +431,11 @@ async fn many_reloads_under_load_lose_and_refuse_nothing() {
         async move {
             let mut refused = Vec::<Reply>::new();
             for turn in 0..40 {
-                let path = if number % 2 == 0 { WIDGETS.to_owned() } else { format!("{WIDGETS}/issues/{}", turn % 3 + 1) };
+                let path = if number % 2 == 0 {
+                    WIDGETS.to_owned()
+                } else {
+                    format!("{WIDGETS}/issues/{}", turn % 3 + 1)
+                };
                 let answer = world.get(&path).await;
                 if answer.status != 200 {
                     refused.push(answer);
@@ -375,7 +446,12 @@ async fn many_reloads_under_load_lose_and_refuse_nothing() {
     });
     let reloads = async {
         for turn in 0..40 {
-            world.reload(|text| text.replace("name = \"ci\"", &format!("name = \"ci\"\nmax_wait = \"{}s\"", 60 + turn)));
+            world.reload(|text| {
+                text.replace(
+                    "name = \"ci\"",
+                    &format!("name = \"ci\"\nmax_wait = \"{}s\"", 60 + turn),
+                )
+            });
             tokio::task::yield_now().await;
             world.gateway.clock.reach(world.gateway.clock.now() + Duration::from_millis(2)).await;
         }

@@ -1,4 +1,5 @@
-//! Every address in an answer points at the gateway, as this client addresses it (CONTRACT §3; CLIENTS.md, 1, 2, 6 and 7).
+//! Every address in an answer points at the gateway, as this client addresses it (CONTRACT §3;
+//! CLIENTS.md, 1, 2, 6 and 7).
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -29,9 +30,14 @@ async fn a_list_is_followed_to_its_end_by_its_links() {
 #[tokio::test]
 async fn links_and_body_addresses_name_the_host_the_client_used() {
     let world = Setup::new().start().await;
-    let page = world.get_with("/api/v3/repos/acme/widgets/issues?per_page=2", &[("host", "weir.internal:8443")]).await;
+    let page = world
+        .get_with("/api/v3/repos/acme/widgets/issues?per_page=2", &[("host", "weir.internal:8443")])
+        .await;
     let link = page.header("link").unwrap();
-    assert!(link.split(", ").all(|entry| entry.starts_with("<http://weir.internal:8443/api/v3/")), "{link}");
+    assert!(
+        link.split(", ").all(|entry| entry.starts_with("<http://weir.internal:8443/api/v3/")),
+        "{link}"
+    );
     for relation in ["next", "last"] {
         assert!(link.contains(&format!("rel=\"{relation}\"")));
     }
@@ -44,10 +50,20 @@ async fn links_and_body_addresses_name_the_host_the_client_used() {
 async fn nothing_in_an_answer_names_the_upstreams_address() {
     let world = Setup::new().start().await;
     let upstream = world.emulator.addr().to_string();
-    for path in ["/", "/repos/acme/widgets", "/repos/acme/widgets/issues", "/repos/acme/widgets/releases", "/user", "/notifications"] {
+    for path in [
+        "/",
+        "/repos/acme/widgets",
+        "/repos/acme/widgets/issues",
+        "/repos/acme/widgets/releases",
+        "/user",
+        "/notifications",
+    ] {
         let answer = world.get(path).await;
         answer.assert_status(200);
-        let urls_left: Vec<_> = String::from_utf8_lossy(&answer.body).match_indices(&upstream).map(|(at, _)| at).collect();
+        let urls_left: Vec<_> = String::from_utf8_lossy(&answer.body)
+            .match_indices(&upstream)
+            .map(|(at, _)| at)
+            .collect();
         assert!(urls_left.is_empty(), "{path}: {}", String::from_utf8_lossy(&answer.body));
         assert!(!format!("{:?}", answer.headers).contains(&upstream), "{path}");
     }
@@ -67,7 +83,10 @@ async fn a_redirect_leads_to_the_gateway() {
     let moved = world.get("/api/v3/repos/acme/cogs").await;
     moved.assert_status(301);
     let location = moved.header("location").unwrap();
-    assert!(location.starts_with(&format!("http://{}/api/v3/repositories/", world.address)), "{location}");
+    assert!(
+        location.starts_with(&format!("http://{}/api/v3/repositories/", world.address)),
+        "{location}"
+    );
     let path = &location[location.find("/api/v3").unwrap()..];
     assert_eq!(world.get(path).await.json()["name"], "sprockets");
 }
@@ -75,17 +94,29 @@ async fn a_redirect_leads_to_the_gateway() {
 #[tokio::test]
 async fn forwarded_headers_are_not_believed() {
     let world = Setup::new().start().await;
-    let answer = world.get_with("/repos/acme/widgets", &[("x-forwarded-host", "evil.example"), ("forwarded", "host=evil.example")]).await;
+    let answer = world
+        .get_with(
+            "/repos/acme/widgets",
+            &[("x-forwarded-host", "evil.example"), ("forwarded", "host=evil.example")],
+        )
+        .await;
     assert!(!String::from_utf8_lossy(&answer.body).contains("evil.example"));
 }
 
-/// Says what a digest would be of, as text or as JSON with an address of the upstream's own, short or long.
+/// Says what a digest would be of, as text or as JSON with an address of the upstream's own, short
+/// or long.
 async fn digested(request: Request<()>) -> Response<Bytes> {
     let url = format!("http://{}{}", header(request.headers(), "host"), request.uri().path());
-    let (media_type, long) = (if url.ends_with("/readme") { "text/plain" } else { "application/json" }, url.ends_with("/issues"));
+    let (media_type, long) = (
+        if url.ends_with("/readme") { "text/plain" } else { "application/json" },
+        url.ends_with("/issues"),
+    );
     let padding = " ".repeat(if long { 4096 } else { 0 });
-    let response =
-        DIGESTS.iter().fold(Response::builder().header("content-type", media_type), |response, name| response.header(*name, "x"));
+    let response = DIGESTS
+        .iter()
+        .fold(Response::builder().header("content-type", media_type), |response, name| {
+            response.header(*name, "x")
+        });
     response.body(format!("{{\"url\":\"{url}\"{padding}}}").into()).unwrap()
 }
 
@@ -94,7 +125,11 @@ const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-
 #[tokio::test]
 async fn a_digest_is_passed_on_with_the_bytes_that_it_is_of_and_with_no_others() {
     let origin = Origin::start(digested).await;
-    let world = Setup::new().upstream(origin.url()).config("[cache]\nmax_object = \"1KiB\"\nfreshness = \"rfc9111\"").start().await;
+    let world = Setup::new()
+        .upstream(origin.url())
+        .config("[cache]\nmax_object = \"1KiB\"\nfreshness = \"rfc9111\"")
+        .start()
+        .await;
     // A text, an answer that is kept, one that is too long to be.
     for (path, is_as_sent) in [("/readme", true), ("/labels", false), ("/issues", false)] {
         for _ in 0..2 {
@@ -105,7 +140,14 @@ async fn a_digest_is_passed_on_with_the_bytes_that_it_is_of_and_with_no_others()
             }
         }
     }
-    let written = world.send(Method::POST, "/repos/acme/widgets/labels", &[("content-type", "application/json")], "{}").await;
+    let written = world
+        .send(
+            Method::POST,
+            "/repos/acme/widgets/labels",
+            &[("content-type", "application/json")],
+            "{}",
+        )
+        .await;
     written.assert_status(200);
     assert!(DIGESTS.iter().all(|name| written.header(name).is_none()), "{written:?}");
 }

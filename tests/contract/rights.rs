@@ -1,4 +1,5 @@
-//! Which accounts and tokens carry a request: what the table says of kinds, what answers teach, and what is said when nobody may (DESIGN D2, D6).
+//! Which accounts and tokens carry a request: what the table says of kinds, what answers teach, and
+//! what is said when nobody may (DESIGN D2, D6).
 
 use std::time::Duration;
 
@@ -35,11 +36,17 @@ fn message(answer: &Reply) -> String {
 
 #[tokio::test]
 async fn a_private_repository_is_served_whichever_account_is_asked_first() {
-    for setup in [stranger_first(), Setup::new().holder("cleo", "user", &[CLEO], "").holder("dan", "user", &[DAN], "")] {
+    for setup in [
+        stranger_first(),
+        Setup::new().holder("cleo", "user", &[CLEO], "").holder("dan", "user", &[DAN], ""),
+    ] {
         let world = setup.start().await;
         let answer = world.get(GADGETS).await;
         answer.assert_status(200);
-        assert_eq!((answer.json()["name"].as_str(), answer.header("x-weir-account")), (Some("gadgets"), Some("cleo")));
+        assert_eq!(
+            (answer.json()["name"].as_str(), answer.header("x-weir-account")),
+            (Some("gadgets"), Some("cleo"))
+        );
     }
 }
 
@@ -59,7 +66,11 @@ async fn private_repositories_asked_for_all_at_once_are_all_served() {
     let world = stranger_first().start().await;
     let names: Vec<String> = (0..40).map(|number| format!("/repos/acme/secret-{number}")).collect();
     for number in 0..40 {
-        world.ask_emulator(Method::POST, "/orgs/acme/repos", &json!({ "name": format!("secret-{number}"), "private": true }));
+        world.ask_emulator(
+            Method::POST,
+            "/orgs/acme/repos",
+            &json!({ "name": format!("secret-{number}"), "private": true }),
+        );
     }
     // Both budgets are known, so that none waits for its first answer.
     for path in ["/repos/acme/widgets", "/repos/acme/sprockets"] {
@@ -108,7 +119,11 @@ async fn what_nobody_sees_is_a_404_after_one_second_look_and_later_ones_ask_one_
     let world = stranger_first().start().await;
     let first = world.get("/repos/acme/nothing").await;
     first.assert_status(404);
-    assert_eq!(first.header("x-weir-account"), Some("dan"), "the first answer is the one that is given");
+    assert_eq!(
+        first.header("x-weir-account"),
+        Some("dan"),
+        "the first answer is the one that is given"
+    );
     assert_eq!(asked(&world), ["dan", "cleo"]);
     for _ in 0..3 {
         world.get("/repos/acme/nothing").await.assert_status(404);
@@ -142,11 +157,18 @@ async fn a_missing_issue_of_a_repository_that_all_see_keeps_no_account_from_it()
 
 #[tokio::test]
 async fn a_missing_permission_moves_requests_to_the_account_that_has_it() {
-    let setup = Setup::new().holder("limited", "user", &[LIMITED], "").holder("app", "installation", &[INSTALLATION], "");
+    let setup = Setup::new().holder("limited", "user", &[LIMITED], "").holder(
+        "app",
+        "installation",
+        &[INSTALLATION],
+        "",
+    );
     let world = setup.start().await;
     let runs = format!("{GADGETS}/actions/runs");
     world.get(&runs).await.assert_status(200);
-    let statuses = |world: &World| world.upstream_requests().iter().map(|entry| entry.status).collect::<Vec<_>>();
+    let statuses = |world: &World| {
+        world.upstream_requests().iter().map(|entry| entry.status).collect::<Vec<_>>()
+    };
     assert_eq!(statuses(&world), [403, 200]);
     world.get(&format!("{runs}?page=2")).await.assert_status(200);
     // Another endpoint that wants the same permission.
@@ -193,7 +215,8 @@ async fn a_mistaken_memory_refuses_nothing() {
     let labels = |page| format!("/repos/acme/widgets/labels?page={page}");
     world.set_limits(&json!({ "core.user": 3 }));
     world.get(&labels(1)).await.assert_status(200);
-    // The account that is known to be good has two requests left; an injected answer costs the other one nothing.
+    // The account that is known to be good has two requests left; an injected answer costs the
+    // other one nothing.
     for page in 2..=6 {
         world.get(&labels(page)).await.assert_status(200);
     }
@@ -211,7 +234,10 @@ async fn an_account_that_sees_nothing_there_does_not_answer_for_one_whose_budget
     let refused = world.get(&format!("{GADGETS}/issues?page=4")).await;
     refused.assert_rate_limited(world.clock.now().as_secs());
     // One last resort, then no more for a minute.
-    world.get(&format!("{GADGETS}/issues?page=5")).await.assert_rate_limited(world.clock.now().as_secs());
+    world
+        .get(&format!("{GADGETS}/issues?page=5"))
+        .await
+        .assert_rate_limited(world.clock.now().as_secs());
     assert_eq!(asked(&world).iter().filter(|account| *account == "dan").count(), 2);
 }
 
@@ -226,13 +252,23 @@ async fn routes_of_one_account_and_writes_get_no_second_look() {
 
 #[tokio::test]
 async fn a_user_only_route_is_never_sent_with_an_installation_token() {
-    let setup = Setup::new().holder("app", "installation", &[INSTALLATION], "").client("writes = \"app\"");
+    let setup =
+        Setup::new().holder("app", "installation", &[INSTALLATION], "").client("writes = \"app\"");
     let world = setup.start().await;
     let refused = world.send(Method::PUT, "/orgs/acme/public_members/ben", &[], "").await;
     refused.assert_status(403);
     let said = message(&refused);
-    assert!(said.contains("no account of this client may call PUT /orgs/{org}/public_members/{username}"), "{said}");
-    assert!(said.contains("an app user token with the permission org/members:write") && said.contains("app has installation"), "{said}");
+    assert!(
+        said.contains(
+            "no account of this client may call PUT /orgs/{org}/public_members/{username}"
+        ),
+        "{said}"
+    );
+    assert!(
+        said.contains("an app user token with the permission org/members:write")
+            && said.contains("app has installation"),
+        "{said}"
+    );
     assert_eq!(world.get("/user/memberships/orgs/acme").await.status, 403);
     assert_eq!(world.upstream_requests(), []);
 }
@@ -247,9 +283,15 @@ async fn a_user_only_route_is_sent_with_the_users_token_of_the_app() {
 
 #[tokio::test]
 async fn a_route_that_no_token_may_serve_is_refused_at_once_and_says_what_it_needs() {
-    let world = Setup::new().holder("bot", "user", &[("fine-grained", "emu_fine_grained_ada_all_permissions")], "").start().await;
+    let world = Setup::new()
+        .holder("bot", "user", &[("fine-grained", "emu_fine_grained_ada_all_permissions")], "")
+        .start()
+        .await;
     let teams = message(&world.get("/enterprises/umbrella/teams/t/organizations").await);
-    assert!(teams.contains("it needs a classic token") && teams.ends_with("bot has fine-grained."), "{teams}");
+    assert!(
+        teams.contains("it needs a classic token") && teams.ends_with("bot has fine-grained."),
+        "{teams}"
+    );
     let hook = message(&world.get("/app/hook/config").await);
     assert!(hook.contains("an app's own credential (a JWT)"), "{hook}");
     assert_eq!(world.upstream_requests(), []);
@@ -265,7 +307,10 @@ async fn what_no_account_reaches_is_refused_as_such() {
     ] {
         let refused = world.get(path).await;
         refused.assert_status(403);
-        assert!(message(&refused).contains(&format!("no account of this client reaches {named}")), "{refused:?}");
+        assert!(
+            message(&refused).contains(&format!("no account of this client reaches {named}")),
+            "{refused:?}"
+        );
     }
     assert_eq!(world.upstream_requests(), []);
     world.get(GADGETS).await.assert_status(200);
@@ -273,7 +318,10 @@ async fn what_no_account_reaches_is_refused_as_such() {
 
 #[tokio::test]
 async fn of_an_accounts_tokens_the_one_that_sees_the_place_is_used() {
-    let tokens = [("fine-grained", "emu_fine_grained_ada_no_permissions"), ("classic", "emu_classic_ada_all_scopes")];
+    let tokens = [
+        ("fine-grained", "emu_fine_grained_ada_no_permissions"),
+        ("classic", "emu_classic_ada_all_scopes"),
+    ];
     let world = Setup::new().holder("ada", "user", &tokens, "").start().await;
     world.get(GADGETS).await.assert_status(404);
     world.get(GADGETS).await.assert_status(200);
@@ -298,7 +346,10 @@ async fn when_the_upstream_wants_another_credential_of_everybody_each_is_asked_o
     );
     let refused = world.get("/repos/acme/widgets").await;
     refused.assert_status(403);
-    assert!(message(&refused).contains("the upstream wants another kind of credential"), "{refused:?}");
+    assert!(
+        message(&refused).contains("the upstream wants another kind of credential"),
+        "{refused:?}"
+    );
     assert_eq!(world.upstream_requests().len(), 2);
 }
 

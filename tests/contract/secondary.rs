@@ -13,7 +13,10 @@ const QUIET_SECS: u64 = 90;
 /// A page that nobody has asked for, so that it goes upstream.
 async fn read(world: &World, page: &mut u32) {
     *page += 1;
-    world.get(&format!("/repos/acme/widgets/issues?per_page=1&page={page}")).await.assert_status(200);
+    world
+        .get(&format!("/repos/acme/widgets/issues?per_page=1&page={page}"))
+        .await
+        .assert_status(200);
 }
 
 #[tokio::test]
@@ -24,7 +27,9 @@ async fn a_refused_account_is_silent_until_the_named_time_and_the_other_carries_
         read(&world, &mut page).await;
     }
     let refused = world.upstream_requests()[0].account.clone();
-    let sent_by = |from: usize, account: &str| world.upstream_requests()[from..].iter().filter(|entry| entry.account == account).count();
+    let sent_by = |from: usize, account: &str| {
+        world.upstream_requests()[from..].iter().filter(|entry| entry.account == account).count()
+    };
     assert!((1..4).contains(&sent_by(0, &refused)), "both carry reads");
 
     let fault = json!({ "fault": "secondary", "retry_after": QUIET_SECS, "match": { "account": refused, "times": 1 } });
@@ -34,7 +39,12 @@ async fn a_refused_account_is_silent_until_the_named_time_and_the_other_carries_
         read(&world, &mut page).await;
     }
     let refused_at = world.clock.now();
-    assert!(world.upstream_requests().iter().any(|entry| entry.refused.is_some() || entry.fault.is_some()));
+    assert!(
+        world
+            .upstream_requests()
+            .iter()
+            .any(|entry| entry.refused.is_some() || entry.fault.is_some())
+    );
 
     let quiet = world.upstream_requests().len();
     let mut other = 0;
@@ -53,5 +63,9 @@ async fn a_refused_account_is_silent_until_the_named_time_and_the_other_carries_
     }
     assert!(sent_by(after, &refused) > 0, "it is used again");
     let books = world.ask_emulator(Method::GET, "/_emulator/books", &Value::Null);
-    assert_eq!((&books["sent_while_limited"], &books["banned"]), (&json!(0), &json!([])), "{books}");
+    assert_eq!(
+        (&books["sent_while_limited"], &books["banned"]),
+        (&json!(0), &json!([])),
+        "{books}"
+    );
 }

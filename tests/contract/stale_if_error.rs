@@ -1,5 +1,6 @@
-//! `stale-if-error`: the upstream's own word, and a client's, on what may stand in for an error of the upstream (RFC 5861 §4). The config's `stale_if_error` is in
-//! `cache.rs`; here it is zero, so that it allows nothing.
+//! `stale-if-error`: the upstream's own word, and a client's, on what may stand in for an error of
+//! the upstream (RFC 5861 §4). The config's `stale_if_error` is in `cache.rs`; here it is zero, so
+//! that it allows nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -28,11 +29,14 @@ impl Ailing {
         let status = Arc::new(AtomicU16::new(200));
         let said = Arc::clone(&status);
         let origin = Origin::start(move |_| {
-            let answer = Response::builder().status(said.load(Ordering::SeqCst)).header("cache-control", says);
+            let answer = Response::builder()
+                .status(said.load(Ordering::SeqCst))
+                .header("cache-control", says);
             async move { answer.body(Bytes::from_static(b"it is so")).unwrap() }
         });
         let config = format!("[cache]\nfreshness = \"{mode}\"\nstale_if_error = \"0s\"");
-        let world = Setup::new().upstream(origin.await.url()).manual_clock().config(&config).start().await;
+        let world =
+            Setup::new().upstream(origin.await.url()).manual_clock().config(&config).start().await;
         world.get(LABELS).await.assert_status(200);
         Self { world, status }
     }
@@ -52,11 +56,18 @@ async fn an_answer_that_says_so_stands_in_for_errors_until_its_time_is_over() {
         for error in [500, 502, 503, 504] {
             let ailing = Ailing::after_an_answer(mode, "max-age=60, stale-if-error=30").await;
             let stale = ailing.later(90, error, &[]).await;
-            assert_eq!((stale.status.as_u16(), stale.cache_status()), (200, STANDS_IN), "{mode} {error}");
+            assert_eq!(
+                (stale.status.as_u16(), stale.cache_status()),
+                (200, STANDS_IN),
+                "{mode} {error}"
+            );
             assert_eq!((stale.header("age"), &stale.body[..]), (Some("90"), &b"it is so"[..]));
             ailing.later(1, error, &[]).await.assert_status(error);
             let again = ailing.later(0, 200, &[]).await;
-            assert!(again.cache_status().ends_with("fwd-status=200"), "{mode}: the truth as soon as it can be had: {again:?}");
+            assert!(
+                again.cache_status().ends_with("fwd-status=200"),
+                "{mode}: the truth as soon as it can be had: {again:?}"
+            );
         }
     }
 }
@@ -101,7 +112,10 @@ async fn what_an_answer_forbids_it_does_not_allow() {
         ] {
             let ailing = Ailing::after_an_answer(mode, forbids).await;
             ailing.later(90, 503, &[]).await.assert_status(503);
-            ailing.later(0, 503, &[("cache-control", "stale-if-error=15")]).await.assert_status(503);
+            ailing
+                .later(0, 503, &[("cache-control", "stale-if-error=15")])
+                .await
+                .assert_status(503);
         }
     }
 }
@@ -123,8 +137,21 @@ async fn a_client_says_for_itself_how_stale_it_may_be() {
             assert_eq!(answer.cache_status() == STANDS_IN, status == 200, "{mode} {wish}");
         }
         let ailing = Ailing::after_an_answer(mode, "max-age=60, stale-if-error=600").await;
-        for (wish, status) in [("stale-if-error=29", 503), ("no-cache", 503), ("max-age=10", 503), ("max-stale=29", 503), ("", 200)] {
-            ailing.later(if wish == "stale-if-error=29" { 90 } else { 0 }, 503, &[("cache-control", wish)]).await.assert_status(status);
+        for (wish, status) in [
+            ("stale-if-error=29", 503),
+            ("no-cache", 503),
+            ("max-age=10", 503),
+            ("max-stale=29", 503),
+            ("", 200),
+        ] {
+            ailing
+                .later(
+                    if wish == "stale-if-error=29" { 90 } else { 0 },
+                    503,
+                    &[("cache-control", wish)],
+                )
+                .await
+                .assert_status(status);
         }
     }
 }
@@ -133,7 +160,11 @@ async fn a_client_says_for_itself_how_stale_it_may_be() {
 async fn nothing_from_before_a_write_stands_in_for_an_error() {
     for mode in MODES {
         let ailing = Ailing::after_an_answer(mode, "max-age=60, stale-if-error=600").await;
-        ailing.world.send(Method::PUT, LABELS, &[("content-type", "application/json")], "{}").await.assert_status(200);
+        ailing
+            .world
+            .send(Method::PUT, LABELS, &[("content-type", "application/json")], "{}")
+            .await
+            .assert_status(200);
         ailing.later(1, 503, &[]).await.assert_status(503);
     }
 }
@@ -146,11 +177,19 @@ async fn a_304_brings_another_word_on_it() {
         let origin = Origin::start(move |_| {
             let (status, n) = (said.load(Ordering::SeqCst), told.load(Ordering::SeqCst));
             let says = if n == 0 { "max-age=60" } else { "max-age=60, stale-if-error=60" };
-            let answer = Response::builder().status(status).header("cache-control", says).header("etag", "\"a\"");
-            async move { answer.body(Bytes::from_static(if status == 304 { b"" } else { b"it is so" })).unwrap() }
+            let answer = Response::builder()
+                .status(status)
+                .header("cache-control", says)
+                .header("etag", "\"a\"");
+            async move {
+                answer
+                    .body(Bytes::from_static(if status == 304 { b"" } else { b"it is so" }))
+                    .unwrap()
+            }
         });
         let config = format!("[cache]\nfreshness = \"{mode}\"\nstale_if_error = \"0s\"");
-        let world = Setup::new().upstream(origin.await.url()).manual_clock().config(&config).start().await;
+        let world =
+            Setup::new().upstream(origin.await.url()).manual_clock().config(&config).start().await;
         let at = |seconds, status_now| {
             world.clock.advance(Duration::from_secs(seconds));
             status.store(status_now, Ordering::SeqCst);

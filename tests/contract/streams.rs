@@ -1,5 +1,6 @@
-//! Bodies too large to hold: one fetch for all who ask, passed on as it comes, with a bounded memory (DESIGN D1). Everything about them that
-//! is not about several clients is in `cache.rs` and `variants.rs`.
+//! Bodies too large to hold: one fetch for all who ask, passed on as it comes, with a bounded
+//! memory (DESIGN D1). Everything about them that is not about several clients is in `cache.rs` and
+//! `variants.rs`.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -31,7 +32,10 @@ impl Stage {
     async fn new() -> Self {
         let upstream = Staged::start().await;
         // A busy machine is no upstream that has stopped, and no client that has.
-        let setup = Setup::new().upstream(upstream.url()).upstream_keys("response_timeout = \"5m\"").listen("body_timeout = \"5m\"");
+        let setup = Setup::new()
+            .upstream(upstream.url())
+            .upstream_keys("response_timeout = \"5m\"")
+            .listen("body_timeout = \"5m\"");
         let setup = setup.manual_clock().config("[cache]\nmax_object = \"1KiB\"");
         Self { world: Arc::new(setup.start().await), upstream }
     }
@@ -62,7 +66,10 @@ impl Stage {
     /// How many requests the books say are under way.
     fn concurrency(&self) -> u64 {
         let snapshot = self.world.gateway.admissions.with_books(Books::snapshot);
-        let limits = snapshot.iter().flat_map(|account| &account.secondary).filter(|limit| limit.limit.name() == "concurrency");
+        let limits = snapshot
+            .iter()
+            .flat_map(|account| &account.secondary)
+            .filter(|limit| limit.limit.name() == "concurrency");
         limits.map(|limit| u64::from(limit.in_use)).sum()
     }
 }
@@ -91,7 +98,8 @@ fn are_shared(answers: &[Reply], body: &str) {
         answer.assert_status(200);
         assert!(answer.body == body.as_bytes(), "{} of {} bytes", answer.body.len(), body.len());
     }
-    let told = |status: &str| answers.iter().filter(|answer| answer.cache_status() == status).count();
+    let told =
+        |status: &str| answers.iter().filter(|answer| answer.cache_status() == status).count();
     assert_eq!((told(ALONE), told(SHARED)), (1, answers.len() - 1));
 }
 
@@ -108,7 +116,9 @@ async fn those_who_ask_at_once_are_given_one_fetch_however_long_it_is() {
         if is_chunked {
             scene.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
             for piece in body.as_bytes().chunks(10_000) {
-                scene.say([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()).await;
+                scene
+                    .say([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat())
+                    .await;
             }
             scene.say("0\r\n\r\n").await;
         } else {
@@ -130,7 +140,13 @@ async fn who_comes_while_its_beginning_is_there_joins_and_who_comes_later_asks()
     scene.say(head(body.len(), "") + early).await;
     assert!(first.read_head().await.to_lowercase().contains("cache-status: weir; fwd=bypass\r\n"));
     let mut second = stage.connects("GET", "").await;
-    assert!(second.read_head().await.to_lowercase().contains("cache-status: weir; fwd=bypass; collapsed\r\n"));
+    assert!(
+        second
+            .read_head()
+            .await
+            .to_lowercase()
+            .contains("cache-status: weir; fwd=bypass; collapsed\r\n")
+    );
     stage.nobody_else_was_asked();
     // The time of a fetch is not for ever, even where nothing comes.
     stage.world.clock.advance(Duration::from_secs(3));
@@ -138,7 +154,8 @@ async fn who_comes_while_its_beginning_is_there_joins_and_who_comes_later_asks()
     let mut another = stage.upstream.next().await;
     another.say(head(2, "") + "hi").await;
     assert_eq!(late.await.unwrap().body, "hi");
-    let ((), first, second) = tokio::join!(scene.say(rest), first.read_bytes(body.len()), second.read_bytes(body.len()));
+    let ((), first, second) =
+        tokio::join!(scene.say(rest), first.read_bytes(body.len()), second.read_bytes(body.len()));
     assert!(first == body.as_bytes() && second == body.as_bytes());
     eventually(|| stage.concurrency() == 0).await;
 }
@@ -181,7 +198,8 @@ async fn it_goes_on_without_the_one_who_asked_first_and_ends_when_nobody_is_left
     assert!(told == body.as_bytes());
     stage.nobody_else_was_asked();
 
-    let (mut first, mut second) = (stage.connects("GET", "").await, stage.connects("GET", "").await);
+    let (mut first, mut second) =
+        (stage.connects("GET", "").await, stage.connects("GET", "").await);
     // The connection was read to its end, and is used again.
     scene.read_request().await;
     stage.world.all_waiting_for_one_fetch(2).await;
@@ -198,7 +216,8 @@ async fn it_goes_on_without_the_one_who_asked_first_and_ends_when_nobody_is_left
 async fn a_body_that_breaks_off_does_for_everybody() {
     let stage = Stage::new().await;
     let body = text(100_000);
-    let (mut first, mut second) = (stage.connects("GET", "").await, stage.connects("GET", "").await);
+    let (mut first, mut second) =
+        (stage.connects("GET", "").await, stage.connects("GET", "").await);
     let mut scene = stage.upstream.next().await;
     stage.world.all_waiting_for_one_fetch(2).await;
     scene.say(head(200_000, "") + &body).await;
@@ -206,7 +225,11 @@ async fn a_body_that_breaks_off_does_for_everybody() {
     for client in [&mut first, &mut second] {
         let told = client.read_to_close().await;
         let (head, begun) = told.split_once("\r\n\r\n").unwrap();
-        assert!(head.to_lowercase().contains("content-length: 200000") && begun == body, "{head} and {} bytes", begun.len());
+        assert!(
+            head.to_lowercase().contains("content-length: 200000") && begun == body,
+            "{head} and {} bytes",
+            begun.len()
+        );
     }
     stage.nobody_else_was_asked();
     eventually(|| stage.concurrency() == 0).await;
@@ -216,7 +239,8 @@ async fn a_body_that_breaks_off_does_for_everybody() {
 async fn one_who_wants_no_body_holds_nobody_up() {
     let stage = Stage::new().await;
     let body = text(2 * 1024 * 1024);
-    let mut bodiless = [stage.connects("HEAD", "").await, stage.connects("GET", "If-None-Match: \"a\"\r\n").await];
+    let mut bodiless =
+        [stage.connects("HEAD", "").await, stage.connects("GET", "If-None-Match: \"a\"\r\n").await];
     let whole = [stage.asks(&[]), stage.asks(&[("range", "bytes=0-1")])];
     let mut scene = stage.upstream.next().await;
     stage.world.all_waiting_for_one_fetch(4).await;
@@ -226,7 +250,10 @@ async fn one_who_wants_no_body_holds_nobody_up() {
     }
     for whole in whole {
         let whole = whole.await.unwrap();
-        assert!(whole.status == 200 && whole.body == body.as_bytes(), "of what is passed on as it comes no part is made");
+        assert!(
+            whole.status == 200 && whole.body == body.as_bytes(),
+            "of what is passed on as it comes no part is made"
+        );
     }
     stage.nobody_else_was_asked();
 }
@@ -239,7 +266,9 @@ async fn each_client_gets_its_own_addresses() {
     for host in hosts {
         let mut client = Connection::open(stage.world.address).await;
         let host = host.strip_prefix("http://").unwrap();
-        let request = format!("GET {LABELS} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n\r\n");
+        let request = format!(
+            "GET {LABELS} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n\r\n"
+        );
         client.send(request.as_bytes()).await;
         clients.push(client);
     }
@@ -247,17 +276,28 @@ async fn each_client_gets_its_own_addresses() {
     stage.world.all_waiting_for_one_fetch(2).await;
     let item = format!("{{\"url\":\"{}/repos/acme/widgets\"}}", stage.upstream.url());
     let body = format!("[{}]", vec![item; 100].join(","));
-    scene.say(format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())).await;
+    scene
+        .say(format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+        .await;
     for (mut client, host) in clients.into_iter().zip(hosts) {
         let told = client.read_to_close().await;
-        assert_eq!((told.matches(host).count(), told.matches(&stage.upstream.url()).count()), (100, 0), "{told}");
+        assert_eq!(
+            (told.matches(host).count(), told.matches(&stage.upstream.url()).count()),
+            (100, 0),
+            "{told}"
+        );
     }
     stage.nobody_else_was_asked();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_for_its_asker_alone_is_asked_for_by_each() {
-    for says in ["Connection: close\r\nCache-Control: no-store\r\n", "Connection: close\r\nVary: *\r\n"] {
+    for says in
+        ["Connection: close\r\nCache-Control: no-store\r\n", "Connection: close\r\nVary: *\r\n"]
+    {
         let stage = Stage::new().await;
         let body = text(10_000);
         let (askers, mut scene) = stage.all_ask(2).await;
@@ -270,7 +310,8 @@ async fn what_is_for_its_asker_alone_is_asked_for_by_each() {
     }
 }
 
-/// One who takes nothing until another one has everything, and then all that there is: what it gets in the end, and the request that was made for it, which is answered so.
+/// One who takes nothing until another one has everything, and then all that there is: what it gets
+/// in the end, and the request that was made for it, which is answered so.
 async fn left_behind(stage: &Stage, body: &Arc<String>, again: String) -> Vec<u8> {
     let mut slow = stage.connects("GET", "").await;
     let mut scene = stage.upstream.next().await;
@@ -308,10 +349,17 @@ async fn who_is_too_slow_for_the_others_gets_the_rest_by_a_fetch_of_its_own() {
 async fn the_rest_of_another_answer_is_not_given_for_that_of_the_first() {
     let body = Arc::new(text(VAST_BYTES));
     let other = body.replacen("0.", "1.", 1);
-    for again in [head(body.len(), "ETag: \"b\"\r\n") + &body, head(other.len(), FIRST) + &other, head(body.len() - 1, FIRST) + &body[1..]]
-    {
+    for again in [
+        head(body.len(), "ETag: \"b\"\r\n") + &body,
+        head(other.len(), FIRST) + &other,
+        head(body.len() - 1, FIRST) + &body[1..],
+    ] {
         let stage = Stage::new().await;
         let told = left_behind(&stage, &body, again).await;
-        assert!(told.len() < body.len() && body.as_bytes().starts_with(&told), "{} bytes", told.len());
+        assert!(
+            told.len() < body.len() && body.as_bytes().starts_with(&told),
+            "{} bytes",
+            told.len()
+        );
     }
 }

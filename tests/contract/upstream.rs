@@ -1,4 +1,5 @@
-//! An upstream that is down, breaks off or never answers: a clear answer, nothing done twice, nothing leaked (DESIGN D6, D7).
+//! An upstream that is down, breaks off or never answers: a clear answer, nothing done twice,
+//! nothing leaked (DESIGN D6, D7).
 
 use futures_util::future::join_all;
 use http::Method;
@@ -21,7 +22,11 @@ async fn an_upstream_that_is_down_is_a_502_that_says_that_nothing_was_executed()
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let world = Setup::new().upstream(url).config("[writes]\nmax_attempts = 2\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
+    let world = Setup::new()
+        .upstream(url)
+        .config("[writes]\nmax_attempts = 2\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
+        .start()
+        .await;
     for method in [Method::GET, Method::POST, Method::DELETE] {
         let answer = world.send(method, ISSUES, &[], "").await;
         answer.assert_status(502);
@@ -37,7 +42,13 @@ async fn a_post_whose_answer_was_lost_is_not_repeated_and_its_outcome_is_called_
         let world = upstream.world().await;
         let answer = world.send(Method::POST, ISSUES, &[], "{\"title\":\"once\"}").await;
         answer.assert_status(502);
-        assert!(answer.json()["message"].as_str().unwrap().contains("unknown whether this request was executed"), "{answer:?}");
+        assert!(
+            answer.json()["message"]
+                .as_str()
+                .unwrap()
+                .contains("unknown whether this request was executed"),
+            "{answer:?}"
+        );
         assert_eq!(upstream.requests(), 1);
     }
 }
@@ -74,7 +85,11 @@ async fn connections_that_die_idle_do_not_multiply_the_attempts() {
 #[tokio::test]
 async fn a_write_that_may_be_sent_once_is_sent_once_whatever_becomes_of_its_connection() {
     let upstream = Broken::start(DiesIdle("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")).await;
-    let world = upstream.setup().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_attempts = 1").start().await;
+    let world = upstream
+        .setup()
+        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_attempts = 1")
+        .start()
+        .await;
     for method in [Method::PUT, Method::DELETE] {
         // Leaves a connection that dies under the next request on it.
         world.get(&format!("{ISSUES}/{method}")).await.assert_status(200);
@@ -86,7 +101,9 @@ async fn a_write_that_may_be_sent_once_is_sent_once_whatever_becomes_of_its_conn
 
 #[tokio::test]
 async fn a_read_is_tried_again_and_then_answered_clearly() {
-    for (behaviour, status) in [(Close, 502), (Says(HALF_BODY), 502), (Says(GARBAGE), 502), (Silence, 504)] {
+    for (behaviour, status) in
+        [(Close, 502), (Says(HALF_BODY), 502), (Says(GARBAGE), 502), (Silence, 504)]
+    {
         let upstream = Broken::start(behaviour).await;
         let world = upstream.world().await;
         let answer = world.get(ISSUES).await;
@@ -103,7 +120,13 @@ async fn a_lost_answer_counts_as_spent_and_leaves_no_lease() {
     world.get(ISSUES).await.assert_status(502);
     let snapshot = world.gateway.admissions.with_books(Books::snapshot);
     assert!(snapshot[0].books.iter().all(|book| book.reserved == 0), "{snapshot:?}");
-    assert!(snapshot[0].secondary.iter().filter(|limit| limit.limit.name() == "concurrency").all(|limit| limit.in_use == 0));
+    assert!(
+        snapshot[0]
+            .secondary
+            .iter()
+            .filter(|limit| limit.limit.name() == "concurrency")
+            .all(|limit| limit.in_use == 0)
+    );
 }
 
 #[tokio::test]
@@ -133,8 +156,16 @@ async fn a_mutation_that_was_executed_in_part_is_not_sent_again() {
 
 #[tokio::test]
 async fn a_write_that_was_refused_and_then_deserted_is_not_sent_any_more() {
-    let upstream = Broken::start(Keeps("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 5\r\nContent-Length: 2\r\n\r\n{}")).await;
-    let world = upstream.setup().manual_clock().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
+    let upstream = Broken::start(Keeps(
+        "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 5\r\nContent-Length: 2\r\n\r\n{}",
+    ))
+    .await;
+    let world = upstream
+        .setup()
+        .manual_clock()
+        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
+        .start()
+        .await;
     let mut connection = Connection::open(world.address).await;
     connection
         .send(format!("POST {ISSUES} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nContent-Length: 2\r\n\r\n{{}}").as_bytes())
@@ -148,17 +179,28 @@ async fn a_write_that_was_refused_and_then_deserted_is_not_sent_any_more() {
 
 #[tokio::test]
 async fn an_upload_that_is_refused_at_its_head_delivers_the_refusal() {
-    let upstream = Broken::start(Says("HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")).await;
-    let world = upstream.setup().config("[writes]\nmax_body = \"1KiB\"\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
+    let upstream = Broken::start(Says(
+        "HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}",
+    ))
+    .await;
+    let world = upstream
+        .setup()
+        .config("[writes]\nmax_body = \"1KiB\"\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
+        .start()
+        .await;
     world.send(Method::POST, ISSUES, &[], &"x".repeat(8 * 1024 * 1024)).await.assert_status(413);
 }
 
 #[tokio::test]
 async fn an_answer_that_varies_with_everything_is_for_its_asker_alone() {
-    let upstream = Broken::start(Keeps("HTTP/1.1 200 OK\r\nVary: *\r\nContent-Length: 2\r\n\r\n{}")).await;
+    let upstream =
+        Broken::start(Keeps("HTTP/1.1 200 OK\r\nVary: *\r\nContent-Length: 2\r\n\r\n{}")).await;
     let world = upstream.world().await;
     let answers = join_all((0..3).map(|_| world.get(ISSUES))).await;
-    assert!(answers.iter().all(|answer| answer.cache_status() == "weir; fwd=uri-miss"), "{answers:?}");
+    assert!(
+        answers.iter().all(|answer| answer.cache_status() == "weir; fwd=uri-miss"),
+        "{answers:?}"
+    );
     assert_eq!(upstream.requests(), 3);
 }
 
@@ -186,7 +228,12 @@ async fn a_401_that_is_about_the_route_benches_no_token() {
 #[tokio::test]
 async fn a_write_that_may_have_run_is_never_called_rate_limited() {
     let upstream = Broken::start(Close).await;
-    let world = upstream.setup().client("max_wait = \"2s\"").config("[writes]\nspacing = \"5s\"\nnotify_spacing = \"5s\"").start().await;
+    let world = upstream
+        .setup()
+        .client("max_wait = \"2s\"")
+        .config("[writes]\nspacing = \"5s\"\nnotify_spacing = \"5s\"")
+        .start()
+        .await;
     let answer = world.send(Method::DELETE, "/repos/acme/widgets/issues/1/lock", &[], "").await;
     answer.assert_status(502);
     assert!(answer.json()["message"].as_str().unwrap().contains("unknown whether"), "{answer:?}");
@@ -194,7 +241,10 @@ async fn a_write_that_may_have_run_is_never_called_rate_limited() {
 
 #[tokio::test]
 async fn an_encoding_that_was_not_asked_for_is_not_kept() {
-    let upstream = Broken::start(Keeps("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nETag: \"a\"\r\nContent-Length: 2\r\n\r\nzz")).await;
+    let upstream = Broken::start(Keeps(
+        "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nETag: \"a\"\r\nContent-Length: 2\r\n\r\nzz",
+    ))
+    .await;
     let world = upstream.world().await;
     for _ in 0..2 {
         assert_eq!(world.get(ISSUES).await.cache_status(), "weir; fwd=uri-miss");

@@ -1,5 +1,6 @@
-//! What the upstream is asked with to confirm a stored answer, where its `ETag`s depend on who asks and in which words (UPSTREAM.md, Conditional requests), and what is
-//! made of the conditions that clients ask with.
+//! What the upstream is asked with to confirm a stored answer, where its `ETag`s depend on who asks
+//! and in which words (UPSTREAM.md, Conditional requests), and what is made of the conditions that
+//! clients ask with.
 
 use std::sync::Arc;
 
@@ -15,7 +16,10 @@ const LABELS: &str = "/repos/acme/widgets/labels";
 /// A 304 to this `ETag`, else all of the body with it.
 fn validated(asked: &HeaderMap, etag: &str, body: &'static str) -> Response<Bytes> {
     let has_it = header(asked, "if-none-match") == etag;
-    let answer = Response::builder().status(if has_it { 304 } else { 200 }).header("etag", etag).header("content-type", "application/json");
+    let answer = Response::builder()
+        .status(if has_it { 304 } else { 200 })
+        .header("etag", etag)
+        .header("content-type", "application/json");
     answer.body(if has_it { Bytes::new() } else { Bytes::from_static(body.as_bytes()) }).unwrap()
 }
 
@@ -35,12 +39,23 @@ async fn clients_that_share_an_answer_confirm_it_for_each_other_whatever_their_l
     })
     .await;
     let world = Setup::new().upstream(origin.url()).start().await;
-    let plain = ["application/vnd.service+json", "application/json", "application/vnd.github.v3+json", "*/*", "application/json, */*"];
+    let plain = [
+        "application/vnd.service+json",
+        "application/json",
+        "application/vnd.github.v3+json",
+        "*/*",
+        "application/json, */*",
+    ];
     assert_eq!(statuses(&origin, &world, &plain).await, [200, 304, 304, 304, 304]);
     // What asks for something of its own is asked for as it was said.
-    let other = ["application/vnd.github.v3.raw; charset=utf-8", "application/vnd.github.v3.raw; charset=utf-8", "text/html, */*;q=0.1"];
+    let other = [
+        "application/vnd.github.v3.raw; charset=utf-8",
+        "application/vnd.github.v3.raw; charset=utf-8",
+        "text/html, */*;q=0.1",
+    ];
     assert_eq!(statuses(&origin, &world, &other).await, [200, 304, 200]);
-    let said: Vec<_> = origin.asked()[5..].iter().map(|asked| asked.header("accept").to_owned()).collect();
+    let said: Vec<_> =
+        origin.asked()[5..].iter().map(|asked| asked.header("accept").to_owned()).collect();
     assert_eq!(said, other);
 }
 
@@ -53,7 +68,11 @@ async fn a_token_that_gets_the_same_body_as_another_one_leaves_that_one_its_etag
         async move {
             let token = token(request.headers());
             if token == closed {
-                return Response::builder().status(403).header("retry-after", "60").body(Bytes::from_static(SLOW_DOWN.as_bytes())).unwrap();
+                return Response::builder()
+                    .status(403)
+                    .header("retry-after", "60")
+                    .body(Bytes::from_static(SLOW_DOWN.as_bytes()))
+                    .unwrap();
             }
             validated(request.headers(), &format!("\"of {token}\""), "[1]")
         }
@@ -89,7 +108,10 @@ async fn a_read_that_says_what_must_be_so_is_refused_when_it_is_not() {
             let answer = world.get_with(repository, &[line]).await;
             answer.assert_status(status);
             assert_eq!(answer.body.is_empty(), status == 412, "{line:?}");
-            world.get_with(repository, &[line, ("range", "bytes=0-1")]).await.assert_status(if status == 412 { 412 } else { 206 });
+            world
+                .get_with(repository, &[line, ("range", "bytes=0-1")])
+                .await
+                .assert_status(if status == 412 { 412 } else { 206 });
         }
         let (matched, etag) = (("if-match", "\"other\""), ("if-none-match", "*"));
         world.get_with(repository, &[matched, etag]).await.assert_status(412);
@@ -105,8 +127,14 @@ async fn where_clients_get_the_upstreams_own_etag_it_is_what_must_match() {
         answer
     })
     .await;
-    let world = Setup::new().upstream(origin.url()).config("[cache]\nfreshness = \"rfc9111\"").start().await;
-    for (etag, status) in [("\"it\"", 200), ("\"other\", \"it\"", 200), ("W/\"it\"", 412), ("\"other\"", 412)] {
+    let world = Setup::new()
+        .upstream(origin.url())
+        .config("[cache]\nfreshness = \"rfc9111\"")
+        .start()
+        .await;
+    for (etag, status) in
+        [("\"it\"", 200), ("\"other\", \"it\"", 200), ("W/\"it\"", 412), ("\"other\"", 412)]
+    {
         world.get_with(LABELS, &[("if-match", etag)]).await.assert_status(status);
     }
 }
@@ -119,9 +147,16 @@ async fn a_large_body_that_is_rewritten_for_each_client_has_a_weak_etag() {
             answer.body(format!("\"{}\"", "x".repeat(20_000)).into()).unwrap()
         })
         .await;
-        let world = Setup::new().upstream(origin.url()).config("[cache]\nmax_object = \"4KiB\"").start().await;
+        let world = Setup::new()
+            .upstream(origin.url())
+            .config("[cache]\nmax_object = \"4KiB\"")
+            .start()
+            .await;
         assert_eq!(world.get(LABELS).await.header("etag"), Some(told), "{kind}");
         world.get_with(LABELS, &[("if-none-match", told)]).await.assert_status(304);
-        world.get_with(LABELS, &[("if-match", "\"it\"")]).await.assert_status(if kind == "text/plain" { 200 } else { 412 });
+        world
+            .get_with(LABELS, &[("if-match", "\"it\"")])
+            .await
+            .assert_status(if kind == "text/plain" { 200 } else { 412 });
     }
 }

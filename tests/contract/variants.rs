@@ -1,5 +1,6 @@
-//! Answers that are not for everybody who asks for the same address: what `Vary` says of them, also when a 304 or a large body brings it; `no-store`; and the conditions
-//! that are for the upstream to weigh.
+//! Answers that are not for everybody who asks for the same address: what `Vary` says of them, also
+//! when a 304 or a large body brings it; `no-store`; and the conditions that are for the upstream
+//! to weigh.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,11 @@ struct Held {
 }
 
 impl Held {
-    async fn new(config: &str, turns: usize, answer: impl Fn(&HeaderMap) -> Response<Bytes> + Send + Sync + 'static) -> Self {
+    async fn new(
+        config: &str,
+        turns: usize,
+        answer: impl Fn(&HeaderMap) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
         let (answer, turns) = (Arc::new(answer), Arc::new(Semaphore::new(turns)));
         let theirs = Arc::clone(&turns);
         let origin = Origin::start(move |request: Request<()>| {
@@ -40,7 +45,10 @@ impl Held {
     }
 
     /// An upstream that answers at once.
-    async fn free(config: &str, answer: impl Fn(&HeaderMap) -> Response<Bytes> + Send + Sync + 'static) -> Self {
+    async fn free(
+        config: &str,
+        answer: impl Fn(&HeaderMap) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
         Self::new(config, Semaphore::MAX_PERMITS, answer).await
     }
 
@@ -50,7 +58,10 @@ impl Held {
 }
 
 /// Asks as a task of its own.
-fn asking(world: &Arc<Held>, headers: &'static [(&'static str, &'static str)]) -> JoinHandle<Reply> {
+fn asking(
+    world: &Arc<Held>,
+    headers: &'static [(&'static str, &'static str)],
+) -> JoinHandle<Reply> {
     let held = Arc::clone(world);
     tokio::spawn(async move { held.world.get_with(LABELS, headers).await })
 }
@@ -60,11 +71,19 @@ fn text(reply: &Reply) -> &str {
 }
 
 /// Says its language, to whoever has no `ETag`.
-fn speaking(headers: &HeaderMap, vary_of_200: &str, vary_of_304: &str, more: &str) -> Response<Bytes> {
+fn speaking(
+    headers: &HeaderMap,
+    vary_of_200: &str,
+    vary_of_304: &str,
+    more: &str,
+) -> Response<Bytes> {
     let language = header(headers, "accept-language").to_owned();
     let is_known = header(headers, "if-none-match") == "\"it\"";
     let vary = if is_known { vary_of_304 } else { vary_of_200 };
-    let response = Response::builder().status(if is_known { 304 } else { 200 }).header("etag", "\"it\"").header("cache-control", more);
+    let response = Response::builder()
+        .status(if is_known { 304 } else { 200 })
+        .header("etag", "\"it\"")
+        .header("cache-control", more);
     let response = if vary.is_empty() { response } else { response.header("vary", vary) };
     response.body(if is_known { Bytes::new() } else { language.into() }).unwrap()
 }
@@ -77,7 +96,8 @@ async fn what_a_304_says_of_vary_holds_from_then_on() {
         (REVALIDATED, "Accept-Language", "private"),
         (REVALIDATED, "*", "private"),
     ] {
-        let held = Held::free(config, move |headers| speaking(headers, "", vary, cache_control)).await;
+        let held =
+            Held::free(config, move |headers| speaking(headers, "", vary, cache_control)).await;
         assert_eq!(text(&held.get("en").await), "en", "{vary}");
         held.world.clock.advance(Duration::from_mins(2));
         assert_eq!(text(&held.get("en").await), "en", "{vary}");
@@ -88,7 +108,10 @@ async fn what_a_304_says_of_vary_holds_from_then_on() {
 
 #[tokio::test]
 async fn who_waits_for_a_304_that_brings_another_vary_asks_for_its_own() {
-    let held = Arc::new(Held::new(REVALIDATED, 1, |headers| speaking(headers, "", "Accept-Language", "private")).await);
+    let held = Arc::new(
+        Held::new(REVALIDATED, 1, |headers| speaking(headers, "", "Accept-Language", "private"))
+            .await,
+    );
     held.get("en").await;
     let english = asking(&held, &[("accept-language", "en")]);
     let german = asking(&held, &[("accept-language", "de")]);
@@ -120,7 +143,9 @@ async fn a_body_too_large_to_hold_is_taken_over_by_nobody_it_is_not_for() {
 async fn what_must_not_be_stored_answers_nobody_else() {
     for config in [PLAIN, REVALIDATED] {
         let held = Held::new(config, 0, |headers| {
-            let response = Response::builder().header("cache-control", "private, no-store").header("set-cookie", "session=1");
+            let response = Response::builder()
+                .header("cache-control", "private, no-store")
+                .header("set-cookie", "session=1");
             response.body(header(headers, "accept-language").to_owned().into()).unwrap()
         });
         let held = Arc::new(held.await);
@@ -129,7 +154,11 @@ async fn what_must_not_be_stored_answers_nobody_else() {
         let other = asking(&held, &[("accept-language", "other")]);
         held.world.all_waiting_for_one_fetch(2).await;
         held.turns.add_permits(2);
-        assert_eq!((text(&one.await.unwrap()), text(&other.await.unwrap())), ("one", "other"), "{config}");
+        assert_eq!(
+            (text(&one.await.unwrap()), text(&other.await.unwrap())),
+            ("one", "other"),
+            "{config}"
+        );
         assert_eq!(held.origin.asked().len(), 2);
     }
 }
@@ -145,7 +174,11 @@ async fn an_answer_depends_on_whatever_vary_names_or_the_upstream_does_not_see_i
     ] {
         let held = Held::free(PLAIN, move |headers| {
             let body = format!("seen: {}", header(headers, name));
-            Response::builder().header("vary", name).header("cache-control", "max-age=60").body(body.into()).unwrap()
+            Response::builder()
+                .header("vary", name)
+                .header("cache-control", "max-age=60")
+                .body(body.into())
+                .unwrap()
         })
         .await;
         let mut seen = Vec::new();
@@ -160,13 +193,22 @@ async fn an_answer_depends_on_whatever_vary_names_or_the_upstream_does_not_see_i
 
 #[tokio::test]
 async fn the_conditions_of_a_write_are_for_the_upstream_to_weigh() {
-    let held = Held::free(REVALIDATED, |_| Response::builder().status(412).body(Bytes::new()).unwrap()).await;
-    for (name, value) in [("if-match", "\"old\""), ("if-none-match", "*"), ("if-unmodified-since", "Tue, 01 Jul 2025 00:00:00 GMT")] {
+    let held =
+        Held::free(REVALIDATED, |_| Response::builder().status(412).body(Bytes::new()).unwrap())
+            .await;
+    for (name, value) in [
+        ("if-match", "\"old\""),
+        ("if-none-match", "*"),
+        ("if-unmodified-since", "Tue, 01 Jul 2025 00:00:00 GMT"),
+    ] {
         for method in [Method::PUT, Method::PATCH, Method::DELETE, Method::POST] {
             let headers = [("authorization", &*format!("Bearer {KEY}")), (name, value)];
             // Writes keep their distance.
             held.world.clock.advance(Duration::from_secs(10));
-            held.world.send(method.clone(), "/repos/acme/widgets/contents/a", &headers, "{}").await.assert_status(412);
+            held.world
+                .send(method.clone(), "/repos/acme/widgets/contents/a", &headers, "{}")
+                .await
+                .assert_status(412);
             assert_eq!(held.origin.last().header(name), value, "{method}");
         }
     }
@@ -174,10 +216,16 @@ async fn the_conditions_of_a_write_are_for_the_upstream_to_weigh() {
 
 #[tokio::test]
 async fn a_client_that_has_a_body_too_large_to_hold_is_told_so() {
-    let held = Held::free(REVALIDATED, |_| Response::builder().header("etag", "\"long\"").body("x".repeat(10_000).into()).unwrap()).await;
+    let held = Held::free(REVALIDATED, |_| {
+        Response::builder().header("etag", "\"long\"").body("x".repeat(10_000).into()).unwrap()
+    })
+    .await;
     let reply = held.world.get_with(LABELS, &[("if-none-match", "\"long\"")]).await;
     assert_eq!((reply.status.as_u16(), reply.body.len()), (304, 0));
-    assert_eq!(held.world.get_with(LABELS, &[("if-none-match", "\"other\"")]).await.body.len(), 10_000);
+    assert_eq!(
+        held.world.get_with(LABELS, &[("if-none-match", "\"other\"")]).await.body.len(),
+        10_000
+    );
 }
 
 #[tokio::test]
@@ -189,11 +237,15 @@ async fn a_stored_answer_is_preferred_to_a_failure_where_the_config_says_so() {
                 turn.forget();
                 true
             });
-            Response::builder().status(if is_well { 200 } else { status }).body("it".into()).unwrap()
+            Response::builder()
+                .status(if is_well { 200 } else { status })
+                .body("it".into())
+                .unwrap()
         })
         .await;
         held.get("en").await.assert_status(200);
-        let reply = held.world.get_with(LABELS, &[("accept-language", "en"), ("prefer", "wait=0")]).await;
+        let reply =
+            held.world.get_with(LABELS, &[("accept-language", "en"), ("prefer", "wait=0")]).await;
         assert_eq!(
             (reply.status.as_u16(), text(&reply), reply.cache_status()),
             (200, "it", "weir; hit; detail=stale-if-error"),
@@ -201,13 +253,19 @@ async fn a_stored_answer_is_preferred_to_a_failure_where_the_config_says_so() {
         );
         // Another client that has nothing stored hears of the failure.
         let other = [("authorization", &*format!("Bearer {OTHER_KEY}")), ("prefer", "wait=0")];
-        held.world.send(Method::GET, "/repos/acme/widgets/milestones", &other, "").await.assert_status(status);
+        held.world
+            .send(Method::GET, "/repos/acme/widgets/milestones", &other, "")
+            .await
+            .assert_status(status);
     }
 }
 
 #[tokio::test]
 async fn how_long_an_answer_was_on_its_way_counts_as_age_in_a_plain_cache() {
-    let held = Held::new(PLAIN, 0, |_| Response::builder().header("cache-control", "max-age=2").body("it".into()).unwrap()).await;
+    let held = Held::new(PLAIN, 0, |_| {
+        Response::builder().header("cache-control", "max-age=2").body("it".into()).unwrap()
+    })
+    .await;
     let held = Arc::new(held);
     let slow = asking(&held, &[]);
     held.world.all_waiting_for_one_fetch(1).await;
@@ -220,23 +278,33 @@ async fn how_long_an_answer_was_on_its_way_counts_as_age_in_a_plain_cache() {
 
 #[tokio::test]
 async fn a_cookie_for_one_user_is_not_repeated_by_a_plain_cache() {
-    for (cache_control, is_repeated) in
-        [("max-age=60", true), ("private", false), ("private=\"Set-Cookie\", max-age=60", false), ("private, s-maxage=60", false)]
-    {
+    for (cache_control, is_repeated) in [
+        ("max-age=60", true),
+        ("private", false),
+        ("private=\"Set-Cookie\", max-age=60", false),
+        ("private, s-maxage=60", false),
+    ] {
         let held = Held::free(PLAIN, move |_| {
-            let response = Response::builder().header("cache-control", cache_control).header("set-cookie", "session=1");
+            let response = Response::builder()
+                .header("cache-control", cache_control)
+                .header("set-cookie", "session=1");
             response.body("it".into()).unwrap()
         })
         .await;
         for _ in 0..2 {
-            assert_eq!(held.get("en").await.header("set-cookie").is_some(), is_repeated, "{cache_control}");
+            assert_eq!(
+                held.get("en").await.header("set-cookie").is_some(),
+                is_repeated,
+                "{cache_control}"
+            );
         }
     }
 }
 
 #[tokio::test]
 async fn each_variant_is_kept_and_confirmed_by_itself() {
-    let says = |headers: &HeaderMap| speaking(headers, "Accept-Language", "Accept-Language", "private");
+    let says =
+        |headers: &HeaderMap| speaking(headers, "Accept-Language", "Accept-Language", "private");
     let held = Held::free(REVALIDATED, says).await;
     for round in 0..5 {
         for language in ["en", "de", "fr"] {
@@ -246,10 +314,12 @@ async fn each_variant_is_kept_and_confirmed_by_itself() {
     }
     let held = Arc::new(Held::new(REVALIDATED, 1, says).await);
     held.get("en").await;
-    let others = [[("accept-language", "de")], [("accept-language", "fr")], [("accept-language", "en")]].map(|language| {
-        let language: &'static [(&str, &str)] = Box::leak(Box::new(language));
-        asking(&held, language)
-    });
+    let others =
+        [[("accept-language", "de")], [("accept-language", "fr")], [("accept-language", "en")]]
+            .map(|language| {
+                let language: &'static [(&str, &str)] = Box::leak(Box::new(language));
+                asking(&held, language)
+            });
     // None waits for another's: all are with the upstream at once.
     held.turns.add_permits(2);
     crate::support::eventually(|| held.origin.asked().len() == 3).await;

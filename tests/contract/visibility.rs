@@ -1,9 +1,12 @@
-//! Nobody is served what nobody would have fetched for it (CONTRACT §4, 1; DESIGN D2): random clients, pools, routes and credentials, with tokens that are revoked, renewed
-//! and good again and holders who are let in and shut out meanwhile.
+//! Nobody is served what nobody would have fetched for it (CONTRACT §4, 1; DESIGN D2): random
+//! clients, pools, routes and credentials, with tokens that are revoked, renewed and good again and
+//! holders who are let in and shut out meanwhile.
 //!
-//! Each answer must come from a holder that the client may use for that request: one of its pool; its own account on routes about "me"; nobody but itself where it brings a
-//! credential. And it must have been confirmed for one of these since the client asked, so that access that was lost is lost. `PROPTEST_CASES=500 cargo test --release
-//! --test contract visibility` plays so many worlds; one that fails names its seed, which `PROPTEST_RNG_SEED=… PROPTEST_CASES=1` plays alone.
+//! Each answer must come from a holder that the client may use for that request: one of its pool;
+//! its own account on routes about "me"; nobody but itself where it brings a credential. And it
+//! must have been confirmed for one of these since the client asked, so that access that was lost
+//! is lost. `PROPTEST_CASES=500 cargo test --release --test contract visibility` plays so many
+//! worlds; one that fails names its seed, which `PROPTEST_RNG_SEED=… PROPTEST_CASES=1` plays alone.
 
 #[path = "visibility/realm.rs"]
 mod realm;
@@ -76,7 +79,8 @@ impl Cast {
         let (mut tokens, mut config) = (Vec::new(), String::new());
         for account in 0..accounts {
             let kind = if installation == Some(account) { "installation" } else { "user" };
-            let _ = write!(config, "[[accounts]]\nname = \"account-{account}\"\nkind = \"{kind}\"\n");
+            let _ =
+                write!(config, "[[accounts]]\nname = \"account-{account}\"\nkind = \"{kind}\"\n");
             // An installation's are minted.
             let count = if kind == "user" { 1 + pick(dice, 2) } else { 0 };
             for number in 0..count {
@@ -97,24 +101,48 @@ impl Cast {
             );
         }
         tokens.extend((0..GUESTS).map(|guest| (format!("brought-{guest}"), accounts + guest)));
-        let pools: Vec<Vec<Holder>> = (0..=pick(dice, 3)).map(|_| members(dice, accounts)).collect();
+        let pools: Vec<Vec<Holder>> =
+            (0..=pick(dice, 3)).map(|_| members(dice, accounts)).collect();
         for (number, pool) in pools.iter().enumerate() {
-            let names: Vec<_> = pool.iter().map(|account| format!("\"account-{account}\"")).collect();
-            let _ = write!(config, "[[pools]]\nname = \"pool-{number}\"\naccounts = [{}]\n", names.join(", "));
+            let names: Vec<_> =
+                pool.iter().map(|account| format!("\"account-{account}\"")).collect();
+            let _ = write!(
+                config,
+                "[[pools]]\nname = \"pool-{number}\"\naccounts = [{}]\n",
+                names.join(", ")
+            );
         }
-        let clients = (0..2 + pick(dice, 4)).map(|number| Self::client(dice, number, &pools, accounts, &mut config)).collect();
+        let clients = (0..2 + pick(dice, 4))
+            .map(|number| Self::client(dice, number, &pools, accounts, &mut config))
+            .collect();
         config.push_str("[passthrough]\nenabled = true\n[cache]\n");
         let _ = writeln!(config, "predicted_etags = {}", dice.percent(50.0));
-        let _ = writeln!(config, "freshness = \"{}\"", if dice.percent(25.0) { "rfc9111" } else { "revalidate" });
-        let _ = write!(config, "[[cache.rules]]\nroute = \"/repos/{{owner}}/{{repo}}{LASTING}\"\nttl = \"1000h\"\n{UNLIMITED}");
+        let _ = writeln!(
+            config,
+            "freshness = \"{}\"",
+            if dice.percent(25.0) { "rfc9111" } else { "revalidate" }
+        );
+        let _ = write!(
+            config,
+            "[[cache.rules]]\nroute = \"/repos/{{owner}}/{{repo}}{LASTING}\"\nttl = \"1000h\"\n{UNLIMITED}"
+        );
         Self { accounts, clients, tokens, installation, config }
     }
 
-    fn client(dice: &mut Dice, number: usize, pools: &[Vec<Holder>], accounts: usize, config: &mut String) -> Client {
+    fn client(
+        dice: &mut Dice,
+        number: usize,
+        pools: &[Vec<Holder>],
+        accounts: usize,
+        config: &mut String,
+    ) -> Client {
         let pool = pick(dice, pools.len());
         let own = dice.percent(60.0).then(|| pick(dice, accounts));
         let digest = digest_hex(key(number).as_bytes());
-        let _ = write!(config, "[[clients]]\nname = \"client-{number}\"\nkey_sha256 = \"{digest}\"\nreads = \"pool-{pool}\"\n");
+        let _ = write!(
+            config,
+            "[[clients]]\nname = \"client-{number}\"\nkey_sha256 = \"{digest}\"\nreads = \"pool-{pool}\"\n"
+        );
         if let Some(own) = own {
             let _ = writeln!(config, "writes = \"account-{own}\"");
         }
@@ -128,12 +156,21 @@ impl Cast {
             (Some(guest), _) => vec![guest],
             (None, false) => client.pool.clone(),
             // Where the pool has a single account, that is who "me" is.
-            (None, true) => client.own.or_else(|| client.pool.first().copied().filter(|_| client.pool.len() == 1)).into_iter().collect(),
+            (None, true) => client
+                .own
+                .or_else(|| client.pool.first().copied().filter(|_| client.pool.len() == 1))
+                .into_iter()
+                .collect(),
         }
     }
 
     /// What is wrong with an answer.
-    fn judge(&self, exchange: &Exchange, answered: &[Answered], figures: &mut Figures) -> Result<(), String> {
+    fn judge(
+        &self,
+        exchange: &Exchange,
+        answered: &[Answered],
+        figures: &mut Figures,
+    ) -> Result<(), String> {
         let Exchange { path, reply, round, .. } = exchange;
         let allowed = self.allowed(exchange);
         let cache = reply.cache_status();
@@ -154,13 +191,19 @@ impl Cast {
         if body.is_object() && body["path"] != path.as_str() {
             return Err("it is the answer to something else".into());
         }
-        let status = if reply.status == StatusCode::NOT_MODIFIED { StatusCode::OK } else { reply.status };
+        let status =
+            if reply.status == StatusCode::NOT_MODIFIED { StatusCode::OK } else { reply.status };
         // Or shown to some client for which that is new enough.
-        let is_lasting =
-            path.ends_with(LASTING) && exchange.wish != "no-cache" || exchange.wish.contains("max-stale") || cache.contains("detail=");
-        let told = |told: &&Answered| told.path == *path && told.status == status && allowed.contains(&told.holder);
+        let is_lasting = path.ends_with(LASTING) && exchange.wish != "no-cache"
+            || exchange.wish.contains("max-stale")
+            || cache.contains("detail=");
+        let told = |told: &&Answered| {
+            told.path == *path && told.status == status && allowed.contains(&told.holder)
+        };
         if !answered.iter().filter(told).any(|told| told.round == *round || is_lasting) {
-            return Err("none of those who could have fetched it was told so since it was asked for".into());
+            return Err(
+                "none of those who could have fetched it was told so since it was asked for".into(),
+            );
         }
         for (word, counts) in [
             ("shown", status == StatusCode::OK),
@@ -199,16 +242,27 @@ fn path(dice: &mut Dice) -> String {
         3 | 4 => format!("/repos/acme/r{repository}/branches"),
         5 => format!("/repos/acme/r{repository}{LASTING}"),
         6 => "/orgs/acme/repos".into(),
-        _ => ["/user", "/user/repos", "/notifications", "/search/issues?q=author:@me"][pick(dice, 4)].into(),
+        _ => ["/user", "/user/repos", "/notifications", "/search/issues?q=author:@me"]
+            [pick(dice, 4)]
+        .into(),
     }
 }
 
-/// One request of some client; some bring a credential, also one of the pools' own, and some know the answer already by what another client was told.
-async fn ask(world: &World, cast: &Cast, round: u64, known: &[(String, String)], mut dice: Dice) -> Exchange {
+/// One request of some client; some bring a credential, also one of the pools' own, and some know
+/// the answer already by what another client was told.
+async fn ask(
+    world: &World,
+    cast: &Cast,
+    round: u64,
+    known: &[(String, String)],
+    mut dice: Dice,
+) -> Exchange {
     let client = pick(&mut dice, cast.clients.len());
     let path = path(&mut dice);
-    let brought = dice.percent(20.0).then(|| cast.tokens[pick(&mut dice, cast.tokens.len())].clone());
-    let etag = known.iter().find(|(of, _)| *of == path && dice.percent(20.0)).map_or("", |(_, etag)| etag);
+    let brought =
+        dice.percent(20.0).then(|| cast.tokens[pick(&mut dice, cast.tokens.len())].clone());
+    let etag =
+        known.iter().find(|(of, _)| *of == path && dice.percent(20.0)).map_or("", |(_, etag)| etag);
     let secret = format!("Bearer {}", brought.as_ref().map_or(&key(client), |(secret, _)| secret));
     let own_key = if brought.is_some() { key(client) } else { String::new() };
     let accept = if dice.percent(20.0) { "application/vnd.github.raw+json" } else { "" };
@@ -235,7 +289,8 @@ async fn all_at_once(
     (round, known): (u64, &[(String, String)]),
     dice: &mut Dice,
 ) -> Vec<Exchange> {
-    let asks: Vec<_> = (0..REQUESTS).map(|_| ask(world, cast, round, known, Dice::new(dice.roll(), 0))).collect();
+    let asks: Vec<_> =
+        (0..REQUESTS).map(|_| ask(world, cast, round, known, Dice::new(dice.roll(), 0))).collect();
     let changes = realm.change_meanwhile(Dice::new(dice.roll(), 0));
     let mut all = std::pin::pin!(async { tokio::join!(join_all(asks), changes) });
     // Whatever waits for a time gets it.
@@ -251,10 +306,20 @@ async fn all_at_once(
 async fn play(seed: u64, figures: &mut Figures) {
     let mut dice = Dice::new(seed, 1);
     let cast = Cast::new(&mut dice);
-    let realm = Realm::new(cast.tokens.clone(), cast.accounts + GUESTS, cast.installation, Dice::new(seed, 2));
+    let realm = Realm::new(
+        cast.tokens.clone(),
+        cast.accounts + GUESTS,
+        cast.installation,
+        Dice::new(seed, 2),
+    );
     let theirs = Arc::clone(&realm);
     let origin = Origin::start(move |request| Arc::clone(&theirs).answer(request)).await;
-    let world = Setup::new().manual_clock().upstream(origin.url()).credentials(cast.config.clone()).start().await;
+    let world = Setup::new()
+        .manual_clock()
+        .upstream(origin.url())
+        .credentials(cast.config.clone())
+        .start()
+        .await;
     realm.set_clock(&world.clock);
     let mut known: Vec<(String, String)> = Vec::new();
     for _ in 0..ROUNDS {
@@ -270,7 +335,9 @@ async fn play(seed: u64, figures: &mut Figures) {
                 );
             }
         }
-        known.extend(exchanges.iter().filter_map(|exchange| Some((exchange.path.clone(), exchange.reply.header("etag")?.to_owned()))));
+        known.extend(exchanges.iter().filter_map(|exchange| {
+            Some((exchange.path.clone(), exchange.reply.header("etag")?.to_owned()))
+        }));
         for _ in 0..dice.below(6) {
             realm.change(&mut dice);
         }
@@ -282,13 +349,17 @@ async fn play(seed: u64, figures: &mut Figures) {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_answer_is_served_to_a_client_whose_accounts_could_not_have_fetched_it() {
     let number = |name| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
-    let (first, cases) = (number("PROPTEST_RNG_SEED").unwrap_or(1), number("PROPTEST_CASES").unwrap_or(CASES));
+    let (first, cases) =
+        (number("PROPTEST_RNG_SEED").unwrap_or(1), number("PROPTEST_CASES").unwrap_or(CASES));
     let mut figures = Figures::new();
     for seed in (first..).take(usize::try_from(cases).unwrap()) {
         play(seed, &mut figures).await;
     }
     println!("{figures:?}");
     for (word, count) in &figures {
-        assert!(cases < CASES || *count > 20, "{word} came about {count} times, too rarely to prove anything: {figures:?}");
+        assert!(
+            cases < CASES || *count > 20,
+            "{word} came about {count} times, too rarely to prove anything: {figures:?}"
+        );
     }
 }

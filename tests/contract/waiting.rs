@@ -6,10 +6,16 @@ use futures_util::future::join_all;
 
 use crate::support::{Reply, Setup, all_have_status, eventually};
 
-/// What a client with this `max_wait` gets, `Prefer` as given, while the only place upstream is taken; and after how many seconds.
+/// What a client with this `max_wait` gets, `Prefer` as given, while the only place upstream is
+/// taken; and after how many seconds.
 async fn held(max_wait: &str, prefer: &str) -> (Reply, u64) {
     let client = format!("max_wait = \"{max_wait}\"");
-    let world = Setup::new().manual_clock().config("[limits]\nconcurrency = 1").client(&client).start().await;
+    let world = Setup::new()
+        .manual_clock()
+        .config("[limits]\nconcurrency = 1")
+        .client(&client)
+        .start()
+        .await;
     world.get("/repos/acme/widgets/issues").await.assert_status(200);
     let gate = world.close_gate("GET", "/repos/acme/widgets");
     let holder = world.get("/repos/acme/widgets");
@@ -35,7 +41,10 @@ async fn held(max_wait: &str, prefer: &str) -> (Reply, u64) {
     };
     let (held, refused) = tokio::join!(holder, waiter);
     held.assert_status(200);
-    assert_eq!(world.upstream_requests().iter().filter(|entry| entry.path.contains("sprockets")).count(), 0);
+    assert_eq!(
+        world.upstream_requests().iter().filter(|entry| entry.path.contains("sprockets")).count(),
+        0
+    );
     refused
 }
 

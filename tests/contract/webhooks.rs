@@ -24,7 +24,8 @@ const RULES: [&str; 6] = [
 ];
 
 fn setup() -> Setup {
-    let rules: String = RULES.map(|route| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"1h\"\n")).concat();
+    let rules: String =
+        RULES.map(|route| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"1h\"\n")).concat();
     Setup::new()
         .manual_clock()
         .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
@@ -52,9 +53,12 @@ fn happens(world: &World, event: &Value) {
 }
 
 fn deliveries(world: &World, event: &str, outcome: &str) -> u64 {
-    let series = format!("weir_webhook_deliveries_total{{event=\"{event}\",outcome=\"{outcome}\"}} ");
+    let series =
+        format!("weir_webhook_deliveries_total{{event=\"{event}\",outcome=\"{outcome}\"}} ");
     let text = world.gateway.metrics.encode();
-    text.lines().find_map(|line| line.strip_prefix(&series)).map_or(0, |count| count.parse().unwrap())
+    text.lines()
+        .find_map(|line| line.strip_prefix(&series))
+        .map_or(0, |count| count.parse().unwrap())
 }
 
 /// Until deliveries of this event have been taken.
@@ -80,13 +84,26 @@ async fn hits(world: &World, paths: &[&str]) -> Vec<bool> {
 fn signature(secret: &str, body: &str) -> String {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), body.as_bytes());
     let digits = tag.as_ref().iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    format!("sha256={}", digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect::<String>())
+    format!(
+        "sha256={}",
+        digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect::<String>()
+    )
 }
 
 /// A delivery made by the test itself.
-async fn deliver(world: &World, event: &str, guid: &str, lines: &[(&str, &str)], body: &str) -> Reply {
-    let mut headers =
-        vec![("authorization", ""), ("content-type", "application/json"), ("x-github-event", event), ("x-github-delivery", guid)];
+async fn deliver(
+    world: &World,
+    event: &str,
+    guid: &str,
+    lines: &[(&str, &str)],
+    body: &str,
+) -> Reply {
+    let mut headers = vec![
+        ("authorization", ""),
+        ("content-type", "application/json"),
+        ("x-github-event", event),
+        ("x-github-delivery", guid),
+    ];
     headers.extend(lines);
     world.send(Method::POST, PATH, &headers, body).await
 }
@@ -104,8 +121,13 @@ async fn an_event_makes_stale_what_it_touched_and_nothing_else() {
     let world = hooked().await;
     let issue = format!("{REPOSITORY}/issues/3");
     let other = format!("{REPOSITORY}/issues/4");
-    let pages =
-        [&issue, &format!("{REPOSITORY}/issues?per_page=5"), &other, &format!("{REPOSITORY}/commits"), &format!("{REPOSITORY}/labels")];
+    let pages = [
+        &issue,
+        &format!("{REPOSITORY}/issues?per_page=5"),
+        &other,
+        &format!("{REPOSITORY}/commits"),
+        &format!("{REPOSITORY}/labels"),
+    ];
     let pages = pages.map(String::as_str);
     hits(&world, &pages).await;
     seconds(&world, 60);
@@ -119,7 +141,12 @@ async fn an_event_makes_stale_what_it_touched_and_nothing_else() {
 #[tokio::test]
 async fn a_push_makes_commits_and_the_repository_stale_and_no_issue() {
     let world = hooked().await;
-    let pages = [REPOSITORY, &format!("{REPOSITORY}/commits"), &format!("{REPOSITORY}/issues/3"), &format!("{REPOSITORY}/labels")];
+    let pages = [
+        REPOSITORY,
+        &format!("{REPOSITORY}/commits"),
+        &format!("{REPOSITORY}/issues/3"),
+        &format!("{REPOSITORY}/labels"),
+    ];
     let pages = pages.map(|page| page);
     hits(&world, &pages).await;
     seconds(&world, 60);
@@ -131,7 +158,12 @@ async fn a_push_makes_commits_and_the_repository_stale_and_no_issue() {
 #[tokio::test]
 async fn an_unknown_event_makes_the_whole_repository_stale_and_no_other() {
     let world = hooked().await;
-    let pages = [REPOSITORY, &format!("{REPOSITORY}/labels"), "/repos/acme/gadgets", "/repos/ACME/Widgets/labels"];
+    let pages = [
+        REPOSITORY,
+        &format!("{REPOSITORY}/labels"),
+        "/repos/acme/gadgets",
+        "/repos/ACME/Widgets/labels",
+    ];
     hits(&world, &pages).await;
     seconds(&world, 60);
     happens(&world, &json!({ "type": "custom", "event": "brewed", "repository": "acme/widgets" }));
@@ -191,7 +223,10 @@ async fn a_duplicate_has_no_second_effect_and_a_late_one_still_has_its_first() {
         seconds(&world, 60);
     }
     assert_eq!(answers, [(202, false), (202, true), (202, true)]);
-    assert_eq!((deliveries(&world, "issues", "accepted"), deliveries(&world, "issues", "duplicate")), (1, 2));
+    assert_eq!(
+        (deliveries(&world, "issues", "accepted"), deliveries(&world, "issues", "duplicate")),
+        (1, 2)
+    );
 }
 
 #[tokio::test]
@@ -219,7 +254,14 @@ async fn a_delivery_that_is_not_signed_with_our_secret_is_refused_and_has_no_eff
     assert_eq!(deliveries(&world, "unverified", "wrong_signature"), 6);
     let with_a_key = world.send(Method::POST, PATH, &[], &body).await;
     with_a_key.assert_status(401);
-    let before = deliver(&world, "issues", "g-1", &[("x-hub-signature-256", &signature("the one before", &body))], &body).await;
+    let before = deliver(
+        &world,
+        "issues",
+        "g-1",
+        &[("x-hub-signature-256", &signature("the one before", &body))],
+        &body,
+    )
+    .await;
     before.assert_status(202);
 }
 
@@ -242,11 +284,19 @@ async fn without_a_secret_there_is_no_such_place() {
 #[tokio::test]
 async fn a_write_shows_wherever_its_thing_is_shown() {
     let world = setup().start().await;
-    let pages = [&format!("{REPOSITORY}/issues/3"), REPOSITORY, &format!("{REPOSITORY}/commits"), &format!("{REPOSITORY}/labels")];
+    let pages = [
+        &format!("{REPOSITORY}/issues/3"),
+        REPOSITORY,
+        &format!("{REPOSITORY}/commits"),
+        &format!("{REPOSITORY}/labels"),
+    ];
     let pages = pages.map(|page| page);
     hits(&world, &pages).await;
     seconds(&world, 60);
-    world.post(&format!("{REPOSITORY}/issues/3/comments"), json!({ "body": "hello" })).await.assert_status(201);
+    world
+        .post(&format!("{REPOSITORY}/issues/3/comments"), json!({ "body": "hello" }))
+        .await
+        .assert_status(201);
     assert_eq!(hits(&world, &pages).await, [false, false, true, true]);
 }
 
@@ -262,9 +312,12 @@ async fn what_an_event_tells_has_come_to_be_is_no_longer_missing() {
     seconds(&world, 60);
     let from = json!({ "id": 1, "full_name": "acme/widgets" });
     let forked = json!({ "repository": from, "forkee": { "full_name": "ben/widgets", "owner": { "login": "ben" } } });
-    let changes = json!({ "new_issue": { "number": 900 }, "new_repository": { "full_name": "acme/gears" } });
+    let changes =
+        json!({ "new_issue": { "number": 900 }, "new_repository": { "full_name": "acme/gears" } });
     let moved = json!({ "action": "transferred", "issue": { "number": 3 }, "repository": from, "changes": changes });
-    for (event, guid, body, path) in [("fork", "g-1", forked, fork), ("issues", "g-2", moved, issue)] {
+    for (event, guid, body, path) in
+        [("fork", "g-1", forked, fork), ("issues", "g-2", moved, issue)]
+    {
         assert_eq!(world.get(path).await.cache_status(), "weir; hit", "{event}");
         signed(&world, event, guid, &body.to_string()).await.assert_status(202);
         assert_ne!(world.get(path).await.cache_status(), "weir; hit", "{event}");
@@ -273,8 +326,10 @@ async fn what_an_event_tells_has_come_to_be_is_no_longer_missing() {
 
 /// Begins deliveries of this length that nobody signed.
 async fn begin_unsigned(world: &World, count: usize, length: usize) -> Vec<Connection> {
-    let head =
-        format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nX-Hub-Signature-256: sha256={}\r\nContent-Length: {length}\r\n\r\n{{", "0".repeat(64));
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nHost: x\r\nX-Hub-Signature-256: sha256={}\r\nContent-Length: {length}\r\n\r\n{{",
+        "0".repeat(64)
+    );
     let mut connections = Vec::new();
     for _ in 0..count {
         let mut connection = Connection::open(world.address).await;
@@ -290,12 +345,14 @@ async fn unfinished_deliveries_take_nothing_from_clients_and_end() {
     let world = setup().start().await;
     let mut connections = begin_unsigned(&world, MOST, 25 * 1024 * 1024).await;
     eventually(|| world.gateway.deliveries.under_way() == MOST).await;
-    let answer = world.post(&format!("{REPOSITORY}/issues"), json!({ "title": "all the same" })).await;
+    let answer =
+        world.post(&format!("{REPOSITORY}/issues"), json!({ "title": "all the same" })).await;
     answer.assert_status(201);
     let refused = signed(&world, "issues", "g-1", &issue_event(3)).await;
     refused.assert_status(503);
     assert!(refused.header("retry-after").is_some());
-    // Something comes now and then, and yet not all of it in the time that the upstream itself would wait.
+    // Something comes now and then, and yet not all of it in the time that the upstream itself
+    // would wait.
     seconds(&world, 9);
     for connection in &mut connections {
         connection.send(b" ").await;

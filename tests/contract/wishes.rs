@@ -1,4 +1,5 @@
-//! What a client's `Cache-Control` and `Pragma` do (RFC 9111 §5.2.1, §5.4): in both modes, and never against the upstream's word on polling.
+//! What a client's `Cache-Control` and `Pragma` do (RFC 9111 §5.2.1, §5.4): in both modes, and
+//! never against the upstream's word on polling.
 
 use std::time::Duration;
 
@@ -28,9 +29,11 @@ async fn says(world: &World, path: &str, line: &str) -> Reply {
     world.get_with(path, &[("cache-control", line), ("prefer", "wait=0")]).await
 }
 
-/// A plain cache before an upstream that gives every answer this `Cache-Control`, for so long that one answer is stored and so old.
+/// A plain cache before an upstream that gives every answer this `Cache-Control`, for so long that
+/// one answer is stored and so old.
 async fn aged(lifetime: &str, seconds: u64) -> (Broken, World) {
-    let text = format!("HTTP/1.1 200 OK\r\nCache-Control: {lifetime}\r\nContent-Length: 2\r\n\r\nhi");
+    let text =
+        format!("HTTP/1.1 200 OK\r\nCache-Control: {lifetime}\r\nContent-Length: 2\r\n\r\nhi");
     let upstream = Broken::start(Behaviour::Keeps(text.leak())).await;
     let world = upstream.setup().config(PLAIN).manual_clock().start().await;
     world.get(ISSUES).await.assert_status(200);
@@ -43,21 +46,42 @@ async fn aged(lifetime: &str, seconds: u64) -> (Broken, World) {
 fn assert_nothing_stored(answer: &Reply) {
     answer.assert_status(504);
     let body = answer.json();
-    assert!(body["message"].as_str().is_some_and(|message| message.contains("only-if-cached")), "{answer:?}");
-    assert!(body["documentation_url"].as_str().is_some_and(|url| url.ends_with("/_weir/help#only_if_cached")), "{answer:?}");
-    assert!(answer.header("date").is_some() && answer.header("cache-status").is_none(), "{answer:?}");
+    assert!(
+        body["message"].as_str().is_some_and(|message| message.contains("only-if-cached")),
+        "{answer:?}"
+    );
+    assert!(
+        body["documentation_url"]
+            .as_str()
+            .is_some_and(|url| url.ends_with("/_weir/help#only_if_cached")),
+        "{answer:?}"
+    );
+    assert!(
+        answer.header("date").is_some() && answer.header("cache-status").is_none(),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test]
 async fn who_says_no_cache_has_the_answer_confirmed_for_free_whatever_its_lifetime() {
     for config in [PLAIN, LONG_LIVED] {
         let world = fresh(config).await;
-        for header in
-            [("cache-control", "no-cache"), ("cache-control", "max-age=0"), ("cache-control", "max-age=x"), ("pragma", "no-cache")]
-        {
-            assert_eq!(world.get_with(REPOSITORY, &[header]).await.cache_status(), CONFIRMED, "{header:?} {config}");
+        for header in [
+            ("cache-control", "no-cache"),
+            ("cache-control", "max-age=0"),
+            ("cache-control", "max-age=x"),
+            ("pragma", "no-cache"),
+        ] {
+            assert_eq!(
+                world.get_with(REPOSITORY, &[header]).await.cache_status(),
+                CONFIRMED,
+                "{header:?} {config}"
+            );
         }
-        assert!(world.upstream_requests().iter().skip(1).all(|entry| entry.cost == 0), "a 304 costs nothing");
+        assert!(
+            world.upstream_requests().iter().skip(1).all(|entry| entry.cost == 0),
+            "a 304 costs nothing"
+        );
         let with_both = [("pragma", "no-cache"), ("cache-control", "nothing-of-the-kind")];
         assert_eq!(world.get_with(REPOSITORY, &with_both).await.cache_status(), HIT, "{config}");
         assert_eq!(world.get(REPOSITORY).await.cache_status(), HIT);
@@ -68,7 +92,9 @@ async fn who_says_no_cache_has_the_answer_confirmed_for_free_whatever_its_lifeti
 async fn who_says_no_cache_joins_a_fetch_that_is_under_way_which_is_younger_than_anything_stored() {
     let world = fresh(PLAIN).await;
     let gate = world.close_gate("GET", REPOSITORY);
-    let both = async { tokio::join!(says(&world, REPOSITORY, "no-cache"), says(&world, REPOSITORY, "no-cache")) };
+    let both = async {
+        tokio::join!(says(&world, REPOSITORY, "no-cache"), says(&world, REPOSITORY, "no-cache"))
+    };
     let opened = async {
         world.held(gate, 1).await;
         world.all_waiting_for_one_fetch(2).await;
@@ -87,7 +113,10 @@ async fn the_answer_to_no_store_is_not_stored_and_what_is_stored_is_served() {
         let world = Setup::new().manual_clock().config(config).start().await;
         for _ in 0..2 {
             let answer = says(&world, REPOSITORY, "no-store").await;
-            assert_eq!((answer.status.as_u16(), answer.cache_status()), (200, "weir; fwd=uri-miss"));
+            assert_eq!(
+                (answer.status.as_u16(), answer.cache_status()),
+                (200, "weir; fwd=uri-miss")
+            );
         }
         assert_eq!(world.get(REPOSITORY).await.cache_status(), "weir; fwd=uri-miss; stored");
         assert_eq!(says(&world, REPOSITORY, "no-store").await.cache_status(), HIT);
@@ -106,16 +135,23 @@ async fn a_change_that_no_store_has_found_is_not_hidden_from_others_by_what_is_s
     world.ask_emulator(http::Method::PATCH, REPOSITORY, &json!({ "description": "another" }));
     assert_eq!(world.get(REPOSITORY).await.body, before.body, "it has a lifetime");
     let newest = says(&world, REPOSITORY, "no-store, no-cache").await;
-    assert_eq!((newest.cache_status(), &newest.json()["description"]), ("weir; fwd=stale; fwd-status=200", &json!("another")));
+    assert_eq!(
+        (newest.cache_status(), &newest.json()["description"]),
+        ("weir; fwd=stale; fwd-status=200", &json!("another"))
+    );
     assert_eq!(world.get(REPOSITORY).await.json()["description"], json!("another"));
 }
 
 #[tokio::test]
 async fn who_says_no_store_takes_nothing_from_those_who_have_stored_the_same() {
-    let upstream = Broken::start(Behaviour::Keeps("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")).await;
+    let upstream =
+        Broken::start(Behaviour::Keeps("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")).await;
     let world = upstream.setup().config(LONG_LIVED).manual_clock().start().await;
     world.get(REPOSITORY).await.assert_status(200);
-    assert_eq!(says(&world, REPOSITORY, "no-store, no-cache").await.cache_status(), "weir; fwd=stale; fwd-status=200");
+    assert_eq!(
+        says(&world, REPOSITORY, "no-store, no-cache").await.cache_status(),
+        "weir; fwd=stale; fwd-status=200"
+    );
     assert_eq!(world.get(REPOSITORY).await.cache_status(), HIT);
     assert_eq!(upstream.requests(), 2);
 }
@@ -138,7 +174,11 @@ async fn the_no_cache_that_runtimes_add_to_a_condition_asks_for_no_more_than_the
     for (config, expected) in [(LONG_LIVED, HIT), (PLAIN, CONFIRMED)] {
         let world = fresh(config).await;
         let etag = world.get(REPOSITORY).await.header("etag").unwrap().to_owned();
-        let said = [("if-none-match", etag.as_str()), ("cache-control", "no-cache"), ("pragma", "no-cache")];
+        let said = [
+            ("if-none-match", etag.as_str()),
+            ("cache-control", "no-cache"),
+            ("pragma", "no-cache"),
+        ];
         let answer = world.get_with(REPOSITORY, &said).await;
         assert_eq!((answer.status.as_u16(), answer.cache_status()), (304, expected), "{config}");
     }
@@ -146,13 +186,24 @@ async fn the_no_cache_that_runtimes_add_to_a_condition_asks_for_no_more_than_the
     let world = Setup::new().start().await;
     let etag = world.get(REPOSITORY).await.header("etag").unwrap().to_owned();
     world.arm(&json!({ "fault": "reset_before", "match": { "path": REPOSITORY } }));
-    let answer = world.get_with(REPOSITORY, &[("if-none-match", &etag), ("cache-control", "no-cache")]).await;
-    assert_eq!((answer.status.as_u16(), answer.cache_status()), (304, "weir; hit; detail=stale-if-error"));
+    let answer = world
+        .get_with(REPOSITORY, &[("if-none-match", &etag), ("cache-control", "no-cache")])
+        .await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.cache_status()),
+        (304, "weir; hit; detail=stale-if-error")
+    );
 }
 
 #[tokio::test]
 async fn an_age_that_a_client_names_and_a_freshness_that_it_needs_are_kept() {
-    for (line, asked) in [("max-age=31", 0), ("max-age=29", 1), ("max-age=600", 0), ("min-fresh=29", 0), ("min-fresh=31", 1)] {
+    for (line, asked) in [
+        ("max-age=31", 0),
+        ("max-age=29", 1),
+        ("max-age=600", 0),
+        ("min-fresh=29", 0),
+        ("min-fresh=31", 1),
+    ] {
         let (upstream, world) = aged("max-age=60", 30).await;
         says(&world, ISSUES, line).await.assert_status(200);
         assert_eq!(upstream.requests(), 1 + asked, "{line}");
@@ -176,14 +227,21 @@ async fn who_takes_something_stale_gets_it_unless_the_answer_forbids_it() {
         let answer = says(&world, ISSUES, line).await;
         answer.assert_status(200);
         assert_eq!(upstream.requests(), 1 + asked, "{lifetime}; {line}");
-        assert_eq!(answer.header("age"), if asked == 0 { Some("90") } else { None }, "{lifetime}; {line}");
+        assert_eq!(
+            answer.header("age"),
+            if asked == 0 { Some("90") } else { None },
+            "{lifetime}; {line}"
+        );
     }
 }
 
 #[tokio::test]
 async fn nobody_takes_what_a_write_made_doubtful_for_stale() {
     let (upstream, world) = aged("max-age=60", 1).await;
-    world.send(http::Method::POST, ISSUES, &[("content-type", "application/json")], "{}").await.assert_status(200);
+    world
+        .send(http::Method::POST, ISSUES, &[("content-type", "application/json")], "{}")
+        .await
+        .assert_status(200);
     let asked = upstream.requests();
     says(&world, ISSUES, "max-stale").await.assert_status(200);
     assert_eq!(upstream.requests(), asked + 1);
@@ -195,8 +253,11 @@ async fn who_asks_only_for_what_is_stored_gets_it_or_504_at_once_and_the_upstrea
         let world = fresh(config).await;
         let asked = world.upstream_requests().len();
         assert_eq!(says(&world, REPOSITORY, "only-if-cached").await.cache_status(), HIT);
-        for (path, line) in [(ISSUES, "only-if-cached"), (REPOSITORY, "only-if-cached, no-cache"), (REPOSITORY, "no-cache, Only-If-Cached")]
-        {
+        for (path, line) in [
+            (ISSUES, "only-if-cached"),
+            (REPOSITORY, "only-if-cached, no-cache"),
+            (REPOSITORY, "no-cache, Only-If-Cached"),
+        ] {
             assert_nothing_stored(&says(&world, path, line).await);
         }
         world.clock.advance(Duration::from_hours(1));
@@ -214,7 +275,9 @@ async fn the_upstreams_word_on_polling_goes_before_a_clients() {
     let world = Setup::new().manual_clock().start().await;
     world.get(THREADS).await.assert_status(200);
     world.clock.advance(Duration::from_secs(59));
-    for line in ["no-cache", "max-age=0", "max-age=1", "min-fresh=600", "only-if-cached", "no-store"] {
+    for line in
+        ["no-cache", "max-age=0", "max-age=1", "min-fresh=600", "only-if-cached", "no-store"]
+    {
         assert_eq!(says(&world, THREADS, line).await.cache_status(), HIT, "{line}");
     }
     world.clock.advance(Duration::from_secs(1));
@@ -228,7 +291,11 @@ async fn who_asks_for_something_new_gets_nothing_old_in_the_place_of_a_failure()
     world.get(REPOSITORY).await.assert_status(200);
     world.arm(&json!({ "fault": "reset_before", "match": { "path": REPOSITORY } }));
     for line in ["", "no-store", "max-stale", "max-stale=3600, max-age=3600"] {
-        assert_eq!(says(&world, REPOSITORY, line).await.cache_status(), "weir; hit; detail=stale-if-error", "{line}");
+        assert_eq!(
+            says(&world, REPOSITORY, line).await.cache_status(),
+            "weir; hit; detail=stale-if-error",
+            "{line}"
+        );
     }
     for line in ["no-cache", "max-age=0", "max-age=3600", "min-fresh=1", "max-stale, no-cache"] {
         says(&world, REPOSITORY, line).await.assert_status(502);

@@ -1,4 +1,5 @@
-//! A write is done once, in order, with its body intact, and told the truth about (CONTRACT §4, 3 and 4).
+//! A write is done once, in order, with its body intact, and told the truth about (CONTRACT §4, 3
+//! and 4).
 
 use std::time::Duration;
 
@@ -48,12 +49,22 @@ async fn writes_of_one_client_to_one_resource_keep_their_order() {
     all_have_status(&answers, 201);
     let ids: Vec<_> = answers.iter().map(|answer| answer.json()["id"].as_u64().unwrap()).collect();
     assert!(ids.is_sorted(), "{ids:?}");
-    assert!(world.upstream_requests().iter().filter(|entry| entry.method == "POST").all(|entry| entry.concurrency == 0));
+    assert!(
+        world
+            .upstream_requests()
+            .iter()
+            .filter(|entry| entry.method == "POST")
+            .all(|entry| entry.concurrency == 0)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_of_one_account_are_spaced() {
-    let world = Setup::new().manual_clock().config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"").start().await;
+    let world = Setup::new()
+        .manual_clock()
+        .config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"")
+        .start()
+        .await;
     world.post(COMMENTS, json!({ "body": "first" })).await.assert_status(201);
     let second = world.post("/repos/acme/widgets/issues/2/comments", json!({ "body": "second" }));
     let time = async {
@@ -79,25 +90,38 @@ async fn a_client_without_an_account_cannot_write() {
 
 #[tokio::test]
 async fn what_a_client_is_not_allowed_is_not_sent() {
-    let world = Setup::new().client("allow = [\"GET *\", \"POST /repos/acme/*/issues\"]").config(QUICK).start().await;
+    let world = Setup::new()
+        .client("allow = [\"GET *\", \"POST /repos/acme/*/issues\"]")
+        .config(QUICK)
+        .start()
+        .await;
     world.post(COMMENTS, json!({ "body": "no" })).await.assert_status(403);
     assert!(world.upstream_requests().is_empty());
     world.post("/repos/acme/widgets/issues", json!({ "title": "yes" })).await.assert_status(201);
-    world.post("/repos/%61cme/widgets/issues", json!({ "title": "the same letter" })).await.assert_status(201);
+    world
+        .post("/repos/%61cme/widgets/issues", json!({ "title": "the same letter" }))
+        .await
+        .assert_status(201);
     world.post("/repos/acme/widgets%2fx/issues", json!({ "title": "no" })).await.assert_status(404);
 }
 
 #[tokio::test]
 async fn the_upstreams_verdict_on_a_write_is_passed_on() {
     let world = Setup::new().config(QUICK).start().await;
-    world.send(Method::POST, COMMENTS, &[("content-type", "application/json")], "{ not json").await.assert_status(400);
+    world
+        .send(Method::POST, COMMENTS, &[("content-type", "application/json")], "{ not json")
+        .await
+        .assert_status(400);
     world.post(COMMENTS, json!({ "body": 5 })).await.assert_status(422);
     world.post("/repos/acme/nothing/issues", json!({ "title": "x" })).await.assert_status(404);
 }
 
 #[tokio::test]
 async fn a_body_too_large_to_hold_is_streamed_whole() {
-    let world = Setup::new().config("[writes]\nmax_body = \"1KiB\"\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
+    let world = Setup::new()
+        .config("[writes]\nmax_body = \"1KiB\"\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
+        .start()
+        .await;
     let text = "x".repeat(200_000);
     let made = world.post(COMMENTS, json!({ "body": text })).await;
     made.assert_status(201);
@@ -109,10 +133,14 @@ async fn an_expected_continue_is_given() {
     let world = Setup::new().config(QUICK).start().await;
     let body = json!({ "body": "patient" }).to_string();
     let chunk = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
-    for (framing, body) in [(format!("Content-Length: {}", body.len()), body), ("Transfer-Encoding: chunked".to_owned(), chunk)] {
+    for (framing, body) in [
+        (format!("Content-Length: {}", body.len()), body),
+        ("Transfer-Encoding: chunked".to_owned(), chunk),
+    ] {
         let mut connection = Connection::open(world.address).await;
-        let head =
-            format!("POST {COMMENTS} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nExpect: 100-continue\r\n{framing}\r\n\r\n");
+        let head = format!(
+            "POST {COMMENTS} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nExpect: 100-continue\r\n{framing}\r\n\r\n"
+        );
         connection.send(head.as_bytes()).await;
         assert!(connection.read_answer().await.starts_with("HTTP/1.1 100"));
         connection.send(body.as_bytes()).await;
@@ -126,7 +154,9 @@ async fn a_refusal_reaches_a_client_that_is_still_sending() {
     let world = Setup::new().reader().config(QUICK).start().await;
     let mut connection = Connection::open(world.address).await;
     let bytes = 20 * 1024 * 1024;
-    let head = format!("POST {COMMENTS} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {bytes}\r\n\r\n");
+    let head = format!(
+        "POST {COMMENTS} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {bytes}\r\n\r\n"
+    );
     connection.send(head.as_bytes()).await;
     connection.send(&vec![b'x'; bytes]).await;
     assert!(connection.read_to_close().await.starts_with("HTTP/1.1 403"));
@@ -171,7 +201,12 @@ async fn a_graphql_query_is_read_and_a_mutation_is_a_write() {
     let world = Setup::new().reader().start().await;
     let query = world.post("/graphql", json!({ "query": "{ viewer { login } }" })).await;
     query.assert_status(200);
-    for body in ["[{\"query\":\"mutation{b}\"}]", "{\"query\":\"#x\\rmutation{a}\"}", "query=mutation{b}", "{\"id\":\"persisted\"}"] {
+    for body in [
+        "[{\"query\":\"mutation{b}\"}]",
+        "{\"query\":\"#x\\rmutation{a}\"}",
+        "query=mutation{b}",
+        "{\"id\":\"persisted\"}",
+    ] {
         world.send(Method::POST, "/graphql", &[], body).await.assert_status(403);
     }
     for path in ["/graphql", "/api/graphql", "/api/v3/graphql"] {

@@ -19,14 +19,18 @@ fn saturated_budgets_are_used_to_99_per_cent_without_one_refusal() {
 
 #[test]
 fn an_outside_consumer_costs_few_refusals_and_little_of_the_budget() {
-    // One request a second on a budget of 5,000 an hour, with budget and consumer scaled down alike.
+    // One request a second on a budget of 5,000 an hour, with budget and consumer scaled down
+    // alike.
     let mut plan = minutes(with_core(stormy(Workload::Saturating), 500), 130);
     plan.outside = Some(Outside { account: AccountId(0), every: Duration::from_secs(10) });
     let report = played(&plan, SEEDS / 2);
     assert!(report.outside.sent > 0);
     let refusals = report.refusals();
     let windows = report.windows("core");
-    assert!(refusals * 5 <= windows, "{refusals} refusals in {windows} windows; at most 0.2 a window are allowed");
+    assert!(
+        refusals * 5 <= windows,
+        "{refusals} refusals in {windows} windows; at most 0.2 a window are allowed"
+    );
     assert_used(&report, "core", 0.97);
 }
 
@@ -40,12 +44,14 @@ fn everyday_bots_are_never_refused_by_the_upstream_and_hardly_by_us() {
 
 #[test]
 fn a_write_is_never_executed_twice_when_its_answer_is_lost() {
-    // Lost POSTs end as unknown; none is asked for again. What the emulator executed is at most what was asked for.
+    // Lost POSTs end as unknown; none is asked for again. What the emulator executed is at most
+    // what was asked for.
     let mut plan = minutes(stormy(Workload::Content), 60);
     plan.network.lost_percent = 5.0;
     let report = played_without_refusal(&plan, 3);
-    let (asked, refused) =
-        report.clients.iter().fold((0, 0), |(asked, refused), client| (asked + client.asked, refused + client.turned_away()));
+    let (asked, refused) = report.clients.iter().fold((0, 0), |(asked, refused), client| {
+        (asked + client.asked, refused + client.turned_away())
+    });
     let sent: u64 = report.accounts.iter().map(|account| account.sent).sum();
     assert!(report.clients.iter().any(|client| client.unknown > 0));
     assert!(sent <= asked - refused, "{sent} sent of {asked} asked, {refused} of them refused");

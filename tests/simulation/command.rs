@@ -19,7 +19,13 @@ fn it_prints_figures_for_people_and_the_same_as_json() {
     let table = simulate("--hours 0.02 --bots 8 --workload mixed");
     assert_eq!(table.status.code(), Some(0), "{}", text(&table.stderr));
     let table = text(&table.stdout);
-    for part in ["seed 1", "account-1", "pollers", "refused by the upstream     0", "broken invariants           0"] {
+    for part in [
+        "seed 1",
+        "account-1",
+        "pollers",
+        "refused by the upstream     0",
+        "broken invariants           0",
+    ] {
         assert!(table.contains(part), "{part}: {table}");
     }
     let json = simulate("--hours 0.02 --bots 8 --workload mixed --seeds 2 --json");
@@ -47,7 +53,11 @@ fn bad_usage_is_2_and_says_what_is_accepted() {
 fn the_help_names_every_workload() {
     let help = text(&simulate("--help").stdout);
     for workload in weir::simulation::Workload::ALL {
-        assert!(help.contains(workload.name()) && help.contains(workload.about()), "{}: {help}", workload.name());
+        assert!(
+            help.contains(workload.name()) && help.contains(workload.about()),
+            "{}: {help}",
+            workload.name()
+        );
     }
 }
 

@@ -6,8 +6,9 @@ use crate::kit::{minutes, played_without_refusal, reordered, with_points};
 
 #[test]
 fn four_clients_that_always_wait_are_served_by_their_weights() {
-    // Points come free in bursts of 120: the heaviest must have more waiting than its half of that. Until all have asked nobody waits, and whoever comes is
-    // served: that is forgotten over a few hours.
+    // Points come free in bursts of 120: the heaviest must have more waiting than its half of that.
+    // Until all have asked nobody waits, and whoever comes is served: that is forgotten over a few
+    // hours.
     let mut plan = with_points(minutes(reordered(Workload::Shares), 110), 60);
     plan.bots = 20;
     let report = played_without_refusal(&plan, 1);

@@ -1,6 +1,8 @@
-//! What polling costs: the same bots, changes and upstream through Weir and through the caches that people put before the service today.
+//! What polling costs: the same bots, changes and upstream through Weir and through the caches that
+//! people put before the service today.
 //!
-//! The figures in README's table are those of `weir simulate --workload polling --hours 1 --accounts 5`, which is what is played here.
+//! The figures in README's table are those of `weir simulate --workload polling --hours 1
+//! --accounts 5`, which is what is played here.
 
 use std::time::Duration;
 
@@ -24,8 +26,17 @@ fn fifty_bots_polling_forty_resources_cost_a_fraction_of_what_they_cost_through_
     for rival in &rivals {
         let report = rival.report();
         let turned_away: u64 = report.clients.iter().map(ClientReport::turned_away).sum();
-        assert_eq!((report.tally.stale, report.refusals(), turned_away), (0, 0, 0), "{}", rival.rules.name());
-        assert_eq!((asked(report), report.tally.changes), (asked(weir), 120), "all are asked the same");
+        assert_eq!(
+            (report.tally.stale, report.refusals(), turned_away),
+            (0, 0, 0),
+            "{}",
+            rival.rules.name()
+        );
+        assert_eq!(
+            (asked(report), report.tally.changes),
+            (asked(weir), 120),
+            "all are asked the same"
+        );
     }
     let [weir, every, per_token] = [weir, every, per_token].map(|report| report.tally);
     // Each version of each resource is paid for once, and little more.
@@ -33,18 +44,26 @@ fn fifty_bots_polling_forty_resources_cost_a_fraction_of_what_they_cost_through_
     assert!(weir.spent >= versions - 40 && weir.spent <= versions + versions / 4, "{weir:?}");
     assert!(weir.spent * 3 <= per_token.spent, "{weir:?} {per_token:?}");
     assert!(weir.spent * 80 <= every.spent, "{weir:?} {every:?}");
-    assert!(weir.sent < every.sent && weir.sent < per_token.sent, "those who ask at once share a request");
+    assert!(
+        weir.sent < every.sent && weir.sent < per_token.sent,
+        "those who ask at once share a request"
+    );
 }
 
 #[test]
 fn a_gateway_that_took_a_change_for_no_change_would_be_found_out() {
-    // An answer that is served without asking, as long as the upstream's `max-age` allows, shows what has changed since: the checker sees it.
+    // An answer that is served without asking, as long as the upstream's `max-age` allows, shows
+    // what has changed since: the checker sees it.
     let mut plan = Plan { length: Duration::from_mins(10), ..hour() };
     plan.freshness = weir::decision::freshness::Mode::Rfc9111;
     let Tally { stale, .. } = play(&plan).unwrap_or_else(|unplayable| panic!("{unplayable}")).tally;
     assert!(stale > 0);
     assert_eq!(
-        play(&Rules::Weir.of(&Plan { freshness: weir::decision::freshness::Mode::Revalidate, ..plan })).map(|report| report.tally.stale),
+        play(
+            &Rules::Weir
+                .of(&Plan { freshness: weir::decision::freshness::Mode::Revalidate, ..plan })
+        )
+        .map(|report| report.tally.stale),
         Ok(0)
     );
 }

@@ -25,7 +25,11 @@ fn every_recorded_request_is_asked_for_its_own_client() {
     let trace = Trace::read(log(600).as_bytes()).unwrap_or_default();
     let plan = Plan::new(Workload::Mixed, 1, 50).replaying(Arc::new(trace), Known::FromTrace);
     let report = play(&plan).unwrap_or_default();
-    let figures: Vec<(&str, u64, u64)> = report.clients.iter().map(|client| (client.name.as_str(), client.asked, client.served)).collect();
+    let figures: Vec<(&str, u64, u64)> = report
+        .clients
+        .iter()
+        .map(|client| (client.name.as_str(), client.asked, client.served))
+        .collect();
     assert_eq!(figures, [("ci", 200, 200), ("scan", 400, 400)]);
     assert_eq!(report.accounts[0].sent, 600);
 }
@@ -34,7 +38,8 @@ fn every_recorded_request_is_asked_for_its_own_client() {
 fn a_log_that_wants_more_than_the_budget_shows_how_much_was_refused() {
     let trace = Arc::new(Trace::read(log(600).as_bytes()).unwrap_or_default());
     let share = |accounts: u32| {
-        let mut plan = Plan::new(Workload::Mixed, accounts, 0).replaying(Arc::clone(&trace), Known::FromTrace);
+        let mut plan =
+            Plan::new(Workload::Mixed, accounts, 0).replaying(Arc::clone(&trace), Known::FromTrace);
         plan.upstream.accounts.iter_mut().for_each(|account| account.core_limit = 200);
         play(&plan).unwrap_or_default().refused_share()
     };

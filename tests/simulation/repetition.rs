@@ -16,7 +16,12 @@ fn the_same_seed_is_the_same_run_to_the_last_figure_and_another_seed_is_not() {
     for workload in [Workload::Mixed, Workload::Saturating, Workload::Content] {
         let plan = minutes(stormy(workload), 1);
         assert_eq!(figures(&plan), figures(&plan), "{}", workload.name());
-        assert_ne!(figures(&plan), figures(&Plan { seed: 2, ..plan.clone() }), "{}", workload.name());
+        assert_ne!(
+            figures(&plan),
+            figures(&Plan { seed: 2, ..plan.clone() }),
+            "{}",
+            workload.name()
+        );
     }
 }
 
@@ -28,5 +33,9 @@ fn what_the_upstream_refuses_is_told_with_what_led_to_it() {
     plan.narration = weir::simulation::plan::Narration::FirstRefusal;
     let report = play(&plan).unwrap_or_default();
     assert!(report.refusals() > 0);
-    assert!(report.story.iter().any(|line| line.contains("REFUSED by the upstream: points")), "{:?}", report.story);
+    assert!(
+        report.story.iter().any(|line| line.contains("REFUSED by the upstream: points")),
+        "{:?}",
+        report.story
+    );
 }

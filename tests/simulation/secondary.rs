@@ -1,8 +1,11 @@
-//! The secondary limits, each saturated alone: never passed, and nearly all of it used (issue: "0 refusals, ≥ 95 % used").
+//! The secondary limits, each saturated alone: never passed, and nearly all of it used (issue: "0
+//! refusals, ≥ 95 % used").
 
 use weir::simulation::Workload;
 
-use crate::kit::{assert_saturated, minutes, played, played_without_refusal, reordered, stormy, with_points};
+use crate::kit::{
+    assert_saturated, minutes, played, played_without_refusal, reordered, stormy, with_points,
+};
 
 const POINTS: &str = "points of the busiest endpoint";
 
@@ -21,19 +24,27 @@ fn content_with_the_default_spacing_also_uses_what_the_hour_allows() {
     plan.settings.notify_spacing = std::time::Duration::from_secs(3);
     let report = played_without_refusal(&plan, 2);
     // One every three seconds, which arrive a little earlier or later.
-    assert!(report.most("content per minute") <= 22, "{} within a minute", report.most("content per minute"));
+    assert!(
+        report.most("content per minute") <= 22,
+        "{} within a minute",
+        report.most("content per minute")
+    );
     assert_saturated(&report, "content per hour", 500, 0.95);
 }
 
 #[test]
 fn an_endpoint_never_takes_more_than_its_points() {
-    let report = played_without_refusal(&with_points(minutes(reordered(Workload::Points), 6), 300), 2);
+    let report =
+        played_without_refusal(&with_points(minutes(reordered(Workload::Points), 6), 300), 2);
     assert_saturated(&report, POINTS, 300, 0.95);
 }
 
 #[test]
 fn graphql_never_takes_more_than_its_points() {
-    let report = played_without_refusal(&with_points(minutes(reordered(Workload::GraphqlPoints), 6), 400), 2);
+    let report = played_without_refusal(
+        &with_points(minutes(reordered(Workload::GraphqlPoints), 6), 400),
+        2,
+    );
     assert_saturated(&report, "graphql points", 400, 0.95);
 }
 
@@ -71,8 +82,13 @@ fn after_a_secondary_refusal_the_account_is_silent_and_others_carry_the_reads() 
     let mut plan = minutes(stormy(Workload::Secondary), 4);
     plan.bots = 10;
     let report = played(&plan, 5);
-    let struck: u64 = report.accounts.iter().filter_map(|account| account.refusals.get("fault")).sum();
+    let struck: u64 =
+        report.accounts.iter().filter_map(|account| account.refusals.get("fault")).sum();
     assert_eq!(struck, 5, "each run was refused once");
     assert_eq!(report.sent_while_told, 0);
-    assert!(report.sent_elsewhere_meanwhile > 5 * 100, "{} carried by others", report.sent_elsewhere_meanwhile);
+    assert!(
+        report.sent_elsewhere_meanwhile > 5 * 100,
+        "{} carried by others",
+        report.sent_elsewhere_meanwhile
+    );
 }

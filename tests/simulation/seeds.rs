@@ -4,7 +4,8 @@ use weir::simulation::{Plan, Workload};
 
 use crate::kit::{minutes, played_without_refusal, stormy, with_core};
 
-/// A run that failed once: the workload, the size of the budgets and the minutes that are enough to see it, the seed, and what was wrong.
+/// A run that failed once: the workload, the size of the budgets and the minutes that are enough to
+/// see it, the seed, and what was wrong.
 struct Failed {
     seed: u64,
     workload: Workload,
@@ -27,7 +28,10 @@ const FAILED: &[Failed] = &[Failed {
 #[test]
 fn no_seed_that_failed_once_fails_again() {
     for failed in FAILED {
-        let plan = Plan { seed: failed.seed, ..minutes(with_core(stormy(failed.workload), failed.core), failed.minutes) };
+        let plan = Plan {
+            seed: failed.seed,
+            ..minutes(with_core(stormy(failed.workload), failed.core), failed.minutes)
+        };
         played_without_refusal(&plan, 1);
     }
 }

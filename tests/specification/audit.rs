@@ -1,7 +1,9 @@
-//! The audit: every line of every table has tests, and these tests really did what the line is about.
+//! The audit: every line of every table has tests, and these tests really did what the line is
+//! about.
 //!
-//! Each test runs here once more under a fresh record. A row is complained about when it has no test, when a test of it fails, or when its
-//! tests together do not leave its evidence; a table when its lines are not as many as the document has.
+//! Each test runs here once more under a fresh record. A row is complained about when it has no
+//! test, when a test of it fails, or when its tests together do not leave its evidence; a table
+//! when its lines are not as many as the document has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::catch_unwind;
@@ -23,7 +25,9 @@ static RUNS: Mutex<Runs> = Mutex::new(Runs::new());
 /// What is wrong with these tables.
 fn complaints(tables: &[Table]) -> Vec<String> {
     let runs = run_all(tables);
-    let failures = runs.iter().filter_map(|(name, run)| Some(format!("{name} fails: {}", run.get()?.as_ref().err()?)));
+    let failures = runs
+        .iter()
+        .filter_map(|(name, run)| Some(format!("{name} fails: {}", run.get()?.as_ref().err()?)));
     let mut complaints: Vec<String> = failures.collect();
     for table in tables {
         let name = format!("Document {}, {}", table.document, table.name);
@@ -32,7 +36,11 @@ fn complaints(tables: &[Table]) -> Vec<String> {
             complaints.push(format!("{name}: {} lines of {}", lines.len(), table.lines));
         }
         for row in &table.rows {
-            complaints.extend(faults(row, &runs).into_iter().map(|fault| format!("{name}: {} ({}): {fault}", row.line, row.part)));
+            complaints.extend(
+                faults(row, &runs)
+                    .into_iter()
+                    .map(|fault| format!("{name}: {} ({}): {fault}", row.line, row.part)),
+            );
         }
     }
     complaints
@@ -58,15 +66,20 @@ fn faults(row: &Row, runs: &Runs) -> Vec<String> {
         // Its other tests may have left everything; that would only hide the failure.
         return faults;
     }
-    let missing = row.evidence.iter().filter(|evidence| !records.iter().any(|record| evidence.is_in(record)));
+    let missing =
+        row.evidence.iter().filter(|evidence| !records.iter().any(|record| evidence.is_in(record)));
     faults.extend(missing.map(|evidence| format!("its tests leave no evidence of {evidence:?}")));
     faults
 }
 
 /// Runs each test of the tables, if it has not run yet, on as many threads as there are processors.
 fn run_all(tables: &[Table]) -> Runs {
-    let tests: BTreeMap<&'static str, fn()> =
-        tables.iter().flat_map(|table| &table.rows).flat_map(|row| &row.tests).map(|test| (test.name, test.run)).collect();
+    let tests: BTreeMap<&'static str, fn()> = tables
+        .iter()
+        .flat_map(|table| &table.rows)
+        .flat_map(|row| &row.tests)
+        .map(|test| (test.name, test.run))
+        .collect();
     let runs: Runs = {
         let mut known = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
         tests.keys().map(|name| (*name, Arc::clone(known.entry(name).or_default()))).collect()
@@ -92,13 +105,17 @@ fn run(test: fn()) -> Run {
     let outcome = catch_unwind(test);
     let record = recorder::take();
     outcome.map(|()| record).map_err(|panic| {
-        let message = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        let message = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied());
         message.unwrap_or("it panicked").chars().take(300).collect()
     })
 }
 
 fn assert_document(document: u8) {
-    let tables: Vec<Table> = rows::tables().into_iter().filter(|table| table.document == document).collect();
+    let tables: Vec<Table> =
+        rows::tables().into_iter().filter(|table| table.document == document).collect();
     let complaints = complaints(&tables);
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
 }
@@ -118,11 +135,17 @@ fn every_row_of_document_3_is_exercised_by_its_tests() {
     assert_document(3);
 }
 
-/// Document 1, Errors, rule 4: "Each endpoint in Documents 2 and 3 lists the statuses it returns". Whatever any test does, an endpoint succeeds or
-/// redirects with no other status than its rows list. Statuses of errors are shared by all endpoints and not looked at; nor is 304.
+/// Document 1, Errors, rule 4: "Each endpoint in Documents 2 and 3 lists the statuses it returns".
+/// Whatever any test does, an endpoint succeeds or redirects with no other status than its rows
+/// list. Statuses of errors are shared by all endpoints and not looked at; nor is 304.
 fn unlisted(tables: &[Table], runs: &Runs) -> BTreeSet<String> {
     let mut listed: BTreeMap<(&str, &str), BTreeSet<u16>> = BTreeMap::new();
-    for evidence in tables.iter().filter(|table| table.document > 1).flat_map(|table| &table.rows).flat_map(|row| &row.evidence) {
+    for evidence in tables
+        .iter()
+        .filter(|table| table.document > 1)
+        .flat_map(|table| &table.rows)
+        .flat_map(|row| &row.evidence)
+    {
         if let Evidence::Answer { method, template, status } = evidence {
             listed.entry((method, template)).or_default().insert(*status);
         }
@@ -131,12 +154,19 @@ fn unlisted(tables: &[Table], runs: &Runs) -> BTreeSet<String> {
     for (test, run) in runs {
         let answers = run.get().into_iter().flatten().flatten().filter_map(Event::answered);
         // 301 is about a repository that was renamed, wherever it is asked.
-        let succeeded = answers.filter(|answer| (200..304).contains(&answer.status) && answer.status != 301);
+        let succeeded =
+            answers.filter(|answer| (200..304).contains(&answer.status) && answer.status != 301);
         for answer in succeeded {
-            let route =
-                listed.iter().find(|((method, template), _)| *method == answer.method && template::is_best(method, template, &answer.path));
-            if let Some(((method, template), statuses)) = route.filter(|(_, statuses)| !statuses.contains(&answer.status)) {
-                unlisted.insert(format!("{test}: {method} {template} answered {}, its rows list {statuses:?}", answer.status));
+            let route = listed.iter().find(|((method, template), _)| {
+                *method == answer.method && template::is_best(method, template, &answer.path)
+            });
+            if let Some(((method, template), statuses)) =
+                route.filter(|(_, statuses)| !statuses.contains(&answer.status))
+            {
+                unlisted.insert(format!(
+                    "{test}: {method} {template} answered {}, its rows list {statuses:?}",
+                    answer.status
+                ));
             }
         }
     }
@@ -154,16 +184,23 @@ fn endpoints_succeed_only_with_the_statuses_that_their_rows_list() {
 fn no_part_of_a_line_disappears() {
     let tables = rows::tables();
     let size = |(document, _, _): (u8, usize, usize)| {
-        let parts = || tables.iter().filter(|table| table.document == document).flat_map(|table| &table.rows);
+        let parts = || {
+            tables.iter().filter(|table| table.document == document).flat_map(|table| &table.rows)
+        };
         (document, parts().count(), parts().map(|row| row.evidence.len()).sum())
     };
-    assert_eq!(rows::SIZES.map(size), rows::SIZES, "rows and pieces of evidence by document; a change belongs into rows::SIZES");
+    assert_eq!(
+        rows::SIZES.map(size),
+        rows::SIZES,
+        "rows and pieces of evidence by document; a change belongs into rows::SIZES"
+    );
 }
 
 #[test]
 fn no_two_tables_have_the_same_name() {
     let tables = rows::tables();
-    let names: BTreeSet<(u8, &str)> = tables.iter().map(|table| (table.document, table.name)).collect();
+    let names: BTreeSet<(u8, &str)> =
+        tables.iter().map(|table| (table.document, table.name)).collect();
     assert_eq!(names.len(), tables.len());
 }
 
@@ -189,7 +226,10 @@ mod tests {
 
     fn does_nothing() {}
 
-    static LAMP: Object = Object { name: "lamp", fields: &[field("state", Type::OneOf(&["on", "off"])), field("watts", Type::Integer)] };
+    static LAMP: Object = Object {
+        name: "lamp",
+        fields: &[field("state", Type::OneOf(&["on", "off"])), field("watts", Type::Integer)],
+    };
 
     fn switches_a_lamp() {
         assert_shape(&json!({ "state": "on", "watts": 4 }), &LAMP);
@@ -207,14 +247,19 @@ mod tests {
 
     #[test]
     fn the_table_refuses_a_row_without_a_test() {
-        assert!(complaint(endpoint("GET /rate_limit", "GET", ROUTE, &[200], &[])).contains("no test exercises it"));
+        assert!(
+            complaint(endpoint("GET /rate_limit", "GET", ROUTE, &[200], &[]))
+                .contains("no test exercises it")
+        );
         assert!(complaint(rule("a", "b", &[], tests![])).contains("no test exercises it"));
     }
 
     #[test]
     fn the_table_refuses_a_row_whose_test_fails_or_does_nothing() {
         assert!(complaint(rule("a", "b", &[], tests![fails])).contains("as it should"));
-        assert!(complaint(rule("a", "b", &[], tests![does_nothing])).contains("no evidence of Ran"));
+        assert!(
+            complaint(rule("a", "b", &[], tests![does_nothing])).contains("no evidence of Ran")
+        );
         assert_eq!(complaint(rule("a", "b", &[], tests![asks_for_the_limits])), "");
     }
 
@@ -224,7 +269,9 @@ mod tests {
         assert_eq!(complaint(endpoint("a", "GET", ROUTE, &[200], TESTS)), "");
         assert!(complaint(endpoint("a", "GET", ROUTE, &[200, 404], TESTS)).contains("status: 404"));
         assert!(complaint(endpoint("a", "PUT", ROUTE, &[200], TESTS)).contains("PUT"));
-        assert!(complaint(endpoint("a", "GET", "/elsewhere", &[200], TESTS)).contains("/elsewhere"));
+        assert!(
+            complaint(endpoint("a", "GET", "/elsewhere", &[200], TESTS)).contains("/elsewhere")
+        );
     }
 
     #[test]
@@ -241,16 +288,27 @@ mod tests {
         const TESTS: &[Test] = tests![switches_a_lamp];
         const ASKED: Trigger = Trigger::Request("GET", ROUTE);
         assert_eq!(complaint(transition("a", "lamp", &["off"], ASKED, "on", TESTS)), "");
-        assert!(complaint(transition("a", "lamp", &["on"], ASKED, "off", TESTS)).contains("Transition"));
-        assert!(complaint(transition("a", "lamp", &["off"], Trigger::Passing(60), "on", TESTS)).contains("Transition"));
-        assert!(complaint(transition("a", "lamp", &["off", "on"], ASKED, "on", TESTS)).contains("Transition"));
+        assert!(
+            complaint(transition("a", "lamp", &["on"], ASKED, "off", TESTS)).contains("Transition")
+        );
+        assert!(
+            complaint(transition("a", "lamp", &["off"], Trigger::Passing(60), "on", TESTS))
+                .contains("Transition")
+        );
+        assert!(
+            complaint(transition("a", "lamp", &["off", "on"], ASKED, "on", TESTS))
+                .contains("Transition")
+        );
     }
 
     #[test]
     fn the_table_refuses_a_credential_that_was_not_tried_both_ways() {
         const TESTS: &[Test] = tests![asks_for_the_limits];
         assert_eq!(complaint(credential("a", "b", &[("", "none")], &[], TESTS)), "");
-        assert!(complaint(credential("a", "b", &[("", "none")], &[("bearer", "jwt")], TESTS)).contains("Refused"));
+        assert!(
+            complaint(credential("a", "b", &[("", "none")], &[("bearer", "jwt")], TESTS))
+                .contains("Refused")
+        );
         let refused = Evidence::Credential { scheme: "", kind: "none", outcome: Outcome::Refused };
         assert!(!refused.is_in(&[]));
     }
@@ -258,7 +316,11 @@ mod tests {
     #[test]
     fn the_table_refuses_a_line_too_few_or_too_many() {
         let row = rule("a", "b", &[], tests![asks_for_the_limits]);
-        assert!(complaints(&[Table::new(9, "a table", 2, &[row])]).join("").contains("1 lines of 2"));
-        assert!(complaints(&[Table::new(9, "a table", 0, &[row])]).join("").contains("1 lines of 0"));
+        assert!(
+            complaints(&[Table::new(9, "a table", 2, &[row])]).join("").contains("1 lines of 2")
+        );
+        assert!(
+            complaints(&[Table::new(9, "a table", 0, &[row])]).join("").contains("1 lines of 0")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Who asks: the tokens of the world by kind and person, apps' JWTs, and installation tokens made for a test.
+//! Who asks: the tokens of the world by kind and person, apps' JWTs, and installation tokens made
+//! for a test.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -16,7 +17,8 @@ impl Upstream {
         self.get(NOBODY, "/_emulator/world").expect_status(200).body
     }
 
-    /// What `/_emulator/world` showed when it was first asked: enough for what no request changes, such as apps and the ids of the seed.
+    /// What `/_emulator/world` showed when it was first asked: enough for what no request changes,
+    /// such as apps and the ids of the seed.
     pub fn first_world(&mut self) -> Value {
         if self.first_world.is_none() {
             self.first_world = Some(self.world());
@@ -29,9 +31,16 @@ impl Upstream {
             let grants = if view.permissions.contains_key("*") {
                 "*".to_owned()
             } else {
-                view.permissions.iter().map(|(name, level)| format!("{name}={level}")).collect::<Vec<_>>().join(",")
+                view.permissions
+                    .iter()
+                    .map(|(name, level)| format!("{name}={level}"))
+                    .collect::<Vec<_>>()
+                    .join(",")
             };
-            self.callers.insert(view.token, Caller { scheme: String::new(), kind: view.kind.to_owned(), grants });
+            self.callers.insert(
+                view.token,
+                Caller { scheme: String::new(), kind: view.kind.to_owned(), grants },
+            );
         }
     }
 
@@ -42,11 +51,21 @@ impl Upstream {
 
     /// The widest token of this kind that acts as this user: most scopes, or every permission.
     pub fn token(&self, kind: &str, user: &str) -> String {
-        let width =
-            |view: &TokenView| if view.permissions.contains_key("*") { usize::MAX } else { view.scopes.len() + view.permissions.len() };
-        let fitting = self.emulator.tokens().into_iter().filter(|view| view.kind == kind && view.user.as_deref() == Some(user));
+        let width = |view: &TokenView| {
+            if view.permissions.contains_key("*") {
+                usize::MAX
+            } else {
+                view.scopes.len() + view.permissions.len()
+            }
+        };
+        let fitting = self
+            .emulator
+            .tokens()
+            .into_iter()
+            .filter(|view| view.kind == kind && view.user.as_deref() == Some(user));
         // Of equally wide ones the first: an expired token comes after the valid ones.
-        let widest = fitting.reduce(|best, view| if width(&view) > width(&best) { view } else { best });
+        let widest =
+            fitting.reduce(|best, view| if width(&view) > width(&best) { view } else { best });
         widest.unwrap_or_else(|| panic!("the world has no {kind} token of {user}")).token
     }
 
@@ -57,8 +76,10 @@ impl Upstream {
 
     /// A classic token of this user without any scope.
     pub fn classic_without_scopes(&self, user: &str) -> String {
-        self.token_where(|view| view.kind == "classic" && view.user.as_deref() == Some(user) && view.scopes.is_empty())
-            .unwrap_or_else(|| panic!("the world has no classic token of {user} without scopes"))
+        self.token_where(|view| {
+            view.kind == "classic" && view.user.as_deref() == Some(user) && view.scopes.is_empty()
+        })
+        .unwrap_or_else(|| panic!("the world has no classic token of {user} without scopes"))
     }
 
     /// The world's fine-grained token without any permission.
@@ -70,9 +91,13 @@ impl Upstream {
     /// The world's token of the app's installation on this organisation.
     pub fn installation(&mut self, organization: &str) -> String {
         let id = self.installation_id(organization);
-        let fits = |view: &TokenView| view.kind == "installation" && view.account.contains(&id.to_string());
-        let named =
-            |view: &TokenView| view.kind == "installation" && (view.account.contains(organization) || view.token.ends_with(organization));
+        let fits = |view: &TokenView| {
+            view.kind == "installation" && view.account.contains(&id.to_string())
+        };
+        let named = |view: &TokenView| {
+            view.kind == "installation"
+                && (view.account.contains(organization) || view.token.ends_with(organization))
+        };
         self.token_where(named)
             .or_else(|| self.token_where(fits))
             .unwrap_or_else(|| panic!("the world has no installation token for {organization}"))
@@ -82,9 +107,13 @@ impl Upstream {
     pub fn installation_id(&mut self, organization: &str) -> u64 {
         let world = self.first_world();
         let apps = world["apps"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let mut installations = apps.iter().flat_map(|app| app["installations"].as_array().map(Vec::as_slice).unwrap_or_default());
+        let mut installations = apps
+            .iter()
+            .flat_map(|app| app["installations"].as_array().map(Vec::as_slice).unwrap_or_default());
         let found = installations.find(|installation| installation["organization"] == organization);
-        found.and_then(|installation| installation["id"].as_u64()).unwrap_or_else(|| panic!("no app is installed on {organization}"))
+        found
+            .and_then(|installation| installation["id"].as_u64())
+            .unwrap_or_else(|| panic!("no app is installed on {organization}"))
     }
 
     /// A valid JWT of the world's first app.
@@ -96,20 +125,39 @@ impl Upstream {
     pub fn jwt_from(&mut self, issued: i64, expires: i64) -> String {
         let app = self.first_world()["apps"][0].clone();
         let now = i64::try_from(self.now.as_secs()).expect("a time of this era");
-        let claims = json!({ "iss": app["app_id"].to_string(), "iat": now + issued, "exp": now + expires });
-        signed(app["private_key"].as_str().expect("the world shows the app's key"), &json!({ "alg": "RS256", "typ": "JWT" }), &claims)
+        let claims =
+            json!({ "iss": app["app_id"].to_string(), "iat": now + issued, "exp": now + expires });
+        signed(
+            app["private_key"].as_str().expect("the world shows the app's key"),
+            &json!({ "alg": "RS256", "typ": "JWT" }),
+            &claims,
+        )
     }
 
-    /// Mints an installation token on this organisation that has exactly these permissions, as `("members", "read")`.
-    pub fn installation_with(&mut self, organization: &str, permissions: &[(&str, &str)]) -> String {
-        let given: Map<String, Value> = permissions.iter().map(|(name, level)| ((*name).to_owned(), json!(level))).collect();
-        let path = format!("/app/installations/{}/access_tokens", self.installation_id(organization));
+    /// Mints an installation token on this organisation that has exactly these permissions, as
+    /// `("members", "read")`.
+    pub fn installation_with(
+        &mut self,
+        organization: &str,
+        permissions: &[(&str, &str)],
+    ) -> String {
+        let given: Map<String, Value> =
+            permissions.iter().map(|(name, level)| ((*name).to_owned(), json!(level))).collect();
+        let path =
+            format!("/app/installations/{}/access_tokens", self.installation_id(organization));
         let jwt = self.jwt();
-        let answer = self.send(&Ask::new("POST", &path).by(&jwt).json(&json!({ "permissions": given }))).expect_status(201);
+        let answer = self
+            .send(&Ask::new("POST", &path).by(&jwt).json(&json!({ "permissions": given })))
+            .expect_status(201);
         let token = answer.body["token"].as_str().expect("a minted token").to_owned();
-        let mut grants: Vec<String> = permissions.iter().map(|(name, level)| format!("{name}={level}")).collect();
+        let mut grants: Vec<String> =
+            permissions.iter().map(|(name, level)| format!("{name}={level}")).collect();
         grants.sort();
-        let caller = Caller { scheme: String::new(), kind: "installation".to_owned(), grants: grants.join(",") };
+        let caller = Caller {
+            scheme: String::new(),
+            kind: "installation".to_owned(),
+            grants: grants.join(","),
+        };
         self.callers.insert(token.clone(), caller);
         token
     }
@@ -119,8 +167,13 @@ impl Upstream {
 pub fn signed(private_key: &str, header: &Value, claims: &Value) -> String {
     let base64: String = private_key.lines().filter(|line| !line.starts_with("-----")).collect();
     let pair = RsaKeyPair::from_der(&STANDARD.decode(base64).expect("base64")).expect("an RSA key");
-    let text = format!("{}.{}", URL_SAFE_NO_PAD.encode(header.to_string()), URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let text = format!(
+        "{}.{}",
+        URL_SAFE_NO_PAD.encode(header.to_string()),
+        URL_SAFE_NO_PAD.encode(claims.to_string())
+    );
     let mut signature = vec![0; pair.public().modulus_len()];
-    pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature).expect("it signs");
+    pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature)
+        .expect("it signs");
     format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
 }

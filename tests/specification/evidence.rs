@@ -18,7 +18,8 @@ pub enum Evidence {
     Field { object: &'static str, field: &'static str },
     /// The field was compared and had this value.
     Value { object: &'static str, field: &'static str, value: &'static str },
-    /// The machine was seen in the first state, then the trigger came, then it was seen in the second, and in no other between.
+    /// The machine was seen in the first state, then the trigger came, then it was seen in the
+    /// second, and in no other between.
     Transition { machine: &'static str, from: &'static str, trigger: Trigger, to: &'static str },
     /// A credential sent like this was let in or refused.
     Credential { scheme: &'static str, kind: &'static str, outcome: Outcome },
@@ -28,8 +29,15 @@ pub enum Evidence {
     Refusal { limit: &'static str, after: u64 },
     /// The header was there and was read.
     Header(&'static str),
-    /// A token of this kind with these permissions (by name, as the matrix test found it) was let through to the route, or 403.
-    Grant { method: &'static str, template: &'static str, kind: &'static str, granted: Granted, outcome: Outcome },
+    /// A token of this kind with these permissions (by name, as the matrix test found it) was let
+    /// through to the route, or 403.
+    Grant {
+        method: &'static str,
+        template: &'static str,
+        kind: &'static str,
+        granted: Granted,
+        outcome: Outcome,
+    },
 }
 
 /// Which permissions a token had.
@@ -107,10 +115,12 @@ impl Evidence {
     /// The route that this is about.
     pub fn route(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Answer { method, template, .. } | Self::Known { method, template } | Self::Grant { method, template, .. } => {
+            Self::Answer { method, template, .. }
+            | Self::Known { method, template }
+            | Self::Grant { method, template, .. } => Some((method, template)),
+            Self::Transition { trigger: Trigger::Request(method, template), .. } => {
                 Some((method, template))
             }
-            Self::Transition { trigger: Trigger::Request(method, template), .. } => Some((method, template)),
             _ => None,
         }
     }
@@ -159,7 +169,9 @@ fn has_transition(record: &[Event], machine: &str, from: &str, trigger: Trigger,
                 triggered |= matches!(trigger, Trigger::Request(method, template)
                     if (200..300).contains(&answer.status) && is_from(answer, method, template));
             }
-            Event::Passed { seconds } => triggered |= matches!(trigger, Trigger::Passing(needed) if *seconds >= needed),
+            Event::Passed { seconds } => {
+                triggered |= matches!(trigger, Trigger::Passing(needed) if *seconds >= needed)
+            }
             _ => {}
         }
     }

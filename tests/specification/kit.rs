@@ -1,6 +1,8 @@
-//! The upstream as a test drives it: requests, answers and virtual time. Every answer goes into the record.
+//! The upstream as a test drives it: requests, answers and virtual time. Every answer goes into the
+//! record.
 //!
-//! Only the outside is used: `weir::emulator`'s public functions and the control plane under `/_emulator`.
+//! Only the outside is used: `weir::emulator`'s public functions and the control plane under
+//! `/_emulator`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -69,7 +71,9 @@ impl Ask {
     pub fn by(self, credential: &str) -> Self {
         match credential {
             NOBODY => self,
-            pair if pair.contains(':') => self.header("authorization", &format!("Basic {}", STANDARD.encode(pair))),
+            pair if pair.contains(':') => {
+                self.header("authorization", &format!("Basic {}", STANDARD.encode(pair)))
+            }
             token => self.header("authorization", &format!("Bearer {token}")),
         }
     }
@@ -91,11 +95,17 @@ impl Ask {
     }
 
     fn authorization(&self) -> &str {
-        self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("authorization")).map_or("", |(_, value)| value)
+        self.headers
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+            .map_or("", |(_, value)| value)
     }
 
     fn request(&self) -> Request<Bytes> {
-        let mut builder = Request::builder().method(self.method.clone()).uri(&self.path).header("host", "upstream.test");
+        let mut builder = Request::builder()
+            .method(self.method.clone())
+            .uri(&self.path)
+            .header("host", "upstream.test");
         for (name, value) in &self.headers {
             builder = builder.header(name, value);
         }
@@ -110,7 +120,12 @@ impl Upstream {
 
     /// One that speaks the other dialect.
     pub fn github() -> Self {
-        Self::with(Options { dialect: Dialect::Github, repositories: 12, base_url: BASE.to_owned(), ..Options::default() })
+        Self::with(Options {
+            dialect: Dialect::Github,
+            repositories: 12,
+            base_url: BASE.to_owned(),
+            ..Options::default()
+        })
     }
 
     pub fn with(options: Options) -> Self {
@@ -156,7 +171,8 @@ impl Upstream {
         let endpoint = entries.last().map_or_else(String::new, |entry| entry.endpoint.clone());
         self.sequence = entries.last().map_or(self.sequence, |entry| entry.sequence);
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        let answer = Answer { status: parts.status.as_u16(), headers: parts.headers, body, bytes, endpoint };
+        let answer =
+            Answer { status: parts.status.as_u16(), headers: parts.headers, body, bytes, endpoint };
         let path = ask.path.split('?').next().unwrap_or_default();
         if ["/_emulator/reset", "/_emulator/seed"].contains(&path) {
             // The transcript and the world begin anew.
@@ -179,14 +195,20 @@ impl Upstream {
     fn caller(&self, authorization: &str) -> Caller {
         let (scheme, credential) = authorization.split_once(' ').unwrap_or((authorization, ""));
         let scheme = scheme.to_ascii_lowercase();
-        let decoded = || String::from_utf8(STANDARD.decode(credential).unwrap_or_default()).unwrap_or_default();
+        let decoded = || {
+            String::from_utf8(STANDARD.decode(credential).unwrap_or_default()).unwrap_or_default()
+        };
         let credential = if scheme == "basic" { decoded() } else { credential.to_owned() };
         let kind = match credential.as_str() {
             _ if scheme.is_empty() => "none",
             jwt if jwt.starts_with("eyJ") => "jwt",
             _ => "bad",
         };
-        let known = self.callers.get(&credential).cloned().unwrap_or_else(|| Caller { kind: kind.to_owned(), ..Caller::default() });
+        let known = self
+            .callers
+            .get(&credential)
+            .cloned()
+            .unwrap_or_else(|| Caller { kind: kind.to_owned(), ..Caller::default() });
         Caller { scheme, ..known }
     }
 
@@ -233,14 +255,31 @@ impl Upstream {
         self.post(NOBODY, "/_emulator/events", event).expect_status(201)
     }
 
-    /// Sends `after` requests that must be let through and one more, which must be refused for the secondary limit; that is recorded.
-    pub fn assert_refuses_after(&mut self, limit: &'static str, after: u64, mut ask: impl FnMut(&mut Self, u64) -> Answer) {
+    /// Sends `after` requests that must be let through and one more, which must be refused for the
+    /// secondary limit; that is recorded.
+    pub fn assert_refuses_after(
+        &mut self,
+        limit: &'static str,
+        after: u64,
+        mut ask: impl FnMut(&mut Self, u64) -> Answer,
+    ) {
         for n in 0..after {
             let answer = ask(self, n);
-            assert!(!answer.is_secondary_refusal(), "{limit} refused number {} of {after}: {}", n + 1, answer.body);
+            assert!(
+                !answer.is_secondary_refusal(),
+                "{limit} refused number {} of {after}: {}",
+                n + 1,
+                answer.body
+            );
         }
         let answer = ask(self, after);
-        assert!(answer.is_secondary_refusal(), "{limit} let number {} through: {} {}", after + 1, answer.status, answer.body);
+        assert!(
+            answer.is_secondary_refusal(),
+            "{limit} let number {} through: {} {}",
+            after + 1,
+            answer.status,
+            answer.body
+        );
         record(Event::Refused { limit, after });
     }
 }
@@ -260,7 +299,9 @@ impl Answer {
 
     /// A header that is a number.
     pub fn number(&self, name: &str) -> u64 {
-        self.header(name).parse().unwrap_or_else(|_| panic!("no number in {name} of {} {}", self.status, self.body))
+        self.header(name)
+            .parse()
+            .unwrap_or_else(|_| panic!("no number in {name} of {} {}", self.status, self.body))
     }
 
     pub fn remaining(&self) -> u64 {
@@ -287,7 +328,9 @@ impl Answer {
     /// The message of an error (Document 1, Errors, rule 3).
     #[track_caller]
     pub fn message(&self) -> &str {
-        self.body["message"].as_str().unwrap_or_else(|| panic!("{} without a message: {}", self.status, self.body))
+        self.body["message"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{} without a message: {}", self.status, self.body))
     }
 
     /// A 422 that names this field.
@@ -308,11 +351,14 @@ impl Answer {
 
     /// Document 1, Errors, rule 2.
     pub fn is_secondary_refusal(&self) -> bool {
-        [403, 429].contains(&self.status) && self.body["message"].as_str().is_some_and(|message| message.contains("secondary"))
+        [403, 429].contains(&self.status)
+            && self.body["message"].as_str().is_some_and(|message| message.contains("secondary"))
     }
 
     /// Document 1, Errors, rule 1.
     pub fn is_primary_refusal(&self) -> bool {
-        [403, 429].contains(&self.status) && self.peek("x-ratelimit-remaining") == "0" && !self.is_secondary_refusal()
+        [403, 429].contains(&self.status)
+            && self.peek("x-ratelimit-remaining") == "0"
+            && !self.is_secondary_refusal()
     }
 }

@@ -1,7 +1,8 @@
-//! What a test really did: every answer it got, every field it compared, every state it saw, in order.
+//! What a test really did: every answer it got, every field it compared, every state it saw, in
+//! order.
 //!
-//! The kit and the shapes write here, the audit reads. The record belongs to the thread, so that tests that run side by side keep apart.
-//! Nothing is judged here.
+//! The kit and the shapes write here, the audit reads. The record belongs to the thread, so that
+//! tests that run side by side keep apart. Nothing is judged here.
 
 use std::cell::RefCell;
 
@@ -9,7 +10,8 @@ use std::cell::RefCell;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Answered(Answered),
-    /// A field of an object of the documents was compared on an answer; a text that is one of a closed set is kept.
+    /// A field of an object of the documents was compared on an answer; a text that is one of a
+    /// closed set is kept.
     Compared {
         object: &'static str,
         field: &'static str,
@@ -79,12 +81,14 @@ pub fn take() -> Vec<Event> {
     RECORD.take()
 }
 
-/// A test says which state it has just seen. The state must come from an answer, not from the test's expectation.
+/// A test says which state it has just seen. The state must come from an answer, not from the
+/// test's expectation.
 pub fn observe(machine: &'static str, state: impl Into<String>) {
     record(Event::Observed { machine, state: state.into() });
 }
 
-/// A header was found where the documents say, other than on an answer of the kit (whose `header` records by itself).
+/// A header was found where the documents say, other than on an answer of the kit (whose `header`
+/// records by itself).
 pub fn saw_header(name: &str) {
     record(Event::Header(name.to_ascii_lowercase()));
 }

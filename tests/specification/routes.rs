@@ -1,6 +1,7 @@
 //! Long lists of routes as text: one template a line, with its methods and marks before it.
 //!
-//! `ANY` as a method stands where the document names a route without saying how it is asked: one known method is enough.
+//! `ANY` as a method stands where the document names a route without saying how it is asked: one
+//! known method is enough.
 
 /// The methods that a route can be asked with.
 pub const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];

@@ -1,7 +1,8 @@
 //! Objects of the documents as data, and the comparison of a JSON value with one.
 //!
-//! A field counts as compared only when its value was really there to compare: null says nothing about a nullable field, an empty list nothing about
-//! its items. What the documents do not list may be there too.
+//! A field counts as compared only when its value was really there to compare: null says nothing
+//! about a nullable field, an empty list nothing about its items. What the documents do not list
+//! may be there too.
 
 use serde_json::Value;
 
@@ -79,14 +80,18 @@ pub fn assert_shapes(value: &Value, object: &'static Object) {
 
 /// What keeps `value` from being `object`; the fields that fit are recorded.
 pub fn faults(value: &Value, object: &'static Object) -> Vec<String> {
-    let Some(map) = value.as_object() else { return vec![format!("{}: {value} is no object", object.name)] };
+    let Some(map) = value.as_object() else {
+        return vec![format!("{}: {value} is no object", object.name)];
+    };
     let mut faults = Vec::new();
     for field in object.fields {
         match map.get(field.name).map(|value| fit(value, &field.ty)) {
             None => faults.push(format!("{} is missing", field.name)),
             Some(Fit::Wrong(what)) => faults.push(format!("{}: {what}", field.name)),
             Some(Fit::Unseen) => {}
-            Some(Fit::Seen(text)) => record(Event::Compared { object: object.name, field: field.name, text }),
+            Some(Fit::Seen(text)) => {
+                record(Event::Compared { object: object.name, field: field.name, text })
+            }
         }
     }
     faults
@@ -116,8 +121,12 @@ fn fit(value: &Value, ty: &'static Type) -> Fit {
             Some(text) if values.contains(&text) => return Fit::Seen(Some(text.to_owned())),
             _ => false,
         },
-        Type::Nullable(inner) => return if value.is_null() { Fit::Unseen } else { fit(value, inner) },
-        Type::MaybeNull(inner) => return if value.is_null() { Fit::Seen(None) } else { fit(value, inner) },
+        Type::Nullable(inner) => {
+            return if value.is_null() { Fit::Unseen } else { fit(value, inner) };
+        }
+        Type::MaybeNull(inner) => {
+            return if value.is_null() { Fit::Seen(None) } else { fit(value, inner) };
+        }
         Type::Array(item) => return fit_items(value, item, Fit::Unseen),
         Type::MaybeEmpty(item) => return fit_items(value, item, Fit::Seen(None)),
         Type::Object(object) => {
@@ -125,7 +134,8 @@ fn fit(value: &Value, ty: &'static Type) -> Fit {
             return if faults.is_empty() { Fit::Seen(None) } else { Fit::Wrong(faults.join("; ")) };
         }
         Type::Either(types) => {
-            let fitting = types.iter().map(|ty| fit(value, ty)).find(|fit| !matches!(fit, Fit::Wrong(_)));
+            let fitting =
+                types.iter().map(|ty| fit(value, ty)).find(|fit| !matches!(fit, Fit::Wrong(_)));
             return fitting.unwrap_or_else(|| Fit::Wrong(format!("{value} is none of {types:?}")));
         }
     };
@@ -145,19 +155,24 @@ fn fit_items(value: &Value, item: &'static Type, empty: Fit) -> Fit {
     seen
 }
 
-/// Document 1: "ISO 8601, `YYYY-MM-DDTHH:MM:SSZ` (some responses carry a numeric UTC offset instead of Z)".
+/// Document 1: "ISO 8601, `YYYY-MM-DDTHH:MM:SSZ` (some responses carry a numeric UTC offset instead
+/// of Z)".
 pub fn is_timestamp(text: &str) -> bool {
     let matches = |text: &str, pattern: &str| {
         text.len() == pattern.len()
-            && text.bytes().zip(pattern.bytes()).all(|(byte, wanted)| if wanted == b'0' { byte.is_ascii_digit() } else { byte == wanted })
+            && text.bytes().zip(pattern.bytes()).all(|(byte, wanted)| {
+                if wanted == b'0' { byte.is_ascii_digit() } else { byte == wanted }
+            })
     };
     let Some((moment, zone)) = text.split_at_checked(19) else { return false };
-    matches(moment, "0000-00-00T00:00:00") && (zone == "Z" || matches(zone, "+00:00") || matches(zone, "-00:00"))
+    matches(moment, "0000-00-00T00:00:00")
+        && (zone == "Z" || matches(zone, "+00:00") || matches(zone, "-00:00"))
 }
 
 fn is_url(text: &str) -> bool {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/')) && !text.contains(char::is_whitespace)
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+        && !text.contains(char::is_whitespace)
 }
 
 mod tests {
@@ -179,21 +194,34 @@ mod tests {
 
     fn compared() -> Vec<&'static str> {
         let fields = recorder::take().into_iter();
-        fields.filter_map(|event| if let Event::Compared { field, .. } = event { Some(field) } else { None }).collect()
+        fields
+            .filter_map(
+                |event| if let Event::Compared { field, .. } = event { Some(field) } else { None },
+            )
+            .collect()
     }
 
     #[test]
     fn only_what_was_there_counts_as_compared() {
         recorder::take();
-        assert_shape(&json!({ "id": 1, "at": "2026-01-02T03:04:05Z", "state": "open", "note": null, "tags": [] }), &THING);
+        assert_shape(
+            &json!({ "id": 1, "at": "2026-01-02T03:04:05Z", "state": "open", "note": null, "tags": [] }),
+            &THING,
+        );
         assert_eq!(compared(), ["id", "at", "state"]);
-        assert_shape(&json!({ "id": 1, "at": "2026-01-02T03:04:05+02:00", "state": "closed", "note": "n", "tags": ["a"] }), &THING);
+        assert_shape(
+            &json!({ "id": 1, "at": "2026-01-02T03:04:05+02:00", "state": "closed", "note": "n", "tags": ["a"] }),
+            &THING,
+        );
         assert_eq!(compared(), ["id", "at", "state", "note", "tags"]);
     }
 
     #[test]
     fn everything_wrong_is_found_at_once() {
-        let faults = faults(&json!({ "id": "1", "at": "yesterday", "state": "ajar", "note": 1, "tags": [2] }), &THING);
+        let faults = faults(
+            &json!({ "id": "1", "at": "yesterday", "state": "ajar", "note": 1, "tags": [2] }),
+            &THING,
+        );
         assert_eq!(faults.len(), 5, "{faults:?}");
         assert_eq!(super::faults(&json!({}), &THING).len(), 5);
         assert_eq!(super::faults(&json!([]), &THING).len(), 1);

@@ -1,6 +1,8 @@
-//! Rows of the documents' tables, each with the tests that exercise it and the evidence that these tests must leave behind.
+//! Rows of the documents' tables, each with the tests that exercise it and the evidence that these
+//! tests must leave behind.
 //!
-//! Every kind of row is made by a `const fn` of its own, so that tables are plain data, and becomes a [`Row`] for the audit.
+//! Every kind of row is made by a `const fn` of its own, so that tables are plain data, and becomes
+//! a [`Row`] for the audit.
 
 use crate::evidence::{Evidence, Outcome, Trigger};
 use crate::shape::Object;
@@ -23,7 +25,8 @@ macro_rules! tests {
 /// What the audit checks: a line of a document's table, or a part of one.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The line's leading cell or cells, as the document has them without its back-ticks. Rows that share it are parts of one line.
+    /// The line's leading cell or cells, as the document has them without its back-ticks. Rows that
+    /// share it are parts of one line.
     pub line: String,
     /// Which part of the line, for messages.
     pub part: String,
@@ -43,7 +46,12 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn new<T: Copy + Into<Vec<Row>>>(document: u8, name: &'static str, lines: usize, rows: &[T]) -> Self {
+    pub fn new<T: Copy + Into<Vec<Row>>>(
+        document: u8,
+        name: &'static str,
+        lines: usize,
+        rows: &[T],
+    ) -> Self {
         Self { document, name, lines, rows: rows.iter().flat_map(|row| (*row).into()).collect() }
     }
 
@@ -69,7 +77,8 @@ pub struct EndpointRow {
     tests: &'static [Test],
 }
 
-/// `line` is the document's cell without back-ticks; the template is written out where the document shortens it.
+/// `line` is the document's cell without back-ticks; the template is written out where the document
+/// shortens it.
 pub const fn endpoint(
     line: &'static str,
     method: &'static str,
@@ -83,7 +92,8 @@ pub const fn endpoint(
 impl From<EndpointRow> for Vec<Row> {
     fn from(row: EndpointRow) -> Self {
         let EndpointRow { line, method, template, statuses, tests } = row;
-        let evidence = statuses.iter().map(|status| Evidence::Answer { method, template, status: *status });
+        let evidence =
+            statuses.iter().map(|status| Evidence::Answer { method, template, status: *status });
         one(line, format!("{method} {template}"), tests, evidence.collect())
     }
 }
@@ -99,8 +109,8 @@ pub struct StateRow {
     tests: &'static [Test],
 }
 
-/// `line` is `State | Trigger` of the document (with ` | Condition` where the first two are not unique); each state of `from` must be seen
-/// (`observe`), then the trigger, then `to`.
+/// `line` is `State | Trigger` of the document (with ` | Condition` where the first two are not
+/// unique); each state of `from` must be seen (`observe`), then the trigger, then `to`.
 pub const fn transition(
     line: &'static str,
     machine: &'static str,
@@ -129,14 +139,24 @@ pub struct ValueRow {
     tests: &'static [Test],
 }
 
-pub const fn value(object: &'static str, field: &'static str, value: &'static str, tests: &'static [Test]) -> ValueRow {
+pub const fn value(
+    object: &'static str,
+    field: &'static str,
+    value: &'static str,
+    tests: &'static [Test],
+) -> ValueRow {
     ValueRow { object, field, value, tests }
 }
 
 impl From<ValueRow> for Vec<Row> {
     fn from(row: ValueRow) -> Self {
         let ValueRow { object, field, value, tests } = row;
-        one(value, format!("{object}.{field} is {value}"), tests, vec![Evidence::Value { object, field, value }])
+        one(
+            value,
+            format!("{object}.{field} is {value}"),
+            tests,
+            vec![Evidence::Value { object, field, value }],
+        )
     }
 }
 
@@ -164,8 +184,17 @@ pub const fn credential(
 impl From<CredentialRow> for Vec<Row> {
     fn from(row: CredentialRow) -> Self {
         let CredentialRow { line, rule, accepted, refused, tests } = row;
-        let seen = |outcome| move |(scheme, kind): &(&'static str, &'static str)| Evidence::Credential { scheme, kind, outcome };
-        let evidence = accepted.iter().map(seen(Outcome::Accepted)).chain(refused.iter().map(seen(Outcome::Refused)));
+        let seen = |outcome| {
+            move |(scheme, kind): &(&'static str, &'static str)| Evidence::Credential {
+                scheme,
+                kind,
+                outcome,
+            }
+        };
+        let evidence = accepted
+            .iter()
+            .map(seen(Outcome::Accepted))
+            .chain(refused.iter().map(seen(Outcome::Refused)));
         one(line, rule.to_owned(), tests, evidence.collect())
     }
 }
@@ -179,8 +208,14 @@ pub struct RuleRow {
     tests: &'static [Test],
 }
 
-/// A convention or another sentence; without evidence of its own it is enough that its tests got answers.
-pub const fn rule(line: &'static str, rule: &'static str, evidence: &'static [Evidence], tests: &'static [Test]) -> RuleRow {
+/// A convention or another sentence; without evidence of its own it is enough that its tests got
+/// answers.
+pub const fn rule(
+    line: &'static str,
+    rule: &'static str,
+    evidence: &'static [Evidence],
+    tests: &'static [Test],
+) -> RuleRow {
     RuleRow { line, rule, evidence, tests }
 }
 

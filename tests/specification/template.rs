@@ -1,6 +1,7 @@
 //! From a concrete path to the row of the tables that it belongs to.
 //!
-//! A path can fit several templates; it belongs to the one that is most literal from the left, among all routes that the tables name.
+//! A path can fit several templates; it belongs to the one that is most literal from the left,
+//! among all routes that the tables name.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -24,7 +25,10 @@ pub fn is_best(method: &str, template: &str, path: &str) -> bool {
     if !fits(&shape, path) {
         return false;
     }
-    let rivals = known().iter().filter(|(known, rival)| (known == method || known == "ANY") && fits(rival, path)).map(|(_, rival)| rival);
+    let rivals = known()
+        .iter()
+        .filter(|(known, rival)| (known == method || known == "ANY") && fits(rival, path))
+        .map(|(_, rival)| rival);
     rivals.max().is_none_or(|best| *best <= shape)
 }
 
@@ -34,7 +38,10 @@ fn known() -> &'static BTreeSet<(String, Shape)> {
     KNOWN.get_or_init(|| {
         let tables = rows::tables();
         let evidence = tables.iter().flat_map(|table| &table.rows).flat_map(|row| &row.evidence);
-        evidence.filter_map(|evidence| evidence.route()).map(|(method, template)| (method.to_owned(), shape(template))).collect()
+        evidence
+            .filter_map(|evidence| evidence.route())
+            .map(|(method, template)| (method.to_owned(), shape(template)))
+            .collect()
     })
 }
 
@@ -63,9 +70,11 @@ fn fits(shape: &[Segment], path: &str) -> bool {
 
 /// A concrete path: each `{name}` is replaced by what `value` gives for it.
 pub fn fill(template: &str, value: impl Fn(&str) -> String) -> String {
-    let filled = template.split('/').map(|segment| match segment.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
-        Some(name) => value(name.trim_start_matches('*')),
-        None => segment.to_owned(),
+    let filled = template.split('/').map(|segment| {
+        match segment.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
+            Some(name) => value(name.trim_start_matches('*')),
+            None => segment.to_owned(),
+        }
     });
     filled.collect::<Vec<_>>().join("/")
 }
@@ -86,6 +95,9 @@ mod tests {
 
     #[test]
     fn parameters_are_filled_by_name() {
-        assert_eq!(fill("/orgs/{org}/teams/{team_slug}", str::to_uppercase), "/orgs/ORG/teams/TEAM_SLUG");
+        assert_eq!(
+            fill("/orgs/{org}/teams/{team_slug}", str::to_uppercase),
+            "/orgs/ORG/teams/TEAM_SLUG"
+        );
     }
 }

@@ -40,7 +40,11 @@ impl Broken {
         let falls_silent = Arc::clone(&is_silent);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let behaviour = if falls_silent.load(Ordering::SeqCst) { Behaviour::Silence } else { behaviour };
+                let behaviour = if falls_silent.load(Ordering::SeqCst) {
+                    Behaviour::Silence
+                } else {
+                    behaviour
+                };
                 tokio::spawn(answer(stream, behaviour, Arc::clone(&counter)));
             }
         });
@@ -54,7 +58,10 @@ impl Broken {
 
     /// A gateway in front of it that is quick to write and gives up early.
     pub async fn world(&self) -> World {
-        self.setup().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_attempts = 2").start().await
+        self.setup()
+            .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_attempts = 2")
+            .start()
+            .await
     }
 
     /// The same with a config of the test's own.

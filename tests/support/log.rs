@@ -1,4 +1,5 @@
-//! Keeps what is logged, so that a test can read it: those beside the code (`telemetry::written`) and those of the outside.
+//! Keeps what is logged, so that a test can read it: those beside the code (`telemetry::written`)
+//! and those of the outside.
 
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What the whole process logs: all of it, and what one test's own thread does. One subscriber for all tests, because a scoped one can miss what other threads were the
-//! first to log.
+//! What the whole process logs: all of it, and what one test's own thread does. One subscriber for
+//! all tests, because a scoped one can miss what other threads were the first to log.
 
 use std::cell::RefCell;
 use std::io;
@@ -10,7 +10,12 @@ use tracing_subscriber::fmt::MakeWriter;
 use super::log::Written;
 
 static ALL: LazyLock<Written> = LazyLock::new(|| {
-    let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_max_level(tracing::Level::TRACE).with_writer(Both).finish();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(Both)
+        .finish();
     tracing::subscriber::set_global_default(subscriber).unwrap();
     Written::default()
 });

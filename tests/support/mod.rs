@@ -1,6 +1,8 @@
-//! The gateway and the emulator in one process, on ephemeral ports, and the words that tests use about them.
+//! The gateway and the emulator in one process, on ephemeral ports, and the words that tests use
+//! about them.
 //!
-//! Nothing here sleeps: concurrency is held by the emulator's gates, time moves only where a test says so.
+//! Nothing here sleeps: concurrency is held by the emulator's gates, time moves only where a test
+//! says so.
 
 pub mod broken;
 pub mod log;
@@ -120,11 +122,14 @@ impl Setup {
     /// The same, and one for the upstream that shows something else: this many seconds more.
     pub fn manual_clocks_apart(mut self, seconds: i64) -> Self {
         self.clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
-        self.upstream_clock = Some(Clock::manual(Timestamp::from_secs(1_800_000_000_u64.saturating_add_signed(seconds))));
+        self.upstream_clock = Some(Clock::manual(Timestamp::from_secs(
+            1_800_000_000_u64.saturating_add_signed(seconds),
+        )));
         self
     }
 
-    /// Accounts, tokens, apps and clients of the test's own; those of the emulator's users are not used.
+    /// Accounts, tokens, apps and clients of the test's own; those of the emulator's users are not
+    /// used.
     pub fn credentials(mut self, text: String) -> Self {
         self.credentials = Some(text);
         self
@@ -151,12 +156,17 @@ impl Setup {
         self
     }
 
-    /// An account of this name and kind with tokens of these kinds, in place of the usual ones, which only the test itself uses then. The clients write for
-    /// nobody unless [`Setup::client`] says for whom.
+    /// An account of this name and kind with tokens of these kinds, in place of the usual ones,
+    /// which only the test itself uses then. The clients write for nobody unless [`Setup::client`]
+    /// says for whom.
     pub fn holder(mut self, name: &str, kind: &str, tokens: &[(&str, &str)], extra: &str) -> Self {
-        let _ = write!(self.holders, "[[accounts]]\nname = \"{name}\"\nkind = \"{kind}\"\n{extra}\n");
+        let _ =
+            write!(self.holders, "[[accounts]]\nname = \"{name}\"\nkind = \"{kind}\"\n{extra}\n");
         for (kind, secret) in tokens {
-            let _ = write!(self.holders, "[[tokens]]\naccount = \"{name}\"\nkind = \"{kind}\"\nsecret = {{ value = \"{secret}\" }}\n");
+            let _ = write!(
+                self.holders,
+                "[[tokens]]\naccount = \"{name}\"\nkind = \"{kind}\"\nsecret = {{ value = \"{secret}\" }}\n"
+            );
         }
         self.is_reader = true;
         self
@@ -198,23 +208,55 @@ impl Setup {
     pub async fn start(self) -> World {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let upstream = listener.local_addr().unwrap();
-        let options = Options { dialect: Dialect::Github, base_url: format!("http://{upstream}"), ..Options::default() };
+        let options = Options {
+            dialect: Dialect::Github,
+            base_url: format!("http://{upstream}"),
+            ..Options::default()
+        };
         let upstream_clock = self.upstream_clock.clone().unwrap_or_else(|| self.clock.clone());
-        let emulator = Server::start(listener, Emulator::new(options, upstream_clock.now()), upstream_clock.clone(), Duration::ZERO);
-        let tokens = usable_tokens(emulator.with_emulator(|emulator| emulator.tokens()), self.accounts);
-        assert_eq!(tokens.len(), self.accounts, "the emulator's world has too few accounts with a classic token");
+        let emulator = Server::start(
+            listener,
+            Emulator::new(options, upstream_clock.now()),
+            upstream_clock.clone(),
+            Duration::ZERO,
+        );
+        let tokens =
+            usable_tokens(emulator.with_emulator(|emulator| emulator.tokens()), self.accounts);
+        assert_eq!(
+            tokens.len(),
+            self.accounts,
+            "the emulator's world has too few accounts with a classic token"
+        );
         let text = self.text(upstream, &tokens);
-        let config = config::parse(&text, "test", &|_| None, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+        let config = config::parse(&text, "test", &|_| None, Path::new("."))
+            .unwrap_or_else(|faults| panic!("{faults}\n{text}"));
         let store: Arc<dyn Store> = match &config.writes.store {
             WriteStore::File(path) => Arc::new(FileStore::open(path, |_, _| Ok(())).unwrap()),
             WriteStore::Memory | WriteStore::Redis => Arc::new(MemoryStore::default()),
         };
-        let current = Current::with_writes(Arc::new(config), self.clock.clone(), Arc::new(Metrics::new()), store, Recovery::default());
+        let current = Current::with_writes(
+            Arc::new(config),
+            self.clock.clone(),
+            Arc::new(Metrics::new()),
+            store,
+            Recovery::default(),
+        );
         let listening = Listening::open(&current).unwrap();
         let gateway = current.gateway();
         let address = listening.addresses[0];
         let http = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(512).build_http();
-        World { emulator, current, text, gateway, address, clock: self.clock, upstream_clock, tokens, http, listening }
+        World {
+            emulator,
+            current,
+            text,
+            gateway,
+            address,
+            clock: self.clock,
+            upstream_clock,
+            tokens,
+            http,
+            listening,
+        }
     }
 
     /// A gateway that does not listen yet, with nothing behind it.
@@ -229,7 +271,8 @@ impl Setup {
             note: "",
         };
         let text = self.text(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)), &[token]);
-        let config = config::parse(&text, "test", &|_| None, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+        let config = config::parse(&text, "test", &|_| None, Path::new("."))
+            .unwrap_or_else(|faults| panic!("{faults}\n{text}"));
         Current::new(Arc::new(config), self.clock, Arc::new(Metrics::new()))
     }
 
@@ -247,9 +290,17 @@ impl Setup {
         let has_own = !self.holders.is_empty();
         text.push_str(&self.holders);
         for (index, token) in tokens.iter().enumerate().filter(|_| !has_own) {
-            let _ = write!(text, "[[accounts]]\nname = \"account-{index}\"\nkind = \"user\"\n{}", self.account);
-            let secret = if self.broken_token == Some(index) { "emu_unknown_token" } else { &token.token };
-            let _ = write!(text, "[[tokens]]\naccount = \"account-{index}\"\nkind = \"classic\"\nsecret = {{ value = \"{secret}\" }}\n");
+            let _ = write!(
+                text,
+                "[[accounts]]\nname = \"account-{index}\"\nkind = \"user\"\n{}",
+                self.account
+            );
+            let secret =
+                if self.broken_token == Some(index) { "emu_unknown_token" } else { &token.token };
+            let _ = write!(
+                text,
+                "[[tokens]]\naccount = \"account-{index}\"\nkind = \"classic\"\nsecret = {{ value = \"{secret}\" }}\n"
+            );
         }
         let other = 1.min(tokens.len() - 1);
         let _ = write!(
@@ -273,7 +324,9 @@ impl Setup {
 /// Classic tokens with the scope `repo`, one for each account.
 fn usable_tokens(all: Vec<TokenView>, wanted: usize) -> Vec<TokenView> {
     let mut chosen: Vec<TokenView> = Vec::new();
-    for token in all.into_iter().filter(|token| token.kind == "classic" && token.scopes.contains(&"repo")) {
+    for token in
+        all.into_iter().filter(|token| token.kind == "classic" && token.scopes.contains(&"repo"))
+    {
         if chosen.len() < wanted && chosen.iter().all(|other| other.account != token.account) {
             chosen.push(token);
         }
@@ -298,7 +351,13 @@ impl World {
     }
 
     /// Any request; with the key of `ci` unless the headers say who asks.
-    pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
         send(&self.http, self.address, method, path, headers, body).await
     }
 
@@ -306,7 +365,8 @@ impl World {
     pub fn reload(&self, edit: impl FnOnce(&str) -> String) -> Reloaded {
         let text = edit(&self.text);
         assert_ne!(text, self.text, "nothing was edited");
-        let config = config::parse(&text, "test", &|_| None, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+        let config = config::parse(&text, "test", &|_| None, Path::new("."))
+            .unwrap_or_else(|faults| panic!("{faults}\n{text}"));
         self.current.succeed(config)
     }
 
@@ -325,15 +385,28 @@ impl World {
             .body(body)
             .unwrap();
         let now = self.upstream_clock.now();
-        let answer = self.emulator.with_emulator(|emulator| emulator.respond(now, &request, IpAddr::V4(Ipv4Addr::LOCALHOST)));
-        assert!(answer.status().is_success(), "the emulator answered {} to {path}: {:?}", answer.status(), answer.body());
+        let answer = self.emulator.with_emulator(|emulator| {
+            emulator.respond(now, &request, IpAddr::V4(Ipv4Addr::LOCALHOST))
+        });
+        assert!(
+            answer.status().is_success(),
+            "the emulator answered {} to {path}: {:?}",
+            answer.status(),
+            answer.body()
+        );
         serde_json::from_slice(answer.body()).unwrap_or(Value::Null)
     }
 
     /// How many items a list of the emulator has, all pages together.
     pub fn count_at_emulator(&self, path: &str) -> usize {
         let page = |number| {
-            self.ask_emulator(Method::GET, &format!("{path}&per_page=100&page={number}"), &Value::Null).as_array().map_or(0, Vec::len)
+            self.ask_emulator(
+                Method::GET,
+                &format!("{path}&per_page=100&page={number}"),
+                &Value::Null,
+            )
+            .as_array()
+            .map_or(0, Vec::len)
         };
         (1..=100).map(page).take_while(|items| *items > 0).sum()
     }
@@ -359,7 +432,11 @@ impl World {
 
     /// Holds every matching request at the emulator until the returned gate is opened.
     pub fn close_gate(&self, method: &str, path: &str) -> u64 {
-        let gate = self.ask_emulator(Method::POST, "/_emulator/gates", &json!({ "match": { "method": method, "path": path } }));
+        let gate = self.ask_emulator(
+            Method::POST,
+            "/_emulator/gates",
+            &json!({ "match": { "method": method, "path": path } }),
+        );
         gate["id"].as_u64().unwrap_or_else(|| panic!("a gate has an id: {gate}"))
     }
 
@@ -376,11 +453,19 @@ impl World {
     /// Ends the emulator; the gateway goes on.
     pub async fn without_emulator(self) -> Alone {
         self.emulator.shutdown().await;
-        Alone { address: self.address, http: self.http, _gateway: self.gateway, _listening: self.listening }
+        Alone {
+            address: self.address,
+            http: self.http,
+            _gateway: self.gateway,
+            _listening: self.listening,
+        }
     }
 
     /// The drain that SIGTERM begins, and what is left of the world to watch it.
-    pub fn into_drain(self, grace: Duration) -> (Gates, impl Future<Output = Drained> + Send + 'static) {
+    pub fn into_drain(
+        self,
+        grace: Duration,
+    ) -> (Gates, impl Future<Output = Drained> + Send + 'static) {
         let gates = Gates { emulator: self.emulator, clock: self.clock };
         (gates, self.listening.drain(grace))
     }
@@ -400,9 +485,12 @@ pub struct Gates {
 impl Gates {
     /// Lets what a gate holds go on.
     pub fn open_gate(&self, gate: u64) {
-        let request = Request::delete(format!("/_emulator/gates/{gate}")).body(Bytes::new()).unwrap();
+        let request =
+            Request::delete(format!("/_emulator/gates/{gate}")).body(Bytes::new()).unwrap();
         let now = self.clock.now();
-        self.emulator.with_emulator(|emulator| emulator.respond(now, &request, IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        self.emulator.with_emulator(|emulator| {
+            emulator.respond(now, &request, IpAddr::V4(Ipv4Addr::LOCALHOST))
+        });
     }
 }
 
@@ -448,12 +536,15 @@ pub fn all_have_status(answers: &[Reply], status: u16) {
     }
 }
 
-/// Until a condition holds that another task brings about; a test that waits for ever has found a bug.
+/// Until a condition holds that another task brings about; a test that waits for ever has found a
+/// bug.
 pub async fn eventually(condition: impl Fn() -> bool) {
     let holds = async {
         while !condition() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), holds).await.expect("what the test waits for does not come about");
+    tokio::time::timeout(Duration::from_secs(20), holds)
+        .await
+        .expect("what the test waits for does not come about");
 }

@@ -1,4 +1,5 @@
-//! An upstream whose answers a test makes itself, one function of the request's head, and which remembers what it was asked.
+//! An upstream whose answers a test makes itself, one function of the request's head, and which
+//! remembers what it was asked.
 //!
 //! Bodies of requests are not read: it is for reads. What the answers mean is the test's.
 
@@ -74,7 +75,11 @@ impl Origin {
                 });
                 // A gateway that hangs up is none of its business.
                 tokio::spawn(async move {
-                    drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+                    drop(
+                        hyper::server::conn::http1::Builder::new()
+                            .serve_connection(TokioIo::new(stream), service)
+                            .await,
+                    );
                 });
             }
         });

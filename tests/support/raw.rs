@@ -1,4 +1,5 @@
-//! Bytes on a connection: for requests that no client library would send, and for clients that go away.
+//! Bytes on a connection: for requests that no client library would send, and for clients that go
+//! away.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -27,9 +28,16 @@ impl Connection {
     }
 
     /// Sends a write of the client `ci` with a body in JSON, whole.
-    pub async fn send_write(&mut self, method: &Method, path: &str, headers: &[(&str, &str)], body: &Value) {
+    pub async fn send_write(
+        &mut self,
+        method: &Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) {
         let body = body.to_string();
-        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n");
+        let mut request =
+            format!("{method} {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n");
         for (name, value) in headers {
             // Writing to a string cannot fail.
             let _ = write!(request, "{name}: {value}\r\n");
@@ -38,9 +46,14 @@ impl Connection {
         self.send(request.as_bytes()).await;
     }
 
-    /// Sends until the other side has not taken anything for a while; false then, or when it has closed.
+    /// Sends until the other side has not taken anything for a while; false then, or when it has
+    /// closed.
     pub async fn send_unless_full(&mut self, bytes: &[u8]) -> bool {
-        matches!(tokio::time::timeout(std::time::Duration::from_millis(200), self.0.write_all(bytes)).await, Ok(Ok(())))
+        matches!(
+            tokio::time::timeout(std::time::Duration::from_millis(200), self.0.write_all(bytes))
+                .await,
+            Ok(Ok(()))
+        )
     }
 
     /// Everything until the other side closes.
@@ -58,7 +71,11 @@ impl Connection {
             return text;
         }
         let head = text.to_ascii_lowercase();
-        let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next()?.parse().ok()).unwrap_or(0);
+        let length = head
+            .split("content-length: ")
+            .nth(1)
+            .and_then(|rest| rest.split("\r\n").next()?.parse().ok())
+            .unwrap_or(0);
         let mut body = vec![0; length];
         self.0.read_exact(&mut body).await.unwrap();
         text + &String::from_utf8_lossy(&body)
@@ -92,14 +109,25 @@ impl Connection {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// An answer, or its head alone, taken apart; without the lines that begin like `left_out`, which differ from one answer to the next.
+    /// An answer, or its head alone, taken apart; without the lines that begin like `left_out`,
+    /// which differ from one answer to the next.
     pub async fn read_told(&mut self, is_head: bool, left_out: &[&str]) -> Told {
         let text = if is_head { self.read_head().await } else { self.read_answer().await };
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let mut lines = head.split("\r\n").map(str::to_owned);
         let status = lines.next().unwrap_or_default();
-        let lower =
-            |line: String| line.split_once(": ").map_or(line.clone(), |(name, value)| format!("{}: {value}", name.to_ascii_lowercase()));
-        (status, lines.map(lower).filter(|line| !left_out.iter().any(|begin| line.starts_with(begin))).collect(), body.to_owned())
+        let lower = |line: String| {
+            line.split_once(": ").map_or(line.clone(), |(name, value)| {
+                format!("{}: {value}", name.to_ascii_lowercase())
+            })
+        };
+        (
+            status,
+            lines
+                .map(lower)
+                .filter(|line| !left_out.iter().any(|begin| line.starts_with(begin)))
+                .collect(),
+            body.to_owned(),
+        )
     }
 }

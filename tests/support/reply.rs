@@ -17,7 +17,11 @@ pub struct Reply {
 impl Reply {
     pub async fn read(response: hyper::Response<Incoming>) -> Self {
         let (head, body) = response.into_parts();
-        Self { status: head.status, headers: head.headers, body: body.collect().await.unwrap().to_bytes() }
+        Self {
+            status: head.status,
+            headers: head.headers,
+            body: body.collect().await.unwrap().to_bytes(),
+        }
     }
 
     pub fn json(&self) -> Value {
@@ -29,7 +33,9 @@ impl Reply {
     }
 
     pub fn number(&self, name: &str) -> u64 {
-        self.header(name).and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no number in {name}: {self:?}"))
+        self.header(name)
+            .and_then(|value| value.parse().ok())
+            .unwrap_or_else(|| panic!("no number in {name}: {self:?}"))
     }
 
     pub fn cache_status(&self) -> &str {
@@ -38,7 +44,8 @@ impl Reply {
 
     /// The `rel="next"` of `Link`, as path and query.
     pub fn next_page(&self) -> Option<String> {
-        let entry = self.header("link")?.split(", ").find(|entry| entry.contains("rel=\"next\""))?;
+        let entry =
+            self.header("link")?.split(", ").find(|entry| entry.contains("rel=\"next\""))?;
         let url = entry.split_once('<')?.1.split_once('>')?.0;
         let path = url.split_once("://")?.1;
         Some(path[path.find('/')?..].to_owned())
@@ -53,12 +60,17 @@ impl Reply {
     #[track_caller]
     pub fn assert_rate_limited(&self, now_secs: u64) {
         self.assert_status(403);
-        assert!(self.json()["message"].as_str().unwrap().starts_with("API rate limit exceeded"), "{self:?}");
+        assert!(
+            self.json()["message"].as_str().unwrap().starts_with("API rate limit exceeded"),
+            "{self:?}"
+        );
         assert_eq!(self.number("x-ratelimit-remaining"), 0);
         assert!(self.number("x-ratelimit-reset") > now_secs, "{self:?}");
         assert!(self.number("x-ratelimit-limit") > 0 && self.number("retry-after") > 0);
         assert!(
-            self.header("x-ratelimit-resource").is_some() && self.header("x-ratelimit-used").is_some() && self.header("date").is_some()
+            self.header("x-ratelimit-resource").is_some()
+                && self.header("x-ratelimit-used").is_some()
+                && self.header("date").is_some()
         );
     }
 
@@ -67,8 +79,20 @@ impl Reply {
     pub fn assert_secondary_limited(&self) {
         self.assert_status(403);
         let body = self.json();
-        assert!(body["message"].as_str().unwrap().starts_with("You have exceeded a secondary rate limit. "), "{self:?}");
-        assert!(body["documentation_url"].as_str().unwrap().ends_with("#secondary-rate-limits"), "{self:?}");
-        assert!(self.number("retry-after") > 0 && self.number("x-ratelimit-remaining") > 0, "{self:?}");
+        assert!(
+            body["message"]
+                .as_str()
+                .unwrap()
+                .starts_with("You have exceeded a secondary rate limit. "),
+            "{self:?}"
+        );
+        assert!(
+            body["documentation_url"].as_str().unwrap().ends_with("#secondary-rate-limits"),
+            "{self:?}"
+        );
+        assert!(
+            self.number("retry-after") > 0 && self.number("x-ratelimit-remaining") > 0,
+            "{self:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! An upstream that a test plays itself, byte by byte: each connection of the gateway is handed to the test, which reads the request and says what it wants, when it wants.
+//! An upstream that a test plays itself, byte by byte: each connection of the gateway is handed to
+//! the test, which reads the request and says what it wants, when it wants.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

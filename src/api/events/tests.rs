@@ -13,7 +13,12 @@ fn subject() -> Subject {
         owners: owned(&["/orgs/o", "/users/o"]),
         territories: owned(&["/repos/o"]),
         made: Vec::new(),
-        values: vec![("number", "5".into()), ("comment", "9".into()), ("sha", "abc".into()), ("run", "8".into())],
+        values: vec![
+            ("number", "5".into()),
+            ("comment", "9".into()),
+            ("sha", "abc".into()),
+            ("run", "8".into()),
+        ],
     }
 }
 
@@ -31,32 +36,89 @@ fn each_event_touches_what_shows_it_and_leaves_the_rest() {
     let rows: &[(&str, &[&str], &[&str])] = &[
         (
             "push",
-            &["", "/commits", "/commits/main", "/branches", "/contents/a/b", "/git/trees/main", "/compare/a...b", "/tags", "/readme"],
+            &[
+                "",
+                "/commits",
+                "/commits/main",
+                "/branches",
+                "/contents/a/b",
+                "/git/trees/main",
+                "/compare/a...b",
+                "/tags",
+                "/readme",
+            ],
             &["/issues", "/labels", "/releases"],
         ),
         ("create", &["/branches", "/tags", "/git/refs"], &["/issues"]),
         ("delete", &["/branches", "/tags", "/git/refs"], &["/issues"]),
         (
             "pull_request",
-            &["/pulls", "/pulls/5", "/pulls/5/files", "/pulls/5/commits", "/issues/5", "/issues", "/commits/*/pulls"],
+            &[
+                "/pulls",
+                "/pulls/5",
+                "/pulls/5/files",
+                "/pulls/5/commits",
+                "/issues/5",
+                "/issues",
+                "/commits/*/pulls",
+            ],
             &["/pulls/6", "/contents", "/labels"],
         ),
-        ("pull_request_review", &["/pulls/5/reviews", "/pulls/5", "/pulls", "/issues/5/timeline"], &["/pulls/6/reviews", "/commits"]),
-        ("pull_request_review_comment", &["/pulls/5/comments", "/pulls/comments"], &["/pulls/6/comments", "/issues/comments"]),
+        (
+            "pull_request_review",
+            &["/pulls/5/reviews", "/pulls/5", "/pulls", "/issues/5/timeline"],
+            &["/pulls/6/reviews", "/commits"],
+        ),
+        (
+            "pull_request_review_comment",
+            &["/pulls/5/comments", "/pulls/comments"],
+            &["/pulls/6/comments", "/issues/comments"],
+        ),
         (
             "issues",
-            &["", "/issues", "/issues/5", "/issues/5/events", "/issues/5/labels", "/issues/*/timeline", "/milestones/1", "/pulls/5"],
+            &[
+                "",
+                "/issues",
+                "/issues/5",
+                "/issues/5/events",
+                "/issues/5/labels",
+                "/issues/*/timeline",
+                "/milestones/1",
+                "/pulls/5",
+            ],
             &["/issues/6", "/commits", "/labels"],
         ),
         (
             "issue_comment",
-            &["/issues/5/comments", "/issues/comments", "/issues/comments/9", "/issues/5", "/pulls/5"],
+            &[
+                "/issues/5/comments",
+                "/issues/comments",
+                "/issues/comments/9",
+                "/issues/5",
+                "/pulls/5",
+            ],
             &["/issues/6/comments", "/issues/comments/8"],
         ),
-        ("check_run", &["/check-runs/1", "/commits/abc/check-runs", "/commits/*/check-runs", "/actions/runs"], &["/commits", "/issues"]),
-        ("status", &["/statuses/abc", "/commits/*/status", "/pulls/5"], &["/commits", "/statuses/def", "/issues"]),
-        ("workflow_run", &["/actions/runs", "/actions/runs/8/jobs", "/actions/artifacts"], &["/actions/runs/9", "/actions/secrets"]),
-        ("release", &["/releases", "/releases/latest", "/releases/5/assets", "/tags"], &["/issues", "/branches"]),
+        (
+            "check_run",
+            &["/check-runs/1", "/commits/abc/check-runs", "/commits/*/check-runs", "/actions/runs"],
+            &["/commits", "/issues"],
+        ),
+        (
+            "status",
+            &["/statuses/abc", "/commits/*/status", "/pulls/5"],
+            &["/commits", "/statuses/def", "/issues"],
+        ),
+        (
+            "workflow_run",
+            &["/actions/runs", "/actions/runs/8/jobs", "/actions/artifacts"],
+            &["/actions/runs/9", "/actions/secrets"],
+        ),
+        (
+            "release",
+            &["/releases", "/releases/latest", "/releases/5/assets", "/tags"],
+            &["/issues", "/branches"],
+        ),
         ("label", &["/labels", "/labels/bug", "/issues", "/issues/6"], &["/commits", "/releases"]),
         ("label.created", &["/labels", "/labels/bug"], &["/issues", ""]),
         ("issues.labeled", &["/labels/bug", "/issues/5", "/issues"], &["/issues/6"]),
@@ -71,7 +133,11 @@ fn each_event_touches_what_shows_it_and_leaves_the_rest() {
         for (tails, expected) in [(touched, true), (kept, false)] {
             for head in ["/repos/o/r", "/repositories/7"] {
                 for tail in *tails {
-                    assert_eq!(touches(event, &format!("{head}{tail}")), expected, "{event} and {head}{tail}");
+                    assert_eq!(
+                        touches(event, &format!("{head}{tail}")),
+                        expected,
+                        "{event} and {head}{tail}"
+                    );
                 }
             }
         }
@@ -108,8 +174,10 @@ fn every_row_is_there_once_and_changes_a_route_that_exists() {
     for (event, _, groups) in ROWS {
         assert_eq!(ROWS.iter().filter(|(name, _, _)| name == event).count(), 1, "{event}");
         for pattern in groups.iter().copied().flatten() {
-            let exists =
-                table.iter().filter(|endpoint| endpoint.method == http::Method::GET).any(|endpoint| may_match(pattern, &endpoint.template));
+            let exists = table
+                .iter()
+                .filter(|endpoint| endpoint.method == http::Method::GET)
+                .any(|endpoint| may_match(pattern, &endpoint.template));
             assert!(exists, "no route is like {pattern} of {event}");
         }
     }
@@ -118,12 +186,23 @@ fn every_row_is_there_once_and_changes_a_route_that_exists() {
 #[test]
 fn read_backwards_the_rows_name_the_events_that_a_route_depends_on() {
     let events = |template| events_of(template).map(|(event, _)| event).collect::<Vec<_>>();
-    assert_eq!(events("/repos/{owner}/{repo}/labels"), ["issues", "label", "public", "pull_request", "repository"]);
+    assert_eq!(
+        events("/repos/{owner}/{repo}/labels"),
+        ["issues", "label", "public", "pull_request", "repository"]
+    );
     assert!(events("/repos/{owner}/{repo}/issues").contains(&"issues"));
     assert!(!events("/repos/{owner}/{repo}/issues").contains(&"push"));
     assert_eq!(events("/emojis"), Vec::<&str>::new(), "no event tells of them");
-    assert_eq!(events("/orgs/{org}/properties/schema"), ["custom_property", "custom_property_values", "organization"]);
-    let of_organizations = |template| events_of(template).filter(|(_, of_organization)| *of_organization).map(|(event, _)| event).collect();
+    assert_eq!(
+        events("/orgs/{org}/properties/schema"),
+        ["custom_property", "custom_property_values", "organization"]
+    );
+    let of_organizations = |template| {
+        events_of(template)
+            .filter(|(_, of_organization)| *of_organization)
+            .map(|(event, _)| event)
+            .collect()
+    };
     let told: Vec<_> = of_organizations("/repos/{owner}/{repo}/properties/values");
     assert_eq!(told, ["custom_property"]);
 }

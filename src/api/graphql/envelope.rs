@@ -1,7 +1,8 @@
 //! The JSON around a GraphQL document: the members that decide what runs.
 //!
-//! Readers of JSON differ in what they make of a name given twice, of another spelling of a name, and of bytes that are no text; readers of requests differ in
-//! whether they heed `Content-Type`. What two of them could read differently is not read here at all.
+//! Readers of JSON differ in what they make of a name given twice, of another spelling of a name,
+//! and of bytes that are no text; readers of requests differ in whether they heed `Content-Type`.
+//! What two of them could read differently is not read here at all.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,34 +27,44 @@ pub(super) struct Envelope<'b> {
 }
 
 impl<'b> Envelope<'b> {
-    /// `None` for whatever is not one JSON object with a document, or could be taken for something else.
+    /// `None` for whatever is not one JSON object with a document, or could be taken for something
+    /// else.
     pub fn open(headers: &HeaderMap, body: &'b [u8]) -> Option<Self> {
         if headers.contains_key(CONTENT_ENCODING) || !may_be_read_as_json_alone(headers, body) {
             return None;
         }
         // A byte order mark is no JSON (RFC 8259 §8.1), and neither is what is not UTF-8.
-        let Members { document, operation_name, .. } = serde_json::from_str(std::str::from_utf8(body).ok()?).ok()?;
+        let Members { document, operation_name, .. } =
+            serde_json::from_str(std::str::from_utf8(body).ok()?).ok()?;
         Some(Self { document: document?, operation_name })
     }
 }
 
-/// Whether nobody can take the body for anything but JSON. Command-line clients send JSON under the type of a form unless told otherwise, which is harmless as
-/// long as it gives no name a value as a form does.
+/// Whether nobody can take the body for anything but JSON. Command-line clients send JSON under the
+/// type of a form unless told otherwise, which is harmless as long as it gives no name a value as a
+/// form does.
 fn may_be_read_as_json_alone(headers: &HeaderMap, body: &[u8]) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
-    let (Some(given), None) = (types.next(), types.next()) else { return !headers.contains_key(CONTENT_TYPE) };
+    let (Some(given), None) = (types.next(), types.next()) else {
+        return !headers.contains_key(CONTENT_TYPE);
+    };
     let Ok(given) = given.to_str() else { return false };
     let given = given.to_ascii_lowercase();
     let (kind, parameters) = given.split_once(';').unwrap_or((&given, ""));
     let is_utf8 = |parameter: &str| {
         let charset = parameter.trim().strip_prefix("charset=");
-        charset.is_none_or(|charset| matches!(charset.trim_matches('"'), "utf-8" | "utf8" | "us-ascii"))
+        charset.is_none_or(|charset| {
+            matches!(charset.trim_matches('"'), "utf-8" | "utf8" | "us-ascii")
+        })
     };
     let kind = kind.trim();
     let fits = match kind {
         "application/x-www-form-urlencoded" => !body.contains(&b'='),
         "text/plain" => true,
-        _ => kind == "application/json" || kind.starts_with("application/") && kind.ends_with("+json"),
+        _ => {
+            kind == "application/json"
+                || kind.starts_with("application/") && kind.ends_with("+json")
+        }
     };
     fits && parameters.split(';').all(is_utf8)
 }
@@ -104,7 +115,10 @@ impl<'de> Visitor<'de> for Reader {
             }
             match place {
                 0 => members.document = map.next_value::<Option<Text<'_>>>()?.map(|text| text.0),
-                1 => members.operation_name = map.next_value::<Option<Text<'_>>>()?.map(|text| text.0),
+                1 => {
+                    members.operation_name =
+                        map.next_value::<Option<Text<'_>>>()?.map(|text| text.0)
+                }
                 _ => no_stored_document::<A::Error>(&map.next_value()?)?,
             }
         }
@@ -114,5 +128,9 @@ impl<'de> Visitor<'de> for Reader {
 
 fn no_stored_document<E: Error>(extensions: &Value) -> Result<(), E> {
     let names = extensions.as_object().into_iter().flatten().map(|(name, _)| name);
-    if names.into_iter().any(|name| name.eq_ignore_ascii_case(PERSISTED)) { Err(E::custom("a stored document")) } else { Ok(()) }
+    if names.into_iter().any(|name| name.eq_ignore_ascii_case(PERSISTED)) {
+        Err(E::custom("a stored document"))
+    } else {
+        Ok(())
+    }
 }

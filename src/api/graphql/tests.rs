@@ -60,7 +60,10 @@ fn a_mutation_is_recognised_wherever_it_stands() {
 fn of_several_operations_the_named_one_counts() {
     let document = "query A { a } mutation B { closeIssue { id } } query C { c } mutation D { addComment { id } }";
     let named = |name: Value| effect_of(&json!({ "query": document, "operationName": name }));
-    assert_eq!([named(json!("A")), named(json!("B")), named(json!("C")), named(json!("D"))], [Query, Plain, Query, Creates]);
+    assert_eq!(
+        [named(json!("A")), named(json!("B")), named(json!("C")), named(json!("D"))],
+        [Query, Plain, Query, Creates]
+    );
 }
 
 #[test]
@@ -73,7 +76,10 @@ fn where_the_name_does_not_decide_no_mutation_may_pass_for_a_query() {
     }
     assert_eq!(effect_of(&json!({ "query": mixed })), Creates);
     assert_eq!(effect_of(&json!({ "query": "mutation { a }", "operationName": "X" })), Plain);
-    assert_eq!(effect_of(&json!({ "query": "query A { a } mutation A { b }", "operationName": "A" })), Plain);
+    assert_eq!(
+        effect_of(&json!({ "query": "query A { a } mutation A { b }", "operationName": "A" })),
+        Plain
+    );
     assert_eq!(effect_of(&json!({ "query": queries, "operationName": ["A"] })), Unclear);
 }
 
@@ -136,8 +142,9 @@ fn a_document_that_does_not_parse_is_unclear() {
 #[test]
 fn members_that_do_not_decide_are_skipped_whatever_they_are() {
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
-    let body =
-        format!("{{\"variables\":{deep},\"query\":\"{{a}}\",\"variables\":1,\"operationName\":null,\"extensions\":{{\"client\":{{}}}}}}");
+    let body = format!(
+        "{{\"variables\":{deep},\"query\":\"{{a}}\",\"variables\":1,\"operationName\":null,\"extensions\":{{\"client\":{{}}}}}}"
+    );
     assert_eq!(effect_of_body(body.as_bytes()), Query);
     let escaped = "{\"\\u0071uery\":\"\\u007b\\u0061\\u007d\"}";
     assert_eq!(effect_of_body(escaped.as_bytes()), Query);
@@ -162,13 +169,22 @@ fn only_a_post_of_json_is_plainly_a_query() {
         assert_eq!(read(Method::POST, None, kind), Query, "{kind}");
         assert_eq!(read(Method::POST, Some(""), kind), Query, "{kind}");
     }
-    for kind in ["application/json; charset=utf-7", "multipart/form-data; boundary=a", "application/graphql", "", "json"] {
+    for kind in [
+        "application/json; charset=utf-7",
+        "multipart/form-data; boundary=a",
+        "application/graphql",
+        "",
+        "json",
+    ] {
         assert_eq!(read(Method::POST, None, kind), Unclear, "{kind}");
     }
     assert_eq!(read(Method::POST, Some("query=mutation{b}"), "application/json"), Unclear);
     assert_eq!(read(Method::GET, Some("query={a}"), "application/json"), Unclear);
     assert_eq!(read(Method::PUT, None, "application/json"), Unclear);
-    let form = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"))]);
+    let form = HeaderMap::from_iter([(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/x-www-form-urlencoded"),
+    )]);
     let both = b"{\"query\":\"{a}\",\"x\":\"&query=mutation{b}\"}";
     assert_eq!(GraphqlRequest::read(&Method::POST, None, &form, both).effect, Unclear);
     let mut twice = HeaderMap::new();
@@ -202,11 +218,15 @@ fn a_mutation_does_what_its_fields_do() {
         ("addStar { addComment }", Plain),
         ("addComment: closeIssue { id }", Plain),
         ("closeIssue { id } other: addComment { id }", Creates),
-        ("closeIssue { id } ... { ... on Mutation @skip(if: true) { addComment { id } } }", Creates),
+        (
+            "closeIssue { id } ... { ... on Mutation @skip(if: true) { addComment { id } } }",
+            Creates,
+        ),
         ("...F ...G", Creates),
     ] {
-        let document =
-            format!("mutation {{ {fields} }} fragment F on Mutation {{ ...G ...F }} fragment G on Mutation {{ ...F addComment }}");
+        let document = format!(
+            "mutation {{ {fields} }} fragment F on Mutation {{ ...G ...F }} fragment G on Mutation {{ ...F addComment }}"
+        );
         assert_eq!(effect(&document), expected, "{fields}");
     }
 }
@@ -214,16 +234,21 @@ fn a_mutation_does_what_its_fields_do() {
 #[test]
 fn an_operation_that_asks_its_cost_has_a_key_of_its_own() {
     let key = |document: &str, name: Value| {
-        let body = json!({ "query": document, "operationName": name, "variables": { "n": 5 } }).to_string();
+        let body = json!({ "query": document, "operationName": name, "variables": { "n": 5 } })
+            .to_string();
         GraphqlRequest::read(&Method::POST, None, &HeaderMap::new(), body.as_bytes()).priced
     };
     let priced = "query A { viewer { login } ...P } fragment P on Query { rateLimit { cost } } query B { rateLimit { remaining cost } }";
     let [a, b] = ["A", "B"].map(|name| key(priced, json!(name)));
     assert!(a.is_some() && b.is_some() && a != b);
     assert_eq!(a, key(priced, json!("A")));
-    for document in
-        ["{ viewer { login } }", "{ rateLimit { limit } }", "{ r: rateLimit { cost } }", "{ rateLimit { c: cost } }", "nonsense"]
-    {
+    for document in [
+        "{ viewer { login } }",
+        "{ rateLimit { limit } }",
+        "{ r: rateLimit { cost } }",
+        "{ rateLimit { c: cost } }",
+        "nonsense",
+    ] {
         assert_eq!(key(document, json!(null)), None, "{document}");
     }
 }
@@ -259,21 +284,31 @@ fn huge_documents_and_deep_ones_overflow_no_stack() {
         }
     });
     reading.unwrap().join().unwrap();
-    let chain: String = (0..3_000).map(|n| format!("fragment F{n} on M{{...F{}}}", n + 1)).collect::<Vec<_>>().concat();
-    assert_eq!(effect(&format!("mutation{{...F0}}{chain}fragment F3000 on M{{addComment}}")), Creates);
+    let chain: String = (0..3_000)
+        .map(|n| format!("fragment F{n} on M{{...F{}}}", n + 1))
+        .collect::<Vec<_>>()
+        .concat();
+    assert_eq!(
+        effect(&format!("mutation{{...F0}}{chain}fragment F3000 on M{{addComment}}")),
+        Creates
+    );
     assert_eq!(effect(&format!("{{{}}}", "a ".repeat(DOCUMENT_BYTES_MAX))), Unclear);
     assert_eq!(effect(&format!("{{{}}}", "a ".repeat(TOKENS_MAX))), Unclear);
     assert_eq!(effect(&format!("{{{}}}", "a ".repeat(20_000))), Query);
 }
 
-/// A second, cruder reading: whether `mutation` stands outside of strings, comments and braces, and is not what a query is called.
+/// A second, cruder reading: whether `mutation` stands outside of strings, comments and braces, and
+/// is not what a query is called.
 fn names_a_mutation(document: &str) -> bool {
     let mut depth = 0_u32;
     let mut is_name = false;
     let mut rest = document;
-    while let Some(at) = rest.find(|c: char| matches!(c, '"' | '#' | '{' | '}') || c.is_ascii_alphabetic() || c == '_') {
+    while let Some(at) = rest
+        .find(|c: char| matches!(c, '"' | '#' | '{' | '}') || c.is_ascii_alphabetic() || c == '_')
+    {
         // Whatever is no space and no word ends the place for a name.
-        is_name &= !rest[..at].contains(|c: char| !matches!(c, ' ' | '\n' | '\r' | ',' | '\u{feff}'));
+        is_name &=
+            !rest[..at].contains(|c: char| !matches!(c, ' ' | '\n' | '\r' | ',' | '\u{feff}'));
         rest = &rest[at..];
         let skip = match rest.as_bytes().first() {
             Some(b'{') => {
@@ -290,7 +325,9 @@ fn names_a_mutation(document: &str) -> bool {
                 string_length(rest)
             }
             _ => {
-                let word = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+                let word = rest
+                    .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                    .unwrap_or(rest.len());
                 if depth == 0 && !is_name && &rest[..word] == "mutation" {
                     return true;
                 }
@@ -333,7 +370,18 @@ struct Known {
 
 /// What stands between tokens and means nothing.
 fn ignored() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(vec![" ", "\n", "\r", "\r\n", "\t", ",", "\u{feff} ", " #mutation{b}\n", "#\" {\r", "#\"\"\"\n"])
+    prop::sample::select(vec![
+        " ",
+        "\n",
+        "\r",
+        "\r\n",
+        "\t",
+        ",",
+        "\u{feff} ",
+        " #mutation{b}\n",
+        "#\" {\r",
+        "#\"\"\"\n",
+    ])
 }
 
 /// A field below the root, or an argument's worth of distraction.
@@ -361,8 +409,13 @@ fn operation(place: usize) -> impl Strategy<Value = Known> {
         ("mutation", "closeIssue", Plain),
         ("subscription", "addComment", Plain),
     ]);
-    let variables =
-        prop::sample::select(vec!["", "($mutation:Int)", "($mutation:[In!]={mutation:\"}mutation{\"})", "@mutation", "($x:Int@d)@d(x:1)"]);
+    let variables = prop::sample::select(vec![
+        "",
+        "($mutation:Int)",
+        "($mutation:[In!]={mutation:\"}mutation{\"})",
+        "@mutation",
+        "($x:Int@d)@d(x:1)",
+    ]);
     (kind, variables, prop::collection::vec((distraction(), ignored()), 0..4), ignored()).prop_map(
         move |((word, field, effect), variables, distractions, space)| {
             let below: String = distractions.iter().map(|(text, space)| format!("{space}{text}{space} ")).collect::<Vec<_>>().concat();
@@ -372,11 +425,12 @@ fn operation(place: usize) -> impl Strategy<Value = Known> {
 }
 
 fn operations() -> impl Strategy<Value = (Vec<Known>, Vec<&'static str>)> {
-    let known = (operation(0), operation(1), operation(2), 1..=3_usize).prop_map(|(a, b, c, count)| {
-        let mut all = vec![a, b, c];
-        all.truncate(count);
-        all
-    });
+    let known =
+        (operation(0), operation(1), operation(2), 1..=3_usize).prop_map(|(a, b, c, count)| {
+            let mut all = vec![a, b, c];
+            all.truncate(count);
+            all
+        });
     (known, prop::collection::vec(ignored(), 4))
 }
 

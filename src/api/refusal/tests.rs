@@ -8,11 +8,23 @@ const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 const DOCS: &str = "https://docs.example.com/rest/using-the-rest-api/rate-limits-for-the-rest-api";
 
 fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
-    lines.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+    lines
+        .iter()
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+        .collect()
 }
 
-fn refusal(status: u16, lines: &[(&'static str, &'static str)], body: &str) -> Option<LimitRefusal> {
-    limit_refusal(StatusCode::from_u16(status).unwrap_or_default(), &headers(lines), body.as_bytes(), NOW)
+fn refusal(
+    status: u16,
+    lines: &[(&'static str, &'static str)],
+    body: &str,
+) -> Option<LimitRefusal> {
+    limit_refusal(
+        StatusCode::from_u16(status).unwrap_or_default(),
+        &headers(lines),
+        body.as_bytes(),
+        NOW,
+    )
 }
 
 fn kind(status: u16, lines: &[(&'static str, &'static str)], body: &str) -> Option<LimitKind> {
@@ -25,8 +37,16 @@ fn message(text: &str) -> String {
 
 #[test]
 fn a_primary_refusal_says_whose_budget_and_until_when() {
-    let lines = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700000060"), ("x-ratelimit-resource", "core")];
-    for tail in ["user ID 7.", "installation ID 9.", "192.0.2.1. (But here's the good news: ask us for more.)"] {
+    let lines = [
+        ("x-ratelimit-remaining", "0"),
+        ("x-ratelimit-reset", "1700000060"),
+        ("x-ratelimit-resource", "core"),
+    ];
+    for tail in [
+        "user ID 7.",
+        "installation ID 9.",
+        "192.0.2.1. (But here's the good news: ask us for more.)",
+    ] {
         for status in [403, 429] {
             let expected = LimitRefusal::Primary {
                 retry_after: None,
@@ -34,7 +54,10 @@ fn a_primary_refusal_says_whose_budget_and_until_when() {
                 remaining: Some(0),
                 resource: Some(ResourceName::core()),
             };
-            assert_eq!(refusal(status, &lines, &message(&format!("API rate limit exceeded for {tail}"))), Some(expected));
+            assert_eq!(
+                refusal(status, &lines, &message(&format!("API rate limit exceeded for {tail}"))),
+                Some(expected)
+            );
         }
     }
 }
@@ -53,7 +76,11 @@ fn a_secondary_refusal_is_told_by_its_message() {
         "You have exceeded a secondary rate limit and have been temporarily blocked from content creation. Please retry your request again later.",
     ] {
         for status in [403, 429] {
-            assert_eq!(kind(status, &[], &message(text)), Some(LimitKind::Secondary), "{status} {text}");
+            assert_eq!(
+                kind(status, &[], &message(text)),
+                Some(LimitKind::Secondary),
+                "{status} {text}"
+            );
         }
     }
 }
@@ -61,16 +88,26 @@ fn a_secondary_refusal_is_told_by_its_message() {
 #[test]
 fn a_secondary_refusal_with_nothing_remaining_is_still_secondary() {
     let body = message("You have exceeded a secondary rate limit.");
-    let refused = refusal(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700000060")], &body);
+    let refused =
+        refusal(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700000060")], &body);
     assert_eq!(refused.as_ref().map(LimitRefusal::kind), Some(LimitKind::Secondary));
     assert_eq!(refused.as_ref().and_then(LimitRefusal::remaining), Some(0));
-    assert_eq!(refused.as_ref().and_then(LimitRefusal::reset), Some(Timestamp::from_secs(1_700_000_060)));
+    assert_eq!(
+        refused.as_ref().and_then(LimitRefusal::reset),
+        Some(Timestamp::from_secs(1_700_000_060))
+    );
 }
 
 #[test]
 fn a_secondary_refusal_is_told_by_its_documentation_address() {
-    for end in ["/rate-limits#about-secondary-rate-limits", "/resources-in-the-rest-api#secondary-rate-limits", "/rest#abuse-rate-limits"] {
-        let body = format!(r#"{{"message":"Slow down.","documentation_url":"https://docs.example.com{end}"}}"#);
+    for end in [
+        "/rate-limits#about-secondary-rate-limits",
+        "/resources-in-the-rest-api#secondary-rate-limits",
+        "/rest#abuse-rate-limits",
+    ] {
+        let body = format!(
+            r#"{{"message":"Slow down.","documentation_url":"https://docs.example.com{end}"}}"#
+        );
         assert_eq!(kind(403, &[], &body), Some(LimitKind::Secondary), "{end}");
     }
 }
@@ -84,28 +121,50 @@ fn a_message_that_names_both_limits_is_secondary() {
 #[test]
 fn a_refusal_can_be_html() {
     let page = |text: &str| format!("<!DOCTYPE html><html><body><p>{text}</p></body></html>");
-    assert_eq!(kind(403, &[], &page("You have exceeded a <b>secondary rate limit</b>.")), Some(LimitKind::Secondary));
-    assert_eq!(kind(429, &[("retry-after", "60")], &page("Whoa there!")), Some(LimitKind::Secondary));
-    assert_eq!(kind(403, &[], &page("See <a href='/rest/rate-limits#secondary-rate-limits'>here</a>")), Some(LimitKind::Secondary));
+    assert_eq!(
+        kind(403, &[], &page("You have exceeded a <b>secondary rate limit</b>.")),
+        Some(LimitKind::Secondary)
+    );
+    assert_eq!(
+        kind(429, &[("retry-after", "60")], &page("Whoa there!")),
+        Some(LimitKind::Secondary)
+    );
+    assert_eq!(
+        kind(403, &[], &page("See <a href='/rest/rate-limits#secondary-rate-limits'>here</a>")),
+        Some(LimitKind::Secondary)
+    );
     assert_eq!(kind(403, &[], &page("Whoa there!")), None);
 }
 
 #[test]
 fn a_429_is_a_limit_refusal_whatever_its_body() {
     assert_eq!(kind(429, &[], ""), Some(LimitKind::Secondary));
-    assert_eq!(kind(429, &[("x-ratelimit-remaining", "12")], r#"{"message":"Nope"}"#), Some(LimitKind::Secondary));
+    assert_eq!(
+        kind(429, &[("x-ratelimit-remaining", "12")], r#"{"message":"Nope"}"#),
+        Some(LimitKind::Secondary)
+    );
     assert_eq!(kind(429, &[("x-ratelimit-remaining", "0")], ""), Some(LimitKind::Primary));
 }
 
 #[test]
 fn a_bare_403_closes_nothing() {
-    assert_eq!(kind(403, &[("x-ratelimit-remaining", "12")], &message("Resource not accessible by integration")), None);
+    assert_eq!(
+        kind(
+            403,
+            &[("x-ratelimit-remaining", "12")],
+            &message("Resource not accessible by integration")
+        ),
+        None
+    );
     assert_eq!(kind(403, &[], ""), None);
 }
 
 #[test]
 fn a_403_with_retry_after_or_nothing_remaining_is_a_limit_refusal() {
-    assert_eq!(kind(403, &[("retry-after", "60"), ("x-ratelimit-remaining", "12")], ""), Some(LimitKind::Secondary));
+    assert_eq!(
+        kind(403, &[("retry-after", "60"), ("x-ratelimit-remaining", "12")], ""),
+        Some(LimitKind::Secondary)
+    );
     assert_eq!(kind(403, &[("retry-after", "soon")], ""), Some(LimitKind::Secondary));
     assert_eq!(kind(403, &[("x-ratelimit-remaining", "0")], ""), Some(LimitKind::Primary));
 }
@@ -122,25 +181,48 @@ fn words_of_users_are_no_refusal() {
 fn other_statuses_are_no_limit_refusals() {
     let body = message("API rate limit exceeded for user ID 7.");
     for status in [200, 201, 304, 400, 401, 404, 422, 500, 502, 503] {
-        assert_eq!(kind(status, &[("retry-after", "60"), ("x-ratelimit-remaining", "0")], &body), None, "{status}");
+        assert_eq!(
+            kind(status, &[("retry-after", "60"), ("x-ratelimit-remaining", "0")], &body),
+            None,
+            "{status}"
+        );
     }
 }
 
 #[test]
 fn graphql_says_it_with_a_200() {
     for kind_word in ["RATE_LIMITED", "RATE_LIMIT"] {
-        let body = format!(r#"{{"errors":[{{"type":"{kind_word}","message":"API rate limit exceeded for user ID 7."}}]}}"#);
-        let lines =
-            [("content-type", "application/json; charset=utf-8"), ("x-ratelimit-resource", "graphql"), ("x-ratelimit-remaining", "0")];
+        let body = format!(
+            r#"{{"errors":[{{"type":"{kind_word}","message":"API rate limit exceeded for user ID 7."}}]}}"#
+        );
+        let lines = [
+            ("content-type", "application/json; charset=utf-8"),
+            ("x-ratelimit-resource", "graphql"),
+            ("x-ratelimit-remaining", "0"),
+        ];
         let refused = refusal(200, &lines, &body);
-        assert_eq!(refused.as_ref().map(LimitRefusal::kind), Some(LimitKind::Primary), "{kind_word}");
-        assert_eq!(refused.as_ref().and_then(LimitRefusal::resource), Some(&ResourceName::graphql()));
+        assert_eq!(
+            refused.as_ref().map(LimitRefusal::kind),
+            Some(LimitKind::Primary),
+            "{kind_word}"
+        );
+        assert_eq!(
+            refused.as_ref().and_then(LimitRefusal::resource),
+            Some(&ResourceName::graphql())
+        );
     }
     let secondary = r#"{"data":null,"errors":[{"message":"You have exceeded a secondary rate limit. Please wait."}]}"#;
     assert_eq!(kind(200, &[], secondary), Some(LimitKind::Secondary));
-    assert_eq!(kind(200, &[], &message("You have exceeded a secondary rate limit.")), Some(LimitKind::Secondary));
     assert_eq!(
-        kind(403, &[("x-ratelimit-resource", "graphql")], &message("You have exceeded a secondary rate limit.")),
+        kind(200, &[], &message("You have exceeded a secondary rate limit.")),
+        Some(LimitKind::Secondary)
+    );
+    assert_eq!(
+        kind(
+            403,
+            &[("x-ratelimit-resource", "graphql")],
+            &message("You have exceeded a secondary rate limit.")
+        ),
         Some(LimitKind::Secondary)
     );
 }
@@ -148,8 +230,14 @@ fn graphql_says_it_with_a_200() {
 #[test]
 fn what_a_200_merely_contains_is_no_refusal() {
     let file = r#"{"errors":[{"type":"RATE_LIMITED"}]}"#;
-    assert_eq!(kind(200, &[("content-type", "application/vnd.github.raw; charset=utf-8")], file), None);
-    assert_eq!(kind(200, &[("content-type", "application/json"), ("x-ratelimit-resource", "core")], file), None);
+    assert_eq!(
+        kind(200, &[("content-type", "application/vnd.github.raw; charset=utf-8")], file),
+        None
+    );
+    assert_eq!(
+        kind(200, &[("content-type", "application/json"), ("x-ratelimit-resource", "core")], file),
+        None
+    );
     let quoting = r#"{"data":{"issue":{"type":"RATE_LIMITED","body":"You have exceeded a secondary rate limit"}}}"#;
     assert_eq!(kind(200, &[], quoting), None);
     let naming = r#"{"errors":[{"type":"NOT_FOUND","message":"Could not resolve to a Repository named 'secondary rate limit'"}]}"#;
@@ -179,7 +267,13 @@ fn the_longest_of_several_retry_afters_holds() {
 
 #[test]
 fn no_bytes_make_it_panic() {
-    for body in [&b"\xff\xfe\x00"[..], b"{", b"{\"message\":\"\xff secondary rate limit\"}", b"null", b"\"secondary rate limit\""] {
+    for body in [
+        &b"\xff\xfe\x00"[..],
+        b"{",
+        b"{\"message\":\"\xff secondary rate limit\"}",
+        b"null",
+        b"\"secondary rate limit\"",
+    ] {
         for status in [StatusCode::OK, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS] {
             let _ = limit_refusal(status, &HeaderMap::new(), body, NOW);
         }

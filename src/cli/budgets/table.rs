@@ -1,7 +1,9 @@
-//! The books as a table for people: what needs attention first, then every account with what is left of it.
+//! The books as a table for people: what needs attention first, then every account with what is
+//! left of it.
 //!
-//! Pure text from the admin API's answer, so that it reads the same in a terminal, a pager and a ticket. Times are told from the gateway's own
-//! clock: "in 12 min" is true also where the operator's clock is wrong.
+//! Pure text from the admin API's answer, so that it reads the same in a terminal, a pager and a
+//! ticket. Times are told from the gateway's own clock: "in 12 min" is true also where the
+//! operator's clock is wrong.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -41,7 +43,8 @@ pub fn render(budgets: &Budgets, address: &str) -> String {
         counted(budgets.accounts.len() as u64, "account"),
         counted(budgets.waiting, "request")
     );
-    let complaints: Vec<String> = accounts.iter().flat_map(|account| complaints(account, budgets.now)).collect();
+    let complaints: Vec<String> =
+        accounts.iter().flat_map(|account| complaints(account, budgets.now)).collect();
     if !complaints.is_empty() {
         text.push_str("\nneeds attention\n");
         for complaint in complaints {
@@ -78,18 +81,37 @@ fn complaints(account: &AccountBudgets, now: u64) -> Vec<String> {
     let name = plain(&account.account);
     let tokens = account.tokens.iter().filter(|token| !token.healthy);
     let mut complaints: Vec<String> = tokens
-        .map(|token| format!("{name}: token {} is not used: {}", plain(&token.token), plain(token.reason.as_deref().unwrap_or("unknown"))))
+        .map(|token| {
+            format!(
+                "{name}: token {} is not used: {}",
+                plain(&token.token),
+                plain(token.reason.as_deref().unwrap_or("unknown"))
+            )
+        })
         .collect();
     if let Some(until) = account.cooldown_until {
-        complaints.push(format!("{name}: closed, the upstream refused it for a secondary limit; opens {}", when(until, now)));
+        complaints.push(format!(
+            "{name}: closed, the upstream refused it for a secondary limit; opens {}",
+            when(until, now)
+        ));
     }
     let exhausted = account.resources.iter().filter(|budget| is_exhausted(account, budget));
     complaints.extend(exhausted.map(|budget| {
-        let kept = if account.reserve > 0 { format!(" but for the reserve of {}", account.reserve) } else { String::new() };
-        format!("{name}: {} is used up{kept}; whole again {}", plain(&budget.resource), when(budget.reset, now))
+        let kept = if account.reserve > 0 {
+            format!(" but for the reserve of {}", account.reserve)
+        } else {
+            String::new()
+        };
+        format!(
+            "{name}: {} is used up{kept}; whole again {}",
+            plain(&budget.resource),
+            when(budget.reset, now)
+        )
     }));
     let full = account.secondary.iter().filter(|limit| limit.in_use >= limit.max);
-    complaints.extend(full.map(|limit| format!("{name}: {} is full, {} of {}", plain(&limit.limit), limit.in_use, limit.max)));
+    complaints.extend(full.map(|limit| {
+        format!("{name}: {} is full, {} of {}", plain(&limit.limit), limit.in_use, limit.max)
+    }));
     complaints
 }
 
@@ -103,9 +125,13 @@ fn least_left(account: &AccountBudgets) -> u64 {
     account.resources.iter().map(|budget| share(budget, 1_000)).min().unwrap_or(1_000)
 }
 
-/// What is left, in parts of `whole`, rounded down: something that is used never shows as untouched.
+/// What is left, in parts of `whole`, rounded down: something that is used never shows as
+/// untouched.
 fn share(budget: &ResourceBudget, whole: u64) -> u64 {
-    (u64::from(budget.remaining) * whole).checked_div(u64::from(budget.limit)).unwrap_or(0).min(whole)
+    (u64::from(budget.remaining) * whole)
+        .checked_div(u64::from(budget.limit))
+        .unwrap_or(0)
+        .min(whole)
 }
 
 fn rows(account: &AccountBudgets, now: u64) -> Vec<Row> {
@@ -117,12 +143,22 @@ fn rows(account: &AccountBudgets, now: u64) -> Vec<Row> {
             resource: plain(&budget.resource),
             left: left(budget),
             in_flight: budget.reserved.to_string(),
-            whole: if budget.known { when(budget.reset, now) } else { "presumed, not asked yet in this window".into() },
+            whole: if budget.known {
+                when(budget.reset, now)
+            } else {
+                "presumed, not asked yet in this window".into()
+            },
         })
         .collect();
     if rows.is_empty() {
         let nothing = "nothing asked yet".to_owned();
-        rows.push(Row { account: String::new(), resource: "-".into(), left: nothing, in_flight: String::new(), whole: String::new() });
+        rows.push(Row {
+            account: String::new(),
+            resource: "-".into(),
+            left: nothing,
+            in_flight: String::new(),
+            whole: String::new(),
+        });
     }
     let used: Vec<String> = account
         .secondary
@@ -132,7 +168,13 @@ fn rows(account: &AccountBudgets, now: u64) -> Vec<Row> {
         .collect();
     if !used.is_empty() {
         let (left, nothing) = (used.join(", "), String::new);
-        rows.push(Row { account: nothing(), resource: "secondary".into(), left, in_flight: nothing(), whole: nothing() });
+        rows.push(Row {
+            account: nothing(),
+            resource: "secondary".into(),
+            left,
+            in_flight: nothing(),
+            whole: nothing(),
+        });
     }
     rows[0].account = plain(&account.account);
     rows
@@ -165,15 +207,21 @@ pub fn plain(text: &str) -> String {
 
 /// The same at its full length.
 pub fn visible(text: &str) -> String {
-    let is_shown = |character: char| character == ' ' || character.is_ascii_graphic() || character.is_alphanumeric();
+    let is_shown = |character: char| {
+        character == ' ' || character.is_ascii_graphic() || character.is_alphanumeric()
+    };
     text.chars().map(|character| if is_shown(character) { character } else { '?' }).collect()
 }
 
 fn aligned(rows: &[Row], text: &mut String) {
-    let width = |cell: fn(&Row) -> &String| rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or(0);
+    let width = |cell: fn(&Row) -> &String| {
+        rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or(0)
+    };
     let budgets = |row: &&Row| row.resource != "secondary";
-    let left_width = rows.iter().filter(budgets).map(|row| row.left.chars().count()).max().unwrap_or(0);
-    let (account, resource, in_flight) = (width(|row| &row.account), width(|row| &row.resource), width(|row| &row.in_flight));
+    let left_width =
+        rows.iter().filter(budgets).map(|row| row.left.chars().count()).max().unwrap_or(0);
+    let (account, resource, in_flight) =
+        (width(|row| &row.account), width(|row| &row.resource), width(|row| &row.in_flight));
     for row in rows {
         let line = format!(
             "{:account$}  {:resource$}  {:left_width$}  {:>in_flight$}  {}",
@@ -199,7 +247,12 @@ mod tests {
             cooldown_until_iso: None,
             resources: vec![core(remaining)],
             secondary: vec![SecondaryUse { limit: "concurrency".into(), in_use: 0, max: 100 }],
-            tokens: vec![TokenState { token: "0".into(), healthy: true, state: "healthy".into(), reason: None }],
+            tokens: vec![TokenState {
+                token: "0".into(),
+                healthy: true,
+                state: "healthy".into(),
+                reason: None,
+            }],
         }
     }
 
@@ -217,7 +270,10 @@ mod tests {
     }
 
     fn rendered(accounts: Vec<AccountBudgets>) -> String {
-        render(&Budgets { now: NOW, now_iso: "2027-01-15T08:00:00Z".into(), waiting: 2, accounts }, "127.0.0.1:9090")
+        render(
+            &Budgets { now: NOW, now_iso: "2027-01-15T08:00:00Z".into(), waiting: 2, accounts },
+            "127.0.0.1:9090",
+        )
     }
 
     #[test]
@@ -241,14 +297,30 @@ mod tests {
         };
         let mut closed = account("closed", 5_000);
         closed.cooldown_until = Some(NOW + 48);
-        let text = rendered(vec![account("full", 5_000), account("low", 10), closed, account("empty", 3), unhealthy]);
+        let text = rendered(vec![
+            account("full", 5_000),
+            account("low", 10),
+            closed,
+            account("empty", 3),
+            unhealthy,
+        ]);
         let places: Vec<usize> = ["\nrevoked ", "\nclosed ", "\nempty ", "\nlow ", "\nfull "]
             .iter()
             .map(|name| text.find(name).expect("it is listed"))
             .collect();
         assert!(places.is_sorted(), "{text}");
-        assert!(text.contains("  revoked: token 4 is not used: benched for 300 s: 401 Bad credentials\n"), "{text}");
-        assert!(text.contains("  closed: closed, the upstream refused it for a secondary limit; opens in 48 s\n"), "{text}");
+        assert!(
+            text.contains(
+                "  revoked: token 4 is not used: benched for 300 s: 401 Bad credentials\n"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains(
+                "  closed: closed, the upstream refused it for a secondary limit; opens in 48 s\n"
+            ),
+            "{text}"
+        );
         assert!(text.contains("  empty: core is used up; whole again in 12 min\n"), "{text}");
         assert!(!text.contains("  low: "), "{text}");
     }
@@ -260,7 +332,11 @@ mod tests {
         let mut idle = account("idle", 5_000);
         idle.resources.clear();
         let text = rendered(vec![fresh, idle]);
-        assert!(text.contains("presumed, not asked yet") && text.contains("idle     -         nothing asked yet\n"), "{text}");
+        assert!(
+            text.contains("presumed, not asked yet")
+                && text.contains("idle     -         nothing asked yet\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -273,20 +349,43 @@ mod tests {
         ];
         let text = rendered(vec![busy]);
         assert!(text.contains("busy: concurrency is full, 100 of 100\n"), "{text}");
-        assert!(text.contains("secondary  concurrency 100/100, points 12/900\n") && !text.contains("content_per_hour"), "{text}");
+        assert!(
+            text.contains("secondary  concurrency 100/100, points 12/900\n")
+                && !text.contains("content_per_hour"),
+            "{text}"
+        );
     }
 
     #[test]
     fn a_name_from_upstream_cannot_command_the_terminal() {
         let mut odd = account("odd", 5_000);
         odd.resources[0].resource = "core\u{1b}[2J\n".into();
-        assert!(rendered(vec![odd]).chars().all(|character| character == '\n' || !character.is_control()));
+        assert!(
+            rendered(vec![odd])
+                .chars()
+                .all(|character| character == '\n' || !character.is_control())
+        );
     }
 
     #[test]
     fn times_are_told_in_the_unit_that_matters() {
-        let told: Vec<String> = [0, 1, 119, 120, 700, 7_199, 7_200, 86_399].iter().map(|after| when(NOW + after, NOW)).collect();
-        assert_eq!(told, ["now", "in 1 s", "in 119 s", "in 2 min", "in 12 min", "in 120 min", "in 2 h 0 min", "in 23 h 59 min"]);
+        let told: Vec<String> = [0, 1, 119, 120, 700, 7_199, 7_200, 86_399]
+            .iter()
+            .map(|after| when(NOW + after, NOW))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "now",
+                "in 1 s",
+                "in 119 s",
+                "in 2 min",
+                "in 12 min",
+                "in 120 min",
+                "in 2 h 0 min",
+                "in 23 h 59 min"
+            ]
+        );
         assert_eq!(when(NOW - 5, NOW), "now");
     }
 }

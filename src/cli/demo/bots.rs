@@ -1,4 +1,5 @@
-//! The sample bots: pollers, crawlers, watchers and commenters, as a company has them. They know nothing of limits.
+//! The sample bots: pollers, crawlers, watchers and commenters, as a company has them. They know
+//! nothing of limits.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use super::stage::Stage;
 
 /// The pause of a bot between two rounds.
 const PAUSE: Duration = Duration::from_millis(700);
-/// The longest wait for an answer: the gateway holds a request for a minute at most, and answers then.
+/// The longest wait for an answer: the gateway holds a request for a minute at most, and answers
+/// then.
 const ANSWER_MAX: Duration = Duration::from_secs(90);
 
 /// What the bots saw, all together.
@@ -127,7 +129,8 @@ impl Bots {
             let numbers = bot.numbers_of(&all_pages(stage, &bot.comments_path()));
             let confirmed = bot.commented.load(Ordering::Relaxed);
             truth.confirmed += confirmed;
-            truth.out_of_order += numbers.windows(2).filter(|pair| pair[1] < pair[0]).count() as u64;
+            truth.out_of_order +=
+                numbers.windows(2).filter(|pair| pair[1] < pair[0]).count() as u64;
             for number in 1..=confirmed {
                 match numbers.iter().filter(|found| **found == number).count() {
                     1 => truth.once += 1,
@@ -179,12 +182,20 @@ impl Bot {
     /// Asks again and again what is new.
     async fn poll(&self) {
         self.get("/notifications").await;
-        self.get(&format!("/repos/{}/issues?state=all&sort=updated&per_page=30", self.repository(0))).await;
+        self.get(&format!(
+            "/repos/{}/issues?state=all&sort=updated&per_page=30",
+            self.repository(0)
+        ))
+        .await;
     }
 
     /// Follows a list to its end.
     async fn crawl(&self, round: usize) {
-        let mut next = Some(format!("{}/repos/{}/issues?state=all&per_page=10", self.base, self.repository(round)));
+        let mut next = Some(format!(
+            "{}/repos/{}/issues?state=all&per_page=10",
+            self.base,
+            self.repository(round)
+        ));
         while let Some(url) = next.take() {
             if self.is_stopped() {
                 return;
@@ -206,7 +217,13 @@ impl Bot {
     async fn comment(&self) {
         let number = self.commented.load(Ordering::Relaxed) + 1;
         let body = json!({ "body": format!("bot-{} says {number}", self.number) }).to_string();
-        let answer = self.send(Method::POST, &format!("{}{}", self.base, self.comments_path()), Bytes::from(body)).await;
+        let answer = self
+            .send(
+                Method::POST,
+                &format!("{}{}", self.base, self.comments_path()),
+                Bytes::from(body),
+            )
+            .await;
         if answer.is_some_and(|answer| answer.status == StatusCode::CREATED) {
             self.commented.store(number, Ordering::Relaxed);
             self.seen.writes.fetch_add(1, Ordering::Relaxed);
@@ -221,7 +238,10 @@ impl Bot {
     /// The numbers of this bot's own comments, in the order in which they stand.
     fn numbers_of(&self, comments: &[Value]) -> Vec<u64> {
         let own = format!("bot-{} says ", self.number);
-        comments.iter().filter_map(|comment| comment["body"].as_str()?.strip_prefix(&own)?.parse().ok()).collect()
+        comments
+            .iter()
+            .filter_map(|comment| comment["body"].as_str()?.strip_prefix(&own)?.parse().ok())
+            .collect()
     }
 
     async fn get(&self, path: &str) {
@@ -237,10 +257,19 @@ impl Bot {
 
     async fn exchange(&self, method: Method, url: &str, body: Bytes) -> Option<Answer> {
         let authorization = format!("Bearer {}", self.key.expose_secret());
-        let request = Request::builder().method(method).uri(url).header(header::AUTHORIZATION, authorization).body(Full::new(body)).ok()?;
+        let request = Request::builder()
+            .method(method)
+            .uri(url)
+            .header(header::AUTHORIZATION, authorization)
+            .body(Full::new(body))
+            .ok()?;
         let response = self.http.request(request).await.ok()?;
         let (head, body) = response.into_parts();
-        Some(Answer { status: head.status, headers: head.headers, body: body.collect().await.ok()?.to_bytes() })
+        Some(Answer {
+            status: head.status,
+            headers: head.headers,
+            body: body.collect().await.ok()?.to_bytes(),
+        })
     }
 
     fn count(&self, is_read: bool, answer: Option<&Answer>) {
@@ -256,7 +285,9 @@ impl Bot {
         if is_read && answer.headers.contains_key("x-from-cache") {
             add(&self.seen.free_reads);
         }
-        if answer.status == StatusCode::FORBIDDEN && answer.headers.contains_key(header::RETRY_AFTER) {
+        if answer.status == StatusCode::FORBIDDEN
+            && answer.headers.contains_key(header::RETRY_AFTER)
+        {
             add(&self.seen.refused);
         } else if !answer.status.is_success() {
             add(&self.seen.failures);
@@ -273,6 +304,12 @@ fn next_page(headers: &HeaderMap) -> Option<String> {
 }
 
 fn all_pages(stage: &Stage, path: &str) -> Vec<Value> {
-    let page = |number: u32| stage.inspect(&format!("{path}?per_page=100&page={number}")).as_array().cloned().unwrap_or_default();
+    let page = |number: u32| {
+        stage
+            .inspect(&format!("{path}?per_page=100&page={number}"))
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    };
     (1..).map(page).take_while(|items| !items.is_empty()).flatten().collect()
 }

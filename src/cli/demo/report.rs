@@ -35,7 +35,9 @@ struct Arrived {
 impl<'s> Report<'s> {
     /// Counts from here on.
     pub fn new(stage: &'s Stage, bots: Arc<Bots>, shows_table: bool) -> Self {
-        let counted = stage.upstream.with_emulator(|emulator| emulator.transcript(0).last().map_or(0, |entry| entry.sequence));
+        let counted = stage.upstream.with_emulator(|emulator| {
+            emulator.transcript(0).last().map_or(0, |entry| entry.sequence)
+        });
         Self { stage, bots, shows_table, lines: 0, arrived: Arrived::default(), counted }
     }
 
@@ -48,7 +50,15 @@ impl<'s> Report<'s> {
         if self.lines.is_multiple_of(HEAD_EVERY) {
             println!(
                 "{:>8} {:>10} {:>9} {:>9} {:>9} {:>8} {:>7} {:>8} {:>11}",
-                "seconds", "requests", "upstream", "free", "304", "refused", "writes", "waiting", "budget left"
+                "seconds",
+                "requests",
+                "upstream",
+                "free",
+                "304",
+                "refused",
+                "writes",
+                "waiting",
+                "budget left"
             );
         }
         let seen = self.bots.seen();
@@ -88,12 +98,16 @@ impl<'s> Report<'s> {
             truth.confirmed, truth.once, truth.doubled, truth.out_of_order
         );
         println!("budget left                {}", self.budget_left());
-        let kept = self.arrived.refused == 0 && truth.once == truth.confirmed && truth.doubled == 0 && truth.out_of_order == 0;
+        let kept = self.arrived.refused == 0
+            && truth.once == truth.confirmed
+            && truth.doubled == 0
+            && truth.out_of_order == 0;
         if kept { ExitCode::SUCCESS } else { FAILED.into() }
     }
 
     fn count(&mut self) {
-        let entries = self.stage.upstream.with_emulator(|emulator| emulator.transcript(self.counted));
+        let entries =
+            self.stage.upstream.with_emulator(|emulator| emulator.transcript(self.counted));
         for entry in &entries {
             self.arrived.requests += 1;
             self.arrived.not_modified += u64::from(entry.status == 304);
@@ -103,7 +117,8 @@ impl<'s> Report<'s> {
     }
 
     fn budget_left(&self) -> u32 {
-        let accounts: Arc<[AccountId]> = (0_u32..).map(AccountId).take(self.stage.gateway.config.accounts.len()).collect();
+        let accounts: Arc<[AccountId]> =
+            (0_u32..).map(AccountId).take(self.stage.gateway.config.accounts.len()).collect();
         self.stage.gateway.admissions.view(&accounts, &ResourceName::core()).0.remaining
     }
 }

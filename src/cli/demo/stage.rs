@@ -1,4 +1,5 @@
-//! The demo's set: an emulator with its world, a gateway in front of it, a key for the visitor and one for each bot.
+//! The demo's set: an emulator with its world, a gateway in front of it, a key for the visitor and
+//! one for each bot.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,7 +24,8 @@ use crate::gateway::Gateway;
 use crate::gateway::generations::Current;
 use crate::telemetry::Metrics;
 
-/// How long the emulated upstream takes for an answer: about what the real one takes for a small one.
+/// How long the emulated upstream takes for an answer: about what the real one takes for a small
+/// one.
 const UPSTREAM_LATENCY: Duration = Duration::from_millis(40);
 /// How many of the world's accounts make the pool.
 const ACCOUNTS_MAX: usize = 4;
@@ -51,22 +53,46 @@ impl Stage {
     /// Starts the emulator and builds the gateway.
     pub async fn build(listen: SocketAddr, bots: u32) -> Result<Self, String> {
         let clock = Clock::system();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|fault| fault.to_string())?;
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|fault| fault.to_string())?;
         let address = listener.local_addr().map_err(|fault| fault.to_string())?;
-        let options = Options { dialect: Dialect::Github, base_url: format!("http://{address}"), ..Options::default() };
-        let upstream = Server::start(listener, Emulator::new(options, clock.now()), clock.clone(), UPSTREAM_LATENCY);
+        let options = Options {
+            dialect: Dialect::Github,
+            base_url: format!("http://{address}"),
+            ..Options::default()
+        };
+        let upstream = Server::start(
+            listener,
+            Emulator::new(options, clock.now()),
+            clock.clone(),
+            UPSTREAM_LATENCY,
+        );
         let tokens = pool_tokens(upstream.with_emulator(|emulator| emulator.tokens()));
-        let inspector = tokens.first().ok_or("the emulator has no token that can be used")?.token.clone();
+        let inspector =
+            tokens.first().ok_or("the emulator has no token that can be used")?.token.clone();
         let random = SystemRandom::new();
-        let new_key = || config::generate(&random).map_err(|_| "the system gives no random numbers".to_owned());
+        let new_key = || {
+            config::generate(&random).map_err(|_| "the system gives no random numbers".to_owned())
+        };
         let visitor_key = new_key()?;
         let bot_keys = (0..bots).map(|_| new_key()).collect::<Result<Vec<_>, _>>()?;
         let text = config_text(listen, address, &tokens, &visitor_key, &bot_keys);
-        let config = config::parse(&text, "demo", &|_| None, Path::new(".")).map_err(|faults| faults.to_string())?;
+        let config = config::parse(&text, "demo", &|_| None, Path::new("."))
+            .map_err(|faults| faults.to_string())?;
         let current = Current::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()));
         let admin = Admin::open(&current).await.map_err(|fault| fault.to_string())?.address();
         let gateway = current.gateway();
-        let mut stage = Self { current, gateway, upstream, bot_keys, repositories: Vec::new(), inspector, visitor_key, admin, clock };
+        let mut stage = Self {
+            current,
+            gateway,
+            upstream,
+            bot_keys,
+            repositories: Vec::new(),
+            inspector,
+            visitor_key,
+            admin,
+            clock,
+        };
         stage.repositories = stage.public_repositories();
         if stage.repositories.is_empty() {
             return Err("the emulator's world has no public repository with issues".into());
@@ -78,24 +104,42 @@ impl Stage {
     pub fn welcome(&self, address: SocketAddr) -> String {
         let key = self.visitor_key.expose_secret();
         let repository = &self.repositories[0];
-        let mut text =
-            format!("\nweir is listening on http://{address}, in front of an emulated upstream on http://{}\n", self.upstream.addr());
+        let mut text = format!(
+            "\nweir is listening on http://{address}, in front of an emulated upstream on http://{}\n",
+            self.upstream.addr()
+        );
         if let Some(admin) = self.admin {
-            let _ = writeln!(text, "operators look at http://{admin}/api/budgets and http://{admin}/metrics");
+            let _ = writeln!(
+                text,
+                "operators look at http://{admin}/api/budgets and http://{admin}/metrics"
+            );
         }
         let _ = write!(text, "\nyour key: {key}\n\ntry, in another terminal:\n\n");
-        let _ = writeln!(text, "  curl -i -H 'Authorization: Bearer {key}' http://{address}/repos/{repository}");
-        let _ = writeln!(text, "  curl -s -H 'Authorization: Bearer {key}' 'http://{address}/repos/{repository}/issues?per_page=2'");
-        let _ = writeln!(text, "  curl -s -H 'Authorization: Bearer {key}' http://{address}/rate_limit");
+        let _ = writeln!(
+            text,
+            "  curl -i -H 'Authorization: Bearer {key}' http://{address}/repos/{repository}"
+        );
+        let _ = writeln!(
+            text,
+            "  curl -s -H 'Authorization: Bearer {key}' 'http://{address}/repos/{repository}/issues?per_page=2'"
+        );
+        let _ = writeln!(
+            text,
+            "  curl -s -H 'Authorization: Bearer {key}' http://{address}/rate_limit"
+        );
         text
     }
 
     /// Asks the emulator itself, past the gateway.
     pub fn inspect(&self, path: &str) -> Value {
-        let request = Request::get(path).header("authorization", format!("Bearer {}", self.inspector)).body(Bytes::new());
+        let request = Request::get(path)
+            .header("authorization", format!("Bearer {}", self.inspector))
+            .body(Bytes::new());
         let Ok(request) = request else { return Value::Null };
         let now = self.clock.now();
-        let answer = self.upstream.with_emulator(|emulator| emulator.respond(now, &request, IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let answer = self.upstream.with_emulator(|emulator| {
+            emulator.respond(now, &request, IpAddr::V4(Ipv4Addr::LOCALHOST))
+        });
         serde_json::from_slice(answer.body()).unwrap_or(Value::Null)
     }
 
@@ -107,38 +151,58 @@ impl Stage {
     fn public_repositories(&self) -> Vec<String> {
         let world = self.inspect("/_emulator/world");
         let repositories = world["repositories"].as_array().cloned().unwrap_or_default();
-        let public = repositories.iter().filter(|repository| repository["private"] == Value::Bool(false));
+        let public =
+            repositories.iter().filter(|repository| repository["private"] == Value::Bool(false));
         let named = public.filter_map(|repository| repository["full_name"].as_str());
-        let usable = named
-            .filter(|name| self.inspect(&format!("/repos/{name}/issues?per_page=1")).as_array().is_some_and(|issues| !issues.is_empty()));
+        let usable = named.filter(|name| {
+            self.inspect(&format!("/repos/{name}/issues?per_page=1"))
+                .as_array()
+                .is_some_and(|issues| !issues.is_empty())
+        });
         usable.map(str::to_owned).take(6).collect()
     }
 }
 
-/// One classic token with enough scopes for each account: classic ones may use every route that the bots do.
+/// One classic token with enough scopes for each account: classic ones may use every route that the
+/// bots do.
 fn pool_tokens(all: Vec<TokenView>) -> Vec<TokenView> {
     let mut by_account = BTreeMap::new();
-    for token in all.into_iter().filter(|token| token.kind == "classic" && token.scopes.contains(&"repo")) {
+    for token in
+        all.into_iter().filter(|token| token.kind == "classic" && token.scopes.contains(&"repo"))
+    {
         by_account.entry(token.account.clone()).or_insert(token);
     }
     by_account.into_values().take(ACCOUNTS_MAX).collect()
 }
 
-fn config_text(listen: SocketAddr, upstream: SocketAddr, tokens: &[TokenView], visitor: &SecretString, bots: &[SecretString]) -> String {
+fn config_text(
+    listen: SocketAddr,
+    upstream: SocketAddr,
+    tokens: &[TokenView],
+    visitor: &SecretString,
+    bots: &[SecretString],
+) -> String {
     let mut text = format!(
         "[listen]\nhttp = [\"{listen}\"]\nadmin = \"127.0.0.1:0\"\n\n[upstream]\nurl = \"http://{upstream}\"\ndialect = \"github\"\n"
     );
     for (index, token) in tokens.iter().enumerate() {
         let _ = write!(text, "\n[[accounts]]\nname = \"pool-{index}\"\nkind = \"user\"\n");
-        let _ = write!(text, "\n[[tokens]]\naccount = \"pool-{index}\"\nkind = \"classic\"\nsecret = {{ value = \"{}\" }}\n", token.token);
+        let _ = write!(
+            text,
+            "\n[[tokens]]\naccount = \"pool-{index}\"\nkind = \"classic\"\nsecret = {{ value = \"{}\" }}\n",
+            token.token
+        );
     }
-    let names = std::iter::once("you".to_owned()).chain((1..=bots.len()).map(|number| format!("bot-{number}")));
+    let names = std::iter::once("you".to_owned())
+        .chain((1..=bots.len()).map(|number| format!("bot-{number}")));
     for (index, (name, key)) in names.zip(std::iter::once(visitor).chain(bots)).enumerate() {
         let digest = config::digest_hex(key.expose_secret().as_bytes());
         // Bots of one kind have numbers four apart; they are to write for different accounts.
         let account = index / 4 % tokens.len().max(1);
-        let _ =
-            write!(text, "\n[[clients]]\nname = \"{name}\"\nkey_sha256 = \"{digest}\"\nwrites = \"pool-{account}\"\nmax_wait = \"60s\"\n");
+        let _ = write!(
+            text,
+            "\n[[clients]]\nname = \"{name}\"\nkey_sha256 = \"{digest}\"\nwrites = \"pool-{account}\"\nmax_wait = \"60s\"\n"
+        );
     }
     text
 }

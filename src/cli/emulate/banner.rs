@@ -1,4 +1,5 @@
-//! What `weir emulate` prints when it has begun: where it is, with what it can be asked, and where everything else is found.
+//! What `weir emulate` prints when it has begun: where it is, with what it can be asked, and where
+//! everything else is found.
 
 use std::fmt::Write as _;
 
@@ -9,23 +10,36 @@ pub fn banner(handle: &Handle) -> String {
     let address = format!("http://{}", handle.addr());
     // Writing to a string does not fail.
     let mut text = format!("listening on {address}\n");
-    let (tokens, recorded, apps) = handle.with_emulator(|emulator| (emulator.tokens(), emulator.recorded_exchanges(), emulator.app_ids()));
+    let (tokens, recorded, apps) = handle.with_emulator(|emulator| {
+        (emulator.tokens(), emulator.recorded_exchanges(), emulator.app_ids())
+    });
     if let Some(recorded) = recorded {
         let _ = writeln!(text, "replaying {recorded} recorded exchanges; any token is accepted");
     } else {
         text.push_str("tokens, for `Authorization: Bearer TOKEN`:\n");
         for token in tokens {
-            let _ = writeln!(text, "  {:<13} {:<38} {} ({})", token.kind, token.token, token.account, token.note);
+            let _ = writeln!(
+                text,
+                "  {:<13} {:<38} {} ({})",
+                token.kind, token.token, token.account, token.note
+            );
         }
         for (position, app) in apps.iter().enumerate() {
-            let _ =
-                writeln!(text, "app {app} signs its JWTs with: curl -s {address}/_emulator/world | jq -r '.apps[{position}].private_key'");
+            let _ = writeln!(
+                text,
+                "app {app} signs its JWTs with: curl -s {address}/_emulator/world | jq -r '.apps[{position}].private_key'"
+            );
         }
         let _ = writeln!(text, "everything else in its world: {address}/_emulator/world");
     }
-    let _ = writeln!(text, "what was asked, and what it cost: {address}/_emulator/transcript, {address}/_emulator/books");
-    let _ =
-        writeln!(text, "limits, faults and gates for tests: {address}/_emulator/limits, …/faults, …/gates; another world: …/seed, …/reset");
+    let _ = writeln!(
+        text,
+        "what was asked, and what it cost: {address}/_emulator/transcript, {address}/_emulator/books"
+    );
+    let _ = writeln!(
+        text,
+        "limits, faults and gates for tests: {address}/_emulator/limits, …/faults, …/gates; another world: …/seed, …/reset"
+    );
     text
 }
 
@@ -52,7 +66,9 @@ mod tests {
     async fn it_prints_its_address_and_its_tokens_by_kind() {
         let (text, address) = shown(|clock| Emulator::new(Options::default(), clock.now())).await;
         assert!(text.starts_with(&format!("listening on http://{address}")));
-        for kind in ["classic", "fine-grained", "oauth", "app-user", "installation", "workflow", "basic"] {
+        for kind in
+            ["classic", "fine-grained", "oauth", "app-user", "installation", "workflow", "basic"]
+        {
             assert!(text.contains(&format!("  {kind}")), "{kind}");
         }
         assert!(text.contains("app 301 signs its JWTs with: curl "), "{text}");
@@ -61,7 +77,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_replaying_one_has_no_tokens_to_show() {
-        let (text, _) = shown(|clock| Emulator::replaying(Options::default(), Recording::default(), clock.now())).await;
-        assert!(text.contains("replaying 0 recorded exchanges") && !text.contains("tokens,"), "{text}");
+        let (text, _) = shown(|clock| {
+            Emulator::replaying(Options::default(), Recording::default(), clock.now())
+        })
+        .await;
+        assert!(
+            text.contains("replaying 0 recorded exchanges") && !text.contains("tokens,"),
+            "{text}"
+        );
     }
 }

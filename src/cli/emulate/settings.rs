@@ -1,6 +1,8 @@
-//! The file of `weir emulate --config`: the flags as keys, and what only a file can say: limits, and faults armed from the beginning.
+//! The file of `weir emulate --config`: the flags as keys, and what only a file can say: limits,
+//! and faults armed from the beginning.
 //!
-//! It is read as strictly as the gateway's config, by the same reader: an unknown key is a fault, and all faults are listed at once.
+//! It is read as strictly as the gateway's config, by the same reader: an unknown key is a fault,
+//! and all faults are listed at once.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -58,7 +60,10 @@ fn limits(entry: &Entry<'_>, conditions: &mut Conditions) {
     for (name, value) in entry.members::<Limits>().into_iter().flatten() {
         let Some(WholeNumber(limit)) = WholeNumber::read(&value) else { continue };
         if conditions.limit(name, limit).is_err() {
-            value.refuse::<()>("there is no such limit", "a name that GET /_emulator/limits shows, such as core.user or points.rest");
+            value.refuse::<()>(
+                "there is no such limit",
+                "a name that GET /_emulator/limits shows, such as core.user or points.rest",
+            );
         }
     }
 }
@@ -95,7 +100,8 @@ impl Read for FaultSpec {
     }
 }
 
-/// A value of the file as JSON. What JSON cannot say becomes a text, which no fault takes for a number.
+/// A value of the file as JSON. What JSON cannot say becomes a text, which no fault takes for a
+/// number.
 fn json(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::String(text.to_string()),
@@ -111,8 +117,10 @@ fn json(value: &DeValue<'_>) -> Value {
         DeValue::Datetime(at) => Value::String(at.to_string()),
         DeValue::Array(items) => items.iter().map(|item| json(item.get_ref())).collect(),
         DeValue::Table(table) => {
-            let members: Map<String, Value> =
-                table.iter().map(|(name, value)| (name.get_ref().to_string(), json(value.get_ref()))).collect();
+            let members: Map<String, Value> = table
+                .iter()
+                .map(|(name, value)| (name.get_ref().to_string(), json(value.get_ref())))
+                .collect();
             Value::Object(members)
         }
     }
@@ -132,7 +140,9 @@ impl Read for WholeNumber {
 }
 
 fn whole<T: Read>(entry: &Entry<'_>) -> Option<u64> {
-    let DeValue::Integer(integer) = entry.value() else { return entry.refuse_type::<T>().and(None) };
+    let DeValue::Integer(integer) = entry.value() else {
+        return entry.refuse_type::<T>().and(None);
+    };
     let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
     number.or_else(|| entry.refuse("out of bounds", T::accepted()))
 }
@@ -141,7 +151,11 @@ struct Repositories(u32);
 
 impl Read for Repositories {
     fn accepted() -> String {
-        format!("a whole number from {} to {}", Options::REPOSITORIES.start(), Options::REPOSITORIES.end())
+        format!(
+            "a whole number from {} to {}",
+            Options::REPOSITORIES.start(),
+            Options::REPOSITORIES.end()
+        )
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
@@ -173,7 +187,10 @@ impl Read for Speed {
 
 /// How fast time runs. Standing still or running backwards would keep every window shut.
 pub fn speed(text: &str) -> Result<f64, String> {
-    let factor = text.parse().ok().filter(|factor: &f64| factor.is_finite() && (0.01..=100_000.0).contains(factor));
+    let factor = text
+        .parse()
+        .ok()
+        .filter(|factor: &f64| factor.is_finite() && (0.01..=100_000.0).contains(factor));
     factor.ok_or_else(|| format!("{} is accepted", Speed::accepted()))
 }
 
@@ -216,8 +233,14 @@ seconds = 0.5
     fn everything_can_be_said_in_the_file() {
         let settings = parse(WHOLE).unwrap_or_else(|faults| panic!("{faults}"));
         assert_eq!(settings.listen, "127.0.0.1:9999".parse().ok());
-        assert_eq!((settings.dialect, settings.seed, settings.repositories), (Some(Dialect::Github), Some(0), Some(10_000)));
-        assert_eq!((settings.speed, settings.latency), (Some(60.0), Some(Duration::from_millis(20))));
+        assert_eq!(
+            (settings.dialect, settings.seed, settings.repositories),
+            (Some(Dialect::Github), Some(0), Some(10_000))
+        );
+        assert_eq!(
+            (settings.speed, settings.latency),
+            (Some(60.0), Some(Duration::from_millis(20)))
+        );
         assert_eq!(settings.replay, Some(PathBuf::from("base/recorded")));
         let empty = parse("").unwrap_or_else(|faults| panic!("{faults}"));
         assert_eq!((empty.listen, empty.seed, empty.replay), (None, None, None));
@@ -227,9 +250,16 @@ seconds = 0.5
     fn the_example_is_valid_and_has_every_key() {
         let example = include_str!("../../../config/emulate.toml").replace("# replay", "replay");
         let settings = parse(&example).unwrap_or_else(|faults| panic!("{faults}"));
-        let said = (settings.listen.is_some(), settings.dialect.is_some(), settings.seed.is_some(), settings.repositories.is_some());
+        let said = (
+            settings.listen.is_some(),
+            settings.dialect.is_some(),
+            settings.seed.is_some(),
+            settings.repositories.is_some(),
+        );
         assert_eq!(said, (true, true, true, true));
-        assert!(settings.speed.is_some() && settings.latency.is_some() && settings.replay.is_some());
+        assert!(
+            settings.speed.is_some() && settings.latency.is_some() && settings.replay.is_some()
+        );
     }
 
     #[test]

@@ -35,7 +35,8 @@ How many tokens do we need? Describe your bots with --workload, or record what t
 pub struct Simulate {
     /// Accounts, pools, clients, limits and pacing of this config
     ///
-    /// Its secrets are not looked for, and nothing is sent anywhere. Bots are dealt to its clients in turn. Rights and reach of its tokens are not simulated.
+    /// Its secrets are not looked for, and nothing is sent anywhere. Bots are dealt to its clients
+    /// in turn. Rights and reach of its tokens are not simulated.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Chooses everything that looks like chance
@@ -50,10 +51,12 @@ pub struct Simulate {
     /// How many bots
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=BOTS_MAX), value_name = "N")]
     pub bots: u32,
-    /// How many accounts the bots share; `auto` looks for the least number that is enough [default: 2, or as in the config]
+    /// How many accounts the bots share; `auto` looks for the least number that is enough [default:
+    /// 2, or as in the config]
     ///
-    /// With a config it varies its first pool: further accounts are like the pool's last. `auto` plays one seed for each number, and ends where twice as
-    /// many accounts serve no more; what no number would serve, such as a write of a client without an account for it, does not count.
+    /// With a config it varies its first pool: further accounts are like the pool's last. `auto`
+    /// plays one seed for each number, and ends where twice as many accounts serve no more; what no
+    /// number would serve, such as a write of a client without an account for it, does not count.
     #[arg(long, value_parser = accounts, value_name = "N|auto")]
     pub accounts: Option<Accounts>,
     /// What the bots do
@@ -62,28 +65,33 @@ pub struct Simulate {
     /// Somebody else who spends the first account's budget, such as 1/s, 30/m or 500/h
     #[arg(long, value_parser = rate, value_name = "RATE")]
     pub outside: Option<Duration>,
-    /// Of a hundred exchanges, how many bring no answer; a fifth of these was never executed, which nobody can tell
+    /// Of a hundred exchanges, how many bring no answer; a fifth of these was never executed, which
+    /// nobody can tell
     #[arg(long, default_value_t = 0.0, value_parser = percent, value_name = "PERCENT")]
     pub lost: f64,
-    /// By how many milliseconds the reset in an answer is off at most; it is rounded to whole seconds, as the header has it
+    /// By how many milliseconds the reset in an answer is off at most; it is rounded to whole
+    /// seconds, as the header has it
     #[arg(long, default_value = "0", value_parser = millis, value_name = "MS")]
     pub wobble: Duration,
     /// Requests and answers overtake each other
     #[arg(long)]
     pub reorder: bool,
-    /// The least time between two writes of one account, such as 0s [default: as in the config, or 1s]
+    /// The least time between two writes of one account, such as 0s [default: as in the config, or
+    /// 1s]
     #[arg(long, value_parser = parse_duration, value_name = "DURATION")]
     pub spacing: Option<Duration>,
     /// The requests of a recorded access log (the gateway's JSON log) instead of a workload
     ///
-    /// The same requests of the same clients come at the same distances in time. The log has no queries and no bodies: what differed only in these counts
-    /// as the same. Lines that cannot be read are counted, and the first of them shown.
+    /// The same requests of the same clients come at the same distances in time. The log has no
+    /// queries and no bodies: what differed only in these counts as the same. Lines that cannot be
+    /// read are counted, and the first of them shown.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Tell what led to the first refusal by the upstream, event by event
     #[arg(long)]
     pub explain: bool,
-    /// Fail also when the upstream refuses a request of ours, or one is sent although an answer said to wait
+    /// Fail also when the upstream refuses a request of ours, or one is sent although an answer
+    /// said to wait
     #[arg(long)]
     pub strict: bool,
     /// Print JSON
@@ -147,7 +155,8 @@ impl Simulate {
 
 /// The help of `--workload`: every name with what it does.
 fn workloads() -> String {
-    let lines = Workload::ALL.map(|workload| format!("  {:<15} {}", workload.name(), workload.about()));
+    let lines =
+        Workload::ALL.map(|workload| format!("  {:<15} {}", workload.name(), workload.about()));
     format!("What the bots do [default: mixed]\n{}", lines.join("\n"))
 }
 
@@ -161,21 +170,30 @@ fn accounts(text: &str) -> Result<Accounts, String> {
         return Ok(Accounts::Auto);
     }
     let number = text.parse::<NonZeroU32>().ok().filter(|number| number.get() <= 10_000);
-    number.map(Accounts::Number).ok_or_else(|| "accepted: auto, or a whole number from 1 to 10000".to_owned())
+    number
+        .map(Accounts::Number)
+        .ok_or_else(|| "accepted: auto, or a whole number from 1 to 10000".to_owned())
 }
 
 fn hours(text: &str) -> Result<Duration, String> {
     let hours = text.parse::<f64>().ok().filter(|hours| *hours > 0.0 && *hours <= HOURS_MAX);
-    hours.map(|hours| Duration::from_secs_f64(hours * 3_600.0)).ok_or_else(|| format!("accepted: hours above 0, up to {HOURS_MAX}"))
+    hours
+        .map(|hours| Duration::from_secs_f64(hours * 3_600.0))
+        .ok_or_else(|| format!("accepted: hours above 0, up to {HOURS_MAX}"))
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    text.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent)).ok_or_else(|| "accepted: 0 to 100".to_owned())
+    text.parse::<f64>()
+        .ok()
+        .filter(|percent| (0.0..=100.0).contains(percent))
+        .ok_or_else(|| "accepted: 0 to 100".to_owned())
 }
 
 fn millis(text: &str) -> Result<Duration, String> {
     let millis = text.parse::<u32>().ok().filter(|millis| *millis <= 3_600_000);
-    millis.map(|millis| Duration::from_millis(millis.into())).ok_or_else(|| "accepted: milliseconds, up to an hour".to_owned())
+    millis
+        .map(|millis| Duration::from_millis(millis.into()))
+        .ok_or_else(|| "accepted: milliseconds, up to an hour".to_owned())
 }
 
 /// The mean time between two requests of a rate.
@@ -191,5 +209,7 @@ fn rate(text: &str) -> Result<Duration, String> {
         let every = seconds / count.parse::<f64>().ok().filter(|count| *count > 0.0)?;
         (0.001..=1e6).contains(&every).then(|| Duration::from_secs_f64(every))
     };
-    read().ok_or_else(|| "accepted: a number and a unit of time, such as 1/s, 30/m or 500/h".to_owned())
+    read().ok_or_else(|| {
+        "accepted: a number and a unit of time, such as 1/s, 30/m or 500/h".to_owned()
+    })
 }

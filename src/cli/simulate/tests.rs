@@ -1,4 +1,5 @@
-//! Arguments to plans, and what is said about wrong ones. What a plan plays is tested in `tests/simulation`.
+//! Arguments to plans, and what is said about wrong ones. What a plan plays is tested in
+//! `tests/simulation`.
 
 use clap::Parser;
 
@@ -23,7 +24,10 @@ fn sources() -> Sources {
 fn the_defaults_are_a_day_of_fifty_bots_on_two_accounts() {
     let simulate = parse("").unwrap();
     let plan = simulate.plan(&sources(), None);
-    assert_eq!((plan.seed, plan.bots, plan.settings.accounts.len(), plan.length.as_secs()), (1, 50, 2, 86_400));
+    assert_eq!(
+        (plan.seed, plan.bots, plan.settings.accounts.len(), plan.length.as_secs()),
+        (1, 50, 2, 86_400)
+    );
 }
 
 #[test]
@@ -50,7 +54,10 @@ fn the_command_of_a_seed_makes_the_same_plan_again() {
     let again = parse(first.command(1).strip_prefix("weir simulate").unwrap()).unwrap();
     let plan = |simulate: &Simulate| {
         let accounts = Some(3).filter(|_| matches!(simulate.accounts, Some(Accounts::Number(_))));
-        format!("{:?}", Plan { narration: Narration::Silent, ..simulate.plan(&sources(), accounts) })
+        format!(
+            "{:?}",
+            Plan { narration: Narration::Silent, ..simulate.plan(&sources(), accounts) }
+        )
     };
     assert_eq!((plan(&first), first.strict), (plan(&again), again.strict));
 }
@@ -95,7 +102,9 @@ fn a_log_without_a_request_is_bad_usage() {
     let path = folder.path().join("log");
     std::fs::write(&path, "nothing\n").unwrap();
     let simulate = parse(&format!("--trace {}", path.display())).unwrap();
-    assert!(simulate.sources().is_err_and(|problem| problem.contains("no line of it is a request")));
+    assert!(
+        simulate.sources().is_err_and(|problem| problem.contains("no line of it is a request"))
+    );
 }
 
 #[test]
@@ -104,13 +113,21 @@ fn a_log_of_other_clients_than_the_configs_is_bad_usage() {
     let path = folder.path().join("log");
     let line = r#"{"time":"2026-07-01T10:00:05Z","message":"request","client":"elsewhere","method":"GET","path":"/user"}"#;
     std::fs::write(&path, line).unwrap();
-    let simulate = parse(&format!("--config config/minimal.toml --trace {}", path.display())).unwrap();
-    assert!(simulate.sources().is_err_and(|problem| problem.contains("1 of 1") && problem.contains("elsewhere")));
+    let simulate =
+        parse(&format!("--config config/minimal.toml --trace {}", path.display())).unwrap();
+    assert!(
+        simulate
+            .sources()
+            .is_err_and(|problem| problem.contains("1 of 1") && problem.contains("elsewhere"))
+    );
 }
 
 #[test]
 fn a_search_plays_one_seed_and_says_so() {
     for arguments in ["--accounts auto --seeds 2", "--accounts auto --explain"] {
-        assert!(parse(arguments).unwrap().sources().is_err_and(|problem| problem.contains("one seed")), "{arguments}");
+        assert!(
+            parse(arguments).unwrap().sources().is_err_and(|problem| problem.contains("one seed")),
+            "{arguments}"
+        );
     }
 }

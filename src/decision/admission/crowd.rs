@@ -8,14 +8,17 @@ use crate::decision::demand::{ClientId, Priority, Ticket};
 
 /// Ours: below this, what is out of date is not worth a pass over all.
 const TIDY_FROM: usize = 64;
-/// So many times as many tickets as a client has waiting are kept before those that have left are looked for. Ours.
+/// So many times as many tickets as a client has waiting are kept before those that have left are
+/// looked for. Ours.
 const KEPT: usize = 4;
 
-/// The clients that have requests waiting. What has left is dropped when it is met, or when it is the most.
+/// The clients that have requests waiting. What has left is dropped when it is met, or when it is
+/// the most.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
     clients: HashMap<ClientId, Waiting>,
-    /// The least important and largest on top; a size that is not the client's any more says nothing.
+    /// The least important and largest on top; a size that is not the client's any more says
+    /// nothing.
     sizes: BinaryHeap<(Reverse<Priority>, usize, ClientId)>,
 }
 
@@ -29,18 +32,31 @@ struct Waiting {
 
 impl Crowd {
     pub(super) fn add(&mut self, client: ClientId, priority: Priority, ticket: Ticket) {
-        let waiting = self.clients.entry(client).or_insert_with(|| Waiting { priority, count: 0, tickets: VecDeque::new() });
+        let waiting = self.clients.entry(client).or_insert_with(|| Waiting {
+            priority,
+            count: 0,
+            tickets: VecDeque::new(),
+        });
         waiting.count += 1;
         waiting.tickets.push_back(ticket);
         self.sizes.push((Reverse(waiting.priority), waiting.count, client));
         if self.sizes.len() > 4 * self.clients.len() + TIDY_FROM {
             self.sizes.clear();
-            self.sizes.extend(self.clients.iter().map(|(client, waiting)| (Reverse(waiting.priority), waiting.count, *client)));
+            self.sizes.extend(
+                self.clients
+                    .iter()
+                    .map(|(client, waiting)| (Reverse(waiting.priority), waiting.count, *client)),
+            );
         }
     }
 
     /// One of a client's requests has left; `waits` tells of any whether it has.
-    pub(super) fn remove(&mut self, client: ClientId, ticket: Ticket, waits: impl Fn(Ticket) -> bool) {
+    pub(super) fn remove(
+        &mut self,
+        client: ClientId,
+        ticket: Ticket,
+        waits: impl Fn(Ticket) -> bool,
+    ) {
         let Some(waiting) = self.clients.get_mut(&client) else { return };
         waiting.count = waiting.count.saturating_sub(1);
         // A client's requests are mostly served in the order of their arrival.
@@ -52,8 +68,14 @@ impl Crowd {
         }
     }
 
-    /// The newest request of the client that has the most waiting among those of the lowest priority; `None` when the newcomer itself is of that kind.
-    pub(super) fn displaced_by(&mut self, client: ClientId, priority: Priority, waits: impl Fn(Ticket) -> bool) -> Option<Ticket> {
+    /// The newest request of the client that has the most waiting among those of the lowest
+    /// priority; `None` when the newcomer itself is of that kind.
+    pub(super) fn displaced_by(
+        &mut self,
+        client: ClientId,
+        priority: Priority,
+        waits: impl Fn(Ticket) -> bool,
+    ) -> Option<Ticket> {
         let (Reverse(lowest), most, largest) = self.largest()?;
         let own = self.clients.get(&client).map_or(0, |waiting| waiting.count);
         let makes_room = lowest < priority || lowest == priority && most > own + 1;
@@ -70,8 +92,11 @@ impl Crowd {
                 Some(count) if count == size => return Some(top),
                 now => {
                     self.sizes.pop();
-                    // What has shrunk since then is entered as it is; what has grown is there already.
-                    self.sizes.extend(now.filter(|count| *count < size).map(|count| (priority, count, client)));
+                    // What has shrunk since then is entered as it is; what has grown is there
+                    // already.
+                    self.sizes.extend(
+                        now.filter(|count| *count < size).map(|count| (priority, count, client)),
+                    );
                 }
             }
         }
@@ -96,15 +121,25 @@ mod tests {
 
     #[test]
     fn the_newest_of_whoever_has_the_most_waiting_makes_room() {
-        let mut crowd = crowd(&[(0, Priority::Normal, 1), (1, Priority::Normal, 2), (0, Priority::Normal, 3), (0, Priority::Normal, 4)]);
+        let mut crowd = crowd(&[
+            (0, Priority::Normal, 1),
+            (1, Priority::Normal, 2),
+            (0, Priority::Normal, 3),
+            (0, Priority::Normal, 4),
+        ]);
         assert_eq!(crowd.displaced_by(ClientId(2), Priority::Normal, |_| true), Some(Ticket(4)));
         assert_eq!(crowd.displaced_by(ClientId(1), Priority::Normal, |_| true), Some(Ticket(4)));
-        assert_eq!(crowd.displaced_by(ClientId(0), Priority::Normal, |_| true), None, "it has the most itself");
+        assert_eq!(
+            crowd.displaced_by(ClientId(0), Priority::Normal, |_| true),
+            None,
+            "it has the most itself"
+        );
     }
 
     #[test]
     fn the_less_important_make_room_for_the_more_important_and_never_the_reverse() {
-        let mut crowd = crowd(&[(0, Priority::Normal, 1), (0, Priority::Normal, 2), (1, Priority::Batch, 3)]);
+        let mut crowd =
+            crowd(&[(0, Priority::Normal, 1), (0, Priority::Normal, 2), (1, Priority::Batch, 3)]);
         assert_eq!(crowd.displaced_by(ClientId(0), Priority::Normal, |_| true), Some(Ticket(3)));
         assert_eq!(crowd.displaced_by(ClientId(2), Priority::Batch, |_| true), None);
     }
@@ -113,6 +148,9 @@ mod tests {
     fn a_client_that_has_left_is_forgotten() {
         let mut crowd = crowd(&[(0, Priority::Normal, 1)]);
         crowd.remove(ClientId(0), Ticket(1), |_| false);
-        assert_eq!((crowd.len(), crowd.displaced_by(ClientId(1), Priority::Interactive, |_| true)), (0, None));
+        assert_eq!(
+            (crowd.len(), crowd.displaced_by(ClientId(1), Priority::Interactive, |_| true)),
+            (0, None)
+        );
     }
 }

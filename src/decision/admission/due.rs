@@ -1,4 +1,5 @@
-//! When something is due for each of many, the earliest first. Those that are not waited for any more are dropped when they come to the front, or when they are the most.
+//! When something is due for each of many, the earliest first. Those that are not waited for any
+//! more are dropped when they come to the front, or when they are the most.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -6,7 +7,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::queue::{KEPT, TIDY_FROM};
 use crate::clock::Timestamp;
 
-/// Most may wait equally long, so that times come in the order in which they are due: those need no heap.
+/// Most may wait equally long, so that times come in the order in which they are due: those need no
+/// heap.
 #[derive(Debug)]
 pub(super) struct Due<T> {
     in_order: VecDeque<(Timestamp, T)>,
@@ -53,13 +55,15 @@ impl<T: Copy + Ord> Due<T> {
 
     /// Whether the first is due by now.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
-        self.in_order.front().is_some_and(|(at, _)| *at <= now) || self.others.peek().is_some_and(|Reverse((at, _))| *at <= now)
+        self.in_order.front().is_some_and(|(at, _)| *at <= now)
+            || self.others.peek().is_some_and(|Reverse((at, _))| *at <= now)
     }
 
     /// Some are not waited for any more, or have been named twice, and so many are waited for.
     pub(super) fn tidy(&mut self, waiting: usize, waits: impl Fn(Timestamp, T) -> bool) {
         if self.in_order.len() + self.others.len() > KEPT * waiting + TIDY_FROM {
-            let mut all: Vec<(Timestamp, T)> = self.iter().filter(|(at, what)| waits(*at, *what)).collect();
+            let mut all: Vec<(Timestamp, T)> =
+                self.iter().filter(|(at, what)| waits(*at, *what)).collect();
             all.sort_unstable();
             all.dedup();
             (self.in_order, self.others) = (all.into(), BinaryHeap::new());

@@ -1,8 +1,11 @@
-//! Those who wait, with an index for every way in which they are looked for: by ticket, by account list, by deadline, by the time at which to look again, by client.
+//! Those who wait, with an index for every way in which they are looked for: by ticket, by account
+//! list, by deadline, by the time at which to look again, by client.
 //!
-//! Three levels. A **waiter** is one request. A **class** is all that want the same (endpoint, points, cost) of the same accounts: what holds the first of them holds
-//! all. A **sort** is all classes that everything but an endpoint's own points holds alike: when its first is held, so are the others, and none of them is tried. So an
-//! event costs the number of sorts that it concerns, not of those who wait. Keeps order and finds; decides nothing.
+//! Three levels. A **waiter** is one request. A **class** is all that want the same (endpoint,
+//! points, cost) of the same accounts: what holds the first of them holds all. A **sort** is all
+//! classes that everything but an endpoint's own points holds alike: when its first is held, so are
+//! the others, and none of them is tried. So an event costs the number of sorts that it concerns,
+//! not of those who wait. Keeps order and finds; decides nothing.
 
 mod audit;
 mod keys;
@@ -31,7 +34,8 @@ pub(super) use keys::{ClassId, Rank, SortId, SortKey};
 #[derive(Debug)]
 pub(super) struct Sort {
     key: SortKey,
-    /// The first of each class that is not held by itself. Such a one has left when another is the first, or its class is held.
+    /// The first of each class that is not held by itself. Such a one has left when another is the
+    /// first, or its class is held.
     heads: Queue<(Rank, ClassId)>,
     /// One of its classes: most sorts have no other, and it need not be looked for.
     first_class: Option<ClassId>,
@@ -100,7 +104,8 @@ pub(super) struct Line {
     classes: Slab<Class>,
     /// Those that are not the first of their sort.
     by_class_key: HashMap<u128, ClassId>,
-    /// The sorts that wait on each list. They are few: each differs from the others in what budget and limits it needs.
+    /// The sorts that wait on each list. They are few: each differs from the others in what budget
+    /// and limits it needs.
     by_list: Vec<Few<SortId>>,
     /// Held classes by list, in the order of their first, and by endpoint.
     held: HashMap<ListId, BTreeSet<(Rank, ClassId)>>,
@@ -120,12 +125,22 @@ impl Line {
     pub(super) fn blocked(&self, key: &SortKey, demand: &Demand) -> Option<&Blocked> {
         let id = self.find_sort(key)?;
         let sort = self.sorts.get(id.index())?;
-        let held = self.find_class(ClassKey::new(id, demand)).and_then(|class| self.classes.get(class.index())?.held.as_ref());
-        held.map(|held| &held.by).or_else(|| sort.blocked.as_ref().filter(|_| sort.heads.first().is_some()))
+        let held = self
+            .find_class(ClassKey::new(id, demand))
+            .and_then(|class| self.classes.get(class.index())?.held.as_ref());
+        held.map(|held| &held.by)
+            .or_else(|| sort.blocked.as_ref().filter(|_| sort.heads.first().is_some()))
     }
 
     /// Joins the line; `blocked` is what holds it.
-    pub(super) fn push(&mut self, ticket: Ticket, key: SortKey, tag: Tag, waiter: Waiter, blocked: Blocked) {
+    pub(super) fn push(
+        &mut self,
+        ticket: Ticket,
+        key: SortKey,
+        tag: Tag,
+        waiter: Waiter,
+        blocked: Blocked,
+    ) {
         let rank = Rank::new(key.priority, tag, ticket);
         let (priority, client, deadline) = (key.priority, waiter.demand.client, waiter.deadline);
         self.bytes = self.bytes.saturating_add(waiter.demand.held_bytes);
@@ -137,7 +152,8 @@ impl Line {
         let (is_held, sort_is_idle) = (class.held.is_some(), sort.heads.first().is_none());
         let head = class.ranks.first();
         // It may need less than the one before which it goes.
-        let goes_first = !is_held && sort.heads.first().is_some_and(|(first, of)| rank < first && of != id);
+        let goes_first =
+            !is_held && sort.heads.first().is_some_and(|(first, of)| rank < first && of != id);
         class.ranks.push(rank);
         if !is_held && head.is_none_or(|head| rank < head) {
             sort.heads.push((rank, id));
@@ -183,7 +199,9 @@ impl Line {
             }
         }
         class.ranks.tidy(class.waiting, |rank| waits(rank.ticket()));
-        for (deadlines, waiting) in [(&mut class.deadlines, class.waiting), (&mut sort.deadlines, sort.waiting)] {
+        for (deadlines, waiting) in
+            [(&mut class.deadlines, class.waiting), (&mut sort.deadlines, sort.waiting)]
+        {
             if let Some(deadlines) = deadlines {
                 deadlines.tidy(waiting, waits_till);
             }
@@ -208,7 +226,9 @@ impl Line {
     fn clean_heads(&mut self, id: SortId) {
         let Some(sort) = self.sorts.get_mut(id.index()) else { return };
         let is_head = |(rank, id): (Rank, ClassId)| {
-            self.classes.get(id.index()).is_some_and(|class| class.held.is_none() && class.ranks.first() == Some(rank))
+            self.classes
+                .get(id.index())
+                .is_some_and(|class| class.held.is_none() && class.ranks.first() == Some(rank))
         };
         sort.heads.clean(is_head);
         sort.heads.tidy(sort.classes, is_head);
@@ -216,7 +236,10 @@ impl Line {
 
     /// A sort is to be tried again at once, unless what held its first held all of it.
     fn look_at(&mut self, id: SortId) {
-        let Some(blocked) = self.sorts.get_mut(id.index()).and_then(|sort| sort.blocked.as_mut()) else { return };
+        let Some(blocked) = self.sorts.get_mut(id.index()).and_then(|sort| sort.blocked.as_mut())
+        else {
+            return;
+        };
         if blocked.closed.as_ref().is_some_and(Closed::is_for_all) {
             return;
         }
@@ -233,7 +256,11 @@ impl Line {
         }
         let sorts: Vec<SortId> = self.sorts.iter().map(|(id, _)| SortId::of(id)).collect();
         for id in sorts {
-            let Some(blocked) = self.sorts.get_mut(id.index()).and_then(|sort| sort.blocked.as_mut()) else { continue };
+            let Some(blocked) =
+                self.sorts.get_mut(id.index()).and_then(|sort| sort.blocked.as_mut())
+            else {
+                continue;
+            };
             let before = blocked.wake.replace(Timestamp::EPOCH);
             blocked.closed = None;
             self.move_wake(Wake::Sort(id), before, Some(Timestamp::EPOCH));
@@ -243,7 +270,9 @@ impl Line {
     /// What held these may hold them no longer, however their lists stand.
     pub(super) fn doubt(&mut self, sorts: &[SortId]) {
         for id in sorts {
-            if let Some(blocked) = self.sorts.get_mut(id.index()).and_then(|sort| sort.blocked.as_mut()) {
+            if let Some(blocked) =
+                self.sorts.get_mut(id.index()).and_then(|sort| sort.blocked.as_mut())
+            {
                 blocked.closed = None;
             }
         }
@@ -254,8 +283,12 @@ impl Line {
         self.sorts.get(sort.index())?.heads.first()
     }
 
-    /// The first of a class, what its sort has in common, and what held that when it was last tried.
-    pub(super) fn first(&self, class: ClassId) -> Option<(Ticket, &Demand, &SortKey, Option<&Blocked>)> {
+    /// The first of a class, what its sort has in common, and what held that when it was last
+    /// tried.
+    pub(super) fn first(
+        &self,
+        class: ClassId,
+    ) -> Option<(Ticket, &Demand, &SortKey, Option<&Blocked>)> {
         let class = self.classes.get(class.index())?;
         let ticket = class.ranks.first()?.ticket();
         let sort = self.sorts.get(class.key.sort.index())?;
@@ -265,7 +298,8 @@ impl Line {
     /// Notes what holds a sort now.
     pub(super) fn block(&mut self, id: SortId, blocked: Blocked) {
         let Some(sort) = self.sorts.get_mut(id.index()) else { return };
-        let (before, after) = (sort.blocked.as_ref().and_then(|blocked| blocked.wake), blocked.wake);
+        let (before, after) =
+            (sort.blocked.as_ref().and_then(|blocked| blocked.wake), blocked.wake);
         sort.blocked = Some(blocked);
         self.move_wake(Wake::Sort(id), before, after);
     }
@@ -320,7 +354,9 @@ impl Line {
         while let Some((at, wake)) = self.wakes.first().filter(|(at, _)| *at <= now) {
             match wake {
                 Wake::Sort(sort) => {
-                    if let Some(blocked) = self.sorts.get_mut(sort.index()).and_then(|sort| sort.blocked.as_mut()) {
+                    if let Some(blocked) =
+                        self.sorts.get_mut(sort.index()).and_then(|sort| sort.blocked.as_mut())
+                    {
                         // Without a wake-up it must be tried.
                         (blocked.wake, blocked.closed) = (None, None);
                     }
@@ -339,7 +375,8 @@ impl Line {
 
     /// When something is due or overdue next.
     pub(super) fn next_wakeup(&self) -> Option<Timestamp> {
-        let (wake, deadline) = (self.wakes.first().map(|(at, _)| at), self.deadlines.first().map(|(at, _)| at));
+        let (wake, deadline) =
+            (self.wakes.first().map(|(at, _)| at), self.deadlines.first().map(|(at, _)| at));
         wake.into_iter().chain(deadline).min()
     }
 
@@ -363,21 +400,26 @@ impl Line {
         self.bytes
     }
 
-    /// Who makes room for a newcomer in a full line: the newest request of the client that has the most waiting among those of the lowest priority. `None`: the
-    /// newcomer itself is of that kind.
+    /// Who makes room for a newcomer in a full line: the newest request of the client that has the
+    /// most waiting among those of the lowest priority. `None`: the newcomer itself is of that
+    /// kind.
     pub(super) fn displaced_by(&mut self, client: ClientId, priority: Priority) -> Option<Ticket> {
         self.crowd.displaced_by(client, priority, |ticket| self.waiters.contains(ticket.0))
     }
 
     fn find_sort(&self, key: &SortKey) -> Option<SortId> {
-        self.sorts_of(key.list).find(|sort| self.sorts.get(sort.index()).is_some_and(|sort| sort.key == *key))
+        self.sorts_of(key.list)
+            .find(|sort| self.sorts.get(sort.index()).is_some_and(|sort| sort.key == *key))
     }
 
     fn find_class(&self, key: ClassKey) -> Option<ClassId> {
         let sort = self.sorts.get(key.sort.index())?;
-        let is_it = |id: &ClassId| self.classes.get(id.index()).is_some_and(|class| class.key == key);
+        let is_it =
+            |id: &ClassId| self.classes.get(id.index()).is_some_and(|class| class.key == key);
         let has_others = sort.classes > usize::from(sort.first_class.is_some());
-        sort.first_class.filter(is_it).or_else(|| if has_others { self.by_class_key.get(&key.packed()).copied() } else { None })
+        sort.first_class.filter(is_it).or_else(|| {
+            if has_others { self.by_class_key.get(&key.packed()).copied() } else { None }
+        })
     }
 
     fn add_class(&mut self, key: ClassKey) -> ClassId {
@@ -396,7 +438,15 @@ impl Line {
 
     fn add_sort(&mut self, key: SortKey) -> SortId {
         let list = key.list.index();
-        let new = Sort { key, heads: Queue::empty(), first_class: None, classes: 0, waiting: 0, deadlines: None, blocked: None };
+        let new = Sort {
+            key,
+            heads: Queue::empty(),
+            first_class: None,
+            classes: 0,
+            waiting: 0,
+            deadlines: None,
+            blocked: None,
+        };
         let id = SortId::of(self.sorts.insert(new));
         if self.by_list.len() <= list {
             self.by_list.resize_with(list + 1, Few::default);
@@ -447,12 +497,14 @@ impl Line {
         }
     }
 
-    /// Says that something is to be looked at another time, after that has been noted where `is_awaited` finds it.
+    /// Says that something is to be looked at another time, after that has been noted where
+    /// `is_awaited` finds it.
     fn move_wake(&mut self, wake: Wake, before: Option<Timestamp>, after: Option<Timestamp>) {
         if before == after {
             return;
         }
-        self.wakes_set = self.wakes_set + usize::from(after.is_some()) - usize::from(before.is_some());
+        self.wakes_set =
+            self.wakes_set + usize::from(after.is_some()) - usize::from(before.is_some());
         let Self { sorts, classes, wakes, .. } = self;
         let is_awaited = |at: Timestamp, wake: Wake| wake_of(sorts, classes, wake) == Some(at);
         if let Some(at) = after {

@@ -1,4 +1,5 @@
-//! Whether the line overlooks somebody: many accounts, clients, endpoints and resources, and after every event each who waits is asked for again.
+//! Whether the line overlooks somebody: many accounts, clients, endpoints and resources, and after
+//! every event each who waits is asked for again.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -11,7 +12,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::api::{AccountKind, Dialect, LimitRefusal, RateHeaders, Table};
 use crate::decision::books::upstream_model::Chance;
-use crate::decision::demand::{AccountSettings, ClientId, ClientSettings, Pace, Priority, SecondaryLimits, WriteSpacing};
+use crate::decision::demand::{
+    AccountSettings, ClientId, ClientSettings, Pace, Priority, SecondaryLimits, WriteSpacing,
+};
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 const PATHS: [&str; 8] = [
@@ -48,7 +51,8 @@ impl Scene {
         };
         let client = |number: u32| ClientSettings {
             weight: NonZeroU32::new(number % 4 + 1).unwrap(),
-            priority: [Priority::Normal, Priority::Normal, Priority::Batch, Priority::Interactive][number as usize % 4],
+            priority: [Priority::Normal, Priority::Normal, Priority::Batch, Priority::Interactive]
+                [number as usize % 4],
         };
         let limits = SecondaryLimits {
             concurrency: 3,
@@ -57,7 +61,8 @@ impl Scene {
             content_per_minute: 4,
             content_per_hour: 9,
             oauth_tokens_per_hour: 30,
-            // What a request is thought to take changes with every answer of its endpoint; who waits is not asked again for that.
+            // What a request is thought to take changes with every answer of its endpoint; who
+            // waits is not asked again for that.
             cpu_seconds_per_minute: 1_000_000,
             graphql_cpu_seconds_per_minute: 1_000_000,
         };
@@ -74,18 +79,34 @@ impl Scene {
             notify_spacing: Duration::from_secs(3),
         };
         let all = (0..accounts).map(AccountId);
-        let pools =
-            [all.clone().collect(), all.clone().skip(1).collect(), Arc::from([AccountId(0)]), Arc::from([AccountId(1), AccountId(2)])];
+        let pools = [
+            all.clone().collect(),
+            all.clone().skip(1).collect(),
+            Arc::from([AccountId(0)]),
+            Arc::from([AccountId(1), AccountId(2)]),
+        ];
         let line = Admission::new(settings);
-        Self { chance, line, pools: pools.into(), waiting: BTreeMap::new(), open: Vec::new(), now: START }
+        Self {
+            chance,
+            line,
+            pools: pools.into(),
+            waiting: BTreeMap::new(),
+            open: Vec::new(),
+            now: START,
+        }
     }
 
     fn demand(&mut self) -> Demand {
         let chance = &mut self.chance;
-        let write = [WriteSpacing::None, WriteSpacing::None, WriteSpacing::Plain, WriteSpacing::Notifies][chance.index(4)];
+        let write =
+            [WriteSpacing::None, WriteSpacing::None, WriteSpacing::Plain, WriteSpacing::Notifies]
+                [chance.index(4)];
         let graphql = chance.percent(15);
-        let resource =
-            if graphql { ResourceName::graphql() } else { [ResourceName::core(), ResourceName::search()][chance.index(2)].clone() };
+        let resource = if graphql {
+            ResourceName::graphql()
+        } else {
+            [ResourceName::core(), ResourceName::search()][chance.index(2)].clone()
+        };
         let candidates = Arc::clone(&self.pools[chance.index(self.pools.len())]);
         Demand {
             client: ClientId(u32::try_from(chance.below(7)).unwrap()),
@@ -93,7 +114,10 @@ impl Scene {
             prefer: candidates.first().copied().filter(|_| chance.percent(20)),
             candidates,
             resource,
-            endpoint: Table::embedded(Dialect::Service).classify(&Method::GET, PATHS[chance.index(8)]).endpoint.id,
+            endpoint: Table::embedded(Dialect::Service)
+                .classify(&Method::GET, PATHS[chance.index(8)])
+                .endpoint
+                .id,
             cost: if graphql { [1, 4, 25][chance.index(3)] } else { [1, 1, 1, 0][chance.index(4)] },
             points: if write == WriteSpacing::None { 1 } else { 5 },
             graphql,
@@ -112,8 +136,18 @@ impl Scene {
         let reset = Timestamp::from_secs((now.as_secs() / 60 + 1) * 60);
         let remaining = u32::try_from(chance.below(31)).unwrap();
         let rate = RateHeaders { limit: 30, remaining, used: None, reset, resource: None };
-        let secondary = LimitRefusal::Secondary { retry_after: Some(chance.millis(40_000)), reset: None, remaining: None, resource: None };
-        let primary = LimitRefusal::Primary { retry_after: None, reset: Some(reset), remaining: Some(0), resource: None };
+        let secondary = LimitRefusal::Secondary {
+            retry_after: Some(chance.millis(40_000)),
+            reset: None,
+            remaining: None,
+            resource: None,
+        };
+        let primary = LimitRefusal::Primary {
+            retry_after: None,
+            reset: Some(reset),
+            remaining: Some(0),
+            resource: None,
+        };
         let answered = |status, rate, refusal| Settlement::Answered { status, rate, refusal };
         let settlement = match chance.below(40) {
             0 => Settlement::Unknown,
@@ -139,8 +173,12 @@ impl Scene {
                 let (demand, wait) = (self.demand(), self.chance.millis(30_000));
                 match self.line.request(self.now, demand.clone(), self.now + wait) {
                     Decision::Granted(grant) => self.open.push(grant),
-                    Decision::Waiting { ticket, .. } => drop(self.waiting.insert(ticket, (demand, self.now + wait))),
-                    Decision::Refused(refusal) if refusal.limit != LimitKind::QueueFull && wait > Duration::ZERO => {
+                    Decision::Waiting { ticket, .. } => {
+                        drop(self.waiting.insert(ticket, (demand, self.now + wait)))
+                    }
+                    Decision::Refused(refusal)
+                        if refusal.limit != LimitKind::QueueFull && wait > Duration::ZERO =>
+                    {
                         self.is_refused_rightly(&demand);
                     }
                     Decision::Refused(_) => {}
@@ -157,10 +195,14 @@ impl Scene {
         self.nobody_is_overlooked();
     }
 
-    /// Nobody is refused who could be sent now, unless he stands behind somebody who needs the same.
+    /// Nobody is refused who could be sent now, unless he stands behind somebody who needs the
+    /// same.
     fn is_refused_rightly(&mut self, demand: &Demand) {
         if self.waiting.is_empty() {
-            assert!(self.line.try_one(self.now, demand).is_err(), "refused though it could be sent");
+            assert!(
+                self.line.try_one(self.now, demand).is_err(),
+                "refused though it could be sent"
+            );
         }
     }
 
@@ -170,12 +212,16 @@ impl Scene {
             self.open.extend(decision.ok());
         }
         assert_eq!(self.line.waiting(), self.waiting.len());
-        assert!(self.line.next_wakeup().is_none_or(|at| at > self.now), "it would be called again at once for ever");
+        assert!(
+            self.line.next_wakeup().is_none_or(|at| at > self.now),
+            "it would be called again at once for ever"
+        );
         assert_eq!(self.line.audit(), Vec::new());
         for (ticket, (demand, deadline)) in &self.waiting {
             assert!(*deadline > self.now);
             // Nobody stands before it who may need the same.
-            let could_go = self.line.line.is_first_of_sort(*ticket) && self.line.try_one(self.now, demand).is_ok();
+            let could_go = self.line.line.is_first_of_sort(*ticket)
+                && self.line.try_one(self.now, demand).is_ok();
             assert!(!could_go, "{ticket:?} waits though it could be sent: {demand:?}");
         }
     }

@@ -1,4 +1,5 @@
-//! The waiting line against the plainest line there can be: a list, gone through from the front at every event.
+//! The waiting line against the plainest line there can be: a list, gone through from the front at
+//! every event.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +10,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::api::{AccountKind, Dialect, LimitRefusal, RateHeaders, ResourceName, Table};
 use crate::decision::books::upstream_model::Chance;
-use crate::decision::demand::{AccountId, AccountSettings, ClientId, SecondaryLimits, WriteSpacing};
+use crate::decision::demand::{
+    AccountId, AccountSettings, ClientId, SecondaryLimits, WriteSpacing,
+};
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 const ACCOUNTS: u32 = 4;
@@ -27,18 +30,26 @@ fn settings() -> Settings {
         rest_points_per_minute: 12,
         content_per_minute: 4,
         content_per_hour: 9,
-        // What a request holds of CPU time depends on its endpoint, and the plain list has no order among endpoints.
+        // What a request holds of CPU time depends on its endpoint, and the plain list has no order
+        // among endpoints.
         cpu_seconds_per_minute: 1_000_000,
         graphql_cpu_seconds_per_minute: 1_000_000,
         ..SecondaryLimits::default()
     };
     let (spacing, notify_spacing) = (Duration::from_secs(1), Duration::from_secs(3));
-    Settings { accounts: (0..ACCOUNTS).map(account).collect(), limits, spacing, notify_spacing, ..Settings::default() }
+    Settings {
+        accounts: (0..ACCOUNTS).map(account).collect(),
+        limits,
+        spacing,
+        notify_spacing,
+        ..Settings::default()
+    }
 }
 
-/// A list of those who wait. Every event tries each kind of demand from the longest waiting on, until a kind is refused. It refuses nobody
-/// by itself: the line may notice a little later than at once that somebody waits in vain, but never wrongly. Of two accounts that can carry a request it takes
-/// the one that the line took: how good one seems depends on when it was last looked at.
+/// A list of those who wait. Every event tries each kind of demand from the longest waiting on,
+/// until a kind is refused. It refuses nobody by itself: the line may notice a little later than at
+/// once that somebody waits in vain, but never wrongly. Of two accounts that can carry a request it
+/// takes the one that the line took: how good one seems depends on when it was last looked at.
 struct Plain {
     books: Books,
     next_lease: u64,
@@ -56,7 +67,11 @@ impl Plain {
             if refused_kinds.contains(&kind) {
                 continue;
             }
-            match self.books.try_admit(now, LeaseId(self.next_lease), &carried_by(demand, taken.get(&ticket))) {
+            match self.books.try_admit(
+                now,
+                LeaseId(self.next_lease),
+                &carried_by(demand, taken.get(&ticket)),
+            ) {
                 Ok(grant) => {
                     self.next_lease += 1;
                     self.waiting.remove(&ticket);
@@ -89,9 +104,12 @@ fn kind(demand: &Demand) -> String {
 
 fn any_demand(chance: &mut Chance) -> Demand {
     let pools: [&[u32]; 4] = [&[0], &[1, 2], &[0, 1, 2, 3], &[3]];
-    let candidates: Vec<AccountId> = pools[chance.index(4)].iter().copied().map(AccountId).collect();
+    let candidates: Vec<AccountId> =
+        pools[chance.index(4)].iter().copied().map(AccountId).collect();
     let path = ["/repos/a/b", "/repos/a/b/issues"][chance.index(2)];
-    let write = [WriteSpacing::None, WriteSpacing::None, WriteSpacing::Plain, WriteSpacing::Notifies][chance.index(4)];
+    let write =
+        [WriteSpacing::None, WriteSpacing::None, WriteSpacing::Plain, WriteSpacing::Notifies]
+            [chance.index(4)];
     Demand {
         client: ClientId(0),
         held_bytes: 0,
@@ -111,16 +129,36 @@ fn any_demand(chance: &mut Chance) -> Demand {
 /// How a lease ends: a random one of everything that can happen to it.
 fn settle_at_random(chance: &mut Chance, now: Timestamp, mut settle: impl FnMut(Settlement<'_>)) {
     let reset = Timestamp::from_secs((now.as_secs() / 60 + 1) * 60);
-    let rate = RateHeaders { limit: 30, remaining: u32::try_from(chance.below(31)).unwrap(), used: None, reset, resource: None };
-    let secondary = LimitRefusal::Secondary { retry_after: Some(chance.millis(40_000)), reset: None, remaining: None, resource: None };
-    let primary = LimitRefusal::Primary { retry_after: None, reset: Some(reset), remaining: Some(0), resource: None };
+    let rate = RateHeaders {
+        limit: 30,
+        remaining: u32::try_from(chance.below(31)).unwrap(),
+        used: None,
+        reset,
+        resource: None,
+    };
+    let secondary = LimitRefusal::Secondary {
+        retry_after: Some(chance.millis(40_000)),
+        reset: None,
+        remaining: None,
+        resource: None,
+    };
+    let primary = LimitRefusal::Primary {
+        retry_after: None,
+        reset: Some(reset),
+        remaining: Some(0),
+        resource: None,
+    };
     let answered = |status, refusal| Settlement::Answered { status, rate: Some(&rate), refusal };
     match chance.below(20) {
         0 => settle(Settlement::Unknown),
         1 => settle(Settlement::NeverSent),
         2 => settle(answered(StatusCode::FORBIDDEN, Some(&secondary))),
         3 => settle(answered(StatusCode::TOO_MANY_REQUESTS, Some(&primary))),
-        4 => settle(Settlement::Answered { status: StatusCode::NOT_MODIFIED, rate: None, refusal: None }),
+        4 => settle(Settlement::Answered {
+            status: StatusCode::NOT_MODIFIED,
+            rate: None,
+            refusal: None,
+        }),
         _ => settle(answered(StatusCode::OK, None)),
     }
 }
@@ -134,21 +172,30 @@ struct Duel {
 
 impl Duel {
     fn new() -> Self {
-        let plain = Plain { books: Books::new(settings()), next_lease: 0, waiting: BTreeMap::new(), granted: Vec::new() };
+        let plain = Plain {
+            books: Books::new(settings()),
+            next_lease: 0,
+            waiting: BTreeMap::new(),
+            granted: Vec::new(),
+        };
         Self { line: Admission::new(settings()), plain, open: Vec::new() }
     }
 
     /// After every event: the same grants in the same order, and no refusal that is not deserved.
     fn compare(&mut self, now: Timestamp) {
         let decided: Vec<_> = self.line.take_decided().collect();
-        let taken = decided.iter().filter_map(|(ticket, decision)| Some((*ticket, decision.as_ref().ok()?.account))).collect();
+        let taken = decided
+            .iter()
+            .filter_map(|(ticket, decision)| Some((*ticket, decision.as_ref().ok()?.account)))
+            .collect();
         self.plain.event(now, &taken);
         let mut granted = Vec::new();
         for (ticket, decision) in decided {
             if let Ok(grant) = decision {
                 granted.push((ticket, grant));
             } else {
-                let (demand, deadline) = self.plain.waiting.remove(&ticket).expect("nobody is refused who was admitted");
+                let (demand, deadline) =
+                    self.plain.waiting.remove(&ticket).expect("nobody is refused who was admitted");
                 assert!(self.plain.waits_in_vain(now, &demand, deadline));
             }
         }
@@ -165,12 +212,16 @@ impl Duel {
     }
 
     fn request(&mut self, now: Timestamp, demand: Demand, deadline: Timestamp) {
-        let is_behind_others = self.plain.waiting.values().any(|(other, _)| kind(other) == kind(&demand));
+        let is_behind_others =
+            self.plain.waiting.values().any(|(other, _)| kind(other) == kind(&demand));
         match self.line.request(now, demand.clone(), deadline) {
             Decision::Granted(grant) => {
                 assert!(!is_behind_others);
                 let demand = carried_by(&demand, Some(&grant.account));
-                assert_eq!(self.plain.books.try_admit(now, LeaseId(self.plain.next_lease), &demand), Ok(grant));
+                assert_eq!(
+                    self.plain.books.try_admit(now, LeaseId(self.plain.next_lease), &demand),
+                    Ok(grant)
+                );
                 self.plain.next_lease += 1;
                 self.open.push(grant);
             }
@@ -179,7 +230,8 @@ impl Duel {
                 self.plain.waiting.insert(ticket, (demand, deadline));
             }
         }
-        // Who waits has been tried by now: if the plain list admits it here, the line has overlooked something.
+        // Who waits has been tried by now: if the plain list admits it here, the line has
+        // overlooked something.
         self.compare(now);
     }
 
@@ -207,7 +259,11 @@ fn duel(seed: u64) {
             duel.tick(at);
         }
         match chance.below(10) {
-            0..5 => duel.request(now, any_demand(&mut chance), now + Duration::from_millis(1 + chance.below(20_000))),
+            0..5 => duel.request(
+                now,
+                any_demand(&mut chance),
+                now + Duration::from_millis(1 + chance.below(20_000)),
+            ),
             5 => {
                 let gone = duel.plain.waiting.keys().copied().nth(chance.index(40));
                 if let Some(ticket) = gone {
@@ -217,7 +273,9 @@ fn duel(seed: u64) {
             _ if duel.open.is_empty() => {}
             _ => {
                 let grant = duel.open.swap_remove(chance.index(duel.open.len()));
-                settle_at_random(&mut chance, now, |settlement| duel.settle(now, grant, settlement));
+                settle_at_random(&mut chance, now, |settlement| {
+                    duel.settle(now, grant, settlement)
+                });
             }
         }
     }
@@ -226,7 +284,12 @@ fn duel(seed: u64) {
 /// What once failed.
 #[test]
 fn the_line_decides_as_the_plainest_line_does_where_it_once_did_not() {
-    let seeds = [12_695_538_524_920_215_744, 8_960_620_224_587_517_916, 9_926_975_636_656_181_459, 10_789_651_965_270_101_893];
+    let seeds = [
+        12_695_538_524_920_215_744,
+        8_960_620_224_587_517_916,
+        9_926_975_636_656_181_459,
+        10_789_651_965_270_101_893,
+    ];
     seeds.into_iter().for_each(duel);
 }
 
@@ -261,7 +324,8 @@ proptest! {
                 settle_at_random(&mut chance, now, |settlement| line.settle(now, grant.lease, settlement, 0.5));
             }
             if chance.percent(5) && let Some(ticket) = deadlines.keys().copied().next() {
-                // Either it leaves the line now, or it was decided in this very step and is settled below as any other.
+                // Either it leaves the line now, or it was decided in this very step and is settled
+                // below as any other.
                 let before = line.waiting();
                 line.abandon(now, ticket);
                 if line.waiting() < before && !line.decided.iter().any(|(decided, _)| *decided == ticket) {

@@ -1,4 +1,5 @@
-//! A number of things of which only the first is looked at. Those that have left it are dropped when they come to the front, or when they are the most.
+//! A number of things of which only the first is looked at. Those that have left it are dropped
+//! when they come to the front, or when they are the most.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,7 +7,8 @@ use std::collections::binary_heap::PeekMut;
 
 /// Ours: below this, what has left is not worth a pass over all.
 pub(super) const TIDY_FROM: usize = 64;
-/// So many times as many as wait are kept before those that have left are looked for: a pass over all then finds three of four to drop. Ours.
+/// So many times as many as wait are kept before those that have left are looked for: a pass over
+/// all then finds three of four to drop. Ours.
 pub(super) const KEPT: usize = 4;
 
 /// The first is beside the others: most queues have no more than one.
@@ -79,7 +81,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a plain set. 0: one comes; 1: the first leaves; 2: the first leaves and another comes; 3: any leaves.
+        /// Against a plain set. 0: one comes; 1: the first leaves; 2: the first leaves and another
+        /// comes; 3: any leaves.
         #[test]
         fn it_finds_the_first_that_has_not_left(steps in prop::collection::vec((0_u8..4, 0_u32..50), 1..300)) {
             let (mut queue, mut plain) = (Queue::empty(), BTreeSet::new());

@@ -6,14 +6,20 @@ use std::time::Duration;
 
 use super::*;
 use crate::api::AccountKind;
-use crate::decision::demand::{AccountSettings, ClientId, ClientSettings, Places, Priority, SecondaryLimits};
+use crate::decision::demand::{
+    AccountSettings, ClientId, ClientSettings, Places, Priority, SecondaryLimits,
+};
 
 const NOW: Timestamp = Timestamp::from_secs(10_000);
 const LATER: Timestamp = Timestamp::from_secs(10_030);
 
 fn settings(accounts: u32, guests: u32, concurrency: u32) -> Settings {
-    let account =
-        |number: u32| AccountSettings { name: format!("account-{number}").into(), kind: AccountKind::User, reserve: 0, also_spends: None };
+    let account = |number: u32| AccountSettings {
+        name: format!("account-{number}").into(),
+        kind: AccountKind::User,
+        reserve: 0,
+        also_spends: None,
+    };
     Settings {
         accounts: (0..accounts).map(account).collect(),
         guests,
@@ -33,7 +39,12 @@ fn line(settings: Settings) -> Admission {
     let first = grant(&mut line, demand([AccountId(0)]));
     let reset = NOW + Duration::from_mins(30);
     let rate = RateHeaders { limit: 5_000, remaining: 4_999, used: None, reset, resource: None };
-    line.settle(NOW, first.lease, Settlement::Answered { status: StatusCode::OK, rate: Some(&rate), refusal: None }, 0.0);
+    line.settle(
+        NOW,
+        first.lease,
+        Settlement::Answered { status: StatusCode::OK, rate: Some(&rate), refusal: None },
+        0.0,
+    );
     line
 }
 
@@ -67,8 +78,13 @@ fn a_new_account_carries_requests_and_the_old_ones_keep_their_books() {
     let first = grant(&mut line, demand([AccountId(0)]));
     line.reconfigure(NOW, settings(2, 2, 1));
     let new = Places { first: 1, guests: 2 }.id(1);
-    assert_eq!(grant(&mut line, demand([AccountId(0), new])).account, new, "the old one is full still");
-    let names: Vec<_> = line.books().snapshot(NOW).into_iter().map(|account| account.account).collect();
+    assert_eq!(
+        grant(&mut line, demand([AccountId(0), new])).account,
+        new,
+        "the old one is full still"
+    );
+    let names: Vec<_> =
+        line.books().snapshot(NOW).into_iter().map(|account| account.account).collect();
     assert_eq!(names, [AccountId(0), new]);
     line.settle(NOW, first.lease, Settlement::NeverSent, 0.0);
     assert_eq!(line.audit(), []);
@@ -97,7 +113,9 @@ fn a_lowered_limit_breaks_nothing_and_holds_from_now_on() {
         line.settle(NOW, grant.lease, Settlement::NeverSent, 0.0);
         assert_eq!(line.audit(), [], "{left} left");
     }
-    assert!(matches!(line.take_decided().collect::<Vec<_>>()[..], [(decided, Ok(_))] if decided == ticket));
+    assert!(
+        matches!(line.take_decided().collect::<Vec<_>>()[..], [(decided, Ok(_))] if decided == ticket)
+    );
     assert_eq!(line.books().broken().map(|(_, count)| count).sum::<u64>(), 0);
 }
 
@@ -108,7 +126,10 @@ fn what_weighed_more_than_a_lowered_limit_holds_nothing_for_ever() {
     let open = grant(&mut line, heavy.clone());
     let light = |points| {
         let settings = settings(1, 0, 3);
-        Settings { limits: SecondaryLimits { rest_points_per_minute: points, ..settings.limits }, ..settings }
+        Settings {
+            limits: SecondaryLimits { rest_points_per_minute: points, ..settings.limits },
+            ..settings
+        }
     };
     line.reconfigure(NOW, light(2));
     line.settle(NOW, open.lease, Settlement::NeverSent, 0.0);
@@ -120,12 +141,18 @@ fn what_weighed_more_than_a_lowered_limit_holds_nothing_for_ever() {
 #[test]
 fn a_client_has_its_new_weight_and_priority_and_the_gateway_itself_the_lowest() {
     let mut line = Admission::new(settings(1, 0, 1));
-    let client = ClientSettings { weight: NonZeroU32::new(4).unwrap(), priority: Priority::Interactive };
-    line.reconfigure(NOW, Settings { clients: vec![ClientSettings::default(), client], ..settings(1, 0, 1) });
+    let client =
+        ClientSettings { weight: NonZeroU32::new(4).unwrap(), priority: Priority::Interactive };
+    line.reconfigure(
+        NOW,
+        Settings { clients: vec![ClientSettings::default(), client], ..settings(1, 0, 1) },
+    );
     assert_eq!(line.books().client(ClientId(1)), client);
     assert_eq!(line.books().client(ClientId::BACKGROUND).priority, Priority::Batch);
     let first = grant(&mut line, demand([AccountId(0)]));
-    let [behind, before] = [0, 1].map(|client| waits(&mut line, Demand { client: ClientId(client), ..demand([AccountId(0)]) }));
+    let [behind, before] = [0, 1].map(|client| {
+        waits(&mut line, Demand { client: ClientId(client), ..demand([AccountId(0)]) })
+    });
     line.settle(NOW + Duration::from_secs(1), first.lease, Settlement::NeverSent, 0.0);
     let decided: Vec<_> = line.take_decided().map(|(ticket, _)| ticket).collect();
     assert_eq!(decided, [before]);

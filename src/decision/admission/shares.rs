@@ -1,10 +1,13 @@
 //! Whose turn it is among those who compete (DESIGN D10): start-time fair queueing.
 //!
-//! Time is counted in service: a request of a client with weight `w` makes that client's next one start `1/w` later. A request that waits is tagged once, at its
-//! arrival, with the later of the time at which its client's last one ends and the time that is being served; the lowest tag goes first. So a bot with a thousand
-//! requests in hand has its thousand behind one another, and another bot's first one goes before nearly all of them; and who was away has saved up nothing.
+//! Time is counted in service: a request of a client with weight `w` makes that client's next one
+//! start `1/w` later. A request that waits is tagged once, at its arrival, with the later of the
+//! time at which its client's last one ends and the time that is being served; the lowest tag goes
+//! first. So a bot with a thousand requests in hand has its thousand behind one another, and
+//! another bot's first one goes before nearly all of them; and who was away has saved up nothing.
 //!
-//! Only those who compete for the same accounts are compared ([`Kin`]), and only within one priority.
+//! Only those who compete for the same accounts are compared ([`Kin`]), and only within one
+//! priority.
 
 use std::num::NonZeroU32;
 
@@ -16,17 +19,20 @@ use crate::decision::demand::{ClientId, ClientSettings, Priority};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Tag(u64);
 
-/// One unit for a client of weight 1. Divides by all small weights, and leaves room for more requests than there are.
+/// One unit for a client of weight 1. Divides by all small weights, and leaves room for more
+/// requests than there are.
 const UNIT: u64 = 720_720;
 
-/// From how many clients on those who have fallen behind the time served are forgotten. Ours: more than most configs have.
+/// From how many clients on those who have fallen behind the time served are forgotten. Ours: more
+/// than most configs have.
 const SWEEP_FROM: usize = 1_024;
 
 #[derive(Debug, Default)]
 struct Order {
     /// What is being served.
     served: Tag,
-    /// One client's turns beside all others': where each account competes for itself, as for writes, there is mostly no other.
+    /// One client's turns beside all others': where each account competes for itself, as for
+    /// writes, there is mostly no other.
     one: Turns,
     one_is: Option<ClientId>,
     others: Option<Box<Others>>,
@@ -35,7 +41,8 @@ struct Order {
 #[derive(Debug, Default)]
 struct Others {
     clients: HashMap<ClientId, Turns>,
-    /// How many clients are remembered when those are forgotten who have nothing to be remembered for.
+    /// How many clients are remembered when those are forgotten who have nothing to be remembered
+    /// for.
     sweep_at: usize,
 }
 
@@ -59,7 +66,8 @@ impl Shares {
     /// The tag of a client's next request, which waits; never before those of it that wait already.
     pub(super) fn take(&mut self, kin: Kin, client: ClientId, settings: ClientSettings) -> Tag {
         let (served, turns) = self.turns(kin, client, settings.priority);
-        let start = turns.end.max(*served).max(if turns.waiting > 0 { turns.latest } else { *served });
+        let start =
+            turns.end.max(*served).max(if turns.waiting > 0 { turns.latest } else { *served });
         turns.waiting += 1;
         turns.latest = start;
         turns.end = turns.end.max(*served).after(settings.weight);
@@ -80,9 +88,17 @@ impl Shares {
         turns.waiting = turns.waiting.saturating_sub(1);
     }
 
-    /// One that waited with this tag leaves without having been served: its client's next one may come a turn earlier. Else who asks for more than it can
-    /// get would fall behind by every request that it gives up. A turn that has passed is not given back, or waiting in vain would be saved up.
-    pub(super) fn give_back(&mut self, kin: Kin, client: ClientId, settings: ClientSettings, tag: Tag) {
+    /// One that waited with this tag leaves without having been served: its client's next one may
+    /// come a turn earlier. Else who asks for more than it can get would fall behind by every
+    /// request that it gives up. A turn that has passed is not given back, or waiting in vain would
+    /// be saved up.
+    pub(super) fn give_back(
+        &mut self,
+        kin: Kin,
+        client: ClientId,
+        settings: ClientSettings,
+        tag: Tag,
+    ) {
         let (served, turns) = self.turns(kin, client, settings.priority);
         turns.waiting = turns.waiting.saturating_sub(1);
         if tag >= *served {
@@ -92,7 +108,10 @@ impl Shares {
 
     fn turns(&mut self, kin: Kin, client: ClientId, priority: Priority) -> (&mut Tag, &mut Turns) {
         let order = &mut self.orders_of(kin)[priority as usize];
-        if order.one_is != Some(client) && !order.one.say_something(order.served) && !order.is_another(client) {
+        if order.one_is != Some(client)
+            && !order.one.say_something(order.served)
+            && !order.is_another(client)
+        {
             (order.one, order.one_is) = (Turns::default(), Some(client));
         }
         let Order { served, one, one_is, others } = order;
@@ -116,12 +135,17 @@ impl Shares {
 
     /// Those who competed apart compete together from now on.
     pub(super) fn unite(&mut self, union: Union) {
-        let Some(from) = self.orders.get_mut(union.from.index()).map(std::mem::take) else { return };
-        for (priority, from) in [Priority::Batch, Priority::Normal, Priority::Interactive].into_iter().zip(from) {
+        let Some(from) = self.orders.get_mut(union.from.index()).map(std::mem::take) else {
+            return;
+        };
+        for (priority, from) in
+            [Priority::Batch, Priority::Normal, Priority::Interactive].into_iter().zip(from)
+        {
             let served = &mut self.orders_of(union.into)[priority as usize].served;
             *served = from.served.max(*served);
             let others = from.others.map(|others| others.clients).into_iter().flatten();
-            for (client, turns) in from.one_is.map(|one| (one, from.one)).into_iter().chain(others) {
+            for (client, turns) in from.one_is.map(|one| (one, from.one)).into_iter().chain(others)
+            {
                 let (_, own) = self.turns(union.into, client, priority);
                 (own.end, own.latest) = (turns.end.max(own.end), turns.latest.max(own.latest));
                 own.waiting += turns.waiting;
@@ -180,7 +204,9 @@ mod tests {
         let mut shares = Shares::default();
         let mut waiting: Vec<(Tag, usize)> = Vec::new();
         let mut counts = vec![0; weights.len()];
-        let ask = |shares: &mut Shares, index: usize| shares.take(KIN, ClientId(u32::try_from(index).unwrap()), client(weights[index]));
+        let ask = |shares: &mut Shares, index: usize| {
+            shares.take(KIN, ClientId(u32::try_from(index).unwrap()), client(weights[index]))
+        };
         for index in 0..weights.len() {
             waiting.push((ask(&mut shares, index), index));
         }
@@ -202,7 +228,8 @@ mod tests {
     #[test]
     fn a_thousand_requests_of_one_do_not_go_before_the_first_of_another() {
         let mut shares = Shares::default();
-        let greedy: Vec<Tag> = (0..1_000).map(|_| shares.take(KIN, ClientId(0), client(1))).collect();
+        let greedy: Vec<Tag> =
+            (0..1_000).map(|_| shares.take(KIN, ClientId(0), client(1))).collect();
         shares.serve(KIN, ClientId(0), Priority::Normal, greedy[9]);
         let other = shares.take(KIN, ClientId(1), client(1));
         assert!(other <= greedy[10], "at most one goes before it");
@@ -234,14 +261,22 @@ mod tests {
         let tags: Vec<Tag> = (0..10).map(|_| shares.take(KIN, ClientId(0), client(1))).collect();
         tags[..5].iter().for_each(|tag| shares.give_back(KIN, ClientId(0), client(1), *tag));
         assert_eq!(shares.take(KIN, ClientId(0), client(1)), tags[9]);
-        tags[5..].iter().chain([&tags[9]]).for_each(|tag| shares.give_back(KIN, ClientId(0), client(1), *tag));
-        assert_eq!(shares.take(KIN, ClientId(0), client(1)), tags[0], "nothing is left of those that were never served");
+        tags[5..]
+            .iter()
+            .chain([&tags[9]])
+            .for_each(|tag| shares.give_back(KIN, ClientId(0), client(1), *tag));
+        assert_eq!(
+            shares.take(KIN, ClientId(0), client(1)),
+            tags[0],
+            "nothing is left of those that were never served"
+        );
     }
 
     #[test]
     fn the_end_of_a_client_is_forgotten_only_when_it_says_nothing_more() {
         let mut shares = Shares::default();
-        let tags: Vec<Tag> = (0..5_000).map(|number| shares.take(KIN, ClientId(number), client(1))).collect();
+        let tags: Vec<Tag> =
+            (0..5_000).map(|number| shares.take(KIN, ClientId(number), client(1))).collect();
         assert!(tags.iter().all(|tag| *tag == tags[0]));
         assert!(shares.take(KIN, ClientId(4_999), client(1)) > tags[0]);
     }
@@ -254,7 +289,13 @@ mod tests {
             shares.serve(KIN, ClientId(number), Priority::Normal, tag.after(NonZeroU32::MIN));
         }
         assert!(
-            shares.orders.iter().flatten().filter_map(|order| order.others.as_ref()).map(|others| others.clients.len()).sum::<usize>()
+            shares
+                .orders
+                .iter()
+                .flatten()
+                .filter_map(|order| order.others.as_ref())
+                .map(|others| others.clients.len())
+                .sum::<usize>()
                 <= 2 * SWEEP_FROM
         );
     }

@@ -29,10 +29,21 @@ fn write() -> Demand {
 }
 
 fn line(accounts: u32, limits: SecondaryLimits) -> Admission {
-    let account =
-        |number: u32| AccountSettings { name: format!("account-{number}").into(), kind: AccountKind::User, reserve: 0, also_spends: None };
+    let account = |number: u32| AccountSettings {
+        name: format!("account-{number}").into(),
+        kind: AccountKind::User,
+        reserve: 0,
+        also_spends: None,
+    };
     let accounts = (0..accounts).map(account).collect();
-    Admission::new(Settings { accounts, limits, spacing: SECOND, notify_spacing: SECOND * 3, waiting_max: 100, ..Settings::default() })
+    Admission::new(Settings {
+        accounts,
+        limits,
+        spacing: SECOND,
+        notify_spacing: SECOND * 3,
+        waiting_max: 100,
+        ..Settings::default()
+    })
 }
 
 fn one_at_a_time() -> SecondaryLimits {
@@ -61,13 +72,26 @@ fn refused(decision: Decision) -> Refusal {
 }
 
 fn answer(line: &mut Admission, now: Timestamp, lease: LeaseId, remaining: u32) {
-    let rate = RateHeaders { limit: 100.max(remaining), remaining, used: None, reset: RESET, resource: None };
-    line.settle(now, lease, Settlement::Answered { status: StatusCode::OK, rate: Some(&rate), refusal: None }, 0.0);
+    let rate = RateHeaders {
+        limit: 100.max(remaining),
+        remaining,
+        used: None,
+        reset: RESET,
+        resource: None,
+    };
+    line.settle(
+        now,
+        lease,
+        Settlement::Answered { status: StatusCode::OK, rate: Some(&rate), refusal: None },
+        0.0,
+    );
 }
 
 /// The tickets decided, with the account or the limit.
 fn decided(line: &mut Admission) -> Vec<(Ticket, Result<AccountId, LimitKind>)> {
-    let outcome = |decision: Result<Grant, Refusal>| decision.map(|grant| grant.account).map_err(|refusal| refusal.limit);
+    let outcome = |decision: Result<Grant, Refusal>| {
+        decision.map(|grant| grant.account).map_err(|refusal| refusal.limit)
+    };
     line.take_decided().map(|(ticket, decision)| (ticket, outcome(decision))).collect()
 }
 
@@ -99,7 +123,9 @@ fn those_who_wait_are_refused_as_soon_as_it_is_clear_that_they_wait_in_vain() {
     let short = waiting(line.request(NOW, demand(1), SOON));
     let long = waiting(line.request(NOW, demand(1), RESET + SECOND * 9));
     answer(&mut line, NOW, probe.lease, 0);
-    let [(ticket, Err(refusal))] = &line.take_decided().collect::<Vec<_>>()[..] else { panic!("one is refused") };
+    let [(ticket, Err(refusal))] = &line.take_decided().collect::<Vec<_>>()[..] else {
+        panic!("one is refused")
+    };
     assert_eq!((*ticket, refusal.until), (short, Until::Time(RESET + SECOND * 2)));
     assert_eq!(line.next_wakeup(), Some(RESET + SECOND * 2));
     line.tick(RESET + SECOND * 2);
@@ -114,7 +140,11 @@ fn a_reset_nearer_than_the_longest_wait_is_waited_for_and_a_farther_one_refuses_
     let free = RESET + SECOND * 2;
     assert_eq!(refused(line.request(NOW, demand(1), free - SECOND)).until, Until::Time(free));
     waiting(line.request(NOW, demand(1), free));
-    assert_eq!(refused(line.request(NOW, demand(1), free - SECOND)).until, Until::Time(free), "also behind others");
+    assert_eq!(
+        refused(line.request(NOW, demand(1), free - SECOND)).until,
+        Until::Time(free),
+        "also behind others"
+    );
 }
 
 #[test]
@@ -145,7 +175,9 @@ fn the_same_demand_is_served_in_order_of_arrival() {
     let tickets = [0; 4].map(|_| waiting(line.request(NOW, demand(1), SOON)));
     for ticket in tickets {
         answer(&mut line, NOW, lease, 50);
-        let [(decided, Ok(grant))] = &line.take_decided().collect::<Vec<_>>()[..] else { panic!("one is granted") };
+        let [(decided, Ok(grant))] = &line.take_decided().collect::<Vec<_>>()[..] else {
+            panic!("one is granted")
+        };
         assert_eq!(*decided, ticket);
         lease = grant.lease;
     }
@@ -190,7 +222,9 @@ fn a_grant_whose_asker_has_left_goes_to_the_next() {
     let busy = granted(line.request(NOW, demand(1), SOON));
     let [_gone, next] = [0; 2].map(|_| waiting(line.request(NOW, demand(1), SOON)));
     answer(&mut line, NOW, busy.lease, 50);
-    let [(_, Ok(unwanted))] = &line.take_decided().collect::<Vec<_>>()[..] else { panic!("one is granted") };
+    let [(_, Ok(unwanted))] = &line.take_decided().collect::<Vec<_>>()[..] else {
+        panic!("one is granted")
+    };
     line.settle(NOW, unwanted.lease, Settlement::NeverSent, 0.0);
     assert_eq!(decided(&mut line), [(next, Ok(AccountId(0)))]);
 }
@@ -203,9 +237,15 @@ fn writes_wake_when_their_distance_is_kept() {
     answer(&mut line, NOW, first.lease, 50);
     assert_eq!(line.next_wakeup(), Some(NOW + SECOND));
     line.tick(NOW + SECOND);
-    let [(ticket, Ok(grant))] = &line.take_decided().collect::<Vec<_>>()[..] else { panic!("one is granted") };
+    let [(ticket, Ok(grant))] = &line.take_decided().collect::<Vec<_>>()[..] else {
+        panic!("one is granted")
+    };
     assert_eq!(*ticket, second);
-    assert_eq!(line.next_wakeup(), Some(NOW + SECOND * 2), "a look at the distance, even if the answer should come first");
+    assert_eq!(
+        line.next_wakeup(),
+        Some(NOW + SECOND * 2),
+        "a look at the distance, even if the answer should come first"
+    );
     answer(&mut line, NOW + SECOND * 3, grant.lease, 49);
     assert_eq!(decided(&mut line), [(third, Ok(AccountId(0)))]);
 }
@@ -215,11 +255,21 @@ fn an_account_that_becomes_free_by_time_is_seen_while_another_is_waited_for() {
     let mut line = line(2, SecondaryLimits::default());
     let probes = [0; 2].map(|_| granted(line.request(NOW, demand(2), SOON)));
     let pause = Some(SECOND * 5);
-    let refusal = LimitRefusal::Secondary { retry_after: pause, reset: None, remaining: None, resource: None };
-    let refused = Settlement::Answered { status: StatusCode::FORBIDDEN, rate: None, refusal: Some(&refusal) };
+    let refusal = LimitRefusal::Secondary {
+        retry_after: pause,
+        reset: None,
+        remaining: None,
+        resource: None,
+    };
+    let refused =
+        Settlement::Answered { status: StatusCode::FORBIDDEN, rate: None, refusal: Some(&refusal) };
     line.settle(NOW, probes[0].lease, refused, 0.0);
     let ticket = waiting(line.request(NOW, demand(2), SOON));
-    assert_eq!(line.next_wakeup(), Some(NOW + SECOND * 5), "the second account's probe may take longer");
+    assert_eq!(
+        line.next_wakeup(),
+        Some(NOW + SECOND * 5),
+        "the second account's probe may take longer"
+    );
     line.tick(NOW + SECOND * 5);
     assert_eq!(decided(&mut line), [(ticket, Ok(AccountId(0)))]);
 }
@@ -229,8 +279,10 @@ fn a_closed_account_refuses_those_whose_deadline_comes_first() {
     let mut line = line(1, one_at_a_time());
     let busy = granted(line.request(NOW, demand(1), SOON));
     let ticket = waiting(line.request(NOW, demand(1), SOON));
-    let refusal = LimitRefusal::Secondary { retry_after: None, reset: None, remaining: None, resource: None };
-    let refused = Settlement::Answered { status: StatusCode::FORBIDDEN, rate: None, refusal: Some(&refusal) };
+    let refusal =
+        LimitRefusal::Secondary { retry_after: None, reset: None, remaining: None, resource: None };
+    let refused =
+        Settlement::Answered { status: StatusCode::FORBIDDEN, rate: None, refusal: Some(&refusal) };
     line.settle(NOW, busy.lease, refused, 0.0);
     assert_eq!(decided(&mut line), [(ticket, Err(LimitKind::Cooldown))]);
 }
@@ -247,7 +299,11 @@ fn two_hundred_at_once_on_three_cold_accounts_of_fifty_make_150_requests() {
             Decision::Waiting { .. } => {}
         }
     }
-    assert_eq!((open.len(), line.waiting()), (3, 100), "three probes; the line of this test holds a hundred");
+    assert_eq!(
+        (open.len(), line.waiting()),
+        (3, 100),
+        "three probes; the line of this test holds a hundred"
+    );
     while let Some(grant) = open.pop() {
         sent += 1;
         let remaining = &mut left[grant.account.0 as usize];
@@ -265,7 +321,10 @@ fn two_hundred_at_once_on_three_cold_accounts_of_fifty_make_150_requests() {
     }
     assert_eq!((sent, left), (150, [0; 3]));
     let refusal = refused(line.request(NOW, demand(3), SOON));
-    assert_eq!((refusal.limit, refusal.until), (LimitKind::Primary, Until::Time(RESET + SECOND * 2)));
+    assert_eq!(
+        (refusal.limit, refusal.until),
+        (LimitKind::Primary, Until::Time(RESET + SECOND * 2))
+    );
     assert_eq!(refusals, 97, "those for whom the line had no room");
 }
 
@@ -276,10 +335,21 @@ fn the_head_of_a_long_answer_lets_those_go_who_waited_for_what_it_says() {
     for _ in 0..3 {
         assert!(matches!(line.request(NOW, demand(1), SOON), Decision::Waiting { .. }));
     }
-    let rate = RateHeaders { limit: 100, remaining: 99, used: None, reset: RESET, resource: Some(ResourceName::core()) };
+    let rate = RateHeaders {
+        limit: 100,
+        remaining: 99,
+        used: None,
+        reset: RESET,
+        resource: Some(ResourceName::core()),
+    };
     line.answer_begun(NOW, probe.lease, StatusCode::OK, Some(&rate));
     assert_eq!(line.take_decided().len(), 2, "the long answer itself still holds its slot");
-    line.settle(NOW, probe.lease, Settlement::Answered { status: StatusCode::OK, rate: None, refusal: None }, 0.0);
+    line.settle(
+        NOW,
+        probe.lease,
+        Settlement::Answered { status: StatusCode::OK, rate: None, refusal: None },
+        0.0,
+    );
     assert_eq!(line.take_decided().len(), 1);
     assert_eq!(line.audit(), []);
 }
@@ -292,11 +362,16 @@ fn who_asks_for_more_than_it_can_get_has_its_share_all_the_same() {
     let mut asked = BTreeMap::new();
     for step in 0..4_000_u64 {
         let now = NOW + Duration::from_millis(50) * u32::try_from(step).unwrap();
-        // Two answers a second are shared by clients that ask twenty times, ten times and once a second.
+        // Two answers a second are shared by clients that ask twenty times, ten times and once a
+        // second.
         for (client, every) in [(0, 1), (1, 2), (2, 20)] {
             if step % every == 0 {
                 let number = u32::try_from(client).unwrap();
-                match line.request(now, Demand { client: ClientId(number), ..demand(1) }, now + SECOND * 5) {
+                match line.request(
+                    now,
+                    Demand { client: ClientId(number), ..demand(1) },
+                    now + SECOND * 5,
+                ) {
                     Decision::Granted(grant) => open = Some((grant, client)),
                     Decision::Waiting { ticket, .. } => drop(asked.insert(ticket, client)),
                     Decision::Refused(_) => {}
@@ -342,8 +417,10 @@ fn what_costs_nothing_does_not_wait_behind_what_costs() {
 
 #[test]
 fn when_the_first_leaves_the_next_is_tried_that_needs_less() {
-    let mut line = line(1, SecondaryLimits { graphql_points_per_minute: 10, ..SecondaryLimits::default() });
-    let query = |points| Demand { graphql: true, points, resource: ResourceName::graphql(), ..demand(1) };
+    let mut line =
+        line(1, SecondaryLimits { graphql_points_per_minute: 10, ..SecondaryLimits::default() });
+    let query =
+        |points| Demand { graphql: true, points, resource: ResourceName::graphql(), ..demand(1) };
     let first = granted(line.request(NOW, query(8), SOON));
     answer(&mut line, NOW, first.lease, 5_000);
     let late = NOW + SECOND * 90;
@@ -355,7 +432,12 @@ fn when_the_first_leaves_the_next_is_tried_that_needs_less() {
 
 #[test]
 fn a_lease_that_another_account_pays_too_wakes_those_who_wait_for_that_one() {
-    let account = |name: &str, also_spends| AccountSettings { name: name.into(), kind: AccountKind::User, reserve: 0, also_spends };
+    let account = |name: &str, also_spends| AccountSettings {
+        name: name.into(),
+        kind: AccountKind::User,
+        reserve: 0,
+        also_spends,
+    };
     let accounts = vec![account("user", None), account("app", Some(AccountId(0)))];
     let mut line = Admission::new(Settings { accounts, waiting_max: 100, ..Settings::default() });
     let on = |account| Demand { candidates: Arc::from([AccountId(account)]), ..demand(1) };
@@ -369,7 +451,12 @@ fn a_lease_that_another_account_pays_too_wakes_those_who_wait_for_that_one() {
 
 #[test]
 fn an_app_goes_on_when_the_user_that_pays_too_has_nothing_left() {
-    let account = |name: &str, also_spends| AccountSettings { name: name.into(), kind: AccountKind::User, reserve: 0, also_spends };
+    let account = |name: &str, also_spends| AccountSettings {
+        name: name.into(),
+        kind: AccountKind::User,
+        reserve: 0,
+        also_spends,
+    };
     let accounts = vec![account("user", None), account("app", Some(AccountId(0)))];
     let mut line = Admission::new(Settings { accounts, waiting_max: 100, ..Settings::default() });
     let on = |account| Demand { candidates: Arc::from([AccountId(account)]), ..demand(1) };
@@ -399,5 +486,8 @@ fn a_write_that_was_never_sent_keeps_no_later_one_at_a_distance() {
     let read: Vec<_> = line.take_decided().collect();
     assert!(matches!(&read[..], [(_, Ok(_))]), "the read has the place: {read:?}");
     let soon = NOW + SECOND / 2;
-    assert!(matches!(line.request(NOW, write(), soon), Decision::Waiting { .. }), "the read may be answered before then");
+    assert!(
+        matches!(line.request(NOW, write(), soon), Decision::Waiting { .. }),
+        "the read may be answered before then"
+    );
 }

@@ -1,6 +1,7 @@
 //! One account's books: what it could carry now, what an answer teaches it.
 //!
-//! The primary books of its resources, its secondary limits and its cool-down are asked together and settled together; each has a module of its own.
+//! The primary books of its resources, its secondary limits and its cool-down are asked together
+//! and settled together; each has a module of its own.
 
 use http::StatusCode;
 
@@ -15,7 +16,8 @@ use crate::decision::cooldown::{Cooldown, Named};
 use crate::decision::demand::{AccountSettings, Demand, LeaseId, LimitKind, Priority, Until};
 use crate::decision::secondary::{Secondary, Weight};
 
-/// Primary books of one account. Ours: four times the resources known; an upstream that names more shares the last book among them.
+/// Primary books of one account. Ours: four times the resources known; an upstream that names more
+/// shares the last book among them.
 pub(super) const BOOKS_MAX: usize = 64;
 
 /// Names a book of an account.
@@ -38,7 +40,8 @@ impl BookPlace {
 pub(super) struct Account {
     pub(super) settings: AccountSettings,
     pub(super) terms: Terms,
-    /// In the order in which they were first used; never removed, so that a lease can name its book by its place.
+    /// In the order in which they were first used; never removed, so that a lease can name its book
+    /// by its place.
     pub(super) books: Vec<(ResourceName, Book)>,
     pub(super) secondary: Secondary,
     pub(super) cooldown: Cooldown,
@@ -79,11 +82,16 @@ impl Account {
         let closed = self.closure_in(now, self.budget_at(place, resource));
         let sums = self.sums_in(now, self.shown_at(place), resource);
         // A window that ends changes what is shown, whatever else holds the account.
-        let over = if sums.reset == Timestamp::FAR_FUTURE { sums.reset } else { sums.reset + budget::WOBBLE };
+        let over = if sums.reset == Timestamp::FAR_FUTURE {
+            sums.reset
+        } else {
+            sums.reset + budget::WOBBLE
+        };
         let at_least = |wake: Timestamp| wake.max(now + crate::decision::secondary::TICK);
         match closed {
             Ok(room) => {
-                let rank = Offer { share: room.share, in_flight: self.secondary.in_flight() }.rank();
+                let rank =
+                    Offer { share: room.share, in_flight: self.secondary.in_flight() }.rank();
                 let wake = at_least(room.until.unwrap_or(Timestamp::FAR_FUTURE).min(over));
                 Standing { rank, until: Timestamp::FAR_FUTURE, wake, sums }
             }
@@ -92,7 +100,12 @@ impl Account {
                     Until::Event => Timestamp::EPOCH,
                     Until::Time(time) => time,
                 };
-                Standing { rank: 0, until, wake: at_least(block.wake.unwrap_or(Timestamp::FAR_FUTURE).min(over)), sums }
+                Standing {
+                    rank: 0,
+                    until,
+                    wake: at_least(block.wake.unwrap_or(Timestamp::FAR_FUTURE).min(over)),
+                    sums,
+                }
             }
         }
     }
@@ -105,7 +118,10 @@ impl Account {
     fn closure_in(&self, now: Timestamp, budget: Option<&Book>) -> Result<Room, Block> {
         let closed = self.cooldown.until(now).map(|until| Block::at(LimitKind::Cooldown, until));
         let full = (!self.secondary.has_slot()).then_some(Block::event(LimitKind::Concurrency));
-        match (both(closed, full), primary_room(now, Wish { cost: 1, priority: Priority::Normal }, self.terms, budget)) {
+        match (
+            both(closed, full),
+            primary_room(now, Wish { cost: 1, priority: Priority::Normal }, self.terms, budget),
+        ) {
             (None, room) => room,
             (Some(block), Ok(_)) => Err(block),
             (Some(block), Err(spent)) => Err(block.and(spent)),
@@ -126,7 +142,8 @@ impl Account {
         }
     }
 
-    /// The book in which a request for a resource must find room; a resource without one is untouched.
+    /// The book in which a request for a resource must find room; a resource without one is
+    /// untouched.
     fn budget(&self, resource: &ResourceName) -> Option<&Book> {
         self.budget_at(self.find_book(resource), resource)
     }
@@ -150,7 +167,11 @@ impl Account {
     /// The place of a resource's book, made when there is none.
     pub(super) fn book_place(&mut self, resource: &ResourceName) -> BookPlace {
         self.find_book(resource).unwrap_or_else(|| {
-            let name = if self.books.len() < BOOKS_MAX { resource.clone() } else { ResourceName::new(OVERFLOW) };
+            let name = if self.books.len() < BOOKS_MAX {
+                resource.clone()
+            } else {
+                ResourceName::new(OVERFLOW)
+            };
             let book = Book::new(&name);
             // Most accounts have one or two for good: no room for more.
             self.books.reserve_exact(1);
@@ -171,7 +192,8 @@ impl Account {
         self.books.get(place.index()).map(|(resource, _)| resource)
     }
 
-    /// Ends the lease in its primary book and takes over what the answer says, in the book that the answer names. `is_refused`: nothing was executed.
+    /// Ends the lease in its primary book and takes over what the answer says, in the book that the
+    /// answer names. `is_refused`: nothing was executed.
     pub(super) fn settle_primary(
         &mut self,
         now: Timestamp,
@@ -181,7 +203,10 @@ impl Account {
         rate: Option<&RateHeaders>,
         is_refused: bool,
     ) {
-        let named = rate.and_then(|rate| rate.resource.as_ref()).map(|resource| self.book_place(resource)).or(ended.book);
+        let named = rate
+            .and_then(|rate| rate.resource.as_ref())
+            .map(|resource| self.book_place(resource))
+            .or(ended.book);
         let Some(book) = self.book_of(ended) else { return };
         let Some(rate) = rate else {
             if is_refused {
@@ -199,14 +224,25 @@ impl Account {
     }
 
     /// Closes what a refusal closes (DESIGN D6).
-    pub(super) fn heed(&mut self, now: Timestamp, ended: &Lease, rate: Option<&RateHeaders>, refusal: Option<&LimitRefusal>, jitter: f64) {
+    pub(super) fn heed(
+        &mut self,
+        now: Timestamp,
+        ended: &Lease,
+        rate: Option<&RateHeaders>,
+        refusal: Option<&LimitRefusal>,
+        jitter: f64,
+    ) {
         let Some(refusal) = refusal else { return };
         let reset = refusal.reset().or(rate.map(|rate| rate.reset));
         match refusal {
             LimitRefusal::Primary { .. } => {
-                let named = refusal.resource().or(rate.and_then(|rate| rate.resource.as_ref())).map(|resource| self.book_place(resource));
-                // Named without numbers, the other resource teaches the endpoint nothing: the one it was booked under is closed too, or the
-                // same request would be sent again at once.
+                let named = refusal
+                    .resource()
+                    .or(rate.and_then(|rate| rate.resource.as_ref()))
+                    .map(|resource| self.book_place(resource));
+                // Named without numbers, the other resource teaches the endpoint nothing: the one
+                // it was booked under is closed too, or the same request would be sent again at
+                // once.
                 let own = ended.book.filter(|_| named.is_none() || rate.is_none());
                 let closed = named.into_iter().chain(own.filter(|own| Some(*own) != named));
                 for place in closed {
@@ -217,7 +253,10 @@ impl Account {
             }
             LimitRefusal::Secondary { .. } => {
                 let remaining = refusal.remaining().or(rate.map(|rate| rate.remaining));
-                let named = Named { pause: refusal.retry_after(), reset: reset.filter(|_| remaining == Some(0)) };
+                let named = Named {
+                    pause: refusal.retry_after(),
+                    reset: reset.filter(|_| remaining == Some(0)),
+                };
                 self.cooldown.refused(now, ended.admitted_at, named, jitter);
             }
         }
@@ -225,7 +264,12 @@ impl Account {
 }
 
 /// What is left of a budget.
-fn primary_room(now: Timestamp, wish: Wish, terms: Terms, budget: Option<&Book>) -> Result<Room, Block> {
+fn primary_room(
+    now: Timestamp,
+    wish: Wish,
+    terms: Terms,
+    budget: Option<&Book>,
+) -> Result<Room, Block> {
     match budget.filter(|_| wish.cost > 0) {
         Some(book) => book.room(now, wish, terms),
         None => Ok(Room { share: budget::WHOLE, until: None }),

@@ -1,8 +1,10 @@
-//! The lists of accounts that requests bring with them, known again by their allocation, each with its [`Ranking`]s by resource.
+//! The lists of accounts that requests bring with them, known again by their allocation, each with
+//! its [`Ranking`]s by resource.
 //!
-//! A list costs its length once; after that the best account is found and a changed one is moved in a few steps. Lists that nobody waits on are forgotten
-//! when there are many. Lists that share an account compete with each other, and with all that compete with those: such lists are kin, and waiting requests
-//! of one kin are served by one order (`admission`).
+//! A list costs its length once; after that the best account is found and a changed one is moved in
+//! a few steps. Lists that nobody waits on are forgotten when there are many. Lists that share an
+//! account compete with each other, and with all that compete with those: such lists are kin, and
+//! waiting requests of one kin are served by one order (`admission`).
 
 use std::sync::Arc;
 
@@ -16,12 +18,14 @@ use super::account::Account;
 use super::place;
 use super::ranking::{Ranking, Sums};
 
-/// From so many lists on, and [`LISTS_PER_ACCOUNT`], those not used lately are forgotten. Ours: pools, and what routes leave of them, of a large config.
+/// From so many lists on, and [`LISTS_PER_ACCOUNT`], those not used lately are forgotten. Ours:
+/// pools, and what routes leave of them, of a large config.
 const LISTS: usize = 512;
 /// Ours: each account alone, and in a few lists of a few.
 const LISTS_PER_ACCOUNT: usize = 4;
 
-/// Rankings of one list. Ours: twice the resources known; of more, the oldest is made anew when it is asked for.
+/// Rankings of one list. Ours: twice the resources known; of more, the oldest is made anew when it
+/// is asked for.
 const RANKINGS_MAX: usize = 32;
 
 /// Names a list while somebody waits on it or uses it.
@@ -29,7 +33,8 @@ const RANKINGS_MAX: usize = 32;
 pub(in crate::decision) struct ListId(u32);
 
 impl ListId {
-    /// As an index: the numbers of forgotten lists are given to new ones, so that there are no more than lists.
+    /// As an index: the numbers of forgotten lists are given to new ones, so that there are no more
+    /// than lists.
     pub(in crate::decision) fn index(self) -> usize {
         self.0 as usize
     }
@@ -71,9 +76,18 @@ pub(in crate::decision) struct Closed {
 
 impl Closed {
     /// `None` when some account is open. `is_for_all`: the refusal is made of this alone.
-    pub(super) fn of(ranking: &Ranking, ranked_by: &ResourceName, is_for_all: bool) -> Option<Self> {
+    pub(super) fn of(
+        ranking: &Ranking,
+        ranked_by: &ResourceName,
+        is_for_all: bool,
+    ) -> Option<Self> {
         let all = ranking.all();
-        (all.rank == 0).then(|| Self { ranked_by: ranked_by.clone(), until: all.until, wake: all.wake, is_for_all })
+        (all.rank == 0).then(|| Self {
+            ranked_by: ranked_by.clone(),
+            until: all.until,
+            wake: all.wake,
+            is_for_all,
+        })
     }
 
     /// Whether whoever else needs this budget would be refused in the same words.
@@ -125,7 +139,11 @@ impl Candidates {
     /// The list of these accounts.
     pub(super) fn find(&mut self, accounts: &Arc<[AccountId]>) -> ListId {
         self.questions += 1;
-        let known = self.by_allocation.get(&allocation(accounts)).or_else(|| self.by_content.get(accounts)).copied();
+        let known = self
+            .by_allocation
+            .get(&allocation(accounts))
+            .or_else(|| self.by_content.get(accounts))
+            .copied();
         let id = known.unwrap_or_else(|| self.add(accounts));
         let now = self.questions;
         if let Some(list) = self.list_mut(id) {
@@ -140,14 +158,25 @@ impl Candidates {
     }
 
     /// The list's ranking by a resource as it stands at `now`.
-    pub(super) fn ranking(&mut self, now: Timestamp, id: ListId, resource: &ResourceName, accounts: &[Account]) -> Option<&mut Ranking> {
+    pub(super) fn ranking(
+        &mut self,
+        now: Timestamp,
+        id: ListId,
+        resource: &ResourceName,
+        accounts: &[Account],
+    ) -> Option<&mut Ranking> {
         let list = self.lists.get_mut(id.index())?.as_mut()?;
-        let standing = |id: &AccountId| accounts.get(place(*id)).map(|account| account.standing(now, resource));
+        let standing = |id: &AccountId| {
+            accounts.get(place(*id)).map(|account| account.standing(now, resource))
+        };
         if !list.rankings.iter().any(|(name, _)| name == resource) {
             if list.rankings.len() >= RANKINGS_MAX {
                 list.rankings.remove_first();
             }
-            let standings = list.accounts.iter().map(|id| standing(id).unwrap_or(super::ranking::Standing::NOBODY));
+            let standings = list
+                .accounts
+                .iter()
+                .map(|id| standing(id).unwrap_or(super::ranking::Standing::NOBODY));
             list.rankings.push((resource.clone(), Ranking::new(standings)));
         }
         let (_, ranking) = list.rankings.iter_mut().find(|(name, _)| name == resource)?;
@@ -158,18 +187,33 @@ impl Candidates {
         Some(ranking)
     }
 
-    /// Whether nothing has changed for a list that had no account to offer and would change at `seen`.
+    /// Whether nothing has changed for a list that had no account to offer and would change at
+    /// `seen`.
     pub(super) fn is_closed_as(&self, id: ListId, seen: &Closed, now: Timestamp) -> bool {
-        let ranking = self.list(id).and_then(|list| list.rankings.iter().find(|(name, _)| *name == seen.ranked_by));
+        let ranking = self
+            .list(id)
+            .and_then(|list| list.rankings.iter().find(|(name, _)| *name == seen.ranked_by));
         let all = ranking.map(|(_, ranking)| ranking.all());
-        all.is_some_and(|all| all.rank == 0 && all.wake > now && (all.until, all.wake) == (seen.until, seen.wake))
+        all.is_some_and(|all| {
+            all.rank == 0 && all.wake > now && (all.until, all.wake) == (seen.until, seen.wake)
+        })
     }
 
     /// The sums over a list's accounts, if it has a ranking by the resource.
-    pub(super) fn sums(&mut self, now: Timestamp, accounts: &Arc<[AccountId]>, resource: &ResourceName, books: &[Account]) -> Option<Sums> {
+    pub(super) fn sums(
+        &mut self,
+        now: Timestamp,
+        accounts: &Arc<[AccountId]>,
+        resource: &ResourceName,
+        books: &[Account],
+    ) -> Option<Sums> {
         let id = self.known(accounts)?;
         let has_ranking = self.list(id)?.rankings.iter().any(|(name, _)| name == resource);
-        if has_ranking { self.ranking(now, id, resource, books).map(|ranking| ranking.all().sums) } else { None }
+        if has_ranking {
+            self.ranking(now, id, resource, books).map(|ranking| ranking.all().sums)
+        } else {
+            None
+        }
     }
 
     /// An account has changed.
@@ -193,7 +237,8 @@ impl Candidates {
         self.lists_of(account).any(|list| list == id)
     }
 
-    /// Somebody waits on the list, so that it must not be forgotten; [`Candidates::release`] ends it.
+    /// Somebody waits on the list, so that it must not be forgotten; [`Candidates::release`] ends
+    /// it.
     pub(super) fn hold(&mut self, id: ListId) {
         if let Some(list) = self.list_mut(id) {
             list.waiting += 1;
@@ -239,8 +284,15 @@ impl Candidates {
         if self.by_content.len() >= LISTS + LISTS_PER_ACCOUNT * self.of_account.len() {
             self.forget_unused();
         }
-        let first = accounts.iter().copied().find(|account| place(*account) < self.of_account.len());
-        let list = List { accounts: Arc::clone(accounts), rankings: Few::default(), used: 0, waiting: 0, first };
+        let first =
+            accounts.iter().copied().find(|account| place(*account) < self.of_account.len());
+        let list = List {
+            accounts: Arc::clone(accounts),
+            rankings: Few::default(),
+            used: 0,
+            waiting: 0,
+            first,
+        };
         let id = ListId(self.vacant.pop().unwrap_or_else(|| {
             self.lists.push(None);
             u32::try_from(self.lists.len() - 1).unwrap_or(u32::MAX)
@@ -260,8 +312,11 @@ impl Candidates {
     /// The less lately used half of the lists that nobody waits on.
     fn forget_unused(&mut self) {
         let slots = (0..).map(ListId).zip(&self.lists);
-        let mut idle: Vec<(u64, ListId)> =
-            slots.filter_map(|(id, list)| list.as_ref().filter(|list| list.waiting == 0).map(|list| (list.used, id))).collect();
+        let mut idle: Vec<(u64, ListId)> = slots
+            .filter_map(|(id, list)| {
+                list.as_ref().filter(|list| list.waiting == 0).map(|list| (list.used, id))
+            })
+            .collect();
         idle.sort_unstable();
         for (_, id) in idle.iter().take(idle.len().div_ceil(2)) {
             let Some(list) = self.lists[id.index()].take() else { continue };

@@ -1,4 +1,5 @@
-//! The books against a model upstream: saturated, with answers reordered, resets that wobble, losses, free answers and windows rolling over.
+//! The books against a model upstream: saturated, with answers reordered, resets that wobble,
+//! losses, free answers and windows rolling over.
 
 use std::time::Duration;
 
@@ -12,8 +13,12 @@ use crate::decision::demand::{AccountSettings, SecondaryLimits};
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 fn settings(accounts: u32, limits: SecondaryLimits) -> Settings {
-    let account =
-        |number: u32| AccountSettings { name: format!("account-{number}").into(), kind: AccountKind::User, reserve: 0, also_spends: None };
+    let account = |number: u32| AccountSettings {
+        name: format!("account-{number}").into(),
+        kind: AccountKind::User,
+        reserve: 0,
+        also_spends: None,
+    };
     Settings { accounts: (0..accounts).map(account).collect(), limits, ..Settings::default() }
 }
 
@@ -54,7 +59,11 @@ impl Saturation {
     fn run(&mut self, end: Timestamp) {
         while self.now < end {
             let refused_until = self.admit_all();
-            let next = [self.upstream.next(), refused_until].into_iter().flatten().min().expect("something always comes");
+            let next = [self.upstream.next(), refused_until]
+                .into_iter()
+                .flatten()
+                .min()
+                .expect("something always comes");
             self.now = self.now.max(next);
             while self.upstream.next().is_some_and(|at| at <= self.now) {
                 if let Some((at, lease, ending)) = self.upstream.step() {
@@ -75,7 +84,10 @@ impl Saturation {
             match self.books.admit(self.now, lease, &self.demand, list) {
                 Ok(grant) => {
                     self.next_lease += 1;
-                    assert!(self.now >= self.closed[grant.account.0 as usize], "sent to a closed account");
+                    assert!(
+                        self.now >= self.closed[grant.account.0 as usize],
+                        "sent to a closed account"
+                    );
                     if self.upstream.chance.percent(2) {
                         self.books.settle(self.now, lease, Settlement::NeverSent, 0.5);
                         continue;
@@ -93,11 +105,19 @@ impl Saturation {
         match ending {
             Ending::Lost => self.books.settle(at, lease, Settlement::Unknown, 0.5),
             Ending::Answered { status, rate, refusal } => {
-                let settlement = Settlement::Answered { status: *status, rate: Some(rate), refusal: refusal.as_ref() };
+                let settlement = Settlement::Answered {
+                    status: *status,
+                    rate: Some(rate),
+                    refusal: refusal.as_ref(),
+                };
                 self.books.settle(at, lease, settlement, 0.5);
             }
         }
-        if let Ending::Answered { refusal: Some(LimitRefusal::Secondary { retry_after: Some(pause), .. }), .. } = ending {
+        if let Ending::Answered {
+            refusal: Some(LimitRefusal::Secondary { retry_after: Some(pause), .. }),
+            ..
+        } = ending
+        {
             let closed = &mut self.closed[account.0 as usize];
             *closed = (*closed).max(at + *pause);
         }
@@ -105,7 +125,14 @@ impl Saturation {
 }
 
 fn hourly(limit: u32) -> World {
-    World { limit, window: Duration::from_hours(1), lost: 1, free: 0, sudden: 0, outside_per_second: 0 }
+    World {
+        limit,
+        window: Duration::from_hours(1),
+        lost: 1,
+        free: 0,
+        sudden: 0,
+        outside_per_second: 0,
+    }
 }
 
 proptest! {

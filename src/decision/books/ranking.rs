@@ -1,7 +1,9 @@
-//! The accounts of one list of candidates, ordered by what one of their budgets has left: the best of ten thousand is found, and one changed, in a few steps.
+//! The accounts of one list of candidates, ordered by what one of their budgets has left: the best
+//! of ten thousand is found, and one changed, in a few steps.
 //!
-//! A tree over the places of the list; each node sums up the accounts below it: the fullest that is open, the nearest end of a closure, the next time at
-//! which something changes by itself, and the sums that views show. It remembers what it was told; who tells it, and when, is in `candidates`.
+//! A tree over the places of the list; each node sums up the accounts below it: the fullest that is
+//! open, the nearest end of a closure, the next time at which something changes by itself, and the
+//! sums that views show. It remembers what it was told; who tells it, and when, is in `candidates`.
 
 use std::collections::BinaryHeap;
 
@@ -34,13 +36,22 @@ impl Sums {
     pub(super) const NONE: Self = Self { limit: 0, free: 0, reset: Timestamp::FAR_FUTURE };
 
     pub(super) fn and(self, other: Self) -> Self {
-        Self { limit: self.limit + other.limit, free: self.free + other.free, reset: self.reset.min(other.reset) }
+        Self {
+            limit: self.limit + other.limit,
+            free: self.free + other.free,
+            reset: self.reset.min(other.reset),
+        }
     }
 }
 
 impl Standing {
     /// No account at all.
-    pub(super) const NOBODY: Self = Self { rank: 0, until: Timestamp::FAR_FUTURE, wake: Timestamp::FAR_FUTURE, sums: Sums::NONE };
+    pub(super) const NOBODY: Self = Self {
+        rank: 0,
+        until: Timestamp::FAR_FUTURE,
+        wake: Timestamp::FAR_FUTURE,
+        sums: Sums::NONE,
+    };
 
     fn node(self, place: usize) -> Node {
         let ends = Ends { until: self.until, wake: self.wake, reset: self.sums.reset };
@@ -48,7 +59,8 @@ impl Standing {
     }
 }
 
-/// The best open account below a node: its rank, and of equals the first place. Nobody is less than all others.
+/// The best open account below a node: its rank, and of equals the first place. Nobody is less than
+/// all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Best(u64);
 
@@ -56,7 +68,14 @@ impl Best {
     const NOBODY: Self = Self(0);
 
     fn new(rank: u32, place: usize) -> Self {
-        if rank == 0 { Self::NOBODY } else { Self(u64::from(rank) << 32 | u64::from(u32::MAX - u32::try_from(place).unwrap_or(u32::MAX))) }
+        if rank == 0 {
+            Self::NOBODY
+        } else {
+            Self(
+                u64::from(rank) << 32
+                    | u64::from(u32::MAX - u32::try_from(place).unwrap_or(u32::MAX)),
+            )
+        }
     }
 
     fn rank(self) -> u32 {
@@ -79,10 +98,18 @@ struct Ends {
 }
 
 impl Ends {
-    const NEVER: Self = Self { until: Timestamp::FAR_FUTURE, wake: Timestamp::FAR_FUTURE, reset: Timestamp::FAR_FUTURE };
+    const NEVER: Self = Self {
+        until: Timestamp::FAR_FUTURE,
+        wake: Timestamp::FAR_FUTURE,
+        reset: Timestamp::FAR_FUTURE,
+    };
 
     fn and(self, other: Self) -> Self {
-        Self { until: self.until.min(other.until), wake: self.wake.min(other.wake), reset: self.reset.min(other.reset) }
+        Self {
+            until: self.until.min(other.until),
+            wake: self.wake.min(other.wake),
+            reset: self.reset.min(other.reset),
+        }
     }
 }
 
@@ -93,7 +120,8 @@ struct Node {
     ends: Ends,
 }
 
-/// Children of a node. Ours: half as many levels as with two are half as many places in memory to go to, and four are summed up as fast as they come from there.
+/// Children of a node. Ours: half as many levels as with two are half as many places in memory to
+/// go to, and four are summed up as fast as they come from there.
 const CHILDREN: usize = 4;
 
 /// All children of one node.
@@ -117,15 +145,17 @@ impl Family {
     }
 }
 
-/// The tree. Family 0 are the root's children, and the node that is the child `c` of family `f` is at `4f + c`; its own children are family `4f + c + 1`. The leaves
-/// are the last level. The root is kept by itself: of a list of one account, as there may be one for each, it is all there is.
+/// The tree. Family 0 are the root's children, and the node that is the child `c` of family `f` is
+/// at `4f + c`; its own children are family `4f + c + 1`. The leaves are the last level. The root
+/// is kept by itself: of a list of one account, as there may be one for each, it is all there is.
 #[derive(Debug)]
 pub(super) struct Ranking {
     root: Node,
     families: Vec<Family>,
     /// Where the first leaf is.
     first_leaf: usize,
-    /// What each account adds to the sums: limit and free units, and both of all. Of one account the latter is enough.
+    /// What each account adds to the sums: limit and free units, and both of all. Of one account
+    /// the latter is enough.
     units: Vec<[u64; 2]>,
     all_units: [u64; 2],
 }
@@ -140,7 +170,13 @@ impl Ranking {
         }
         let families = vec![Family::NOBODY; nodes / CHILDREN];
         let root = Standing::NOBODY.node(0);
-        let mut new = Self { root, families, first_leaf: nodes.saturating_sub(leaves), units: Vec::new(), all_units: [0; 2] };
+        let mut new = Self {
+            root,
+            families,
+            first_leaf: nodes.saturating_sub(leaves),
+            units: Vec::new(),
+            all_units: [0; 2],
+        };
         let is_one = standings.len() == 1;
         for (place, standing) in standings.enumerate() {
             let units = [standing.sums.limit, standing.sums.free];
@@ -151,7 +187,8 @@ impl Ranking {
             }
         }
         for family in (0..new.families.len()).rev() {
-            let node = Node { best: new.families[family].best(), ends: new.families[family].ends() };
+            let node =
+                Node { best: new.families[family].best(), ends: new.families[family].ends() };
             match family.checked_sub(1) {
                 Some(at) => new.put(at, node),
                 None => new.root = node,
@@ -187,7 +224,8 @@ impl Ranking {
 
     /// Both go up as far as something changes: most of what ends, ends nowhere first.
     fn set_ends(&mut self, mut at: usize, mut ends: Ends) {
-        while std::mem::replace(&mut self.families[at / CHILDREN].ends[at % CHILDREN], ends) != ends {
+        while std::mem::replace(&mut self.families[at / CHILDREN].ends[at % CHILDREN], ends) != ends
+        {
             ends = self.families[at / CHILDREN].ends();
             if at < CHILDREN {
                 self.root.ends = ends;
@@ -198,7 +236,8 @@ impl Ranking {
     }
 
     fn set_best(&mut self, mut at: usize, mut best: Best) {
-        while std::mem::replace(&mut self.families[at / CHILDREN].best[at % CHILDREN], best) != best {
+        while std::mem::replace(&mut self.families[at / CHILDREN].best[at % CHILDREN], best) != best
+        {
             best = self.families[at / CHILDREN].best();
             if at < CHILDREN {
                 self.root.best = best;
@@ -218,7 +257,10 @@ impl Ranking {
     /// The rank of the account at `place`.
     pub(super) fn rank_of(&self, place: usize) -> u32 {
         let leaf = self.first_leaf + place;
-        self.families.get(leaf / CHILDREN).map_or(self.root.best, |family| family.best[leaf % CHILDREN]).rank()
+        self.families
+            .get(leaf / CHILDREN)
+            .map_or(self.root.best, |family| family.best[leaf % CHILDREN])
+            .rank()
     }
 
     /// The place of the best open account, the first of equals.
@@ -242,7 +284,9 @@ impl Ranking {
         let mut best_first = BestFirst { ranking: self, frontier: BinaryHeap::new() };
         match self.families.first() {
             Some(family) => best_first.open(0, family),
-            None => best_first.frontier.extend((self.root.best != Best::NOBODY).then_some((self.root.best, 0))),
+            None => best_first
+                .frontier
+                .extend((self.root.best != Best::NOBODY).then_some((self.root.best, 0))),
         }
         best_first
     }
@@ -265,14 +309,17 @@ impl Ranking {
 /// See [`Ranking::best_first`].
 pub(super) struct BestFirst<'r> {
     ranking: &'r Ranking,
-    /// The best below a node, and where the node is: of equals the first places come first, and no other is opened before.
+    /// The best below a node, and where the node is: of equals the first places come first, and no
+    /// other is opened before.
     frontier: BinaryHeap<(Best, usize)>,
 }
 
 impl BestFirst<'_> {
     fn open(&mut self, number: usize, family: &Family) {
         let children = (CHILDREN * number..).zip(family.best);
-        self.frontier.extend(children.filter(|(_, best)| *best != Best::NOBODY).map(|(at, best)| (best, at)));
+        self.frontier.extend(
+            children.filter(|(_, best)| *best != Best::NOBODY).map(|(at, best)| (best, at)),
+        );
     }
 }
 
@@ -300,13 +347,21 @@ mod tests {
 
     fn standing(rank: u32, until: u64) -> Standing {
         let at = Timestamp::from_secs(until);
-        Standing { rank, until: at, wake: at, sums: Sums { limit: 1, free: u64::from(rank), reset: at } }
+        Standing {
+            rank,
+            until: at,
+            wake: at,
+            sums: Sums { limit: 1, free: u64::from(rank), reset: at },
+        }
     }
 
     #[test]
     fn an_empty_list_has_nobody() {
         let ranking = Ranking::new(std::iter::empty());
-        assert_eq!((ranking.best(), ranking.nearest(), ranking.due(Timestamp::from_secs(9))), (None, None, None));
+        assert_eq!(
+            (ranking.best(), ranking.nearest(), ranking.due(Timestamp::from_secs(9))),
+            (None, None, None)
+        );
         assert_eq!(ranking.best_first().count(), 0);
     }
 

@@ -1,7 +1,7 @@
 //! The books by another config: what they know stays, the terms on which they lend change.
 //!
-//! Nobody's books are closed here. An account that a config leaves out is in no list of candidates any more, and keeps its place for those of its requests that are
-//! under way.
+//! Nobody's books are closed here. An account that a config leaves out is in no list of candidates
+//! any more, and keeps its place for those of its requests that are under way.
 
 use crate::clock::Timestamp;
 
@@ -12,10 +12,13 @@ use super::account::Account;
 use super::{Books, in_ten_thousandths, place};
 
 impl Books {
-    /// Other settings from now on. `settings.accounts` and `settings.clients` begin with those of before, in their order, and may go on with new ones; places for
-    /// guests are as many as before, whatever is said of them.
+    /// Other settings from now on. `settings.accounts` and `settings.clients` begin with those of
+    /// before, in their order, and may go on with new ones; places for guests are as many as
+    /// before, whatever is said of them.
     pub(in crate::decision) fn reconfigure(&mut self, now: Timestamp, settings: Settings) {
-        let Settings { accounts, clients, pace, batch_floor, limits, spacing, notify_spacing, .. } = settings;
+        let Settings {
+            accounts, clients, pace, batch_floor, limits, spacing, notify_spacing, ..
+        } = settings;
         let spacing = Spacing { any: spacing, notifying: notify_spacing };
         let terms = |reserve| Terms { reserve, batch_floor: in_ten_thousandths(batch_floor), pace };
         self.clients = clients;
@@ -27,7 +30,11 @@ impl Books {
             if let Some(known) = self.accounts.get_mut(at) {
                 (known.terms, known.settings) = (terms(settings.reserve), settings);
             } else if at == self.accounts.len() {
-                self.accounts.push(Account::new(settings.clone(), terms(settings.reserve), Secondary::new(limits, spacing)));
+                self.accounts.push(Account::new(
+                    settings.clone(),
+                    terms(settings.reserve),
+                    Secondary::new(limits, spacing),
+                ));
             }
         }
         self.candidates.grow(self.accounts.len());

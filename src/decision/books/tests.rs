@@ -17,10 +17,18 @@ fn books(accounts: u32) -> Books {
 }
 
 fn with_reserve(accounts: u32, reserve: u32) -> Books {
-    let account =
-        |number: u32| AccountSettings { name: format!("account-{number}").into(), kind: AccountKind::User, reserve, also_spends: None };
+    let account = |number: u32| AccountSettings {
+        name: format!("account-{number}").into(),
+        kind: AccountKind::User,
+        reserve,
+        also_spends: None,
+    };
     let limits = SecondaryLimits { concurrency: 1_000, ..SecondaryLimits::default() };
-    Books::new(Settings { accounts: (0..accounts).map(account).collect(), limits, ..Settings::default() })
+    Books::new(Settings {
+        accounts: (0..accounts).map(account).collect(),
+        limits,
+        ..Settings::default()
+    })
 }
 
 fn endpoint(path: &str) -> EndpointId {
@@ -36,11 +44,20 @@ fn says(limit: u32, remaining: u32) -> RateHeaders {
 }
 
 fn answer(books: &mut Books, lease: u64, rate: Option<&RateHeaders>) {
-    books.settle(NOW, LeaseId(lease), Settlement::Answered { status: OK, rate, refusal: None }, 0.0);
+    books.settle(
+        NOW,
+        LeaseId(lease),
+        Settlement::Answered { status: OK, rate, refusal: None },
+        0.0,
+    );
 }
 
 fn refuse(books: &mut Books, lease: u64, rate: &RateHeaders, refusal: &LimitRefusal) {
-    let settlement = Settlement::Answered { status: StatusCode::FORBIDDEN, rate: Some(rate), refusal: Some(refusal) };
+    let settlement = Settlement::Answered {
+        status: StatusCode::FORBIDDEN,
+        rate: Some(rate),
+        refusal: Some(refusal),
+    };
     books.settle(NOW, LeaseId(lease), settlement, 0.0);
 }
 
@@ -48,7 +65,8 @@ fn refuse(books: &mut Books, lease: u64, rate: &RateHeaders, refusal: &LimitRefu
 fn warm(books: &mut Books, remaining: &[u32]) {
     for (account, remaining) in (0..).zip(remaining) {
         let lease = 900_000 + account;
-        let alone = Demand { candidates: [AccountId(u32::try_from(account).unwrap())].into(), ..demand(1) };
+        let alone =
+            Demand { candidates: [AccountId(u32::try_from(account).unwrap())].into(), ..demand(1) };
         books.try_admit(NOW, LeaseId(lease), &alone).unwrap();
         answer(books, lease, Some(&says(100, *remaining)));
     }
@@ -69,7 +87,10 @@ fn three_cold_accounts_of_fifty_admit_exactly_150_and_then_name_the_earliest_res
             Err(refusal) if refusal.until == Until::Event => {}
             Err(refusal) => {
                 assert_eq!(refusal.until, Until::Time(RESET + crate::decision::budget::WOBBLE));
-                assert_eq!((refusal.limit, refusal.account), (LimitKind::Primary, Some(AccountId(0))));
+                assert_eq!(
+                    (refusal.limit, refusal.account),
+                    (LimitKind::Primary, Some(AccountId(0)))
+                );
             }
         }
         // The answers come in between, and those of accounts 1 and 2 name later resets.
@@ -77,7 +98,10 @@ fn three_cold_accounts_of_fifty_admit_exactly_150_and_then_name_the_earliest_res
             for grant in open.drain(..) {
                 let remaining = &mut left[place(grant.account)];
                 *remaining -= 1;
-                let rate = RateHeaders { reset: RESET + Duration::from_mins(grant.account.0.into()), ..says(50, *remaining) };
+                let rate = RateHeaders {
+                    reset: RESET + Duration::from_mins(grant.account.0.into()),
+                    ..says(50, *remaining)
+                };
                 answer(&mut books, grant.lease.0, Some(&rate));
             }
         }
@@ -89,7 +113,9 @@ fn three_cold_accounts_of_fifty_admit_exactly_150_and_then_name_the_earliest_res
 #[test]
 fn cold_accounts_are_probed_side_by_side() {
     let mut books = books(3);
-    let accounts: Vec<u32> = (0..3).map(|lease| books.try_admit(NOW, LeaseId(lease), &demand(3)).unwrap().account.0).collect();
+    let accounts: Vec<u32> = (0..3)
+        .map(|lease| books.try_admit(NOW, LeaseId(lease), &demand(3)).unwrap().account.0)
+        .collect();
     assert_eq!(accounts, [0, 1, 2]);
     let refusal = books.try_admit(NOW, LeaseId(3), &demand(3)).unwrap_err();
     assert_eq!((refusal.limit, refusal.until), (LimitKind::Probe, Until::Event));
@@ -114,7 +140,9 @@ fn a_pool_empties_evenly() {
     for lease in 0..120 {
         books.try_admit(NOW, LeaseId(lease), &demand(3)).unwrap();
     }
-    let left = [0, 1, 2].map(|account| books.view(NOW, &[AccountId(account)].into(), &ResourceName::core()).remaining);
+    let left = [0, 1, 2].map(|account| {
+        books.view(NOW, &[AccountId(account)].into(), &ResourceName::core()).remaining
+    });
     assert_eq!(left, [20, 20, 20]);
 }
 
@@ -124,7 +152,11 @@ fn the_owner_of_an_etag_is_taken_while_it_is_about_as_good() {
     warm(&mut books, &[26, 90]);
     let demand = Demand { prefer: Some(AccountId(0)), ..demand(2) };
     assert_eq!(books.try_admit(NOW, LeaseId(0), &demand).unwrap().account, AccountId(0));
-    assert_eq!(books.try_admit(NOW, LeaseId(1), &demand).unwrap().account, AccountId(1), "a quarter is left to it");
+    assert_eq!(
+        books.try_admit(NOW, LeaseId(1), &demand).unwrap().account,
+        AccountId(1),
+        "a quarter is left to it"
+    );
 }
 
 #[test]
@@ -134,14 +166,23 @@ fn an_answer_that_names_another_resource_settles_that_and_teaches_the_whole_temp
     let search = RateHeaders { resource: Some(ResourceName::search()), ..says(30, 4) };
     books.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
     answer(&mut books, 1, Some(&search));
-    assert_eq!(books.resource_for(demand(1).endpoint, &ResourceName::core()), ResourceName::search());
+    assert_eq!(
+        books.resource_for(demand(1).endpoint, &ResourceName::core()),
+        ResourceName::search()
+    );
     let mut view = |resource| books.view(NOW, &[AccountId(0)].into(), &resource).remaining;
     assert_eq!((view(ResourceName::core()), view(ResourceName::search())), (50, 4));
     for lease in 2..6 {
         books.try_admit(NOW, LeaseId(lease), &demand(1)).unwrap();
     }
-    assert_eq!(books.try_admit(NOW, LeaseId(6), &demand(1)).unwrap_err().resource, ResourceName::search());
-    assert_eq!(books.resources_seen(&[AccountId(0)]), [ResourceName::core(), ResourceName::search()]);
+    assert_eq!(
+        books.try_admit(NOW, LeaseId(6), &demand(1)).unwrap_err().resource,
+        ResourceName::search()
+    );
+    assert_eq!(
+        books.resources_seen(&[AccountId(0)]),
+        [ResourceName::core(), ResourceName::search()]
+    );
 }
 
 #[test]
@@ -161,11 +202,17 @@ fn a_primary_refusal_closes_that_resource_of_that_account_only() {
     let mut books = books(2);
     warm(&mut books, &[90, 80]);
     assert_eq!(books.try_admit(NOW, LeaseId(1), &demand(2)).unwrap().account, AccountId(0));
-    let refusal = LimitRefusal::Primary { retry_after: None, reset: Some(RESET), remaining: Some(0), resource: None };
+    let refusal = LimitRefusal::Primary {
+        retry_after: None,
+        reset: Some(RESET),
+        remaining: Some(0),
+        resource: None,
+    };
     refuse(&mut books, 1, &says(100, 0), &refusal);
     let alone = Demand { candidates: [AccountId(0)].into(), ..demand(1) };
     assert_eq!(books.try_admit(NOW, LeaseId(2), &alone).unwrap_err().limit, LimitKind::Primary);
-    let search = Demand { resource: ResourceName::search(), endpoint: endpoint("/search/issues"), ..alone };
+    let search =
+        Demand { resource: ResourceName::search(), endpoint: endpoint("/search/issues"), ..alone };
     assert!(books.try_admit(NOW, LeaseId(2), &search).is_ok());
     assert_eq!(books.try_admit(NOW, LeaseId(3), &demand(2)).unwrap().account, AccountId(1));
 }
@@ -175,12 +222,20 @@ fn a_primary_refusal_that_names_another_resource_without_numbers_closes_both() {
     let mut books = books(1);
     warm(&mut books, &[50]);
     books.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
-    let refusal =
-        LimitRefusal::Primary { retry_after: Some(Duration::ZERO), reset: None, remaining: None, resource: Some(ResourceName::search()) };
-    let settlement = Settlement::Answered { status: StatusCode::FORBIDDEN, rate: None, refusal: Some(&refusal) };
+    let refusal = LimitRefusal::Primary {
+        retry_after: Some(Duration::ZERO),
+        reset: None,
+        remaining: None,
+        resource: Some(ResourceName::search()),
+    };
+    let settlement =
+        Settlement::Answered { status: StatusCode::FORBIDDEN, rate: None, refusal: Some(&refusal) };
     books.settle(NOW, LeaseId(1), settlement, 0.0);
     let refused = books.try_admit(NOW, LeaseId(2), &demand(1)).unwrap_err();
-    assert_eq!((refused.limit, refused.until), (LimitKind::Primary, Until::Time(NOW + Duration::from_secs(1))));
+    assert_eq!(
+        (refused.limit, refused.until),
+        (LimitKind::Primary, Until::Time(NOW + Duration::from_secs(1)))
+    );
 }
 
 #[test]
@@ -189,9 +244,15 @@ fn a_secondary_refusal_closes_the_account_for_everything_and_the_others_go_on() 
     warm(&mut books, &[90, 80]);
     books.try_admit(NOW, LeaseId(1), &demand(2)).unwrap();
     let pause = Duration::from_secs(30);
-    let refusal = LimitRefusal::Secondary { retry_after: Some(pause), reset: Some(RESET), remaining: Some(88), resource: None };
+    let refusal = LimitRefusal::Secondary {
+        retry_after: Some(pause),
+        reset: Some(RESET),
+        remaining: Some(88),
+        resource: None,
+    };
     refuse(&mut books, 1, &says(100, 88), &refusal);
-    let search = Demand { candidates: [AccountId(0)].into(), resource: ResourceName::search(), ..demand(1) };
+    let search =
+        Demand { candidates: [AccountId(0)].into(), resource: ResourceName::search(), ..demand(1) };
     let refused = books.try_admit(NOW, LeaseId(2), &search).unwrap_err();
     assert_eq!((refused.limit, refused.until), (LimitKind::Cooldown, Until::Time(NOW + pause)));
     assert_eq!(books.try_admit(NOW, LeaseId(3), &demand(2)).unwrap().account, AccountId(1));
@@ -203,7 +264,11 @@ fn rate_headers_on_a_401_describe_somebody_else() {
     let mut books = books(1);
     warm(&mut books, &[90]);
     books.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
-    let settlement = Settlement::Answered { status: StatusCode::UNAUTHORIZED, rate: Some(&says(60, 0)), refusal: None };
+    let settlement = Settlement::Answered {
+        status: StatusCode::UNAUTHORIZED,
+        rate: Some(&says(60, 0)),
+        refusal: None,
+    };
     books.settle(NOW, LeaseId(1), settlement, 0.0);
     assert_eq!(books.view(NOW, &[AccountId(0)].into(), &ResourceName::core()).remaining, 89);
 }
@@ -214,7 +279,11 @@ fn a_request_that_costs_nothing_neither_reserves_nor_teaches() {
     warm(&mut books, &[0]);
     let free = Demand { cost: 0, ..demand(1) };
     books.try_admit(NOW, LeaseId(1), &free).unwrap();
-    answer(&mut books, 1, Some(&RateHeaders { reset: RESET + Duration::from_hours(1), ..says(100, 100) }));
+    answer(
+        &mut books,
+        1,
+        Some(&RateHeaders { reset: RESET + Duration::from_hours(1), ..says(100, 100) }),
+    );
     assert!(books.try_admit(NOW, LeaseId(2), &demand(1)).is_err());
     assert_eq!(books.audit(), Vec::new());
 }
@@ -223,8 +292,13 @@ fn a_request_that_costs_nothing_neither_reserves_nor_teaches() {
 fn a_demand_that_no_account_may_carry_is_never_admitted() {
     let mut books = books(1);
     for candidates in [Vec::new(), vec![AccountId(7)]] {
-        let refusal = books.try_admit(NOW, LeaseId(1), &Demand { candidates: candidates.into(), ..demand(1) }).unwrap_err();
-        assert_eq!((refusal.limit, refusal.until), (LimitKind::NoAccount, Until::Time(Timestamp::FAR_FUTURE)));
+        let refusal = books
+            .try_admit(NOW, LeaseId(1), &Demand { candidates: candidates.into(), ..demand(1) })
+            .unwrap_err();
+        assert_eq!(
+            (refusal.limit, refusal.until),
+            (LimitKind::NoAccount, Until::Time(Timestamp::FAR_FUTURE))
+        );
     }
 }
 
@@ -232,10 +306,16 @@ fn a_demand_that_no_account_may_carry_is_never_admitted() {
 fn a_view_sums_the_pool_without_leases_and_reserves() {
     let mut books = with_reserve(3, 10);
     warm(&mut books, &[90, 5]);
-    books.try_admit(NOW, LeaseId(1), &Demand { candidates: [AccountId(0)].into(), ..demand(1) }).unwrap();
+    books
+        .try_admit(NOW, LeaseId(1), &Demand { candidates: [AccountId(0)].into(), ..demand(1) })
+        .unwrap();
     let pool = [AccountId(0), AccountId(1), AccountId(2)];
     let view = books.view(NOW, &pool.into(), &ResourceName::core());
-    assert_eq!((view.limit, view.remaining), (100 + 100 + 5_000, 79 + 4_990), "the third was never seen and counts as documented");
+    assert_eq!(
+        (view.limit, view.remaining),
+        (100 + 100 + 5_000, 79 + 4_990),
+        "the third was never seen and counts as documented"
+    );
     assert_eq!((view.used, view.reset), (view.limit - view.remaining, RESET));
 }
 
@@ -244,10 +324,15 @@ fn a_reset_shown_is_always_in_the_future() {
     let mut books = books(1);
     warm(&mut books, &[5]);
     for now in [RESET, RESET + Duration::from_secs(1), RESET + Duration::from_hours(5)] {
-        assert!(books.view(now, &[AccountId(0)].into(), &ResourceName::core()).reset.as_secs() > now.as_secs());
+        assert!(
+            books.view(now, &[AccountId(0)].into(), &ResourceName::core()).reset.as_secs()
+                > now.as_secs()
+        );
     }
     assert_eq!(
-        books.view(RESET + Duration::from_secs(2), &[AccountId(0)].into(), &ResourceName::core()).remaining,
+        books
+            .view(RESET + Duration::from_secs(2), &[AccountId(0)].into(), &ResourceName::core())
+            .remaining,
         100,
         "the window is over"
     );
@@ -260,11 +345,26 @@ fn a_snapshot_names_every_book_and_every_limit() {
     books.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
     let [account] = books.snapshot(NOW).try_into().unwrap();
     let [core] = account.books.try_into().unwrap();
-    let expected =
-        BookSnapshot { resource: ResourceName::core(), limit: 100, remaining: 40, reserved: 1, used: 60, reset: RESET, known: true };
+    let expected = BookSnapshot {
+        resource: ResourceName::core(),
+        limit: 100,
+        remaining: 40,
+        reserved: 1,
+        used: 60,
+        reset: RESET,
+        known: true,
+    };
     assert_eq!((&*account.name, core), ("account-0", expected));
-    let in_use: Vec<_> = account.secondary.iter().map(|limit| (limit.limit.name(), limit.in_use)).collect();
-    let others = ["graphql_points", "content_per_minute", "content_per_hour", "oauth_tokens", "cpu", "graphql_cpu"];
+    let in_use: Vec<_> =
+        account.secondary.iter().map(|limit| (limit.limit.name(), limit.in_use)).collect();
+    let others = [
+        "graphql_points",
+        "content_per_minute",
+        "content_per_hour",
+        "oauth_tokens",
+        "cpu",
+        "graphql_cpu",
+    ];
     assert_eq!(in_use[..2], [("concurrency", 1), ("points", 2)]);
     assert_eq!(in_use.iter().skip(2).map(|(name, _)| *name).collect::<Vec<_>>(), others);
 }
@@ -272,12 +372,21 @@ fn a_snapshot_names_every_book_and_every_limit() {
 #[test]
 fn refusals_without_headers_do_not_show_that_nothing_is_counted() {
     let mut books = books(1);
-    let refusal = LimitRefusal::Primary { retry_after: Some(Duration::from_secs(1)), reset: None, remaining: None, resource: None };
+    let refusal = LimitRefusal::Primary {
+        retry_after: Some(Duration::from_secs(1)),
+        reset: None,
+        remaining: None,
+        resource: None,
+    };
     for number in 0..5 {
         let now = NOW + Duration::from_secs(10) * u32::try_from(number).unwrap();
         assert!(books.try_admit(now, LeaseId(number), &demand(1)).is_ok());
         assert!(books.try_admit(now, LeaseId(100), &demand(1)).is_err(), "one probe at a time");
-        let settlement = Settlement::Answered { status: StatusCode::FORBIDDEN, rate: None, refusal: Some(&refusal) };
+        let settlement = Settlement::Answered {
+            status: StatusCode::FORBIDDEN,
+            rate: None,
+            refusal: Some(&refusal),
+        };
         books.settle(now, LeaseId(number), settlement, 0.0);
     }
 }
@@ -293,11 +402,23 @@ fn rate_headers_on_the_head_of_a_401_describe_somebody_else() {
 
 #[test]
 fn batch_waits_for_the_account_whose_window_ends_first() {
-    let account =
-        |number: u32| AccountSettings { name: format!("{number}").into(), kind: AccountKind::User, reserve: 0, also_spends: None };
+    let account = |number: u32| AccountSettings {
+        name: format!("{number}").into(),
+        kind: AccountKind::User,
+        reserve: 0,
+        also_spends: None,
+    };
     for accounts in [2, 40] {
-        let clients = vec![crate::decision::demand::ClientSettings { priority: Priority::Batch, ..Default::default() }];
-        let settings = Settings { accounts: (0..accounts).map(account).collect(), clients, batch_floor: 0.5, ..Settings::default() };
+        let clients = vec![crate::decision::demand::ClientSettings {
+            priority: Priority::Batch,
+            ..Default::default()
+        }];
+        let settings = Settings {
+            accounts: (0..accounts).map(account).collect(),
+            clients,
+            batch_floor: 0.5,
+            ..Settings::default()
+        };
         let mut books = Books::new(settings);
         for number in 0..accounts {
             let one = Demand { candidates: [AccountId(number)].into(), ..demand(1) };
@@ -307,7 +428,10 @@ fn batch_waits_for_the_account_whose_window_ends_first() {
             answer(&mut books, number.into(), Some(&rate));
         }
         let refusal = books.try_admit(NOW, LeaseId(100), &demand(accounts)).unwrap_err();
-        assert_eq!((refusal.limit, refusal.until), (LimitKind::BatchFloor, Until::Time(NOW + Duration::from_secs(7))));
+        assert_eq!(
+            (refusal.limit, refusal.until),
+            (LimitKind::BatchFloor, Until::Time(NOW + Duration::from_secs(7)))
+        );
     }
 }
 
@@ -323,7 +447,12 @@ fn absurd_costs_and_points_break_nothing() {
         let _ = books.try_admit(now, LeaseId(number), &much);
         let _ = books.try_admit(now, LeaseId(100 + number), &other);
         assert_eq!(books.audit(), Vec::new());
-        books.settle(now, LeaseId(number), Settlement::Answered { status: OK, rate: None, refusal: None }, 0.0);
+        books.settle(
+            now,
+            LeaseId(number),
+            Settlement::Answered { status: OK, rate: None, refusal: None },
+            0.0,
+        );
         assert_eq!(books.audit(), Vec::new());
         books.settle(now, LeaseId(100 + number), Settlement::Unknown, 0.0);
     }
@@ -337,16 +466,29 @@ fn endless_names_of_resources_take_no_endless_memory() {
         let now = NOW + Duration::from_secs(number);
         let Ok(grant) = books.try_admit(now, LeaseId(number), &demand(2)) else { continue };
         let rate = RateHeaders { resource: Some(named), ..says(50, 40) };
-        books.settle(now, grant.lease, Settlement::Answered { status: OK, rate: Some(&rate), refusal: None }, 0.0);
+        books.settle(
+            now,
+            grant.lease,
+            Settlement::Answered { status: OK, rate: Some(&rate), refusal: None },
+            0.0,
+        );
     }
     assert!(books.candidates.rankings() <= 80, "{}", books.candidates.rankings());
 }
 
 /// Two accounts of the config and one place for a guest, which is number 2.
 fn with_guest() -> (Books, Demand) {
-    let account =
-        |number: u32| AccountSettings { name: format!("account-{number}").into(), kind: AccountKind::User, reserve: 0, also_spends: None };
-    let books = Books::new(Settings { accounts: (0..2).map(account).collect(), guests: 1, ..Settings::default() });
+    let account = |number: u32| AccountSettings {
+        name: format!("account-{number}").into(),
+        kind: AccountKind::User,
+        reserve: 0,
+        also_spends: None,
+    };
+    let books = Books::new(Settings {
+        accounts: (0..2).map(account).collect(),
+        guests: 1,
+        ..Settings::default()
+    });
     (books, Demand { candidates: [AccountId(2)].into(), ..demand(1) })
 }
 
@@ -367,6 +509,10 @@ fn a_guest_has_the_books_of_any_account_until_its_place_is_anothers() {
 #[test]
 fn accounts_of_the_config_are_never_vacated_and_alone_are_shown_to_operators() {
     let (mut books, _) = with_guest();
-    assert!(!books.vacate(NOW, AccountId(0)) && !books.vacate(NOW, AccountId(1)) && !books.vacate(NOW, AccountId(3)));
+    assert!(
+        !books.vacate(NOW, AccountId(0))
+            && !books.vacate(NOW, AccountId(1))
+            && !books.vacate(NOW, AccountId(3))
+    );
     assert_eq!(books.snapshot(NOW).len(), 2);
 }

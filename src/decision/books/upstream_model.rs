@@ -1,6 +1,8 @@
-//! An upstream in a few lines, for property tests: its own truth about windows and secondary limits, and a wire that delays, reorders and loses.
+//! An upstream in a few lines, for property tests: its own truth about windows and secondary
+//! limits, and a wire that delays, reorders and loses.
 //!
-//! Not the emulator: it shares no code with it and none with the books, so that a misreading is not made twice.
+//! Not the emulator: it shares no code with it and none with the books, so that a misreading is not
+//! made twice.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -94,7 +96,15 @@ pub(in super::super) struct Upstream {
 impl Upstream {
     pub(in super::super) fn new(world: World, seed: u64) -> Self {
         let (wire, messages) = (BinaryHeap::new(), Vec::new());
-        Self { world, chance: Chance(seed), accounts: HashMap::new(), wire, messages, refused: 0, counted: 0 }
+        Self {
+            world,
+            chance: Chance(seed),
+            accounts: HashMap::new(),
+            wire,
+            messages,
+            refused: 0,
+            counted: 0,
+        }
     }
 
     /// A request leaves for the upstream.
@@ -106,7 +116,12 @@ impl Upstream {
             }
         }
         // One in a hundred dawdles, on either way: into the next window, and past many others.
-        let arrival = now + if self.chance.percent(1) { self.chance.millis(10_000) } else { self.chance.millis(400) };
+        let arrival = now
+            + if self.chance.percent(1) {
+                self.chance.millis(10_000)
+            } else {
+                self.chance.millis(400)
+            };
         self.post(arrival, Wire::Arrives(account, lease));
     }
 
@@ -123,8 +138,13 @@ impl Upstream {
             Wire::Arrives(account, lease) => {
                 let answer = self.arrive(now, account);
                 let lost = self.chance.percent(self.world.lost / 2 + self.world.lost % 2);
-                let delay = if self.chance.percent(1) { self.chance.millis(20_000) } else { self.chance.millis(1_500) };
-                let (ending, delay) = if lost { (Ending::Lost, Duration::from_secs(5)) } else { (answer, delay) };
+                let delay = if self.chance.percent(1) {
+                    self.chance.millis(20_000)
+                } else {
+                    self.chance.millis(1_500)
+                };
+                let (ending, delay) =
+                    if lost { (Ending::Lost, Duration::from_secs(5)) } else { (answer, delay) };
                 self.post(now + delay, Wire::Ends(lease, ending));
                 None
             }
@@ -133,9 +153,11 @@ impl Upstream {
 
     /// The part of the budgets that was used in the windows that are over.
     pub(in super::super) fn utilisation(&self) -> f64 {
-        let past: Vec<u32> = self.accounts.values().flat_map(|truth| truth.past.iter().copied()).collect();
+        let past: Vec<u32> =
+            self.accounts.values().flat_map(|truth| truth.past.iter().copied()).collect();
         let used: u32 = past.iter().sum();
-        f64::from(used) / (f64::from(self.world.limit) * f64::from(u32::try_from(past.len()).unwrap()))
+        f64::from(used)
+            / (f64::from(self.world.limit) * f64::from(u32::try_from(past.len()).unwrap()))
     }
 
     pub(in super::super) fn windows_over(&self) -> usize {
@@ -162,7 +184,8 @@ impl Upstream {
                 past: std::mem::take(&mut truth.past),
             };
         }
-        let outside = u32::try_from(now.since(truth.outside_until).as_secs()).unwrap() * outside_per_second;
+        let outside =
+            u32::try_from(now.since(truth.outside_until).as_secs()).unwrap() * outside_per_second;
         if outside > 0 {
             truth.used = limit.min(truth.used + outside);
             truth.outside_until = now;
@@ -181,11 +204,22 @@ impl Upstream {
             reset: truth.end + wobble - Duration::from_secs(1),
             resource: Some(ResourceName::core()),
         };
-        let (reset, remaining, resource) = (Some(rate.reset), Some(rate.remaining), rate.resource.clone());
+        let (reset, remaining, resource) =
+            (Some(rate.reset), Some(rate.remaining), rate.resource.clone());
         let refusal = if is_sudden {
-            Some(LimitRefusal::Secondary { retry_after: Some(Duration::from_secs(20)), reset, remaining, resource })
+            Some(LimitRefusal::Secondary {
+                retry_after: Some(Duration::from_secs(20)),
+                reset,
+                remaining,
+                resource,
+            })
         } else {
-            refused.then_some(LimitRefusal::Primary { retry_after: None, reset, remaining, resource })
+            refused.then_some(LimitRefusal::Primary {
+                retry_after: None,
+                reset,
+                remaining,
+                resource,
+            })
         };
         let status = match (&refusal, is_free) {
             (Some(_), _) => StatusCode::FORBIDDEN,

@@ -1,6 +1,8 @@
-//! What the books show: to clients their pool's sums, to operators everything (DESIGN D9, CONTRACT §5).
+//! What the books show: to clients their pool's sums, to operators everything (DESIGN D9, CONTRACT
+//! §5).
 //!
-//! Nothing here decides or changes anything. What the upstream has not said is presumed from the documented limits.
+//! Nothing here decides or changes anything. What the upstream has not said is presumed from the
+//! documented limits.
 
 use std::sync::Arc;
 
@@ -72,31 +74,45 @@ pub struct SecondarySnapshot {
 }
 
 impl Books {
-    /// What a client that may use `accounts` sees of a resource. A budget of which nothing is known counts with the documented limit. Costs the same for
-    /// every length of a list that requests have used.
-    pub fn view(&mut self, now: Timestamp, accounts: &Arc<[AccountId]>, resource: &ResourceName) -> BudgetView {
-        let sums = self.candidates.sums(now, accounts, resource, &self.accounts).unwrap_or_else(|| {
-            let accounts = accounts.iter().filter_map(|id| self.accounts.get(place(*id)));
-            accounts.fold(Sums::NONE, |sums, account| sums.and(account.sums(now, resource)))
-        });
+    /// What a client that may use `accounts` sees of a resource. A budget of which nothing is known
+    /// counts with the documented limit. Costs the same for every length of a list that requests
+    /// have used.
+    pub fn view(
+        &mut self,
+        now: Timestamp,
+        accounts: &Arc<[AccountId]>,
+        resource: &ResourceName,
+    ) -> BudgetView {
+        let sums =
+            self.candidates.sums(now, accounts, resource, &self.accounts).unwrap_or_else(|| {
+                let accounts = accounts.iter().filter_map(|id| self.accounts.get(place(*id)));
+                accounts.fold(Sums::NONE, |sums, account| sums.and(account.sums(now, resource)))
+            });
         let units = |sum: u64| u32::try_from(sum).unwrap_or(u32::MAX);
         let (limit, remaining) = (units(sums.limit), units(sums.free));
-        // A window that ends this very second, or has ended within the wobble, is told as the next second: a reset in the past is misread.
+        // A window that ends this very second, or has ended within the wobble, is told as the next
+        // second: a reset in the past is misread.
         let earliest = Some(sums.reset).filter(|reset| *reset < Timestamp::FAR_FUTURE);
-        let reset = earliest.map_or(now + window(resource), |reset| reset.max(Timestamp::from_secs(now.as_secs() + 1)));
+        let reset = earliest.map_or(now + window(resource), |reset| {
+            reset.max(Timestamp::from_secs(now.as_secs() + 1))
+        });
         BudgetView { limit, remaining, used: limit.saturating_sub(remaining), reset }
     }
 
     /// Every account of the config, for an operator.
     pub fn snapshot(&self, now: Timestamp) -> Vec<AccountSnapshot> {
-        let all = (0..).map(AccountId).zip(&self.accounts).filter(|(id, _)| !self.guests.places.is_guest(*id));
+        let all = (0..)
+            .map(AccountId)
+            .zip(&self.accounts)
+            .filter(|(id, _)| !self.guests.places.is_guest(*id));
         all.map(|(id, account)| account.snapshot(now, id)).collect()
     }
 
     /// The resources that these accounts have books of, sorted.
     pub fn resources_seen(&self, accounts: &[AccountId]) -> Vec<ResourceName> {
         let accounts = accounts.iter().filter_map(|id| self.accounts.get(place(*id)));
-        let mut names: Vec<ResourceName> = accounts.flat_map(|account| &account.books).map(|(name, _)| name.clone()).collect();
+        let mut names: Vec<ResourceName> =
+            accounts.flat_map(|account| &account.books).map(|(name, _)| name.clone()).collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -108,7 +124,12 @@ impl Account {
         self.figures_in(now, self.shown_at(self.find_book(resource)), resource)
     }
 
-    pub(super) fn figures_in(&self, now: Timestamp, book: Option<&Book>, resource: &ResourceName) -> Figures {
+    pub(super) fn figures_in(
+        &self,
+        now: Timestamp,
+        book: Option<&Book>,
+        resource: &ResourceName,
+    ) -> Figures {
         let presumed = || presumed_limit(self.settings.kind, resource);
         match book {
             Some(book) => book.figures(now, presumed),
@@ -129,14 +150,19 @@ impl Account {
                 known: reset.is_some(),
             }
         };
-        let mut books: Vec<BookSnapshot> = self.books.iter().map(|(resource, _)| book(resource)).collect();
+        let mut books: Vec<BookSnapshot> =
+            self.books.iter().map(|(resource, _)| book(resource)).collect();
         books.sort_unstable_by(|one, other| one.resource.cmp(&other.resource));
         AccountSnapshot {
             account: id,
             name: self.settings.name.clone(),
             cooldown_until: self.cooldown.until(now),
             books,
-            secondary: self.secondary.usage(now).map(|(limit, in_use, max)| SecondarySnapshot { limit, in_use, max }).collect(),
+            secondary: self
+                .secondary
+                .usage(now)
+                .map(|(limit, in_use, max)| SecondarySnapshot { limit, in_use, max })
+                .collect(),
         }
     }
 }

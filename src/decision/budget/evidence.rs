@@ -1,26 +1,34 @@
-//! What answers do not show yet, and what they show beyond our own requests: somebody else who spends of the same budget.
+//! What answers do not show yet, and what they show beyond our own requests: somebody else who
+//! spends of the same budget.
 //!
-//! **Unseen.** A request that was lost, or whose answer named no count, may have been counted after the counts that are known, so its units stay held. They are let
-//! go when an answer comes whose request was sent after it was over: that count has it in it, or it was never executed. So what is lost on the way costs nothing for
-//! long, and nothing is spent twice.
+//! **Unseen.** A request that was lost, or whose answer named no count, may have been counted after
+//! the counts that are known, so its units stay held. They are let go when an answer comes whose
+//! request was sent after it was over: that count has it in it, or it was never executed. So what
+//! is lost on the way costs nothing for long, and nothing is spent twice.
 //!
-//! **Others.** What is gone from a window and cannot have been ours, because we have not sent so much, was spent by somebody else. That is certain, never
-//! a guess from answers that overtook each other, so a gateway that has an account to itself holds nothing back. Who spent before will go on: their rate over
-//! the window, or over the ones before it, times the age of the last news is kept free, with twice its spread. In that way one who shares an account
-//! with somebody is refused less often than once in five windows, at the price of a few units of each.
+//! **Others.** What is gone from a window and cannot have been ours, because we have not sent so
+//! much, was spent by somebody else. That is certain, never a guess from answers that overtook each
+//! other, so a gateway that has an account to itself holds nothing back. Who spent before will go
+//! on: their rate over the window, or over the ones before it, times the age of the last news is
+//! kept free, with twice its spread. In that way one who shares an account with somebody is refused
+//! less often than once in five windows, at the price of a few units of each.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-/// How long after its loss a request may still be executed (UPSTREAM.md, Limits: the service ends a request that it cannot answer in 10 s).
+/// How long after its loss a request may still be executed (UPSTREAM.md, Limits: the service ends a
+/// request that it cannot answer in 10 s).
 const EXECUTED_WITHIN: Duration = Duration::from_secs(10);
-/// The shortest time over which a rate is measured. Ours: the first request of somebody else must not count as a flood.
+/// The shortest time over which a rate is measured. Ours: the first request of somebody else must
+/// not count as a flood.
 const RATE_OVER_MIN: Duration = Duration::from_secs(10);
-/// The longest age of news that others' rate is extended over. Ours: after it there is little left to be wrong about, or others have stopped.
+/// The longest age of news that others' rate is extended over. Ours: after it there is little left
+/// to be wrong about, or others have stopped.
 const NEWS_AGE_MAX: Duration = Duration::from_secs(30);
-/// Most entries of what is unseen. Ours: as many seconds as an answer takes that still comes, several times over.
+/// Most entries of what is unseen. Ours: as many seconds as an answer takes that still comes,
+/// several times over.
 const UNSEEN_MAX: usize = 64;
 /// Below this rate per second nobody is thought to share the account. Ours: ten requests an hour.
 const RATE_MIN: f64 = 10.0 / 3_600.0;
@@ -40,7 +48,8 @@ pub(super) struct Evidence {
     charged: u64,
     /// Of these, the units of requests that have ended.
     ended: u64,
-    /// Ended requests that no count is known to contain: when they are over for certain, how many units.
+    /// Ended requests that no count is known to contain: when they are over for certain, how many
+    /// units.
     unseen: VecDeque<(Timestamp, u32)>,
     unseen_units: u32,
     others: Others,
@@ -110,7 +119,9 @@ impl Evidence {
         self.unseen_units = self.unseen_units.saturating_add(cost);
         match self.unseen.back_mut() {
             // Those of one second wait for the last of them: that bounds the list.
-            Some((last, units)) if last.as_secs() == over.as_secs() => (*last, *units) = (over.max(*last), units.saturating_add(cost)),
+            Some((last, units)) if last.as_secs() == over.as_secs() => {
+                (*last, *units) = (over.max(*last), units.saturating_add(cost))
+            }
             _ => self.unseen.push_back((over, cost)),
         }
         if self.unseen.len() > UNSEEN_MAX
@@ -124,7 +135,8 @@ impl Evidence {
 
     /// An answer of the current window shows its count; `mark` is from its request's admission.
     pub(super) fn shown(&mut self, now: Timestamp, mark: Mark, count: Count) {
-        // In whatever order they were lost: each is looked at until the first that is not over, which is soon.
+        // In whatever order they were lost: each is looked at until the first that is not over,
+        // which is soon.
         while let Some((_, units)) = self.unseen.pop_front_if(|(over, _)| *over <= mark.at) {
             self.unseen_units = self.unseen_units.saturating_sub(units);
         }
@@ -159,7 +171,11 @@ impl Others {
         // Who took no less than before need not be compared with what is left of that.
         self.trip = if trip >= self.trip { trip } else { trip.max(self.trip.mul_f64(0.9)) };
         let used = u64::from(count.limit.saturating_sub(count.remaining));
-        let first = *self.since.get_or_insert(First { at: now, ended: mark.ended, used: used.saturating_sub(u64::from(count.cost)) });
+        let first = *self.since.get_or_insert(First {
+            at: now,
+            ended: mark.ended,
+            used: used.saturating_sub(u64::from(count.cost)),
+        });
         // All that may have been ours by now.
         let ours = charged.saturating_sub(first.ended);
         self.spent = self.spent.max(used.saturating_sub(first.used).saturating_sub(ours));
@@ -175,7 +191,8 @@ impl Others {
 
     /// Units per second in this window so far.
     fn rate(&self, now: Timestamp) -> f64 {
-        let over = self.since.map_or(Duration::ZERO, |first| now.since(first.at)).max(RATE_OVER_MIN);
+        let over =
+            self.since.map_or(Duration::ZERO, |first| now.since(first.at)).max(RATE_OVER_MIN);
         // No window has so many units that this would not be exact.
         f64::from(u32::try_from(self.spent).unwrap_or(u32::MAX)) / over.as_secs_f64()
     }
@@ -191,7 +208,11 @@ impl Others {
         let age = now.since(self.news_at).min(NEWS_AGE_MAX) + self.trip;
         let expected = rate * age.as_secs_f64();
         let margin = (expected + 2.0 * expected.sqrt() + 1.0).ceil();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and as a cast it saturates")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "positive, and as a cast it saturates"
+        )]
         let units = margin as u32;
         units
     }

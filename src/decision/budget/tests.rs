@@ -53,7 +53,11 @@ fn leases_are_taken_off_what_is_left() {
     lease(&mut book, 1);
     lease(&mut book, 2);
     let block = room(&book, NOW, 1, 0).unwrap_err();
-    assert_eq!((block.until, block.wake), (Until::Event, Some(RESET + WOBBLE)), "a lease may come back");
+    assert_eq!(
+        (block.until, block.wake),
+        (Until::Event, Some(RESET + WOBBLE)),
+        "a lease may come back"
+    );
 }
 
 #[test]
@@ -75,7 +79,9 @@ fn the_reserve_is_left_to_others() {
 #[test]
 fn within_a_window_the_lowest_count_and_the_latest_reset_stay() {
     let mut book = seen(50);
-    for (remaining_said, reset) in [(40, RESET + WOBBLE), (45, RESET), (48, RESET + Duration::from_secs(1))] {
+    for (remaining_said, reset) in
+        [(40, RESET + WOBBLE), (45, RESET), (48, RESET + Duration::from_secs(1))]
+    {
         observe(&mut book, &says(100, remaining_said, reset));
     }
     assert_eq!(remaining(&book), 40);
@@ -190,21 +196,30 @@ fn a_refusal_without_a_time_closes_until_the_known_reset_or_for_a_minute() {
     assert_eq!(room(&book, NOW, 1, 0), Err(Block::at(LimitKind::Primary, RESET + AFTER_RESET)));
     let mut book = unseen();
     book.close(NOW, None, None);
-    assert_eq!(room(&book, NOW, 1, 0), Err(Block::at(LimitKind::Primary, NOW + Duration::from_mins(1))));
+    assert_eq!(
+        room(&book, NOW, 1, 0),
+        Err(Block::at(LimitKind::Primary, NOW + Duration::from_mins(1)))
+    );
 }
 
 #[test]
 fn a_refusal_with_two_times_closes_until_the_later() {
     let mut book = unseen();
     book.close(NOW, Some(RESET), Some(Duration::from_hours(2)));
-    assert_eq!(room(&book, NOW, 1, 0), Err(Block::at(LimitKind::Primary, NOW + Duration::from_hours(2))));
+    assert_eq!(
+        room(&book, NOW, 1, 0),
+        Err(Block::at(LimitKind::Primary, NOW + Duration::from_hours(2)))
+    );
 }
 
 #[test]
 fn absurd_headers_break_nothing() {
-    for rate in
-        [says(10, u32::MAX, RESET), says(0, 0, RESET), says(0, 5, Timestamp::FAR_FUTURE), says(u32::MAX, u32::MAX, Timestamp::EPOCH)]
-    {
+    for rate in [
+        says(10, u32::MAX, RESET),
+        says(0, 0, RESET),
+        says(0, 5, Timestamp::FAR_FUTURE),
+        says(u32::MAX, u32::MAX, Timestamp::EPOCH),
+    ] {
         let mut book = unseen();
         lease(&mut book, 1);
         answered(&mut book, 1, &rate);
@@ -242,7 +257,10 @@ fn a_lost_request_counts_also_against_answers_that_were_on_their_way_when_it_was
     send(&mut book, NOW, 2);
     book.charge(NOW, LeaseId(2), 1, Charge::Lost);
     settle(&mut book, NOW, 1, early, &says(100, 1, RESET));
-    assert!(room(&book, NOW, 1, 0).is_err(), "the one that is left may have been taken by the lost one");
+    assert!(
+        room(&book, NOW, 1, 0).is_err(),
+        "the one that is left may have been taken by the lost one"
+    );
 }
 
 #[test]
@@ -266,7 +284,13 @@ fn an_account_of_its_own_holds_nothing_back_in_whatever_order_answers_come() {
     let marks: Vec<Mark> = (0..20).map(|number| send(&mut book, NOW, number)).collect();
     for (number, mark) in marks.into_iter().enumerate().rev() {
         let number = number as u64;
-        settle(&mut book, NOW, number, mark, &says(100, 49 - u32::try_from(number).unwrap(), RESET));
+        settle(
+            &mut book,
+            NOW,
+            number,
+            mark,
+            &says(100, 49 - u32::try_from(number).unwrap(), RESET),
+        );
     }
     assert_eq!(book.held(NOW + Duration::from_mins(10), 0), 0);
 }
@@ -285,7 +309,10 @@ fn who_spends_of_the_same_budget_is_noticed_and_left_some() {
     let now = NOW + Duration::from_secs(20);
     assert!((2..6).contains(&book.held(now, 0)), "{}", book.held(now, 0));
     assert_eq!(book.held(now, 30), 30, "a reserve is for them too");
-    assert!(book.held(now + Duration::from_secs(20), 0) > book.held(now, 0), "the older the news, the more");
+    assert!(
+        book.held(now + Duration::from_secs(20), 0) > book.held(now, 0),
+        "the older the news, the more"
+    );
 }
 
 #[test]
@@ -299,8 +326,19 @@ fn an_even_pace_spreads_what_is_left_until_the_reset() {
             Ok(_) => {
                 sent += 1;
                 let mark = book.lease(now, LeaseId(sent), 1, even);
-                settle(&mut book, now, sent, mark, &says(100, 36 - u32::try_from(sent).unwrap(), RESET));
-                assert!(sent < 2 || now.since(NOW) >= Duration::from_secs(95) * u32::try_from(sent - 1).unwrap(), "{sent} by {now:?}");
+                settle(
+                    &mut book,
+                    now,
+                    sent,
+                    mark,
+                    &says(100, 36 - u32::try_from(sent).unwrap(), RESET),
+                );
+                assert!(
+                    sent < 2
+                        || now.since(NOW)
+                            >= Duration::from_secs(95) * u32::try_from(sent - 1).unwrap(),
+                    "{sent} by {now:?}"
+                );
             }
             Err(block) => now = block.wake.unwrap(),
         }
@@ -331,7 +369,10 @@ fn a_floor_that_leases_alone_hold_may_be_free_with_any_event() {
     lease(&mut book, 1);
     lease(&mut book, 2);
     let block = book.room(NOW, Wish { cost: 1, priority: Priority::Batch }, floor).unwrap_err();
-    assert_eq!((block.limit, block.until, block.wake), (LimitKind::BatchFloor, Until::Event, Some(RESET + WOBBLE)));
+    assert_eq!(
+        (block.limit, block.until, block.wake),
+        (LimitKind::BatchFloor, Until::Event, Some(RESET + WOBBLE))
+    );
 }
 
 #[test]

@@ -1,7 +1,10 @@
-//! What an answer says about being stored: whether it may be, and for how long it is fresh (RFC 9111 §3, §4.2).
+//! What an answer says about being stored: whether it may be, and for how long it is fresh (RFC
+//! 9111 §3, §4.2).
 //!
-//! `private` does not forbid storing here: an answer is only ever shown within the scope it was fetched for (DESIGN D2). Without a lifetime that is named for
-//! shared caches it has none, so that it is confirmed before each use. There is no heuristic freshness: users of caches that guessed complained of stale answers.
+//! `private` does not forbid storing here: an answer is only ever shown within the scope it was
+//! fetched for (DESIGN D2). Without a lifetime that is named for shared caches it has none, so that
+//! it is confirmed before each use. There is no heuristic freshness: users of caches that guessed
+//! complained of stale answers.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,8 +13,9 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::directives::{Directives, known};
 
-/// The statuses that are stored, those that RFC 9110 §15.1 calls heuristically cacheable and that answer a whole question: not 206 (a part),
-/// not 405, 414 and 501 (about the request, not the resource). A 302 leads to an address that expires and is not stored either.
+/// The statuses that are stored, those that RFC 9110 §15.1 calls heuristically cacheable and that
+/// answer a whole question: not 206 (a part), not 405, 414 and 501 (about the request, not the
+/// resource). A 302 leads to an address that expires and is not stored either.
 const STORED: [StatusCode; 8] = [
     StatusCode::OK,
     StatusCode::NON_AUTHORITATIVE_INFORMATION,
@@ -26,16 +30,29 @@ const STORED: [StatusCode; 8] = [
 /// Older than any lifetime that can be named.
 const AGE_UNREADABLE: Duration = Duration::from_secs(1 << 32);
 
-/// The longest interval that is believed. Ours: a minute is usual, more comes under load; a number out of all proportion would freeze what clients see.
+/// The longest interval that is believed. Ours: a minute is usual, more comes under load; a number
+/// out of all proportion would freeze what clients see.
 pub(super) const POLL_INTERVAL_MAX: Duration = Duration::from_hours(1);
 
 /// The names of those that are read.
-const KNOWN: [&str; 9] =
-    ["no-store", "no-cache", "must-revalidate", "proxy-revalidate", "private", "no-transform", "max-age", "s-maxage", "stale-if-error"];
+const KNOWN: [&str; 9] = [
+    "no-store",
+    "no-cache",
+    "must-revalidate",
+    "proxy-revalidate",
+    "private",
+    "no-transform",
+    "max-age",
+    "s-maxage",
+    "stale-if-error",
+];
 
 /// The directives of `Cache-Control` that matter here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a directive that is there or is not, RFC 9111 §5.2.2")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a directive that is there or is not, RFC 9111 §5.2.2"
+)]
 pub struct CacheControl {
     /// `no-store`.
     pub no_store: bool,
@@ -47,13 +64,15 @@ pub struct CacheControl {
     pub private: bool,
     /// `no-transform`.
     pub no_transform: bool,
-    /// Two lifetimes that differ, or one that is no number: the answer counts as stale (RFC 9111 §4.2.1).
+    /// Two lifetimes that differ, or one that is no number: the answer counts as stale (RFC 9111
+    /// §4.2.1).
     pub confused: bool,
     /// `max-age`.
     pub max_age: Option<Duration>,
     /// `s-maxage`.
     pub s_maxage: Option<Duration>,
-    /// `stale-if-error`, which is no part of RFC 9111 but of RFC 5861 §4. What is no number allows nothing, and of two that differ the shorter counts.
+    /// `stale-if-error`, which is no part of RFC 9111 but of RFC 5861 §4. What is no number allows
+    /// nothing, and of two that differ the shorter counts.
     pub stale_if_error: Option<Duration>,
 }
 
@@ -74,7 +93,8 @@ impl CacheControl {
             };
             directives.by_ref().for_each(|(name, value)| read.take(name, value));
             if directives.is_torn {
-                // Where the quotes should have ended is not known: what it forbids counts, what it allows does not.
+                // Where the quotes should have ended is not known: what it forbids counts, what it
+                // allows does not.
                 (read.confused, read.must_revalidate, read.private) = (true, true, true);
             }
         }
@@ -103,7 +123,8 @@ pub(super) fn set(span: &mut Option<Duration>, value: Option<Duration>) -> bool 
     before.is_none_or(|before| before == value)
 }
 
-/// Sets how stale something may be: less is safe where it is said twice, and nothing where it cannot be read.
+/// Sets how stale something may be: less is safe where it is said twice, and nothing where it
+/// cannot be read.
 pub(super) fn shorten(span: &mut Option<Duration>, value: Option<Duration>) {
     let value = value.unwrap_or_default();
     *span = Some(span.map_or(value, |before| before.min(value)));
@@ -115,9 +136,12 @@ pub(super) fn delta_seconds(text: &str) -> Option<Duration> {
     digits.then(|| Duration::from_secs(text.parse::<u32>().unwrap_or(u32::MAX).into()))
 }
 
-/// Whether an answer may be stored at all (RFC 9111 §3; `Vary: *` never fits a later request, §4.1).
+/// Whether an answer may be stored at all (RFC 9111 §3; `Vary: *` never fits a later request,
+/// §4.1).
 pub fn storable(status: StatusCode, headers: &HeaderMap) -> bool {
-    STORED.contains(&status) && !CacheControl::parse(headers).no_store && vary_names(headers).is_some()
+    STORED.contains(&status)
+        && !CacheControl::parse(headers).no_store
+        && vary_names(headers).is_some()
 }
 
 /// The headers named by `Vary`, lower case, sorted; `None` for `*` or a name that is none.
@@ -126,7 +150,11 @@ pub fn vary_names(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
     for line in headers.get_all(header::VARY) {
         for name in line.to_str().ok()?.split(',').map(str::trim).filter(|name| !name.is_empty()) {
             // A star is a token and would parse as a name.
-            names.push(if name == "*" { None } else { HeaderName::from_bytes(name.as_bytes()).ok() }?);
+            names.push(if name == "*" {
+                None
+            } else {
+                HeaderName::from_bytes(name.as_bytes()).ok()
+            }?);
         }
     }
     names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
@@ -134,8 +162,8 @@ pub fn vary_names(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
     Some(names)
 }
 
-/// How long an answer is fresh, counted from when it was made: `s-maxage`, `max-age`, `Expires` minus `Date`, in this order (RFC 9111 §4.2.1). How old it was
-/// when it came is [`initial_age`].
+/// How long an answer is fresh, counted from when it was made: `s-maxage`, `max-age`, `Expires`
+/// minus `Date`, in this order (RFC 9111 §4.2.1). How old it was when it came is [`initial_age`].
 pub fn lifetime(headers: &HeaderMap) -> Duration {
     let control = CacheControl::parse(headers);
     let is_for_others = control.private && control.s_maxage.is_none();
@@ -145,15 +173,21 @@ pub fn lifetime(headers: &HeaderMap) -> Duration {
     control.s_maxage.or(control.max_age).or_else(|| expires(headers)).unwrap_or_default()
 }
 
-/// Whether a `Cache-Control` says how long it is fresh, or that it is not; then an `Expires` says nothing (RFC 9111 §5.3).
+/// Whether a `Cache-Control` says how long it is fresh, or that it is not; then an `Expires` says
+/// nothing (RFC 9111 §5.3).
 pub fn names_lifetime(headers: &HeaderMap) -> bool {
     let control = CacheControl::parse(headers);
-    control.s_maxage.is_some() || control.max_age.is_some() || control.no_store || control.no_cache || control.confused
+    control.s_maxage.is_some()
+        || control.max_age.is_some()
+        || control.no_store
+        || control.no_cache
+        || control.confused
 }
 
-/// The time that an answer spent in other caches: its `Age` (RFC 9111 §4.2.3). What is not one number is as old as can be (§5.1), also where the first of several could
-/// be taken: which of the caches on the way is wrong is not known, and the public suite of cache tests wants it so. What `Date` says beside it is not looked at: the two
-/// clocks may differ.
+/// The time that an answer spent in other caches: its `Age` (RFC 9111 §4.2.3). What is not one
+/// number is as old as can be (§5.1), also where the first of several could be taken: which of the
+/// caches on the way is wrong is not known, and the public suite of cache tests wants it so. What
+/// `Date` says beside it is not looked at: the two clocks may differ.
 pub fn initial_age(headers: &HeaderMap) -> Duration {
     let mut lines = headers.get_all(header::AGE).iter();
     match (lines.next(), lines.next()) {
@@ -163,7 +197,8 @@ pub fn initial_age(headers: &HeaderMap) -> Duration {
     }
 }
 
-/// Whether an answer forbids to be served when it is no longer fresh, whatever the trouble is (RFC 9111 §4.2.4, §5.2.2.10).
+/// Whether an answer forbids to be served when it is no longer fresh, whatever the trouble is (RFC
+/// 9111 §4.2.4, §5.2.2.10).
 pub fn forbids_stale(headers: &HeaderMap) -> bool {
     let control = CacheControl::parse(headers);
     control.must_revalidate || control.no_cache || control.no_store || control.s_maxage.is_some()
@@ -207,27 +242,55 @@ mod tests {
     #[test]
     fn answers_that_show_a_resource_are_stored() {
         for status in [200, 204, 301, 404, 410] {
-            assert!(storable(StatusCode::from_u16(status).unwrap(), &headers(&[("cache-control", "private, max-age=60")])), "{status}");
+            assert!(
+                storable(
+                    StatusCode::from_u16(status).unwrap(),
+                    &headers(&[("cache-control", "private, max-age=60")])
+                ),
+                "{status}"
+            );
         }
         for status in [201, 202, 206, 302, 304, 307, 401, 403, 429, 500, 503] {
-            assert!(!storable(StatusCode::from_u16(status).unwrap(), &HeaderMap::new()), "{status}");
+            assert!(
+                !storable(StatusCode::from_u16(status).unwrap(), &HeaderMap::new()),
+                "{status}"
+            );
         }
     }
 
     #[test]
     fn no_store_and_vary_star_are_not_stored() {
-        assert!(!storable(StatusCode::OK, &headers(&[("cache-control", "max-age=60"), ("cache-control", "No-Store")])));
-        assert!(!storable(StatusCode::OK, &headers(&[("vary", "accept"), ("vary", "authorization, *")])));
-        assert!(storable(StatusCode::OK, &headers(&[("vary", "Accept, Authorization, Cookie, X-Service-OTP")])));
+        assert!(!storable(
+            StatusCode::OK,
+            &headers(&[("cache-control", "max-age=60"), ("cache-control", "No-Store")])
+        ));
+        assert!(!storable(
+            StatusCode::OK,
+            &headers(&[("vary", "accept"), ("vary", "authorization, *")])
+        ));
+        assert!(storable(
+            StatusCode::OK,
+            &headers(&[("vary", "Accept, Authorization, Cookie, X-Service-OTP")])
+        ));
     }
 
     #[test]
     fn the_lifetime_for_shared_caches_goes_first() {
         assert_eq!(seconds(&[("cache-control", "private, max-age=60, s-maxage=30")]), 30);
         assert_eq!(seconds(&[("cache-control", "max-age=\"60\"")]), 60);
-        assert_eq!(seconds(&[("expires", "Tue, 01 Jul 2025 00:01:00 GMT"), ("date", "Tue, 01 Jul 2025 00:00:00 GMT")]), 60);
+        assert_eq!(
+            seconds(&[
+                ("expires", "Tue, 01 Jul 2025 00:01:00 GMT"),
+                ("date", "Tue, 01 Jul 2025 00:00:00 GMT")
+            ]),
+            60
+        );
         assert_eq!(seconds(&[("expires", "0"), ("date", "Tue, 01 Jul 2025 00:00:00 GMT")]), 0);
-        assert_eq!(seconds(&[("last-modified", "Tue, 01 Jul 2025 00:00:00 GMT")]), 0, "nothing is guessed");
+        assert_eq!(
+            seconds(&[("last-modified", "Tue, 01 Jul 2025 00:00:00 GMT")]),
+            0,
+            "nothing is guessed"
+        );
     }
 
     #[test]
@@ -241,7 +304,10 @@ mod tests {
     #[test]
     fn an_age_that_is_not_one_number_is_older_than_any_lifetime() {
         for line in ["abc", "-7200", "7200.0", "7200,0", "0, 0", "7200;foo=bar", ""] {
-            assert!(initial_age(&headers(&[("age", line)])) > Duration::from_secs(u32::MAX.into()), "{line}");
+            assert!(
+                initial_age(&headers(&[("age", line)])) > Duration::from_secs(u32::MAX.into()),
+                "{line}"
+            );
         }
         assert_eq!(initial_age(&headers(&[("age", "0"), ("age", "0")])), AGE_UNREADABLE);
     }
@@ -249,14 +315,23 @@ mod tests {
     #[test]
     fn what_stands_between_quotes_is_no_directive() {
         let control = |line: &'static str| headers(&[("cache-control", line)]);
-        for line in [r#"max-age=0, ext="x, s-maxage=1000""#, r#"ext="a, max-age=1000, b""#, r#"private, ext="q\", s-maxage=600""#] {
+        for line in [
+            r#"max-age=0, ext="x, s-maxage=1000""#,
+            r#"ext="a, max-age=1000, b""#,
+            r#"private, ext="q\", s-maxage=600""#,
+        ] {
             assert_eq!(lifetime(&control(line)), Duration::ZERO, "{line}");
         }
         assert_eq!(lifetime(&control(r#"max-age=60, ext="x, no-store""#)), Duration::from_secs(60));
-        for line in [r#"max-age=60, ext="x"#, r#"max-age=60, ext="x, stale-if-error=60"#, r#"s-maxage="60"#] {
+        for line in
+            [r#"max-age=60, ext="x"#, r#"max-age=60, ext="x, stale-if-error=60"#, r#"s-maxage="60"#]
+        {
             assert!(lifetime(&control(line)).is_zero() && forbids_stale(&control(line)), "{line}");
         }
-        assert!(!storable(StatusCode::OK, &control(r#"ext="x, no-store"#)), "what it forbids may have been meant");
+        assert!(
+            !storable(StatusCode::OK, &control(r#"ext="x, no-store"#)),
+            "what it forbids may have been meant"
+        );
     }
 
     #[test]
@@ -268,16 +343,22 @@ mod tests {
 
     #[test]
     fn what_must_be_confirmed_is_never_served_stale() {
-        for directive in ["must-revalidate", "proxy-revalidate", "no-cache", "s-maxage=2", "no-store"] {
+        for directive in
+            ["must-revalidate", "proxy-revalidate", "no-cache", "s-maxage=2", "no-store"]
+        {
             let line = HeaderValue::from_str(&format!("max-age=2, {directive}")).unwrap();
-            assert!(forbids_stale(&HeaderMap::from_iter([(header::CACHE_CONTROL, line)])), "{directive}");
+            assert!(
+                forbids_stale(&HeaderMap::from_iter([(header::CACHE_CONTROL, line)])),
+                "{directive}"
+            );
         }
         assert!(!forbids_stale(&headers(&[("cache-control", "private, max-age=60")])));
     }
 
     #[test]
     fn how_stale_an_answer_may_be_is_what_it_says_least_of() {
-        let read = |line: &'static str| stale_if_error(&headers(&[("cache-control", line)])).as_secs();
+        let read =
+            |line: &'static str| stale_if_error(&headers(&[("cache-control", line)])).as_secs();
         for (line, seconds) in [
             ("max-age=1, Stale-If-Error=30", 30),
             ("stale-if-error=\"30\"", 30),

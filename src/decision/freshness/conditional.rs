@@ -1,6 +1,8 @@
-//! A client's own conditions on a GET or HEAD: whether a 304 or a 412 answers it (RFC 9110 §13.1, §13.2.2).
+//! A client's own conditions on a GET or HEAD: whether a 304 or a 412 answers it (RFC 9110 §13.1,
+//! §13.2.2).
 //!
-//! A stored answer is known under several `ETag`s, one per token that fetched it, all of the same body; a client may hold any of them.
+//! A stored answer is known under several `ETag`s, one per token that fetched it, all of the same
+//! body; a client may hold any of them.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,8 +21,9 @@ pub enum Outcome {
     Full,
 }
 
-/// Weighs the conditions of `request` against an answer. `If-None-Match` is compared weakly and goes first; with it, `If-Modified-Since`
-/// is not looked at (RFC 9110 §13.1.3). Answers that are not 2xx are never 304.
+/// Weighs the conditions of `request` against an answer. `If-None-Match` is compared weakly and
+/// goes first; with it, `If-Modified-Since` is not looked at (RFC 9110 §13.1.3). Answers that are
+/// not 2xx are never 304.
 pub fn evaluate(
     request: &HeaderMap,
     status: StatusCode,
@@ -38,15 +41,24 @@ pub fn evaluate(
     if matches { Outcome::NotModified } else { Outcome::Full }
 }
 
-/// Whether a condition for being answered at all fails: `If-Match`, which is compared strongly with the `ETag` that clients know the answer by, or without it
-/// `If-Unmodified-Since`, which is not looked at where there is no date (RFC 9110 §13.1.1, §13.1.4). It goes before the other conditions.
-pub fn fails(request: &HeaderMap, status: StatusCode, etag: Option<&[u8]>, last_modified: Option<&HeaderValue>) -> bool {
+/// Whether a condition for being answered at all fails: `If-Match`, which is compared strongly with
+/// the `ETag` that clients know the answer by, or without it `If-Unmodified-Since`, which is not
+/// looked at where there is no date (RFC 9110 §13.1.1, §13.1.4). It goes before the other
+/// conditions.
+pub fn fails(
+    request: &HeaderMap,
+    status: StatusCode,
+    etag: Option<&[u8]>,
+    last_modified: Option<&HeaderValue>,
+) -> bool {
     if !status.is_success() {
         return false;
     }
     if !request.contains_key(header::IF_MATCH) {
         let asked = request.get(header::IF_UNMODIFIED_SINCE).and_then(date);
-        return asked.zip(last_modified.and_then(date)).is_some_and(|(asked, last_modified)| last_modified > asked);
+        return asked
+            .zip(last_modified.and_then(date))
+            .is_some_and(|(asked, last_modified)| last_modified > asked);
     }
     let strong = etag.filter(|etag| !etag.starts_with(b"W/"));
     let mut lines = request.get_all(header::IF_MATCH).iter().map(HeaderValue::as_bytes);
@@ -67,10 +79,13 @@ fn none_match(request: &HeaderMap, mut etags: impl Iterator<Item: AsRef<[u8]>>) 
     if lines().any(|line| line.trim_ascii() == b"*") {
         return true;
     }
-    etags.any(|etag| lines().any(|line| list(line).any(|listed| weakly_equal(listed, etag.as_ref()))))
+    etags.any(|etag| {
+        lines().any(|line| list(line).any(|listed| weakly_equal(listed, etag.as_ref())))
+    })
 }
 
-/// The `ETag`s of one line. A comma inside the quotes belongs to the `ETag`; what has no quotes (some clients leave them out) ends at a comma.
+/// The `ETag`s of one line. A comma inside the quotes belongs to the `ETag`; what has no quotes
+/// (some clients leave them out) ends at a comma.
 fn list(mut line: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         while let [b' ' | b'\t' | b',', rest @ ..] = line {
@@ -79,9 +94,13 @@ fn list(mut line: &[u8]) -> impl Iterator<Item = &[u8]> {
         if line.is_empty() {
             return None;
         }
-        let quotes_from = if line.starts_with(b"W/\"") { 3 } else { usize::from(line.starts_with(b"\"")) };
+        let quotes_from =
+            if line.starts_with(b"W/\"") { 3 } else { usize::from(line.starts_with(b"\"")) };
         let end = if quotes_from > 0 {
-            line[quotes_from..].iter().position(|byte| *byte == b'"').map(|place| quotes_from + place + 1)
+            line[quotes_from..]
+                .iter()
+                .position(|byte| *byte == b'"')
+                .map(|place| quotes_from + place + 1)
         } else {
             line.iter().position(|byte| *byte == b',')
         };
@@ -94,22 +113,34 @@ fn list(mut line: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The same value as we gave, or a date that is not before it.
 fn not_modified_since(asked: Option<&HeaderValue>, last_modified: Option<&HeaderValue>) -> bool {
     let (Some(asked), Some(last_modified)) = (asked, last_modified) else { return false };
-    asked == last_modified || date(last_modified).zip(date(asked)).is_some_and(|(last_modified, asked)| last_modified <= asked)
+    asked == last_modified
+        || date(last_modified)
+            .zip(date(asked))
+            .is_some_and(|(last_modified, asked)| last_modified <= asked)
 }
 
 fn date(value: &HeaderValue) -> Option<SystemTime> {
     value.to_str().ok().and_then(|text| httpdate::parse_http_date(text).ok())
 }
 
-/// Whether a `Last-Modified` stands for the state that an answer shows and for no later one: it has whole seconds, and what changes once may change again within the
-/// same one (RFC 9110 §8.8.2.2: strong when the `Date` is at least a second later). A replica that lags gives the state of so long ago the `Date` of today, so the second
-/// is over for certain only when a replica would have caught up since. Without a `Date` that can be read the time of receipt counts (RFC 9110 §6.6.1). Nothing speaks
-/// against no date at all.
-pub fn is_exact(headers: &HeaderMap, last_modified: Option<&HeaderValue>, received_at: Timestamp) -> bool {
+/// Whether a `Last-Modified` stands for the state that an answer shows and for no later one: it has
+/// whole seconds, and what changes once may change again within the same one (RFC 9110 §8.8.2.2:
+/// strong when the `Date` is at least a second later). A replica that lags gives the state of so
+/// long ago the `Date` of today, so the second is over for certain only when a replica would have
+/// caught up since. Without a `Date` that can be read the time of receipt counts (RFC 9110 §6.6.1).
+/// Nothing speaks against no date at all.
+pub fn is_exact(
+    headers: &HeaderMap,
+    last_modified: Option<&HeaderValue>,
+    received_at: Timestamp,
+) -> bool {
     let Some(last_modified) = last_modified else { return true };
-    let received_at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(received_at.as_millis()));
+    let received_at =
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(received_at.as_millis()));
     let made_at = headers.get(header::DATE).and_then(date).or(received_at);
-    date(last_modified).zip(made_at).is_some_and(|(last_modified, made_at)| last_modified + SECOND_LOOK < made_at)
+    date(last_modified)
+        .zip(made_at)
+        .is_some_and(|(last_modified, made_at)| last_modified + SECOND_LOOK < made_at)
 }
 
 #[cfg(test)]
@@ -139,13 +170,25 @@ mod tests {
         for value in ["\"x\"", "", ",", "a", "\"a", "\"b\"", "W/", "\"x,W/\"a\""] {
             assert_eq!(outcome(&[("if-none-match", value)]), Outcome::Full, "{value}");
         }
-        assert_eq!(outcome(&[("if-none-match", "\"x\""), ("if-none-match", "\"a\"")]), Outcome::NotModified);
+        assert_eq!(
+            outcome(&[("if-none-match", "\"x\""), ("if-none-match", "\"a\"")]),
+            Outcome::NotModified
+        );
     }
 
     #[test]
     fn an_etag_that_does_not_match_is_not_outvoted_by_a_date() {
-        assert_eq!(outcome(&[("if-none-match", "\"x\""), ("if-modified-since", DATE)]), Outcome::Full);
-        assert_eq!(outcome(&[("if-none-match", "\"a\""), ("if-modified-since", "Mon, 30 Jun 2025 00:00:00 GMT")]), Outcome::NotModified);
+        assert_eq!(
+            outcome(&[("if-none-match", "\"x\""), ("if-modified-since", DATE)]),
+            Outcome::Full
+        );
+        assert_eq!(
+            outcome(&[
+                ("if-none-match", "\"a\""),
+                ("if-modified-since", "Mon, 30 Jun 2025 00:00:00 GMT")
+            ]),
+            Outcome::NotModified
+        );
     }
 
     #[test]
@@ -163,7 +206,10 @@ mod tests {
     #[test]
     fn what_must_match_matches_strongly_or_the_answer_is_refused() {
         let fails_with = |name: &'static str, value: &'static str, etag: Option<&str>, status| {
-            let headers = HeaderMap::from_iter([(name.parse::<http::HeaderName>().unwrap(), HeaderValue::from_static(value))]);
+            let headers = HeaderMap::from_iter([(
+                name.parse::<http::HeaderName>().unwrap(),
+                HeaderValue::from_static(value),
+            )]);
             fails(&headers, status, etag.map(str::as_bytes), Some(&HeaderValue::from_static(DATE)))
         };
         for (value, etag, expected) in [
@@ -177,18 +223,34 @@ mod tests {
             ("\"a\"", None, true),
             ("", Some("\"a\""), true),
         ] {
-            assert_eq!(fails_with("if-match", value, etag, StatusCode::OK), expected, "{value} {etag:?}");
-            assert!(!fails_with("if-match", value, etag, StatusCode::NOT_FOUND), "there is no answer to be refused");
+            assert_eq!(
+                fails_with("if-match", value, etag, StatusCode::OK),
+                expected,
+                "{value} {etag:?}"
+            );
+            assert!(
+                !fails_with("if-match", value, etag, StatusCode::NOT_FOUND),
+                "there is no answer to be refused"
+            );
         }
-        for (date, expected) in [(DATE, false), ("Mon, 30 Jun 2025 00:00:00 GMT", true), ("yesterday", false)] {
-            assert_eq!(fails_with("if-unmodified-since", date, None, StatusCode::OK), expected, "{date}");
+        for (date, expected) in
+            [(DATE, false), ("Mon, 30 Jun 2025 00:00:00 GMT", true), ("yesterday", false)]
+        {
+            assert_eq!(
+                fails_with("if-unmodified-since", date, None, StatusCode::OK),
+                expected,
+                "{date}"
+            );
         }
     }
 
     #[test]
     fn a_date_is_exact_when_its_second_was_over_as_the_answer_was_made_or_came() {
         let said = |name: &'static str, value: &'static str| {
-            HeaderMap::from_iter([(name.parse::<http::HeaderName>().unwrap(), value.parse().unwrap())])
+            HeaderMap::from_iter([(
+                name.parse::<http::HeaderName>().unwrap(),
+                value.parse().unwrap(),
+            )])
         };
         let [modified, unreadable] = [DATE, "yesterday"].map(HeaderValue::from_static);
         let [soon, later] = [5, 11].map(|seconds| Timestamp::from_secs(1_751_328_000 + seconds));
@@ -200,7 +262,10 @@ mod tests {
             (said("date", "Tue, 01 Jul 2025 00:00:11 GMT"), soon, true),
         ] {
             assert_eq!(is_exact(&headers, Some(&modified), received_at), expected, "{headers:?}");
-            assert!(!is_exact(&headers, Some(&unreadable), received_at) && is_exact(&headers, None, received_at));
+            assert!(
+                !is_exact(&headers, Some(&unreadable), received_at)
+                    && is_exact(&headers, None, received_at)
+            );
         }
     }
 

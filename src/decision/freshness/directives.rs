@@ -1,7 +1,9 @@
-//! The directives of one line of `Cache-Control`, in answers and requests (RFC 9111 §5.2). What each means is not for here.
+//! The directives of one line of `Cache-Control`, in answers and requests (RFC 9111 §5.2). What
+//! each means is not for here.
 
-/// Yields each directive's name and value, of a quoted value what is between the quotes. A comma between quotes does not end a directive (RFC 9110 §5.6.4); where
-/// quotes do not end, every comma does, so that no directive is overlooked.
+/// Yields each directive's name and value, of a quoted value what is between the quotes. A comma
+/// between quotes does not end a directive (RFC 9110 §5.6.4); where quotes do not end, every comma
+/// does, so that no directive is overlooked.
 pub struct Directives<'l> {
     rest: &'l str,
     /// Whether quotes do not end: then nothing that the line allows can be believed.
@@ -28,12 +30,17 @@ impl<'l> Iterator for Directives<'l> {
         self.is_torn |= end.is_none();
         let (directive, rest) = match end {
             Some(end) => (self.rest.get(..end), self.rest.get(end + 1..)),
-            None => self.rest.split_once(',').map_or((Some(self.rest), None), |(directive, rest)| (Some(directive), Some(rest))),
+            None => self
+                .rest
+                .split_once(',')
+                .map_or((Some(self.rest), None), |(directive, rest)| (Some(directive), Some(rest))),
         };
         self.rest = rest.unwrap_or_default();
         let directive = directive.unwrap_or_default().trim();
         // What is escaped between quotes stays so: no name or number is written like that.
-        Some(directive.split_once('=').map_or((directive, None), |(name, value)| (name.trim_end(), Some(unquoted(value.trim())))))
+        Some(directive.split_once('=').map_or((directive, None), |(name, value)| {
+            (name.trim_end(), Some(unquoted(value.trim())))
+        }))
     }
 }
 
@@ -72,8 +79,14 @@ mod tests {
 
     #[test]
     fn a_comma_between_quotes_ends_nothing() {
-        let (directives, is_torn) = read(r#"max-age=0, ext="x, s-maxage=1000" , a = "b\", c=1",,no-store"#);
-        let wanted = [("max-age", Some("0")), ("ext", Some("x, s-maxage=1000")), ("a", Some(r#"b\", c=1"#)), ("no-store", None)];
+        let (directives, is_torn) =
+            read(r#"max-age=0, ext="x, s-maxage=1000" , a = "b\", c=1",,no-store"#);
+        let wanted = [
+            ("max-age", Some("0")),
+            ("ext", Some("x, s-maxage=1000")),
+            ("a", Some(r#"b\", c=1"#)),
+            ("no-store", None),
+        ];
         assert_eq!((directives, is_torn), (wanted.to_vec(), false));
     }
 

@@ -1,7 +1,9 @@
-//! The validators of a stored answer, packed: a hundred thousand answers are kept, and each has a date and an `ETag` for each token that fetched it.
+//! The validators of a stored answer, packed: a hundred thousand answers are kept, and each has a
+//! date and an `ETag` for each token that fetched it.
 //!
-//! What has the usual form is kept as the number it is (a date as its seconds, the hexadecimal `ETag`s of the service as their bytes) and comes out again as
-//! it came in; everything else is kept as it is. Which validator serves whom is decided in `freshness.rs`.
+//! What has the usual form is kept as the number it is (a date as its seconds, the hexadecimal
+//! `ETag`s of the service as their bytes) and comes out again as it came in; everything else is
+//! kept as it is. Which validator serves whom is decided in `freshness.rs`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +12,8 @@ use http::HeaderValue;
 use super::TokenKey;
 use super::conditional::weakly_equal;
 
-/// `ETag`s kept per answer. Ours: more than the tokens of most pools; the one longest unused goes first.
+/// `ETag`s kept per answer. Ours: more than the tokens of most pools; the one longest unused goes
+/// first.
 pub(super) const ETAGS_MAX: usize = 16;
 /// One of the service's own dates: its seconds follow. Else a length and the text.
 const DATE_SECONDS: u8 = 0xff;
@@ -42,7 +45,10 @@ impl Known {
         match *first {
             DATE_SECONDS => {
                 let seconds = u32::from_le_bytes(rest.first_chunk().copied()?);
-                HeaderValue::try_from(httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds.into()))).ok()
+                HeaderValue::try_from(httpdate::fmt_http_date(
+                    UNIX_EPOCH + Duration::from_secs(seconds.into()),
+                ))
+                .ok()
             }
             0 => None,
             length => HeaderValue::from_bytes(rest.get(..usize::from(length))?).ok(),
@@ -76,13 +82,23 @@ impl Known {
     }
 
     /// Takes over a date, and the `ETag` that a token received.
-    pub(super) fn learn(&mut self, date: Option<&HeaderValue>, etag: Option<(TokenKey, &HeaderValue)>) {
+    pub(super) fn learn(
+        &mut self,
+        date: Option<&HeaderValue>,
+        etag: Option<(TokenKey, &HeaderValue)>,
+    ) {
         let date = date.cloned().or_else(|| self.date());
         let mut etags: Vec<_> = self.etags().collect();
         if let Some((token, etag)) = etag {
-            let known = etags.iter().position(|(owner, _)| *owner == token).map(|place| etags.remove(place).1);
-            // A 304 may name the strong form of the weak ETag that the body came with; the body's own form stays.
-            let value = known.filter(|known| weakly_equal(known.as_bytes(), etag.as_bytes())).unwrap_or_else(|| etag.clone());
+            let known = etags
+                .iter()
+                .position(|(owner, _)| *owner == token)
+                .map(|place| etags.remove(place).1);
+            // A 304 may name the strong form of the weak ETag that the body came with; the body's
+            // own form stays.
+            let value = known
+                .filter(|known| weakly_equal(known.as_bytes(), etag.as_bytes()))
+                .unwrap_or_else(|| etag.clone());
             if etags.len() >= ETAGS_MAX {
                 etags.remove(0);
             }
@@ -91,10 +107,14 @@ impl Known {
         *self = Self::new(date.as_ref(), &etags);
     }
 
-    /// Takes over the `ETag`s that other tokens received earlier. The latest stay when there are too many.
+    /// Takes over the `ETag`s that other tokens received earlier. The latest stay when there are
+    /// too many.
     pub(super) fn remember(&mut self, earlier: &Self) {
         let own: Vec<_> = self.etags().collect();
-        let mut etags: Vec<_> = earlier.etags().filter(|(owner, _)| own.iter().all(|(token, _)| token != owner)).collect();
+        let mut etags: Vec<_> = earlier
+            .etags()
+            .filter(|(owner, _)| own.iter().all(|(token, _)| token != owner))
+            .collect();
         if !etags.is_empty() {
             etags.extend(own);
             etags.drain(..etags.len().saturating_sub(ETAGS_MAX));
@@ -147,7 +167,8 @@ fn seconds_of(date: &[u8]) -> Option<u32> {
 fn push_etag(packed: &mut Vec<u8>, token: TokenKey, etag: &[u8]) {
     packed.extend_from_slice(&token.0.to_le_bytes());
     let (weak, opaque) = etag.strip_prefix(b"W/").map_or((0, etag), |opaque| (WEAK, opaque));
-    let digits = opaque.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).and_then(hexadecimal);
+    let digits =
+        opaque.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).and_then(hexadecimal);
     let (form, text) = match &digits {
         Some(digits) => (weak | HEXADECIMAL, digits.as_slice()),
         None => (0, etag),
@@ -189,9 +210,29 @@ mod tests {
 
     #[test]
     fn every_validator_comes_out_as_it_came_in() {
-        let dates = ["Tue, 01 Jul 2025 00:00:00 GMT", "Tuesday, 01-Jul-25 00:00:00 GMT", "yesterday", "Wed, 01 Jul 2025 00:00:00 GMT"];
-        let etags = ["\"a1\"", "W/\"00ff9c\"", "\"A1\"", "W/\"x\"", "\"a1b\"", "\"\"", "W/\"\"", "abc", "\"", "W/", "\"a,b\""];
-        let pairs: Vec<_> = (1..).zip(etags).map(|(token, etag)| (TokenKey(token), HeaderValue::from_static(etag))).collect();
+        let dates = [
+            "Tue, 01 Jul 2025 00:00:00 GMT",
+            "Tuesday, 01-Jul-25 00:00:00 GMT",
+            "yesterday",
+            "Wed, 01 Jul 2025 00:00:00 GMT",
+        ];
+        let etags = [
+            "\"a1\"",
+            "W/\"00ff9c\"",
+            "\"A1\"",
+            "W/\"x\"",
+            "\"a1b\"",
+            "\"\"",
+            "W/\"\"",
+            "abc",
+            "\"",
+            "W/",
+            "\"a,b\"",
+        ];
+        let pairs: Vec<_> = (1..)
+            .zip(etags)
+            .map(|(token, etag)| (TokenKey(token), HeaderValue::from_static(etag)))
+            .collect();
         for date in dates {
             let date = HeaderValue::from_static(date);
             let known = Known::new(Some(&date), &pairs);
@@ -199,7 +240,10 @@ mod tests {
             assert_eq!(known.etags().collect::<Vec<_>>(), pairs);
         }
         let known = Known::new(None, &pairs);
-        assert_eq!((known.date(), known.has_date(), known.last_owner()), (None, false, Some(TokenKey(11))));
+        assert_eq!(
+            (known.date(), known.has_date(), known.last_owner()),
+            (None, false, Some(TokenKey(11)))
+        );
         assert_eq!(known.of(TokenKey(2)).unwrap(), "W/\"00ff9c\"");
         assert_eq!(known.of(TokenKey(99)), None);
         assert!(Known::default().date().is_none() && Known::default().etags().next().is_none());
@@ -207,34 +251,52 @@ mod tests {
 
     #[test]
     fn what_the_service_sends_takes_half_a_line() {
-        let etag = HeaderValue::try_from(format!("W/\"{}\"", "0123456789abcdef".repeat(4))).unwrap();
-        let known = Known::new(Some(&HeaderValue::from_static("Tue, 01 Jul 2025 00:00:00 GMT")), &[(TokenKey(1), etag)]);
+        let etag =
+            HeaderValue::try_from(format!("W/\"{}\"", "0123456789abcdef".repeat(4))).unwrap();
+        let known = Known::new(
+            Some(&HeaderValue::from_static("Tue, 01 Jul 2025 00:00:00 GMT")),
+            &[(TokenKey(1), etag)],
+        );
         assert_eq!(known.bytes(), 5 + 10 + 32);
     }
 
     #[test]
     fn what_is_too_long_to_be_a_validator_is_not_kept() {
         let long = HeaderValue::try_from(format!("\"{}\"", "a".repeat(300))).unwrap();
-        let known = Known::new(Some(&long), &[(TokenKey(1), long.clone()), (TokenKey(2), HeaderValue::from_static("\"b\""))]);
+        let known = Known::new(
+            Some(&long),
+            &[(TokenKey(1), long.clone()), (TokenKey(2), HeaderValue::from_static("\"b\""))],
+        );
         assert!(!known.has_date());
         assert_eq!(known.etags().map(|(token, _)| token).collect::<Vec<_>>(), [TokenKey(2)]);
     }
 
     #[test]
     fn tokens_that_received_the_same_body_keep_their_etags_and_the_last_its_place() {
-        let of = |token, etag: &'static str| Known::new(None, &[(TokenKey(token), HeaderValue::from_static(etag))]);
+        let of = |token, etag: &'static str| {
+            Known::new(None, &[(TokenKey(token), HeaderValue::from_static(etag))])
+        };
         let mut known = of(2, "\"b\"");
         known.remember(&of(1, "\"a\""));
-        assert_eq!((known.of(TokenKey(1)), known.of(TokenKey(2))), (Some("\"a\"".parse().unwrap()), Some("\"b\"".parse().unwrap())));
+        assert_eq!(
+            (known.of(TokenKey(1)), known.of(TokenKey(2))),
+            (Some("\"a\"".parse().unwrap()), Some("\"b\"".parse().unwrap()))
+        );
         assert_eq!(known.last_owner(), Some(TokenKey(2)));
         let mut newer = of(1, "\"c\"");
         newer.remember(&known);
-        assert_eq!((newer.of(TokenKey(1)), newer.etags().count()), (Some("\"c\"".parse().unwrap()), 2));
+        assert_eq!(
+            (newer.of(TokenKey(1)), newer.etags().count()),
+            (Some("\"c\"".parse().unwrap()), 2)
+        );
         for token in 3..40 {
             let mut next = of(token, "\"d\"");
             next.remember(&newer);
             newer = next;
         }
-        assert_eq!((newer.etags().count(), newer.of(TokenKey(1)), newer.last_owner()), (ETAGS_MAX, None, Some(TokenKey(39))));
+        assert_eq!(
+            (newer.etags().count(), newer.of(TokenKey(1)), newer.last_owner()),
+            (ETAGS_MAX, None, Some(TokenKey(39)))
+        );
     }
 }

@@ -1,15 +1,16 @@
 //! Taking over the headers of a 304 into the stored answer (RFC 9111 §3.2).
 //!
-//! Every header that the 304 carries replaces the stored one of that name; those it leaves out stay, `Link` too (UPSTREAM.md, Conditional
-//! requests). Kept as stored is what depends on the bytes of the stored body, which a 304 does not have, and what belongs to a connection.
+//! Every header that the 304 carries replaces the stored one of that name; those it leaves out
+//! stay, `Link` too (UPSTREAM.md, Conditional requests). Kept as stored is what depends on the
+//! bytes of the stored body, which a 304 does not have, and what belongs to a connection.
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
 use super::Mode;
 
-/// Never taken from a 304: about the body (RFC 9111 §3.2, first and second exception), or about the connection (§3.1). The `ETag` is kept per
-/// token, beside the headers ([`super::Stored`]).
+/// Never taken from a 304: about the body (RFC 9111 §3.2, first and second exception), or about the
+/// connection (§3.1). The `ETag` is kept per token, beside the headers ([`super::Stored`]).
 const KEPT: [HeaderName; 17] = [
     header::CONTENT_ENCODING,
     header::CONTENT_LENGTH,
@@ -30,14 +31,20 @@ const KEPT: [HeaderName; 17] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Brings the stored headers up to date with those of a 304. `Content-Type` stays where the body has been read by it, which is JSON, and where the gateway is more than an
-/// HTTP cache: what is put before the upstream may name a type of its own on every 304.
+/// Brings the stored headers up to date with those of a 304. `Content-Type` stays where the body
+/// has been read by it, which is JSON, and where the gateway is more than an HTTP cache: what is
+/// put before the upstream may name a type of its own on every 304.
 pub fn merge_not_modified(stored: &mut HeaderMap, not_modified: &HeaderMap, mode: Mode) {
     let named_by_connection = connection_names(not_modified);
-    let content_type = stored.get(header::CONTENT_TYPE).map(|value| value.as_bytes().to_ascii_lowercase());
-    let keeps_type = mode == Mode::Revalidate || content_type.is_some_and(|value| value.windows(4).any(|part| part == b"json"));
-    let is_kept = |name: &HeaderName| KEPT.contains(name) || keeps_type && *name == header::CONTENT_TYPE;
-    for name in not_modified.keys().filter(|name| !is_kept(name) && !named_by_connection.contains(name)) {
+    let content_type =
+        stored.get(header::CONTENT_TYPE).map(|value| value.as_bytes().to_ascii_lowercase());
+    let keeps_type = mode == Mode::Revalidate
+        || content_type.is_some_and(|value| value.windows(4).any(|part| part == b"json"));
+    let is_kept =
+        |name: &HeaderName| KEPT.contains(name) || keeps_type && *name == header::CONTENT_TYPE;
+    for name in
+        not_modified.keys().filter(|name| !is_kept(name) && !named_by_connection.contains(name))
+    {
         stored.remove(name);
         for value in not_modified.get_all(name) {
             stored.append(name, value.clone());
@@ -47,8 +54,14 @@ pub fn merge_not_modified(stored: &mut HeaderMap, not_modified: &HeaderMap, mode
 
 /// The headers that `Connection` makes hop-by-hop (RFC 9110 §7.6.1).
 fn connection_names(headers: &HeaderMap) -> Vec<HeaderName> {
-    let lines = headers.get_all(header::CONNECTION).iter().filter_map(|line: &HeaderValue| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok()).collect()
+    let lines = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|line: &HeaderValue| line.to_str().ok());
+    lines
+        .flat_map(|line| line.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -65,10 +78,27 @@ mod tests {
 
     #[test]
     fn a_304_brings_every_header_up_to_date_and_leaves_the_others() {
-        let mut stored =
-            headers(&[("link", "<old>"), ("date", "old"), ("x-ratelimit-remaining", "9"), ("x-poll", "old"), ("x-poll", "older")]);
-        merge_not_modified(&mut stored, &headers(&[("date", "new"), ("x-ratelimit-remaining", "8"), ("x-poll", "new")]), Mode::Revalidate);
-        assert_eq!(stored, headers(&[("link", "<old>"), ("date", "new"), ("x-ratelimit-remaining", "8"), ("x-poll", "new")]));
+        let mut stored = headers(&[
+            ("link", "<old>"),
+            ("date", "old"),
+            ("x-ratelimit-remaining", "9"),
+            ("x-poll", "old"),
+            ("x-poll", "older"),
+        ]);
+        merge_not_modified(
+            &mut stored,
+            &headers(&[("date", "new"), ("x-ratelimit-remaining", "8"), ("x-poll", "new")]),
+            Mode::Revalidate,
+        );
+        assert_eq!(
+            stored,
+            headers(&[
+                ("link", "<old>"),
+                ("date", "new"),
+                ("x-ratelimit-remaining", "8"),
+                ("x-poll", "new")
+            ])
+        );
     }
 
     #[test]
@@ -113,7 +143,12 @@ mod tests {
         let mut stored = HeaderMap::new();
         merge_not_modified(
             &mut stored,
-            &headers(&[("connection", "close, x-hop"), ("x-hop", "1"), ("keep-alive", "5"), ("x-end", "2")]),
+            &headers(&[
+                ("connection", "close, x-hop"),
+                ("x-hop", "1"),
+                ("keep-alive", "5"),
+                ("x-end", "2"),
+            ]),
             Mode::Rfc9111,
         );
         assert_eq!(stored, headers(&[("x-end", "2")]));

@@ -1,9 +1,11 @@
-//! Pages of lists whose 304 may hide a next page: `Link` is outside the `ETag` (UPSTREAM.md, Conditional requests), so that the last page, exactly full, is
-//! confirmed unchanged while another one has come after it, and so is a page whose `last` is not the last any more. Such pages are asked for without conditions when
-//! there is a reason to think so (DESIGN D3).
+//! Pages of lists whose 304 may hide a next page: `Link` is outside the `ETag` (UPSTREAM.md,
+//! Conditional requests), so that the last page, exactly full, is confirmed unchanged while another
+//! one has come after it, and so is a page whose `last` is not the last any more. Such pages are
+//! asked for without conditions when there is a reason to think so (DESIGN D3).
 //!
-//! What was seen of the page's neighbours is the gateway's to remember (`gateway/neighbours.rs`). Left out: lists that are a part of an object; they carry a count
-//! of all items, which changes with them.
+//! What was seen of the page's neighbours is the gateway's to remember (`gateway/neighbours.rs`).
+//! Left out: lists that are a part of an object; they carry a count of all items, which changes
+//! with them.
 
 use http::{HeaderMap, HeaderValue, header};
 use serde::de::IgnoredAny;
@@ -12,7 +14,8 @@ use crate::clock::Timestamp;
 
 use super::settling::Trust;
 
-/// Query parameters that begin a page at an item instead of counting pages (Document 1, Cursor pagination; the running service's lists have `after` too).
+/// Query parameters that begin a page at an item instead of counting pages (Document 1, Cursor
+/// pagination; the running service's lists have `after` too).
 const CURSORS: [&str; 2] = ["cursor", "after"];
 
 /// What an answer is as a page of a list.
@@ -45,37 +48,57 @@ impl Page {
         if names_later_page(headers) {
             return Self::Followed;
         }
-        let is_full = serde_json::from_slice::<Vec<IgnoredAny>>(body).is_ok_and(|items| items.len() >= size_of_page(target, sizes));
+        let is_full = serde_json::from_slice::<Vec<IgnoredAny>>(body)
+            .is_ok_and(|items| items.len() >= size_of_page(target, sizes));
         if is_full { Self::FullAndLast } else { Self::Other }
     }
 
-    /// Whether a 304 would prove nothing of it: its request left at `requested_at` and left this `trust`, something beside or above it was last seen to change at
-    /// `neighbour_changed_at`. What only names a page that may not be the last any more is asked for anew once after each change of its list that is known: a look
-    /// without conditions costs, and most changes change no number of pages.
-    pub fn may_hide_next(self, requested_at: Timestamp, trust: Trust, neighbour_changed_at: impl FnOnce() -> Option<Timestamp>) -> bool {
+    /// Whether a 304 would prove nothing of it: its request left at `requested_at` and left this
+    /// `trust`, something beside or above it was last seen to change at `neighbour_changed_at`.
+    /// What only names a page that may not be the last any more is asked for anew once after each
+    /// change of its list that is known: a look without conditions costs, and most changes change
+    /// no number of pages.
+    pub fn may_hide_next(
+        self,
+        requested_at: Timestamp,
+        trust: Trust,
+        neighbour_changed_at: impl FnOnce() -> Option<Timestamp>,
+    ) -> bool {
         match self {
             Self::Other => false,
             Self::Followed => trust == Trust::Doubtful,
-            Self::FullAndLast => trust != Trust::Settled || neighbour_changed_at().is_some_and(|changed_at| requested_at <= changed_at),
+            Self::FullAndLast => {
+                trust != Trust::Settled
+                    || neighbour_changed_at().is_some_and(|changed_at| requested_at <= changed_at)
+            }
         }
     }
 }
 
 /// Whether the first sight of this answer shows that its list goes on behind an earlier page.
 pub fn continues_list(target: &str, body: &[u8]) -> bool {
-    let is_later =
-        parameter(target, "page").is_some_and(|page| page != "1") || CURSORS.iter().any(|name| parameter(target, name).is_some());
-    is_later && body.trim_ascii_start().strip_prefix(b"[").is_some_and(|rest| rest.trim_ascii_start().first() != Some(&b']'))
+    let is_later = parameter(target, "page").is_some_and(|page| page != "1")
+        || CURSORS.iter().any(|name| parameter(target, name).is_some());
+    is_later
+        && body
+            .trim_ascii_start()
+            .strip_prefix(b"[")
+            .is_some_and(|rest| rest.trim_ascii_start().first() != Some(&b']'))
 }
 
 fn size_of_page(target: &str, sizes: PageSizes) -> usize {
-    let asked = parameter(target, "per_page").and_then(|size| size.parse().ok()).filter(|size| *size > 0);
+    let asked =
+        parameter(target, "per_page").and_then(|size| size.parse().ok()).filter(|size| *size > 0);
     asked.unwrap_or(sizes.default).clamp(1, sizes.max.max(1)) as usize
 }
 
 fn parameter<'t>(target: &'t str, name: &str) -> Option<&'t str> {
     let (_, query) = target.split_once('?')?;
-    query.split('&').filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
+    query
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .find(|(key, _)| *key == name)
+        .map(|(_, value)| value)
 }
 
 fn names_later_page(headers: &HeaderMap) -> bool {
@@ -109,11 +132,17 @@ mod tests {
 
     #[test]
     fn a_page_is_full_when_it_has_as_many_items_as_were_asked_for() {
-        for target in ["/a", "/a?per_page=3&page=2", "/a?page=2&per_page=3", "/a?per_page=0", "/a?per_page=x"] {
+        for target in
+            ["/a", "/a?per_page=3&page=2", "/a?page=2&per_page=3", "/a?per_page=0", "/a?per_page=x"]
+        {
             assert_eq!(page(target, THREE), Page::FullAndLast, "{target}");
         }
         assert_eq!(page("/a?per_page=4", THREE), Page::Other);
-        assert_eq!(page("/a?per_page=100", b"[1,2,3,4,5]"), Page::FullAndLast, "more than there can be is as many as there can be");
+        assert_eq!(
+            page("/a?per_page=100", b"[1,2,3,4,5]"),
+            Page::FullAndLast,
+            "more than there can be is as many as there can be"
+        );
         for body in [&b"[]"[..], b"", b"{\"items\":[1,2,3]}", b"[1,2,", b"[1,2]", b"\"[1,2,3]\""] {
             assert_eq!(page("/a", body), Page::Other);
         }
@@ -129,21 +158,29 @@ mod tests {
             assert_eq!(of(link), Page::Followed, "{link}");
         }
         assert_eq!(of(r#"<https://x/a?page=9>; rel="last""#), Page::Followed);
-        assert_eq!(of(r#"<https://x/a?page=1&rel="next">; rel="prev", <https://x/a?page=1>; rel="first""#), Page::FullAndLast);
+        assert_eq!(
+            of(r#"<https://x/a?page=1&rel="next">; rel="prev", <https://x/a?page=1>; rel="first""#),
+            Page::FullAndLast
+        );
     }
 
     #[test]
-    fn a_304_proves_nothing_after_a_change_beside_it_or_of_its_own_path_and_only_of_a_full_last_page() {
+    fn a_304_proves_nothing_after_a_change_beside_it_or_of_its_own_path_and_only_of_a_full_last_page()
+     {
         let later = AT + Duration::from_millis(1);
         let hides = |trust, neighbour| Page::FullAndLast.may_hide_next(AT, trust, || neighbour);
         assert!(hides(Trust::Settled, Some(AT)) && hides(Trust::Settled, Some(later)));
         assert!(hides(Trust::Doubtful, None) && hides(Trust::Until(later), None));
-        assert!(!hides(Trust::Settled, None) && !hides(Trust::Settled, Some(AT - Duration::from_millis(1))));
+        assert!(
+            !hides(Trust::Settled, None)
+                && !hides(Trust::Settled, Some(AT - Duration::from_millis(1)))
+        );
         assert!(!Page::Other.may_hide_next(AT, Trust::Doubtful, || Some(later)));
     }
 
     #[test]
-    fn a_page_that_names_others_is_asked_for_anew_once_after_a_change_of_its_list_and_not_for_what_was_seen_beside_it() {
+    fn a_page_that_names_others_is_asked_for_anew_once_after_a_change_of_its_list_and_not_for_what_was_seen_beside_it()
+     {
         assert!(Page::Followed.may_hide_next(AT, Trust::Doubtful, || None));
         for trust in [Trust::Settled, Trust::Until(AT)] {
             assert!(!Page::Followed.may_hide_next(AT, trust, || Some(AT)), "{trust:?}");

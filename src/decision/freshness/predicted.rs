@@ -1,8 +1,11 @@
-//! The `ETag` that a token would receive for an answer which another token fetched: what it should be, and on which routes that has proved right.
+//! The `ETag` that a token would receive for an answer which another token fetched: what it should
+//! be, and on which routes that has proved right.
 //!
-//! Its form was observed and is documented nowhere (UPSTREAM.md, Conditional requests). So nothing is believed of it: a route is *proved* when answers of it have had
-//! the predicted `ETag` several times in a row, some of its answers go on being checked, and a single one that differs closes it for hours. Left out: which answers
-//! there are, and what a 304 to a prediction is taken for (`gateway/predicted.rs`).
+//! Its form was observed and is documented nowhere (UPSTREAM.md, Conditional requests). So nothing
+//! is believed of it: a route is *proved* when answers of it have had the predicted `ETag` several
+//! times in a row, some of its answers go on being checked, and a single one that differs closes it
+//! for hours. Left out: which answers there are, and what a 304 to a prediction is taken for
+//! (`gateway/predicted.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,19 +17,28 @@ use ring::digest::{Context, SHA256};
 use crate::api::EndpointId;
 use crate::clock::Timestamp;
 
-/// Larger bodies are neither checked nor asked about with a prediction. Ours: hashing this much takes half a millisecond where the processor has no instructions for
-/// it; answers of the API's lists are smaller, files may not be.
+/// Larger bodies are neither checked nor asked about with a prediction. Ours: hashing this much
+/// takes half a millisecond where the processor has no instructions for it; answers of the API's
+/// lists are smaller, files may not be.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
-/// So many answers of a route in a row must have had the predicted `ETag`. Ours: one could not be chance, but answers of one route may be made in more than one way.
+/// So many answers of a route in a row must have had the predicted `ETag`. Ours: one could not be
+/// chance, but answers of one route may be made in more than one way.
 const RIGHTS_MIN: u8 = 5;
-/// One of so many answers of a proved route is checked. Ours: what is wrong costs a full answer each time it is sent, and is found out then at the latest.
+/// One of so many answers of a proved route is checked. Ours: what is wrong costs a full answer
+/// each time it is sent, and is found out then at the latest.
 const CHECKED_ONE_IN: u8 = 16;
-/// How long a route is closed. Ours: the form changes with the upstream's own releases, which are days apart.
+/// How long a route is closed. Ours: the form changes with the upstream's own releases, which are
+/// days apart.
 const CLOSED_FOR: Duration = Duration::from_hours(6);
 
-/// The `ETag` of `body` in an answer to a request with these headers, in its strong form: SHA-256 over each that is present, followed by a colon, and over the body
-/// before compression. `Cookie` belongs to it as well and is never sent.
-pub fn predict(accept: Option<&HeaderValue>, authorization: Option<&HeaderValue>, body: &[u8]) -> Option<HeaderValue> {
+/// The `ETag` of `body` in an answer to a request with these headers, in its strong form: SHA-256
+/// over each that is present, followed by a colon, and over the body before compression. `Cookie`
+/// belongs to it as well and is never sent.
+pub fn predict(
+    accept: Option<&HeaderValue>,
+    authorization: Option<&HeaderValue>,
+    body: &[u8],
+) -> Option<HeaderValue> {
     let mut digest = Context::new(&SHA256);
     for value in [accept, authorization].into_iter().flatten() {
         digest.update(value.as_bytes());
@@ -47,7 +59,8 @@ pub enum Evidence {
     Right,
     /// It has another one, or was sent although it is what the prediction was made of.
     Wrong,
-    /// The prediction brought a whole answer that a date alone would have spared: the accounts of a pool see different bodies of the same date. No fault of the form.
+    /// The prediction brought a whole answer that a date alone would have spared: the accounts of a
+    /// pool see different bodies of the same date. No fault of the form.
     Dearer,
 }
 
@@ -78,12 +91,16 @@ struct Route {
 }
 
 impl Predictions {
-    /// Whether a prediction may be sent; beside a date it takes the place of that (RFC 9110 §13.1.3).
+    /// Whether a prediction may be sent; beside a date it takes the place of that (RFC 9110
+    /// §13.1.3).
     pub fn may_be_sent(&self, route: EndpointId, beside_date: bool, now: Timestamp) -> bool {
-        self.routes.get(&route).is_some_and(|route| route.is_proved() && !(beside_date && now < route.dates_until))
+        self.routes
+            .get(&route)
+            .is_some_and(|route| route.is_proved() && !(beside_date && now < route.dates_until))
     }
 
-    /// Whether an answer of this route is to be checked. A closed route is left alone, every answer of one that is not proved counts.
+    /// Whether an answer of this route is to be checked. A closed route is left alone, every answer
+    /// of one that is not proved counts.
     pub fn wants_check(&mut self, route: EndpointId, now: Timestamp) -> bool {
         let route = self.routes.entry(route).or_default();
         if now < route.closed_until {
@@ -158,9 +175,13 @@ mod tests {
         let both = "\"fb153f90a18522713abdeda64e2aef9b66e8ca98e6c67b34bef99b6ed1cc66c3\"";
         assert_eq!(predict(Some(&value("a/b")), Some(&value("Bearer x")), b"{}").unwrap(), both);
         // printf 'a/b:{}' | sha256sum, and printf '{}' | sha256sum
-        let without_credential = "\"e18fb88bb7f9b1a49ba814fa573f30cf960722fd9ea810037e22f0dd95ff4234\"";
+        let without_credential =
+            "\"e18fb88bb7f9b1a49ba814fa573f30cf960722fd9ea810037e22f0dd95ff4234\"";
         assert_eq!(predict(Some(&value("a/b")), None, b"{}").unwrap(), without_credential);
-        assert_eq!(predict(None, None, b"{}").unwrap(), "\"44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a\"");
+        assert_eq!(
+            predict(None, None, b"{}").unwrap(),
+            "\"44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a\""
+        );
     }
 
     #[test]
@@ -174,7 +195,10 @@ mod tests {
         assert_eq!(predictions.note(widgets(), Evidence::Right, NOW), Some(Turn::Proved));
         assert_eq!(predictions.note(widgets(), Evidence::Right, NOW), None);
         assert!(predictions.may_be_sent(widgets(), false, NOW));
-        assert!(!predictions.may_be_sent(route("/repos/acme/widgets/labels"), false, NOW), "another route has to prove itself");
+        assert!(
+            !predictions.may_be_sent(route("/repos/acme/widgets/labels"), false, NOW),
+            "another route has to prove itself"
+        );
     }
 
     #[test]
@@ -196,7 +220,8 @@ mod tests {
     #[test]
     fn of_a_proved_route_a_sample_is_checked() {
         let mut predictions = proved();
-        let mut round = || (0..CHECKED_ONE_IN).filter(|_| predictions.wants_check(widgets(), NOW)).count();
+        let mut round =
+            || (0..CHECKED_ONE_IN).filter(|_| predictions.wants_check(widgets(), NOW)).count();
         assert_eq!(round(), 1);
         assert_eq!(round(), usize::from(CHECKED_ONE_IN), "as long as nothing has come of it");
         predictions.note(widgets(), Evidence::Right, NOW);
@@ -207,7 +232,10 @@ mod tests {
     fn where_accounts_see_different_bodies_of_one_date_it_is_left_to_the_date() {
         let mut predictions = proved();
         assert_eq!(predictions.note(widgets(), Evidence::Dearer, NOW), None);
-        assert!(!predictions.may_be_sent(widgets(), true, NOW) && predictions.may_be_sent(widgets(), false, NOW));
+        assert!(
+            !predictions.may_be_sent(widgets(), true, NOW)
+                && predictions.may_be_sent(widgets(), false, NOW)
+        );
         assert!(predictions.may_be_sent(widgets(), true, NOW + CLOSED_FOR));
     }
 }

@@ -1,4 +1,5 @@
-//! Spans of time in few bytes: what headers and the config say of lifetimes is kept with every stored answer.
+//! Spans of time in few bytes: what headers and the config say of lifetimes is kept with every
+//! stored answer.
 
 use std::cmp::Ordering;
 use std::ops::Add;
@@ -8,7 +9,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Seconds(u32);
 
-/// The ttl of a rule of the config, or none, in whole milliseconds. One of more than 49 days counts as so many: it is confirmed sooner than it must be.
+/// The ttl of a rule of the config, or none, in whole milliseconds. One of more than 49 days counts
+/// as so many: it is confirmed sooner than it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ttl {
     /// [`NO_TTL`]: none.
@@ -33,7 +35,8 @@ impl Default for Ttl {
 
 impl From<Option<Duration>> for Ttl {
     fn from(span: Option<Duration>) -> Self {
-        let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(NO_TTL).min(NO_TTL - 1);
+        let millis =
+            |span: Duration| u32::try_from(span.as_millis()).unwrap_or(NO_TTL).min(NO_TTL - 1);
         Self { millis: span.map_or(NO_TTL, millis) }
     }
 }
@@ -76,7 +79,12 @@ mod tests {
 
     #[test]
     fn a_ttl_comes_out_as_it_went_in_and_the_longest_is_not_none() {
-        for span in [None, Some(Duration::ZERO), Some(Duration::from_millis(1)), Some(Duration::from_hours(10))] {
+        for span in [
+            None,
+            Some(Duration::ZERO),
+            Some(Duration::from_millis(1)),
+            Some(Duration::from_hours(10)),
+        ] {
             assert_eq!(Ttl::from(span).span(), span);
         }
         assert_eq!(Ttl::default().span(), None);

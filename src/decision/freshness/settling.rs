@@ -1,15 +1,18 @@
-//! What may be trusted after a change: the upstream's replicas lag, so the first answers after a write or an event may still show what was before
-//! (UPSTREAM.md, Conditional requests).
+//! What may be trusted after a change: the upstream's replicas lag, so the first answers after a
+//! write or an event may still show what was before (UPSTREAM.md, Conditional requests).
 //!
-//! Nothing is asked by a timer. An answer that was asked for soon after a change is only served for a short while, so that whoever asks next has it
-//! confirmed again: once after [`FIRST_LOOK`], once more after [`SECOND_LOOK`]. What counts is when the request left that brought or confirmed the
-//! answer, and the latest change: an earlier one has either settled by then, or the later one makes it be looked at again as soon.
+//! Nothing is asked by a timer. An answer that was asked for soon after a change is only served for
+//! a short while, so that whoever asks next has it confirmed again: once after [`FIRST_LOOK`], once
+//! more after [`SECOND_LOOK`]. What counts is when the request left that brought or confirmed the
+//! answer, and the latest change: an earlier one has either settled by then, or the later one makes
+//! it be looked at again as soon.
 
 use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-/// The first answer is asked for again this long after a change (UPSTREAM.md: "ask again after 2 s and 10 s before trusting it").
+/// The first answer is asked for again this long after a change (UPSTREAM.md: "ask again after 2 s
+/// and 10 s before trusting it").
 pub const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// What is asked for this long after a change is trusted (same place).
 pub const SECOND_LOOK: Duration = Duration::from_secs(10);
@@ -19,14 +22,16 @@ pub const SECOND_LOOK: Duration = Duration::from_secs(10);
 pub enum Trust {
     /// It was asked for before the change, or in the same instant: it may show what was before.
     Doubtful,
-    /// It was asked for after the change, but so soon that it is to be confirmed again from this time on.
+    /// It was asked for after the change, but so soon that it is to be confirmed again from this
+    /// time on.
     Until(Timestamp),
     /// As its ttl, its poll interval and the mode say.
     Settled,
 }
 
 impl Trust {
-    /// In an answer whose request left at `requested_at`, when what it shows changed at `changed_at`; `None`: never, as far as is known.
+    /// In an answer whose request left at `requested_at`, when what it shows changed at
+    /// `changed_at`; `None`: never, as far as is known.
     pub fn after(changed_at: Option<Timestamp>, requested_at: Timestamp) -> Self {
         let Some(changed_at) = changed_at else { return Self::Settled };
         let (first, second) = (changed_at + FIRST_LOOK, changed_at + SECOND_LOOK);
@@ -76,7 +81,10 @@ mod tests {
     fn what_was_asked_for_right_after_it_holds_for_two_seconds_and_then_for_ten() {
         for (requested, end) in [(1, 2_000), (1_999, 2_000), (2_000, 10_000), (9_999, 10_000)] {
             assert_eq!(trust(requested), Trust::Until(after(end)), "{requested}");
-            assert!(trust(requested).holds(after(end - 1)) && !trust(requested).holds(after(end)), "{requested}");
+            assert!(
+                trust(requested).holds(after(end - 1)) && !trust(requested).holds(after(end)),
+                "{requested}"
+            );
         }
     }
 

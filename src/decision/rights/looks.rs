@@ -1,7 +1,8 @@
 //! Which denials get a second look: as many as find something, and few where they do not.
 //!
-//! Each endpoint has a credit. A look is paid from it, one that finds something pays back more than it cost, and denials that get no look earn a little, so that
-//! a change is noticed. A crawler that asks for 100 missing things costs 10 more requests, not 100 more.
+//! Each endpoint has a credit. A look is paid from it, one that finds something pays back more than
+//! it cost, and denials that get no look earn a little, so that a change is noticed. A crawler that
+//! asks for 100 missing things costs 10 more requests, not 100 more.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,8 @@ const COST: u32 = 20;
 const CREDIT_MAX: u32 = 5 * COST;
 /// What a look pays that finds something: looks go on while one in four does.
 const FOUND: u32 = 4 * COST;
-/// What a denial without a look earns: of those that find nothing, every twentieth is looked at again.
+/// What a denial without a look earns: of those that find nothing, every twentieth is looked at
+/// again.
 const UNLOOKED: u32 = 1;
 
 /// What a second look brought.
@@ -105,7 +107,11 @@ mod tests {
         for _ in 0..denials {
             if looks.take(endpoint()) == Pass::Given {
                 made += 1;
-                let found = if finds.is_some_and(|finds| made % finds == 0) { Found::Something } else { Found::Nothing };
+                let found = if finds.is_some_and(|finds| made % finds == 0) {
+                    Found::Something
+                } else {
+                    Found::Nothing
+                };
                 looks.ended(endpoint(), found);
             }
         }

@@ -1,7 +1,8 @@
 //! What was learned of tokens, for a while: bounded in number and in time.
 //!
-//! Two generations of entries: when the young one is full, it becomes the old one, and what was old is forgotten. What is looked at again to be changed
-//! becomes young, so that what is in use stays. What the marks mean for a request is not known here.
+//! Two generations of entries: when the young one is full, it becomes the old one, and what was old
+//! is forgotten. What is looked at again to be changed becomes young, so that what is in use stays.
+//! What the marks mean for a request is not known here.
 
 use std::time::Duration;
 
@@ -13,20 +14,26 @@ use super::{Holder, Place};
 /// Seeded: its keys come from what clients ask for.
 type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 
-/// How long a token that lacks a right is not asked while another may be. Ours: an operator who grants a permission sees it used within minutes; asking every
-/// ten minutes costs six requests an hour.
+/// How long a token that lacks a right is not asked while another may be. Ours: an operator who
+/// grants a permission sees it used within minutes; asking every ten minutes costs six requests an
+/// hour.
 const LACKING_FOR: Duration = Duration::from_mins(10);
-/// How long a token that found nothing is not asked while another may be. Ours: shorter, because things are made (a repository, a release), and a replica that
-/// lags answers 404 for seconds (UPSTREAM.md, Conditional requests).
+/// How long a token that found nothing is not asked while another may be. Ours: shorter, because
+/// things are made (a repository, a release), and a replica that lags answers 404 for seconds
+/// (UPSTREAM.md, Conditional requests).
 const DENIED_FOR: Duration = Duration::from_mins(5);
-/// How long a served token is thought to be good. Ours: a right that is taken away is noticed at once by its first denial; this only bounds what is kept.
+/// How long a served token is thought to be good. Ours: a right that is taken away is noticed at
+/// once by its first denial; this only bounds what is kept.
 const GOOD_FOR: Duration = Duration::from_mins(30);
-/// How long after a lesson that was repeated its account is tried again when nobody else can carry the request. Ours: while budgets are spent every request would
-/// try it; once is tried at once, so that a mistaken memory refuses nothing.
+/// How long after a lesson that was repeated its account is tried again when nobody else can carry
+/// the request. Ours: while budgets are spent every request would try it; once is tried at once, so
+/// that a mistaken memory refuses nothing.
 const REPEATED_AFTER: Duration = Duration::from_mins(1);
-/// Entries in a generation. Ours: with both generations about as many places as a crawler goes through in ten minutes at full speed; some megabytes.
+/// Entries in a generation. Ours: with both generations about as many places as a crawler goes
+/// through in ten minutes at full speed; some megabytes.
 pub(super) const ENTRIES_MAX: usize = 16_384;
-/// Tokens remembered in an entry; the oldest lesson goes first. Ours: in larger pools the walk through those that see nothing may begin anew.
+/// Tokens remembered in an entry; the oldest lesson goes first. Ours: in larger pools the walk
+/// through those that see nothing may begin anew.
 pub(super) const TOKENS_MAX: usize = 32;
 
 /// Of what something is remembered.
@@ -100,13 +107,21 @@ impl Memory {
     /// Remembers `mark` in place of what was known.
     pub(super) fn put(&mut self, now: Timestamp, key: Key, holder: Holder, mark: Mark) {
         let lines = self.lines_mut(key);
-        let was_bad = lines.iter().any(|line| line.holder == holder && line.mark != Mark::Good && line.holds(now));
+        let was_bad = lines
+            .iter()
+            .any(|line| line.holder == holder && line.mark != Mark::Good && line.holds(now));
         lines.retain(|line| line.holder != holder && line.holds(now));
         if lines.len() >= TOKENS_MAX {
-            let oldest = lines.iter().enumerate().min_by_key(|(_, line)| line.at).map(|(index, _)| index);
+            let oldest =
+                lines.iter().enumerate().min_by_key(|(_, line)| line.at).map(|(index, _)| index);
             oldest.map(|index| lines.swap_remove(index));
         }
-        lines.push(Line { holder, mark, at: now, again: if was_bad { now + REPEATED_AFTER } else { now } });
+        lines.push(Line {
+            holder,
+            mark,
+            at: now,
+            again: if was_bad { now + REPEATED_AFTER } else { now },
+        });
     }
 
     /// Forgets what is remembered of a token.

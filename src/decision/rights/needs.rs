@@ -1,7 +1,9 @@
-//! Why nobody may carry a request, and what would be needed, in words for the client and its operator.
+//! Why nobody may carry a request, and what would be needed, in words for the client and its
+//! operator.
 //!
-//! Only what the endpoint table and the config say. What is unknown there excludes nobody, so it is never a reason here; routes marked \[M\] in the permission
-//! matrix are said to take more than the permission they name.
+//! Only what the endpoint table and the config say. What is unknown there excludes nobody, so it is
+//! never a reason here; routes marked \[M\] in the permission matrix are said to take more than the
+//! permission they name.
 
 use std::fmt::Write as _;
 
@@ -25,7 +27,8 @@ pub struct Held<'c> {
     pub reaches: bool,
 }
 
-/// Why none of these accounts may carry a request of this endpoint. `named` is what the path names: `acme`, `acme/widgets`.
+/// Why none of these accounts may carry a request of this endpoint. `named` is what the path names:
+/// `acme`, `acme/widgets`.
 pub fn unmet(endpoint: &Endpoint, named: &str, accounts: &[Held<'_>]) -> String {
     let reaching: Vec<&Held<'_>> = accounts.iter().filter(|account| account.reaches).collect();
     let call = format!("{} {}", endpoint.method, endpoint.template);
@@ -33,17 +36,32 @@ pub fn unmet(endpoint: &Endpoint, named: &str, accounts: &[Held<'_>]) -> String 
         let mut reason = format!("no account of this client reaches {named}");
         if !accounts.iter().any(|account| account.accepted) {
             let all: Vec<&Held<'_>> = accounts.iter().collect();
-            let _ = write!(reason, ", nor may one call {call}: {}; {}", needed(endpoint), what_there_is(&all));
+            let _ = write!(
+                reason,
+                ", nor may one call {call}: {}; {}",
+                needed(endpoint),
+                what_there_is(&all)
+            );
         }
         return reason;
     }
-    let those = if reaching.len() < accounts.len() { format!("that reaches {named} ") } else { String::new() };
-    format!("no account of this client {those}may call {call}: {}; {}", needed(endpoint), what_there_is(&reaching))
+    let those = if reaching.len() < accounts.len() {
+        format!("that reaches {named} ")
+    } else {
+        String::new()
+    };
+    format!(
+        "no account of this client {those}may call {call}: {}; {}",
+        needed(endpoint),
+        what_there_is(&reaching)
+    )
 }
 
 /// What a token must be for this endpoint.
 fn needed(endpoint: &Endpoint) -> String {
-    let says = |wanted| TokenKind::ALL.into_iter().filter(move |kind| endpoint.tokens.accepts(*kind) == wanted);
+    let says = |wanted| {
+        TokenKind::ALL.into_iter().filter(move |kind| endpoint.tokens.accepts(*kind) == wanted)
+    };
     if says(Some(true)).next().is_none() && endpoint.tokens.accepts_app_jwt() == Some(true) {
         return "it needs an app's own credential (a JWT), so an account of kind app with an entry in [[apps]]".into();
     }
@@ -60,8 +78,14 @@ fn needed(endpoint: &Endpoint) -> String {
             text.push_str(" (it can take more than one)");
         }
     }
-    if !endpoint.scopes.is_empty() && kinds.iter().any(|kind| matches!(kind, TokenKind::Classic | TokenKind::Oauth)) {
-        let _ = write!(text, ", for classic and oauth tokens with one of the scopes {}", endpoint.scopes.join(", "));
+    if !endpoint.scopes.is_empty()
+        && kinds.iter().any(|kind| matches!(kind, TokenKind::Classic | TokenKind::Oauth))
+    {
+        let _ = write!(
+            text,
+            ", for classic and oauth tokens with one of the scopes {}",
+            endpoint.scopes.join(", ")
+        );
     }
     if endpoint.uat_only {
         text.push_str(" (of an app's two tokens only the user's, not the installation's)");
@@ -70,8 +94,13 @@ fn needed(endpoint: &Endpoint) -> String {
 }
 
 fn one_of(kinds: &[TokenKind]) -> String {
-    let words: Vec<String> = kinds.iter().map(|kind| kind.as_str().replace("app-user", "app user")).collect();
-    let article = if words.first().is_some_and(|word| word.starts_with(['a', 'o', 'i'])) { "an" } else { "a" };
+    let words: Vec<String> =
+        kinds.iter().map(|kind| kind.as_str().replace("app-user", "app user")).collect();
+    let article = if words.first().is_some_and(|word| word.starts_with(['a', 'o', 'i'])) {
+        "an"
+    } else {
+        "a"
+    };
     match words.as_slice() {
         [] => "another kind of".into(),
         [one] => format!("{article} {one}"),
@@ -93,7 +122,11 @@ fn what_there_is(accounts: &[&Held<'_>]) -> String {
     };
     let named: Vec<String> = accounts.iter().take(NAMED_MAX).map(held).collect();
     let more = accounts.len().saturating_sub(NAMED_MAX);
-    if more == 0 { named.join(", ") } else { format!("{}, and {more} more have no better", named.join(", ")) }
+    if more == 0 {
+        named.join(", ")
+    } else {
+        format!("{}, and {more} more have no better", named.join(", "))
+    }
 }
 
 #[cfg(test)]
@@ -126,34 +159,65 @@ mod tests {
     fn a_user_only_route_says_that_an_installation_will_not_do() {
         let installation = held("acme-app", AccountKind::Installation, &[]);
         let reason = reason(&Method::PUT, "/orgs/acme/public_members/ada", &[installation]);
-        assert!(reason.contains("it needs an app user token with the permission org/members:write"), "{reason}");
-        assert!(reason.contains("only the user's, not the installation's") && reason.ends_with("acme-app has installation"), "{reason}");
+        assert!(
+            reason.contains("it needs an app user token with the permission org/members:write"),
+            "{reason}"
+        );
+        assert!(
+            reason.contains("only the user's, not the installation's")
+                && reason.ends_with("acme-app has installation"),
+            "{reason}"
+        );
     }
 
     #[test]
     fn a_route_for_apps_themselves_says_so() {
-        let classic = held("build-bot", AccountKind::User, &[TokenKind::Classic, TokenKind::Classic]);
+        let classic =
+            held("build-bot", AccountKind::User, &[TokenKind::Classic, TokenKind::Classic]);
         let reason = reason(&Method::GET, "/app/hook/config", &[classic]);
-        assert!(reason.contains("an app's own credential (a JWT)") && reason.ends_with("build-bot has classic"), "{reason}");
+        assert!(
+            reason.contains("an app's own credential (a JWT)")
+                && reason.ends_with("build-bot has classic"),
+            "{reason}"
+        );
     }
 
     #[test]
     fn reach_is_told_apart_from_kind() {
-        let account = |accepted, reaches| Held { accepted, reaches, ..held("bot", AccountKind::User, &[TokenKind::Classic]) };
-        assert_eq!(reason(&Method::GET, "/orgs/acme", &[account(true, false)]), "no account of this client reaches acme");
+        let account = |accepted, reaches| Held {
+            accepted,
+            reaches,
+            ..held("bot", AccountKind::User, &[TokenKind::Classic])
+        };
+        assert_eq!(
+            reason(&Method::GET, "/orgs/acme", &[account(true, false)]),
+            "no account of this client reaches acme"
+        );
         let neither = reason(&Method::GET, "/orgs/acme/actions/runners", &[account(false, false)]);
         assert!(
             neither.starts_with("no account of this client reaches acme, nor may one call GET /orgs/{org}/actions/runners: "),
             "{neither}"
         );
-        let half = reason(&Method::GET, "/orgs/acme/actions/runners", &[account(false, true), account(true, false)]);
-        assert!(half.starts_with("no account of this client that reaches acme may call GET "), "{half}");
+        let half = reason(
+            &Method::GET,
+            "/orgs/acme/actions/runners",
+            &[account(false, true), account(true, false)],
+        );
+        assert!(
+            half.starts_with("no account of this client that reaches acme may call GET "),
+            "{half}"
+        );
     }
 
     #[test]
     fn a_route_that_takes_several_permissions_says_that_too_and_a_large_pool_is_not_listed() {
-        let accounts: Vec<_> = (0..8).map(|_| held("bot", AccountKind::User, &[TokenKind::Classic])).collect();
+        let accounts: Vec<_> =
+            (0..8).map(|_| held("bot", AccountKind::User, &[TokenKind::Classic])).collect();
         let reason = reason(&Method::GET, "/orgs/acme/teams/t/repos/acme/widgets", &accounts);
-        assert!(reason.contains("(it can take more than one)") && reason.ends_with("and 3 more have no better"), "{reason}");
+        assert!(
+            reason.contains("(it can take more than one)")
+                && reason.ends_with("and 3 more have no better"),
+            "{reason}"
+        );
     }
 }

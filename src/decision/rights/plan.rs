@@ -1,7 +1,9 @@
 //! In which order the accounts of a pool are offered a request, and who takes a second look.
 //!
-//! The order is a few lists, of which each is tried only when the one before can carry nothing now: first who was served there before, unless more were served
-//! than denied; then whoever is not known to be bad; at last who is. A list is described by what sets it apart from the pool, so that it costs nothing to describe a pool of thousands.
+//! The order is a few lists, of which each is tried only when the one before can carry nothing now:
+//! first who was served there before, unless more were served than denied; then whoever is not
+//! known to be bad; at last who is. A list is described by what sets it apart from the pool, so
+//! that it costs nothing to describe a pool of thousands.
 
 use std::time::Duration;
 
@@ -13,8 +15,8 @@ use super::looks::Pass;
 use super::verdict::{Denials, Verdict};
 use super::{Asked, Denied, Known, Rights};
 
-/// How long a request waits for an account that is known to be good while others might be. Ours: longer than an answer that frees a place takes, shorter than
-/// anybody notices.
+/// How long a request waits for an account that is known to be good while others might be. Ours:
+/// longer than an answer that frees a place takes, shorter than anybody notices.
 pub const MOMENT: Duration = Duration::from_secs(1);
 
 /// A part of a pool; the accounts are in ascending order.
@@ -42,7 +44,8 @@ pub enum Patience {
 pub enum Resort {
     /// It is the answer, if nobody is left to take a second look.
     Ordinary,
-    /// It was to be expected; the limits that keep the others from answering are the reason to give.
+    /// It was to be expected; the limits that keep the others from answering are the reason to
+    /// give.
     Last,
 }
 
@@ -60,7 +63,8 @@ pub struct Stage {
 /// Whether a denied read is asked again of another account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// Of one of these, for whom it waits so long; the look's end must be told ([`Rights::looked`]).
+    /// Of one of these, for whom it waits so long; the look's end must be told
+    /// ([`Rights::looked`]).
     By(Who, Patience),
     /// To be asked again when a look has ended: what those that are under way bring decides it.
     Later,
@@ -69,8 +73,9 @@ pub enum Look {
 }
 
 impl Rights {
-    /// The lists in which the accounts of `base` (in ascending order) are offered a request; empty when all are unusable. `unusable` are the accounts of `base`
-    /// that have no working token for it, in ascending order; `tokens_of` gives an account's tokens that the endpoint takes.
+    /// The lists in which the accounts of `base` (in ascending order) are offered a request; empty
+    /// when all are unusable. `unusable` are the accounts of `base` that have no working token for
+    /// it, in ascending order; `tokens_of` gives an account's tokens that the endpoint takes.
     pub fn plan(
         &self,
         now: Timestamp,
@@ -80,12 +85,16 @@ impl Rights {
         tokens_of: &dyn Fn(AccountId) -> Vec<TokenKey>,
     ) -> Vec<Stage> {
         // Who is alone is asked, whatever is known.
-        let known = if base.len() > 1 { self.known(now, asked, base, tokens_of) } else { Known::default() };
+        let known =
+            if base.len() > 1 { self.known(now, asked, base, tokens_of) } else { Known::default() };
         stages(now, &known, base.len(), unusable)
     }
 
     /// Who takes a second look at what was denied to `first`, the one of `denials`.
-    #[expect(clippy::too_many_arguments, reason = "what is asked, by whom, and what is known of the pool")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what is asked, by whom, and what is known of the pool"
+    )]
     pub fn second_look(
         &mut self,
         now: Timestamp,
@@ -101,15 +110,26 @@ impl Rights {
         if out.len() >= base.len() {
             return Look::No;
         }
-        // What it says is worth nothing without those who have seen the thing: they are asked as if they had been asked first.
+        // What it says is worth nothing without those who have seen the thing: they are asked as if
+        // they had been asked first.
         let is_void = self.judged(now, asked, base, denials, &known) == Verdict::Void;
         let good = union(&[], known.good.iter().copied().chain(denials.owners()));
-        let good: Vec<AccountId> =
-            good.into_iter().filter(|account| base.binary_search(account).is_ok() && out.binary_search(account).is_err()).collect();
-        // Who sees the place was denied because the thing is missing, as like as not; who does not was denied what the good ones see.
-        let is_sure = is_void || !good.is_empty() && known.bad.iter().any(|(account, _)| *account == first);
+        let good: Vec<AccountId> = good
+            .into_iter()
+            .filter(|account| {
+                base.binary_search(account).is_ok() && out.binary_search(account).is_err()
+            })
+            .collect();
+        // Who sees the place was denied because the thing is missing, as like as not; who does not
+        // was denied what the good ones see.
+        let is_sure =
+            is_void || !good.is_empty() && known.bad.iter().any(|(account, _)| *account == first);
         let patience = if is_void { Patience::Whole } else { Patience::Moment };
-        match if is_sure { self.looks.take_anyway(asked.endpoint) } else { self.looks.take(asked.endpoint) } {
+        match if is_sure {
+            self.looks.take_anyway(asked.endpoint)
+        } else {
+            self.looks.take(asked.endpoint)
+        } {
             Pass::Given if good.is_empty() => Look::By(Who::AllBut(out), patience),
             Pass::Given => Look::By(Who::Only(good), patience),
             Pass::Awaited => Look::Later,
@@ -121,18 +141,21 @@ impl Rights {
 fn stages(now: Timestamp, known: &Known, base_len: usize, unusable: &[AccountId]) -> Vec<Stage> {
     let usable = |account: &AccountId| unusable.binary_search(account).is_err();
     let good: Vec<AccountId> = known.good.iter().copied().filter(usable).collect();
-    let bad: Vec<(AccountId, Denied)> = known.bad.iter().copied().filter(|(account, _)| usable(account)).collect();
+    let bad: Vec<(AccountId, Denied)> =
+        known.bad.iter().copied().filter(|(account, _)| usable(account)).collect();
     let out = union(unusable, bad.iter().map(|(account, _)| *account));
     let stage = |who, patience, resort| Stage { who, patience, resort };
     let only = |mut accounts: Vec<AccountId>| {
         accounts.sort_unstable();
         Who::Only(accounts)
     };
-    let accounts = |bad: &[(AccountId, Denied)]| bad.iter().map(|(account, _)| *account).collect::<Vec<_>>();
+    let accounts =
+        |bad: &[(AccountId, Denied)]| bad.iter().map(|(account, _)| *account).collect::<Vec<_>>();
     let mut stages = Vec::new();
     let open = base_len.saturating_sub(out.len());
     if open > 0 {
-        // Where most were served, an unknown one is likely to be too, and to prefer the good would empty their budgets before those of others.
+        // Where most were served, an unknown one is likely to be too, and to prefer the good would
+        // empty their budgets before those of others.
         let is_gamble = bad.len() >= good.len();
         if is_gamble && !good.is_empty() && good.len() < open {
             stages.push(stage(only(good), Patience::Moment, Resort::Ordinary));
@@ -152,7 +175,10 @@ fn stages(now: Timestamp, known: &Known, base_len: usize, unusable: &[AccountId]
 }
 
 /// Both together, in ascending order, each once.
-pub(super) fn union(sorted: &[AccountId], others: impl IntoIterator<Item = AccountId>) -> Vec<AccountId> {
+pub(super) fn union(
+    sorted: &[AccountId],
+    others: impl IntoIterator<Item = AccountId>,
+) -> Vec<AccountId> {
     let mut all: Vec<AccountId> = sorted.iter().copied().chain(others).collect();
     all.sort_unstable();
     all.dedup();

@@ -65,7 +65,15 @@ impl Known4 {
 
     fn second_look(&mut self, path: &str, first: u32) -> Look {
         let denials = Denials { by: &[AccountId(first)], stored: None, hopeless: &[] };
-        self.0.second_look(NOW, asked(path), &ids(0..4), &[], AccountId(first), &denials, &own_token)
+        self.0.second_look(
+            NOW,
+            asked(path),
+            &ids(0..4),
+            &[],
+            AccountId(first),
+            &denials,
+            &own_token,
+        )
     }
 }
 
@@ -84,7 +92,11 @@ fn who_was_denied_is_left_out_while_another_may_be_served() {
     assert_eq!(known.plan("/repos/o/r/issues"), [all_but([2])]);
     assert_eq!(known.plan("/repos/O/R/issues"), [all_but([2])], "names do not tell case");
     assert_eq!(known.plan("/repos/o/other/issues"), [all_but([])]);
-    assert_eq!(known.plan("/repos/o/r/pulls"), [all_but([])], "one denial says nothing of other endpoints");
+    assert_eq!(
+        known.plan("/repos/o/r/pulls"),
+        [all_but([])],
+        "one denial says nothing of other endpoints"
+    );
 }
 
 #[test]
@@ -92,7 +104,10 @@ fn who_was_served_goes_first_where_another_was_not() {
     let mut known = Known4::default();
     known.teach("/repos/o/r/issues", 0, NOT_FOUND);
     known.teach("/repos/o/r/issues", 3, Lesson::Served);
-    assert_eq!(known.plan("/repos/o/r/issues"), [only([3], Patience::Moment, Resort::Ordinary), all_but([0])]);
+    assert_eq!(
+        known.plan("/repos/o/r/issues"),
+        [only([3], Patience::Moment, Resort::Ordinary), all_but([0])]
+    );
 }
 
 #[test]
@@ -109,7 +124,10 @@ fn who_does_not_see_a_place_that_another_sees_is_asked_for_nothing_there() {
     let mut known = Known4::default();
     known.teach("/repos/o/r/issues", 3, Lesson::Served);
     known.teach("/repos/o/r/issues", 0, Lesson::ServedElsewhere(Denial::NotFound));
-    assert_eq!(known.plan("/repos/o/r/pulls"), [only([3], Patience::Moment, Resort::Ordinary), all_but([0])]);
+    assert_eq!(
+        known.plan("/repos/o/r/pulls"),
+        [only([3], Patience::Moment, Resort::Ordinary), all_but([0])]
+    );
 }
 
 #[test]
@@ -131,7 +149,10 @@ fn a_missing_thing_says_nothing_of_who_sees_its_place() {
     assert_eq!(known.plan("/repos/o/r/hooks"), [all_but([0])]);
     // A thing was asked for before the place was seen.
     known.teach("/repos/o/r/issues/99", 1, NOT_FOUND);
-    assert_eq!(known.plan("/repos/o/r/issues/1"), [only([0], Patience::Moment, Resort::Ordinary), all_but([1])]);
+    assert_eq!(
+        known.plan("/repos/o/r/issues/1"),
+        [only([0], Patience::Moment, Resort::Ordinary), all_but([1])]
+    );
     known.teach("/repos/o/r", 1, Lesson::Served);
     assert_eq!(known.plan("/repos/o/r/issues/1"), [all_but([])]);
 }
@@ -152,7 +173,13 @@ fn a_lacking_permission_is_lacking_wherever_it_is_wanted_in_the_place() {
     let wants = |access| AcceptedPermission { name: "actions", access };
     let (runs, secrets) = (asked("/repos/o/r/actions/runs"), asked("/repos/o/r/actions/secrets"));
     // Another endpoint has said what it wants, in another repository.
-    known.0.teach(NOW, asked("/repos/o/x/actions/secrets"), holder(1), Lesson::Served, Some(&wants(Access::Write)));
+    known.0.teach(
+        NOW,
+        asked("/repos/o/x/actions/secrets"),
+        holder(1),
+        Lesson::Served,
+        Some(&wants(Access::Write)),
+    );
     known.0.teach(NOW, runs, holder(0), NO_RIGHT, Some(&wants(Access::Read)));
     let plan = |asked| ordinary(known.0.plan(NOW, asked, &ids(0..4), &[], &own_token));
     assert_eq!(plan(secrets), [all_but([0])], "who may not read may not write");
@@ -174,7 +201,10 @@ fn when_all_are_bad_the_oldest_lesson_is_tried_again_first_and_then_all() {
         known.0.teach(at, asked("/repos/o/r"), holder(account), NOT_FOUND, None);
     }
     let all = only(0..4, Patience::Whole, Resort::Ordinary);
-    assert_eq!(known.plan_at(NOW + MINUTE, "/repos/o/r"), [only([2], Patience::Moment, Resort::Ordinary), all]);
+    assert_eq!(
+        known.plan_at(NOW + MINUTE, "/repos/o/r"),
+        [only([2], Patience::Moment, Resort::Ordinary), all]
+    );
 }
 
 #[test]
@@ -184,7 +214,10 @@ fn the_bad_are_a_last_resort_at_once_and_after_a_second_denial_once_a_minute() {
     known.teach("/repos/o/r/hooks", 2, NO_RIGHT);
     assert_eq!(known.plan_at(NOW, "/repos/o/r/hooks"), [all_but([2]), last.clone()]);
     known.teach("/repos/o/r/hooks", 2, NO_RIGHT);
-    assert_eq!(known.plan_at(NOW + MINUTE - std::time::Duration::from_secs(1), "/repos/o/r/hooks"), [all_but([2])]);
+    assert_eq!(
+        known.plan_at(NOW + MINUTE - std::time::Duration::from_secs(1), "/repos/o/r/hooks"),
+        [all_but([2])]
+    );
     assert_eq!(known.plan_at(NOW + MINUTE, "/repos/o/r/hooks"), [all_but([2]), last]);
 }
 
@@ -194,8 +227,13 @@ fn lessons_are_forgotten_a_lacking_right_after_ten_minutes_a_404_after_five() {
     known.teach("/repos/o/r/hooks", 0, NO_RIGHT);
     known.teach("/repos/o/r", 1, NOT_FOUND);
     let left_out = |now, path| known.plan_at(now, path)[0] != all_but([]);
-    assert!(left_out(NOW + 9 * MINUTE, "/repos/o/r/hooks") && left_out(NOW + 4 * MINUTE, "/repos/o/r"));
-    assert!(!left_out(NOW + 10 * MINUTE, "/repos/o/r/hooks") && !left_out(NOW + 5 * MINUTE, "/repos/o/r"));
+    assert!(
+        left_out(NOW + 9 * MINUTE, "/repos/o/r/hooks") && left_out(NOW + 4 * MINUTE, "/repos/o/r")
+    );
+    assert!(
+        !left_out(NOW + 10 * MINUTE, "/repos/o/r/hooks")
+            && !left_out(NOW + 5 * MINUTE, "/repos/o/r")
+    );
 }
 
 #[test]
@@ -203,7 +241,8 @@ fn an_account_is_as_good_as_the_best_of_its_tokens() {
     let mut rights = Rights::default();
     let asked = asked("/repos/o/r");
     let (first, second) = (TokenKey(10), TokenKey(11));
-    let two = |account: AccountId| if account.0 == 0 { vec![first, second] } else { own_token(account) };
+    let two =
+        |account: AccountId| if account.0 == 0 { vec![first, second] } else { own_token(account) };
     rights.teach(NOW, asked, Holder { account: AccountId(0), token: first }, NOT_FOUND, None);
     assert_eq!(rights.plan(NOW, asked, &ids(0..2), &[], &two), [all_but([])]);
     let mut tokens = [first, second];
@@ -217,7 +256,9 @@ fn an_account_is_as_good_as_the_best_of_its_tokens() {
 fn accounts_without_a_working_token_are_in_no_list_and_who_is_alone_is_asked_whatever_is_known() {
     let mut known = Known4::default();
     known.teach("/repos/o/r", 0, NOT_FOUND);
-    let plan = |base: &[AccountId], unusable: &[AccountId]| ordinary(known.0.plan(NOW, asked("/repos/o/r"), base, unusable, &own_token));
+    let plan = |base: &[AccountId], unusable: &[AccountId]| {
+        ordinary(known.0.plan(NOW, asked("/repos/o/r"), base, unusable, &own_token))
+    };
     assert_eq!(plan(&ids(0..4), &ids([1])), [all_but([0, 1])]);
     assert_eq!(plan(&ids(0..2), &ids([1])), [only([0], Patience::Whole, Resort::Ordinary)]);
     assert_eq!(plan(&ids([0]), &[]), [all_but([])]);
@@ -250,13 +291,19 @@ fn where_another_account_is_known_to_be_good_the_look_is_always_taken() {
     known.teach("/repos/o/r/issues", 0, NOT_FOUND);
     known.teach("/repos/o/r/issues", 1, Lesson::Served);
     for _ in 0..100 {
-        assert_eq!(known.second_look("/repos/o/r/issues", 0), Look::By(Who::Only(ids([1])), Patience::Whole));
+        assert_eq!(
+            known.second_look("/repos/o/r/issues", 0),
+            Look::By(Who::Only(ids([1])), Patience::Whole)
+        );
         known.0.looked(asked("/repos/o/r/issues"), Found::Nothing);
     }
     // Who sees the place itself has no such claim.
     known.teach("/repos/o/r/issues/1", 2, Lesson::Served);
     known.teach("/repos/o/r/issues/2", 2, NOT_FOUND);
-    assert_eq!(known.second_look("/repos/o/r/issues/2", 2), Look::By(Who::AllBut(ids([2])), MOMENT));
+    assert_eq!(
+        known.second_look("/repos/o/r/issues/2", 2),
+        Look::By(Who::AllBut(ids([2])), MOMENT)
+    );
     for _ in 0..10 {
         known.0.looked(asked("/repos/o/r/issues/2"), Found::Nothing);
         known.second_look("/repos/o/r/issues/2", 2);
@@ -279,7 +326,11 @@ fn a_denial_is_final_when_nobody_is_left_who_was_not_denied() {
     known.teach("/repos/o/r", 0, NOT_FOUND);
     assert_eq!(known.verdict("/repos/o/r", &[0], None, &[]), Verdict::Open);
     assert_eq!(known.verdict("/repos/o/r", &[0, 1], None, &[2]), Verdict::Open);
-    assert_eq!(known.verdict("/repos/o/r", &[0, 1], None, &[2, 3]), Verdict::Final, "who gets no token any more sees nothing");
+    assert_eq!(
+        known.verdict("/repos/o/r", &[0, 1], None, &[2, 3]),
+        Verdict::Final,
+        "who gets no token any more sees nothing"
+    );
     (1..4).for_each(|account| known.teach("/repos/o/r", account, NOT_FOUND));
     assert_eq!(known.verdict("/repos/o/r", &[0], None, &[]), Verdict::Final);
 }
@@ -292,9 +343,17 @@ fn a_denial_of_what_another_has_seen_is_void_until_one_who_has_seen_it_denies_it
     assert_eq!(known.verdict(path, &[0], Some(&[1]), &[]), Verdict::Void);
     assert_eq!(known.verdict(path, &[0, 2], Some(&[1]), &[]), Verdict::Void);
     assert_eq!(known.verdict(path, &[0, 1], Some(&[1]), &[]), Verdict::Open);
-    assert_eq!(known.verdict(path, &[0], Some(&[]), &[]), Verdict::Void, "somebody has, whoever it was");
+    assert_eq!(
+        known.verdict(path, &[0], Some(&[]), &[]),
+        Verdict::Void,
+        "somebody has, whoever it was"
+    );
     known.teach(path, 1, Lesson::Served);
-    assert_eq!(known.verdict(path, &[0], None, &[]), Verdict::Void, "who sees the place may see what is in it");
+    assert_eq!(
+        known.verdict(path, &[0], None, &[]),
+        Verdict::Void,
+        "who sees the place may see what is in it"
+    );
     assert_eq!(known.second_look(path, 0), Look::By(Who::Only(ids([1])), Patience::Whole));
 }
 
@@ -344,14 +403,23 @@ fn memory_is_bounded_and_what_is_in_use_stays() {
 }
 
 fn lesson() -> impl Strategy<Value = Lesson> {
-    let denial = prop::sample::select(vec![Denial::NotFound, Denial::Forbidden, Denial::Rights { by_token: true }]);
-    prop_oneof![Just(Lesson::Served), denial.clone().prop_map(Lesson::Denied), denial.prop_map(Lesson::ServedElsewhere)]
+    let denial = prop::sample::select(vec![
+        Denial::NotFound,
+        Denial::Forbidden,
+        Denial::Rights { by_token: true },
+    ]);
+    prop_oneof![
+        Just(Lesson::Served),
+        denial.clone().prop_map(Lesson::Denied),
+        denial.prop_map(Lesson::ServedElsewhere)
+    ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The rule of thumb: whatever was learned, somebody is asked while any token works, and everybody once a minute has passed.
+    /// The rule of thumb: whatever was learned, somebody is asked while any token works, and
+    /// everybody once a minute has passed.
     #[test]
     fn what_was_learned_never_leaves_a_request_without_an_account(
         lessons in prop::collection::vec((0..5_u32, 0..4_usize, lesson(), 0..400_u64), 0..60),

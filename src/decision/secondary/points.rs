@@ -1,7 +1,9 @@
-//! The points of one account, by endpoint: as many tallies as endpoints are in use, all against one limit.
+//! The points of one account, by endpoint: as many tallies as endpoints are in use, all against one
+//! limit.
 //!
-//! Most accounts use a few endpoints at a time. So few are kept in a row and looked through: they are beside each other in memory, and each look at them goes to one
-//! place instead of the two of a map.
+//! Most accounts use a few endpoints at a time. So few are kept in a row and looked through: they
+//! are beside each other in memory, and each look at them goes to one place instead of the two of a
+//! map.
 
 use super::window::{Limit, Seldom, Tally};
 use crate::api::EndpointId;
@@ -77,7 +79,8 @@ impl Points {
         holds
     }
 
-    /// Drops the empty ones, when there are twice as many as after the last time; and goes from few to many and back.
+    /// Drops the empty ones, when there are twice as many as after the last time; and goes from few
+    /// to many and back.
     fn sweep(&mut self, now: Timestamp) {
         let most = SWEEP_FROM.max(self.sweep_at as usize);
         match &mut self.many {
@@ -118,14 +121,20 @@ mod tests {
     fn few_or_many_each_endpoint_has_its_own_and_the_empty_ones_go() {
         let limit = Limit::new(Duration::from_mins(1), 3);
         let mut points = Points::new(limit);
-        let endpoints: Vec<EndpointId> = Table::embedded(Dialect::Service).iter().map(|endpoint| endpoint.id).take(300).collect();
+        let endpoints: Vec<EndpointId> = Table::embedded(Dialect::Service)
+            .iter()
+            .map(|endpoint| endpoint.id)
+            .take(300)
+            .collect();
         let (used, later) = endpoints.split_at(100);
         let now = Timestamp::from_secs(1_000);
         for (number, endpoint) in used.iter().enumerate() {
             assert!((0..3).all(|_| points.enter(now, *endpoint, 1)));
             assert_eq!(points.len(), number + 1, "none is empty");
         }
-        assert!(used.iter().all(|endpoint| points.get_mut(*endpoint).is_some_and(|points| !points.has_room(limit, now, 1))));
+        assert!(used.iter().all(|endpoint| {
+            points.get_mut(*endpoint).is_some_and(|points| !points.has_room(limit, now, 1))
+        }));
         assert!(points.many.is_some());
         for endpoint in &used[5..] {
             points.get_mut(*endpoint).unwrap().leave(limit, now, 3, 0);
@@ -135,7 +144,11 @@ mod tests {
             points.get_mut(*endpoint).unwrap().leave(limit, now, 1, 0);
         }
         assert!(points.many.is_none() && points.len() <= FEW, "{} are left", points.len());
-        assert!(endpoints[..5].iter().all(|endpoint| points.get(*endpoint).is_some_and(|points| points.in_use(now) == 3)));
+        assert!(
+            endpoints[..5].iter().all(|endpoint| points
+                .get(*endpoint)
+                .is_some_and(|points| points.in_use(now) == 3))
+        );
         assert_eq!(points.tallies().map(|points| points.in_use(now)).sum::<u32>(), 15);
     }
 }

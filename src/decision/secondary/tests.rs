@@ -1,4 +1,5 @@
-//! The secondary limits one by one, and the sliding windows against arrivals at any moment between send and answer.
+//! The secondary limits one by one, and the sliding windows against arrivals at any moment between
+//! send and answer.
 
 use http::Method;
 use proptest::prelude::*;
@@ -50,7 +51,12 @@ fn a_slot_is_held_until_the_answer() {
 #[test]
 fn graphql_and_rest_share_the_slots_but_not_the_points() {
     let graphql = Weight { graphql: true, ..read() };
-    let mut books = secondary(SecondaryLimits { concurrency: 2, rest_points_per_minute: 1, graphql_points_per_minute: 1, ..limits() });
+    let mut books = secondary(SecondaryLimits {
+        concurrency: 2,
+        rest_points_per_minute: 1,
+        graphql_points_per_minute: 1,
+        ..limits()
+    });
     books.enter(NOW, read());
     assert_eq!(books.block(NOW, graphql), None);
     books.enter(NOW, graphql);
@@ -67,7 +73,10 @@ fn points_count_in_flight_and_for_a_minute_after_the_answer() {
     books.leave(answer, read(), Sent::For(0));
     let free = answer + MINUTE + TICK;
     assert_eq!(books.block(answer, read()), Some(Block::at(LimitKind::Points, free)));
-    assert!(books.block(answer + MINUTE, read()).is_some(), "the minute's last moment still counts");
+    assert!(
+        books.block(answer + MINUTE, read()).is_some(),
+        "the minute's last moment still counts"
+    );
     assert_eq!(books.block(free, read()), None);
 }
 
@@ -76,13 +85,21 @@ fn every_endpoint_has_points_of_its_own() {
     let mut books = secondary(SecondaryLimits { rest_points_per_minute: 1, ..limits() });
     books.enter(NOW, read());
     assert!(books.block(NOW, read()).is_some());
-    assert_eq!(books.block(NOW, Weight { endpoint: endpoint("/repos/a/b/issues"), ..read() }), None);
+    assert_eq!(
+        books.block(NOW, Weight { endpoint: endpoint("/repos/a/b/issues"), ..read() }),
+        None
+    );
 }
 
 #[test]
 fn what_was_never_sent_frees_everything_at_once() {
     let weight = Weight { content: true, ..write(WriteSpacing::Notifies) };
-    let mut books = secondary(SecondaryLimits { rest_points_per_minute: 5, content_per_minute: 1, content_per_hour: 1, ..limits() });
+    let mut books = secondary(SecondaryLimits {
+        rest_points_per_minute: 5,
+        content_per_minute: 1,
+        content_per_hour: 1,
+        ..limits()
+    });
     books.enter(NOW, weight);
     books.leave(NOW, weight, Sent::No);
     assert_eq!(books.block(NOW, weight), None);
@@ -91,7 +108,8 @@ fn what_was_never_sent_frees_everything_at_once() {
 #[test]
 fn content_is_counted_by_minute_and_by_hour() {
     let content = Weight { content: true, ..read() };
-    let mut books = secondary(SecondaryLimits { content_per_minute: 1, content_per_hour: 2, ..limits() });
+    let mut books =
+        secondary(SecondaryLimits { content_per_minute: 1, content_per_hour: 2, ..limits() });
     let mut now = NOW;
     for _ in 0..2 {
         books.enter(now, content);
@@ -99,7 +117,10 @@ fn content_is_counted_by_minute_and_by_hour() {
         assert_eq!(books.block(now, read()), None, "other requests are not concerned");
         now = now + MINUTE + TICK;
     }
-    assert_eq!(books.block(now, content), Some(Block::at(LimitKind::ContentPerHour, NOW + HOUR + TICK)));
+    assert_eq!(
+        books.block(now, content),
+        Some(Block::at(LimitKind::ContentPerHour, NOW + HOUR + TICK))
+    );
 }
 
 #[test]
@@ -109,7 +130,10 @@ fn a_write_waits_for_the_one_in_flight_and_then_keeps_its_distance() {
     let block = books.block(NOW + SECOND * 9, write(WriteSpacing::Plain)).unwrap();
     assert_eq!((block.limit, block.until), (LimitKind::Spacing, Until::Event));
     books.leave(NOW + SECOND / 2, write(WriteSpacing::Plain), Sent::For(0));
-    assert_eq!(books.block(NOW + SECOND / 2, write(WriteSpacing::Plain)), Some(Block::at(LimitKind::Spacing, NOW + SECOND)));
+    assert_eq!(
+        books.block(NOW + SECOND / 2, write(WriteSpacing::Plain)),
+        Some(Block::at(LimitKind::Spacing, NOW + SECOND))
+    );
     assert_eq!(books.block(NOW + SECOND, write(WriteSpacing::Plain)), None);
     assert_eq!(books.block(NOW, read()), None, "reads are never spaced");
 }
@@ -120,7 +144,10 @@ fn a_notifying_write_keeps_a_wider_distance_from_the_last_notifying_one() {
     books.enter(NOW, write(WriteSpacing::Notifies));
     books.leave(NOW, write(WriteSpacing::Notifies), Sent::For(0));
     assert_eq!(books.block(NOW + SECOND, write(WriteSpacing::Plain)), None);
-    assert_eq!(books.block(NOW + SECOND, write(WriteSpacing::Notifies)), Some(Block::at(LimitKind::Spacing, NOW + SECOND * 3)));
+    assert_eq!(
+        books.block(NOW + SECOND, write(WriteSpacing::Notifies)),
+        Some(Block::at(LimitKind::Spacing, NOW + SECOND * 3))
+    );
 }
 
 #[test]
@@ -134,7 +161,8 @@ fn a_request_of_more_points_than_the_limit_takes_the_whole_limit() {
 
 #[test]
 fn a_limit_of_zero_counts_as_one() {
-    let mut books = secondary(SecondaryLimits { concurrency: 0, rest_points_per_minute: 0, ..limits() });
+    let mut books =
+        secondary(SecondaryLimits { concurrency: 0, rest_points_per_minute: 0, ..limits() });
     assert_eq!(books.block(NOW, read()), None);
 }
 
@@ -158,9 +186,14 @@ fn computing(cpu_millis: u32) -> Weight {
 
 #[test]
 fn cpu_time_is_held_as_expected_and_then_counts_as_it_was_for_a_minute() {
-    let mut books = secondary(SecondaryLimits { cpu_seconds_per_minute: 4, concurrency: 1_000, ..limits() });
+    let mut books =
+        secondary(SecondaryLimits { cpu_seconds_per_minute: 4, concurrency: 1_000, ..limits() });
     books.enter(NOW, computing(600));
-    assert_eq!(books.block(NOW, computing(600)), Some(Block::event(LimitKind::Cpu)), "a second in ten at most");
+    assert_eq!(
+        books.block(NOW, computing(600)),
+        Some(Block::event(LimitKind::Cpu)),
+        "a second in ten at most"
+    );
     books.leave(NOW, computing(600), Sent::For(200));
     assert_eq!(books.block(NOW, computing(800)), None);
     let mut now = NOW;
@@ -172,14 +205,19 @@ fn cpu_time_is_held_as_expected_and_then_counts_as_it_was_for_a_minute() {
     let block = books.block(NOW + SECOND * 56, computing(100)).unwrap();
     assert_eq!(block.limit, LimitKind::Cpu);
     assert!(
-        books.block(NOW + MINUTE + CPU_GRAIN * 2, computing(100)).is_some() && books.block(NOW + SECOND * 72, computing(100)).is_none()
+        books.block(NOW + MINUTE + CPU_GRAIN * 2, computing(100)).is_some()
+            && books.block(NOW + SECOND * 72, computing(100)).is_none()
     );
 }
 
 #[test]
 fn graphql_may_take_a_part_of_the_cpu_time_only() {
     let graphql = |cpu_millis| Weight { graphql: true, ..computing(cpu_millis) };
-    let limits = SecondaryLimits { cpu_seconds_per_minute: 90, graphql_cpu_seconds_per_minute: 1, ..limits() };
+    let limits = SecondaryLimits {
+        cpu_seconds_per_minute: 90,
+        graphql_cpu_seconds_per_minute: 1,
+        ..limits()
+    };
     let mut books = secondary(limits);
     books.enter(NOW, graphql(900));
     assert_eq!(books.block(NOW, graphql(200)).unwrap().limit, LimitKind::GraphqlCpu);
@@ -204,7 +242,10 @@ fn as_many_as_may_be_in_flight_are_admitted_to_an_endpoint_that_never_answered()
     let [rest, graphql] = Secondary::elapsed_unknown(limits());
     let mut books = secondary(limits());
     for number in 0..100 {
-        let weight = Weight { graphql: number % 2 == 0, ..computing(if number % 2 == 0 { graphql } else { rest }) };
+        let weight = Weight {
+            graphql: number % 2 == 0,
+            ..computing(if number % 2 == 0 { graphql } else { rest })
+        };
         assert_eq!(books.block(NOW, weight), None, "{number}");
         books.enter(NOW, weight);
     }
@@ -218,12 +259,16 @@ fn token_requests_are_counted_by_the_hour() {
         books.enter(NOW, request);
         books.leave(NOW, request, Sent::For(0));
     }
-    assert_eq!(books.block(NOW, request), Some(Block::at(LimitKind::OauthTokens, NOW + HOUR + TICK)));
+    assert_eq!(
+        books.block(NOW, request),
+        Some(Block::at(LimitKind::OauthTokens, NOW + HOUR + TICK))
+    );
     assert_eq!(books.block(NOW, read()), None, "other requests are not concerned");
 }
 
 proptest! {
-    /// Each request: pause before it is tried, time to the arrival, time from there to the answer, and points.
+    /// Each request: pause before it is tried, time to the arrival, time from there to the answer,
+    /// and points.
     #[test]
     fn no_minute_sees_more_points_than_the_limit_wherever_the_arrivals_fall(
         requests in prop::collection::vec((0u64..4_000, 0u64..9_000, 0u64..9_000, 1u32..6), 1..400),

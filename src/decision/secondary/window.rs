@@ -1,10 +1,13 @@
 //! At most so much in any stretch of time: an exact list of what still counts (DESIGN D5).
 //!
-//! An amount holds its place until its request's answer has come *and* the window has passed since: the upstream may have counted it at any
-//! moment in between. Every entry is kept by itself, so that each place is free again exactly when it may be; where the amounts are so small that
-//! the list would be long (milliseconds of CPU time), neighbours within a grain of time share the later one's end.
+//! An amount holds its place until its request's answer has come *and* the window has passed since:
+//! the upstream may have counted it at any moment in between. Every entry is kept by itself, so
+//! that each place is free again exactly when it may be; where the amounts are so small that the
+//! list would be long (milliseconds of CPU time), neighbours within a grain of time share the later
+//! one's end.
 //!
-//! What counts (a [`Tally`]) is apart from what it counts against (a [`Limit`]), which many of them have in common.
+//! What counts (a [`Tally`]) is apart from what it counts against (a [`Limit`]), which many of them
+//! have in common.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -45,7 +48,8 @@ impl Limit {
     }
 }
 
-/// The last moment at which something counts, and its amount. Of the moment the lower bits, which say it all: none is more than a length before the newest.
+/// The last moment at which something counts, and its amount. Of the moment the lower bits, which
+/// say it all: none is more than a length before the newest.
 type Entry = (u32, u32);
 
 /// Where a tally keeps all entries but the newest, ascending.
@@ -92,8 +96,9 @@ impl Earlier for Seldom {
 /// What counts.
 #[derive(Debug, Default)]
 pub(super) struct Tally<E> {
-    /// The last moment at which the newest entry counts, and its amount: 0 when there is none. Beside the others' list, because most points books never have
-    /// more than one, and what has to be fetched from elsewhere in memory is what an account's books cost.
+    /// The last moment at which the newest entry counts, and its amount: 0 when there is none.
+    /// Beside the others' list, because most points books never have more than one, and what has to
+    /// be fetched from elsewhere in memory is what an account's books cost.
     newest: Timestamp,
     newest_amount: u32,
     in_flight: u32,
@@ -105,15 +110,23 @@ impl<E: Earlier> Tally<E> {
     /// Whether nothing forbids `amount` more. More than the whole limit counts as the whole limit.
     pub(super) fn has_room(&mut self, limit: Limit, now: Timestamp, amount: u32) -> bool {
         self.expire(now);
-        self.in_flight.saturating_add(self.answered).saturating_add(limit.weigh(amount)) <= limit.max
+        self.in_flight.saturating_add(self.answered).saturating_add(limit.weigh(amount))
+            <= limit.max
     }
 
     /// What forbids `amount` more; `None` when nothing does.
-    pub(super) fn block(&mut self, limit: Limit, now: Timestamp, amount: u32, kind: LimitKind) -> Option<Block> {
+    pub(super) fn block(
+        &mut self,
+        limit: Limit,
+        now: Timestamp,
+        amount: u32,
+        kind: LimitKind,
+    ) -> Option<Block> {
         if self.has_room(limit, now, amount) {
             return None;
         }
-        let wanted = self.in_flight.saturating_add(self.answered).saturating_add(limit.weigh(amount));
+        let wanted =
+            self.in_flight.saturating_add(self.answered).saturating_add(limit.weigh(amount));
         let mut excess = wanted.saturating_sub(limit.max);
         for (last, entry) in self.entries() {
             excess = excess.saturating_sub(entry);
@@ -128,7 +141,8 @@ impl<E: Earlier> Tally<E> {
         self.in_flight = self.in_flight.saturating_add(limit.weigh(amount));
     }
 
-    /// Ends the place of `held` as an amount of `counted`, which counts from now on for a whole window; 0 for what was never sent.
+    /// Ends the place of `held` as an amount of `counted`, which counts from now on for a whole
+    /// window; 0 for what was never sent.
     pub(super) fn leave(&mut self, limit: Limit, now: Timestamp, held: u32, counted: u32) {
         self.in_flight = self.in_flight.saturating_sub(limit.weigh(held));
         self.expire(now);
@@ -148,16 +162,20 @@ impl<E: Earlier> Tally<E> {
         }
     }
 
-    /// Whether what ends then is kept with the newest entry; also when time runs backwards, which it never does.
+    /// Whether what ends then is kept with the newest entry; also when time runs backwards, which
+    /// it never does.
     fn is_as_newest(&self, limit: Limit, last: Timestamp) -> bool {
-        let (apart, grain) = (last.as_millis().saturating_sub(self.newest.as_millis()), u64::from(limit.grain));
+        let (apart, grain) =
+            (last.as_millis().saturating_sub(self.newest.as_millis()), u64::from(limit.grain));
         // Who is further apart needs no division.
         apart == 0 || apart < grain && last.as_millis() / grain == self.newest.as_millis() / grain
     }
 
     fn expire(&mut self, now: Timestamp) {
         if let Some(earlier) = self.earlier.list_mut() {
-            while let Some((_, amount)) = earlier.pop_front_if(|(last, _)| at_or_before(self.newest, *last) < now) {
+            while let Some((_, amount)) =
+                earlier.pop_front_if(|(last, _)| at_or_before(self.newest, *last) < now)
+            {
                 self.answered = self.answered.saturating_sub(amount);
             }
         }
@@ -207,7 +225,8 @@ impl Window {
         Self { limit: Limit::new(length, max), tally: Tally::default() }
     }
 
-    /// The same, with entries that are at most `grain` apart kept as one: never free too early, and late by at most that.
+    /// The same, with entries that are at most `grain` apart kept as one: never free too early, and
+    /// late by at most that.
     pub(super) fn grained(mut self, grain: Duration) -> Self {
         self.limit.grain = whole_millis(grain);
         self
@@ -265,7 +284,9 @@ fn lower_bits(time: Timestamp) -> u32 {
 
 /// The last time with these lower bits that is not after `end`.
 fn at_or_before(end: Timestamp, bits: u32) -> Timestamp {
-    Timestamp::from_millis(end.as_millis().saturating_sub(lower_bits(end).wrapping_sub(bits).into()))
+    Timestamp::from_millis(
+        end.as_millis().saturating_sub(lower_bits(end).wrapping_sub(bits).into()),
+    )
 }
 
 /// At least one: no length and no grain here is shorter.

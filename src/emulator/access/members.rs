@@ -1,24 +1,33 @@
-//! What routes of the permission 'Members' ask beyond [`OrganizationNeed`] (Document 1, Permission matrix).
+//! What routes of the permission 'Members' ask beyond [`OrganizationNeed`] (Document 1, Permission
+//! matrix).
 
-use super::{OrganizationNeed, OrganizationRole, REJECTED_APP, Role, Unscoped, may, organization_of_path, rejection, sees};
+use super::{
+    OrganizationNeed, OrganizationRole, REJECTED_APP, Role, Unscoped, may, organization_of_path,
+    rejection, sees,
+};
 use crate::emulator::accounts::{Level, Token};
 use crate::emulator::call::Call;
 use crate::emulator::fault::Fault;
 
-/// Classic and OAuth tokens need it to read (Document 2, Team membership: "classic OAuth tokens need `read:org`").
+/// Classic and OAuth tokens need it to read (Document 2, Team membership: "classic OAuth tokens
+/// need `read:org`").
 pub const READ_SCOPES: &[&str] = &["read:org"];
-/// Classic and OAuth tokens need it to change an organisation. Not shown but for the routes of Document 2; what the running service asks.
+/// Classic and OAuth tokens need it to change an organisation. Not shown but for the routes of
+/// Document 2; what the running service asks.
 pub const ADMIN_SCOPES: &[&str] = &["admin:org"];
 const LACKS_SCOPE: &str = "The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.";
 
-/// What is asked of whoever is not, or not only, looked at as a member of the organisation that the path names.
+/// What is asked of whoever is not, or not only, looked at as a member of the organisation that the
+/// path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MembersNeed {
-    /// What an organisation shows to everyone. Tokens that have permissions need `members`; no scope is needed.
+    /// What an organisation shows to everyone. Tokens that have permissions need `members`; no
+    /// scope is needed.
     Public,
     /// The caller's own membership, which may be pending. "UAT only": an installation has none.
     Own(Level),
-    /// A team's hold on a repository: marked \[M\], `members` at read level and for writes the repository permission 'Administration'.
+    /// A team's hold on a repository: marked \[M\], `members` at read level and for writes the
+    /// repository permission 'Administration'.
     TeamRepository(Level),
 }
 
@@ -54,7 +63,11 @@ fn scopes(level: Level) -> &'static [&'static str] {
 }
 
 fn allow(token: &Token, level: Level) -> Result<(), Fault> {
-    if token.is_scoped() || token.permissions.allow("members", level) { Ok(()) } else { Err(Fault::Forbidden(rejection(token))) }
+    if token.is_scoped() || token.permissions.allow("members", level) {
+        Ok(())
+    } else {
+        Err(Fault::Forbidden(rejection(token)))
+    }
 }
 
 fn public(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -89,7 +102,9 @@ fn team_repository(call: &mut Call<'_>, level: Level) -> Result<(), Fault> {
     };
     super::organization(call, of_organization)?;
     let named = call.world.repository_named(call.params.get("owner"), call.params.get("repo"));
-    let repository = named.filter(|repository| sees(call.world, call.caller, repository)).ok_or(Fault::NotFound)?;
+    let repository = named
+        .filter(|repository| sees(call.world, call.caller, repository))
+        .ok_or(Fault::NotFound)?;
     if level > Level::Read {
         may(call.world, call.caller, repository, "administration", level, Role::Admin)?;
     }

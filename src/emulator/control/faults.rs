@@ -1,4 +1,5 @@
-//! `/_emulator/faults`: `{"match": {"method", "path", "account", "token", "nth", "times"}, "fault": "status", …}` arms one.
+//! `/_emulator/faults`: `{"match": {"method", "path", "account", "token", "nth", "times"}, "fault":
+//! "status", …}` arms one.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -9,7 +10,13 @@ use crate::emulator::faults::{FaultId, FaultSpec};
 use crate::emulator::intake::Query;
 
 /// Answers what `offer` has let through.
-pub fn respond(state: &mut State, method: &str, rest: &[&str], query: &Query, body: &[u8]) -> Answer {
+pub fn respond(
+    state: &mut State,
+    method: &str,
+    rest: &[&str],
+    query: &Query,
+    body: &[u8],
+) -> Answer {
     match (method, rest) {
         ("POST", []) => arm(state, body),
         ("GET", [id]) => show(state, id, query),
@@ -28,7 +35,9 @@ fn arm(state: &mut State, body: &[u8]) -> Answer {
         Err(wrong) => refuse_members(wrong),
         Ok(spec) => match state.faults.arm(spec) {
             Some(id) => (StatusCode::CREATED, state.faults.show(id).unwrap_or(Value::Null)),
-            None => refuse(StatusCode::UNPROCESSABLE_ENTITY, "there are too many faults; delete some"),
+            None => {
+                refuse(StatusCode::UNPROCESSABLE_ENTITY, "there are too many faults; delete some")
+            }
         },
     }
 }
@@ -54,12 +63,18 @@ fn show(state: &State, id: &str, query: &Query) -> Answer {
 
 fn disarm(state: &mut State, id: &str) -> Answer {
     match id_of(id).and_then(|id| state.faults.disarm(id)) {
-        Some((struck, released)) => (StatusCode::OK, json!({ "struck": struck, "released": released })),
+        Some((struck, released)) => {
+            (StatusCode::OK, json!({ "struck": struck, "released": released }))
+        }
         None => refuse(StatusCode::NOT_FOUND, "there is no such fault"),
     }
 }
 
 fn disarm_all(state: &mut State) -> Answer {
-    let gone: Vec<(u64, usize)> = state.faults.ids().into_iter().filter_map(|id| state.faults.disarm(id)).collect();
-    (StatusCode::OK, json!({ "deleted": gone.len(), "released": gone.iter().map(|(_, released)| released).sum::<usize>() }))
+    let gone: Vec<(u64, usize)> =
+        state.faults.ids().into_iter().filter_map(|id| state.faults.disarm(id)).collect();
+    (
+        StatusCode::OK,
+        json!({ "deleted": gone.len(), "released": gone.iter().map(|(_, released)| released).sum::<usize>() }),
+    )
 }

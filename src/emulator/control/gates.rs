@@ -1,4 +1,5 @@
-//! `/_emulator/gates`: `{"match": {"method": "GET", "path": "/repos/*"}}` shuts one; without a method any, without a path every.
+//! `/_emulator/gates`: `{"match": {"method": "GET", "path": "/repos/*"}}` shuts one; without a
+//! method any, without a path every.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -10,7 +11,13 @@ use crate::emulator::gates::GateId;
 use crate::emulator::intake::Query;
 
 /// Answers what `offer` has let through.
-pub fn respond(state: &mut State, method: &str, rest: &[&str], query: &Query, body: &[u8]) -> Answer {
+pub fn respond(
+    state: &mut State,
+    method: &str,
+    rest: &[&str],
+    query: &Query,
+    body: &[u8],
+) -> Answer {
     match (method, rest) {
         ("POST", []) => shut(state, body),
         ("GET", [id]) => show(state, id, query),

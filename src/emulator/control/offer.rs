@@ -1,7 +1,9 @@
-//! What the control plane offers to whom: its addresses with their methods, and nothing to pages of other sites.
+//! What the control plane offers to whom: its addresses with their methods, and nothing to pages of
+//! other sites.
 //!
-//! A page that a developer happens to visit can make the browser send simple requests to `127.0.0.1`. Browsers say so, and are refused;
-//! what is no browser says nothing of the kind and is served. Answers carry no CORS headers, so that a page cannot read them either.
+//! A page that a developer happens to visit can make the browser send simple requests to
+//! `127.0.0.1`. Browsers say so, and are refused; what is no browser says nothing of the kind and
+//! is served. Answers carry no CORS headers, so that a page cannot read them either.
 
 use bytes::Bytes;
 use http::{HeaderName, Request, StatusCode, header};
@@ -28,7 +30,11 @@ const OFFERED: &[(&[&str], &[&str])] = &[
 /// The methods of an address; `None` when there is no such control.
 pub fn methods(segments: &[&str]) -> Option<&'static [&'static str]> {
     let is_it = |template: &[&str]| {
-        template.len() == segments.len() && template.iter().zip(segments).all(|(wanted, given)| *wanted == "{id}" || wanted == given)
+        template.len() == segments.len()
+            && template
+                .iter()
+                .zip(segments)
+                .all(|(wanted, given)| *wanted == "{id}" || wanted == given)
     };
     OFFERED.iter().find(|(template, _)| is_it(template)).map(|(_, methods)| *methods)
 }
@@ -41,21 +47,33 @@ pub fn has(method: &str, segments: &[&str]) -> bool {
 /// 405 where there are other methods, 404 where there is nothing.
 pub fn refuse(allowed: Option<&[&str]>) -> Answer {
     if let Some(methods) = allowed {
-        return super::refuse(StatusCode::METHOD_NOT_ALLOWED, &format!("this control takes {}", methods.join(" or ")));
+        return super::refuse(
+            StatusCode::METHOD_NOT_ALLOWED,
+            &format!("this control takes {}", methods.join(" or ")),
+        );
     }
-    let mut names: Vec<&str> = OFFERED.iter().filter_map(|(template, _)| template.first().copied()).collect();
+    let mut names: Vec<&str> =
+        OFFERED.iter().filter_map(|(template, _)| template.first().copied()).collect();
     names.dedup();
-    (StatusCode::NOT_FOUND, json!({ "message": format!("there is no such control; see {}", names.join(", ")) }))
+    (
+        StatusCode::NOT_FOUND,
+        json!({ "message": format!("there is no such control; see {}", names.join(", ")) }),
+    )
 }
 
 /// Whether a browser says that another site's page sends this.
 pub fn is_cross_site(request: &Request<Bytes>) -> bool {
-    let sent = |name: HeaderName| request.headers().get(name).map(|value| value.to_str().unwrap_or("?"));
+    let sent =
+        |name: HeaderName| request.headers().get(name).map(|value| value.to_str().unwrap_or("?"));
     // Fetch Metadata: `none` is a person who typed the address.
-    if sent(HeaderName::from_static("sec-fetch-site")).is_some_and(|site| !matches!(site, "same-origin" | "none")) {
+    if sent(HeaderName::from_static("sec-fetch-site"))
+        .is_some_and(|site| !matches!(site, "same-origin" | "none"))
+    {
         return true;
     }
     let Some(origin) = sent(header::ORIGIN) else { return false };
-    let own = sent(header::HOST).or_else(|| request.uri().authority().map(http::uri::Authority::as_str)).unwrap_or("");
+    let own = sent(header::HOST)
+        .or_else(|| request.uri().authority().map(http::uri::Authority::as_str))
+        .unwrap_or("");
     origin.split_once("://").map(|(_, authority)| authority) != Some(own)
 }

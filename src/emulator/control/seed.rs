@@ -1,4 +1,5 @@
-//! `/_emulator/seed`: `{"seed": 7, "repositories": 10000, "dialect": "github"}` begins again with another world. What is not given stays.
+//! `/_emulator/seed`: `{"seed": 7, "repositories": 10000, "dialect": "github"}` begins again with
+//! another world. What is not given stays.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -27,14 +28,20 @@ pub fn plant(state: &mut State, now: Timestamp, body: &[u8]) -> Answer {
     let mut members = Members::of(&given);
     let seed = members.whole("seed", 0..=u64::MAX);
     let (least, most) = (*Options::REPOSITORIES.start(), *Options::REPOSITORIES.end());
-    let repositories = members.whole("repositories", u64::from(least)..=u64::from(most)).and_then(|count| u32::try_from(count).ok());
-    let dialect = members.choice("dialect", &[("service", Dialect::Service), ("github", Dialect::Github)]);
+    let repositories = members
+        .whole("repositories", u64::from(least)..=u64::from(most))
+        .and_then(|count| u32::try_from(count).ok());
+    let dialect =
+        members.choice("dialect", &[("service", Dialect::Service), ("github", Dialect::Github)]);
     let wrong = members.finish();
     if !wrong.is_empty() {
         return refuse_members(wrong);
     }
     if state.replayer.is_some() {
-        return refuse(StatusCode::UNPROCESSABLE_ENTITY, "it replays recorded exchanges and has no world to seed");
+        return refuse(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "it replays recorded exchanges and has no world to seed",
+        );
     }
     let old = state.options.clone();
     let options = Options {

@@ -8,7 +8,9 @@ use crate::emulator::limits::Limits;
 use crate::emulator::secondary::Statement;
 use crate::emulator::timestamps::iso;
 
-/// The windows of concurrency, points and content of one account (CPU time and token requests stand beside them): the limit's name, how much of it is used, and how long it is (none: it is a number of places).
+/// The windows of concurrency, points and content of one account (CPU time and token requests stand
+/// beside them): the limit's name, how much of it is used, and how long it is (none: it is a number
+/// of places).
 pub fn secondary(limits: &Limits, one: &Statement) -> Vec<Value> {
     let window = |limit: &str, length: Option<&str>, used: u32| {
         let seconds = length.map(|name| limits.duration(name).as_secs());
@@ -28,7 +30,8 @@ pub fn secondary(limits: &Limits, one: &Statement) -> Vec<Value> {
     windows
 }
 
-/// Who knows that a primary budget is exhausted. What is sent before then counts as `sent_while_limited`.
+/// Who knows that a primary budget is exhausted. What is sent before then counts as
+/// `sent_while_limited`.
 pub fn told(state: &State, now: Timestamp) -> Vec<Value> {
     let line = |(account, resource, until): (_, super::Resource, Timestamp)| json!({ "account": state.world.account_name(account), "resource": resource.name(), "until": iso(until) });
     state.told(now).map(line).collect()

@@ -1,4 +1,5 @@
-//! JSON web tokens, with which an app acts as itself (UPSTREAM.md, Apps: RS256, `iss` is the app's id, `exp` at most ten minutes ahead).
+//! JSON web tokens, with which an app acts as itself (UPSTREAM.md, Apps: RS256, `iss` is the app's
+//! id, `exp` at most ten minutes ahead).
 
 use std::time::Duration;
 
@@ -12,12 +13,15 @@ use crate::clock::Timestamp;
 
 /// "`exp` at most 10 min ahead".
 const EXPIRY_AHEAD_MAX: Duration = Duration::from_mins(10);
-/// Clocks differ: this much is forgiven in either direction ("`iat` 60 s in the past" is the caller's own allowance).
+/// Clocks differ: this much is forgiven in either direction ("`iat` 60 s in the past" is the
+/// caller's own allowance).
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
 
-/// The public key, DER, of a private key in PEM (PKCS#1). Empty when it is no key, which verifies nothing.
+/// The public key, DER, of a private key in PEM (PKCS#1). Empty when it is no key, which verifies
+/// nothing.
 pub fn public_key(pem: &str) -> Vec<u8> {
-    let base64: String = pem.lines().filter(|line| !line.starts_with("-----")).map(str::trim).collect();
+    let base64: String =
+        pem.lines().filter(|line| !line.starts_with("-----")).map(str::trim).collect();
     let der = STANDARD.decode(base64).unwrap_or_default();
     RsaKeyPair::from_der(&der).map(|pair| pair.public_key().as_ref().to_vec()).unwrap_or_default()
 }
@@ -27,8 +31,13 @@ pub fn looks_like_one(secret: &str) -> bool {
     secret.split('.').count() == 3
 }
 
-/// The id of the app that a JWT says it is from, once `key_of` has given that app's public key and the signature and times are right.
-pub fn app_of<'k>(jwt: &str, now: Timestamp, key_of: impl Fn(u64) -> Option<&'k [u8]>) -> Result<u64, BadCredentials> {
+/// The id of the app that a JWT says it is from, once `key_of` has given that app's public key and
+/// the signature and times are right.
+pub fn app_of<'k>(
+    jwt: &str,
+    now: Timestamp,
+    key_of: impl Fn(u64) -> Option<&'k [u8]>,
+) -> Result<u64, BadCredentials> {
     let (signed, signature) = jwt.rsplit_once('.').ok_or(BadCredentials)?;
     let (header, claims) = signed.split_once('.').ok_or(BadCredentials)?;
     if part(header)?.get("alg").and_then(Value::as_str) != Some("RS256") {
@@ -36,17 +45,28 @@ pub fn app_of<'k>(jwt: &str, now: Timestamp, key_of: impl Fn(u64) -> Option<&'k 
     }
     let claims = part(claims)?;
     // Clients send the id as a number or as text.
-    let issuer = claims.get("iss").and_then(|iss| iss.as_u64().or_else(|| iss.as_str()?.parse().ok())).ok_or(BadCredentials)?;
+    let issuer = claims
+        .get("iss")
+        .and_then(|iss| iss.as_u64().or_else(|| iss.as_str()?.parse().ok()))
+        .ok_or(BadCredentials)?;
     let key = key_of(issuer).ok_or(BadCredentials)?;
     let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| BadCredentials)?;
-    UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key).verify(signed.as_bytes(), &signature).map_err(|_| BadCredentials)?;
+    UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key)
+        .verify(signed.as_bytes(), &signature)
+        .map_err(|_| BadCredentials)?;
     // RFC 7519, section 2, NumericDate: seconds, possibly with a fraction.
-    let whole = |value: &Value| value.as_u64().or_else(|| Some(Duration::try_from_secs_f64(value.as_f64()?).ok()?.as_secs()));
+    let whole = |value: &Value| {
+        value
+            .as_u64()
+            .or_else(|| Some(Duration::try_from_secs_f64(value.as_f64()?).ok()?.as_secs()))
+    };
     let seconds = |name: &str| claims.get(name).and_then(whole);
-    let (begins, expires) = (seconds("iat").ok_or(BadCredentials)?, seconds("exp").ok_or(BadCredentials)?);
+    let (begins, expires) =
+        (seconds("iat").ok_or(BadCredentials)?, seconds("exp").ok_or(BadCredentials)?);
     let now = now.as_secs();
-    let in_time =
-        begins <= now + CLOCK_SKEW.as_secs() && expires > now && expires <= now + EXPIRY_AHEAD_MAX.as_secs() + CLOCK_SKEW.as_secs();
+    let in_time = begins <= now + CLOCK_SKEW.as_secs()
+        && expires > now
+        && expires <= now + EXPIRY_AHEAD_MAX.as_secs() + CLOCK_SKEW.as_secs();
     if in_time { Ok(issuer) } else { Err(BadCredentials) }
 }
 
@@ -75,9 +95,14 @@ pub mod tests {
     pub fn signed_with(pem: &str, header: &Value, claims: &Value) -> String {
         let base64: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
         let pair = RsaKeyPair::from_der(&STANDARD.decode(base64).expect("base64")).expect("a key");
-        let text = format!("{}.{}", URL_SAFE_NO_PAD.encode(header.to_string()), URL_SAFE_NO_PAD.encode(claims.to_string()));
+        let text = format!(
+            "{}.{}",
+            URL_SAFE_NO_PAD.encode(header.to_string()),
+            URL_SAFE_NO_PAD.encode(claims.to_string())
+        );
         let mut signature = vec![0; pair.public().modulus_len()];
-        pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature).expect("it signs");
+        pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature)
+            .expect("it signs");
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
@@ -95,7 +120,13 @@ pub mod tests {
     fn a_jwt_signed_with_the_apps_key_is_the_app() {
         let header = json!({ "alg": "RS256", "typ": "JWT" });
         assert_eq!(judge(&signed(&header, &claims(-60, 540))), Ok(301));
-        assert_eq!(judge(&signed(&header, &json!({ "iss": 301, "iat": NOW.as_secs(), "exp": NOW.as_secs() + 60 }))), Ok(301));
+        assert_eq!(
+            judge(&signed(
+                &header,
+                &json!({ "iss": 301, "iat": NOW.as_secs(), "exp": NOW.as_secs() + 60 })
+            )),
+            Ok(301)
+        );
     }
 
     #[test]
@@ -106,7 +137,10 @@ pub mod tests {
             (header.clone(), claims(-60, 1_200)),
             (header.clone(), claims(300, 540)),
             (json!({ "alg": "HS256" }), claims(-60, 540)),
-            (header.clone(), json!({ "iss": 302, "iat": NOW.as_secs(), "exp": NOW.as_secs() + 60 })),
+            (
+                header.clone(),
+                json!({ "iss": 302, "iat": NOW.as_secs(), "exp": NOW.as_secs() + 60 }),
+            ),
             (header.clone(), json!({ "iss": 301 })),
         ] {
             assert_eq!(judge(&signed(&header, &claims)), Err(BadCredentials), "{header} {claims}");

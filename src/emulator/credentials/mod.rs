@@ -18,7 +18,12 @@ use crate::clock::Timestamp;
 pub struct BadCredentials;
 
 /// Who sent the request.
-pub fn caller(world: &World, headers: &HeaderMap, peer: IpAddr, now: Timestamp) -> Result<Caller, BadCredentials> {
+pub fn caller(
+    world: &World,
+    headers: &HeaderMap,
+    peer: IpAddr,
+    now: Timestamp,
+) -> Result<Caller, BadCredentials> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Ok(Caller::anonymous(peer)) };
     if values.next().is_some() {
@@ -41,7 +46,8 @@ fn read(value: &str) -> Result<Credential, BadCredentials> {
     let rest = rest.trim();
     match scheme.to_ascii_lowercase().as_str() {
         "bearer" => Ok(Credential::Token(rest.to_owned())),
-        // "The scheme word `token` is also accepted, except that a JSON web token must use `Bearer`."
+        // "The scheme word `token` is also accepted, except that a JSON web token must use
+        // `Bearer`."
         "token" if !jwt::looks_like_one(rest) => Ok(Credential::Token(rest.to_owned())),
         "basic" => {
             let decoded = STANDARD.decode(rest).map_err(|_| BadCredentials)?;
@@ -66,9 +72,16 @@ fn token(world: &World, secret: &str, now: Timestamp) -> Result<Caller, BadCrede
     Ok(Caller { account: world.payer(token), token: Some((position, token.clone())) })
 }
 
-/// An OAuth app's client id and secret; else a token as password or as user, as many clients send it.
-fn basic(world: &World, user: &str, password: &str, now: Timestamp) -> Result<Caller, BadCredentials> {
-    let app = world.oauth_apps.iter().find(|app| app.client_id == user && app.client_secret == password);
+/// An OAuth app's client id and secret; else a token as password or as user, as many clients send
+/// it.
+fn basic(
+    world: &World,
+    user: &str,
+    password: &str,
+    now: Timestamp,
+) -> Result<Caller, BadCredentials> {
+    let app =
+        world.oauth_apps.iter().find(|app| app.client_id == user && app.client_secret == password);
     if let Some(app) = app {
         return Ok(Caller { account: AccountId::OauthApp(app.id), token: None });
     }
@@ -87,7 +100,8 @@ mod tests {
 
     fn ask(authorization: &str) -> Result<Caller, BadCredentials> {
         let mut headers = HeaderMap::new();
-        headers.insert(AUTHORIZATION, HeaderValue::from_str(authorization).expect("a header value"));
+        headers
+            .insert(AUTHORIZATION, HeaderValue::from_str(authorization).expect("a header value"));
         caller(&seed::world(&Options::default(), NOW), &headers, PEER, NOW)
     }
 
@@ -98,8 +112,12 @@ mod tests {
     #[test]
     fn bearer_and_token_are_accepted_in_any_case() {
         for scheme in ["Bearer", "bearer", "token", "Token"] {
-            let caller = ask(&format!("{scheme} emu_classic_ada_all_scopes")).expect("a known token");
-            assert_eq!(caller.token().map(|token| token.kind), Some(crate::api::TokenKind::Classic));
+            let caller =
+                ask(&format!("{scheme} emu_classic_ada_all_scopes")).expect("a known token");
+            assert_eq!(
+                caller.token().map(|token| token.kind),
+                Some(crate::api::TokenKind::Classic)
+            );
         }
     }
 
@@ -110,13 +128,15 @@ mod tests {
 
     #[test]
     fn no_credential_is_an_anonymous_caller_of_its_address() {
-        let caller = caller(&World::default(), &HeaderMap::new(), PEER, NOW).expect("anonymous is allowed");
+        let caller =
+            caller(&World::default(), &HeaderMap::new(), PEER, NOW).expect("anonymous is allowed");
         assert_eq!(caller.account, AccountId::Anonymous(PEER));
     }
 
     #[test]
     fn an_oauth_app_uses_client_id_and_secret_as_basic_credentials() {
-        let caller = ask(&basic("emu_client_id", "emu_client_secret")).expect("the app of the seed");
+        let caller =
+            ask(&basic("emu_client_id", "emu_client_secret")).expect("the app of the seed");
         assert!(matches!(caller.account, AccountId::OauthApp(_)));
         assert_eq!(ask(&basic("emu_client_id", "wrong")).unwrap_err(), BadCredentials);
     }

@@ -1,7 +1,8 @@
 //! Beginning anew: back to the seed, or to another one.
 //!
-//! Requests of before may still be under way. So nothing gets their numbers again: a request that ends late cannot free another one's
-//! place, a gate shut now cannot hold what an old one held, and who reads the transcript from a sequence number on sees no gap.
+//! Requests of before may still be under way. So nothing gets their numbers again: a request that
+//! ends late cannot free another one's place, a gate shut now cannot hold what an old one held, and
+//! who reads the transcript from a sequence number on sees no gap.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,8 @@ use crate::emulator::gates::Gates;
 use crate::emulator::limits::{Limits, UnknownLimit};
 use crate::emulator::replay::Replayer;
 
-/// What is in force from the beginning on, and again after a reset, beside the seed: what a config file says.
+/// What is in force from the beginning on, and again after a reset, beside the seed: what a config
+/// file says.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
     limits: BTreeMap<String, u64>,
@@ -21,7 +23,8 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// The limit of this name is `value` instead of the documented one; the names are those of `GET /_emulator/limits`.
+    /// The limit of this name is `value` instead of the documented one; the names are those of `GET
+    /// /_emulator/limits`.
     ///
     /// # Errors
     /// When nothing has that name.
@@ -38,7 +41,8 @@ impl Conditions {
 }
 
 impl State {
-    /// Back to the seed and the conditions of the beginning: world, budgets, limits, gates, faults and transcript.
+    /// Back to the seed and the conditions of the beginning: world, budgets, limits, gates, faults
+    /// and transcript.
     pub fn reset(&mut self, now: Timestamp) {
         self.begin_again(self.options.clone(), now);
     }
@@ -58,7 +62,8 @@ impl State {
     pub fn impose(&mut self, conditions: Conditions) {
         self.limits = Limits::default();
         self.faults = Faults::new(self.options.seed, self.faults.last_id());
-        // `core` sets every kind of account; what is said of one kind comes after it, for a name sorts before the longer ones it begins.
+        // `core` sets every kind of account; what is said of one kind comes after it, for a name
+        // sorts before the longer ones it begins.
         for (name, value) in &conditions.limits {
             // The names were looked up when they were given.
             let _ = self.limits.set(name, *value);

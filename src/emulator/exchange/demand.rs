@@ -36,8 +36,12 @@ impl Target {
     /// What the two headers of every answer say that it accepts.
     pub fn accepted(&self) -> (String, String) {
         match self {
-            Self::Route(route, _) => (route.need.accepted_permissions(), route.need.accepted_scopes()),
-            Self::Listed(found) => (found.facts.accepted_permissions.clone(), found.facts.accepted_scopes.clone()),
+            Self::Route(route, _) => {
+                (route.need.accepted_permissions(), route.need.accepted_scopes())
+            }
+            Self::Listed(found) => {
+                (found.facts.accepted_permissions.clone(), found.facts.accepted_scopes.clone())
+            }
             _ => (Need::Nothing.accepted_permissions(), Need::Nothing.accepted_scopes()),
         }
     }
@@ -48,7 +52,8 @@ impl State {
     pub fn routed_path(&self, canonical: Canonical<'_>) -> String {
         let by_id = || {
             let rest = canonical.path.strip_prefix("/repositories/")?;
-            let (id, rest) = rest.split_once('/').map_or((rest, ""), |(id, _)| (id, &rest[id.len()..]));
+            let (id, rest) =
+                rest.split_once('/').map_or((rest, ""), |(id, _)| (id, &rest[id.len()..]));
             let repository = self.world.repositories.get(&id.parse().ok()?)?;
             Some(format!("{}{rest}", access::path_of(&self.world, repository)))
         };
@@ -58,10 +63,14 @@ impl State {
 
     pub fn demand(&self, request: &Request<Bytes>, canonical: Canonical<'_>, path: &str) -> Demand {
         let verb = Verb::of(request.method());
-        let points = if verb == Some(Verb::Get) || request.method() == Method::OPTIONS { 1 } else { 5 };
+        let points =
+            if verb == Some(Verb::Get) || request.method() == Method::OPTIONS { 1 } else { 5 };
         let weight = |endpoint: String, points, style, content| {
             // "Some endpoints have point costs that are undisclosed" (Document 1).
-            let points = self.limits.of_endpoint("points", &endpoint).map_or(points, |own| u32::try_from(own).unwrap_or(u32::MAX));
+            let points = self
+                .limits
+                .of_endpoint("points", &endpoint)
+                .map_or(points, |own| u32::try_from(own).unwrap_or(u32::MAX));
             Weight { endpoint, points, style, content, tokens: TokenRequest::No, cpu_micros: 0 }
         };
         let rest = |target, endpoint: String, resource, charge, content| Demand {
@@ -72,11 +81,18 @@ impl State {
             charge,
         };
         if request.method() == Method::OPTIONS {
-            return rest(Target::Options, "OPTIONS *".to_owned(), Resource::CORE, Charge::Free, Content::None);
+            return rest(
+                Target::Options,
+                "OPTIONS *".to_owned(),
+                Resource::CORE,
+                Charge::Free,
+                Content::None,
+            );
         }
         if canonical.door == Door::Graphql && self.replayer.is_none() {
             let plan = graphql::Plan::of(request.body());
-            let weight = weight("POST /graphql".to_owned(), plan.points, Style::Graphql, plan.content);
+            let weight =
+                weight("POST /graphql".to_owned(), plan.points, Style::Graphql, plan.content);
             return Demand {
                 endpoint: weight.endpoint.clone(),
                 resource: Resource::GRAPHQL,
@@ -88,13 +104,33 @@ impl State {
         if let Some(replayer) = &self.replayer {
             let resource = replayer.resource(request, canonical);
             let charge = if canonical.path == "/rate_limit" { Charge::Free } else { Charge::One };
-            return rest(Target::Recorded, replayer.endpoint(request, canonical), resource, charge, Content::None);
+            return rest(
+                Target::Recorded,
+                replayer.endpoint(request, canonical),
+                resource,
+                charge,
+                Content::None,
+            );
         }
-        let names_it =
-            |(route, _): &(&Route, Params)| !inventory::has_a_closer_route(self.options.dialect, request.method(), path, route.template);
-        if let Some((route, params)) = verb.and_then(|verb| route::find(verb, path)).filter(names_it) {
+        let names_it = |(route, _): &(&Route, Params)| {
+            !inventory::has_a_closer_route(
+                self.options.dialect,
+                request.method(),
+                path,
+                route.template,
+            )
+        };
+        if let Some((route, params)) =
+            verb.and_then(|verb| route::find(verb, path)).filter(names_it)
+        {
             let endpoint = format!("{} {}", route.verb.name(), route.template);
-            let mut demand = rest(Target::Route(route, params), endpoint, route.resource, route.charge, route.content);
+            let mut demand = rest(
+                Target::Route(route, params),
+                endpoint,
+                route.resource,
+                route.charge,
+                route.content,
+            );
             demand.weight.tokens = route.tokens;
             if route.resource == Resource::LFS {
                 demand.weight.style = Style::Transfer;
@@ -104,7 +140,8 @@ impl State {
         if let Some(found) = inventory::find(self.options.dialect, request.method(), path) {
             let facts = found.facts;
             let endpoint = format!("{} {}", facts.endpoint.method, facts.endpoint.template);
-            let mut demand = rest(Target::Listed(found), endpoint, facts.resource, facts.charge, facts.content);
+            let mut demand =
+                rest(Target::Listed(found), endpoint, facts.resource, facts.charge, facts.content);
             if self.limits.of_endpoint("points", &demand.endpoint).is_none() {
                 demand.weight.points = facts.endpoint.points;
             }

@@ -1,6 +1,8 @@
-//! An exchange that a fault was armed for: what is carried out all the same, what is answered instead, and what the transcript says of it.
+//! An exchange that a fault was armed for: what is carried out all the same, what is answered
+//! instead, and what the transcript says of it.
 //!
-//! A limit is judged before a fault strikes, so that what was sent in spite of a refusal is counted whatever becomes of its answer.
+//! A limit is judged before a fault strikes, so that what was sent in spite of a refusal is counted
+//! whatever becomes of its answer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +16,9 @@ use crate::clock::Timestamp;
 use crate::emulator::accounts::Caller;
 use crate::emulator::arrival::RequestId;
 use crate::emulator::fault::Fault;
-use crate::emulator::faults::{Canned, Distorted, Ending, Execution, FaultId, Refusal, Remaining, Seen, Strike};
+use crate::emulator::faults::{
+    Canned, Distorted, Ending, Execution, FaultId, Refusal, Remaining, Seen, Strike,
+};
 use crate::emulator::intake::Canonical;
 use crate::emulator::primary::View;
 use crate::emulator::reply::{Reply, set_named};
@@ -22,9 +26,10 @@ use crate::emulator::secondary::{Content, Exceeded, TokenRequest};
 use crate::emulator::timestamps::{http_date, parse_http_date};
 use crate::emulator::wire::{Departure, Wire};
 
-/// What a proxy in front of the service says when the service did not (UPSTREAM.md, Limits: "ends a request that it cannot answer in 10 s
-/// with 5xx").
-const IN_FRONT: [StatusCode; 3] = [StatusCode::BAD_GATEWAY, StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
+/// What a proxy in front of the service says when the service did not (UPSTREAM.md, Limits: "ends a
+/// request that it cannot answer in 10 s with 5xx").
+const IN_FRONT: [StatusCode; 3] =
+    [StatusCode::BAD_GATEWAY, StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
 const HTML: &str = "text/html; charset=utf-8";
 /// UPSTREAM.md, Limits: "Some are HTML". The words are those that every secondary refusal has.
 const REFUSAL_PAGE: &str = "<!DOCTYPE html>\n<html><head><title>Slow down</title></head><body><h1>Whoa there!</h1>\n\
@@ -56,21 +61,36 @@ impl State {
         let Strike { ending, distortion, names } = self.strike(now, request, canonical, peer);
         self.faults.distortion = distortion;
         let mut response = match ending {
-            Some((fault, ending)) => self.end(&Struck { now, id, request, canonical, peer, fault }, ending),
+            Some((fault, ending)) => {
+                self.end(&Struck { now, id, request, canonical, peer, fault }, ending)
+            }
             None => self.exchange(now, id, request, canonical, peer),
         };
         self.faults.distortion = Distorted::default();
         distort(&mut response, distortion, canonical.path);
-        let Some(entry) = self.transcript.last_mut() else { return (response, Departure::Unwatched) };
+        let Some(entry) = self.transcript.last_mut() else {
+            return (response, Departure::Unwatched);
+        };
         entry.fault = (!names.is_empty()).then(|| names.join("+"));
         let departure = self.faults.holds.arrived(id, &entry.account);
         (response, departure)
     }
 
-    fn strike(&mut self, now: Timestamp, request: &Request<Bytes>, canonical: Canonical<'_>, peer: IpAddr) -> Strike {
+    fn strike(
+        &mut self,
+        now: Timestamp,
+        request: &Request<Bytes>,
+        canonical: Canonical<'_>,
+        peer: IpAddr,
+    ) -> Strike {
         let caller = self.known_caller(now, request, peer);
         let account = self.world.account_name(caller.account);
-        self.faults.strike(&Seen { method: request.method(), path: canonical.path, caller: &caller, account: &account })
+        self.faults.strike(&Seen {
+            method: request.method(),
+            path: canonical.path,
+            caller: &caller,
+            account: &account,
+        })
     }
 
     fn known_caller(&self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Caller {
@@ -92,7 +112,8 @@ impl State {
             self.faults.revoke(&caller);
         }
         let mut response = self.exchange(now, id, request, canonical, peer);
-        let account = self.transcript.last_mut().map(|entry| entry.account.clone()).unwrap_or_default();
+        let account =
+            self.transcript.last_mut().map(|entry| entry.account.clone()).unwrap_or_default();
         let wire = match ending {
             Ending::Status(canned, _) => {
                 self.withhold(id);
@@ -114,7 +135,10 @@ impl State {
                 self.faults.holds.reorder(id, fault, now + timeout, &account, after);
                 Wire::HeldBack { until: now + timeout }
             }
-            Ending::Revoke | Ending::ResetBefore | Ending::HtmlRefusal(_) | Ending::Secondary(_) => Wire::Whole,
+            Ending::Revoke
+            | Ending::ResetBefore
+            | Ending::HtmlRefusal(_)
+            | Ending::Secondary(_) => Wire::Whole,
         };
         put_wire(&mut response, wire);
         response
@@ -131,7 +155,8 @@ impl State {
         self.secondary.withhold_refusal(id);
     }
 
-    /// Nothing is carried out; the fault makes the answer. The request has a place among the concurrent ones and takes nothing else.
+    /// Nothing is carried out; the fault makes the answer. The request has a place among the
+    /// concurrent ones and takes nothing else.
     fn end_before(&mut self, struck: &Struck<'_>, ending: Ending) -> Response<Bytes> {
         let Struck { now, id, request, canonical, peer, fault } = *struck;
         let caller = self.known_caller(now, request, peer);
@@ -153,9 +178,19 @@ impl State {
             address: request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str),
             dated: Arc::clone(&self.dated),
         };
-        let mut entry = entry(&self.world, &context, request, &demand, self.secondary.concurrency(caller.account));
+        let mut entry = entry(
+            &self.world,
+            &context,
+            request,
+            &demand,
+            self.secondary.concurrency(caller.account),
+        );
         let view = self.view(now, caller.account, demand.resource);
-        let reply = if let Ending::Secondary(refusal) = &ending { secondary(*refusal) } else { Reply::empty(StatusCode::BAD_GATEWAY) };
+        let reply = if let Ending::Secondary(refusal) = &ending {
+            secondary(*refusal)
+        } else {
+            Reply::empty(StatusCode::BAD_GATEWAY)
+        };
         let mut response = reply.into_response(&context);
         self.write_rate_headers(now, caller.account, demand.resource, response.headers_mut());
         if let Some(until) = self.refuses_until(now, &ending, view) {
@@ -166,7 +201,12 @@ impl State {
             self.secondary.begin(
                 id,
                 caller.account,
-                Weight { points: 0, content: Content::None, tokens: TokenRequest::No, ..demand.weight },
+                Weight {
+                    points: 0,
+                    content: Content::None,
+                    tokens: TokenRequest::No,
+                    ..demand.weight
+                },
             );
         }
         if knew {
@@ -184,14 +224,15 @@ impl State {
         response
     }
 
-    /// Until when a refusal by this fault closes the account (Document 1, Client behavior after a limit; UPSTREAM.md: "If both are given,
-    /// the later").
+    /// Until when a refusal by this fault closes the account (Document 1, Client behavior after a
+    /// limit; UPSTREAM.md: "If both are given, the later").
     fn refuses_until(&self, now: Timestamp, ending: &Ending, view: View) -> Option<Timestamp> {
         let a_minute = now + self.limits.duration("penalty");
         match ending {
             Ending::HtmlRefusal(_) => Some(a_minute),
             Ending::Secondary(refusal) => {
-                let told = refusal.retry_after_secs.map(|secs| now + std::time::Duration::from_secs(secs));
+                let told =
+                    refusal.retry_after_secs.map(|secs| now + std::time::Duration::from_secs(secs));
                 let reset = (refusal.remaining == Remaining::Zero).then_some(view.reset);
                 Some(told.max(reset).unwrap_or(a_minute))
             }
@@ -201,7 +242,12 @@ impl State {
 }
 
 /// Makes the answer that leaves instead of the one that was never made, and says how it leaves.
-fn instead(response: &mut Response<Bytes>, struck: &Struck<'_>, ending: Ending, view: View) -> Wire {
+fn instead(
+    response: &mut Response<Bytes>,
+    struck: &Struck<'_>,
+    ending: Ending,
+    view: View,
+) -> Wire {
     let (now, method) = (struck.now, struck.request.method());
     match ending {
         Ending::Status(canned, _) => dress(response, canned, now, method),
@@ -213,7 +259,9 @@ fn instead(response: &mut Response<Bytes>, struck: &Struck<'_>, ending: Ending, 
         Ending::ResetBefore => return Wire::Reset,
         Ending::Stall(length, _) => {
             dress(response, timed_out(), now, method);
-            return Wire::HeldBack { until: length.map_or(Timestamp::FAR_FUTURE, |length| now + length) };
+            return Wire::HeldBack {
+                until: length.map_or(Timestamp::FAR_FUTURE, |length| now + length),
+            };
         }
         _ => {}
     }
@@ -226,18 +274,31 @@ fn secondary(refusal: Refusal) -> Reply {
 }
 
 fn timed_out() -> Canned {
-    let body = json!({ "message": "The request could not be processed in time." }).to_string().into();
-    Canned { status: StatusCode::GATEWAY_TIMEOUT, content_type: "application/json; charset=utf-8", body, headers: Vec::new() }
+    let body =
+        json!({ "message": "The request could not be processed in time." }).to_string().into();
+    Canned {
+        status: StatusCode::GATEWAY_TIMEOUT,
+        content_type: "application/json; charset=utf-8",
+        body,
+        headers: Vec::new(),
+    }
 }
 
-/// Puts a fault's own answer in the place of another. What stands in front of the service knows nothing of budgets and ids; the service itself
-/// keeps what is true of every answer.
+/// Puts a fault's own answer in the place of another. What stands in front of the service knows
+/// nothing of budgets and ids; the service itself keeps what is true of every answer.
 fn dress(response: &mut Response<Bytes>, canned: Canned, now: Timestamp, method: &Method) {
     if IN_FRONT.contains(&canned.status) {
         response.headers_mut().clear();
     }
     let headers = response.headers_mut();
-    for name in [header::ETAG, header::LAST_MODIFIED, header::LINK, header::LOCATION, header::CONTENT_LENGTH, header::RETRY_AFTER] {
+    for name in [
+        header::ETAG,
+        header::LAST_MODIFIED,
+        header::LINK,
+        header::LOCATION,
+        header::CONTENT_LENGTH,
+        header::RETRY_AFTER,
+    ] {
         headers.remove(name);
     }
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(canned.content_type));
@@ -257,7 +318,12 @@ fn dress(response: &mut Response<Bytes>, canned: Canned, now: Timestamp, method:
 /// A refusal by what stands in front: no `retry-after`, no budget.
 fn page(response: &mut Response<Bytes>, status: StatusCode, now: Timestamp, method: &Method) {
     response.headers_mut().clear();
-    let canned = Canned { status, content_type: HTML, body: Bytes::from_static(REFUSAL_PAGE.as_bytes()), headers: Vec::new() };
+    let canned = Canned {
+        status,
+        content_type: HTML,
+        body: Bytes::from_static(REFUSAL_PAGE.as_bytes()),
+        headers: Vec::new(),
+    };
     dress(response, canned, now, method);
 }
 
@@ -270,16 +336,28 @@ fn put_wire(response: &mut Response<Bytes>, wire: Wire) {
 /// Makes the answer's times wrong.
 fn distort(response: &mut Response<Bytes>, distortion: Distorted, path: &str) {
     if distortion.reset_shift != 0 {
-        let reset = response.headers().get("x-ratelimit-reset").and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
+        let reset = response
+            .headers()
+            .get("x-ratelimit-reset")
+            .and_then(|value| value.to_str().ok())
+            .and_then(|text| text.parse().ok());
         if let Some(reset) = reset {
-            set_named(response.headers_mut(), "x-ratelimit-reset", &shifted(reset, distortion.reset_shift).to_string());
+            set_named(
+                response.headers_mut(),
+                "x-ratelimit-reset",
+                &shifted(reset, distortion.reset_shift).to_string(),
+            );
         }
         if path == "/rate_limit" {
             shift_resets(response, distortion.reset_shift);
         }
     }
     if distortion.date_shift != 0 {
-        let date = response.headers().get(header::DATE).and_then(|value| value.to_str().ok()).and_then(parse_http_date);
+        let date = response
+            .headers()
+            .get(header::DATE)
+            .and_then(|value| value.to_str().ok())
+            .and_then(parse_http_date);
         if let Some(date) = date {
             let wrong = Timestamp::from_secs(shifted(date.as_secs(), distortion.date_shift));
             set_named(response.headers_mut(), header::DATE.as_str(), &http_date(wrong));

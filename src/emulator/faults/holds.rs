@@ -1,4 +1,5 @@
-//! Answers that a fault holds back: until a time, until later answers have overtaken them, or until the fault is deleted.
+//! Answers that a fault holds back: until a time, until later answers have overtaken them, or until
+//! the fault is deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +8,8 @@ use crate::clock::Timestamp;
 use crate::emulator::arrival::RequestId;
 use crate::emulator::wire::Departure;
 
-/// Of more later answers than this it is no longer noted that they may overtake: the time-out ends the wait.
+/// Of more later answers than this it is no longer noted that they may overtake: the time-out ends
+/// the wait.
 const LATER_MAX: usize = 10_000;
 
 #[derive(Debug)]
@@ -42,8 +44,16 @@ impl Holds {
     }
 
     /// Holds an answer back until `after` later ones of this account have left, or until a time.
-    pub fn reorder(&mut self, request: RequestId, fault: FaultId, until: Timestamp, account: &str, after: u32) {
-        let overtaking = Overtaking { account: account.to_owned(), left_to_go: after, later: BTreeSet::new() };
+    pub fn reorder(
+        &mut self,
+        request: RequestId,
+        fault: FaultId,
+        until: Timestamp,
+        account: &str,
+        after: u32,
+    ) {
+        let overtaking =
+            Overtaking { account: account.to_owned(), left_to_go: after, later: BTreeSet::new() };
         self.held.insert(request, Held { fault, until, overtaking: Some(overtaking) });
     }
 

@@ -80,7 +80,8 @@ pub enum Distortion {
     Wobble { seconds: u32, pattern: Pattern },
     /// The upstream's clock runs wrong by so many seconds.
     ClockOffset { seconds: i64 },
-    /// UPSTREAM.md, Limits: "`/rate_limit` can report a pristine window while the real one is nearly spent".
+    /// UPSTREAM.md, Limits: "`/rate_limit` can report a pristine window while the real one is
+    /// nearly spent".
     PristineRateLimit,
     /// UPSTREAM.md, Conditional requests: "Replicas lag".
     StaleRead(Lag),
@@ -133,7 +134,11 @@ impl Ending {
         match self {
             Self::Status(_, execution) | Self::Stall(_, execution) => *execution,
             Self::ResetBefore | Self::HtmlRefusal(_) | Self::Secondary(_) => Execution::NotExecuted,
-            Self::ResetAfter | Self::HalfBody(_) | Self::Lost | Self::Revoke | Self::Reorder { .. } => Execution::Executed,
+            Self::ResetAfter
+            | Self::HalfBody(_)
+            | Self::Lost
+            | Self::Revoke
+            | Self::Reorder { .. } => Execution::Executed,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Reading a JSON object strictly: every member that is unknown or cannot be taken is named, all at once, with what would be accepted.
+//! Reading a JSON object strictly: every member that is unknown or cannot be taken is named, all at
+//! once, with what would be accepted.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -32,14 +33,20 @@ impl<'a> Members<'a> {
         Self { map: Some(map), prefix: String::new(), known: Vec::new(), wrong: Vec::new() }
     }
 
-    /// The members of an object inside this one; none when it is absent. To be given back to [`Members::absorb`].
+    /// The members of an object inside this one; none when it is absent. To be given back to
+    /// [`Members::absorb`].
     pub fn inner(&mut self, name: &'static str) -> Members<'a> {
         let map = match self.value(name) {
             None => None,
             Some(Value::Object(map)) => Some(map),
             Some(_) => self.refuse(name, "wrong type", "an object"),
         };
-        Members { map, prefix: format!("{}{name}.", self.prefix), known: Vec::new(), wrong: Vec::new() }
+        Members {
+            map,
+            prefix: format!("{}{name}.", self.prefix),
+            known: Vec::new(),
+            wrong: Vec::new(),
+        }
     }
 
     /// Takes over what is wrong with an inner object.
@@ -106,15 +113,24 @@ impl<'a> Members<'a> {
         let value = self.value(name)?;
         let accepted = || format!("a number of seconds from 0.001 to {max}");
         match value.as_f64() {
-            Some(number) if (0.001..=f64::from(max)).contains(&number) => Some(Duration::from_secs_f64(number)),
+            Some(number) if (0.001..=f64::from(max)).contains(&number) => {
+                Some(Duration::from_secs_f64(number))
+            }
             None => self.refuse(name, "wrong type", accepted()),
             Some(_) => self.refuse(name, "out of bounds", accepted()),
         }
     }
 
-    pub fn choice<T: Copy>(&mut self, name: &'static str, choices: &[(&'static str, T)]) -> Option<T> {
+    pub fn choice<T: Copy>(
+        &mut self,
+        name: &'static str,
+        choices: &[(&'static str, T)],
+    ) -> Option<T> {
         let value = self.value(name)?;
-        let found = choices.iter().find(|(choice, _)| value.as_str() == Some(choice)).map(|(_, meant)| *meant);
+        let found = choices
+            .iter()
+            .find(|(choice, _)| value.as_str() == Some(choice))
+            .map(|(_, meant)| *meant);
         found.or_else(|| {
             let names: Vec<&str> = choices.iter().map(|(choice, _)| *choice).collect();
             self.refuse(name, "unknown value", format!("one of {}", names.join(", ")))
@@ -122,16 +138,26 @@ impl<'a> Members<'a> {
     }
 
     /// Notes that a member cannot be taken; always `None`, to end a reading with.
-    pub fn refuse<T>(&mut self, name: &str, problem: &str, accepted: impl Into<String>) -> Option<T> {
+    pub fn refuse<T>(
+        &mut self,
+        name: &str,
+        problem: &str,
+        accepted: impl Into<String>,
+    ) -> Option<T> {
         let member = format!("{}{name}", self.prefix);
-        self.wrong.push(WrongMember { member, problem: problem.to_owned(), accepted: accepted.into() });
+        self.wrong.push(WrongMember {
+            member,
+            problem: problem.to_owned(),
+            accepted: accepted.into(),
+        });
         None
     }
 
     /// Everything that is wrong, members that nobody asked for included.
     pub fn finish(mut self) -> Vec<WrongMember> {
         let given = self.map.into_iter().flat_map(Map::keys);
-        let unknown: Vec<&String> = given.filter(|name| !self.known.contains(&name.as_str())).collect();
+        let unknown: Vec<&String> =
+            given.filter(|name| !self.known.contains(&name.as_str())).collect();
         let accepted = self.known.join(", ");
         for name in unknown {
             let shown: String = name.chars().take(64).collect();
@@ -140,7 +166,8 @@ impl<'a> Members<'a> {
         self.wrong
     }
 
-    /// What is wrong with the members asked for; those that nobody asked for may belong to something else.
+    /// What is wrong with the members asked for; those that nobody asked for may belong to
+    /// something else.
     pub fn finish_leniently(self) -> Vec<WrongMember> {
         self.wrong
     }
@@ -164,7 +191,8 @@ mod tests {
         let mut inner = members.inner("inner");
         assert_eq!(inner.whole("nth", 1..=5), None);
         members.absorb(inner);
-        let wrong: Vec<(String, String)> = members.finish().into_iter().map(|one| (one.member, one.accepted)).collect();
+        let wrong: Vec<(String, String)> =
+            members.finish().into_iter().map(|one| (one.member, one.accepted)).collect();
         let names: Vec<&str> = wrong.iter().map(|(member, _)| member.as_str()).collect();
         assert_eq!(names, ["nth", "flag", "seconds", "which", "inner.nth", "inner.other"]);
         assert_eq!(wrong[3].1, "one of a, b");

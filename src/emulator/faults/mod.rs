@@ -1,7 +1,8 @@
-//! Faults on request: a test arms one, and the requests it names go wrong in that way (CONTRACT, Emulator: `/_emulator/faults`).
+//! Faults on request: a test arms one, and the requests it names go wrong in that way (CONTRACT,
+//! Emulator: `/_emulator/faults`).
 //!
-//! Here are the books: which faults are armed, whom they strike and what they hold back. What they do to an exchange is in
-//! `exchange/faulty`, what they do to a connection in `server`.
+//! Here are the books: which faults are armed, whom they strike and what they hold back. What they
+//! do to an exchange is in `exchange/faulty`, what they do to a connection in `server`.
 
 mod holds;
 mod kind;
@@ -130,7 +131,8 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// No faults; `seed` chooses what looks random, `after` is the greatest id that is not to be used again.
+    /// No faults; `seed` chooses what looks random, `after` is the greatest id that is not to be
+    /// used again.
     pub fn new(seed: u64, after: u64) -> Self {
         Self {
             next: after,
@@ -165,7 +167,8 @@ impl Faults {
         Some(id)
     }
 
-    /// Forgets a fault and lets go what it holds; how often it struck and how many it held. What it has revoked stays so.
+    /// Forgets a fault and lets go what it holds; how often it struck and how many it held. What it
+    /// has revoked stays so.
     pub fn disarm(&mut self, id: FaultId) -> Option<(u64, usize)> {
         let armed = self.armed.remove(&id)?;
         self.replica.forget(id);
@@ -185,15 +188,19 @@ impl Faults {
     pub fn show(&self, id: FaultId) -> Option<Value> {
         let armed = self.armed.get(&id)?;
         let mut shown = armed.spec.given.clone();
-        let more =
-            [("id", json!(id.0)), ("seen", json!(armed.seen)), ("struck", json!(armed.struck)), ("holding", json!(self.holds.count(id)))];
+        let more = [
+            ("id", json!(id.0)),
+            ("seen", json!(armed.seen)),
+            ("struck", json!(armed.struck)),
+            ("holding", json!(self.holds.count(id))),
+        ];
         shown.extend(more.map(|(name, value)| (name.to_owned(), value)));
         shown.insert("spent".to_owned(), json!(armed.is_spent()));
         Some(Value::Object(shown))
     }
 
-    /// What strikes this request. Every distortion that is due does; of the endings the first that was armed, and those after it do not
-    /// see the request at all.
+    /// What strikes this request. Every distortion that is due does; of the endings the first that
+    /// was armed, and those after it do not see the request at all.
     pub fn strike(&mut self, seen: &Seen<'_>) -> Strike {
         let mut strike = Strike::default();
         for (id, armed) in &mut self.armed {
@@ -209,7 +216,9 @@ impl Faults {
             strike.names.push(armed.spec.kind.name());
             match &armed.spec.kind {
                 Kind::Ending(ending) => strike.ending = Some((*id, ending.clone())),
-                Kind::Distortion(distortion) => strike.distortion.add(*id, *distortion, armed.struck, &mut self.dice),
+                Kind::Distortion(distortion) => {
+                    strike.distortion.add(*id, *distortion, armed.struck, &mut self.dice)
+                }
             }
         }
         strike
@@ -223,8 +232,14 @@ impl Faults {
     }
 
     /// The caller, unless its credential was revoked.
-    pub fn unless_revoked(&self, caller: Result<Caller, BadCredentials>) -> Result<Caller, BadCredentials> {
-        let is_revoked = |caller: &Caller| !self.revoked.is_empty() && bearer(caller).is_some_and(|bearer| self.revoked.contains(&bearer));
+    pub fn unless_revoked(
+        &self,
+        caller: Result<Caller, BadCredentials>,
+    ) -> Result<Caller, BadCredentials> {
+        let is_revoked = |caller: &Caller| {
+            !self.revoked.is_empty()
+                && bearer(caller).is_some_and(|bearer| self.revoked.contains(&bearer))
+        };
         caller.and_then(|caller| if is_revoked(&caller) { Err(BadCredentials) } else { Ok(caller) })
     }
 
@@ -251,14 +266,19 @@ impl FaultSpec {
         let is_read = matches!(*seen.method, Method::GET | Method::HEAD);
         let can_strike = match &self.kind {
             Kind::Ending(Ending::Revoke) => bearer(seen.caller).is_some(),
-            Kind::Distortion(Distortion::PristineRateLimit) => is_read && seen.path == "/rate_limit",
+            Kind::Distortion(Distortion::PristineRateLimit) => {
+                is_read && seen.path == "/rate_limit"
+            }
             Kind::Distortion(Distortion::StaleRead(_)) => is_read,
             Kind::Ending(_) | Kind::Distortion(_) => true,
         };
         can_strike
             && condition.method.as_ref().is_none_or(|method| method == seen.method)
             && condition.account.as_ref().is_none_or(|account| account == seen.account)
-            && condition.token.as_ref().is_none_or(|token| seen.caller.token().is_some_and(|used| used.value == *token))
+            && condition
+                .token
+                .as_ref()
+                .is_none_or(|token| seen.caller.token().is_some_and(|used| used.value == *token))
             && matches_pattern(&condition.path, seen.path)
     }
 }
@@ -273,7 +293,8 @@ impl Distorted {
     fn add(&mut self, fault: FaultId, distortion: Distortion, turn: u64, dice: &mut Dice) {
         match distortion {
             Distortion::Wobble { seconds, pattern: Pattern::Alternating } => {
-                self.reset_shift += if turn.is_multiple_of(2) { -i64::from(seconds) } else { i64::from(seconds) };
+                self.reset_shift +=
+                    if turn.is_multiple_of(2) { -i64::from(seconds) } else { i64::from(seconds) };
             }
             Distortion::Wobble { seconds, pattern: Pattern::Random } => {
                 let shift = dice.below(2 * u64::from(seconds) + 1);

@@ -1,5 +1,6 @@
-//! From JSON to a fault: what `POST /_emulator/faults` and the `faults` of a config file say (CONTRACT, Emulator). Seconds are those of the
-//! emulator's own time, which may run faster than the machine's.
+//! From JSON to a fault: what `POST /_emulator/faults` and the `faults` of a config file say
+//! (CONTRACT, Emulator). Seconds are those of the emulator's own time, which may run faster than
+//! the machine's.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 20;
 const NTH_MAX: u64 = 1_000_000;
 
-/// Reads the members of one kind. What is wrong with them is noted there; the kind is then of no use.
+/// Reads the members of one kind. What is wrong with them is noted there; the kind is then of no
+/// use.
 type ReadKind = fn(&mut Members<'_>) -> Kind;
 
 /// Every kind by its name on the wire.
@@ -58,7 +60,11 @@ impl FaultSpec {
         };
         let kind = read(&mut members);
         let wrong = members.finish();
-        if wrong.is_empty() { Ok(Self { given: given.clone(), condition, kind }) } else { Err(wrong) }
+        if wrong.is_empty() {
+            Ok(Self { given: given.clone(), condition, kind })
+        } else {
+            Err(wrong)
+        }
     }
 }
 
@@ -71,17 +77,32 @@ fn condition(members: &mut Members<'_>) -> Condition {
     let times = inner.whole("times", 1..=NTH_MAX);
     members.absorb(inner);
     // The nth request is one request, unless more are asked for.
-    Condition { method, path, account, token, nth: nth.unwrap_or(1), times: times.or(nth.map(|_| 1)) }
+    Condition {
+        method,
+        path,
+        account,
+        token,
+        nth: nth.unwrap_or(1),
+        times: times.or(nth.map(|_| 1)),
+    }
 }
 
 fn status(members: &mut Members<'_>) -> Kind {
     let status = members.whole("status", 400..=599).unwrap_or(502);
-    let status = StatusCode::from_u16(u16::try_from(status).unwrap_or(502)).unwrap_or(StatusCode::BAD_GATEWAY);
+    let status = StatusCode::from_u16(u16::try_from(status).unwrap_or(502))
+        .unwrap_or(StatusCode::BAD_GATEWAY);
     let (content_type, body) = match members.value("body") {
         None => (JSON, Bytes::from(json!({ "message": "Server Error" }).to_string())),
         Some(Value::String(text)) => ("text/html; charset=utf-8", Bytes::from(text.clone())),
-        Some(value @ (Value::Object(_) | Value::Array(_))) => (JSON, Bytes::from(value.to_string())),
-        Some(_) => (JSON, members.refuse("body", "wrong type", "a string, an object or an array").unwrap_or_default()),
+        Some(value @ (Value::Object(_) | Value::Array(_))) => {
+            (JSON, Bytes::from(value.to_string()))
+        }
+        Some(_) => (
+            JSON,
+            members
+                .refuse("body", "wrong type", "a string, an object or an array")
+                .unwrap_or_default(),
+        ),
     };
     if body.len() > BODY_BYTES_MAX {
         members.refuse::<()>("body", "too long", format!("at most {BODY_BYTES_MAX} bytes"));
@@ -99,11 +120,21 @@ fn headers(members: &mut Members<'_>) -> Vec<(HeaderName, HeaderValue)> {
     let given = match members.value("headers") {
         None => return Vec::new(),
         Some(Value::Object(given)) if given.len() <= HEADERS_MAX => given,
-        Some(_) => return members.refuse("headers", "wrong type or too many", ACCEPTED).unwrap_or_default(),
+        Some(_) => {
+            return members
+                .refuse("headers", "wrong type or too many", ACCEPTED)
+                .unwrap_or_default();
+        }
     };
     let read = |(name, value): (&String, &Value)| {
         let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
-        let is_framing = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION, header::UPGRADE].contains(&name);
+        let is_framing = [
+            header::CONTENT_LENGTH,
+            header::TRANSFER_ENCODING,
+            header::CONNECTION,
+            header::UPGRADE,
+        ]
+        .contains(&name);
         Some((name, HeaderValue::from_str(value.as_str()?).ok()?)).filter(|_| !is_framing)
     };
     let read: Option<Vec<_>> = given.iter().map(read).collect();
@@ -124,7 +155,8 @@ fn stall(members: &mut Members<'_>) -> Kind {
 }
 
 fn half_body(members: &mut Members<'_>) -> Kind {
-    let framing = if members.flag("chunked") == Some(true) { Framing::Chunked } else { Framing::Length };
+    let framing =
+        if members.flag("chunked") == Some(true) { Framing::Chunked } else { Framing::Length };
     Kind::Ending(Ending::HalfBody(framing))
 }
 
@@ -133,7 +165,9 @@ fn refusal_status(members: &mut Members<'_>) -> StatusCode {
     match members.value("status").map(Value::as_u64) {
         Some(Some(429)) => StatusCode::TOO_MANY_REQUESTS,
         None | Some(Some(403)) => StatusCode::FORBIDDEN,
-        Some(_) => members.refuse("status", "unknown value", "403 or 429").unwrap_or(StatusCode::FORBIDDEN),
+        Some(_) => {
+            members.refuse("status", "unknown value", "403 or 429").unwrap_or(StatusCode::FORBIDDEN)
+        }
     }
 }
 
@@ -143,7 +177,9 @@ fn secondary(members: &mut Members<'_>) -> Kind {
     let remaining = match members.value("remaining").map(Value::as_u64) {
         None => Remaining::Truth,
         Some(Some(0)) => Remaining::Zero,
-        Some(_) => members.refuse("remaining", "unknown value", "0, or nothing for the truth").unwrap_or(Remaining::Truth),
+        Some(_) => members
+            .refuse("remaining", "unknown value", "0, or nothing for the truth")
+            .unwrap_or(Remaining::Truth),
     };
     Kind::Ending(Ending::Secondary(Refusal { status, retry_after_secs, remaining }))
 }
@@ -156,15 +192,20 @@ fn reorder(members: &mut Members<'_>) -> Kind {
 
 fn wobble(members: &mut Members<'_>) -> Kind {
     let seconds = u32::try_from(members.whole("seconds", 1..=3_600).unwrap_or(1)).unwrap_or(1);
-    let pattern =
-        members.choice("pattern", &[("random", Pattern::Random), ("alternating", Pattern::Alternating)]).unwrap_or(Pattern::Random);
+    let pattern = members
+        .choice("pattern", &[("random", Pattern::Random), ("alternating", Pattern::Alternating)])
+        .unwrap_or(Pattern::Random);
     Kind::Distortion(Distortion::Wobble { seconds, pattern })
 }
 
 fn clock_offset(members: &mut Members<'_>) -> Kind {
     let most = i64::from(SECONDS_MAX);
     if members.value("seconds").is_none() {
-        members.refuse::<()>("seconds", "missing", format!("a whole number from -{most} to {most}"));
+        members.refuse::<()>(
+            "seconds",
+            "missing",
+            format!("a whole number from -{most} to {most}"),
+        );
     }
     let seconds = members.signed("seconds", -most..=most).unwrap_or(0);
     Kind::Distortion(Distortion::ClockOffset { seconds })
@@ -176,7 +217,9 @@ fn stale_read(members: &mut Members<'_>) -> Kind {
     let lag = match (reads, seconds) {
         (None, Some(length)) => Lag::For(length),
         (reads, None) => Lag::Reads(reads.unwrap_or(1)),
-        (Some(reads), Some(_)) => members.refuse("seconds", "beside reads", "either reads or seconds").unwrap_or(Lag::Reads(reads)),
+        (Some(reads), Some(_)) => members
+            .refuse("seconds", "beside reads", "either reads or seconds")
+            .unwrap_or(Lag::Reads(reads)),
     };
     Kind::Distortion(Distortion::StaleRead(lag))
 }
@@ -186,7 +229,8 @@ mod tests {
     use super::*;
 
     fn wrong(given: &Value) -> Vec<String> {
-        let wrong = FaultSpec::read(given.as_object().expect("an object")).err().unwrap_or_default();
+        let wrong =
+            FaultSpec::read(given.as_object().expect("an object")).err().unwrap_or_default();
         wrong.into_iter().map(|one| one.member).collect()
     }
 
@@ -194,8 +238,9 @@ mod tests {
     fn every_kind_can_be_asked_for_by_its_name() {
         for (name, _) in KINDS {
             let given = json!({ "fault": name, "seconds": 1 });
-            let spec = FaultSpec::read(given.as_object().expect("an object"))
-                .or_else(|_| FaultSpec::read(json!({ "fault": name }).as_object().expect("an object")));
+            let spec = FaultSpec::read(given.as_object().expect("an object")).or_else(|_| {
+                FaultSpec::read(json!({ "fault": name }).as_object().expect("an object"))
+            });
             assert_eq!(spec.expect("without further members").kind.name(), *name);
         }
     }
@@ -210,22 +255,45 @@ mod tests {
                 json!({ "fault": "status", "status": 200, "executed": "yes", "body": 3, "headers": [] }),
                 vec!["status", "executed", "body", "headers"],
             ),
-            (json!({ "fault": "status", "status": 600, "headers": { "content-length": "1" } }), vec!["status", "headers"]),
-            (json!({ "fault": "status", "body": "x".repeat(70_000), "headers": { "a b": "1" } }), vec!["body", "headers"]),
+            (
+                json!({ "fault": "status", "status": 600, "headers": { "content-length": "1" } }),
+                vec!["status", "headers"],
+            ),
+            (
+                json!({ "fault": "status", "body": "x".repeat(70_000), "headers": { "a b": "1" } }),
+                vec!["body", "headers"],
+            ),
             (json!({ "fault": "status", "seconds": 1 }), vec!["seconds"]),
-            (json!({ "fault": "stall", "seconds": "long", "executed": 1 }), vec!["seconds", "executed"]),
+            (
+                json!({ "fault": "stall", "seconds": "long", "executed": 1 }),
+                vec!["seconds", "executed"],
+            ),
             (json!({ "fault": "stall", "seconds": 1e300 }), vec!["seconds"]),
             (json!({ "fault": "half_body", "chunked": "yes" }), vec!["chunked"]),
-            (json!({ "fault": "secondary", "retry_after": 0, "remaining": 1, "status": 404 }), vec!["status", "retry_after", "remaining"]),
+            (
+                json!({ "fault": "secondary", "retry_after": 0, "remaining": 1, "status": 404 }),
+                vec!["status", "retry_after", "remaining"],
+            ),
             (json!({ "fault": "html_refusal", "status": "403" }), vec!["status"]),
             (json!({ "fault": "reorder", "after": 0, "seconds": -1 }), vec!["after", "seconds"]),
-            (json!({ "fault": "wobble", "seconds": 0.5, "pattern": "wild" }), vec!["seconds", "pattern"]),
+            (
+                json!({ "fault": "wobble", "seconds": 0.5, "pattern": "wild" }),
+                vec!["seconds", "pattern"],
+            ),
             (json!({ "fault": "clock_offset" }), vec!["seconds"]),
             (json!({ "fault": "clock_offset", "seconds": 99_999_999_999_u64 }), vec!["seconds"]),
             (json!({ "fault": "stale_read", "reads": 1, "seconds": 1 }), vec!["seconds"]),
             (
                 json!({ "fault": "lost", "match": { "method": "G T", "path": "", "nth": 0, "times": -1, "account": 1, "token": [], "x": 1 } }),
-                vec!["match.method", "match.path", "match.account", "match.token", "match.nth", "match.times", "match.x"],
+                vec![
+                    "match.method",
+                    "match.path",
+                    "match.account",
+                    "match.token",
+                    "match.nth",
+                    "match.times",
+                    "match.x",
+                ],
             ),
         ];
         for (given, expected) in cases {

@@ -1,6 +1,8 @@
-//! A replica that lags: reads show what was before, for a while after a change (UPSTREAM.md, Conditional requests).
+//! A replica that lags: reads show what was before, for a while after a change (UPSTREAM.md,
+//! Conditional requests).
 //!
-//! It remembers what each read was answered, so it lags only for what was read before the change; a first read always tells the truth.
+//! It remembers what each read was answered, so it lags only for what was read before the change; a
+//! first read always tells the truth.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +34,13 @@ pub struct Replica {
 
 impl Replica {
     /// What the replica of a fault answers to a read when the truth is `fresh`.
-    pub fn read(&mut self, (fault, lag): (FaultId, Lag), now: Timestamp, request: &Request<Bytes>, fresh: Reply) -> Reply {
+    pub fn read(
+        &mut self,
+        (fault, lag): (FaultId, Lag),
+        now: Timestamp,
+        request: &Request<Bytes>,
+        fresh: Reply,
+    ) -> Reply {
         let key = (fault, key(request));
         let has_room = self.shown.len() < READS_MAX;
         let Some(shown) = self.shown.get_mut(&key) else {
@@ -62,6 +70,8 @@ impl Replica {
 
 /// What tells one read from another: the address, who asks, and for which form.
 fn key(request: &Request<Bytes>) -> String {
-    let sent = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let sent = |name: HeaderName| {
+        request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
+    };
     format!("{}\n{}\n{}", request.uri(), sent(header::AUTHORIZATION), sent(header::ACCEPT))
 }

@@ -13,13 +13,16 @@ pub struct Kind {
     pub edge: &'static str,
 }
 
-pub const REPOSITORIES: &Kind = &Kind { connection: "RepositoryConnection", edge: "RepositoryEdge" };
-pub const ORGANIZATIONS: &Kind = &Kind { connection: "OrganizationConnection", edge: "OrganizationEdge" };
+pub const REPOSITORIES: &Kind =
+    &Kind { connection: "RepositoryConnection", edge: "RepositoryEdge" };
+pub const ORGANIZATIONS: &Kind =
+    &Kind { connection: "OrganizationConnection", edge: "OrganizationEdge" };
 pub const ISSUES: &Kind = &Kind { connection: "IssueConnection", edge: "IssueEdge" };
 pub const PULLS: &Kind = &Kind { connection: "PullRequestConnection", edge: "PullRequestEdge" };
 pub const USERS: &Kind = &Kind { connection: "UserConnection", edge: "UserEdge" };
 pub const LABELS: &Kind = &Kind { connection: "LabelConnection", edge: "LabelEdge" };
-pub const COMMENTS: &Kind = &Kind { connection: "IssueCommentConnection", edge: "IssueCommentEdge" };
+pub const COMMENTS: &Kind =
+    &Kind { connection: "IssueCommentConnection", edge: "IssueCommentEdge" };
 
 /// One page.
 #[derive(Debug)]
@@ -39,22 +42,34 @@ pub struct Edge {
     pub node: Thing,
 }
 
-/// The page of a list that is in its order (Relay's rules: `after` and `before` cut, then `first` and `last`).
-pub fn of(graph: &Graph<'_, '_>, kind: &'static Kind, mut items: Vec<Thing>, arguments: Arguments<'_>) -> Result {
+/// The page of a list that is in its order (Relay's rules: `after` and `before` cut, then `first`
+/// and `last`).
+pub fn of(
+    graph: &Graph<'_, '_>,
+    kind: &'static Kind,
+    mut items: Vec<Thing>,
+    arguments: Arguments<'_>,
+) -> Result {
     // To make and cut the list is work too.
     graph.charge(items.len());
     let total = items.len();
     let place = |name: &str| {
         let Some(given) = arguments.text(name) else { return Ok(None) };
-        let found = decode_cursor(given).and_then(|key| items.iter().position(|item| item.key() == key));
+        let found =
+            decode_cursor(given).and_then(|key| items.iter().position(|item| item.key() == key));
         found.map(Some).ok_or_else(|| {
             let shown: String = given.chars().take(100).collect();
-            Problem::new(ProblemKind::InvalidCursor, format!("`{shown}` does not appear to be a valid cursor."))
+            Problem::new(
+                ProblemKind::InvalidCursor,
+                format!("`{shown}` does not appear to be a valid cursor."),
+            )
         })
     };
     let mut start = place("after")?.map_or(0, |at| at + 1);
     let mut end = place("before")?.unwrap_or(total).max(start);
-    let size = |name: &str| arguments.integer(name).map(|size| usize::try_from(size).unwrap_or(usize::MAX));
+    let size = |name: &str| {
+        arguments.integer(name).map(|size| usize::try_from(size).unwrap_or(usize::MAX))
+    };
     if let Some(first) = size("first") {
         end = end.min(start.saturating_add(first));
     }
@@ -63,14 +78,21 @@ pub fn of(graph: &Graph<'_, '_>, kind: &'static Kind, mut items: Vec<Thing>, arg
     }
     items.truncate(end);
     let items = items.split_off(start.min(items.len()));
-    Ok(Found::One(Thing::Page(Rc::new(Page { kind, items, total, has_previous: start > 0, has_next: end < total }))))
+    Ok(Found::One(Thing::Page(Rc::new(Page {
+        kind,
+        items,
+        total,
+        has_previous: start > 0,
+        has_next: end < total,
+    }))))
 }
 
 pub fn page(page: &Rc<Page>, name: &str) -> Found {
     match name {
         "nodes" => Found::Many(page.items.iter().cloned().map(Some).collect()),
         "edges" => {
-            let edge = |node: &Thing| Thing::Edge(Rc::new(Edge { kind: page.kind, node: node.clone() }));
+            let edge =
+                |node: &Thing| Thing::Edge(Rc::new(Edge { kind: page.kind, node: node.clone() }));
             Found::Many(page.items.iter().map(|node| Some(edge(node))).collect())
         }
         "pageInfo" => Found::One(Thing::PageInfo(Rc::clone(page))),
@@ -82,11 +104,17 @@ pub fn page_info(page: &Page, name: &str) -> Found {
     match name {
         "hasNextPage" => Found::value(page.has_next),
         "hasPreviousPage" => Found::value(page.has_previous),
-        "startCursor" => Found::maybe_text(page.items.first().map(|item| cursor(item.key())).as_deref()),
+        "startCursor" => {
+            Found::maybe_text(page.items.first().map(|item| cursor(item.key())).as_deref())
+        }
         _ => Found::maybe_text(page.items.last().map(|item| cursor(item.key())).as_deref()),
     }
 }
 
 pub fn edge(edge: &Edge, name: &str) -> Found {
-    if name == "cursor" { Found::text(&cursor(edge.node.key())) } else { Found::One(edge.node.clone()) }
+    if name == "cursor" {
+        Found::text(&cursor(edge.node.key()))
+    } else {
+        Found::One(edge.node.clone())
+    }
 }

@@ -20,12 +20,18 @@ fn decode(node_id: &str) -> Option<(String, u64)> {
 /// What a node id names, if it exists for the caller.
 pub fn node(call: &Call<'_>, node_id: &str) -> Result<Thing, Problem> {
     let shown: String = node_id.chars().take(100).collect();
-    let unknown = || Problem::new(Kind::NotFound, format!("Could not resolve to a node with the global id of '{shown}'"));
+    let unknown = || {
+        Problem::new(
+            Kind::NotFound,
+            format!("Could not resolve to a node with the global id of '{shown}'"),
+        )
+    };
     let (kind, id) = decode(node_id).ok_or_else(unknown)?;
     thing(call.world, &kind, id).filter(|thing| is_visible(call, thing)).ok_or_else(unknown)
 }
 
-/// One of these things that is hidden is not there; reading issues and pulls may need a permission besides.
+/// One of these things that is hidden is not there; reading issues and pulls may need a permission
+/// besides.
 fn is_visible(call: &Call<'_>, thing: &Thing) -> bool {
     thing
         .repository()
@@ -40,10 +46,16 @@ fn thing(world: &World, kind: &str, id: u64) -> Option<Thing> {
         "Organization" => world.organizations.contains_key(&id).then_some(Thing::Organization(id)),
         "Repository" => world.repositories.contains_key(&id).then_some(Thing::Repository(id)),
         // REST names a pull by two ids, one for each of its faces; both lead to the pull.
-        "Issue" | "PullRequest" => world.repositories.values().find_map(|repository| issue(repository, id)),
+        "Issue" | "PullRequest" => {
+            world.repositories.values().find_map(|repository| issue(repository, id))
+        }
         "IssueComment" => {
             let has = |repository: &&Repository| repository.comments.contains_key(&id);
-            world.repositories.values().find(has).map(|repository| Thing::Comment(repository.id, id))
+            world
+                .repositories
+                .values()
+                .find(has)
+                .map(|repository| Thing::Comment(repository.id, id))
         }
         "Label" => {
             let has = |repository: &&Repository| repository.labels.contains_key(&id);
@@ -75,7 +87,15 @@ mod tests {
     #[test]
     fn a_node_id_of_rest_is_read_and_nonsense_is_not() {
         assert_eq!(decode(&node_id("PullRequest", 17)), Some(("PullRequest".to_owned(), 17)));
-        for text in ["", "x", "MDU6", "🦀", &STANDARD.encode("05:Issue"), &STANDARD.encode("099:Issue1"), &STANDARD.encode("03:é1")] {
+        for text in [
+            "",
+            "x",
+            "MDU6",
+            "🦀",
+            &STANDARD.encode("05:Issue"),
+            &STANDARD.encode("099:Issue1"),
+            &STANDARD.encode("03:é1"),
+        ] {
             assert_eq!(decode(text), None, "{text}");
         }
     }

@@ -22,16 +22,31 @@ fn readable<'a>(call: &'a Call<'_>, repository: &'a Repository, number: u64) -> 
     Ok(issue)
 }
 
-pub fn field(call: &Call<'_>, graph: &Graph<'_, '_>, repository: u64, number: u64, name: &str, arguments: Arguments<'_>) -> Result {
+pub fn field(
+    call: &Call<'_>,
+    graph: &Graph<'_, '_>,
+    repository: u64,
+    number: u64,
+    name: &str,
+    arguments: Arguments<'_>,
+) -> Result {
     let repository = named(call, repository)?;
     let issue = readable(call, repository, number)?;
     if let Some(found) = plain(call, repository, issue, name) {
         return Ok(found);
     }
     let (kind, items) = match name {
-        "assignees" => (connection::USERS, issue.assignees.iter().map(|user| Thing::User(*user)).collect()),
-        "labels" => (connection::LABELS, issue.labels.iter().map(|label| Thing::Label(repository.id, *label)).collect()),
-        _ => (connection::COMMENTS, issue.comments.iter().map(|comment| Thing::Comment(repository.id, *comment)).collect()),
+        "assignees" => {
+            (connection::USERS, issue.assignees.iter().map(|user| Thing::User(*user)).collect())
+        }
+        "labels" => (
+            connection::LABELS,
+            issue.labels.iter().map(|label| Thing::Label(repository.id, *label)).collect(),
+        ),
+        _ => (
+            connection::COMMENTS,
+            issue.comments.iter().map(|comment| Thing::Comment(repository.id, *comment)).collect(),
+        ),
     };
     connection::of(graph, kind, items, arguments)
 }
@@ -39,7 +54,10 @@ pub fn field(call: &Call<'_>, graph: &Graph<'_, '_>, repository: u64, number: u6
 fn plain(call: &Call<'_>, repository: &Repository, issue: &Issue, name: &str) -> Option<Found> {
     let is_closed = issue.state == IssueState::Closed;
     Some(match name {
-        "id" => Found::text(&node_id(if issue.pull_from.is_some() { "PullRequest" } else { "Issue" }, issue.id)),
+        "id" => Found::text(&node_id(
+            if issue.pull_from.is_some() { "PullRequest" } else { "Issue" },
+            issue.id,
+        )),
         "databaseId" => Found::number(issue.id),
         "number" => Found::number(issue.number),
         "title" => Found::text(&issue.title),
@@ -68,7 +86,10 @@ fn address(call: &Call<'_>, repository: &Repository, issue: &Issue) -> String {
 
 /// Whoever opened it, and whoever may push.
 fn may_update(call: &Call<'_>, repository: &Repository, issue: &Issue) -> bool {
-    let may_push = call.caller.token().is_some_and(|token| role_of_token(call.world, token, repository) >= Role::Push);
+    let may_push = call
+        .caller
+        .token()
+        .is_some_and(|token| role_of_token(call.world, token, repository) >= Role::Push);
     may_push || issue.author == call.actor()
 }
 

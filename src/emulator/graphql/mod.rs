@@ -1,8 +1,10 @@
-//! GraphQL: one schema over the same world as REST, with the same rules of who sees and may do what.
+//! GraphQL: one schema over the same world as REST, with the same rules of who sees and may do
+//! what.
 //!
-//! The specification names only its limits (Document 1, Limits); the schema is the part of the real service's that bots use most, under its
-//! names. Reading, validating and executing queries is `apollo_compiler`'s; `size` says what a query costs before it is executed, and the
-//! other files find what its fields ask for. A request without mutations counts 1 point, with mutations 5.
+//! The specification names only its limits (Document 1, Limits); the schema is the part of the real
+//! service's that bots use most, under its names. Reading, validating and executing queries is
+//! `apollo_compiler`'s; `size` says what a query costs before it is executed, and the other files
+//! find what its fields ask for. A request without mutations counts 1 point, with mutations 5.
 
 mod connection;
 mod ids;
@@ -42,7 +44,8 @@ use size::Size;
 /// Document 1: points of a GraphQL request without and with mutations.
 const QUERY_POINTS: u32 = 1;
 const MUTATION_POINTS: u32 = 5;
-/// A longer query, or one of more tokens or nested deeper, is not read. Not shown; all are far above what clients send.
+/// A longer query, or one of more tokens or nested deeper, is not read. Not shown; all are far
+/// above what clients send.
 const QUERY_BYTES_MAX: usize = 1_048_576;
 const TOKENS_MAX: usize = 20_000;
 const NESTING_MAX: usize = 64;
@@ -83,9 +86,18 @@ impl Plan {
     /// Reads a request's body. What cannot be read counts as a query of the least cost.
     pub fn of(body: &[u8]) -> Self {
         // What is answered 413 is not worth reading.
-        match if body.len() > BODY_BYTES_MAX { Err(Refused::Form(Fault::TooLarge)) } else { prepare(body) } {
+        match if body.len() > BODY_BYTES_MAX {
+            Err(Refused::Form(Fault::TooLarge))
+        } else {
+            prepare(body)
+        } {
             Ok(prepared) => Self::of_prepared(prepared),
-            Err(refused) => Self { points: QUERY_POINTS, content: Content::None, cost: 1, prepared: Err(refused) },
+            Err(refused) => Self {
+                points: QUERY_POINTS,
+                content: Content::None,
+                cost: 1,
+                prepared: Err(refused),
+            },
         }
     }
 
@@ -93,11 +105,18 @@ impl Plan {
         let operation = operation(&prepared.document, prepared.operation.as_deref()).ok();
         let is_mutation = operation.is_some_and(Operation::is_mutation);
         let creates = |operation: &Operation| {
-            operation.is_mutation() && operation.root_fields(&prepared.document).any(|field| CREATING.contains(&field.name.as_str()))
+            operation.is_mutation()
+                && operation
+                    .root_fields(&prepared.document)
+                    .any(|field| CREATING.contains(&field.name.as_str()))
         };
         Self {
             points: if is_mutation { MUTATION_POINTS } else { QUERY_POINTS },
-            content: if operation.is_some_and(creates) { Content::Generating } else { Content::None },
+            content: if operation.is_some_and(creates) {
+                Content::Generating
+            } else {
+                Content::None
+            },
             cost: prepared.size.cost(),
             prepared: Ok(prepared),
         }
@@ -137,7 +156,8 @@ struct Answer {
 }
 
 impl Answer {
-    /// The fields in the order of the query, as GraphQL wants them. Answers to a POST have no validators.
+    /// The fields in the order of the query, as GraphQL wants them. Answers to a POST have no
+    /// validators.
     fn into_reply(self) -> Reply {
         let bytes = serde_json::to_vec(&self).unwrap_or_default();
         let body = Body::Raw(Some("application/json; charset=utf-8".to_owned()), bytes.into());
@@ -154,7 +174,10 @@ fn schema() -> &'static Valid<Schema> {
     })
 }
 
-fn operation<'d>(document: &'d Valid<ExecutableDocument>, name: Option<&str>) -> Result<&'d Operation, RequestError> {
+fn operation<'d>(
+    document: &'d Valid<ExecutableDocument>,
+    name: Option<&str>,
+) -> Result<&'d Operation, RequestError> {
     document.operations.get(name).map(|operation| &**operation)
 }
 
@@ -162,17 +185,28 @@ fn prepare(body: &[u8]) -> Result<Prepared, Refused> {
     let (query, operation_name, variables) = form(body).map_err(Refused::Form)?;
     if query.len() > QUERY_BYTES_MAX {
         return Err(Refused::Query(vec![
-            Problem::new(Kind::ResourceLimitsExceeded, "The query is too long; give its values as variables.").entry(),
+            Problem::new(
+                Kind::ResourceLimitsExceeded,
+                "The query is too long; give its values as variables.",
+            )
+            .entry(),
         ]));
     }
     let mut parser = Parser::new().token_limit(TOKENS_MAX).recursion_limit(NESTING_MAX);
-    let document = parser.parse_executable(schema(), query, "query").map_err(|faulty| diagnosed("PARSE_ERROR", &faulty.errors))?;
-    let document = document.validate(schema()).map_err(|faulty| diagnosed("VALIDATION_ERROR", &faulty.errors))?;
-    let refused = |error: RequestError| Refused::Query(vec![entry("INVALID_REQUEST", &error.to_graphql_error(&document.sources))]);
+    let document = parser
+        .parse_executable(schema(), query, "query")
+        .map_err(|faulty| diagnosed("PARSE_ERROR", &faulty.errors))?;
+    let document = document
+        .validate(schema())
+        .map_err(|faulty| diagnosed("VALIDATION_ERROR", &faulty.errors))?;
+    let refused = |error: RequestError| {
+        Refused::Query(vec![entry("INVALID_REQUEST", &error.to_graphql_error(&document.sources))])
+    };
     let operation = operation(&document, operation_name.as_deref()).map_err(refused)?;
     let variables = coerce_variable_values(schema(), operation, &variables).map_err(refused)?;
     introspection::check_max_depth(&document, operation).map_err(refused)?;
-    let size = Size::of(&document, operation, &variables).map_err(|problem| Refused::Query(vec![problem.entry()]))?;
+    let size = Size::of(&document, operation, &variables)
+        .map_err(|problem| Refused::Query(vec![problem.entry()]))?;
     Ok(Prepared { operation: operation_name, variables, size, document })
 }
 
@@ -181,13 +215,18 @@ fn form(body: &[u8]) -> Result<(String, Option<String>, JsonMap), Fault> {
     let mut fields = Fields::parse("GraphQL", body)?;
     if fields.value("query").is_none_or(Value::is_null) {
         // Not shown; the real service's words.
-        return Err(Fault::BadRequest("A query attribute must be specified and must be a string.".to_owned()));
+        return Err(Fault::BadRequest(
+            "A query attribute must be specified and must be a string.".to_owned(),
+        ));
     }
     let query = fields.required_string("query");
-    let operation_name = fields.nullable_string("operationName").value().filter(|name| !name.is_empty());
+    let operation_name =
+        fields.nullable_string("operationName").value().filter(|name| !name.is_empty());
     let variables = match fields.value("variables") {
         None | Some(Value::Null) => JsonMap::new(),
-        Some(Value::Object(map)) => map.iter().map(|(name, value)| (name.as_str().into(), value.clone().into())).collect(),
+        Some(Value::Object(map)) => {
+            map.iter().map(|(name, value)| (name.as_str().into(), value.clone().into())).collect()
+        }
         Some(_) => {
             fields.reject("variables", Code::Invalid, "variables is not an object");
             JsonMap::new()
@@ -198,7 +237,9 @@ fn form(body: &[u8]) -> Result<(String, Option<String>, JsonMap), Fault> {
 }
 
 fn diagnosed(kind: &str, errors: &DiagnosticList) -> Refused {
-    Refused::Query(errors.iter().take(ERRORS_MAX).map(|error| entry(kind, &error.to_json())).collect())
+    Refused::Query(
+        errors.iter().take(ERRORS_MAX).map(|error| entry(kind, &error.to_json())).collect(),
+    )
 }
 
 /// An error as the real service writes it: with its type beside the message.
@@ -220,14 +261,19 @@ fn execute(call: &mut Call<'_>, prepared: &Prepared, cost: u32) -> Answer {
         Err(error) => return invalid(&error),
     };
     let graph = Graph::new(call, cost, prepared.size.nodes);
-    let root = Object { graph: &graph, thing: if operation.is_mutation() { Thing::Mutation } else { Thing::Query } };
+    let root = Object {
+        graph: &graph,
+        thing: if operation.is_mutation() { Thing::Mutation } else { Thing::Query },
+    };
     let executed = Execution::new(schema(), &prepared.document)
         .operation(operation)
         .coerced_variable_values(&prepared.variables)
         .enable_schema_introspection(true)
         .execute_sync(&root);
     match executed {
-        Ok(_) if graph.is_exhausted() => Answer { data: Some(JsonValue::Null), errors: vec![problem::too_much().entry()] },
+        Ok(_) if graph.is_exhausted() => {
+            Answer { data: Some(JsonValue::Null), errors: vec![problem::too_much().entry()] }
+        }
         Ok(ExecutionResponse { data, errors }) => Answer {
             data: Some(data.map_or(JsonValue::Null, JsonValue::Object)),
             errors: errors.iter().take(ERRORS_MAX).map(problem::of_execution).collect(),
@@ -242,7 +288,9 @@ mod tests {
 
     #[test]
     fn the_schema_is_valid() {
-        assert!(Schema::parse_and_validate(include_str!("schema.graphql"), "schema.graphql").is_ok());
+        assert!(
+            Schema::parse_and_validate(include_str!("schema.graphql"), "schema.graphql").is_ok()
+        );
     }
 
     fn points(body: &Value) -> u32 {
@@ -255,7 +303,10 @@ mod tests {
         assert_eq!(points(&json!({ "query": "{ viewer { login } }" })), 1);
         assert_eq!(points(&json!({ "query": format!("# mutation\n{close}") })), 5);
         assert_eq!(points(&json!({ "query": "query mutation { viewer { login } }" })), 1);
-        let both = format!("query A {{ viewer {{ login }} }} {}", close.replacen("mutation", "mutation B", 1));
+        let both = format!(
+            "query A {{ viewer {{ login }} }} {}",
+            close.replacen("mutation", "mutation B", 1)
+        );
         assert_eq!(points(&json!({ "query": both, "operationName": "A" })), 1);
         assert_eq!(points(&json!({ "query": both, "operationName": "B" })), 5);
         assert_eq!(points(&json!("nonsense")), 1);

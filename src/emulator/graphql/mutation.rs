@@ -1,4 +1,5 @@
-//! Mutations: the same changes as REST's, by the same functions, so with the same notifications and webhook deliveries.
+//! Mutations: the same changes as REST's, by the same functions, so with the same notifications and
+//! webhook deliveries.
 
 use std::rc::Rc;
 
@@ -29,7 +30,9 @@ pub struct Payload {
 
 /// Does one mutation.
 pub fn field(call: &mut Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {
-    let input = arguments.object("input").ok_or_else(|| Problem::new(Kind::Unprocessable, "input is required"))?;
+    let input = arguments
+        .object("input")
+        .ok_or_else(|| Problem::new(Kind::Unprocessable, "input is required"))?;
     let mut payload = Payload {
         kind: "",
         client_mutation_id: input.text("clientMutationId").map(str::to_owned),
@@ -50,11 +53,19 @@ pub fn field(call: &mut Call<'_>, name: &str, arguments: Arguments<'_>) -> Resul
         }
         "closeIssue" => {
             payload.kind = "CloseIssuePayload";
-            payload.issue = Some(edit(call, input.text("issueId"), Edit { state: Some(IssueState::Closed), ..Edit::default() })?);
+            payload.issue = Some(edit(
+                call,
+                input.text("issueId"),
+                Edit { state: Some(IssueState::Closed), ..Edit::default() },
+            )?);
         }
         "reopenIssue" => {
             payload.kind = "ReopenIssuePayload";
-            payload.issue = Some(edit(call, input.text("issueId"), Edit { state: Some(IssueState::Open), ..Edit::default() })?);
+            payload.issue = Some(edit(
+                call,
+                input.text("issueId"),
+                Edit { state: Some(IssueState::Open), ..Edit::default() },
+            )?);
         }
         _ => {
             payload.kind = "UpdateIssuePayload";
@@ -68,7 +79,12 @@ pub fn payload(payload: &Payload, name: &str) -> Found {
     match name {
         "clientMutationId" => Found::maybe_text(payload.client_mutation_id.as_deref()),
         "actor" => Found::maybe(payload.actor.clone()),
-        "commentEdge" => Found::maybe(payload.comment.clone().map(|node| Thing::Edge(Rc::new(Edge { kind: connection::COMMENTS, node })))),
+        "commentEdge" => Found::maybe(
+            payload
+                .comment
+                .clone()
+                .map(|node| Thing::Edge(Rc::new(Edge { kind: connection::COMMENTS, node }))),
+        ),
         _ => Found::maybe(payload.issue.clone()),
     }
 }
@@ -82,11 +98,15 @@ fn enter(call: &mut Call<'_>, id: u64) -> Result<()> {
     Ok(())
 }
 
-/// The issue or pull that is to be commented on. REST does that by the routes of issues, so it takes their permission.
+/// The issue or pull that is to be commented on. REST does that by the routes of issues, so it
+/// takes their permission.
 fn subject(call: &mut Call<'_>, node_id: &str) -> Result<Thing> {
     let thing = ids::node(call, node_id)?;
     let (Thing::Issue(repository, _) | Thing::Pull(repository, _)) = thing else {
-        return Err(Problem::new(Kind::Unprocessable, "subjectId does not name something that can be commented on."));
+        return Err(Problem::new(
+            Kind::Unprocessable,
+            "subjectId does not name something that can be commented on.",
+        ));
     };
     enter(call, repository)?;
     Ok(thing)
@@ -108,12 +128,15 @@ fn add_comment(call: &mut Call<'_>, subject: &Thing, body: &str) -> Result<Thing
     }
     Fault::unless_spammed("IssueComment", call.repository()?.comments.len())?;
     let (repository, author) = (call.repository, call.actor());
-    let id = events::comment(call.world, call.urls, call.now, repository, subject.key(), author, body).ok_or(Fault::NotFound)?;
+    let id =
+        events::comment(call.world, call.urls, call.now, repository, subject.key(), author, body)
+            .ok_or(Fault::NotFound)?;
     Ok(Thing::Comment(repository, id))
 }
 
 fn create_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Thing> {
-    let Thing::Repository(repository) = ids::node(call, input.text("repositoryId").unwrap_or(""))? else {
+    let Thing::Repository(repository) = ids::node(call, input.text("repositoryId").unwrap_or(""))?
+    else {
         return Err(Problem::new(Kind::Unprocessable, "repositoryId does not name a repository."));
     };
     enter(call, repository)?;
@@ -129,7 +152,9 @@ fn create_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Thing> {
 }
 
 fn update_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Thing> {
-    let state = input.text("state").map(|state| if state == "OPEN" { IssueState::Open } else { IssueState::Closed });
+    let state = input
+        .text("state")
+        .map(|state| if state == "OPEN" { IssueState::Open } else { IssueState::Closed });
     // Labels are of the issue's repository, which has to be known first.
     issue(call, input.text("id").unwrap_or(""))?;
     let change = Edit {
@@ -151,7 +176,11 @@ fn edit(call: &mut Call<'_>, node_id: Option<&str>, change: Edit) -> Result<Thin
 
 fn title(input: Arguments<'_>) -> Result<String> {
     let title = input.text("title").unwrap_or("");
-    if title.trim().is_empty() { Err(Problem::new(Kind::Unprocessable, "title is required")) } else { Ok(title.to_owned()) }
+    if title.trim().is_empty() {
+        Err(Problem::new(Kind::Unprocessable, "title is required"))
+    } else {
+        Ok(title.to_owned())
+    }
 }
 
 /// The users that ids name.
@@ -179,7 +208,12 @@ fn labels(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> {
                     labels.push(label);
                 }
             }
-            _ => return Err(Problem::new(Kind::Unprocessable, "labelIds may only name labels of the repository.")),
+            _ => {
+                return Err(Problem::new(
+                    Kind::Unprocessable,
+                    "labelIds may only name labels of the repository.",
+                ));
+            }
         }
     }
     Ok(Some(labels))

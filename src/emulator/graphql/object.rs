@@ -1,7 +1,8 @@
 //! The things a query walks over, and how the fields of each are found.
 //!
-//! What is found is plain data; [`Object`] alone knows the library. It also keeps the answer within bounds: every value is charged against a
-//! budget of bytes, and when that is spent nothing more is looked up.
+//! What is found is plain data; [`Object`] alone knows the library. It also keeps the answer within
+//! bounds: every value is charged against a budget of bytes, and when that is spent nothing more is
+//! looked up.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -45,13 +46,21 @@ pub enum Thing {
 impl Thing {
     /// An issue or a pull, whichever it is.
     pub fn issue(repository: u64, issue: &Issue) -> Self {
-        if issue.pull_from.is_some() { Self::Pull(repository, issue.number) } else { Self::Issue(repository, issue.number) }
+        if issue.pull_from.is_some() {
+            Self::Pull(repository, issue.number)
+        } else {
+            Self::Issue(repository, issue.number)
+        }
     }
 
     /// The repository that it is, or is in.
     pub fn repository(&self) -> Option<u64> {
         match self {
-            Self::Repository(id) | Self::Issue(id, _) | Self::Pull(id, _) | Self::Comment(id, _) | Self::Label(id, _) => Some(*id),
+            Self::Repository(id)
+            | Self::Issue(id, _)
+            | Self::Pull(id, _)
+            | Self::Comment(id, _)
+            | Self::Label(id, _) => Some(*id),
             _ => None,
         }
     }
@@ -60,7 +69,10 @@ impl Thing {
     pub fn key(&self) -> u64 {
         match self {
             Self::User(id) | Self::Bot(id) | Self::Organization(id) | Self::Repository(id) => *id,
-            Self::Issue(_, key) | Self::Pull(_, key) | Self::Comment(_, key) | Self::Label(_, key) => *key,
+            Self::Issue(_, key)
+            | Self::Pull(_, key)
+            | Self::Comment(_, key)
+            | Self::Label(_, key) => *key,
             _ => 0,
         }
     }
@@ -151,8 +163,14 @@ pub struct Graph<'g, 'c> {
 
 impl<'g, 'c> Graph<'g, 'c> {
     pub fn new(call: &'g mut Call<'c>, cost: u32, nodes: u64) -> Self {
-        let answer_bytes_max = usize::try_from(call.limits.get("graphql.answer-bytes")).unwrap_or(usize::MAX);
-        Self { call: RefCell::new(call), cost, nodes, left_bytes: Cell::new(Some(answer_bytes_max)) }
+        let answer_bytes_max =
+            usize::try_from(call.limits.get("graphql.answer-bytes")).unwrap_or(usize::MAX);
+        Self {
+            call: RefCell::new(call),
+            cost,
+            nodes,
+            left_bytes: Cell::new(Some(answer_bytes_max)),
+        }
     }
 
     /// Takes from what the answer may still have; nothing is left once it was too much.
@@ -181,7 +199,9 @@ impl Object<'_, '_, '_> {
         match &self.thing {
             Thing::Query | Thing::Mutation => query::field(call, name, arguments),
             Thing::RateLimit => Ok(query::rate_limit(call, self.graph, name)),
-            Thing::User(id) | Thing::Bot(id) => people::user(call, self.graph, *id, name, arguments),
+            Thing::User(id) | Thing::Bot(id) => {
+                people::user(call, self.graph, *id, name, arguments)
+            }
             Thing::Organization(id) => people::organization(call, self.graph, *id, name, arguments),
             Thing::Repository(id) => repository::field(call, self.graph, *id, name, arguments),
             Thing::Named(_, text) => Ok(Found::text(text)),
@@ -220,7 +240,10 @@ impl ObjectValue for Object<'_, '_, '_> {
         }
     }
 
-    fn resolve_field<'a>(&'a self, info: &'a ResolveInfo<'a>) -> std::result::Result<ResolvedValue<'a>, FieldError> {
+    fn resolve_field<'a>(
+        &'a self,
+        info: &'a ResolveInfo<'a>,
+    ) -> std::result::Result<ResolvedValue<'a>, FieldError> {
         if self.graph.is_exhausted() {
             // The whole answer will be an error; this only comes to an end.
             return Ok(ResolvedValue::SkipForPartialExecution);
@@ -237,25 +260,37 @@ impl ObjectValue for Object<'_, '_, '_> {
             }
             Found::Many(things) => {
                 // Charged at once, so that what takes no look-up (`__typename`) is counted too.
-                let each: usize = info.field_selections().iter().map(|field| selections(info, &field.selection_set)).sum();
-                self.graph.charge(things.len().saturating_mul(each + 1).saturating_mul(VALUE_BYTES));
+                let each: usize = info
+                    .field_selections()
+                    .iter()
+                    .map(|field| selections(info, &field.selection_set))
+                    .sum();
+                self.graph
+                    .charge(things.len().saturating_mul(each + 1).saturating_mul(VALUE_BYTES));
                 if self.graph.is_exhausted() {
                     return Ok(ResolvedValue::SkipForPartialExecution);
                 }
-                Ok(ResolvedValue::list(things.into_iter().map(move |thing| thing.map_or_else(ResolvedValue::null, object))))
+                Ok(ResolvedValue::list(
+                    things
+                        .into_iter()
+                        .map(move |thing| thing.map_or_else(ResolvedValue::null, object)),
+                ))
             }
         }
     }
 }
 
-/// How many values are selected, fragments in their places. The size of the whole query was judged before, so this ends.
+/// How many values are selected, fragments in their places. The size of the whole query was judged
+/// before, so this ends.
 fn selections(info: &ResolveInfo<'_>, set: &SelectionSet) -> usize {
     let inside = |selection: &Selection| match selection {
         Selection::Field(field) => 1 + selections(info, &field.selection_set),
         Selection::InlineFragment(inline) => selections(info, &inline.selection_set),
-        Selection::FragmentSpread(spread) => {
-            info.document().fragments.get(&spread.fragment_name).map_or(0, |fragment| selections(info, &fragment.selection_set))
-        }
+        Selection::FragmentSpread(spread) => info
+            .document()
+            .fragments
+            .get(&spread.fragment_name)
+            .map_or(0, |fragment| selections(info, &fragment.selection_set)),
     };
     set.selections.iter().map(inside).sum()
 }

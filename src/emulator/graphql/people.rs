@@ -28,11 +28,19 @@ pub fn of_owner(owner: Owner) -> Thing {
 }
 
 /// Who has this login and is of the kind that is asked for.
-pub fn by_login(call: &Call<'_>, login: &str, is_asked: impl Fn(Owner) -> bool, kind: &str) -> Result {
+pub fn by_login(
+    call: &Call<'_>,
+    login: &str,
+    is_asked: impl Fn(Owner) -> bool,
+    kind: &str,
+) -> Result {
     let is_machine = login.ends_with(BOT_SUFFIX);
     match call.world.owner(login).filter(|owner| is_asked(*owner) && !is_machine) {
         Some(owner) => Ok(Found::One(of_owner(owner))),
-        None => Err(Problem::new(Kind::NotFound, format!("Could not resolve to a {kind} with the login of '{login}'."))),
+        None => Err(Problem::new(
+            Kind::NotFound,
+            format!("Could not resolve to a {kind} with the login of '{login}'."),
+        )),
     }
 }
 
@@ -40,7 +48,13 @@ fn gone() -> Problem {
     Problem::new(Kind::NotFound, "The account does not exist any more.")
 }
 
-pub fn user(call: &Call<'_>, graph: &Graph<'_, '_>, id: u64, name: &str, arguments: Arguments<'_>) -> Result {
+pub fn user(
+    call: &Call<'_>,
+    graph: &Graph<'_, '_>,
+    id: u64,
+    name: &str,
+    arguments: Arguments<'_>,
+) -> Result {
     let user = call.world.users.get(&id).ok_or_else(gone)?;
     let kind = if user.login.ends_with(BOT_SUFFIX) { "Bot" } else { "User" };
     Ok(match name {
@@ -60,17 +74,28 @@ pub fn user(call: &Call<'_>, graph: &Graph<'_, '_>, id: u64, name: &str, argumen
 }
 
 /// All of one's own; of others those that one is in too.
-fn organizations(call: &Call<'_>, graph: &Graph<'_, '_>, user: u64, arguments: Arguments<'_>) -> Result {
+fn organizations(
+    call: &Call<'_>,
+    graph: &Graph<'_, '_>,
+    user: u64,
+    arguments: Arguments<'_>,
+) -> Result {
     let viewer = call.caller.user();
-    let shared =
-        call.world.organizations.values().filter(|organization| {
-            organization.members.contains(&user) && viewer.is_some_and(|viewer| organization.members.contains(&viewer))
-        });
+    let shared = call.world.organizations.values().filter(|organization| {
+        organization.members.contains(&user)
+            && viewer.is_some_and(|viewer| organization.members.contains(&viewer))
+    });
     let items = shared.map(|organization| Thing::Organization(organization.id)).collect();
     connection::of(graph, connection::ORGANIZATIONS, items, arguments)
 }
 
-pub fn organization(call: &Call<'_>, graph: &Graph<'_, '_>, id: u64, name: &str, arguments: Arguments<'_>) -> Result {
+pub fn organization(
+    call: &Call<'_>,
+    graph: &Graph<'_, '_>,
+    id: u64,
+    name: &str,
+    arguments: Arguments<'_>,
+) -> Result {
     let organization = call.world.organizations.get(&id).ok_or_else(gone)?;
     let viewer = call.caller.user();
     Ok(match name {
@@ -80,8 +105,12 @@ pub fn organization(call: &Call<'_>, graph: &Graph<'_, '_>, id: u64, name: &str,
         "description" => Found::text(&organization.description),
         "url" => Found::text(&format!("{SITE}/{}", segment(&organization.login))),
         "avatarUrl" => Found::text(&format!("{SITE}/avatars/{id}")),
-        "viewerIsAMember" => Found::value(viewer.is_some_and(|viewer| organization.members.contains(&viewer))),
-        "viewerCanAdminister" => Found::value(viewer.is_some_and(|viewer| organization.owners.contains(&viewer))),
+        "viewerIsAMember" => {
+            Found::value(viewer.is_some_and(|viewer| organization.members.contains(&viewer)))
+        }
+        "viewerCanAdminister" => {
+            Found::value(viewer.is_some_and(|viewer| organization.owners.contains(&viewer)))
+        }
         "createdAt" => Found::text(&iso(organization.created_at)),
         "updatedAt" => Found::text(&iso(organization.updated_at)),
         _ => return owned(call, graph, Owner::Organization(id), name, arguments),
@@ -89,13 +118,26 @@ pub fn organization(call: &Call<'_>, graph: &Graph<'_, '_>, id: u64, name: &str,
 }
 
 /// The repositories of an owner, one of them by its name.
-fn owned(call: &Call<'_>, graph: &Graph<'_, '_>, owner: Owner, name: &str, arguments: Arguments<'_>) -> Result {
+fn owned(
+    call: &Call<'_>,
+    graph: &Graph<'_, '_>,
+    owner: Owner,
+    name: &str,
+    arguments: Arguments<'_>,
+) -> Result {
     if name == "repository" {
         let named = arguments.text("name").unwrap_or("");
-        return Ok(Found::maybe(repository::visible(call, call.world.owner_login(owner), named).map(Thing::Repository)));
+        return Ok(Found::maybe(
+            repository::visible(call, call.world.owner_login(owner), named).map(Thing::Repository),
+        ));
     }
     graph.charge(call.world.repositories.len());
     let theirs = call.world.repositories.values().filter(|repository| repository.owner == owner);
     let visible = theirs.filter(|repository| access::sees(call.world, call.caller, repository));
-    connection::of(graph, connection::REPOSITORIES, visible.map(|repository| Thing::Repository(repository.id)).collect(), arguments)
+    connection::of(
+        graph,
+        connection::REPOSITORIES,
+        visible.map(|repository| Thing::Repository(repository.id)).collect(),
+        arguments,
+    )
 }

@@ -75,7 +75,9 @@ impl Problem {
 impl From<Fault> for Problem {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::NotFound => Self::new(Kind::NotFound, "Could not resolve to a node that the viewer may see."),
+            Fault::NotFound => {
+                Self::new(Kind::NotFound, "Could not resolve to a node that the viewer may see.")
+            }
             Fault::Forbidden(message) => Self::new(Kind::Forbidden, message),
             Fault::Invalid(faults) => {
                 let messages: Vec<String> = faults.into_iter().map(|fault| fault.message).collect();
@@ -96,12 +98,17 @@ impl From<Problem> for FieldError {
 /// An error of the execution, its type and message apart again.
 pub fn of_execution(error: &GraphQLError) -> Value {
     let said = error.message.strip_prefix(PREFIX).unwrap_or(&error.message);
-    let typed = Kind::ALL.into_iter().find_map(|kind| Some((kind, said.strip_prefix(kind.name())?.strip_prefix(": ")?)));
+    let typed = Kind::ALL
+        .into_iter()
+        .find_map(|kind| Some((kind, said.strip_prefix(kind.name())?.strip_prefix(": ")?)));
     let (kind, message) = typed.unwrap_or((Kind::Undefined, said));
     entry(kind.name(), &GraphQLError { message: message.to_owned(), ..error.clone() })
 }
 
 /// The answer would be larger than is made.
 pub fn too_much() -> Problem {
-    Problem::new(Kind::ResourceLimitsExceeded, "The query asks for more than can be answered at once; ask for fewer nodes or fields.")
+    Problem::new(
+        Kind::ResourceLimitsExceeded,
+        "The query asks for more than can be answered at once; ask for fewer nodes or fields.",
+    )
 }

@@ -16,17 +16,32 @@ pub fn field(call: &Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {
     match name {
         // What acts for nobody acts as the machine user, as in everything it makes.
         "viewer" => Ok(Found::One(Thing::User(call.actor()))),
-        "user" => people::by_login(call, text("login"), |owner| matches!(owner, Owner::User(_)), "User"),
-        "organization" => people::by_login(call, text("login"), |owner| matches!(owner, Owner::Organization(_)), "Organization"),
-        "repositoryOwner" => people::by_login(call, text("login"), |_| true, "User or Organization"),
+        "user" => {
+            people::by_login(call, text("login"), |owner| matches!(owner, Owner::User(_)), "User")
+        }
+        "organization" => people::by_login(
+            call,
+            text("login"),
+            |owner| matches!(owner, Owner::Organization(_)),
+            "Organization",
+        ),
+        "repositoryOwner" => {
+            people::by_login(call, text("login"), |_| true, "User or Organization")
+        }
         "repository" => {
             let (owner, name) = (text("owner"), text("name"));
             let found = repository::visible(call, owner, name);
             // A name from before leads to the repository unless the caller says otherwise.
-            let wanted = |id: &u64| arguments.flag("followRenames") != Some(false) || repository::has_name(call, *id, name);
+            let wanted = |id: &u64| {
+                arguments.flag("followRenames") != Some(false)
+                    || repository::has_name(call, *id, name)
+            };
             match found.filter(wanted) {
                 Some(id) => Ok(Found::One(Thing::Repository(id))),
-                None => Err(Problem::new(Kind::NotFound, format!("Could not resolve to a Repository with the name '{owner}/{name}'."))),
+                None => Err(Problem::new(
+                    Kind::NotFound,
+                    format!("Could not resolve to a Repository with the name '{owner}/{name}'."),
+                )),
             }
         }
         "node" => ids::node(call, text("id")).map(Found::One),

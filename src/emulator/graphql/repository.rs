@@ -1,4 +1,5 @@
-//! Repositories and their labels. Issues and pulls need the permission that REST asks for; the rest is for all who see the repository.
+//! Repositories and their labels. Issues and pulls need the permission that REST asks for; the rest
+//! is for all who see the repository.
 
 use super::object::{Arguments, Found, Graph, Result, Thing};
 use super::problem::{Kind, Problem};
@@ -20,16 +21,31 @@ pub fn visible(call: &Call<'_>, owner: &str, name: &str) -> Option<u64> {
 
 /// Whether a repository has this name now.
 pub fn has_name(call: &Call<'_>, id: u64, name: &str) -> bool {
-    call.world.repositories.get(&id).is_some_and(|repository| repository.name.eq_ignore_ascii_case(name))
+    call.world
+        .repositories
+        .get(&id)
+        .is_some_and(|repository| repository.name.eq_ignore_ascii_case(name))
 }
 
-/// A repository that a query has come to; it may have been hidden or deleted since, by the same request.
+/// A repository that a query has come to; it may have been hidden or deleted since, by the same
+/// request.
 pub fn named<'a>(call: &'a Call<'_>, id: u64) -> Result<&'a Repository> {
-    let repository = call.world.repositories.get(&id).filter(|repository| access::sees(call.world, call.caller, repository));
-    repository.ok_or_else(|| Problem::new(Kind::NotFound, "The repository does not exist any more."))
+    let repository = call
+        .world
+        .repositories
+        .get(&id)
+        .filter(|repository| access::sees(call.world, call.caller, repository));
+    repository
+        .ok_or_else(|| Problem::new(Kind::NotFound, "The repository does not exist any more."))
 }
 
-pub fn field(call: &Call<'_>, graph: &Graph<'_, '_>, id: u64, name: &str, arguments: Arguments<'_>) -> Result {
+pub fn field(
+    call: &Call<'_>,
+    graph: &Graph<'_, '_>,
+    id: u64,
+    name: &str,
+    arguments: Arguments<'_>,
+) -> Result {
     let repository = named(call, id)?;
     if let Some(found) = plain(call, repository, name) {
         return Ok(found);
@@ -39,7 +55,8 @@ pub fn field(call: &Call<'_>, graph: &Graph<'_, '_>, id: u64, name: &str, argume
         "issues" | "pullRequests" => many(call, graph, repository, name, arguments),
         "label" => {
             let wanted = arguments.text("name").unwrap_or("");
-            let label = repository.labels.values().find(|label| label.name.eq_ignore_ascii_case(wanted));
+            let label =
+                repository.labels.values().find(|label| label.name.eq_ignore_ascii_case(wanted));
             Ok(Found::maybe(label.map(|label| Thing::Label(id, label.id))))
         }
         _ => {
@@ -52,8 +69,12 @@ pub fn field(call: &Call<'_>, graph: &Graph<'_, '_>, id: u64, name: &str, argume
 /// The fields that are there for the taking.
 fn plain(call: &Call<'_>, repository: &Repository, name: &str) -> Option<Found> {
     let full_name = || call.world.full_name(repository);
-    let feature = |name: &str| Found::value(repository.features.get(name).copied().unwrap_or(false));
-    let role = call.caller.token().map_or(Role::Read, |token| access::role_of_token(call.world, token, repository));
+    let feature =
+        |name: &str| Found::value(repository.features.get(name).copied().unwrap_or(false));
+    let role = call
+        .caller
+        .token()
+        .map_or(Role::Read, |token| access::role_of_token(call.world, token, repository));
     let is_private = repository.visibility == Visibility::Private;
     Some(match name {
         "id" => Found::text(&node_id("Repository", repository.id)),
@@ -73,7 +94,9 @@ fn plain(call: &Call<'_>, repository: &Repository, name: &str) -> Option<Found> 
         "hasIssuesEnabled" => feature("has_issues"),
         "hasWikiEnabled" => feature("has_wiki"),
         "defaultBranchRef" => Found::One(Thing::Named("Ref", repository.default_branch.clone())),
-        "primaryLanguage" => Found::maybe(repository.language.map(|language| Thing::Named("Language", language.to_owned()))),
+        "primaryLanguage" => Found::maybe(
+            repository.language.map(|language| Thing::Named("Language", language.to_owned())),
+        ),
         "stargazerCount" | "forkCount" => Found::count(0),
         "viewerPermission" => Found::text(match role {
             Role::Admin => "ADMIN",
@@ -106,14 +129,29 @@ fn one(call: &Call<'_>, repository: &Repository, name: &str, arguments: Argument
         _ => ("an issue or pull request", |_| true),
     };
     let found = repository.issues.get(&number).filter(|issue| is_wanted(issue));
-    let issue = found.ok_or_else(|| Problem::new(Kind::NotFound, format!("Could not resolve to {kind} with the number of {number}.")))?;
+    let issue = found.ok_or_else(|| {
+        Problem::new(
+            Kind::NotFound,
+            format!("Could not resolve to {kind} with the number of {number}."),
+        )
+    })?;
     may_read(call, repository, permission(issue))?;
     Ok(Found::One(Thing::issue(repository.id, issue)))
 }
 
-fn many(call: &Call<'_>, graph: &Graph<'_, '_>, repository: &Repository, name: &str, arguments: Arguments<'_>) -> Result {
+fn many(
+    call: &Call<'_>,
+    graph: &Graph<'_, '_>,
+    repository: &Repository,
+    name: &str,
+    arguments: Arguments<'_>,
+) -> Result {
     let wants_pulls = name == "pullRequests";
-    let (kind, permission) = if wants_pulls { (connection::PULLS, "pull_requests") } else { (connection::ISSUES, "issues") };
+    let (kind, permission) = if wants_pulls {
+        (connection::PULLS, "pull_requests")
+    } else {
+        (connection::ISSUES, "issues")
+    };
     may_read(call, repository, permission)?;
     graph.charge(repository.issues.len());
     let states = arguments.texts("states");
@@ -136,7 +174,12 @@ fn many(call: &Call<'_>, graph: &Graph<'_, '_>, repository: &Repository, name: &
             issues.reverse();
         }
     }
-    connection::of(graph, kind, issues.into_iter().map(|issue| Thing::issue(repository.id, issue)).collect(), arguments)
+    connection::of(
+        graph,
+        kind,
+        issues.into_iter().map(|issue| Thing::issue(repository.id, issue)).collect(),
+        arguments,
+    )
 }
 
 fn has_one(repository: &Repository, issue: &Issue, names: &[&str]) -> bool {
@@ -146,13 +189,20 @@ fn has_one(repository: &Repository, issue: &Issue, names: &[&str]) -> bool {
 
 pub fn label(call: &Call<'_>, repository: u64, id: u64, name: &str) -> Result {
     let repository = named(call, repository)?;
-    let label = repository.labels.get(&id).ok_or_else(|| Problem::new(Kind::NotFound, "The label does not exist any more."))?;
+    let label = repository
+        .labels
+        .get(&id)
+        .ok_or_else(|| Problem::new(Kind::NotFound, "The label does not exist any more."))?;
     Ok(match name {
         "id" => Found::text(&node_id("Label", id)),
         "name" => Found::text(&label.name),
         "color" => Found::text(&label.color),
         "description" => Found::maybe_text(label.description.as_deref()),
-        "url" => Found::text(&format!("{SITE}/{}/labels/{}", call.world.full_name(repository), segment(&label.name))),
+        "url" => Found::text(&format!(
+            "{SITE}/{}/labels/{}",
+            call.world.full_name(repository),
+            segment(&label.name)
+        )),
         _ => Found::One(Thing::Repository(repository.id)),
     })
 }

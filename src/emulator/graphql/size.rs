@@ -1,8 +1,9 @@
 //! How large a query is before it is executed: what it costs, and whether it is executed at all.
 //!
-//! The specification does not show the cost of a query (UPSTREAM.md: "by query cost"); this is the real service's published rule. Each
-//! connection is a request for each of the nodes it hangs from, as if every page were full; a hundredth of all requests, rounded, is the
-//! cost, and it is never less than 1.
+//! The specification does not show the cost of a query (UPSTREAM.md: "by query cost"); this is the
+//! real service's published rule. Each connection is a request for each of the nodes it hangs from,
+//! as if every page were full; a hundredth of all requests, rounded, is the cost, and it is never
+//! less than 1.
 
 use apollo_compiler::ExecutableDocument;
 use apollo_compiler::ast;
@@ -15,10 +16,12 @@ use super::problem::{Kind, Problem};
 /// The real service's published limits of one query: nodes, and items of one page.
 const NODES_MAX: u64 = 500_000;
 const PAGE_MAX: i64 = 100;
-/// Selections after fragments are put in place, aliases included, and how deep they are nested. Not shown.
+/// Selections after fragments are put in place, aliases included, and how deep they are nested. Not
+/// shown.
 const SELECTIONS_MAX: u64 = 10_000;
 const DEPTH_MAX: usize = 30;
-/// Values that a look at the schema itself may have, and the entries that its lists are taken to have.
+/// Values that a look at the schema itself may have, and the entries that its lists are taken to
+/// have.
 const SCHEMA_VALUES_MAX: u64 = 1_000_000;
 const SCHEMA_LIST: u64 = 20;
 
@@ -37,8 +40,13 @@ impl Size {
     }
 
     /// The size of a valid operation, unless it is too large.
-    pub fn of(document: &Valid<ExecutableDocument>, operation: &Operation, variables: &JsonMap) -> Result<Self, Problem> {
-        let mut walk = Walk { document, variables, size: Self::default(), selections: 0, schema_values: 0 };
+    pub fn of(
+        document: &Valid<ExecutableDocument>,
+        operation: &Operation,
+        variables: &JsonMap,
+    ) -> Result<Self, Problem> {
+        let mut walk =
+            Walk { document, variables, size: Self::default(), selections: 0, schema_values: 0 };
         walk.set(&operation.selection_set, Place { parents: 1, schema_parents: 0, depth: 0 })?;
         Ok(walk.size)
     }
@@ -65,7 +73,10 @@ struct Place {
 impl Walk<'_> {
     fn set(&mut self, set: &SelectionSet, place: Place) -> Result<(), Problem> {
         if place.depth > DEPTH_MAX {
-            return Err(Problem::new(Kind::ResourceLimitsExceeded, format!("The query is nested deeper than {DEPTH_MAX}.")));
+            return Err(Problem::new(
+                Kind::ResourceLimitsExceeded,
+                format!("The query is nested deeper than {DEPTH_MAX}."),
+            ));
         }
         for selection in &set.selections {
             if !self.is_included(selection) {
@@ -74,7 +85,10 @@ impl Walk<'_> {
             self.selections += 1;
             self.schema_values = self.schema_values.saturating_add(place.schema_parents);
             if self.selections > SELECTIONS_MAX || self.schema_values > SCHEMA_VALUES_MAX {
-                return Err(Problem::new(Kind::ResourceLimitsExceeded, format!("The query has more than {SELECTIONS_MAX} selections.")));
+                return Err(Problem::new(
+                    Kind::ResourceLimitsExceeded,
+                    format!("The query has more than {SELECTIONS_MAX} selections."),
+                ));
             }
             let below = Place { depth: place.depth + 1, ..place };
             match selection {
@@ -99,7 +113,10 @@ impl Walk<'_> {
         } else if let Some(ids) = field.specified_argument_by_name("ids") {
             let length = self.length(ids);
             if length > PAGE_MAX.unsigned_abs() {
-                return Err(Problem::new(Kind::ExcessivePagination, format!("You may not provide more than {PAGE_MAX} node ids.")));
+                return Err(Problem::new(
+                    Kind::ExcessivePagination,
+                    format!("You may not provide more than {PAGE_MAX} node ids."),
+                ));
             }
             Place { parents: self.counted(length)?, ..place }
         } else if kind.starts_with("__") {
@@ -114,8 +131,10 @@ impl Walk<'_> {
     fn counted(&mut self, nodes: u64) -> Result<u64, Problem> {
         self.size.nodes = self.size.nodes.saturating_add(nodes);
         if self.size.nodes > NODES_MAX {
-            let message =
-                format!("This query requests up to {} possible nodes which exceeds the maximum limit of {NODES_MAX}.", self.size.nodes);
+            let message = format!(
+                "This query requests up to {} possible nodes which exceeds the maximum limit of {NODES_MAX}.",
+                self.size.nodes
+            );
             return Err(Problem::new(Kind::MaxNodeLimitExceeded, message));
         }
         Ok(nodes)
@@ -152,19 +171,27 @@ impl Walk<'_> {
     fn length(&self, list: &ast::Value) -> u64 {
         let length = match list {
             ast::Value::List(items) => items.len(),
-            ast::Value::Variable(name) => self.variables.get(name.as_str()).and_then(|value| value.as_array()).map_or(1, Vec::len),
+            ast::Value::Variable(name) => self
+                .variables
+                .get(name.as_str())
+                .and_then(|value| value.as_array())
+                .map_or(1, Vec::len),
             _ => 1,
         };
         length as u64
     }
 
     fn is_included(&self, selection: &Selection) -> bool {
-        let condition = |directive: Option<&apollo_compiler::Node<Directive>>| match directive?.specified_argument_by_name("if")?.as_ref() {
+        let condition = |directive: Option<&apollo_compiler::Node<Directive>>| match directive?
+            .specified_argument_by_name("if")?
+            .as_ref()
+        {
             ast::Value::Boolean(value) => Some(*value),
             ast::Value::Variable(name) => self.variables.get(name.as_str())?.as_bool(),
             _ => None,
         };
         let directives = selection.directives();
-        condition(directives.get("include")) != Some(false) && condition(directives.get("skip")) != Some(true)
+        condition(directives.get("include")) != Some(false)
+            && condition(directives.get("skip")) != Some(true)
     }
 }

@@ -1,4 +1,5 @@
-//! What changed about an issue or a pull, as events: one change may be several of them (edited, closed, labeled, assigned, …).
+//! What changed about an issue or a pull, as events: one change may be several of them (edited,
+//! closed, labeled, assigned, …).
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,8 @@ use crate::emulator::fault::Fault;
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::world::{Issue, IssueState, World};
 
-/// A change of more labels than this is not told label by label: each of these events shows the whole issue.
+/// A change of more labels than this is not told label by label: each of these events shows the
+/// whole issue.
 const MOVED_MAX: usize = 100;
 
 /// An issue before a change, as far as events tell of it.
@@ -39,10 +41,21 @@ impl Before {
     }
 }
 
-/// Tells of one thing that was done with an issue or a pull; `more` is what its payload has beside it.
-pub fn raise(world: &mut World, scene: Scene<'_>, repository: u64, number: u64, action: &str, more: impl FnOnce(&Renderer<'_>) -> Value) {
-    let is_pull =
-        world.repositories.get(&repository).and_then(|found| found.issues.get(&number)).is_some_and(|issue| issue.pull_from.is_some());
+/// Tells of one thing that was done with an issue or a pull; `more` is what its payload has beside
+/// it.
+pub fn raise(
+    world: &mut World,
+    scene: Scene<'_>,
+    repository: u64,
+    number: u64,
+    action: &str,
+    more: impl FnOnce(&Renderer<'_>) -> Value,
+) {
+    let is_pull = world
+        .repositories
+        .get(&repository)
+        .and_then(|found| found.issues.get(&number))
+        .is_some_and(|issue| issue.pull_from.is_some());
     let event = if is_pull { "pull_request" } else { "issues" };
     super::raise(world, scene, Happening::new(event, action), |renderer| {
         let mut objects = subject(renderer, repository, number);
@@ -55,7 +68,9 @@ pub fn raise(world: &mut World, scene: Scene<'_>, repository: u64, number: u64, 
 pub fn subject(renderer: &Renderer<'_>, repository: u64, number: u64) -> Value {
     let Some(repository) = renderer.world.repositories.get(&repository) else { return json!({}) };
     match repository.issues.get(&number) {
-        Some(pull) if pull.pull_from.is_some() => json!({ "number": number, "pull_request": renderer.pull(repository, pull) }),
+        Some(pull) if pull.pull_from.is_some() => {
+            json!({ "number": number, "pull_request": renderer.pull(repository, pull) })
+        }
         Some(issue) => json!({ "issue": renderer.issue(repository, issue) }),
         None => json!({}),
     }
@@ -80,26 +95,48 @@ pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), Fault> {
         one(call, before, action, |_| json!({}));
     }
     for (action, label) in moved(&before.labels, &after.labels, "labeled", "unlabeled") {
-        one(call, before, action, |renderer| json!({ "label": label_of(renderer, repository, label) }));
+        one(
+            call,
+            before,
+            action,
+            |renderer| json!({ "label": label_of(renderer, repository, label) }),
+        );
     }
     for (action, user) in moved(&before.assignees, &after.assignees, "assigned", "unassigned") {
         one(call, before, action, |renderer| json!({ "assignee": renderer.user_summary(user) }));
     }
-    let (had, has): (Vec<u64>, Vec<u64>) = (before.milestone.into_iter().collect(), after.milestone.into_iter().collect());
+    let (had, has): (Vec<u64>, Vec<u64>) =
+        (before.milestone.into_iter().collect(), after.milestone.into_iter().collect());
     for (action, milestone) in moved(&had, &has, "milestoned", "demilestoned") {
-        one(call, before, action, |renderer| json!({ "milestone": milestone_of(renderer, repository, milestone) }));
+        one(
+            call,
+            before,
+            action,
+            |renderer| json!({ "milestone": milestone_of(renderer, repository, milestone) }),
+        );
     }
     Ok(())
 }
 
-fn one(call: &mut Call<'_>, before: &Before, action: &str, more: impl FnOnce(&Renderer<'_>) -> Value) {
+fn one(
+    call: &mut Call<'_>,
+    before: &Before,
+    action: &str,
+    more: impl FnOnce(&Renderer<'_>) -> Value,
+) {
     let scene = Scene::of(call);
     raise(call.world, scene, call.repository, before.number, action, more);
 }
 
 /// What is gone, then what is new, each with its action.
-fn moved<'a>(before: &[u64], after: &[u64], added: &'a str, removed: &'a str) -> Vec<(&'a str, u64)> {
-    let (had, has): (BTreeSet<u64>, BTreeSet<u64>) = (before.iter().copied().collect(), after.iter().copied().collect());
+fn moved<'a>(
+    before: &[u64],
+    after: &[u64],
+    added: &'a str,
+    removed: &'a str,
+) -> Vec<(&'a str, u64)> {
+    let (had, has): (BTreeSet<u64>, BTreeSet<u64>) =
+        (before.iter().copied().collect(), after.iter().copied().collect());
     let gone = had.difference(&has).map(|id| (removed, *id));
     let new = has.difference(&had).map(|id| (added, *id));
     gone.chain(new).take(MOVED_MAX).collect()

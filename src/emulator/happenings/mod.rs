@@ -1,8 +1,9 @@
-//! What happens in the world, as webhooks tell of it: every route that changes something says so here, and every webhook that wants to know
-//! gets a delivery (Document 3, Events).
+//! What happens in the world, as webhooks tell of it: every route that changes something says so
+//! here, and every webhook that wants to know gets a delivery (Document 3, Events).
 //!
-//! A route says it with [`tell`], code without a call with [`raise`]. The catalog of events, actions and payloads is not shown; the names are
-//! the running service's. Notifications of people are in `events`.
+//! A route says it with [`tell`], code without a call with [`raise`]. The catalog of events,
+//! actions and payloads is not shown; the names are the running service's. Notifications of people
+//! are in `events`.
 
 pub mod issues;
 pub mod organizations;
@@ -21,7 +22,9 @@ use crate::emulator::feed::{self, Event};
 use crate::emulator::outbox;
 use crate::emulator::render::{Renderer, extend, node_id};
 use crate::emulator::urls::Urls;
-use crate::emulator::world::{Attempt, Delivery, Hook, Mailbox, Owner, Receipt, Repository, World, guid};
+use crate::emulator::world::{
+    Attempt, Delivery, Hook, Mailbox, Owner, Receipt, Repository, World, guid,
+};
 
 /// Where something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,25 +59,42 @@ impl<'a> Happening<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// Now, by the caller, in the repository that the route was admitted to; in the organisation when it was admitted to none.
+    /// Now, by the caller, in the repository that the route was admitted to; in the organisation
+    /// when it was admitted to none.
     pub fn of(call: &Call<'a>) -> Self {
-        let place = if call.repository == 0 { Place::Organization(call.organization) } else { Place::Repository(call.repository) };
+        let place = if call.repository == 0 {
+            Place::Organization(call.organization)
+        } else {
+            Place::Repository(call.repository)
+        };
         Self { urls: call.urls, now: call.now, place, actor: call.actor() }
     }
 }
 
-/// Something happened where the route was admitted to, by its caller. `objects` makes the members of the payload that this event has beside
-/// action, repository, organization and sender; it is asked only when somebody wants to know, or a feed.
-pub fn tell(call: &mut Call<'_>, happening: Happening<'_>, objects: impl FnOnce(&Renderer<'_>) -> Value) {
+/// Something happened where the route was admitted to, by its caller. `objects` makes the members
+/// of the payload that this event has beside action, repository, organization and sender; it is
+/// asked only when somebody wants to know, or a feed.
+pub fn tell(
+    call: &mut Call<'_>,
+    happening: Happening<'_>,
+    objects: impl FnOnce(&Renderer<'_>) -> Value,
+) {
     raise(call.world, Scene::of(call), happening, objects);
 }
 
-/// Something happened: the webhooks of the organisation, and of the apps installed on it, that want to know get a delivery, and the
-/// feeds have it. How many deliveries that are.
-pub fn raise(world: &mut World, scene: Scene<'_>, happening: Happening<'_>, objects: impl FnOnce(&Renderer<'_>) -> Value) -> usize {
+/// Something happened: the webhooks of the organisation, and of the apps installed on it, that want
+/// to know get a delivery, and the feeds have it. How many deliveries that are.
+pub fn raise(
+    world: &mut World,
+    scene: Scene<'_>,
+    happening: Happening<'_>,
+    objects: impl FnOnce(&Renderer<'_>) -> Value,
+) -> usize {
     let organization = organization_of(world, scene.place);
-    let audience = organization.map_or_else(Vec::new, |organization| audience(world, organization, happening.event));
-    let is_in_feeds = matches!(scene.place, Place::Repository(_)) && feed::kind(happening.event).is_some();
+    let audience = organization
+        .map_or_else(Vec::new, |organization| audience(world, organization, happening.event));
+    let is_in_feeds =
+        matches!(scene.place, Place::Repository(_)) && feed::kind(happening.event).is_some();
     if matches!(happening.event, "repository" | "organization" | "member") {
         world.feed.shift(scene.now);
     }
@@ -101,18 +121,35 @@ pub fn raise(world: &mut World, scene: Scene<'_>, happening: Happening<'_>, obje
             },
         );
         let repository = if let Place::Repository(id) = scene.place { Some(id) } else { None };
-        deliver(world, scene.now, *mailbox, happening, Letter { repository, installation: *installation, payload: text });
+        deliver(
+            world,
+            scene.now,
+            *mailbox,
+            happening,
+            Letter { repository, installation: *installation, payload: text },
+        );
     }
     audience.len()
 }
 
 /// What happens in a repository is in the feeds too, if they have a type for it.
 fn note(world: &mut World, scene: Scene<'_>, happening: Happening<'_>, objects: &Value) {
-    let (Place::Repository(repository), Some(kind)) = (scene.place, feed::kind(happening.event)) else { return };
-    let mut payload = happening.action.map_or_else(|| json!({}), |action| json!({ "action": action }));
+    let (Place::Repository(repository), Some(kind)) = (scene.place, feed::kind(happening.event))
+    else {
+        return;
+    };
+    let mut payload =
+        happening.action.map_or_else(|| json!({}), |action| json!({ "action": action }));
     extend(&mut payload, objects.clone());
     let (actor, created_at) = (scene.actor, scene.now);
-    world.feed.note(Event { id: 0, kind, actor, repository, payload: payload.to_string().into(), created_at });
+    world.feed.note(Event {
+        id: 0,
+        kind,
+        actor,
+        repository,
+        payload: payload.to_string().into(),
+        created_at,
+    });
 }
 
 /// What a delivery carries.
@@ -125,7 +162,13 @@ pub struct Letter {
 }
 
 /// One webhook gets a delivery.
-pub fn deliver(world: &mut World, now: Timestamp, mailbox: Mailbox, happening: Happening<'_>, letter: Letter) {
+pub fn deliver(
+    world: &mut World,
+    now: Timestamp,
+    mailbox: Mailbox,
+    happening: Happening<'_>,
+    letter: Letter,
+) {
     let id = world.next_id();
     let Some(hook) = world.hook_mut(mailbox) else { return };
     hook.deliveries.append(Delivery {
@@ -155,10 +198,15 @@ fn organization_of(world: &World, place: Place) -> Option<u64> {
     }
 }
 
-/// Each webhook that wants the event; for those of apps, with the installation that it comes through.
+/// Each webhook that wants the event; for those of apps, with the installation that it comes
+/// through.
 fn audience(world: &World, organization: u64, event: &str) -> Vec<(Mailbox, Option<u64>)> {
     let wants = |hook: &&Hook| hook.wants(event);
-    let own = world.organizations.get(&organization).into_iter().flat_map(|organization| organization.hooks.values());
+    let own = world
+        .organizations
+        .get(&organization)
+        .into_iter()
+        .flat_map(|organization| organization.hooks.values());
     let own = own.filter(wants).map(|hook| (hook.mailbox(), None));
     let of_apps = world.apps.iter().filter_map(|app| {
         let (installation, _) = app.installations.iter().find(|(_, on)| *on == organization)?;
@@ -169,7 +217,13 @@ fn audience(world: &World, organization: u64, event: &str) -> Vec<(Mailbox, Opti
 }
 
 /// "An `action` and the affected objects" (Document 3), where it happened and who did it.
-fn payload(world: &World, scene: Scene<'_>, happening: Happening<'_>, organization: Option<u64>, objects: Value) -> Value {
+fn payload(
+    world: &World,
+    scene: Scene<'_>,
+    happening: Happening<'_>,
+    organization: Option<u64>,
+    objects: Value,
+) -> Value {
     let nobody = Caller { account: AccountId::User(scene.actor), token: None };
     let renderer = Renderer { world, urls: scene.urls, caller: &nobody };
     let mut payload = json!({});
@@ -177,11 +231,17 @@ fn payload(world: &World, scene: Scene<'_>, happening: Happening<'_>, organizati
         extend(&mut payload, json!({ "action": action }));
     }
     if let Place::Repository(id) = scene.place {
-        let repository = world.repositories.get(&id).map(|repository| repository_of_payload(&renderer, repository));
+        let repository = world
+            .repositories
+            .get(&id)
+            .map(|repository| repository_of_payload(&renderer, repository));
         extend(&mut payload, json!({ "repository": repository }));
     }
     if let Some(organization) = organization.and_then(|id| world.organizations.get(&id)) {
-        extend(&mut payload, json!({ "organization": renderer.organization_summary(organization) }));
+        extend(
+            &mut payload,
+            json!({ "organization": renderer.organization_summary(organization) }),
+        );
     }
     extend(&mut payload, json!({ "sender": renderer.user_summary(scene.actor) }));
     extend(&mut payload, objects);

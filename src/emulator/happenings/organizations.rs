@@ -1,5 +1,5 @@
-//! What happens to an organisation's people, teams, repositories and properties, as events. Their payloads are not shown; the running
-//! service's.
+//! What happens to an organisation's people, teams, repositories and properties, as events. Their
+//! payloads are not shown; the running service's.
 
 use serde_json::{Value, json};
 
@@ -18,11 +18,18 @@ pub struct Places {
 
 impl Places {
     pub fn of(world: &World, organization: u64, user: u64) -> Self {
-        let Some(organization) = world.organizations.get(&organization) else { return Self::default() };
+        let Some(organization) = world.organizations.get(&organization) else {
+            return Self::default();
+        };
         let role = if organization.owners.contains(&user) { "admin" } else { "member" };
         Self {
             role: organization.members.contains(&user).then_some(role),
-            teams: organization.teams.values().filter(|team| team.people.contains_key(&user)).map(|team| team.id).collect(),
+            teams: organization
+                .teams
+                .values()
+                .filter(|team| team.people.contains_key(&user))
+                .map(|team| team.id)
+                .collect(),
         }
     }
 }
@@ -64,7 +71,10 @@ fn team_of(renderer: &Renderer<'_>, organization: u64, team: u64) -> Option<Valu
 
 /// A team as events show it.
 pub fn shown_team(call: &Call<'_>, organization: &Organization, team: u64) -> Value {
-    organization.teams.get(&team).map_or(Value::Null, |team| Renderer::of(call).team(organization, team))
+    organization
+        .teams
+        .get(&team)
+        .map_or(Value::Null, |team| Renderer::of(call).team(organization, team))
 }
 
 /// Tells what was done with a team that looks, or looked, like this.
@@ -76,7 +86,10 @@ pub fn team(call: &mut Call<'_>, action: &str, team: &Value) {
 pub fn team_edited(call: &mut Call<'_>, before: &Value, after: &Value) {
     let names = ["name", "description", "privacy", "permission"];
     let differ = names.into_iter().filter(|name| before[*name] != after[*name]);
-    let changes: Value = differ.map(|name| (name.to_owned(), json!({ "from": before[name] }))).collect::<serde_json::Map<_, _>>().into();
+    let changes: Value = differ
+        .map(|name| (name.to_owned(), json!({ "from": before[name] })))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
     tell(call, Happening::new("team", "edited"), |_| json!({ "changes": changes, "team": after }));
 }
 

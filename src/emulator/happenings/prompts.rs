@@ -1,8 +1,10 @@
-//! What a test makes happen for webhooks to tell of (`POST /_emulator/events`): a push, a pull request, and any event with a payload of its own.
+//! What a test makes happen for webhooks to tell of (`POST /_emulator/events`): a push, a pull
+//! request, and any event with a payload of its own.
 //!
-//! `{"type": "push", "repository": "acme/widgets", "actor": "ben", "branch": "main", "path": "notes.md", "text": "…"}`,
-//! `{"type": "pull_request_opened", "repository": "acme/widgets", "actor": "ben", "branch": "topic", "text": "…"}`,
-//! `{"type": "custom", "event": "deployment", "action": "created", "repository": "acme/widgets", "payload": {…}}`, where `organization` may
+//! `{"type": "push", "repository": "acme/widgets", "actor": "ben", "branch": "main", "path":
+//! "notes.md", "text": "…"}`, `{"type": "pull_request_opened", "repository": "acme/widgets",
+//! "actor": "ben", "branch": "topic", "text": "…"}`, `{"type": "custom", "event": "deployment",
+//! "action": "created", "repository": "acme/widgets", "payload": {…}}`, where `organization` may
 //! stand in place of `repository`. Only `type`, `event` and the place are required.
 
 use bytes::Bytes;
@@ -47,7 +49,9 @@ pub fn respond(world: &mut World, urls: &Urls, now: Timestamp, body: &[u8]) -> O
             let messages: Vec<String> = faults.into_iter().map(|fault| fault.message).collect();
             (StatusCode::UNPROCESSABLE_ENTITY, json!({ "message": messages.join("; ") }))
         }
-        Err(_) => (StatusCode::UNPROCESSABLE_ENTITY, json!({ "message": "there is no such branch" })),
+        Err(_) => {
+            (StatusCode::UNPROCESSABLE_ENTITY, json!({ "message": "there is no such branch" }))
+        }
     })
 }
 
@@ -61,13 +65,19 @@ fn push(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, Fault> {
         prompt.fields.reject("path", Code::Invalid, "path contains a malformed component");
     }
     prompt.fields.check()?;
-    let scene = Scene { urls: prompt.urls, now: prompt.now, place: Place::Repository(place), actor };
+    let scene =
+        Scene { urls: prompt.urls, now: prompt.now, place: Place::Repository(place), actor };
     let repository = world.repositories.get(&place).ok_or(Fault::NotFound)?;
     let branch = branch.unwrap_or_else(|| repository.default_branch.clone());
-    let was = world.history(repository).head(&branch).and_then(|head| head.files.get(&path).cloned()).unwrap_or_default();
+    let was = world
+        .history(repository)
+        .head(&branch)
+        .and_then(|head| head.files.get(&path).cloned())
+        .unwrap_or_default();
     // Every push changes something, also one that says the same as the last.
     let content = Bytes::from([&was[..], text.as_bytes(), b"\n"].concat());
-    let commit = pushes::commit(world, scene, &branch, text, Edit { path, content: Some(content) }).map_err(full)?;
+    let commit = pushes::commit(world, scene, &branch, text, Edit { path, content: Some(content) })
+        .map_err(full)?;
     Ok(json!({ "id": commit.ok_or(Fault::NotFound)?.sha }))
 }
 
@@ -85,25 +95,31 @@ fn open_pull(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, Fault> 
     let repository = world.repositories.get_mut(&place).ok_or(Fault::NotFound)?;
     Fault::unless_spammed("PullRequest", repository.issues.len())?;
     let number = repository.issues.keys().next_back().copied().unwrap_or(0) + 1;
-    let pull = Issue { pull_from: Some(branch), ..Issue::new(id, number, title, actor, prompt.now) };
+    let pull =
+        Issue { pull_from: Some(branch), ..Issue::new(id, number, title, actor, prompt.now) };
     repository.issues.insert(number, pull);
     repository.updated_at = prompt.now;
     events::issue_changed(world, prompt.urls, prompt.now, place, number, actor, "opened");
     Ok(json!({ "id": number }))
 }
 
-/// The members of `payload` stand beside action, repository, organization and sender, and in their place where they have the same names.
+/// The members of `payload` stand beside action, repository, organization and sender, and in their
+/// place where they have the same names.
 fn custom(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, Fault> {
     let event = prompt.fields.required_string("event");
     let action = prompt.fields.string("action");
     for (field, name) in [("event", Some(&event)), ("action", action.as_ref())] {
         // It becomes the value of a header.
-        if name.is_some_and(|name| name.len() > NAME_BYTES_MAX || !name.bytes().all(|byte| byte.is_ascii_graphic())) {
+        if name.is_some_and(|name| {
+            name.len() > NAME_BYTES_MAX || !name.bytes().all(|byte| byte.is_ascii_graphic())
+        }) {
             prompt.fields.reject(field, Code::Invalid, format!("{field} must be a short word"));
         }
     }
     let place = match prompt.fields.string("organization") {
-        Some(login) => Place::Organization(prompt.found("organization", world.organization_by_login(&login).map(|found| found.id))),
+        Some(login) => Place::Organization(
+            prompt.found("organization", world.organization_by_login(&login).map(|found| found.id)),
+        ),
         None => Place::Repository(prompt.repository(world)),
     };
     let actor = prompt.actor(world);
@@ -113,14 +129,16 @@ fn custom(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, Fault> {
     }
     prompt.fields.check()?;
     let scene = Scene { urls: prompt.urls, now: prompt.now, place, actor };
-    let deliveries = raise(world, scene, Happening { event: &event, action: action.as_deref() }, |_| payload);
+    let deliveries =
+        raise(world, scene, Happening { event: &event, action: action.as_deref() }, |_| payload);
     Ok(json!({ "deliveries": deliveries }))
 }
 
 impl Prompt<'_> {
     fn repository(&mut self, world: &World) -> u64 {
         let full_name = self.fields.required_string("repository");
-        let found = full_name.split_once('/').and_then(|(owner, name)| world.repository_named(owner, name));
+        let found =
+            full_name.split_once('/').and_then(|(owner, name)| world.repository_named(owner, name));
         self.found("repository", found.map(|repository| repository.id))
     }
 

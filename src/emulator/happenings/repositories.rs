@@ -1,4 +1,5 @@
-//! What changed about a repository, as events: one change may be several of them (edited, renamed, archived, privatized, …).
+//! What changed about a repository, as events: one change may be several of them (edited, renamed,
+//! archived, privatized, …).
 
 use serde_json::{Value, json};
 
@@ -48,13 +49,21 @@ pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), Fault> {
         one(call, "edited", json!({ "changes": changes }));
     }
     if after.name != before.name {
-        one(call, "renamed", json!({ "changes": { "repository": { "name": { "from": before.name } } } }));
+        one(
+            call,
+            "renamed",
+            json!({ "changes": { "repository": { "name": { "from": before.name } } } }),
+        );
     }
     if after.archived != before.archived {
         one(call, if after.archived { "archived" } else { "unarchived" }, json!({}));
     }
     if after.visibility != before.visibility {
-        one(call, if after.visibility == Visibility::Private { "privatized" } else { "publicized" }, json!({}));
+        one(
+            call,
+            if after.visibility == Visibility::Private { "privatized" } else { "publicized" },
+            json!({}),
+        );
     }
     Ok(())
 }

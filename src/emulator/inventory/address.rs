@@ -1,7 +1,9 @@
-//! Where on the shelves the things of a route lie: an address made from what its path names, not from how it names it.
+//! Where on the shelves the things of a route lie: an address made from what its path names, not
+//! from how it names it.
 //!
-//! Repositories, organisations, teams and users stand in it by their numbers, so that renaming a repository keeps what it has, letters'
-//! case does not matter, and the addresses of one thing by name and by number meet.
+//! Repositories, organisations, teams and users stand in it by their numbers, so that renaming a
+//! repository keeps what it has, letters' case does not matter, and the addresses of one thing by
+//! name and by number meet.
 
 use super::admission::{enterprise_of_path, organization_of_path};
 use super::places;
@@ -17,7 +19,8 @@ use crate::emulator::world::Owner;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub text: String,
-    /// The name of the parameter that it is the value of; empty for a word of the template, [`UNLISTED`] for one that no document lists.
+    /// The name of the parameter that it is the value of; empty for a word of the template,
+    /// [`UNLISTED`] for one that no document lists.
     pub param: String,
 }
 
@@ -37,7 +40,10 @@ pub struct Address {
 impl Address {
     /// The address of the first `steps` steps.
     pub fn leading(&self, steps: usize) -> String {
-        self.steps.iter().take(steps).fold(self.place.clone(), |address, step| format!("{address}/{}", step.text))
+        self.steps
+            .iter()
+            .take(steps)
+            .fold(self.place.clone(), |address, step| format!("{address}/{}", step.text))
     }
 
     /// The whole address.
@@ -70,7 +76,8 @@ impl Address {
         self.steps.iter().find(|step| step.param == param).map(|step| step.text.as_str())
     }
 
-    /// What of the template the first `steps` steps stand for, below the place: words as they are, parameters in braces.
+    /// What of the template the first `steps` steps stand for, below the place: words as they are,
+    /// parameters in braces.
     pub fn pattern(&self, steps: usize) -> String {
         self.steps.iter().take(steps).fold(String::new(), |pattern, step| {
             if matches!(step.param.as_str(), "" | UNLISTED) {
@@ -82,8 +89,8 @@ impl Address {
     }
 }
 
-/// The address of what a call of this template names; `rest` is the unlisted end of a family's path, as sent. 404 when a repository
-/// inside it is not there.
+/// The address of what a call of this template names; `rest` is the unlisted end of a family's
+/// path, as sent. 404 when a repository inside it is not there.
 pub fn of(call: &Call<'_>, template: &str, rest: &str, rule: &Rule) -> Result<Address, Fault> {
     let (place, path) = place(call, template, rule)?;
     let mut steps = Vec::new();
@@ -95,13 +102,19 @@ pub fn of(call: &Call<'_>, template: &str, rest: &str, rule: &Rule) -> Result<Ad
         };
         if param == "owner" && segments.peek() == Some(&"{repo}") {
             segments.next();
-            let repository = call.world.repository_named(call.params.get("owner"), call.params.get("repo")).ok_or(Fault::NotFound)?;
+            let repository = call
+                .world
+                .repository_named(call.params.get("owner"), call.params.get("repo"))
+                .ok_or(Fault::NotFound)?;
             steps.push(Step { text: repository.id.to_string(), param: "repository_id".to_owned() });
             continue;
         }
         if param == "*rest" {
             // What no document lists is taken word by word.
-            steps.extend(rest.split('/').map(|word| Step { text: segment(&decode_segment(word)), param: UNLISTED.to_owned() }));
+            steps.extend(rest.split('/').map(|word| Step {
+                text: segment(&decode_segment(word)),
+                param: UNLISTED.to_owned(),
+            }));
             continue;
         }
         let param = param.trim_start_matches('*');
@@ -114,7 +127,9 @@ pub fn of(call: &Call<'_>, template: &str, rest: &str, rule: &Rule) -> Result<Ad
 fn value(call: &Call<'_>, param: &str) -> String {
     let value = call.params.get(param);
     match param {
-        "username" | "assignee" | "target_user" | "org" | "enterprise-team" => segment(&value.to_lowercase()),
+        "username" | "assignee" | "target_user" | "org" | "enterprise-team" => {
+            segment(&value.to_lowercase())
+        }
         _ => segment(value),
     }
 }
@@ -126,21 +141,31 @@ fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String
         _ => place,
     };
     Ok(match rule.place {
-        Place::Repository => (of_caller(format!("repository/{}", call.repository)), path_of(call.world, call.repository()?)),
+        Place::Repository => (
+            of_caller(format!("repository/{}", call.repository)),
+            path_of(call.world, call.repository()?),
+        ),
         Place::Organization | Place::Team => {
             let (id, team) = organization_of_path(call)?;
             let organization = call.world.organizations.get(&id).ok_or(Fault::NotFound)?;
             let path = format!("/orgs/{}", segment(&organization.login));
             let team = team.filter(|_| rule.place == Place::Team);
             match team.and_then(|team| Some((team, places::team_slug(organization, team)?))) {
-                Some((team, slug)) => (format!("organization/{id}/teams/{team}"), format!("{path}/teams/{}", segment(slug))),
+                Some((team, slug)) => (
+                    format!("organization/{id}/teams/{team}"),
+                    format!("{path}/teams/{}", segment(slug)),
+                ),
                 None => (of_caller(format!("organization/{id}")), path),
             }
         }
         Place::Enterprise => {
             let id = enterprise_of_path(call).ok_or(Fault::NotFound)?;
             let named = call.params.get("enterprise");
-            let path = if named.is_empty() { String::new() } else { format!("/enterprises/{}", segment(named)) };
+            let path = if named.is_empty() {
+                String::new()
+            } else {
+                format!("/enterprises/{}", segment(named))
+            };
             (format!("enterprise/{id}"), path)
         }
         Place::Account => {
@@ -162,7 +187,8 @@ fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String
 }
 
 /// What templates about one team begin with.
-const TEAMS: [&str; 3] = ["/orgs/{org}/teams/{team_slug}", "/organizations/{org_id}/team/{team_id}", "/teams/{team_id}"];
+const TEAMS: [&str; 3] =
+    ["/orgs/{org}/teams/{team_slug}", "/organizations/{org_id}/team/{team_id}", "/teams/{team_id}"];
 
 /// What follows the place in a template.
 fn own_part(template: &str) -> &str {
@@ -178,6 +204,8 @@ fn own_part(template: &str) -> &str {
         "/users/{username}",
         "/user",
     ];
-    let below = |prefix: &&str| template.strip_prefix(*prefix).filter(|own| own.is_empty() || own.starts_with('/'));
+    let below = |prefix: &&str| {
+        template.strip_prefix(*prefix).filter(|own| own.is_empty() || own.starts_with('/'))
+    };
     PLACES.iter().find_map(below).unwrap_or(template)
 }

@@ -1,6 +1,8 @@
-//! Admits a caller to a route of the endpoint table: first what the path names must be there, then the credential must fit.
+//! Admits a caller to a route of the endpoint table: first what the path names must be there, then
+//! the credential must fit.
 //!
-//! As in `access`: what a caller may not see is 404, no credential where one is needed 401, a wrong kind, permission or role 403.
+//! As in `access`: what a caller may not see is 404, no credential where one is needed 401, a wrong
+//! kind, permission or role 403.
 
 use super::places;
 use super::rule::{Openness, Place, Rule};
@@ -15,7 +17,8 @@ const LACKS_SCOPE: &str = "The token lacks a scope that this needs; see X-Accept
 const LACKS_ROLE: &str = "Must be an organization owner, or have a role that allows it.";
 const LACKS_RIGHTS: &str = "Must have admin rights to Repository.";
 
-/// Admits the caller, and notes the repository or organisation that the path names. `is_read` methods of public places are for all.
+/// Admits the caller, and notes the repository or organisation that the path names. `is_read`
+/// methods of public places are for all.
 pub fn admit(call: &mut Call<'_>, rule: &Rule) -> Result<(), Fault> {
     match rule.place {
         Place::Repository => repository(call, rule)?,
@@ -44,7 +47,8 @@ pub fn admit(call: &mut Call<'_>, rule: &Rule) -> Result<(), Fault> {
     if rule.about_caller { access::acts_as_user(call.caller).map(|_| ()) } else { Ok(()) }
 }
 
-/// A token of a kind that the endpoint does not reject, with a scope or the permissions that it takes.
+/// A token of a kind that the endpoint does not reject, with a scope or the permissions that it
+/// takes.
 fn token_fits<'a>(call: &Call<'a>, rule: &Rule) -> Result<&'a Token, Fault> {
     let token = token(call, rule)?;
     bounds_fit(token, rule, Fault::Forbidden(LACKS_SCOPE))?;
@@ -53,7 +57,9 @@ fn token_fits<'a>(call: &Call<'a>, rule: &Rule) -> Result<&'a Token, Fault> {
 
 fn token<'a>(call: &Call<'a>, rule: &Rule) -> Result<&'a Token, Fault> {
     match call.caller.token() {
-        Some(token) if rule.tokens.accepts(token.kind) == Some(false) => Err(Fault::Forbidden(rejection(token))),
+        Some(token) if rule.tokens.accepts(token.kind) == Some(false) => {
+            Err(Fault::Forbidden(rejection(token)))
+        }
         Some(token) => Ok(token),
         None if call.caller.app().is_some() => Err(Fault::Forbidden(REJECTED_APP)),
         None => Err(Fault::RequiresAuthentication),
@@ -62,18 +68,27 @@ fn token<'a>(call: &Call<'a>, rule: &Rule) -> Result<&'a Token, Fault> {
 
 fn bounds_fit(token: &Token, rule: &Rule, unscoped: Fault) -> Result<(), Fault> {
     if token.is_scoped() {
-        let has_scope = rule.scopes.is_empty() || rule.scopes.iter().any(|scope| token.has_scope(scope));
+        let has_scope =
+            rule.scopes.is_empty() || rule.scopes.iter().any(|scope| token.has_scope(scope));
         return if has_scope { Ok(()) } else { Err(unscoped) };
     }
-    let holds = |set: &Vec<super::permissions::Grant>| set.iter().all(|grant| token.permissions.allow(&grant.name, grant.level));
-    if rule.permissions.is_empty() || rule.permissions.iter().any(holds) { Ok(()) } else { Err(Fault::Forbidden(rejection(token))) }
+    let holds = |set: &Vec<super::permissions::Grant>| {
+        set.iter().all(|grant| token.permissions.allow(&grant.name, grant.level))
+    };
+    if rule.permissions.is_empty() || rule.permissions.iter().any(holds) {
+        Ok(())
+    } else {
+        Err(Fault::Forbidden(rejection(token)))
+    }
 }
 
 fn repository(call: &mut Call<'_>, rule: &Rule) -> Result<(), Fault> {
     let repository = access::repository_of_path(call)?;
-    let is_public_read = rule.openness == Openness::Public && repository.visibility == Visibility::Public;
+    let is_public_read =
+        rule.openness == Openness::Public && repository.visibility == Visibility::Public;
     match call.caller.token() {
-        // Document 1, No credential: "Allowed only for public data"; of an app as itself and an OAuth app by basic the same is true.
+        // Document 1, No credential: "Allowed only for public data"; of an app as itself and an
+        // OAuth app by basic the same is true.
         None if is_public_read => {}
         _ => {
             let token = token(call, rule)?;
@@ -97,7 +112,8 @@ fn organization(call: &mut Call<'_>, rule: &Rule) -> Result<(), Fault> {
         let token = token(call, rule)?;
         let has_role = match (token.user, token.installed_on) {
             (Some(user), _) if organization.members.contains(&user) => {
-                let maintains = rule.place == Place::Team && team.is_some_and(|team| places::maintains(organization, team, user));
+                let maintains = rule.place == Place::Team
+                    && team.is_some_and(|team| places::maintains(organization, team, user));
                 maintains || organization.has_role(user, rule.organization_role)
             }
             (None, Some(installed_on)) if installed_on == id => true,
@@ -115,11 +131,15 @@ fn organization(call: &mut Call<'_>, rule: &Rule) -> Result<(), Fault> {
 
 /// The organisation by login or id, and the team below it that the path names, if it names one.
 pub fn organization_of_path(call: &Call<'_>) -> Result<(u64, Option<u64>), Fault> {
-    let by_id = |text: &str| text.parse().ok().and_then(|id: u64| call.world.organizations.get(&id));
+    let by_id =
+        |text: &str| text.parse().ok().and_then(|id: u64| call.world.organizations.get(&id));
     let organization = match (call.params.get("org"), call.params.get("org_id")) {
-        ("", "") => return team_by_id(call.world, call.params.id("team_id")?).ok_or(Fault::NotFound),
+        ("", "") => {
+            return team_by_id(call.world, call.params.id("team_id")?).ok_or(Fault::NotFound);
+        }
         ("", id) => by_id(id),
-        // `/organizations/{org}/…` of Document 1 says `{org}`; both readings of the word lead there.
+        // `/organizations/{org}/…` of Document 1 says `{org}`; both readings of the word lead
+        // there.
         (login, _) => call.world.organization_by_login(login).or_else(|| by_id(login)),
     };
     let organization = organization.ok_or(Fault::NotFound)?;
@@ -142,7 +162,8 @@ pub fn enterprise_of_path(call: &Call<'_>) -> Option<u64> {
     places::enterprise(call.world, if slug.is_empty() { places::ENTERPRISE } else { slug })
 }
 
-/// Document 1 names scopes for enterprises and permissions for none of these routes: tokens with scopes are taken, others are not.
+/// Document 1 names scopes for enterprises and permissions for none of these routes: tokens with
+/// scopes are taken, others are not.
 fn enterprise(call: &Call<'_>, rule: &Rule) -> Result<(), Fault> {
     enterprise_of_path(call).ok_or(Fault::NotFound)?;
     let token = token(call, rule)?;
@@ -169,11 +190,19 @@ fn installation(call: &Call<'_>) -> Result<(), Fault> {
     }
 }
 
-/// The OAuth app itself, of which the path must name the client id. Other apps' tokens are none of its business.
+/// The OAuth app itself, of which the path must name the client id. Other apps' tokens are none of
+/// its business.
 fn oauth_app(call: &Call<'_>) -> Result<(), Fault> {
     let AccountId::OauthApp(id) = call.caller.account else {
-        return Err(call.caller.token().map_or(Fault::RequiresAuthentication, |token| Fault::Forbidden(rejection(token))));
+        return Err(call
+            .caller
+            .token()
+            .map_or(Fault::RequiresAuthentication, |token| Fault::Forbidden(rejection(token))));
     };
-    let is_its_own = call.world.oauth_apps.iter().any(|app| app.id == id && app.client_id == call.params.get("client_id"));
+    let is_its_own = call
+        .world
+        .oauth_apps
+        .iter()
+        .any(|app| app.id == id && app.client_id == call.params.get("client_id"));
     if is_its_own { Ok(()) } else { Err(Fault::NotFound) }
 }

@@ -1,6 +1,7 @@
 //! The generic stored resource: what each method means for each form of route.
 //!
-//! A list has what was posted to it, settings keep what was put, an action answers that it was done. Fields are kept as they were sent.
+//! A list has what was posted to it, settings keep what was put, an action answers that it was
+//! done. Fields are kept as they were sent.
 
 use http::{Method, StatusCode, header};
 use serde_json::{Map, Value, json};
@@ -49,7 +50,8 @@ pub fn by_shape(call: &mut Call<'_>, facts: &Facts, address: &Address, shape: Sh
         _ if is(Method::GET) => get(call, facts, address),
         _ if is(Method::DELETE) => delete(call, address),
         _ if is(Method::PATCH) => patch(call, facts, address),
-        // A form that has no such method in the table; the running service would not know the route.
+        // A form that has no such method in the table; the running service would not know the
+        // route.
         _ => Err(Fault::NotFound),
     }
 }
@@ -81,15 +83,21 @@ pub fn render(call: &Call<'_>, address: &Address, shelf: &str, name: &str, thing
 const NAMED_ID: &str = "_id";
 
 fn list(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
-    if facts.endpoint.cursor_pages && call.query.get("cursor").is_some_and(|cursor| !cursor.is_empty()) {
+    if facts.endpoint.cursor_pages
+        && call.query.get("cursor").is_some_and(|cursor| !cursor.is_empty())
+    {
         // No list here is long enough for a second page, so no cursor is one of ours.
         return Err(Fault::BadRequest("Invalid cursor".to_owned()));
     }
     let source = alias::source(call, facts, address);
-    let things: Vec<(String, Thing)> = seeds::items(call.world, &source.shelf).into_iter().filter(|(_, thing)| source.has(thing)).collect();
+    let things: Vec<(String, Thing)> = seeds::items(call.world, &source.shelf)
+        .into_iter()
+        .filter(|(_, thing)| source.has(thing))
+        .collect();
     let total = things.len();
     let (shown, link) = pagination::cut(call, facts.caps(), things);
-    let items: Vec<Value> = shown.iter().map(|(name, thing)| item(call, address, &source, name, thing)).collect();
+    let items: Vec<Value> =
+        shown.iter().map(|(name, thing)| item(call, address, &source, name, thing)).collect();
     let value = match facts.wrapping {
         Wrapping::Bare => Value::Array(items),
         Wrapping::Member(member) => json!({ "total_count": total, member: items }),
@@ -99,11 +107,13 @@ fn list(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     Ok(if facts.endpoint.polls { polled(call, reply, &source) } else { reply })
 }
 
-/// Document 1: answers made for polling carry `Last-Modified` and say how often they may be asked for.
+/// Document 1: answers made for polling carry `Last-Modified` and say how often they may be asked
+/// for.
 fn polled(call: &mut Call<'_>, reply: Reply, source: &Source) -> Reply {
     // Nothing has happened to a shelf that was never written to since its place came to be.
     let begun = call.repository().ok().map(|repository| repository.created_at);
-    let begun = begun.or_else(|| call.world.organizations.get(&call.organization).map(|one| one.created_at));
+    let begun = begun
+        .or_else(|| call.world.organizations.get(&call.organization).map(|one| one.created_at));
     let begun = begun.or_else(|| call.world.users.values().map(|user| user.created_at).min());
     let changed_at = call.world.shelves.changed_at(&source.shelf).max(begun);
     polling::paced(call, Reply { changed_at, ..reply })
@@ -117,8 +127,13 @@ fn item(call: &Call<'_>, address: &Address, source: &Source, name: &str, thing: 
             let repository = name.parse().ok().and_then(|id: u64| call.world.repositories.get(&id));
             repository.map_or(Value::Null, |repository| renderer.repository(repository))
         }
-        Some("username") => call.world.user_by_login(name).map_or(Value::Null, |user| renderer.user_summary(user.id)),
-        Some(_) => name.parse::<u64>().map_or_else(|_| json!({ "name": name, "slug": name }), |id| json!({ "id": id })),
+        Some("username") => call
+            .world
+            .user_by_login(name)
+            .map_or(Value::Null, |user| renderer.user_summary(user.id)),
+        Some(_) => name
+            .parse::<u64>()
+            .map_or_else(|_| json!({ "name": name, "slug": name }), |id| json!({ "id": id })),
         None => render(call, address, &source.shelf, name, thing),
     }
 }
@@ -142,12 +157,22 @@ fn create(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     call.world.shelves.put(&source.shelf, &name, thing.clone())?;
     let value = render(call, address, &source.shelf, &name, &thing);
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
-    let status = if facts.template.ends_with("/sarifs") { StatusCode::ACCEPTED } else { StatusCode::CREATED };
+    let status = if facts.template.ends_with("/sarifs") {
+        StatusCode::ACCEPTED
+    } else {
+        StatusCode::CREATED
+    };
     Ok(Reply { status, ..Reply::created(value, &location) })
 }
 
 /// Under which name a new thing is found: its number, or what its item routes are named by.
-fn name_of_new(call: &Call<'_>, facts: &Facts, source: &Source, id: u64, fields: &mut Map<String, Value>) -> Result<String, Fault> {
+fn name_of_new(
+    call: &Call<'_>,
+    facts: &Facts,
+    source: &Source,
+    id: u64,
+    fields: &mut Map<String, Value>,
+) -> Result<String, Fault> {
     match facts.item_param {
         "sarif_id" => {
             let guid = guid(id);
@@ -155,7 +180,9 @@ fn name_of_new(call: &Call<'_>, facts: &Facts, source: &Source, id: u64, fields:
             Ok(guid)
         }
         param if param.ends_with("_number") => {
-            let numbers = seeds::items(call.world, &source.shelf).into_iter().filter_map(|(name, _)| name.parse::<u64>().ok());
+            let numbers = seeds::items(call.world, &source.shelf)
+                .into_iter()
+                .filter_map(|(name, _)| name.parse::<u64>().ok());
             let number = numbers.max().unwrap_or(0) + 1;
             fields.insert("number".to_owned(), json!(number));
             Ok(number.to_string())
@@ -175,7 +202,8 @@ fn get(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     // Only the newest attempt of a run is kept: the run itself.
     let is_attempt = facts.template.ends_with("/attempts/{attempt_number}");
     let steps = address.steps.len().saturating_sub(if is_attempt { 2 } else { 0 });
-    let (shelf, name) = (address.leading(steps.saturating_sub(1)), address.steps.get(steps.saturating_sub(1)));
+    let (shelf, name) =
+        (address.leading(steps.saturating_sub(1)), address.steps.get(steps.saturating_sub(1)));
     let name = name.map_or("", |step| step.text.as_str());
     let thing = seeds::get(call, &shelf, name).ok_or(Fault::NotFound)?;
     Ok(Reply::ok(render(call, address, &shelf, name, &thing)).changed_at(thing.updated_at))
@@ -191,7 +219,11 @@ fn patch(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
 }
 
 /// Changes a thing that must be there; how it then looks.
-pub fn change(call: &mut Call<'_>, address: &Address, edit: impl FnOnce(&mut Map<String, Value>)) -> Result<Value, Fault> {
+pub fn change(
+    call: &mut Call<'_>,
+    address: &Address,
+    edit: impl FnOnce(&mut Map<String, Value>),
+) -> Result<Value, Fault> {
     let shelf = address.parent();
     let mut thing = seeds::get(call, &shelf, address.name()).ok_or(Fault::NotFound)?;
     edit(&mut thing.fields);
@@ -201,7 +233,8 @@ pub fn change(call: &mut Call<'_>, address: &Address, edit: impl FnOnce(&mut Map
     Ok(render(call, address, &shelf, address.name(), &thing))
 }
 
-/// Puts a thing under the name that the path gives it. What is known by number is made by POST alone and only changed here.
+/// Puts a thing under the name that the path gives it. What is known by number is made by POST
+/// alone and only changed here.
 fn put(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let mut fields = bodies::kept(bodies::object(call)?);
     let shelf = address.parent();
@@ -212,9 +245,14 @@ fn put(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
         return Err(Fault::NotFound);
     }
     if !is_numbered {
-        fields.insert("name".to_owned(), json!(crate::emulator::intake::decode_segment(address.name())));
+        fields.insert(
+            "name".to_owned(),
+            json!(crate::emulator::intake::decode_segment(address.name())),
+        );
     }
-    let (id, created_at) = before.as_ref().map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
+    let (id, created_at) = before
+        .as_ref()
+        .map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
     let thing = Thing { id, fields, created_at, updated_at: call.now };
     seeds::settle(call.world, &shelf)?;
     call.world.shelves.put(&shelf, address.name(), thing.clone())?;
@@ -222,7 +260,9 @@ fn put(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let is_secret = facts.template.ends_with("{secret_name}");
     Ok(match before {
         None if is_secret => Reply::json(StatusCode::CREATED, json!({})),
-        None if !facts.template.ends_with("{environment_name}") => Reply::json(StatusCode::CREATED, value),
+        None if !facts.template.ends_with("{environment_name}") => {
+            Reply::json(StatusCode::CREATED, value)
+        }
         Some(_) if is_secret => Reply::empty(StatusCode::NO_CONTENT),
         _ => Reply::ok(value),
     })
@@ -240,13 +280,22 @@ fn delete(call: &mut Call<'_>, address: &Address) -> Outcome {
 fn clear(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let source = alias::source(call, facts, address);
     let wanted = call.query.get("key").filter(|key| !key.is_empty());
-    let wanted = wanted.ok_or_else(|| Fault::field("Resource", "key", Code::MissingField, "key is required in the query"))?.to_owned();
-    let things = seeds::items(call.world, &source.shelf).into_iter().filter(|(_, thing)| thing.fields.get("key") == Some(&json!(wanted)));
+    let wanted = wanted
+        .ok_or_else(|| {
+            Fault::field("Resource", "key", Code::MissingField, "key is required in the query")
+        })?
+        .to_owned();
+    let things = seeds::items(call.world, &source.shelf)
+        .into_iter()
+        .filter(|(_, thing)| thing.fields.get("key") == Some(&json!(wanted)));
     let gone: Vec<(String, Thing)> = things.collect();
     for (name, _) in &gone {
         call.world.shelves.take(&source.shelf, name, call.now);
     }
-    let items: Vec<Value> = gone.iter().map(|(name, thing)| render(call, address, &source.shelf, name, thing)).collect();
+    let items: Vec<Value> = gone
+        .iter()
+        .map(|(name, thing)| render(call, address, &source.shelf, name, thing))
+        .collect();
     Ok(Reply::ok(match facts.wrapping {
         Wrapping::Bare => Value::Array(items),
         Wrapping::Member(member) => json!({ "total_count": items.len(), member: items }),
@@ -276,7 +325,8 @@ fn keep(call: &mut Call<'_>, address: &Address) -> Outcome {
 /// Puts the name of an existing thing on a shelf; `param` says what kind of thing it is.
 pub fn choose(call: &mut Call<'_>, shelf: &str, name: &str, param: &str) -> Result<(), Fault> {
     let fields = Map::from_iter([(CHOSEN.to_owned(), json!(param))]);
-    let thing = Thing { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
+    let thing =
+        Thing { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
     Ok(call.world.shelves.put(shelf, name, thing)?)
 }
 

@@ -29,7 +29,9 @@ const REGISTRATION_FOR: Duration = Duration::from_hours(1);
 fn outcome(action: &str) -> Value {
     match action {
         "cancel" | "force-cancel" => json!({ "status": "completed", "conclusion": "cancelled" }),
-        "rerun" | "rerun-failed-jobs" | "approve" | "rerequest" => json!({ "status": "queued", "conclusion": null }),
+        "rerun" | "rerun-failed-jobs" | "approve" | "rerequest" => {
+            json!({ "status": "queued", "conclusion": null })
+        }
         "enable" => json!({ "state": "active" }),
         "disable" => json!({ "state": "disabled_manually" }),
         "dismissals" => json!({ "state": "DISMISSED" }),
@@ -40,7 +42,11 @@ fn outcome(action: &str) -> Value {
 /// Does it.
 pub fn act(call: &mut Call<'_>, facts: &Facts, address: &Address, status: StatusCode) -> Outcome {
     let method = &facts.endpoint.method;
-    let sent = if *method == Method::POST { bodies::of_new(call, facts.template)? } else { bodies::members(call)? };
+    let sent = if *method == Method::POST {
+        bodies::of_new(call, facts.template)?
+    } else {
+        bodies::members(call)?
+    };
     change_parent(call, address, address.name())?;
     match facts.template.rsplit('/').next().unwrap_or("") {
         "dispatches" if facts.template.contains("/workflows/") => start_run(call, address, &sent)?,
@@ -51,20 +57,33 @@ pub fn act(call: &mut Call<'_>, facts: &Facts, address: &Address, status: Status
         _ => {}
     }
     let answered = answer(call, method, address.name(), &sent);
-    Ok(if status == StatusCode::NO_CONTENT { Reply::empty(status) } else { Reply::json(status, answered) })
+    Ok(if status == StatusCode::NO_CONTENT {
+        Reply::empty(status)
+    } else {
+        Reply::json(status, answered)
+    })
 }
 
 /// Changes the thing that the action is asked of, where it lies on a shelf.
 fn change_parent(call: &mut Call<'_>, address: &Address, action: &str) -> Result<(), Fault> {
     let Value::Object(changes) = outcome(action) else { return Ok(()) };
     let steps = address.steps.len();
-    let Some(step) = steps.checked_sub(2).and_then(|place| address.steps.get(place)).filter(|step| !step.param.is_empty()) else {
+    let Some(step) = steps
+        .checked_sub(2)
+        .and_then(|place| address.steps.get(place))
+        .filter(|step| !step.param.is_empty())
+    else {
         return Ok(());
     };
     let shelf = address.leading(steps - 2);
     let Some(mut thing) = seeds::get(call, &shelf, &step.text) else { return Ok(()) };
     thing.fields.extend(changes);
-    if let Some(attempt) = thing.fields.get("run_attempt").and_then(Value::as_u64).filter(|_| action.starts_with("rerun")) {
+    if let Some(attempt) = thing
+        .fields
+        .get("run_attempt")
+        .and_then(Value::as_u64)
+        .filter(|_| action.starts_with("rerun"))
+    {
         thing.fields.insert("run_attempt".to_owned(), json!(attempt + 1));
     }
     thing.updated_at = call.now;
@@ -73,11 +92,17 @@ fn change_parent(call: &mut Call<'_>, address: &Address, action: &str) -> Result
 }
 
 /// A dispatched workflow has a new run, of a branch or tag that must be there.
-fn start_run(call: &mut Call<'_>, address: &Address, sent: &Map<String, Value>) -> Result<(), Fault> {
+fn start_run(
+    call: &mut Call<'_>,
+    address: &Address,
+    sent: &Map<String, Value>,
+) -> Result<(), Fault> {
     let name = sent.get("ref").and_then(Value::as_str).unwrap_or("");
     let history = call.world.history(call.repository()?);
     let sha = history.named(name).map(|commit| commit.sha.clone());
-    let sha = sha.ok_or_else(|| Fault::field("Workflow", "ref", Code::Invalid, format!("No ref found for: {name}")))?;
+    let sha = sha.ok_or_else(|| {
+        Fault::field("Workflow", "ref", Code::Invalid, format!("No ref found for: {name}"))
+    })?;
     let workflow: u64 = address.value("workflow_id").and_then(|id| id.parse().ok()).unwrap_or(0);
     let shelf = address.sibling("/actions/runs");
     seeds::settle(call.world, &shelf)?;
@@ -88,18 +113,30 @@ fn start_run(call: &mut Call<'_>, address: &Address, sent: &Map<String, Value>) 
         "head_branch": name.trim_start_matches("refs/heads/"), "head_sha": sha, "pull_requests": [],
     }));
     let (id, now) = (call.world.next_id(), call.now);
-    Ok(call.world.shelves.put(&shelf, &id.to_string(), Thing { id, fields, created_at: now, updated_at: now })?)
+    Ok(call.world.shelves.put(
+        &shelf,
+        &id.to_string(),
+        Thing { id, fields, created_at: now, updated_at: now },
+    )?)
 }
 
-/// The repositories that a configuration is attached to are those that the body chooses, or all of the organisation's.
+/// The repositories that a configuration is attached to are those that the body chooses, or all of
+/// the organisation's.
 fn attach(call: &mut Call<'_>, address: &Address, sent: &Map<String, Value>) -> Result<(), Fault> {
     let owner = Owner::Organization(call.organization);
-    let is_ours = |id: u64| call.world.repositories.get(&id).is_some_and(|repository| repository.owner == owner);
+    let is_ours = |id: u64| {
+        call.world.repositories.get(&id).is_some_and(|repository| repository.owner == owner)
+    };
     let ids = match sent.get("selected_repository_ids") {
         Some(_) => bodies::numbers(sent, is_ours)?,
-        None => {
-            call.world.repositories.values().filter(|repository| repository.owner == owner).map(|one| one.id).take(ATTACHED_MAX).collect()
-        }
+        None => call
+            .world
+            .repositories
+            .values()
+            .filter(|repository| repository.owner == owner)
+            .map(|one| one.id)
+            .take(ATTACHED_MAX)
+            .collect(),
     };
     let shelf = format!("{}/repositories", address.parent());
     ids.into_iter().try_for_each(|id| choose(call, &shelf, &id.to_string(), "repository_id"))
@@ -114,19 +151,34 @@ fn detach(call: &mut Call<'_>, address: &Address, sent: &Map<String, Value>) -> 
     let configurations = seeds::items(call.world, &address.parent());
     for (name, _) in configurations {
         for id in &ids {
-            call.world.shelves.take(&format!("{}/{name}/repositories", address.parent()), &id.to_string(), call.now);
+            call.world.shelves.take(
+                &format!("{}/{name}/repositories", address.parent()),
+                &id.to_string(),
+                call.now,
+            );
         }
     }
     Ok(())
 }
 
 /// The configuration is listed as a default from then on.
-fn make_default(call: &mut Call<'_>, address: &Address, sent: &Map<String, Value>) -> Result<(), Fault> {
-    let Some(configuration) = address.value("configuration_id").map(str::to_owned) else { return Ok(()) };
+fn make_default(
+    call: &mut Call<'_>,
+    address: &Address,
+    sent: &Map<String, Value>,
+) -> Result<(), Fault> {
+    let Some(configuration) = address.value("configuration_id").map(str::to_owned) else {
+        return Ok(());
+    };
     let mut fields = bodies::kept(sent.clone());
     fields.insert("configuration_id".to_owned(), json!(configuration.parse::<u64>().unwrap_or(0)));
-    let thing = Thing { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
-    Ok(call.world.shelves.put(&address.sibling("/code-security/configurations/defaults"), &configuration, thing)?)
+    let thing =
+        Thing { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
+    Ok(call.world.shelves.put(
+        &address.sibling("/code-security/configurations/defaults"),
+        &configuration,
+        thing,
+    )?)
 }
 
 /// What an action answers that has something to say.
@@ -134,13 +186,19 @@ fn answer(call: &Call<'_>, method: &Method, action: &str, sent: &Map<String, Val
     let text = |name: &str| sent.get(name).and_then(Value::as_str).unwrap_or("");
     match action {
         "registration-token" | "remove-token" => {
-            let secret = ring::digest::digest(&ring::digest::SHA256, format!("{action} {}", call.now.as_millis()).as_bytes());
+            let secret = ring::digest::digest(
+                &ring::digest::SHA256,
+                format!("{action} {}", call.now.as_millis()).as_bytes(),
+            );
             json!({ "token": format!("EMU{}", hex(&secret.as_ref()[..12]).to_uppercase()), "expires_at": iso(call.now + REGISTRATION_FOR) })
         }
-        "generate-notes" => json!({ "name": text("tag_name"), "body": format!("## What changed in {}\n", text("tag_name")) }),
+        "generate-notes" => {
+            json!({ "name": text("tag_name"), "body": format!("## What changed in {}\n", text("tag_name")) })
+        }
         "selected_teams" | "selected_users" => {
             let names = sent.values().find_map(Value::as_array).map_or(0, Vec::len);
-            let member = if *method == Method::DELETE { "seats_cancelled" } else { "seats_created" };
+            let member =
+                if *method == Method::DELETE { "seats_cancelled" } else { "seats_created" };
             json!({ member: names })
         }
         "merge-upstream" => {

@@ -1,8 +1,11 @@
-//! The rest of the route inventory: what the endpoint table knows and no file under `resources` answers by itself.
+//! The rest of the route inventory: what the endpoint table knows and no file under `resources`
+//! answers by itself.
 //!
-//! A request that no hand-written route takes is classified by the table (`crate::api::Table`), admitted by the table's facts (`rule`,
-//! `admission`) and answered over a generic stored resource (`answers`), because "request and response shapes of routes in this inventory
-//! that Documents 2 and 3 do not specify: not shown". What the table does not know is not found, nor is a known path by another method.
+//! A request that no hand-written route takes is classified by the table (`crate::api::Table`),
+//! admitted by the table's facts (`rule`, `admission`) and answered over a generic stored resource
+//! (`answers`), because "request and response shapes of routes in this inventory that Documents 2
+//! and 3 do not specify: not shown". What the table does not know is not found, nor is a known path
+//! by another method.
 
 mod address;
 mod admission;
@@ -42,7 +45,8 @@ pub use seeds::{items, settle};
 pub use shelves::{Shelves, Thing};
 
 /// The methods that have routes.
-const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+const METHODS: [Method; 5] =
+    [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 /// What the emulator knows of one endpoint of the table.
 #[derive(Debug)]
@@ -53,7 +57,8 @@ pub struct Facts {
     rule: Rule,
     shape: Shape,
     wrapping: Wrapping,
-    /// Of a list, and of the prefix of a family, the parameter that its items are named by; empty where it has no item routes.
+    /// Of a list, and of the prefix of a family, the parameter that its items are named by; empty
+    /// where it has no item routes.
     item_param: &'static str,
     pub resource: Resource,
     pub charge: Charge,
@@ -78,18 +83,27 @@ fn facts(dialect: Dialect) -> Vec<Facts> {
     let neutral = Table::embedded(Dialect::Service);
     let methods = shape::methods(neutral);
     let named = Table::embedded(dialect).iter();
-    named.map(|endpoint| Facts::of(endpoint, neutral.endpoint(endpoint.id), dialect, &methods)).collect()
+    named
+        .map(|endpoint| Facts::of(endpoint, neutral.endpoint(endpoint.id), dialect, &methods))
+        .collect()
 }
 
 impl Facts {
-    fn of(endpoint: &'static Endpoint, neutral: &'static Endpoint, dialect: Dialect, methods: &shape::Methods<'_>) -> Self {
+    fn of(
+        endpoint: &'static Endpoint,
+        neutral: &'static Endpoint,
+        dialect: Dialect,
+        methods: &shape::Methods<'_>,
+    ) -> Self {
         let rule = Rule::of(neutral, dialect);
         Self {
             endpoint,
             template: &neutral.template,
             shape: shape::shape(neutral, methods),
             wrapping: shape::wrapping(&neutral.template),
-            item_param: item_param(neutral.template.strip_suffix("/{*rest}").unwrap_or(&neutral.template)),
+            item_param: item_param(
+                neutral.template.strip_suffix("/{*rest}").unwrap_or(&neutral.template),
+            ),
             // A resource that the limits do not know by name counts as the one of most routes.
             resource: Resource::named(endpoint.resource.as_str()).unwrap_or(Resource::CORE),
             charge: if endpoint.primary_cost == 0 { Charge::Free } else { Charge::One },
@@ -102,13 +116,18 @@ impl Facts {
 
     fn caps(&self) -> Caps {
         let size = |size: u32| usize::try_from(size).unwrap_or(usize::MAX);
-        Caps { default: size(self.endpoint.per_page_default), max: size(self.endpoint.per_page_max) }
+        Caps {
+            default: size(self.endpoint.per_page_default),
+            max: size(self.endpoint.per_page_max),
+        }
     }
 }
 
 /// The parameter straight below a template.
 fn item_param(template: &str) -> &'static str {
-    let below = |endpoint: &'static Endpoint| endpoint.template.strip_prefix(template)?.strip_prefix("/{")?.strip_suffix('}');
+    let below = |endpoint: &'static Endpoint| {
+        endpoint.template.strip_prefix(template)?.strip_prefix("/{")?.strip_suffix('}')
+    };
     let plain = |param: &&str| !param.contains(['/', '*']);
     Table::embedded(Dialect::Service).iter().filter_map(below).find(plain).unwrap_or("")
 }
@@ -124,7 +143,9 @@ pub fn find(dialect: Dialect, method: &Method, path: &str) -> Option<Found> {
     let classified = table.classify(method, path);
     let endpoint = classified.endpoint;
     // A path that the documents list with other methods is no unlisted part of a family.
-    if endpoint.generic || (endpoint.family && METHODS.iter().any(|other| is_listed(table, other, path))) {
+    if endpoint.generic
+        || (endpoint.family && METHODS.iter().any(|other| is_listed(table, other, path)))
+    {
         return None;
     }
     let facts = match dialect {
@@ -132,17 +153,27 @@ pub fn find(dialect: Dialect, method: &Method, path: &str) -> Option<Found> {
         Dialect::Github => &*GITHUB,
     };
     let depth = endpoint.template.split('/').count() - 1;
-    let rest = if endpoint.family { path.splitn(depth + 1, '/').nth(depth).unwrap_or("").to_owned() } else { String::new() };
-    Some(Found { facts: facts.get(endpoint.id.index())?, params: Params::decoded(classified.params.iter()), rest })
+    let rest = if endpoint.family {
+        path.splitn(depth + 1, '/').nth(depth).unwrap_or("").to_owned()
+    } else {
+        String::new()
+    };
+    Some(Found {
+        facts: facts.get(endpoint.id.index())?,
+        params: Params::decoded(classified.params.iter()),
+        rest,
+    })
 }
 
-/// Whether the table has a route for this path with a word where `template`, which matches it too, has a parameter: `pulls/comments` is no
-/// pull of the number `comments`.
+/// Whether the table has a route for this path with a word where `template`, which matches it too,
+/// has a parameter: `pulls/comments` is no pull of the number `comments`.
 pub fn has_a_closer_route(dialect: Dialect, method: &Method, path: &str, template: &str) -> bool {
     let listed = Table::embedded(dialect).classify(method, path).endpoint;
     let is_parameter = |segment: &str| segment.starts_with('{');
     let mut pairs = template.split('/').zip(listed.template.split('/'));
-    !listed.generic && !listed.family && pairs.any(|(own, listed)| is_parameter(own) && !is_parameter(listed))
+    !listed.generic
+        && !listed.family
+        && pairs.any(|(own, listed)| is_parameter(own) && !is_parameter(listed))
 }
 
 fn is_listed(table: &Table, method: &Method, path: &str) -> bool {
@@ -160,7 +191,8 @@ pub fn answer(call: &mut Call<'_>, found: Found) -> Outcome {
     answers::answer(call, found.facts, &address)
 }
 
-/// The address by name that an address by number stands for, as the running service has them (`/organizations/{id}/…`, `/user/{id}/…`).
+/// The address by name that an address by number stands for, as the running service has them
+/// (`/organizations/{id}/…`, `/user/{id}/…`).
 pub fn named_path(world: &World, dialect: Dialect, path: &str) -> Option<String> {
     let beyond = path.strip_prefix("/organizations/").or_else(|| path.strip_prefix("/user/"))?;
     let (id, rest) = first_segment(beyond);
@@ -170,7 +202,10 @@ pub fn named_path(world: &World, dialect: Dialect, path: &str) -> Option<String>
         (!found.endpoint.generic).then_some(found.params)
     })?;
     if params.get("account_id").is_some() {
-        return world.users.contains_key(&id).then(|| format!("/users/{}{rest}", segment(world.login(id))));
+        return world
+            .users
+            .contains_key(&id)
+            .then(|| format!("/users/{}{rest}", segment(world.login(id))));
     }
     params.get("organization_id")?;
     let organization = world.organizations.get(&id)?;

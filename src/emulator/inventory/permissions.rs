@@ -1,9 +1,12 @@
-//! The names of permissions on the wire, and which one a route takes that no document lists a permission for.
+//! The names of permissions on the wire, and which one a route takes that no document lists a
+//! permission for.
 //!
-//! The endpoint table has the documents' own names (`org/administration`). On the wire an organisation's permission has the prefix
-//! `organization_` where a repository's could be meant, as in the hand-written routes and in the running service. Document 1's matrix
-//! breaks off after a part of the repository permission 'Administration' ("and all later permission categories: not shown"): there the
-//! running service's permission stands, so that a token without any permission opens nothing but public data.
+//! The endpoint table has the documents' own names (`org/administration`). On the wire an
+//! organisation's permission has the prefix `organization_` where a repository's could be meant, as
+//! in the hand-written routes and in the running service. Document 1's matrix breaks off after a
+//! part of the repository permission 'Administration' ("and all later permission categories: not
+//! shown"): there the running service's permission stands, so that a token without any permission
+//! opens nothing but public data.
 
 use http::Method;
 
@@ -24,7 +27,8 @@ impl Grant {
         let name = match (permission.owner, name) {
             (PermissionOwner::Organization, "members" | "issue_fields") => name.to_owned(),
             (PermissionOwner::Organization, "webhooks") => "organization_hooks".to_owned(),
-            // The running service's name of 'Assistant Business'; its product's word follows the dialect.
+            // The running service's name of 'Assistant Business'; its product's word follows the
+            // dialect.
             (PermissionOwner::Organization, "assistant_business") => {
                 format!("organization_{}_seat_management", dialect.assistant_segment())
             }
@@ -46,15 +50,21 @@ impl Grant {
     }
 }
 
-/// The permission sets that open an endpoint: one of them is enough, and of one all are needed. None where no permission is asked.
+/// The permission sets that open an endpoint: one of them is enough, and of one all are needed.
+/// None where no permission is asked.
 ///
-/// "[M]: need more than one permission, or accept a different permission" (Document 1). Which of the two is not shown. Two categories of
-/// one owner are taken as alternatives (the product's seats: 'Administration' or 'Assistant Business' of the organisation). An
-/// organisation's and a repository's are both needed: they guard two things (a team's repository: 'Members' and 'Administration').
-/// Where one category is named, what else the running service asks is needed too.
+/// "[M]: need more than one permission, or accept a different permission" (Document 1). Which of
+/// the two is not shown. Two categories of one owner are taken as alternatives (the product's
+/// seats: 'Administration' or 'Assistant Business' of the organisation). An organisation's and a
+/// repository's are both needed: they guard two things (a team's repository: 'Members' and
+/// 'Administration'). Where one category is named, what else the running service asks is needed
+/// too.
 pub fn sets(endpoint: &Endpoint, dialect: Dialect) -> Vec<Vec<Grant>> {
     let Some(first) = &endpoint.permission else {
-        return unlisted(&endpoint.template, &endpoint.method).into_iter().map(|grant| vec![grant]).collect();
+        return unlisted(&endpoint.template, &endpoint.method)
+            .into_iter()
+            .map(|grant| vec![grant])
+            .collect();
     };
     let mut sets = vec![vec![Grant::of(first, dialect)]];
     for other in &endpoint.other_permissions {
@@ -75,8 +85,8 @@ pub fn sets(endpoint: &Endpoint, dialect: Dialect) -> Vec<Vec<Grant>> {
     sets
 }
 
-/// What a route marked \[M\] needs beside the one permission that the documents list it under: of the repository that it is about, as the
-/// running service has it.
+/// What a route marked \[M\] needs beside the one permission that the documents list it under: of
+/// the repository that it is about, as the running service has it.
 fn beside(template: &str) -> Grant {
     let (name, level) = match template {
         "/repos/{owner}/{repo}/forks" => ("contents", Level::Read),
@@ -100,7 +110,8 @@ const PLACES: &[(&str, Unlisted)] = &[
     ("/gists", GISTS),
 ];
 
-/// The beginning of a route's own part and the permission of the routes there, the longest beginning first.
+/// The beginning of a route's own part and the permission of the routes there, the longest
+/// beginning first.
 type Unlisted = &'static [(&'static str, &'static str)];
 
 const TEAM: Unlisted = &[("", "members")];
@@ -201,19 +212,25 @@ const USER: Unlisted = &[
     ("", "profile"),
 ];
 
-/// The permission of a route that the documents name none for, and none where the running service asks none.
+/// The permission of a route that the documents name none for, and none where the running service
+/// asks none.
 fn unlisted(template: &str, method: &Method) -> Option<Grant> {
     let level = if *method == Method::GET { Level::Read } else { Level::Write };
-    let below = |prefix: &str| template.strip_prefix(prefix).filter(|own| own.is_empty() || own.starts_with('/'));
+    let below = |prefix: &str| {
+        template.strip_prefix(prefix).filter(|own| own.is_empty() || own.starts_with('/'))
+    };
     let (own, list) = PLACES.iter().find_map(|(prefix, list)| Some((below(prefix)?, list)))?;
-    let name = list.iter().find(|(beginning, _)| own.starts_with(beginning)).map_or(&"", |(_, name)| name);
-    // Nothing writes a repository's metadata: topics are its administrators' business, the rest is about the caller.
+    let name =
+        list.iter().find(|(beginning, _)| own.starts_with(beginning)).map_or(&"", |(_, name)| name);
+    // Nothing writes a repository's metadata: topics are its administrators' business, the rest is
+    // about the caller.
     let (name, level) = match (*name, level) {
         ("metadata", Level::Write) if own == "/topics" => ("administration", level),
         ("metadata", _) => ("metadata", Level::Read),
         named => named,
     };
-    let is_open = name.is_empty() || (level == Level::Read && matches!(template, "/user" | "/gists" | "/gists/{gist_id}"));
+    let is_open = name.is_empty()
+        || (level == Level::Read && matches!(template, "/user" | "/gists" | "/gists/{gist_id}"));
     (!is_open).then(|| Grant { name: name.to_owned(), level })
 }
 
@@ -224,7 +241,8 @@ mod tests {
 
     fn told(method: &Method, path: &str, dialect: Dialect) -> String {
         let sets = sets(Table::embedded(dialect).classify(method, path).endpoint, dialect);
-        let written = |set: &Vec<Grant>| set.iter().map(Grant::header).collect::<Vec<_>>().join(",");
+        let written =
+            |set: &Vec<Grant>| set.iter().map(Grant::header).collect::<Vec<_>>().join(",");
         sets.iter().map(written).collect::<Vec<_>>().join("; ")
     }
 
@@ -250,12 +268,24 @@ mod tests {
         assert_eq!(told(&Method::GET, "/orgs/o/assistant/billing/seats", Dialect::Service), seats);
         let team = "members=read,administration=write";
         assert_eq!(told(&Method::PUT, "/orgs/o/teams/t/repos/o/r", Dialect::Service), team);
-        assert_eq!(told(&Method::PUT, "/teams/5/repos/o/r", Dialect::Service), "members=read,metadata=read");
+        assert_eq!(
+            told(&Method::PUT, "/teams/5/repos/o/r", Dialect::Service),
+            "members=read,metadata=read"
+        );
         // Where the documents list one, what else the running service asks stands beside it.
         let repository = "organization_administration=write,metadata=read";
-        assert_eq!(told(&Method::PUT, "/orgs/o/actions/permissions/repositories/5", Dialect::Service), repository);
-        assert_eq!(told(&Method::POST, "/repos/o/r/forks", Dialect::Service), "administration=write,contents=read");
-        assert_eq!(told(&Method::POST, "/repos/o/r/pages", Dialect::Service), "administration=write,pages=write");
+        assert_eq!(
+            told(&Method::PUT, "/orgs/o/actions/permissions/repositories/5", Dialect::Service),
+            repository
+        );
+        assert_eq!(
+            told(&Method::POST, "/repos/o/r/forks", Dialect::Service),
+            "administration=write,contents=read"
+        );
+        assert_eq!(
+            told(&Method::POST, "/repos/o/r/pages", Dialect::Service),
+            "administration=write,pages=write"
+        );
     }
 
     #[test]
@@ -278,7 +308,8 @@ mod tests {
     fn a_longer_beginning_stands_before_a_shorter_one_of_it() {
         for (_, list) in PLACES {
             for (place, (beginning, _)) in list.iter().enumerate() {
-                let shadowed = list[..place].iter().find(|(earlier, _)| beginning.starts_with(earlier));
+                let shadowed =
+                    list[..place].iter().find(|(earlier, _)| beginning.starts_with(earlier));
                 assert_eq!(shadowed, None, "{beginning}");
             }
         }

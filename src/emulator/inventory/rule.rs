@@ -1,8 +1,10 @@
-//! What the endpoint table says about who may ask, put into the emulator's own terms: the place that a route is about, the scopes and
-//! permissions that open it, and the role that its user must have there.
+//! What the endpoint table says about who may ask, put into the emulator's own terms: the place
+//! that a route is about, the scopes and permissions that open it, and the role that its user must
+//! have there.
 //!
-//! Where the documents do not say, this says what the running service does in broad strokes: an organisation's administration is its
-//! owners' business, writing to a repository takes push rights, its administration takes admin rights, and public data may be read.
+//! Where the documents do not say, this says what the running service does in broad strokes: an
+//! organisation's administration is its owners' business, writing to a repository takes push
+//! rights, its administration takes admin rights, and public data may be read.
 
 use http::Method;
 
@@ -59,23 +61,34 @@ impl Rule {
     pub fn of(endpoint: &Endpoint, dialect: Dialect) -> Self {
         let place = place(&endpoint.template, endpoint);
         let openness = openness(place, endpoint);
-        let takes_permissions = endpoint.tokens.accepts(crate::api::TokenKind::FineGrained) != Some(false)
+        let takes_permissions = endpoint.tokens.accepts(crate::api::TokenKind::FineGrained)
+            != Some(false)
             || endpoint.tokens.accepts(crate::api::TokenKind::AppUser) != Some(false);
         Self {
             place,
             tokens: endpoint.tokens,
-            scopes: if endpoint.scopes.is_empty() { usual_scopes(place, endpoint) } else { endpoint.scopes.clone() },
-            permissions: if takes_permissions { permissions::sets(endpoint, dialect) } else { Vec::new() },
+            scopes: if endpoint.scopes.is_empty() {
+                usual_scopes(place, endpoint)
+            } else {
+                endpoint.scopes.clone()
+            },
+            permissions: if takes_permissions {
+                permissions::sets(endpoint, dialect)
+            } else {
+                Vec::new()
+            },
             repository_role: repository_role(endpoint),
             organization_role: organization_role(endpoint),
             openness,
-            about_caller: endpoint.about_caller && !matches!(place, Place::App | Place::Installation | Place::Service),
+            about_caller: endpoint.about_caller
+                && !matches!(place, Place::App | Place::Installation | Place::Service),
         }
     }
 
     /// The value of the accepted-permissions header.
     pub fn accepted_permissions(&self) -> String {
-        let written = |set: &Vec<Grant>| set.iter().map(Grant::header).collect::<Vec<_>>().join(",");
+        let written =
+            |set: &Vec<Grant>| set.iter().map(Grant::header).collect::<Vec<_>>().join(",");
         if !self.permissions.is_empty() {
             // The running service's form: a comma for "and", a semicolon for "or".
             return self.permissions.iter().map(written).collect::<Vec<_>>().join("; ");
@@ -104,14 +117,17 @@ fn place(template: &str, endpoint: &Endpoint) -> Place {
         ("/users/{username}", Place::Account),
         ("/applications/{client_id}", Place::OauthApp),
         ("/installation", Place::Installation),
-        // Feeds and gists are the caller's own and public ones: without a caller the public ones remain.
+        // Feeds and gists are the caller's own and public ones: without a caller the public ones
+        // remain.
         ("/feeds", Place::Service),
         ("/gists", Place::Service),
     ];
     if endpoint.tokens.accepts_app_jwt() == Some(true) {
         return Place::App;
     }
-    let below = |prefix: &str| template.strip_prefix(prefix).is_some_and(|own| own.is_empty() || own.starts_with('/'));
+    let below = |prefix: &str| {
+        template.strip_prefix(prefix).is_some_and(|own| own.is_empty() || own.starts_with('/'))
+    };
     let named = PLACES.iter().find(|(prefix, _)| below(prefix)).map(|(_, place)| *place);
     named.unwrap_or(if endpoint.about_caller { Place::Caller } else { Place::Service })
 }
@@ -121,8 +137,9 @@ fn own_part(template: &str) -> &str {
     template.strip_prefix("/repos/{owner}/{repo}").unwrap_or("")
 }
 
-/// The scopes where a row names none. Document 1 lists all that the interface names: `repo` is the one for repositories, `read:org` and
-/// `admin:org` are the ones for organisations, `read:enterprise` and `admin:enterprise` for enterprises.
+/// The scopes where a row names none. Document 1 lists all that the interface names: `repo` is the
+/// one for repositories, `read:org` and `admin:org` are the ones for organisations,
+/// `read:enterprise` and `admin:enterprise` for enterprises.
 fn usual_scopes(place: Place, endpoint: &Endpoint) -> Vec<String> {
     let reads = endpoint.method == Method::GET;
     let scope = match place {
@@ -142,7 +159,12 @@ fn usual_scopes(place: Place, endpoint: &Endpoint) -> Vec<String> {
                 "admin:enterprise"
             }
         }
-        Place::Account | Place::Caller | Place::App | Place::Installation | Place::OauthApp | Place::Service => return Vec::new(),
+        Place::Account
+        | Place::Caller
+        | Place::App
+        | Place::Installation
+        | Place::OauthApp
+        | Place::Service => return Vec::new(),
     };
     vec![scope.to_owned()]
 }
@@ -183,23 +205,40 @@ const CLOSED: &[&str] = &[
 ];
 
 /// What everyone may see of an organisation.
-const PUBLIC_OF_ORGANIZATIONS: &[&str] =
-    &["/orgs/{org}", "/orgs/{org}/events", "/orgs/{org}/public_members", "/orgs/{org}/public_members/{username}", "/orgs/{org}/repos"];
+const PUBLIC_OF_ORGANIZATIONS: &[&str] = &[
+    "/orgs/{org}",
+    "/orgs/{org}/events",
+    "/orgs/{org}/public_members",
+    "/orgs/{org}/public_members/{username}",
+    "/orgs/{org}/repos",
+];
 
 fn openness(place: Place, endpoint: &Endpoint) -> Openness {
     let reads = endpoint.method == Method::GET;
     let is_public = match place {
-        Place::Repository => reads && !CLOSED.iter().any(|part| own_part(&endpoint.template).starts_with(part)),
-        Place::Organization => reads && PUBLIC_OF_ORGANIZATIONS.contains(&endpoint.template.as_str()),
+        Place::Repository => {
+            reads && !CLOSED.iter().any(|part| own_part(&endpoint.template).starts_with(part))
+        }
+        Place::Organization => {
+            reads && PUBLIC_OF_ORGANIZATIONS.contains(&endpoint.template.as_str())
+        }
         Place::Account => reads && !endpoint.about_caller,
         // Rendering a text and giving up a leaked credential change nothing of anybody's.
-        Place::Service => reads || matches!(endpoint.group.as_str(), "markdown" | "credentials" | "apps"),
-        Place::Team | Place::Enterprise | Place::Caller | Place::App | Place::Installation | Place::OauthApp => false,
+        Place::Service => {
+            reads || matches!(endpoint.group.as_str(), "markdown" | "credentials" | "apps")
+        }
+        Place::Team
+        | Place::Enterprise
+        | Place::Caller
+        | Place::App
+        | Place::Installation
+        | Place::OauthApp => false,
     };
     if is_public { Openness::Public } else { Openness::Closed }
 }
 
-/// Writes that take nothing but seeing the repository: whoever reads may react, comment, propose and subscribe.
+/// Writes that take nothing but seeing the repository: whoever reads may react, comment, propose
+/// and subscribe.
 const TAKING_PART: &[&str] = &[
     "/codespaces",
     "/comments/{comment_id}/reactions",
@@ -251,16 +290,21 @@ fn repository_role(endpoint: &Endpoint) -> Role {
     }
 }
 
-/// "Organization owners, team maintainers and the named fine-grained roles gate individual operations" (Document 1). Reading who is who
-/// is for members, reading what the owners set up is for owners, and so is every write but those about oneself.
+/// "Organization owners, team maintainers and the named fine-grained roles gate individual
+/// operations" (Document 1). Reading who is who is for members, reading what the owners set up is
+/// for owners, and so is every write but those about oneself.
 fn organization_role(endpoint: &Endpoint) -> OrganizationRole {
     let members = endpoint.permission.as_ref().is_some_and(|permission| {
         permission.owner == PermissionOwner::Organization
             && matches!(permission.name.as_str(), "members" | "custom_properties" | "issue_fields")
     });
-    let about_members = members || endpoint.template.contains("/teams/") || endpoint.template.starts_with("/teams/");
-    let is_listing =
-        matches!(endpoint.template.as_str(), "/orgs/{org}" | "/orgs/{org}/repos" | "/orgs/{org}/events" | "/orgs/{org}/issues");
+    let about_members = members
+        || endpoint.template.contains("/teams/")
+        || endpoint.template.starts_with("/teams/");
+    let is_listing = matches!(
+        endpoint.template.as_str(),
+        "/orgs/{org}" | "/orgs/{org}/repos" | "/orgs/{org}/events" | "/orgs/{org}/issues"
+    );
     match endpoint.method {
         Method::GET if about_members || is_listing => OrganizationRole::Member,
         _ => OrganizationRole::Owner,

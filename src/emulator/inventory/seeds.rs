@@ -1,7 +1,9 @@
-//! What lies on the shelves of every repository from the beginning, so that its lists are not empty: one workflow with two runs, checks of
-//! the newest commit, an environment and a deployment to it, a deploy key.
+//! What lies on the shelves of every repository from the beginning, so that its lists are not
+//! empty: one workflow with two runs, checks of the newest commit, an environment and a deployment
+//! to it, a deploy key.
 //!
-//! It follows from the repository and takes no memory; the first write to such a shelf keeps it there.
+//! It follows from the repository and takes no memory; the first write to such a shelf keeps it
+//! there.
 
 use serde_json::{Map, Value, json};
 
@@ -17,7 +19,11 @@ const IDS_EACH: u64 = 100;
 /// Names and things of a shelf, the oldest first.
 pub fn items(world: &World, address: &str) -> Vec<(String, Thing)> {
     match world.shelves.shelf(address) {
-        Some(shelf) => shelf.in_order().into_iter().map(|(name, thing)| (name.to_owned(), thing.clone())).collect(),
+        Some(shelf) => shelf
+            .in_order()
+            .into_iter()
+            .map(|(name, thing)| (name.to_owned(), thing.clone()))
+            .collect(),
         None => first(world, address),
     }
 }
@@ -26,7 +32,10 @@ pub fn items(world: &World, address: &str) -> Vec<(String, Thing)> {
 pub fn get(call: &Call<'_>, address: &str, name: &str) -> Option<Thing> {
     match call.world.shelves.shelf(address) {
         Some(shelf) => shelf.get(name).cloned(),
-        None => first(call.world, address).into_iter().find(|(known, _)| known == name).map(|(_, thing)| thing),
+        None => first(call.world, address)
+            .into_iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, thing)| thing),
     }
 }
 
@@ -40,18 +49,30 @@ pub fn settle(world: &mut World, address: &str) -> Result<(), Full> {
 }
 
 fn first(world: &World, address: &str) -> Vec<(String, Thing)> {
-    let Some((id, own)) = address.strip_prefix("repository/").and_then(|rest| rest.split_once('/')) else {
+    let Some((id, own)) = address.strip_prefix("repository/").and_then(|rest| rest.split_once('/'))
+    else {
         return of_organization(world, address);
     };
-    let Some(repository) = id.parse().ok().and_then(|id: u64| world.repositories.get(&id)) else { return Vec::new() };
+    let Some(repository) = id.parse().ok().and_then(|id: u64| world.repositories.get(&id)) else {
+        return Vec::new();
+    };
     // Not the newest commit of now: what is here from the beginning stays as it is.
     let history = world.history(repository);
-    let head = history.tip(repository).and_then(|tip| history.first(tip)).map_or("", |first| first.sha.as_str());
+    let head = history
+        .tip(repository)
+        .and_then(|tip| history.first(tip))
+        .map_or("", |first| first.sha.as_str());
     let made = |number: u64, fields: Value| thing(repository, number, fields);
     let things = match own {
         "actions/workflows" => vec![made(1, workflow())],
-        "actions/runs" => vec![made(11, run(repository, head, 1, "failure")), made(12, run(repository, head, 2, "success"))],
-        "actions/jobs" => vec![made(21, job(repository, head, 11, "failure")), made(22, job(repository, head, 12, "success"))],
+        "actions/runs" => vec![
+            made(11, run(repository, head, 1, "failure")),
+            made(12, run(repository, head, 2, "success")),
+        ],
+        "actions/jobs" => vec![
+            made(21, job(repository, head, 11, "failure")),
+            made(22, job(repository, head, 12, "success")),
+        ],
         "actions/artifacts" => vec![made(31, artifact(repository, head))],
         "check-suites" => vec![made(
             41,
@@ -59,14 +80,20 @@ fn first(world: &World, address: &str) -> Vec<(String, Thing)> {
         )],
         "check-runs" => vec![made(51, check_run(repository, head))],
         "statuses" => {
-            vec![made(61, json!({ "state": "success", "context": "ci/build", "description": "Built", "target_url": null, "sha": head }))]
+            vec![made(
+                61,
+                json!({ "state": "success", "context": "ci/build", "description": "Built", "target_url": null, "sha": head }),
+            )]
         }
         "deployments" => vec![made(
             71,
             json!({ "ref": repository.default_branch, "sha": head, "task": "deploy", "environment": "production", "description": null, "payload": {} }),
         )],
         "environments" => {
-            let thing = made(81, json!({ "name": "production", "protection_rules": [], "deployment_branch_policy": null }));
+            let thing = made(
+                81,
+                json!({ "name": "production", "protection_rules": [], "deployment_branch_policy": null }),
+            );
             return vec![("production".to_owned(), thing)];
         }
         "keys" => vec![made(
@@ -78,10 +105,15 @@ fn first(world: &World, address: &str) -> Vec<(String, Thing)> {
     things.into_iter().map(|thing| (thing.id.to_string(), thing)).collect()
 }
 
-/// The one thing that an organisation's shelves begin with: no route makes a budget, but some change it.
+/// The one thing that an organisation's shelves begin with: no route makes a budget, but some
+/// change it.
 fn of_organization(world: &World, address: &str) -> Vec<(String, Thing)> {
-    let id = address.strip_prefix("organization/").and_then(|rest| rest.strip_suffix("/settings/billing/budgets"));
-    let Some(organization) = id.and_then(|id| world.organizations.get(&id.parse().ok()?)) else { return Vec::new() };
+    let id = address
+        .strip_prefix("organization/")
+        .and_then(|rest| rest.strip_suffix("/settings/billing/budgets"));
+    let Some(organization) = id.and_then(|id| world.organizations.get(&id.parse().ok()?)) else {
+        return Vec::new();
+    };
     let fields = json!({ "budget_type": "ProductPricing", "budget_product_skus": ["actions"], "budget_scope": "organization", "budget_amount": 100, "prevent_further_usage": false });
     let (id, at) = (IDS_ABOVE + organization.id * IDS_EACH, organization.created_at);
     vec![(id.to_string(), Thing { id, fields: members(fields), created_at: at, updated_at: at })]

@@ -1,8 +1,9 @@
 //! Which form the answers of a table's endpoint have: a list, an item of it, settings, an action…
 //!
-//! The documents show no shapes for these routes. The form follows from the table itself — which templates lie below which, and with which
-//! methods — and the lists here name what that rule gets wrong, with the running service's statuses and member names. Templates are those
-//! of the neutral dialect; an endpoint has the same number in both.
+//! The documents show no shapes for these routes. The form follows from the table itself — which
+//! templates lie below which, and with which methods — and the lists here name what that rule gets
+//! wrong, with the running service's statuses and member names. Templates are those of the neutral
+//! dialect; an endpoint has the same number in both.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +66,10 @@ pub fn shape(endpoint: &Endpoint, methods: &Methods<'_>) -> Shape {
     if endpoint.family {
         return Shape::Family;
     }
-    if let Some((_, status)) = ACTIONS.iter().find(|(suffix, _)| endpoint.method != Method::GET && template.ends_with(suffix)) {
+    if let Some((_, status)) = ACTIONS
+        .iter()
+        .find(|(suffix, _)| endpoint.method != Method::GET && template.ends_with(suffix))
+    {
         return Shape::Action(status_of(*status));
     }
     if let Some((_, shape)) = EXCEPTIONS.iter().find(|(suffix, _)| template.ends_with(suffix)) {
@@ -78,7 +82,9 @@ pub fn shape(endpoint: &Endpoint, methods: &Methods<'_>) -> Shape {
         let is_chosen = has(Method::PUT) && !has(Method::GET) && !has(Method::PATCH);
         return if is_chosen { Shape::Chosen } else { Shape::Item };
     }
-    let has_items = methods.keys().any(|other| other.strip_prefix(template).is_some_and(|rest| rest.starts_with("/{")));
+    let has_items = methods
+        .keys()
+        .any(|other| other.strip_prefix(template).is_some_and(|rest| rest.starts_with("/{")));
     match (has(Method::GET), has(Method::POST)) {
         (true, false) if has_items && has(Method::PUT) => Shape::Choice,
         _ if has_items => Shape::List,
@@ -200,7 +206,8 @@ const EXCEPTIONS: &[(&str, Shape)] = &[
     ("/memberships/orgs/{org}", Shape::Settings),
 ];
 
-/// Lists that are written inside an object, by the end of their template, and the member they stand in.
+/// Lists that are written inside an object, by the end of their template, and the member they stand
+/// in.
 const WRAPPED: &[(&str, &str)] = &[
     ("/actions/artifacts", "artifacts"),
     ("/runs/{run_id}/artifacts", "artifacts"),
@@ -245,7 +252,10 @@ const WRAPPED: &[(&str, &str)] = &[
 
 /// How the list of this template is written.
 pub fn wrapping(template: &str) -> Wrapping {
-    WRAPPED.iter().find(|(suffix, _)| template.ends_with(suffix)).map_or(Wrapping::Bare, |(_, member)| Wrapping::Member(member))
+    WRAPPED
+        .iter()
+        .find(|(suffix, _)| template.ends_with(suffix))
+        .map_or(Wrapping::Bare, |(_, member)| Wrapping::Member(member))
 }
 
 #[cfg(test)]
@@ -272,10 +282,22 @@ mod tests {
             (Method::GET, "/repos/o/r/deployments/5/statuses", Shape::List),
             (Method::PUT, "/repos/o/r/actions/secrets/S", Shape::Item),
             (Method::POST, "/repos/o/r/actions/runs/5/rerun", Shape::Action(StatusCode::CREATED)),
-            (Method::PUT, "/repos/o/r/actions/workflows/5/enable", Shape::Action(StatusCode::NO_CONTENT)),
-            (Method::POST, "/orgs/o/dependabot_alerts/enable_all", Shape::Action(StatusCode::NO_CONTENT)),
+            (
+                Method::PUT,
+                "/repos/o/r/actions/workflows/5/enable",
+                Shape::Action(StatusCode::NO_CONTENT),
+            ),
+            (
+                Method::POST,
+                "/orgs/o/dependabot_alerts/enable_all",
+                Shape::Action(StatusCode::NO_CONTENT),
+            ),
             (Method::GET, "/repos/o/r/actions/runs/5/logs", Shape::Download),
-            (Method::DELETE, "/repos/o/r/actions/runs/5/logs", Shape::Action(StatusCode::NO_CONTENT)),
+            (
+                Method::DELETE,
+                "/repos/o/r/actions/runs/5/logs",
+                Shape::Action(StatusCode::NO_CONTENT),
+            ),
             (Method::GET, "/organizations/o/settings/billing/usage", Shape::View),
             (Method::GET, "/repos/o/r/stats/contributors", Shape::List),
             (Method::GET, "/users/u/events", Shape::List),
@@ -287,8 +309,13 @@ mod tests {
 
     #[test]
     fn every_end_of_a_template_that_is_listed_is_the_end_of_one() {
-        let known = |suffix: &str| Table::embedded(Dialect::Service).iter().any(|one| one.template.ends_with(suffix));
-        let listed = ACTIONS.iter().map(|(suffix, _)| suffix).chain(EXCEPTIONS.iter().map(|(suffix, _)| suffix));
+        let known = |suffix: &str| {
+            Table::embedded(Dialect::Service).iter().any(|one| one.template.ends_with(suffix))
+        };
+        let listed = ACTIONS
+            .iter()
+            .map(|(suffix, _)| suffix)
+            .chain(EXCEPTIONS.iter().map(|(suffix, _)| suffix));
         for suffix in listed.chain(WRAPPED.iter().map(|(suffix, _)| suffix)) {
             assert!(known(suffix), "{suffix}");
         }

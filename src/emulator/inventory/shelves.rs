@@ -1,6 +1,8 @@
-//! Where the generic stored resource keeps what callers send: shelves by the address of a collection, things by their name in it.
+//! Where the generic stored resource keeps what callers send: shelves by the address of a
+//! collection, things by their name in it.
 //!
-//! It knows nothing of routes. Everything is bounded, in number and in bytes, each shelf and all together; beyond that it is full.
+//! It knows nothing of routes. Everything is bounded, in number and in bytes, each shelf and all
+//! together; beyond that it is full.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -9,7 +11,8 @@ use serde_json::{Map, Value};
 
 use crate::clock::Timestamp;
 
-/// How much may be kept. Sizes are those of the names and of the fields as JSON; the address counts for all shelves together.
+/// How much may be kept. Sizes are those of the names and of the fields as JSON; the address counts
+/// for all shelves together.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     thing_bytes: usize,
@@ -44,9 +47,11 @@ pub struct Thing {
 }
 
 impl Thing {
-    /// Its size under a name. A map of strings always serialises; were it not so, the thing would be too large to keep.
+    /// Its size under a name. A map of strings always serialises; were it not so, the thing would
+    /// be too large to keep.
     fn bytes(&self, name: &str) -> usize {
-        serde_json::to_vec(&self.fields).map_or(usize::MAX, |text| text.len().saturating_add(name.len()))
+        serde_json::to_vec(&self.fields)
+            .map_or(usize::MAX, |text| text.len().saturating_add(name.len()))
     }
 }
 
@@ -65,7 +70,8 @@ pub struct Shelf {
 enum Beginning {
     #[default]
     Empty,
-    /// Things that would be back if the shelf were forgotten; so it stays also when nothing is left on it.
+    /// Things that would be back if the shelf were forgotten; so it stays also when nothing is left
+    /// on it.
     Filled,
 }
 
@@ -76,7 +82,8 @@ impl Shelf {
 
     /// Names and things, the oldest first.
     pub fn in_order(&self) -> Vec<(&str, &Thing)> {
-        let mut things: Vec<_> = self.things.iter().map(|(name, thing)| (name.as_str(), thing)).collect();
+        let mut things: Vec<_> =
+            self.things.iter().map(|(name, thing)| (name.as_str(), thing)).collect();
         things.sort_by_key(|(_, thing)| (thing.created_at, thing.id));
         things
     }
@@ -102,8 +109,8 @@ impl Shelves {
         self.by_address.get(address)
     }
 
-    /// When something on the shelf of this address last came, went or changed. Of one that is not kept nobody knows whether it was the last
-    /// one that was emptied.
+    /// When something on the shelf of this address last came, went or changed. Of one that is not
+    /// kept nobody knows whether it was the last one that was emptied.
     pub fn changed_at(&self, address: &str) -> Option<Timestamp> {
         self.shelf(address).map_or(self.emptied_at, |shelf| shelf.changed_at)
     }
@@ -115,7 +122,9 @@ impl Shelves {
     pub fn begin(&mut self, address: &str, things: Vec<(String, Thing)>) -> Result<(), Full> {
         for (name, thing) in things {
             self.put(address, &name, thing)?;
-            self.by_address.entry(address.to_owned()).and_modify(|shelf| shelf.beginning = Beginning::Filled);
+            self.by_address
+                .entry(address.to_owned())
+                .and_modify(|shelf| shelf.beginning = Beginning::Filled);
         }
         Ok(())
     }
@@ -126,7 +135,8 @@ impl Shelves {
     /// When there is no room; nothing is changed then.
     pub fn put(&mut self, address: &str, name: &str, thing: Thing) -> Result<(), Full> {
         let bytes = thing.bytes(name);
-        let Bounds { thing_bytes, shelf_things, shelf_bytes, things, bytes: all_bytes_max } = self.bounds;
+        let Bounds { thing_bytes, shelf_things, shelf_bytes, things, bytes: all_bytes_max } =
+            self.bounds;
         // Whatever is larger than a thing may be fits nowhere; this keeps the sums small.
         let size = bytes.min(thing_bytes + 1);
         let known = self.by_address.get(address);
@@ -173,8 +183,10 @@ impl Shelves {
     /// Forgets the shelf of this address and all below it.
     pub fn clear_below(&mut self, address: &str) {
         let inside = format!("{address}/");
-        let below = self.by_address.range::<str, _>((Bound::Included(inside.as_str()), Bound::Unbounded));
-        let mut gone: Vec<String> = below.map(|(key, _)| key.clone()).take_while(|key| key.starts_with(&inside)).collect();
+        let below =
+            self.by_address.range::<str, _>((Bound::Included(inside.as_str()), Bound::Unbounded));
+        let mut gone: Vec<String> =
+            below.map(|(key, _)| key.clone()).take_while(|key| key.starts_with(&inside)).collect();
         gone.push(address.to_owned());
         for key in gone {
             self.remove(&key);
@@ -204,8 +216,13 @@ mod tests {
 
     fn counted(shelves: &Shelves) -> (usize, usize) {
         let all = || shelves.by_address.iter();
-        let bytes = |shelf: &Shelf| shelf.things.iter().map(|(name, thing)| thing.bytes(name)).sum::<usize>();
-        (all().map(|(_, shelf)| shelf.things.len()).sum(), all().map(|(address, shelf)| address.len() + bytes(shelf)).sum())
+        let bytes = |shelf: &Shelf| {
+            shelf.things.iter().map(|(name, thing)| thing.bytes(name)).sum::<usize>()
+        };
+        (
+            all().map(|(_, shelf)| shelf.things.len()).sum(),
+            all().map(|(address, shelf)| address.len() + bytes(shelf)).sum(),
+        )
     }
 
     #[test]
@@ -224,7 +241,14 @@ mod tests {
     #[test]
     fn what_goes_takes_what_lies_below_it_along_and_nothing_beside_it() {
         let mut shelves = Shelves::default();
-        for (address, name) in [("a", "1"), ("a", "12"), ("a/1/b", "2"), ("a/1/b/2/c", "3"), ("a/12/b", "4"), ("ab", "5")] {
+        for (address, name) in [
+            ("a", "1"),
+            ("a", "12"),
+            ("a/1/b", "2"),
+            ("a/1/b/2/c", "3"),
+            ("a/12/b", "4"),
+            ("ab", "5"),
+        ] {
             shelves.put(address, name, thing(1, "x")).expect("there is room");
         }
         assert!(shelves.take("a", "1", NOW).is_some());
@@ -248,11 +272,19 @@ mod tests {
 
     #[test]
     fn bytes_and_things_are_bounded_on_each_shelf_and_on_all() {
-        let bounds = Bounds { thing_bytes: 64, shelf_things: 50, shelf_bytes: 200, things: 100, bytes: 1_000 };
+        let bounds = Bounds {
+            thing_bytes: 64,
+            shelf_things: 50,
+            shelf_bytes: 200,
+            things: 100,
+            bytes: 1_000,
+        };
         let mut shelves = Shelves { bounds, ..Shelves::default() };
         assert_eq!(shelves.put("a", "1", thing(1, &"x".repeat(64))), Err(Full));
         let large = "x".repeat(38);
-        let kept = (0..10).filter(|id| shelves.put("a", &id.to_string(), thing(*id, &large)).is_ok()).count();
+        let kept = (0..10)
+            .filter(|id| shelves.put("a", &id.to_string(), thing(*id, &large)).is_ok())
+            .count();
         assert_eq!(kept, 4, "four of 50 bytes");
         for shelf in 0..10 {
             for id in 0..10 {
@@ -262,10 +294,15 @@ mod tests {
         assert!((950..=1_000).contains(&shelves.bytes), "{}", shelves.bytes);
         assert_eq!(counted(&shelves), (shelves.things, shelves.bytes));
         let mut small = Shelves { bounds, ..Shelves::default() };
-        let kept = (0..200).filter(|id| small.put(&format!("s{id}"), "1", thing(*id, "")).is_ok()).count();
+        let kept =
+            (0..200).filter(|id| small.put(&format!("s{id}"), "1", thing(*id, "")).is_ok()).count();
         assert_eq!(
             (kept, small.bytes),
-            (50, 50 * r#"1{"text":""}"#.len() + (0..50).map(|id| format!("s{id}").len()).sum::<usize>()),
+            (
+                50,
+                50 * r#"1{"text":""}"#.len()
+                    + (0..50).map(|id| format!("s{id}").len()).sum::<usize>()
+            ),
             "a shelf counts as a thing"
         );
     }

@@ -1,8 +1,10 @@
-//! The archive of a migration: a tar.gz of JSON files, an `attachments` directory and a `repositories` directory with Git data (Document 3,
-//! User migrations). The same migration of the same world is the same archive, to the byte.
+//! The archive of a migration: a tar.gz of JSON files, an `attachments` directory and a
+//! `repositories` directory with Git data (Document 3, User migrations). The same migration of the
+//! same world is the same archive, to the byte.
 //!
-//! Every kind of record that the document lists has a file, an empty list where there is nothing of it ("as the resources exist"); a kind
-//! that the migration leaves out has none. The emulator has no projects and no uploaded files: those lists and the directory are empty.
+//! Every kind of record that the document lists has a file, an empty list where there is nothing of
+//! it ("as the resources exist"); a kind that the migration leaves out has none. The emulator has
+//! no projects and no uploaded files: those lists and the directory are empty.
 
 use std::io::{self, Write};
 use std::iter;
@@ -21,7 +23,8 @@ use crate::emulator::world::{Organization, Owner, World};
 
 /// The version of the records' form, as the real service's archives have it.
 const SCHEMA_VERSION: &str = "1.2.0";
-/// How many records one file holds, as in the real service's archives; the next ones are in a file with the next number.
+/// How many records one file holds, as in the real service's archives; the next ones are in a file
+/// with the next number.
 const RECORDS_PER_FILE: usize = 100;
 
 /// Why there is no archive.
@@ -39,20 +42,32 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// Makes the archive of what there is now, the end of the export, `at`. `unpacked_bytes_max` bounds the work.
-pub fn make(world: &World, migration: &Migration, at: Timestamp, unpacked_bytes_max: usize) -> Result<Bytes, Failed> {
-    let repositories: Option<Vec<_>> = migration.repositories.iter().map(|id| world.repositories.get(id)).collect();
+/// Makes the archive of what there is now, the end of the export, `at`. `unpacked_bytes_max` bounds
+/// the work.
+pub fn make(
+    world: &World,
+    migration: &Migration,
+    at: Timestamp,
+    unpacked_bytes_max: usize,
+) -> Result<Bytes, Failed> {
+    let repositories: Option<Vec<_>> =
+        migration.repositories.iter().map(|id| world.repositories.get(id)).collect();
     let repositories = repositories.ok_or(Failed::RepositoryGone)?;
     let concerned = |organization: &&Organization| {
         // Without repositories, the organisations that the account may see everything of.
-        let is_own = migration.wants(Flag::OrgMetadataOnly) && organization.owners.contains(&migration.owner);
-        is_own || repositories.iter().any(|repository| repository.owner == Owner::Organization(organization.id))
+        let is_own = migration.wants(Flag::OrgMetadataOnly)
+            && organization.owners.contains(&migration.owner);
+        is_own
+            || repositories
+                .iter()
+                .any(|repository| repository.owner == Owner::Organization(organization.id))
     };
     let organizations = world.organizations.values().filter(concerned).collect();
     let subject = Subject { world, repositories, organizations };
 
     let gzip = GzEncoder::new(Vec::new(), Compression::default());
-    let mut pack = Pack { tar: Builder::new(Bounded { inner: gzip, left: unpacked_bytes_max }), at };
+    let mut pack =
+        Pack { tar: Builder::new(Bounded { inner: gzip, left: unpacked_bytes_max }), at };
     // "Only git source included when true."
     if !migration.wants(Flag::ExcludeMetadata) {
         metadata(&mut pack, &subject, migration)?;
@@ -63,7 +78,11 @@ pub fn make(world: &World, migration: &Migration, at: Timestamp, unpacked_bytes_
     Ok(pack.tar.into_inner()?.inner.finish()?.into())
 }
 
-fn metadata<W: Write>(pack: &mut Pack<W>, subject: &Subject<'_>, migration: &Migration) -> io::Result<()> {
+fn metadata<W: Write>(
+    pack: &mut Pack<W>,
+    subject: &Subject<'_>,
+    migration: &Migration,
+) -> io::Result<()> {
     pack.file("schema.json", json!({ "version": SCHEMA_VERSION }).to_string().as_bytes())?;
     pack.records("users", subject.users())?;
     pack.records("organizations", subject.organizations())?;
@@ -144,7 +163,10 @@ impl<W: Write> Pack<W> {
         let mut records = records.peekable();
         for number in 1.. {
             let batch: Vec<Value> = records.by_ref().take(RECORDS_PER_FILE).collect();
-            self.file(&format!("{name}_{number:06}.json"), Value::Array(batch).to_string().as_bytes())?;
+            self.file(
+                &format!("{name}_{number:06}.json"),
+                Value::Array(batch).to_string().as_bytes(),
+            )?;
             if records.peek().is_none() {
                 break;
             }
@@ -161,7 +183,10 @@ struct Bounded<W> {
 
 impl<W: Write> Write for Bounded<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.left = self.left.checked_sub(bytes.len()).ok_or_else(|| io::Error::other("the archive is too large"))?;
+        self.left = self
+            .left
+            .checked_sub(bytes.len())
+            .ok_or_else(|| io::Error::other("the archive is too large"))?;
         self.inner.write_all(bytes)?;
         Ok(bytes.len())
     }

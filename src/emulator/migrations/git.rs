@@ -1,8 +1,9 @@
 //! Git's own data: the objects and refs of a bare repository, as files.
 //!
-//! It holds what the repository's history has: every commit that a branch leads to, with its trees and files, and a commit for each pull whose
-//! branch has none. Commits that no branch leads to are left out. Objects are loose and refs packed: no name that a caller chose becomes the
-//! name of a file.
+//! It holds what the repository's history has: every commit that a branch leads to, with its trees
+//! and files, and a commit for each pull whose branch has none. Commits that no branch leads to are
+//! left out. Objects are loose and refs packed: no name that a caller chose becomes the name of a
+//! file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,22 +28,29 @@ impl Bare {
     /// What a repository holds.
     pub fn of(world: &World, repository: &Repository) -> Self {
         let history = world.history(repository);
-        let branch = if is_ref_name(&repository.default_branch) { &repository.default_branch } else { MAIN };
+        let branch =
+            if is_ref_name(&repository.default_branch) { &repository.default_branch } else { MAIN };
         let mut whole = Self { head: format!("refs/heads/{branch}"), ..Self::default() };
         let tip = history.head(branch).or_else(|| history.tip(repository));
         if let Some(tip) = tip {
             whole.refs.insert(whole.head.clone(), tip.sha.clone());
         }
-        let heads: Vec<(&str, &Commit)> = history.branches().filter_map(|name| Some((name, history.head(name)?))).collect();
+        let heads: Vec<(&str, &Commit)> =
+            history.branches().filter_map(|name| Some((name, history.head(name)?))).collect();
         for (name, head) in &heads {
             whole.point("heads", name, &head.sha);
         }
         let mut seen = BTreeSet::new();
         for head in heads.into_iter().map(|(_, head)| head).chain(tip) {
-            whole.commits.extend(history.until(head).take_while(|commit| seen.insert(commit.sha.clone())).cloned());
+            whole.commits.extend(
+                history.until(head).take_while(|commit| seen.insert(commit.sha.clone())).cloned(),
+            );
         }
         for pull in repository.issues.values() {
-            let (Some(branch), Some(head)) = (&pull.pull_from, world.pull_head(&history, pull)) else { continue };
+            let (Some(branch), Some(head)) = (&pull.pull_from, world.pull_head(&history, pull))
+            else {
+                continue;
+            };
             whole.point("pull", &format!("{}/head", pull.number), &head.sha);
             // The branch of one that was merged may be gone for good.
             if pull.merged.is_none() {
@@ -63,7 +71,11 @@ impl Bare {
     fn point(&mut self, space: &str, name: &str, at: &str) {
         let full = format!("refs/{space}/{name}");
         let below = format!("{full}/");
-        let is_directory = self.refs.range(below.clone()..).next().is_some_and(|(other, _)| other.starts_with(&below));
+        let is_directory = self
+            .refs
+            .range(below.clone()..)
+            .next()
+            .is_some_and(|(other, _)| other.starts_with(&below));
         let is_below = full.match_indices('/').any(|(end, _)| self.refs.contains_key(&full[..end]));
         if is_ref_name(name) && !is_directory && !is_below {
             self.refs.entry(full).or_insert_with(|| at.to_owned());
@@ -71,7 +83,8 @@ impl Bare {
     }
 
     /// The directories that git looks for even when they are empty.
-    pub const DIRECTORIES: [&'static str; 5] = ["objects", "objects/info", "objects/pack", "refs/heads", "refs/tags"];
+    pub const DIRECTORIES: [&'static str; 5] =
+        ["objects", "objects/info", "objects/pack", "refs/heads", "refs/tags"];
 
     /// Every file by its path inside the repository.
     pub fn files(&self) -> impl Iterator<Item = io::Result<(String, Vec<u8>)>> {
@@ -79,12 +92,21 @@ impl Bare {
         packed.extend(self.refs.iter().map(|(name, id)| format!("{id} {name}\n")));
         let texts = [
             ("HEAD", format!("ref: {}\n", self.head)),
-            ("config", "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n".to_owned()),
+            (
+                "config",
+                "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
+                    .to_owned(),
+            ),
             ("packed-refs", packed),
         ];
         let texts = texts.into_iter().map(|(name, text)| Ok((name.to_owned(), text.into_bytes())));
         let mut written = BTreeSet::new();
-        texts.chain(self.commits.iter().flat_map(move |commit| objects(commit, &mut written)).map(|object| object.file()))
+        texts.chain(
+            self.commits
+                .iter()
+                .flat_map(move |commit| objects(commit, &mut written))
+                .map(|object| object.file()),
+        )
     }
 }
 
@@ -97,7 +119,11 @@ fn objects(commit: &Commit, written: &mut BTreeSet<ObjectId>) -> Vec<Object> {
     let trees = commit.folders().into_iter().map(|folder| folder.object);
     objects.extend(trees.filter(|tree| written.insert(tree.id)));
     let files = commit.blobs.values().zip(commit.files.values());
-    objects.extend(files.filter(|(id, _)| written.insert(**id)).map(|(_, content)| Object::new(Kind::Blob, content)));
+    objects.extend(
+        files
+            .filter(|(id, _)| written.insert(**id))
+            .map(|(_, content)| Object::new(Kind::Blob, content)),
+    );
     objects
 }
 
@@ -111,6 +137,9 @@ mod tests {
         for name in ["a/b", "a", "a/b/c", "a.b", "a/c", "a/b"] {
             bare.point("tags", name, "");
         }
-        assert_eq!(bare.refs.keys().map(String::as_str).collect::<Vec<_>>(), ["refs/tags/a.b", "refs/tags/a/b", "refs/tags/a/c"]);
+        assert_eq!(
+            bare.refs.keys().map(String::as_str).collect::<Vec<_>>(),
+            ["refs/tags/a.b", "refs/tags/a/b", "refs/tags/a/c"]
+        );
     }
 }

@@ -1,8 +1,10 @@
-//! User migrations (Document 3): what one is, how time moves it from state to state, and what it holds locked meanwhile.
+//! User migrations (Document 3): what one is, how time moves it from state to state, and what it
+//! holds locked meanwhile.
 //!
-//! "Transitions between the four states other than creation into pending: not shown." Here time makes them, as the limits
-//! `migrations.…` say: pending for a while, exporting for a while, then exported with an archive made at that moment; or failed, when a
-//! repository is gone by then or the archive would be too large. The routes are in `resources::migrations`.
+//! "Transitions between the four states other than creation into pending: not shown." Here time
+//! makes them, as the limits `migrations.…` say: pending for a while, exporting for a while, then
+//! exported with an archive made at that moment; or failed, when a repository is gone by then or
+//! the archive would be too large. The routes are in `resources::migrations`.
 
 pub mod archive;
 pub mod download;
@@ -116,8 +118,19 @@ pub struct Migration {
 
 impl Migration {
     /// A pending one. Its repositories are locked "at start" when that is among the wishes.
-    pub fn new(id: u64, guid: String, owner: u64, repositories: Vec<u64>, flags: BTreeSet<Flag>, at: Timestamp) -> Self {
-        let locked = if flags.contains(&Flag::LockRepositories) { repositories.iter().copied().collect() } else { BTreeSet::new() };
+    pub fn new(
+        id: u64,
+        guid: String,
+        owner: u64,
+        repositories: Vec<u64>,
+        flags: BTreeSet<Flag>,
+        at: Timestamp,
+    ) -> Self {
+        let locked = if flags.contains(&Flag::LockRepositories) {
+            repositories.iter().copied().collect()
+        } else {
+            BTreeSet::new()
+        };
         Self {
             id,
             owner,
@@ -149,7 +162,8 @@ impl Migration {
 #[derive(Debug, Default)]
 pub struct Migrations {
     all: BTreeMap<u64, Migration>,
-    /// Those that time will still do something to: within each state in the order in which they become due.
+    /// Those that time will still do something to: within each state in the order in which they
+    /// become due.
     moving: BTreeSet<(State, Timestamp, u64)>,
     /// How many migrations hold a repository locked; the look-up of every write.
     locks: BTreeMap<u64, usize>,
@@ -188,7 +202,11 @@ impl Migrations {
 
     /// Takes back one migration's lock of a repository; false when it holds none.
     pub fn unlock(&mut self, id: u64, repository: u64, at: Timestamp) -> bool {
-        let Some(migration) = self.all.get_mut(&id).filter(|migration| migration.locked.contains(&repository)) else { return false };
+        let Some(migration) =
+            self.all.get_mut(&id).filter(|migration| migration.locked.contains(&repository))
+        else {
+            return false;
+        };
         migration.locked.remove(&repository);
         migration.updated_at = at;
         if let Some(count) = self.locks.get_mut(&repository) {
@@ -209,7 +227,8 @@ impl Migrations {
         true
     }
 
-    /// Brings a migration into a state; false when there is none. Nothing ever happens to a failed one.
+    /// Brings a migration into a state; false when there is none. Nothing ever happens to a failed
+    /// one.
     fn enter(&mut self, id: u64, state: State, pace: Pace, at: Timestamp) -> bool {
         let Some(migration) = self.all.get_mut(&id) else { return false };
         self.moving.remove(&(migration.state, migration.since, id));
@@ -222,7 +241,11 @@ impl Migrations {
     }
 
     /// The one in this state that becomes due first, and when that is.
-    fn first_due(&self, state: State, limits: &Limits) -> Option<(Timestamp, (State, Timestamp, u64))> {
+    fn first_due(
+        &self,
+        state: State,
+        limits: &Limits,
+    ) -> Option<(Timestamp, (State, Timestamp, u64))> {
         let stay = match state {
             State::Pending => limits.duration("migrations.pending"),
             State::Exporting => limits.duration("migrations.exporting"),
@@ -230,15 +253,25 @@ impl Migrations {
             State::Exported => limits.duration("migrations.archive"),
             State::Failed => return None,
         };
-        let first = self.moving.range((state, Timestamp::EPOCH, 0)..).next().filter(|(of, _, _)| *of == state)?;
+        let first = self
+            .moving
+            .range((state, Timestamp::EPOCH, 0)..)
+            .next()
+            .filter(|(of, _, _)| *of == state)?;
         Some((first.1 + stay, *first))
     }
 
-    /// Keeps an archive, at the expense of the oldest ones when they would become too many bytes together.
+    /// Keeps an archive, at the expense of the oldest ones when they would become too many bytes
+    /// together.
     fn keep(&mut self, id: u64, archive: Bytes, kept_bytes_max: usize) {
         while self.kept_bytes.saturating_add(archive.len()) > kept_bytes_max {
             let kept = self.all.values().filter(|migration| migration.archive.is_some());
-            let Some(oldest) = kept.min_by_key(|migration| (migration.since, migration.id)).map(|migration| migration.id) else { break };
+            let Some(oldest) = kept
+                .min_by_key(|migration| (migration.since, migration.id))
+                .map(|migration| migration.id)
+            else {
+                break;
+            };
             self.delete_archive(oldest);
         }
         if let Some(migration) = self.all.get_mut(&id) {
@@ -251,13 +284,14 @@ impl Migrations {
 /// Repositories after whose export a request need not wait for further ones.
 const EXPORTED_AT_ONCE: usize = 20;
 
-/// Does what has become due by `now`, the earliest first. Whoever's request it is waits for some small exports or a large one: of many that
-/// are overdue the others follow with the next requests.
+/// Does what has become due by `now`, the earliest first. Whoever's request it is waits for some
+/// small exports or a large one: of many that are overdue the others follow with the next requests.
 pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
     let mut states = State::ALL.to_vec();
     let mut exported: usize = 0;
     loop {
-        let due = states.iter().filter_map(|state| world.migrations.first_due(*state, limits)).min();
+        let due =
+            states.iter().filter_map(|state| world.migrations.first_due(*state, limits)).min();
         let Some((at, entry)) = due.filter(|(at, _)| *at <= now) else { return };
         let (state, _, id) = entry;
         world.migrations.moving.remove(&entry);
@@ -265,7 +299,10 @@ pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
             State::Pending => drop(world.migrations.enter(id, State::Exporting, Pace::Moving, at)),
             State::Exporting => {
                 // One without repositories is work too.
-                exported += 1 + world.migrations.get(id).map_or(0, |migration| migration.repositories.len());
+                exported += 1 + world
+                    .migrations
+                    .get(id)
+                    .map_or(0, |migration| migration.repositories.len());
                 export(world, limits, id, at);
                 if exported > EXPORTED_AT_ONCE {
                     states.retain(|state| *state != State::Exporting);
@@ -280,7 +317,10 @@ pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
 pub fn export(world: &mut World, limits: &Limits, id: u64, at: Timestamp) {
     let bytes = |name| usize::try_from(limits.get(name)).unwrap_or(usize::MAX);
     let kept_bytes_max = bytes("migrations.kept-bytes");
-    let made = world.migrations.get(id).map(|migration| archive::make(world, migration, at, bytes("migrations.archive-bytes")));
+    let made = world
+        .migrations
+        .get(id)
+        .map(|migration| archive::make(world, migration, at, bytes("migrations.archive-bytes")));
     let archive = made.and_then(Result::ok).filter(|archive| archive.len() <= kept_bytes_max);
     let state = if archive.is_some() { State::Exported } else { State::Failed };
     let pace = world.migrations.get(id).map_or(Pace::Held, |migration| migration.pace);
@@ -290,8 +330,8 @@ pub fn export(world: &mut World, limits: &Limits, id: u64, at: Timestamp) {
     }
 }
 
-/// Puts a migration into a state for a test, where it stays; an exported one keeps its archive for as long as any. False when there is
-/// no such migration.
+/// Puts a migration into a state for a test, where it stays; an exported one keeps its archive for
+/// as long as any. False when there is no such migration.
 pub fn put(world: &mut World, limits: &Limits, now: Timestamp, id: u64, state: State) -> bool {
     world.migrations.delete_archive(id);
     if state != State::Exported {

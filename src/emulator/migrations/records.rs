@@ -1,5 +1,6 @@
-//! The JSON records of an archive, in the form that the real service's archives have as far as it is known: each names its `type` and
-//! its `url`, and points at others by theirs. The shapes are not shown in the specification.
+//! The JSON records of an archive, in the form that the real service's archives have as far as it
+//! is known: each names its `type` and its `url`, and points at others by theirs. The shapes are
+//! not shown in the specification.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,8 @@ use serde_json::{Value, json};
 use crate::emulator::timestamps::iso;
 use crate::emulator::urls::{SITE, segment};
 use crate::emulator::world::{
-    Asset, Comment, History, Issue, IssueState, Label, Milestone, Organization, Owner, Release, Repository, Visibility, World,
+    Asset, Comment, History, Issue, IssueState, Label, Milestone, Organization, Owner, Release,
+    Repository, Visibility, World,
 };
 
 /// How a record names a place inside its own archive.
@@ -35,7 +37,11 @@ impl Subject<'_> {
 
     /// The path of a repository's Git data inside the archive.
     pub fn git_path(&self, repository: &Repository) -> String {
-        format!("repositories/{}/{}.git", segment(self.world.owner_login(repository.owner)), segment(&repository.name))
+        format!(
+            "repositories/{}/{}.git",
+            segment(self.world.owner_login(repository.owner)),
+            segment(&repository.name)
+        )
     }
 
     /// Everyone that a record points at.
@@ -139,9 +145,12 @@ impl Subject<'_> {
     }
 
     pub fn milestones(&self) -> impl Iterator<Item = Value> {
-        self.repositories
-            .iter()
-            .flat_map(move |repository| repository.milestones.values().map(move |milestone| self.milestone(repository, milestone)))
+        self.repositories.iter().flat_map(move |repository| {
+            repository
+                .milestones
+                .values()
+                .map(move |milestone| self.milestone(repository, milestone))
+        })
     }
 
     fn milestone(&self, repository: &Repository, milestone: &Milestone) -> Value {
@@ -162,7 +171,11 @@ impl Subject<'_> {
 
     pub fn only_issues(&self) -> impl Iterator<Item = Value> {
         self.repositories.iter().flat_map(move |repository| {
-            repository.issues.values().filter(|issue| issue.pull_from.is_none()).map(move |issue| self.issue(repository, issue))
+            repository
+                .issues
+                .values()
+                .filter(|issue| issue.pull_from.is_none())
+                .map(move |issue| self.issue(repository, issue))
         })
     }
 
@@ -170,15 +183,24 @@ impl Subject<'_> {
     pub fn pulls(&self) -> impl Iterator<Item = Value> {
         self.repositories.iter().flat_map(move |repository| {
             let history = self.world.history(repository);
-            repository.issues.values().filter(|issue| issue.pull_from.is_some()).map(move |pull| self.pull(repository, &history, pull))
+            repository
+                .issues
+                .values()
+                .filter(|issue| issue.pull_from.is_some())
+                .map(move |pull| self.pull(repository, &history, pull))
         })
     }
 
     fn issue(&self, repository: &Repository, issue: &Issue) -> Value {
         let url = self.url(repository);
-        let assignees: Vec<String> = issue.assignees.iter().map(|user| self.user_url(*user)).collect();
-        let labels: Vec<String> =
-            issue.labels.iter().filter_map(|id| repository.labels.get(id)).map(|label| label_url(&url, label)).collect();
+        let assignees: Vec<String> =
+            issue.assignees.iter().map(|user| self.user_url(*user)).collect();
+        let labels: Vec<String> = issue
+            .labels
+            .iter()
+            .filter_map(|id| repository.labels.get(id))
+            .map(|label| label_url(&url, label))
+            .collect();
         json!({
             "type": "issue",
             "url": issue_url(&url, issue),
@@ -246,7 +268,8 @@ impl Subject<'_> {
                 let on = issue_url(&url, issue);
                 let merged = issue.merged.as_ref().map(|(at, sha)| ("merged", *at, Some(sha)));
                 let is_closed = issue.state == IssueState::Closed;
-                let closed = is_closed.then(|| ("closed", issue.closed_at.unwrap_or(issue.updated_at), None));
+                let closed = is_closed
+                    .then(|| ("closed", issue.closed_at.unwrap_or(issue.updated_at), None));
                 merged.into_iter().chain(closed).map(move |(event, at, commit)| {
                     json!({
                         "type": "issue_event",
@@ -263,9 +286,12 @@ impl Subject<'_> {
     }
 
     pub fn issue_comments(&self) -> impl Iterator<Item = Value> {
-        self.repositories
-            .iter()
-            .flat_map(move |repository| repository.comments.values().filter_map(move |comment| self.issue_comment(repository, comment)))
+        self.repositories.iter().flat_map(move |repository| {
+            repository
+                .comments
+                .values()
+                .filter_map(move |comment| self.issue_comment(repository, comment))
+        })
     }
 
     fn issue_comment(&self, repository: &Repository, comment: &Comment) -> Option<Value> {
@@ -285,9 +311,9 @@ impl Subject<'_> {
     }
 
     pub fn all_releases(&self) -> impl Iterator<Item = Value> {
-        self.repositories
-            .iter()
-            .flat_map(move |repository| repository.releases.values().map(move |release| self.release(repository, release)))
+        self.repositories.iter().flat_map(move |repository| {
+            repository.releases.values().map(move |release| self.release(repository, release))
+        })
     }
 
     fn release(&self, repository: &Repository, release: &Release) -> Value {

@@ -1,5 +1,6 @@
-//! The records of what people said of commits and pulls, and of how branches are protected. The API keeps these on the shelves as they were
-//! sent, so any member may be missing or of another type than one would think; such a member is null here.
+//! The records of what people said of commits and pulls, and of how branches are protected. The API
+//! keeps these on the shelves as they were sent, so any member may be missing or of another type
+//! than one would think; such a member is null here.
 //!
 //! Replies to review comments are answered by the API and not kept, so they are not here either.
 
@@ -16,14 +17,16 @@ impl<'a> Subject<'a> {
     /// What lies on a shelf of a repository, the oldest first.
     fn shelf(&self, repository: &Repository, own: &str) -> Vec<&'a Thing> {
         let kept = self.world.shelves.shelf(&format!("repository/{}/{own}", repository.id));
-        kept.map(|kept| kept.in_order().into_iter().map(|(_, thing)| thing).collect()).unwrap_or_default()
+        kept.map(|kept| kept.in_order().into_iter().map(|(_, thing)| thing).collect())
+            .unwrap_or_default()
     }
 
     fn reviews_of(&self, repository: &Repository, pull: &Issue) -> Vec<&'a Thing> {
         self.shelf(repository, &format!("pulls/{}/reviews", pull.number))
     }
 
-    /// The one who wrote it. Callers may send a `user` of their own, so only someone who is there counts.
+    /// The one who wrote it. Callers may send a `user` of their own, so only someone who is there
+    /// counts.
     fn author(&self, thing: &Thing) -> Option<u64> {
         let id = thing.fields.get("user")?.get("id")?.as_u64()?;
         self.world.users.contains_key(&id).then_some(id)
@@ -31,7 +34,10 @@ impl<'a> Subject<'a> {
 
     /// Everyone who wrote something that is a record here.
     pub fn reviewers(&self, repository: &'a Repository) -> impl Iterator<Item = u64> {
-        let comments = self.shelf(repository, "comments").into_iter().chain(self.shelf(repository, "pulls/comments"));
+        let comments = self
+            .shelf(repository, "comments")
+            .into_iter()
+            .chain(self.shelf(repository, "pulls/comments"));
         let reviews = pulls_of(repository).flat_map(|pull| self.reviews_of(repository, pull));
         comments.chain(reviews).filter_map(|thing| self.author(thing))
     }
@@ -49,9 +55,11 @@ impl<'a> Subject<'a> {
     }
 
     pub fn commit_comments(&self) -> impl Iterator<Item = Value> {
-        self.repositories
-            .iter()
-            .flat_map(|repository| self.shelf(repository, "comments").into_iter().map(|thing| self.commit_comment(repository, thing)))
+        self.repositories.iter().flat_map(|repository| {
+            self.shelf(repository, "comments")
+                .into_iter()
+                .map(|thing| self.commit_comment(repository, thing))
+        })
     }
 
     fn commit_comment(&self, repository: &Repository, thing: &Thing) -> Value {
@@ -73,8 +81,11 @@ impl<'a> Subject<'a> {
 
     pub fn reviews(&self) -> impl Iterator<Item = Value> {
         self.repositories.iter().flat_map(move |repository| {
-            pulls_of(repository)
-                .flat_map(move |pull| self.reviews_of(repository, pull).into_iter().map(move |thing| self.review(repository, pull, thing)))
+            pulls_of(repository).flat_map(move |pull| {
+                self.reviews_of(repository, pull)
+                    .into_iter()
+                    .map(move |thing| self.review(repository, pull, thing))
+            })
         })
     }
 
@@ -97,13 +108,18 @@ impl<'a> Subject<'a> {
 
     pub fn review_comments(&self) -> impl Iterator<Item = Value> {
         self.repositories.iter().flat_map(|repository| {
-            self.shelf(repository, "pulls/comments").into_iter().filter_map(|thing| self.review_comment(repository, thing))
+            self.shelf(repository, "pulls/comments")
+                .into_iter()
+                .filter_map(|thing| self.review_comment(repository, thing))
         })
     }
 
     /// None for a comment whose pull cannot be told: a later change may have put anything there.
     fn review_comment(&self, repository: &Repository, thing: &Thing) -> Option<Value> {
-        let pull = repository.issues.get(&number(thing, "pull_number")?).filter(|issue| issue.pull_from.is_some())?;
+        let pull = repository
+            .issues
+            .get(&number(thing, "pull_number")?)
+            .filter(|issue| issue.pull_from.is_some())?;
         let on = issue_url(&self.url(repository), pull);
         let mut value = self.said(thing);
         extend(
@@ -128,7 +144,11 @@ impl<'a> Subject<'a> {
             let history = self.world.history(repository);
             let branches: Vec<String> = history.branches().map(str::to_owned).collect();
             branches.into_iter().filter_map(move |branch| {
-                let kept = self.world.shelves.shelf(&format!("repository/{}/branches/{}", repository.id, segment(&branch)))?;
+                let kept = self.world.shelves.shelf(&format!(
+                    "repository/{}/branches/{}",
+                    repository.id,
+                    segment(&branch)
+                ))?;
                 Some(self.protected_branch(repository, &branch, kept.get("protection")?))
             })
         })
@@ -164,7 +184,8 @@ fn number(thing: &Thing, member: &str) -> Option<u64> {
     thing.fields.get(member)?.as_u64()
 }
 
-/// The state that a review has now, else the one that its event brought it; without either it was never submitted.
+/// The state that a review has now, else the one that its event brought it; without either it was
+/// never submitted.
 fn review_state(thing: &Thing) -> &str {
     text(thing, "state").unwrap_or(match text(thing, "event") {
         Some("APPROVE") => "APPROVED",

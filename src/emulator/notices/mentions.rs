@@ -19,7 +19,10 @@ pub struct Mentions {
 pub fn find(world: &World, text: &str) -> Mentions {
     let mut found = Mentions::default();
     for (at, _) in text.match_indices('@').take(MENTIONS_MAX) {
-        let joined = text[..at].chars().next_back().is_some_and(|before| before.is_alphanumeric() || matches!(before, '_' | '-' | '.'));
+        let joined = text[..at]
+            .chars()
+            .next_back()
+            .is_some_and(|before| before.is_alphanumeric() || matches!(before, '_' | '-' | '.'));
         if joined {
             continue;
         }
@@ -34,24 +37,40 @@ pub fn find(world: &World, text: &str) -> Mentions {
 
 /// Everyone in a team or in one nested in it; nobody when there is no such team.
 pub fn team_members(world: &World, organization: &str, slug: &str) -> BTreeSet<u64> {
-    let Some(organization) = world.organization_by_login(organization) else { return BTreeSet::new() };
+    let Some(organization) = world.organization_by_login(organization) else {
+        return BTreeSet::new();
+    };
     let teams = &organization.teams;
-    let mut within: BTreeSet<u64> = teams.values().filter(|team| team.slug.eq_ignore_ascii_case(slug)).map(|team| team.id).collect();
+    let mut within: BTreeSet<u64> = teams
+        .values()
+        .filter(|team| team.slug.eq_ignore_ascii_case(slug))
+        .map(|team| team.id)
+        .collect();
     loop {
-        let nested: Vec<u64> =
-            teams.values().filter(|team| team.parent.is_some_and(|id| within.contains(&id))).map(|team| team.id).collect();
+        let nested: Vec<u64> = teams
+            .values()
+            .filter(|team| team.parent.is_some_and(|id| within.contains(&id)))
+            .map(|team| team.id)
+            .collect();
         let before = within.len();
         within.extend(nested);
         if within.len() == before {
             break;
         }
     }
-    teams.values().filter(|team| within.contains(&team.id)).flat_map(|team| team.people.keys()).copied().collect()
+    teams
+        .values()
+        .filter(|team| within.contains(&team.id))
+        .flat_map(|team| team.people.keys())
+        .copied()
+        .collect()
 }
 
 /// The login or slug that a text begins with, and what follows it.
 fn name(text: &str) -> (&str, &str) {
-    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_')))
+        .unwrap_or(text.len());
     text.split_at(end)
 }
 
@@ -84,7 +103,11 @@ mod tests {
 
     #[test]
     fn a_team_stands_for_its_members_and_those_of_its_nested_teams() {
-        assert_eq!(named("@acme/platform-core please"), (Vec::new(), 3), "Cleo, the build bot, and Ben who maintains it");
+        assert_eq!(
+            named("@acme/platform-core please"),
+            (Vec::new(), 3),
+            "Cleo, the build bot, and Ben who maintains it"
+        );
         assert_eq!(named("@ACME/Bots!").1, 3);
         assert_eq!(named("@acme/nothing @nobody/platform"), (Vec::new(), 0));
     }

@@ -1,4 +1,5 @@
-//! Commits, branches and refs. Their shapes are not shown in the specification; these have what published clients read.
+//! Commits, branches and refs. Their shapes are not shown in the specification; these have what
+//! published clients read.
 
 use serde_json::{Value, json};
 
@@ -59,7 +60,13 @@ impl Renderer<'_> {
     }
 
     /// A branch as lists show it.
-    pub fn branch_summary(&self, repository: &Repository, name: &str, sha: &str, is_protected: bool) -> Value {
+    pub fn branch_summary(
+        &self,
+        repository: &Repository,
+        name: &str,
+        sha: &str,
+        is_protected: bool,
+    ) -> Value {
         let base = self.repository_url(repository);
         json!({
             "name": name,

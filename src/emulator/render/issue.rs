@@ -1,12 +1,14 @@
-//! Issues, pulls, comments, labels, milestones and releases. Their shapes are not shown in the specification; these have what
-//! published clients read.
+//! Issues, pulls, comments, labels, milestones and releases. Their shapes are not shown in the
+//! specification; these have what published clients read.
 
 use serde_json::{Value, json};
 
 use super::{Renderer, extend, node_id};
 use crate::emulator::timestamps::iso;
 use crate::emulator::urls::{SITE, segment};
-use crate::emulator::world::{Asset, Comment, Issue, IssueState, Label, Milestone, Release, Repository};
+use crate::emulator::world::{
+    Asset, Comment, Issue, IssueState, Label, Milestone, Release, Repository,
+};
 
 impl Renderer<'_> {
     pub fn issue(&self, repository: &Repository, issue: &Issue) -> Value {
@@ -56,7 +58,8 @@ impl Renderer<'_> {
     }
 
     fn people_and_dates(&self, repository: &Repository, issue: &Issue) -> Value {
-        let assignees: Vec<Value> = issue.assignees.iter().map(|user| self.user_summary(*user)).collect();
+        let assignees: Vec<Value> =
+            issue.assignees.iter().map(|user| self.user_summary(*user)).collect();
         let milestone = issue.milestone.and_then(|number| repository.milestones.get(&number));
         json!({
             "user": self.user_summary(issue.author),
@@ -71,7 +74,12 @@ impl Renderer<'_> {
     }
 
     fn labels_of(&self, repository: &Repository, issue: &Issue) -> Vec<Value> {
-        issue.labels.iter().filter_map(|id| repository.labels.get(id)).map(|label| self.label(repository, label)).collect()
+        issue
+            .labels
+            .iter()
+            .filter_map(|id| repository.labels.get(id))
+            .map(|label| self.label(repository, label))
+            .collect()
     }
 
     /// A pull request: its issue and the two branches.
@@ -124,8 +132,15 @@ impl Renderer<'_> {
 
     /// Who was asked to look at a pull.
     pub fn requested_reviewers(&self, repository: &Repository, issue: &Issue) -> Vec<Value> {
-        let asked = self.world.shelves.shelf(&format!("repository/{}/pulls/{}/requested_reviewers", repository.id, issue.number));
-        asked.map(|asked| asked.in_order().into_iter().map(|(_, thing)| self.user_summary(thing.id)).collect()).unwrap_or_default()
+        let asked = self.world.shelves.shelf(&format!(
+            "repository/{}/pulls/{}/requested_reviewers",
+            repository.id, issue.number
+        ));
+        asked
+            .map(|asked| {
+                asked.in_order().into_iter().map(|(_, thing)| self.user_summary(thing.id)).collect()
+            })
+            .unwrap_or_default()
     }
 
     pub fn comment(&self, repository: &Repository, comment: &Comment) -> Value {
@@ -159,8 +174,13 @@ impl Renderer<'_> {
 
     pub fn milestone(&self, repository: &Repository, milestone: &Milestone) -> Value {
         let url = format!("{}/milestones/{}", self.repository_url(repository), milestone.number);
-        let count =
-            |state| repository.issues.values().filter(|issue| issue.milestone == Some(milestone.number) && issue.state == state).count();
+        let count = |state| {
+            repository
+                .issues
+                .values()
+                .filter(|issue| issue.milestone == Some(milestone.number) && issue.state == state)
+                .count()
+        };
         json!({
             "id": milestone.id,
             "node_id": node_id("Milestone", milestone.id),
@@ -185,7 +205,8 @@ impl Renderer<'_> {
         let path = super::super::access::path_of(self.world, repository);
         let url = format!("{}{path}/releases/{}", self.urls.api, release.id);
         let page = format!("{SITE}/{}", self.world.full_name(repository));
-        let assets: Vec<Value> = release.assets.values().map(|asset| self.asset(repository, release, asset)).collect();
+        let assets: Vec<Value> =
+            release.assets.values().map(|asset| self.asset(repository, release, asset)).collect();
         json!({
             "id": release.id,
             "node_id": node_id("Release", release.id),

@@ -29,7 +29,9 @@ impl<'a> Renderer<'a> {
     /// Document 2, User summary object, of a user.
     pub fn user_summary(&self, id: u64) -> Value {
         match self.world.users.get(&id) {
-            Some(user) if user.login.ends_with("[bot]") => self.summary(user.id, &user.login, "Bot"),
+            Some(user) if user.login.ends_with("[bot]") => {
+                self.summary(user.id, &user.login, "Bot")
+            }
             Some(user) => self.summary(user.id, &user.login, "User"),
             None => self.summary(id, "ghost", "User"),
         }
@@ -39,7 +41,9 @@ impl<'a> Renderer<'a> {
     pub fn owner_summary(&self, owner: Owner) -> Value {
         match owner {
             Owner::User(id) => self.user_summary(id),
-            Owner::Organization(id) => self.summary(id, self.world.owner_login(owner), "Organization"),
+            Owner::Organization(id) => {
+                self.summary(id, self.world.owner_login(owner), "Organization")
+            }
         }
     }
 

@@ -9,7 +9,8 @@ use crate::emulator::timestamps::iso;
 use crate::emulator::urls::SITE;
 use crate::emulator::world::{IssueState, Repository, Visibility};
 
-/// Document 3, Repository object, URL-template strings: the field and what follows the repository's own address.
+/// Document 3, Repository object, URL-template strings: the field and what follows the repository's
+/// own address.
 const URL_TEMPLATES: &[(&str, &str)] = &[
     ("archive_url", "/{archive_format}{/ref}"),
     ("assignees_url", "/assignees{/user}"),
@@ -62,9 +63,18 @@ impl Renderer<'_> {
         let mut map = self.identity(repository);
         map.extend(counts(repository));
         map.extend(self.followers(repository));
-        map.extend(repository.features.iter().map(|(name, value)| ((*name).to_owned(), Value::Bool(*value))));
+        map.extend(
+            repository
+                .features
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), Value::Bool(*value))),
+        );
         let url = self.repository_url(repository);
-        map.extend(URL_TEMPLATES.iter().map(|(name, rest)| ((*name).to_owned(), Value::String(format!("{url}{rest}")))));
+        map.extend(
+            URL_TEMPLATES
+                .iter()
+                .map(|(name, rest)| ((*name).to_owned(), Value::String(format!("{url}{rest}")))),
+        );
         map.extend(self.clone_addresses(repository));
         map.extend(object([
             ("permissions", self.permissions(repository)),
@@ -93,7 +103,14 @@ impl Renderer<'_> {
             ("topics", json!(repository.topics)),
             ("default_branch", json!(repository.default_branch)),
             ("private", json!(repository.visibility == Visibility::Private)),
-            ("visibility", json!(if repository.visibility == Visibility::Private { "private" } else { "public" })),
+            (
+                "visibility",
+                json!(if repository.visibility == Visibility::Private {
+                    "private"
+                } else {
+                    "public"
+                }),
+            ),
             ("fork", json!(repository.fork_of.is_some())),
             ("disabled", json!(false)),
             ("has_pages", json!(false)),
@@ -105,7 +122,8 @@ impl Renderer<'_> {
     /// The running service calls stars watchers, and watchers subscribers.
     fn followers(&self, repository: &Repository) -> Map<String, Value> {
         let stars = json!(repository.stars.len());
-        let watching = self.world.users.values().filter(|user| user.watching.contains(&repository.id)).count();
+        let watching =
+            self.world.users.values().filter(|user| user.watching.contains(&repository.id)).count();
         object([
             ("stargazers_count", stars.clone()),
             ("watchers_count", stars.clone()),
@@ -127,9 +145,11 @@ impl Renderer<'_> {
         ])
     }
 
-    /// The repository that this one was generated from, if the caller sees it; it does not show its own template in turn.
+    /// The repository that this one was generated from, if the caller sees it; it does not show its
+    /// own template in turn.
     fn template(&self, repository: &Repository) -> Value {
-        self.template_of(repository).map_or(Value::Null, |template| self.repository_without_template(template))
+        self.template_of(repository)
+            .map_or(Value::Null, |template| self.repository_without_template(template))
     }
 
     fn template_of(&self, repository: &Repository) -> Option<&Repository> {
@@ -139,12 +159,18 @@ impl Renderer<'_> {
 
     /// When anything that [`Self::repository`] shows last changed.
     pub fn repository_changed_at(&self, repository: &Repository) -> Timestamp {
-        let own = |repository: &Repository| repository.updated_at.max(self.world.clone_secrets.changed_at(repository));
-        self.template_of(repository).map_or(own(repository), |template| own(repository).max(own(template)))
+        let own = |repository: &Repository| {
+            repository.updated_at.max(self.world.clone_secrets.changed_at(repository))
+        };
+        self.template_of(repository)
+            .map_or(own(repository), |template| own(repository).max(own(template)))
     }
 
     fn permissions(&self, repository: &Repository) -> Value {
-        let role = self.caller.token().map_or(Role::Read, |token| role_of_token(self.world, token, repository));
+        let role = self
+            .caller
+            .token()
+            .map_or(Role::Read, |token| role_of_token(self.world, token, repository));
         json!({ "admin": role >= Role::Admin, "push": role >= Role::Push, "pull": true })
     }
 
@@ -163,7 +189,8 @@ impl Renderer<'_> {
 fn counts(repository: &Repository) -> Map<String, Value> {
     let open = repository.issues.values().filter(|issue| issue.state == IssueState::Open).count();
     let forks = repository.forks.len();
-    let names = [("open_issues_count", open), ("open_issues", open), ("size", repository.readme.len())];
+    let names =
+        [("open_issues_count", open), ("open_issues", open), ("size", repository.readme.len())];
     let forked = ["forks_count", "network_count", "forks"].map(|name| (name, forks));
     object(names.into_iter().chain(forked).map(|(name, count)| (name, json!(count))))
 }

@@ -1,11 +1,14 @@
-//! Teams, memberships and invitations. "Fields of the team object: not shown" (Document 2); they are those that published clients read.
+//! Teams, memberships and invitations. "Fields of the team object: not shown" (Document 2); they
+//! are those that published clients read.
 
 use serde_json::{Value, json};
 
 use super::{Renderer, address_of, extend, node_id};
 use crate::emulator::timestamps::iso;
 use crate::emulator::urls::{SITE, segment};
-use crate::emulator::world::{Enterprise, EnterpriseTeam, Invitation, Invitee, Organization, RepositoryRole, Team, TeamRole};
+use crate::emulator::world::{
+    Enterprise, EnterpriseTeam, Invitation, Invitee, Organization, RepositoryRole, Team, TeamRole,
+};
 
 /// Whether somebody is in, or has been asked to come (Document 2, Team membership, `state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +40,10 @@ impl Renderer<'_> {
     pub fn team(&self, organization: &Organization, team: &Team) -> Value {
         let mut value = self.team_alone(organization, team);
         let parent = team.parent.and_then(|id| organization.teams.get(&id));
-        extend(&mut value, json!({ "parent": parent.map(|parent| self.team_alone(organization, parent)) }));
+        extend(
+            &mut value,
+            json!({ "parent": parent.map(|parent| self.team_alone(organization, parent)) }),
+        );
         value
     }
 
@@ -103,7 +109,12 @@ impl Renderer<'_> {
 
     /// An enterprise team as its enterprise shows it.
     pub fn enterprise_team(&self, enterprise: &Enterprise, team: &EnterpriseTeam) -> Value {
-        let url = format!("{}/enterprises/{}/teams/{}", self.urls.api, segment(&enterprise.slug), segment(&team.slug));
+        let url = format!(
+            "{}/enterprises/{}/teams/{}",
+            self.urls.api,
+            segment(&enterprise.slug),
+            segment(&team.slug)
+        );
         json!({
             "id": team.id,
             "node_id": node_id("EnterpriseTeam", team.id),
@@ -119,7 +130,14 @@ impl Renderer<'_> {
     }
 
     /// Document 2, Team membership.
-    pub fn team_membership(&self, organization: &Organization, team: u64, user: u64, role: TeamRole, standing: Standing) -> Value {
+    pub fn team_membership(
+        &self,
+        organization: &Organization,
+        team: u64,
+        user: u64,
+        role: TeamRole,
+        standing: Standing,
+    ) -> Value {
         json!({
             "url": format!("{}/memberships/{}", self.team_url(organization, team), segment(self.world.login(user))),
             "role": role.name(),
@@ -127,10 +145,13 @@ impl Renderer<'_> {
         })
     }
 
-    /// Document 2, Team invitation. The login is null "when the invitee is not an existing account"; no failure is two empty strings.
+    /// Document 2, Team invitation. The login is null "when the invitee is not an existing
+    /// account"; no failure is two empty strings.
     pub fn invitation(&self, organization: &Organization, invitation: &Invitation) -> Value {
         let (login, email) = match &invitation.invitee {
-            Invitee::User(user) => (Some(self.world.login(*user)), address_of(self.world.login(*user))),
+            Invitee::User(user) => {
+                (Some(self.world.login(*user)), address_of(self.world.login(*user)))
+            }
             Invitee::Address(address) => (None, address.clone()),
         };
         let failure = invitation.failure.as_ref();
@@ -152,7 +173,13 @@ impl Renderer<'_> {
     }
 
     /// Somebody's place in an organisation. Shape not shown.
-    pub fn organization_membership(&self, organization: &Organization, user: u64, role: &str, standing: Standing) -> Value {
+    pub fn organization_membership(
+        &self,
+        organization: &Organization,
+        user: u64,
+        role: &str,
+        standing: Standing,
+    ) -> Value {
         let url = self.organization_url(organization);
         json!({
             "url": format!("{url}/memberships/{}", segment(self.world.login(user))),

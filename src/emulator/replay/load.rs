@@ -1,7 +1,9 @@
-//! Reading recorded exchanges: the package `@octokit/fixtures`, its `scenarios` folder, or one scenario.
+//! Reading recorded exchanges: the package `@octokit/fixtures`, its `scenarios` folder, or one
+//! scenario.
 //!
-//! A scenario has `raw-fixture.json` (what really went over the wire) and usually `normalized-fixture.json`; the raw one is taken. Bodies
-//! were decoded by the recorder; one that it kept encoded is served as it is, with its `content-encoding` and without rewriting.
+//! A scenario has `raw-fixture.json` (what really went over the wire) and usually
+//! `normalized-fixture.json`; the raw one is taken. Bodies were decoded by the recorder; one that
+//! it kept encoded is served as it is, with its `content-encoding` and without rewriting.
 
 use std::path::{Path, PathBuf};
 
@@ -92,32 +94,54 @@ fn read(path: &Path) -> Result<Vec<Exchange>, LoadError> {
         return Err(malformed(format!("it is larger than {FILE_BYTES_MAX} bytes")));
     }
     let text = std::fs::read(path).map_err(unreadable)?;
-    let records: Vec<Value> = serde_json::from_slice(&text).map_err(|error| malformed(error.to_string()))?;
+    let records: Vec<Value> =
+        serde_json::from_slice(&text).map_err(|error| malformed(error.to_string()))?;
     let mut exchanges = Vec::new();
     for (index, record) in records.iter().enumerate() {
-        exchanges.extend(exchange(record).map_err(|reason| malformed(format!("record {index}: {reason}")))?);
+        exchanges.extend(
+            exchange(record).map_err(|reason| malformed(format!("record {index}: {reason}")))?,
+        );
     }
     Ok(exchanges)
 }
 
 /// One record; none when it was made at a host that is not replayed.
 fn exchange(record: &Value) -> Result<Option<Exchange>, String> {
-    let text = |name: &str| record.get(name).and_then(Value::as_str).ok_or_else(|| format!("{name} is not a string"));
+    let text = |name: &str| {
+        record.get(name).and_then(Value::as_str).ok_or_else(|| format!("{name} is not a string"))
+    };
     let site = match text("scope")?.trim_end_matches(":443").trim_end_matches('/') {
         "https://api.github.com" => Site::Api,
         "https://uploads.github.com" => Site::Uploads,
         _ => return Ok(None),
     };
-    let (path, query) = text("path")?.split_once('?').map_or((text("path")?, None), |(path, query)| (path, Some(query)));
-    let status = record.get("status").and_then(Value::as_u64).and_then(|status| StatusCode::from_u16(u16::try_from(status).ok()?).ok());
+    let (path, query) = text("path")?
+        .split_once('?')
+        .map_or((text("path")?, None), |(path, query)| (path, Some(query)));
+    let status = record
+        .get("status")
+        .and_then(Value::as_u64)
+        .and_then(|status| StatusCode::from_u16(u16::try_from(status).ok()?).ok());
     let received = headers(record);
-    let value_of =
-        |name: HeaderName| received.iter().find(|(given, _)| *given == name).and_then(|(_, value)| value.to_str().ok()).map(str::to_owned);
-    let resource = value_of(HeaderName::from_static("x-ratelimit-resource")).and_then(|name| Resource::named(&name));
+    let value_of = |name: HeaderName| {
+        received
+            .iter()
+            .find(|(given, _)| *given == name)
+            .and_then(|(_, value)| value.to_str().ok())
+            .map(str::to_owned)
+    };
+    let resource = value_of(HeaderName::from_static("x-ratelimit-resource"))
+        .and_then(|name| Resource::named(&name));
     let kept_encoded = value_of(header::CONTENT_ENCODING).is_some();
-    let binary = kept_encoded || record.get("responseIsBinary").and_then(Value::as_bool) == Some(true);
+    let binary =
+        kept_encoded || record.get("responseIsBinary").and_then(Value::as_bool) == Some(true);
     Ok(Some(Exchange {
-        key: Key { method: text("method")?.to_ascii_uppercase(), site, path: path.to_owned(), query: Query::parse(query).sorted() },
+        key: Key {
+            method: text("method")?.to_ascii_uppercase(),
+            site,
+            path: path.to_owned(),
+            query: Query::parse(query).sorted(),
+        },
         body: (site == Site::Api).then(|| recorded_body(record)),
         status: status.ok_or("status is not an HTTP status")?,
         answer: answer(record.get("response").unwrap_or(&Value::Null), binary),
@@ -137,7 +161,8 @@ fn recorded_body(record: &Value) -> Value {
     }
 }
 
-/// What was said of that time, that connection and that budget is not said again; validators and the type are kept elsewhere.
+/// What was said of that time, that connection and that budget is not said again; validators and
+/// the type are kept elsewhere.
 fn is_kept(name: &HeaderName) -> bool {
     let elsewhere = [
         header::DATE,
@@ -154,30 +179,48 @@ fn is_kept(name: &HeaderName) -> bool {
 /// `rawHeaders` is a flat list of names and values; `headers` and `responseHeaders` are objects.
 fn headers(record: &Value) -> Vec<(HeaderName, HeaderValue)> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let pairs: Vec<(String, String)> = match ["rawHeaders", "responseHeaders", "headers"].iter().find_map(|name| record.get(*name)) {
-        Some(Value::Array(list)) => list.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect(),
+    let pairs: Vec<(String, String)> = match ["rawHeaders", "responseHeaders", "headers"]
+        .iter()
+        .find_map(|name| record.get(*name))
+    {
+        Some(Value::Array(list)) => {
+            list.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
+        }
         Some(Value::Object(map)) => map
             .iter()
             .flat_map(|(name, value)| match value {
-                Value::Array(values) => values.iter().map(|value| (name.clone(), text(value))).collect(),
+                Value::Array(values) => {
+                    values.iter().map(|value| (name.clone(), text(value))).collect()
+                }
                 single => vec![(name.clone(), text(single))],
             })
             .collect(),
         _ => Vec::new(),
     };
-    pairs.into_iter().filter_map(|(name, value)| Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))).collect()
+    pairs
+        .into_iter()
+        .filter_map(|(name, value)| {
+            Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+        })
+        .collect()
 }
 
 fn answer(response: &Value, binary: bool) -> Answer {
     match response {
         Value::Null => Answer::Empty,
         Value::String(text) if text.is_empty() => Answer::Empty,
-        Value::String(text) if binary => Answer::Bytes(unhex(text).unwrap_or_else(|| text.clone().into_bytes()).into()),
+        Value::String(text) if binary => {
+            Answer::Bytes(unhex(text).unwrap_or_else(|| text.clone().into_bytes()).into())
+        }
         Value::String(text) => Answer::Bytes(Bytes::from(text.clone())),
         // An encoded body is kept as the list of its chunks.
         Value::Array(chunks) if binary => {
-            let parts: Option<Vec<Vec<u8>>> = chunks.iter().map(|chunk| chunk.as_str().and_then(unhex)).collect();
-            parts.map_or_else(|| Answer::Json(response.clone()), |parts| Answer::Bytes(parts.concat().into()))
+            let parts: Option<Vec<Vec<u8>>> =
+                chunks.iter().map(|chunk| chunk.as_str().and_then(unhex)).collect();
+            parts.map_or_else(
+                || Answer::Json(response.clone()),
+                |parts| Answer::Bytes(parts.concat().into()),
+            )
         }
         other => Answer::Json(other.clone()),
     }
@@ -188,7 +231,10 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
         return None;
     }
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    text.as_bytes().chunks_exact(2).map(|pair| Some((digit(pair[0])? << 4) | digit(pair[1])?)).collect()
+    text.as_bytes()
+        .chunks_exact(2)
+        .map(|pair| Some((digit(pair[0])? << 4) | digit(pair[1])?))
+        .collect()
 }
 
 #[cfg(test)]
@@ -200,7 +246,9 @@ mod tests {
         assert_eq!(unhex("1f8b"), Some(vec![0x1f, 0x8b]));
         assert_eq!(unhex("1f8"), None);
         assert_eq!(unhex("zz"), None);
-        assert!(matches!(answer(&serde_json::json!(["1f", "8b"]), true), Answer::Bytes(bytes) if bytes.as_ref() == [0x1f, 0x8b]));
+        assert!(
+            matches!(answer(&serde_json::json!(["1f", "8b"]), true), Answer::Bytes(bytes) if bytes.as_ref() == [0x1f, 0x8b])
+        );
     }
 
     #[test]

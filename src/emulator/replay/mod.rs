@@ -1,10 +1,13 @@
 //! Replay: answering from recorded exchanges of the real service instead of the seed world.
 //!
-//! The published recordings speak the github dialect; the emulator's own headers follow its options.
+//! The published recordings speak the github dialect; the emulator's own headers follow its
+//! options.
 //!
-//! A request is served by method, path, query and body. Several records of one request are served in their order, the last one for
-//! ever after. Budgets are the emulator's own, for recorded ones are years old; the recorded addresses become the emulator's, uploads at
-//! `/api/uploads`, because one address cannot be two hosts. What was recorded at any other host is not served, and links to it stay.
+//! A request is served by method, path, query and body. Several records of one request are served
+//! in their order, the last one for ever after. Budgets are the emulator's own, for recorded ones
+//! are years old; the recorded addresses become the emulator's, uploads at `/api/uploads`, because
+//! one address cannot be two hosts. What was recorded at any other host is not served, and links to
+//! it stay.
 
 mod load;
 mod rewrite;
@@ -121,7 +124,8 @@ impl Replayer {
         let secret = text.split_once(' ').map_or(text, |(_, secret)| secret);
         let digest = ring::digest::digest(&ring::digest::SHA256, secret.as_bytes());
         // Enough to tell credentials apart, too little to guess one by.
-        let short = digest.as_ref().iter().take(4).fold(0_u64, |sum, byte| (sum << 8) | u64::from(*byte));
+        let short =
+            digest.as_ref().iter().take(4).fold(0_u64, |sum, byte| (sum << 8) | u64::from(*byte));
         Caller { account: AccountId::Replayed(short), token: None }
     }
 
@@ -136,17 +140,38 @@ impl Replayer {
     /// How the endpoint is called in the books: all unknown requests are one.
     pub fn endpoint(&self, request: &Request<Bytes>, canonical: Canonical<'_>) -> String {
         let key = key(request, canonical);
-        if self.by_key.contains_key(&key) { format!("{} {}", key.method, key.path) } else { format!("{} (not recorded)", key.method) }
+        if self.by_key.contains_key(&key) {
+            format!("{} {}", key.method, key.path)
+        } else {
+            format!("{} (not recorded)", key.method)
+        }
     }
 
-    pub fn answer(&mut self, request: &Request<Bytes>, canonical: Canonical<'_>, urls: &Urls) -> Reply {
+    pub fn answer(
+        &mut self,
+        request: &Request<Bytes>,
+        canonical: Canonical<'_>,
+        urls: &Urls,
+    ) -> Reply {
         let key = key(request, canonical);
-        let Some(positions) = self.by_key.get(&key) else { return self.unknown(&key, "No recorded exchange for") };
+        let Some(positions) = self.by_key.get(&key) else {
+            return self.unknown(&key, "No recorded exchange for");
+        };
         let sent = body_value(request.body());
-        let same: Vec<usize> = positions.iter().copied().filter(|at| self.matches(*at, &sent, Match::Same)).collect();
-        let matching =
-            if same.is_empty() { positions.iter().copied().filter(|at| self.matches(*at, &sent, Match::Contains)).collect() } else { same };
-        let Some(first) = matching.first() else { return self.unknown(&key, "Recorded with another body only:") };
+        let same: Vec<usize> =
+            positions.iter().copied().filter(|at| self.matches(*at, &sent, Match::Same)).collect();
+        let matching = if same.is_empty() {
+            positions
+                .iter()
+                .copied()
+                .filter(|at| self.matches(*at, &sent, Match::Contains))
+                .collect()
+        } else {
+            same
+        };
+        let Some(first) = matching.first() else {
+            return self.unknown(&key, "Recorded with another body only:");
+        };
         let served = self.served.entry(*first).or_default();
         let position = matching.get(*served).or(matching.last()).copied().unwrap_or(*first);
         *served += 1;
@@ -173,7 +198,8 @@ impl Replayer {
         };
         let mut nearest: Vec<&Key> = self.by_key.keys().collect();
         nearest.sort_by_key(|other| std::cmp::Reverse(alike(other)));
-        let names: Vec<String> = nearest.into_iter().take(NEAREST_MAX).map(Key::to_string).collect();
+        let names: Vec<String> =
+            nearest.into_iter().take(NEAREST_MAX).map(Key::to_string).collect();
         let message = format!("{problem} {key}; the nearest are: {}", names.join(", "));
         Reply::json(StatusCode::NOT_FOUND, json!({ "message": message, "nearest": names }))
     }
@@ -188,7 +214,9 @@ enum Match {
 
 fn contains(sent: &Value, recorded: &Value) -> bool {
     match (sent, recorded) {
-        (Value::Object(sent), Value::Object(recorded)) => recorded.iter().all(|(name, value)| sent.get(name) == Some(value)),
+        (Value::Object(sent), Value::Object(recorded)) => {
+            recorded.iter().all(|(name, value)| sent.get(name) == Some(value))
+        }
         _ => false,
     }
 }
@@ -206,8 +234,10 @@ impl std::fmt::Display for Key {
 
 fn key(request: &Request<Bytes>, canonical: Canonical<'_>) -> Key {
     // A HEAD is answered from its GET.
-    let method = if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
-    let uploads = canonical.door == Door::Uploads || intake::is_upload(request.method(), request.uri().path());
+    let method =
+        if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
+    let uploads = canonical.door == Door::Uploads
+        || intake::is_upload(request.method(), request.uri().path());
     Key {
         method: method.to_string(),
         site: if uploads { Site::Uploads } else { Site::Api },
@@ -221,7 +251,8 @@ fn body_value(body: &[u8]) -> Value {
     if body.is_empty() {
         return json!({});
     }
-    serde_json::from_slice(body).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).into_owned()))
+    serde_json::from_slice(body)
+        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).into_owned()))
 }
 
 impl Exchange {
@@ -235,7 +266,10 @@ impl Exchange {
             Answer::Json(value) => {
                 let mut value = value.clone();
                 rewrite::json(&mut value, urls);
-                Body::Raw(self.content_type.clone(), serde_json::to_vec(&value).unwrap_or_default().into())
+                Body::Raw(
+                    self.content_type.clone(),
+                    serde_json::to_vec(&value).unwrap_or_default().into(),
+                )
             }
             Answer::Bytes(bytes) => Body::Raw(self.content_type.clone(), bytes.clone()),
         };

@@ -1,4 +1,5 @@
-//! Recorded addresses become the emulator's: in JSON strings that are addresses, in `Link` and in `Location`.
+//! Recorded addresses become the emulator's: in JSON strings that are addresses, in `Link` and in
+//! `Location`.
 
 use http::header::{LINK, LOCATION};
 use http::{HeaderName, HeaderValue};
@@ -49,10 +50,13 @@ fn link(line: &str, urls: &Urls) -> String {
 
 /// The emulator's address for a recorded one; none for other text.
 fn address(text: &str, urls: &Urls) -> Option<String> {
-    let (rest, base) =
-        text.strip_prefix(API).map(|rest| (rest, &urls.api)).or_else(|| text.strip_prefix(UPLOADS).map(|rest| (rest, &urls.uploads)))?;
+    let (rest, base) = text
+        .strip_prefix(API)
+        .map(|rest| (rest, &urls.api))
+        .or_else(|| text.strip_prefix(UPLOADS).map(|rest| (rest, &urls.uploads)))?;
     // `https://api.github.com.example.org` is another host.
-    let ends_here = !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '@'));
+    let ends_here = !rest
+        .starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '@'));
     ends_here.then(|| format!("{base}{rest}"))
 }
 
@@ -72,7 +76,10 @@ mod tests {
         });
         json(&mut value, &urls());
         assert_eq!(value["url"], "http://127.0.0.1:8090/user");
-        assert_eq!(value["upload_url"], "http://127.0.0.1:8090/api/uploads/repos/a/b/releases/1/assets{?name,label}");
+        assert_eq!(
+            value["upload_url"],
+            "http://127.0.0.1:8090/api/uploads/repos/a/b/releases/1/assets{?name,label}"
+        );
         assert_eq!(value["html_url"], "https://github.com/a/b");
         assert_eq!(value["text"], "see https://api.github.com/user");
         assert_eq!(value["evil"], "https://api.github.com.example.org/x");

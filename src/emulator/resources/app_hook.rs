@@ -1,6 +1,8 @@
-//! The webhook of an app (Document 3, App webhook): its configuration and its deliveries, for the app's own JWT alone.
+//! The webhook of an app (Document 3, App webhook): its configuration and its deliveries, for the
+//! app's own JWT alone.
 //!
-//! "For an app: events of the app": those of every organisation where it is installed. Which of them it chose is not shown; it has all.
+//! "For an app: events of the app": those of every organisation where it is installed. Which of
+//! them it chose is not shown; it has all.
 
 use super::deliveries;
 use super::hook_config;

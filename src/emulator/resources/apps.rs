@@ -1,5 +1,6 @@
-//! Apps as themselves and where they are installed (Document 1, Credentials: App JWT, App installation access token). Shapes are not shown; these are the real service's, small.
-//! Left out: installation requests, suspension and uninstalling.
+//! Apps as themselves and where they are installed (Document 1, Credentials: App JWT, App
+//! installation access token). Shapes are not shown; these are the real service's, small. Left out:
+//! installation requests, suspension and uninstalling.
 
 use std::collections::BTreeMap;
 
@@ -25,9 +26,24 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/app/installations/{installation_id}", Need::App, installation),
     Route::new(Verb::Get, "/apps/{app_slug}", Need::Nothing, by_slug),
     Route::new(Verb::Get, "/orgs/{org}/installation", Need::App, installation_of_organization),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/installation", Need::App, installation_of_repository),
-    Route::new(Verb::Get, "/installation/repositories", Need::Kind(TokenKind::Installation), repositories),
-    Route::new(Verb::Get, "/user/installations", Need::Kind(TokenKind::AppUser), installations_of_user),
+    Route::new(
+        Verb::Get,
+        "/repos/{owner}/{repo}/installation",
+        Need::App,
+        installation_of_repository,
+    ),
+    Route::new(
+        Verb::Get,
+        "/installation/repositories",
+        Need::Kind(TokenKind::Installation),
+        repositories,
+    ),
+    Route::new(
+        Verb::Get,
+        "/user/installations",
+        Need::Kind(TokenKind::AppUser),
+        installations_of_user,
+    ),
     Route::new(
         Verb::Get,
         "/user/installations/{installation_id}/repositories",
@@ -44,7 +60,8 @@ pub fn caller_app<'a>(call: &'a Call<'_>) -> Result<&'a App, Fault> {
 /// The installation that the path names, if it is the caller's own, and its organisation.
 pub fn own_installation(call: &Call<'_>) -> Result<(u64, u64), Fault> {
     let id = call.params.id("installation_id")?;
-    let installed = caller_app(call)?.installations.iter().find(|(installation, _)| *installation == id);
+    let installed =
+        caller_app(call)?.installations.iter().find(|(installation, _)| *installation == id);
     installed.copied().ok_or(Fault::NotFound)
 }
 
@@ -54,14 +71,21 @@ fn me(call: &mut Call<'_>) -> Outcome {
 
 fn by_slug(call: &mut Call<'_>) -> Outcome {
     let slug = call.params.get("app_slug");
-    let app = call.world.apps.iter().find(|app| app.slug.eq_ignore_ascii_case(slug)).ok_or(Fault::NotFound)?;
+    let app = call
+        .world
+        .apps
+        .iter()
+        .find(|app| app.slug.eq_ignore_ascii_case(slug))
+        .ok_or(Fault::NotFound)?;
     Ok(Reply::ok(render_app(call, app)))
 }
 
 fn installations(call: &mut Call<'_>) -> Outcome {
     let app = caller_app(call)?;
     let all = app.installations.iter().collect();
-    Ok(pagination::page(call, USUAL, all, |(id, organization)| render(call, app, *id, *organization)))
+    Ok(pagination::page(call, USUAL, all, |(id, organization)| {
+        render(call, app, *id, *organization)
+    }))
 }
 
 fn installation(call: &mut Call<'_>) -> Outcome {
@@ -77,11 +101,16 @@ fn installation_of_organization(call: &mut Call<'_>) -> Outcome {
 }
 
 fn installation_of_repository(call: &mut Call<'_>) -> Outcome {
-    let repository = call.world.repository_named(call.params.get("owner"), call.params.get("repo")).ok_or(Fault::NotFound)?;
+    let repository = call
+        .world
+        .repository_named(call.params.get("owner"), call.params.get("repo"))
+        .ok_or(Fault::NotFound)?;
     let Owner::Organization(organization) = repository.owner else { return Err(Fault::NotFound) };
     let app = caller_app(call)?;
     let installed = call.world.installation_on(app.id, organization);
-    let id = installed.filter(|id| reach::covers(call.world, *id, repository.id)).ok_or(Fault::NotFound)?;
+    let id = installed
+        .filter(|id| reach::covers(call.world, *id, repository.id))
+        .ok_or(Fault::NotFound)?;
     Ok(Reply::ok(render(call, app, id, organization)))
 }
 
@@ -89,10 +118,12 @@ fn installation_of_repository(call: &mut Call<'_>) -> Outcome {
 fn repositories(call: &mut Call<'_>) -> Outcome {
     let token = call.caller.token().ok_or(Fault::RequiresAuthentication)?;
     let AccountId::Installation(id) = token.account else { return Err(Fault::NotFound) };
-    let reached = |repository: &&Repository| reach::reaches_repository(call.world, token, repository);
+    let reached =
+        |repository: &&Repository| reach::reaches_repository(call.world, token, repository);
     let all = call.world.repositories.values().filter(reached).collect();
     let narrowed = token.repositories.is_some();
-    let mut reply = counted(call, "repositories", all, |repository| Renderer::of(call).repository(repository));
+    let mut reply =
+        counted(call, "repositories", all, |repository| Renderer::of(call).repository(repository));
     if let Body::Json(Value::Object(members)) = &mut reply.body {
         let selection = if narrowed { "selected" } else { selection(call.world, id) };
         members.insert("repository_selection".to_owned(), json!(selection));
@@ -103,16 +134,29 @@ fn repositories(call: &mut Call<'_>) -> Outcome {
 /// Installations of the token's app where its user is a member.
 fn installations_of_user(call: &mut Call<'_>) -> Outcome {
     let (app, user) = app_and_user(call)?;
-    let is_member = |id: &u64| call.world.organizations.get(id).is_some_and(|organization| organization.members.contains(&user));
-    let mine = app.installations.iter().filter(|(_, organization)| is_member(organization)).collect();
-    Ok(counted(call, "installations", mine, |(id, organization)| render(call, app, *id, *organization)))
+    let is_member = |id: &u64| {
+        call.world
+            .organizations
+            .get(id)
+            .is_some_and(|organization| organization.members.contains(&user))
+    };
+    let mine =
+        app.installations.iter().filter(|(_, organization)| is_member(organization)).collect();
+    Ok(counted(call, "installations", mine, |(id, organization)| {
+        render(call, app, *id, *organization)
+    }))
 }
 
 fn repositories_of_user_installation(call: &mut Call<'_>) -> Outcome {
     let (app, user) = app_and_user(call)?;
     let id = call.params.id("installation_id")?;
-    let (_, organization) = app.installations.iter().find(|(installation, _)| *installation == id).ok_or(Fault::NotFound)?;
-    let members = call.world.organizations.get(organization).map(|organization| &organization.members);
+    let (_, organization) = app
+        .installations
+        .iter()
+        .find(|(installation, _)| *installation == id)
+        .ok_or(Fault::NotFound)?;
+    let members =
+        call.world.organizations.get(organization).map(|organization| &organization.members);
     if !members.is_some_and(|members| members.contains(&user)) {
         return Err(Fault::NotFound);
     }
@@ -146,7 +190,9 @@ fn counted<T>(call: &Call<'_>, name: &str, items: Vec<T>, render: impl Fn(T) -> 
 fn render_app(call: &Call<'_>, app: &App) -> Value {
     let owner = match app.owner {
         Owner::User(id) => call.world.users.get(&id).map(|user| user.created_at),
-        Owner::Organization(id) => call.world.organizations.get(&id).map(|organization| organization.created_at),
+        Owner::Organization(id) => {
+            call.world.organizations.get(&id).map(|organization| organization.created_at)
+        }
     };
     json!({
         "id": app.id,
@@ -191,7 +237,11 @@ fn selection(world: &World, installation: u64) -> &'static str {
 
 fn render(call: &Call<'_>, app: &App, id: u64, organization: u64) -> Value {
     let owner = Owner::Organization(organization);
-    let installed_at = call.world.organizations.get(&organization).map(|organization| iso(organization.created_at));
+    let installed_at = call
+        .world
+        .organizations
+        .get(&organization)
+        .map(|organization| iso(organization.created_at));
     let login = call.world.owner_login(owner);
     json!({
         "id": id,

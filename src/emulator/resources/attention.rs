@@ -1,4 +1,5 @@
-//! Who follows a repository: stargazers and subscribers, and the lists of what somebody stars and watches.
+//! Who follows a repository: stargazers and subscribers, and the lists of what somebody stars and
+//! watches.
 
 use http::{StatusCode, header};
 use serde_json::{Value, json};
@@ -16,7 +17,8 @@ use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::timestamps::iso;
 use crate::emulator::world::Repository;
 
-const READ: Need = Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
+const READ: Need =
+    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/repos/{owner}/{repo}/stargazers", READ, stargazers),
@@ -40,7 +42,8 @@ fn me(call: &Call<'_>) -> Result<u64, Fault> {
 /// With the media type `….star+json` also since when.
 fn stargazers(call: &mut Call<'_>) -> Outcome {
     let stars = call.repository()?.stars.iter().map(|(user, at)| (*user, *at)).collect();
-    let accept = call.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let accept =
+        call.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
     let with_times = accept.contains(".star+json");
     let renderer = Renderer::of(call);
     Ok(pagination::page(call, USUAL, stars, |(user, at)| {
@@ -52,14 +55,22 @@ fn stargazers(call: &mut Call<'_>) -> Outcome {
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn subscribers(call: &mut Call<'_>) -> Outcome {
     let id = call.repository;
-    let watching = call.world.users.values().filter(|user| user.watching.contains(&id)).map(|user| user.id).collect();
+    let watching = call
+        .world
+        .users
+        .values()
+        .filter(|user| user.watching.contains(&id))
+        .map(|user| user.id)
+        .collect();
     let renderer = Renderer::of(call);
     Ok(pagination::page(call, USUAL, watching, |user| renderer.user_summary(user)))
 }
 
 /// The repositories of these that the caller sees.
 fn page_of(call: &Call<'_>, has: impl Fn(&Repository) -> bool) -> Reply {
-    let visible = |repository: &&Repository| has(repository) && access::sees(call.world, call.caller, repository);
+    let visible = |repository: &&Repository| {
+        has(repository) && access::sees(call.world, call.caller, repository)
+    };
     let shown = call.world.repositories.values().filter(visible).collect();
     let renderer = Renderer::of(call);
     pagination::page(call, USUAL, shown, |repository| renderer.repository(repository))
@@ -77,13 +88,24 @@ fn stars_of_user(call: &mut Call<'_>) -> Outcome {
 
 /// The repository that the path names after `starred`; its former names lead there too.
 fn to_star(call: &Call<'_>) -> Result<u64, Fault> {
-    let repository = call.world.repository_named(call.params.get("owner"), call.params.get("repo")).ok_or(Fault::NotFound)?;
-    if access::sees(call.world, call.caller, repository) { Ok(repository.id) } else { Err(Fault::NotFound) }
+    let repository = call
+        .world
+        .repository_named(call.params.get("owner"), call.params.get("repo"))
+        .ok_or(Fault::NotFound)?;
+    if access::sees(call.world, call.caller, repository) {
+        Ok(repository.id)
+    } else {
+        Err(Fault::NotFound)
+    }
 }
 
 fn is_starred(call: &mut Call<'_>) -> Outcome {
     let (me, id) = (me(call)?, to_star(call)?);
-    let starred = call.world.repositories.get(&id).is_some_and(|repository| repository.stars.contains_key(&me));
+    let starred = call
+        .world
+        .repositories
+        .get(&id)
+        .is_some_and(|repository| repository.stars.contains_key(&me));
     if starred { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
 }
 
@@ -115,15 +137,21 @@ fn subscriptions_of_user(call: &mut Call<'_>) -> Outcome {
 }
 
 fn subscriptions(call: &Call<'_>, user: u64) -> Reply {
-    let watching = call.world.users.get(&user).map(|user| user.watching.clone()).unwrap_or_default();
+    let watching =
+        call.world.users.get(&user).map(|user| user.watching.clone()).unwrap_or_default();
     page_of(call, |repository| watching.contains(&repository.id))
 }
 
 /// Whether and since when is not kept: a watcher is subscribed as long as the repository is.
 fn subscription(call: &mut Call<'_>) -> Outcome {
     let me = me(call)?;
-    let watches = call.world.users.get(&me).is_some_and(|user| user.watching.contains(&call.repository));
-    if watches { Ok(Reply::ok(render_subscription(call, Watching::Told)?)) } else { Err(Fault::NotFound) }
+    let watches =
+        call.world.users.get(&me).is_some_and(|user| user.watching.contains(&call.repository));
+    if watches {
+        Ok(Reply::ok(render_subscription(call, Watching::Told)?))
+    } else {
+        Err(Fault::NotFound)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +172,8 @@ fn render_subscription(call: &Call<'_>, watching: Watching) -> Result<Value, Fau
 fn subscribe(call: &mut Call<'_>) -> Outcome {
     let me = me(call)?;
     let mut fields = Fields::parse("Subscription", call.body)?;
-    let (subscribed, ignored) = (fields.boolean("subscribed").unwrap_or(true), fields.boolean("ignored").unwrap_or(false));
+    let (subscribed, ignored) =
+        (fields.boolean("subscribed").unwrap_or(true), fields.boolean("ignored").unwrap_or(false));
     fields.check()?;
     let watching = if ignored || !subscribed { Watching::Ignored } else { Watching::Told };
     let id = call.repository;

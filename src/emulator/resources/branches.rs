@@ -18,8 +18,10 @@ use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::urls::{SITE, segment};
 use crate::emulator::world::{Draft, Repository};
 
-pub const READ: Need = Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
-pub const WRITE: Need = Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
+pub const READ: Need =
+    Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
+pub const WRITE: Need =
+    Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/repos/{owner}/{repo}/branches", READ, list),
@@ -31,7 +33,12 @@ pub const ROUTES: &[Route] = &[
 
 /// A branch as lists show it.
 pub fn summary(call: &Call<'_>, repository: &Repository, branch: &str, sha: &str) -> Value {
-    Renderer::of(call).branch_summary(repository, branch, sha, super::protection::of(call, branch).is_some())
+    Renderer::of(call).branch_summary(
+        repository,
+        branch,
+        sha,
+        super::protection::of(call, branch).is_some(),
+    )
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
@@ -41,11 +48,26 @@ fn list(call: &mut Call<'_>) -> Outcome {
         None | Some("") => None,
         Some("true") => Some(true),
         Some("false") => Some(false),
-        Some(_) => return Err(Fault::field("Branch", "protected", Code::Invalid, "protected must be true or false")),
+        Some(_) => {
+            return Err(Fault::field(
+                "Branch",
+                "protected",
+                Code::Invalid,
+                "protected must be true or false",
+            ));
+        }
     };
-    let is_wanted = |branch: &&str| wanted.is_none_or(|wanted| wanted == super::protection::of(call, branch).is_some());
-    let shown = history.branches().filter(is_wanted).filter_map(|branch| Some((branch, history.head(branch)?))).collect();
-    Ok(pagination::page(call, USUAL, shown, |(branch, head)| summary(call, repository, branch, &head.sha)))
+    let is_wanted = |branch: &&str| {
+        wanted.is_none_or(|wanted| wanted == super::protection::of(call, branch).is_some())
+    };
+    let shown = history
+        .branches()
+        .filter(is_wanted)
+        .filter_map(|branch| Some((branch, history.head(branch)?)))
+        .collect();
+    Ok(pagination::page(call, USUAL, shown, |(branch, head)| {
+        summary(call, repository, branch, &head.sha)
+    }))
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
@@ -75,7 +97,8 @@ fn render(call: &Call<'_>, name: &str) -> Result<Value, Fault> {
 /// A branch takes its pulls along, and the repository if it is its default.
 fn rename(call: &mut Call<'_>) -> Outcome {
     let name = call.params.get("branch").to_owned();
-    let sha = call.world.history(call.repository()?).head(&name).ok_or(Fault::NotFound)?.sha.clone();
+    let sha =
+        call.world.history(call.repository()?).head(&name).ok_or(Fault::NotFound)?.sha.clone();
     let mut fields = Fields::parse("Branch", call.body)?;
     let new_name = fields.required_string("new_name");
     if !new_name.is_empty() && !is_ref_name(&new_name) {
@@ -91,7 +114,9 @@ fn rename(call: &mut Call<'_>) -> Outcome {
     if repository.default_branch == name {
         repository.default_branch.clone_from(&new_name);
     }
-    for pull in repository.issues.values_mut().filter(|issue| issue.pull_from.as_ref() == Some(&name)) {
+    for pull in
+        repository.issues.values_mut().filter(|issue| issue.pull_from.as_ref() == Some(&name))
+    {
         pull.pull_from = Some(new_name.clone());
     }
     Ok(Reply::json(StatusCode::CREATED, render(call, &new_name)?))
@@ -103,12 +128,14 @@ pub fn lead(call: &mut Call<'_>, branch: &str, to: Option<&str>) -> Result<(), F
     pushes::lead(call.world, scene, branch, to).map_err(full)
 }
 
-/// 201 with the newest commit of what was merged; 204 when there is nothing to merge. The history has no commits with two parents: what
-/// cannot be reached by going forward becomes one commit with the files of both.
+/// 201 with the newest commit of what was merged; 204 when there is nothing to merge. The history
+/// has no commits with two parents: what cannot be reached by going forward becomes one commit with
+/// the files of both.
 fn merge(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Merge", call.body)?;
     let (base, head) = (fields.required_string("base"), fields.required_string("head"));
-    let message = fields.string("commit_message").unwrap_or_else(|| format!("Merge {head} into {base}"));
+    let message =
+        fields.string("commit_message").unwrap_or_else(|| format!("Merge {head} into {base}"));
     fields.check()?;
     match join(call, &base, &head, message)? {
         None => Ok(Reply::empty(StatusCode::NO_CONTENT)),
@@ -122,7 +149,12 @@ fn merge(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Merges what `head` names into a branch; the new commit, or none when the branch has it all.
-pub fn join(call: &mut Call<'_>, base: &str, head: &str, message: String) -> Result<Option<String>, Fault> {
+pub fn join(
+    call: &mut Call<'_>,
+    base: &str,
+    head: &str,
+    message: String,
+) -> Result<Option<String>, Fault> {
     let history = call.world.history(call.repository()?);
     let onto = history.head(base).ok_or(Fault::NotFound)?;
     let merged = history.named(head).ok_or(Fault::NotFound)?;
@@ -133,13 +165,25 @@ pub fn join(call: &mut Call<'_>, base: &str, head: &str, message: String) -> Res
         return Ok(None);
     }
     let parent = if comparison.behind == 0 { merged } else { onto };
-    let draft = Draft { parent: Some(parent.sha.clone()), message, author: call.world.author(call.actor()), at: call.now, files };
-    let sha = call.world.history_mut(call.repository).ok_or(Fault::NotFound)?.keep(draft).map_err(full)?;
+    let draft = Draft {
+        parent: Some(parent.sha.clone()),
+        message,
+        author: call.world.author(call.actor()),
+        at: call.now,
+        files,
+    };
+    let sha = call
+        .world
+        .history_mut(call.repository)
+        .ok_or(Fault::NotFound)?
+        .keep(draft)
+        .map_err(full)?;
     lead(call, base, Some(&sha))?;
     Ok(Some(sha))
 }
 
-/// Each release has its tag; which commit that was is not kept, so it is the newest of the default branch.
+/// Each release has its tag; which commit that was is not kept, so it is the newest of the default
+/// branch.
 fn tags(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);

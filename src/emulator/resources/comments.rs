@@ -19,9 +19,15 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/comments", READ, list_all),
     Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/comments/{comment_id}", READ, get),
     Route::new(Verb::Patch, "/repos/{owner}/{repo}/issues/comments/{comment_id}", TAKE_PART, patch),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}/issues/comments/{comment_id}", TAKE_PART, delete),
+    Route::new(
+        Verb::Delete,
+        "/repos/{owner}/{repo}/issues/comments/{comment_id}",
+        TAKE_PART,
+        delete,
+    ),
     Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/{number}/comments", READ, list),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/issues/{number}/comments", TAKE_PART, create).content(),
+    Route::new(Verb::Post, "/repos/{owner}/{repo}/issues/{number}/comments", TAKE_PART, create)
+        .content(),
 ];
 
 fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Comment, Fault> {
@@ -31,7 +37,9 @@ fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Comment,
 fn list_all(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, repository.comments.values().collect(), |comment| renderer.comment(repository, comment)))
+    Ok(pagination::page(call, USUAL, repository.comments.values().collect(), |comment| {
+        renderer.comment(repository, comment)
+    }))
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
@@ -57,10 +65,13 @@ fn create(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
 
     let author = call.actor();
-    let id = events::comment(call.world, call.urls, call.now, call.repository, number, author, &body).ok_or(Fault::NotFound)?;
+    let id =
+        events::comment(call.world, call.urls, call.now, call.repository, number, author, &body)
+            .ok_or(Fault::NotFound)?;
     let repository = call.repository()?;
     let comment = repository.comments.get(&id).ok_or(Fault::NotFound)?;
-    let location = format!("{}/issues/comments/{id}", Renderer::of(call).repository_url(repository));
+    let location =
+        format!("{}/issues/comments/{id}", Renderer::of(call).repository_url(repository));
     Ok(Reply::created(Renderer::of(call).comment(repository, comment), &location))
 }
 
@@ -73,7 +84,8 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let now = call.now;
     let repository = call.repository_mut()?;
     let comment = repository.comments.get_mut(&id).ok_or(Fault::NotFound)?;
-    let changes = json!({ "changes": { "body": { "from": std::mem::replace(&mut comment.body, body) } } });
+    let changes =
+        json!({ "changes": { "body": { "from": std::mem::replace(&mut comment.body, body) } } });
     comment.updated_at = now;
     let place = call.repository;
     happenings::tell(call, Happening::new("issue_comment", "edited"), |renderer| {
@@ -104,7 +116,8 @@ fn delete(call: &mut Call<'_>) -> Outcome {
 pub fn subject(renderer: &Renderer<'_>, repository: u64, id: u64) -> Value {
     let Some(repository) = renderer.world.repositories.get(&repository) else { return json!({}) };
     let Some(comment) = repository.comments.get(&id) else { return json!({}) };
-    let issue = repository.issues.get(&comment.issue).map(|issue| renderer.issue(repository, issue));
+    let issue =
+        repository.issues.get(&comment.issue).map(|issue| renderer.issue(repository, issue));
     json!({ "issue": issue, "comment": renderer.comment(repository, comment) })
 }
 

@@ -18,11 +18,15 @@ fn list(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);
     let asked = call.query.get("sha").filter(|name| !name.is_empty());
-    let from = asked.map_or_else(|| history.tip(repository), |name| history.named(name)).ok_or(Fault::NotFound)?;
+    let from = asked
+        .map_or_else(|| history.tip(repository), |name| history.named(name))
+        .ok_or(Fault::NotFound)?;
     let path = call.query.get("path").filter(|path| !path.is_empty());
     let touches = |commit: &&Commit| {
         let before = commit.parent.as_deref().and_then(|sha| history.commit(sha));
-        path.is_none_or(|path| commit.files.get(path) != before.and_then(|before| before.files.get(path)))
+        path.is_none_or(|path| {
+            commit.files.get(path) != before.and_then(|before| before.files.get(path))
+        })
     };
     let commits = history.until(from).filter(touches).collect();
     let renderer = Renderer::of(call);

@@ -1,4 +1,5 @@
-//! What two commits have and have not in common, and where a commit is found. Of files only their names are compared.
+//! What two commits have and have not in common, and where a commit is found. Of files only their
+//! names are compared.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +18,20 @@ use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::urls::{SITE, segment};
 use crate::emulator::world::{Commit, Repository};
 
-const READ_PULLS: Need = Need::Repository { permission: "pull_requests", level: Level::Read, role: Role::Read };
+const READ_PULLS: Need =
+    Need::Repository { permission: "pull_requests", level: Level::Read, role: Role::Read };
 /// The running service shows this many commits of a comparison on a page.
 const COMMITS: Caps = Caps { default: 250, max: 250 };
 
 pub const ROUTES: &[Route] = &[
     // A branch's name may hold slashes.
     Route::new(Verb::Get, "/repos/{owner}/{repo}/compare/{*basehead}", READ, compare),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/commits/{ref}/branches-where-head", READ, branches_where_head),
+    Route::new(
+        Verb::Get,
+        "/repos/{owner}/{repo}/commits/{ref}/branches-where-head",
+        READ,
+        branches_where_head,
+    ),
     Route::new(Verb::Get, "/repos/{owner}/{repo}/commits/{ref}/pulls", READ_PULLS, pulls),
 ];
 
@@ -33,11 +40,17 @@ fn compare(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);
     let asked = call.params.get("basehead");
-    let named = |name: &str| history.named(name.rsplit_once(':').map_or(name, |(_, name)| name)).ok_or(Fault::NotFound);
+    let named = |name: &str| {
+        history.named(name.rsplit_once(':').map_or(name, |(_, name)| name)).ok_or(Fault::NotFound)
+    };
     let (base, head) = asked.split_once("...").ok_or(Fault::NotFound)?;
     let (base, head) = (named(base)?, named(head)?);
     let comparison = history.compare(base, head);
-    let merge_base = comparison.merge_base.as_deref().and_then(|sha| history.commit(sha)).ok_or(Fault::NotFound)?;
+    let merge_base = comparison
+        .merge_base
+        .as_deref()
+        .and_then(|sha| history.commit(sha))
+        .ok_or(Fault::NotFound)?;
     let status = match (comparison.ahead.len(), comparison.behind) {
         (0, 0) => "identical",
         (_, 0) => "ahead",
@@ -47,8 +60,13 @@ fn compare(call: &mut Call<'_>) -> Outcome {
     let renderer = Renderer::of(call);
     let total = comparison.ahead.len();
     let (shown, link) = pagination::cut(call, COMMITS, comparison.ahead);
-    let commits: Vec<Value> = shown.iter().filter_map(|sha| history.commit(sha)).map(|one| renderer.commit(repository, one)).collect();
-    let url = format!("{}/compare/{}...{}", renderer.repository_url(repository), base.sha, head.sha);
+    let commits: Vec<Value> = shown
+        .iter()
+        .filter_map(|sha| history.commit(sha))
+        .map(|one| renderer.commit(repository, one))
+        .collect();
+    let url =
+        format!("{}/compare/{}...{}", renderer.repository_url(repository), base.sha, head.sha);
     let page = format!("{SITE}/{}/compare/{}", call.world.full_name(repository), segment(asked));
     let mut reply = Reply::ok(json!({
         "url": url, "html_url": page, "permalink_url": page, "diff_url": format!("{page}.diff"), "patch_url": format!("{page}.patch"),
@@ -61,7 +79,12 @@ fn compare(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The files that differ between two commits.
-pub fn files(call: &Call<'_>, repository: &Repository, before: &Commit, after: &Commit) -> Vec<Value> {
+pub fn files(
+    call: &Call<'_>,
+    repository: &Repository,
+    before: &Commit,
+    after: &Commit,
+) -> Vec<Value> {
     let base = Renderer::of(call).repository_url(repository);
     let paths: BTreeSet<&String> = before.files.keys().chain(after.files.keys()).collect();
     let change = |path: &&String| {
@@ -87,8 +110,12 @@ fn branches_where_head(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);
     let sha = &history.named(call.params.get("ref")).ok_or(Fault::NotFound)?.sha;
-    let there = history.branches().filter(|branch| history.head(branch).is_some_and(|head| head.sha == *sha));
-    Ok(Reply::ok(there.map(|branch| super::branches::summary(call, repository, branch, sha)).collect()))
+    let there = history
+        .branches()
+        .filter(|branch| history.head(branch).is_some_and(|head| head.sha == *sha));
+    Ok(Reply::ok(
+        there.map(|branch| super::branches::summary(call, repository, branch, sha)).collect(),
+    ))
 }
 
 /// The pulls whose branch ends with the commit.
@@ -97,7 +124,11 @@ fn pulls(call: &mut Call<'_>) -> Outcome {
     let history = call.world.history(repository);
     let sha = &history.named(call.params.get("ref")).ok_or(Fault::NotFound)?.sha;
     let has = |branch: &String| history.head(branch).is_some_and(|head| head.sha == *sha);
-    let pulls = repository.issues.values().filter(|issue| issue.pull_from.as_ref().is_some_and(has)).collect();
+    let pulls = repository
+        .issues
+        .values()
+        .filter(|issue| issue.pull_from.as_ref().is_some_and(has))
+        .collect();
     let renderer = Renderer::of(call);
     Ok(pagination::page(call, USUAL, pulls, |pull| renderer.pull(repository, pull)))
 }

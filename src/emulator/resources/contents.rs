@@ -21,8 +21,10 @@ use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::urls::{SITE, segment};
 use crate::emulator::world::{Commit, Edit, Full, README, Repository};
 
-pub const READ: Need = Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
-pub const WRITE: Need = Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
+pub const READ: Need =
+    Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
+pub const WRITE: Need =
+    Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
 /// The running service's limit for files changed this way.
 const FILE_BYTES_MAX: usize = 1024 * 1024;
 
@@ -38,7 +40,10 @@ pub const ROUTES: &[Route] = &[
 fn shown(call: &Call<'_>, repository: &Repository) -> Result<Commit, Fault> {
     let history = call.world.history(repository);
     let asked = call.query.get("ref").filter(|name| !name.is_empty());
-    asked.map_or_else(|| history.tip(repository), |name| history.named(name)).cloned().ok_or(Fault::NotFound)
+    asked
+        .map_or_else(|| history.tip(repository), |name| history.named(name))
+        .cloned()
+        .ok_or(Fault::NotFound)
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
@@ -52,17 +57,24 @@ fn entries(call: &Call<'_>, repository: &Repository, commit: &Commit, folder: &s
     let mut names: Vec<(&str, Option<&Bytes>)> = Vec::new();
     for (path, content) in commit.files.iter().filter(|(path, _)| path.starts_with(folder)) {
         let rest = &path[folder.len()..];
-        let (name, content) = rest.split_once('/').map_or((rest, Some(content)), |(name, _)| (name, None));
+        let (name, content) =
+            rest.split_once('/').map_or((rest, Some(content)), |(name, _)| (name, None));
         if names.last().is_none_or(|(last, _)| *last != name) {
             names.push((name, content));
         }
     }
-    let trees: BTreeMap<&str, String> = commit.folders().into_iter().map(|folder| (folder.path, folder.object.id.hex())).collect();
+    let trees: BTreeMap<&str, String> =
+        commit.folders().into_iter().map(|folder| (folder.path, folder.object.id.hex())).collect();
     let one = |(name, content): (&str, Option<&Bytes>)| {
         let path = format!("{folder}{name}");
         match content {
             Some(content) => entry(call, repository, &path, Item::File(content)),
-            None => entry(call, repository, &path, Item::Folder(trees.get(path.as_str()).map_or("", String::as_str))),
+            None => entry(
+                call,
+                repository,
+                &path,
+                Item::Folder(trees.get(path.as_str()).map_or("", String::as_str)),
+            ),
         }
     };
     names.into_iter().map(one).collect()
@@ -85,12 +97,18 @@ fn read(call: &mut Call<'_>, path: &str) -> Outcome {
         if !commit.files.keys().any(|path| path.starts_with(&folder)) {
             return Err(Fault::NotFound);
         }
-        return Ok(Reply::ok(entries(call, repository, &commit, &folder)).changed_at(repository.pushed_at));
+        return Ok(
+            Reply::ok(entries(call, repository, &commit, &folder)).changed_at(repository.pushed_at)
+        );
     };
-    let accept = call.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let accept =
+        call.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
     let reply = if wants_raw(accept) {
         let kind = call.dialect.media_type().trim_end_matches("+json").to_owned();
-        Reply::new(StatusCode::OK, Body::Raw(Some(format!("{kind}.raw; charset=utf-8")), content.clone()))
+        Reply::new(
+            StatusCode::OK,
+            Body::Raw(Some(format!("{kind}.raw; charset=utf-8")), content.clone()),
+        )
     } else {
         let mut value = entry(call, repository, path, Item::File(content));
         extend(&mut value, json!({ "encoding": "base64", "content": STANDARD.encode(content) }));
@@ -99,7 +117,8 @@ fn read(call: &mut Call<'_>, path: &str) -> Outcome {
     Ok(reply.changed_at(repository.pushed_at))
 }
 
-/// A vendor media type whose variant is `raw`, such as `application/vnd.service.raw+json` or `….v3.raw`.
+/// A vendor media type whose variant is `raw`, such as `application/vnd.service.raw+json` or
+/// `….v3.raw`.
 fn wants_raw(accept: &str) -> bool {
     accept.split(',').any(|kind| {
         let kind = kind.split(';').next().unwrap_or("").trim().trim_end_matches("+json");
@@ -128,7 +147,8 @@ fn entry(call: &Call<'_>, repository: &Repository, path: &str, item: Item<'_>) -
         Item::File(content) => (sha_of(content), Some(content)),
         Item::Folder(sha) => (sha.to_owned(), None),
     };
-    let (kind, git_kind, page_kind) = if content.is_some() { ("file", "blobs", "blob") } else { ("dir", "trees", "tree") };
+    let (kind, git_kind, page_kind) =
+        if content.is_some() { ("file", "blobs", "blob") } else { ("dir", "trees", "tree") };
     let git_url = format!("{base}/git/{git_kind}/{sha}");
     let html_url = format!("{page}/{page_kind}/{}/{address}", repository.default_branch);
     json!({
@@ -153,8 +173,8 @@ struct Asked {
     exists: bool,
 }
 
-/// Reads what is common, and compares `sha` with the file that it is to replace. The running service answers 409 to a wrong one, which is no
-/// status of Document 1; here it is 422.
+/// Reads what is common, and compares `sha` with the file that it is to replace. The running
+/// service answers 409 to a wrong one, which is no status of Document 1; here it is 422.
 fn asked(call: &Call<'_>, fields: &mut Fields, path: &str) -> Result<Asked, Fault> {
     let message = fields.required_string("message");
     let repository = call.repository()?;
@@ -166,8 +186,12 @@ fn asked(call: &Call<'_>, fields: &mut Fields, path: &str) -> Result<Asked, Faul
     };
     let known = head.files.get(path).map(|content| sha_of(content));
     match (fields.string("sha"), &known) {
-        (Some(given), Some(known)) if given != *known => fields.reject("sha", Code::Invalid, "sha is not that of the file"),
-        (None, Some(_)) => fields.reject("sha", Code::MissingField, "sha is required to change a file that exists"),
+        (Some(given), Some(known)) if given != *known => {
+            fields.reject("sha", Code::Invalid, "sha is not that of the file")
+        }
+        (None, Some(_)) => {
+            fields.reject("sha", Code::MissingField, "sha is required to change a file that exists")
+        }
         _ => {}
     }
     Ok(Asked { message, branch, exists: known.is_some() })
@@ -198,12 +222,15 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     }
     let commit = commit(call, &asked, Edit { path, content: None })?;
     let repository = call.repository()?;
-    Ok(Reply::ok(json!({ "content": null, "commit": Renderer::of(call).git_commit(repository, &commit) })))
+    Ok(Reply::ok(
+        json!({ "content": null, "commit": Renderer::of(call).git_commit(repository, &commit) }),
+    ))
 }
 
 fn commit(call: &mut Call<'_>, asked: &Asked, edit: Edit) -> Result<Commit, Fault> {
     let scene = Scene::of(call);
-    let made = pushes::commit(call.world, scene, &asked.branch, asked.message.clone(), edit).map_err(full)?;
+    let made = pushes::commit(call.world, scene, &asked.branch, asked.message.clone(), edit)
+        .map_err(full)?;
     made.ok_or(Fault::NotFound)
 }
 

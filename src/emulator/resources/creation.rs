@@ -1,4 +1,5 @@
-//! Repositories that come and go, and what owners say of themselves: creating, forking, deleting, changing the profile.
+//! Repositories that come and go, and what owners say of themselves: creating, forking, deleting,
+//! changing the profile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,14 +20,27 @@ use crate::emulator::seed::SEEDED_BELOW;
 use crate::emulator::world::{FEATURES, Owner, Repository, Visibility};
 
 /// Document 1, Repository permission 'Administration': DELETE `/repos/{owner}/{repo}`.
-const ADMINISTER: Need = Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
-/// The same, POST `/orgs/{org}/repos`. The running service lets members do it with the scope `repo`.
+const ADMINISTER: Need =
+    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+/// The same, POST `/orgs/{org}/repos`. The running service lets members do it with the scope
+/// `repo`.
 const CREATE: Need = organization("administration", &["repo"], OrganizationRole::Member);
 /// Document 1, Organization permission 'Administration': PATCH and DELETE `/orgs/{org}`.
-const GOVERN: Need = organization("organization_administration", &["admin:org"], OrganizationRole::Owner);
+const GOVERN: Need =
+    organization("organization_administration", &["admin:org"], OrganizationRole::Owner);
 
-const fn organization(permission: &'static str, scopes: &'static [&'static str], role: OrganizationRole) -> Need {
-    Need::Organization(OrganizationNeed { permission, level: Level::Write, scopes, role, unscoped: Unscoped::Forbidden })
+const fn organization(
+    permission: &'static str,
+    scopes: &'static [&'static str],
+    role: OrganizationRole,
+) -> Need {
+    Need::Organization(OrganizationNeed {
+        permission,
+        level: Level::Write,
+        scopes,
+        role,
+        unscoped: Unscoped::Forbidden,
+    })
 }
 
 pub const ROUTES: &[Route] = &[
@@ -61,7 +75,11 @@ fn create(call: &mut Call<'_>, owner: Owner) -> Outcome {
     let mut fields = Fields::parse("Repository", call.body)?;
     let name = fields.required_string("name");
     if !name.is_empty() && !is_name(&name) {
-        fields.reject("name", Code::Invalid, "name may only contain letters, digits, `.`, `-` and `_`");
+        fields.reject(
+            "name",
+            Code::Invalid,
+            "name may only contain letters, digits, `.`, `-` and `_`",
+        );
     }
     let description = fields.nullable_string("description").value().unwrap_or_default();
     let private = fields.boolean("private").unwrap_or(false);
@@ -75,7 +93,8 @@ fn create(call: &mut Call<'_>, owner: Owner) -> Outcome {
         None if private => Visibility::Private,
         None => Visibility::Public,
     };
-    let features: Vec<(&'static str, bool)> = FEATURES.iter().filter_map(|(name, _)| Some((*name, fields.boolean(name)?))).collect();
+    let features: Vec<(&'static str, bool)> =
+        FEATURES.iter().filter_map(|(name, _)| Some((*name, fields.boolean(name)?))).collect();
     if is_taken(call, owner, &name) {
         fields.reject("name", Code::AlreadyExists, "name already exists on this account");
     }
@@ -137,17 +156,28 @@ fn fork(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Repository", call.body)?;
     let organization = fields.string("organization");
     let name = fields.string("name");
-    let into = organization.as_deref().map(|login| call.world.organization_by_login(login).map(|one| one.id));
+    let into = organization
+        .as_deref()
+        .map(|login| call.world.organization_by_login(login).map(|one| one.id));
     let me = call.caller.user();
     let installed_on = call.caller.token().and_then(|token| token.installed_on);
     let may_own = |id: u64| {
-        let is_member = || call.world.organizations.get(&id).is_some_and(|one| me.is_some_and(|me| one.members.contains(&me)));
+        let is_member = || {
+            call.world
+                .organizations
+                .get(&id)
+                .is_some_and(|one| me.is_some_and(|me| one.members.contains(&me)))
+        };
         installed_on == Some(id) || is_member()
     };
     let owner = match into {
         Some(Some(id)) if may_own(id) => Some(Owner::Organization(id)),
         Some(_) => {
-            fields.reject("organization", Code::Invalid, "organization must be one that you are a member of");
+            fields.reject(
+                "organization",
+                Code::Invalid,
+                "organization must be one that you are a member of",
+            );
             None
         }
         None => me.map(Owner::User),
@@ -155,7 +185,11 @@ fn fork(call: &mut Call<'_>) -> Outcome {
     let origin = call.repository()?;
     let name = name.unwrap_or_else(|| origin.name.clone());
     if !is_name(&name) {
-        fields.reject("name", Code::Invalid, "name may only contain letters, digits, `.`, `-` and `_`");
+        fields.reject(
+            "name",
+            Code::Invalid,
+            "name may only contain letters, digits, `.`, `-` and `_`",
+        );
     }
     if owner.is_some_and(|owner| is_taken(call, owner, &name)) {
         fields.reject("name", Code::AlreadyExists, "name already exists on this account");
@@ -164,10 +198,12 @@ fn fork(call: &mut Call<'_>) -> Outcome {
     let owner = owner.ok_or(Fault::Forbidden("Resource not accessible by integration"))?;
     let origin = call.repository()?;
     let (description, visibility) = (origin.description.clone(), origin.visibility);
-    let (readme, language, default_branch) = (origin.readme.clone(), origin.language, origin.default_branch.clone());
+    let (readme, language, default_branch) =
+        (origin.readme.clone(), origin.language, origin.default_branch.clone());
     let (from, now) = (origin.id, call.now);
     let mut copy = new(call, Plan { owner, name, description, visibility })?;
-    (copy.readme, copy.language, copy.default_branch, copy.fork_of) = (readme, language, default_branch, Some(from));
+    (copy.readme, copy.language, copy.default_branch, copy.fork_of) =
+        (readme, language, default_branch, Some(from));
     let id = copy.id;
     let origin = call.repository_mut()?;
     origin.forks.insert(id);
@@ -188,13 +224,22 @@ fn delete(call: &mut Call<'_>) -> Outcome {
 fn change_organization(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Organization", call.body)?;
     let description = fields.nullable_string("description");
-    for name in ["name", "company", "blog", "location", "email", "billing_email", "default_repository_permission"] {
+    for name in [
+        "name",
+        "company",
+        "blog",
+        "location",
+        "email",
+        "billing_email",
+        "default_repository_permission",
+    ] {
         let _ = fields.nullable_string(name);
     }
     fields.check()?;
     let (id, now) = (call.organization, call.now);
     let organization = call.world.organizations.get_mut(&id).ok_or(Fault::NotFound)?;
-    organization.description = description.of(Some(std::mem::take(&mut organization.description))).unwrap_or_default();
+    organization.description =
+        description.of(Some(std::mem::take(&mut organization.description))).unwrap_or_default();
     organization.updated_at = now;
     let organization = call.world.organizations.get(&id).ok_or(Fault::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).organization(organization)))

@@ -22,7 +22,12 @@ const CURSOR_PREFIX: &str = "v1_";
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/orgs/{org}/hooks/{hook_id}/deliveries", READ, list),
     Route::new(Verb::Get, "/orgs/{org}/hooks/{hook_id}/deliveries/{delivery_id}", READ, get),
-    Route::new(Verb::Post, "/orgs/{org}/hooks/{hook_id}/deliveries/{delivery_id}/attempts", WRITE, attempt),
+    Route::new(
+        Verb::Post,
+        "/orgs/{org}/hooks/{hook_id}/deliveries/{delivery_id}/attempts",
+        WRITE,
+        attempt,
+    ),
     Route::new(Verb::Post, "/orgs/{org}/hooks/{hook_id}/pings", WRITE, ping),
 ];
 
@@ -41,30 +46,57 @@ fn attempt(call: &mut Call<'_>) -> Outcome {
     redeliver(call, again)
 }
 
-/// Newest first, from the cursor on: "the starting delivery for the page, taken from the paging link of the previous response".
+/// Newest first, from the cursor on: "the starting delivery for the page, taken from the paging
+/// link of the previous response".
 pub fn page(call: &Call<'_>, hook: &Hook, wanted: Option<Wanted>) -> Outcome {
-    if call.query.get("per_page").is_some_and(|given| !given.is_empty() && given.parse::<u64>().is_err()) {
-        return Err(Fault::field("HookDelivery", "per_page", Code::Invalid, "per_page is not an integer"));
+    if call
+        .query
+        .get("per_page")
+        .is_some_and(|given| !given.is_empty() && given.parse::<u64>().is_err())
+    {
+        return Err(Fault::field(
+            "HookDelivery",
+            "per_page",
+            Code::Invalid,
+            "per_page is not an integer",
+        ));
     }
-    let from = call.query.get("cursor").filter(|cursor| !cursor.is_empty()).map(cursor_id).transpose()?;
-    let asked: Vec<&Delivery> =
-        hook.deliveries.iter().rev().filter(|delivery| wanted.is_none_or(|wanted| wanted.takes(&delivery.receipt))).collect();
+    let from =
+        call.query.get("cursor").filter(|cursor| !cursor.is_empty()).map(cursor_id).transpose()?;
+    let asked: Vec<&Delivery> = hook
+        .deliveries
+        .iter()
+        .rev()
+        .filter(|delivery| wanted.is_none_or(|wanted| wanted.takes(&delivery.receipt)))
+        .collect();
     let per_page = pagination::per_page(call, USUAL);
-    let first = asked.iter().take_while(|delivery| from.is_some_and(|from| delivery.id > from)).count();
-    let starting_at =
-        |at: usize| asked.get(at).map(|delivery| pagination::address(call, "cursor", &format!("{CURSOR_PREFIX}{}", delivery.id)));
+    let first =
+        asked.iter().take_while(|delivery| from.is_some_and(|from| delivery.id > from)).count();
+    let starting_at = |at: usize| {
+        asked.get(at).map(|delivery| {
+            pagination::address(call, "cursor", &format!("{CURSOR_PREFIX}{}", delivery.id))
+        })
+    };
     let previous = (first > 0).then(|| starting_at(first.saturating_sub(per_page))).flatten();
     let next = starting_at(first.saturating_add(per_page));
-    let links: Vec<(&str, String)> =
-        previous.map(|address| ("prev", address)).into_iter().chain(next.map(|address| ("next", address))).collect();
-    let mut reply = Reply::ok(asked.iter().skip(first).take(per_page).map(|delivery| summary(delivery)).collect());
+    let links: Vec<(&str, String)> = previous
+        .map(|address| ("prev", address))
+        .into_iter()
+        .chain(next.map(|address| ("next", address)))
+        .collect();
+    let mut reply = Reply::ok(
+        asked.iter().skip(first).take(per_page).map(|delivery| summary(delivery)).collect(),
+    );
     reply.headers.extend(pagination::header(&links));
     Ok(reply)
 }
 
 /// Document 1, 400: "malformed delivery or cursor query".
 fn cursor_id(cursor: &str) -> Result<u64, Fault> {
-    let id = cursor.strip_prefix(CURSOR_PREFIX).filter(|id| is_number(id)).and_then(|id| id.parse().ok());
+    let id = cursor
+        .strip_prefix(CURSOR_PREFIX)
+        .filter(|id| is_number(id))
+        .and_then(|id| id.parse().ok());
     id.ok_or_else(|| Fault::BadRequest("Invalid cursor".to_owned()))
 }
 
@@ -88,7 +120,12 @@ fn status_filter(call: &Call<'_>) -> Result<Option<Wanted>, Fault> {
         None | Some("") => Ok(None),
         Some("success") => Ok(Some(Wanted::Successes)),
         Some("failure") => Ok(Some(Wanted::Failures)),
-        Some(_) => Err(Fault::field("HookDelivery", "status", Code::Invalid, "status must be success or failure")),
+        Some(_) => Err(Fault::field(
+            "HookDelivery",
+            "status",
+            Code::Invalid,
+            "status must be success or failure",
+        )),
     }
 }
 
@@ -96,13 +133,16 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The delivery that the path names: 400 for what is no number, 422 for a number that no delivery can have, 404 for one that none has.
+/// The delivery that the path names: 400 for what is no number, 422 for a number that no delivery
+/// can have, 404 for one that none has.
 fn named<'a>(call: &Call<'_>, hook: &'a Hook) -> Result<&'a Delivery, Fault> {
     let given = call.params.get("delivery_id");
     if !is_number(given) {
         return Err(Fault::BadRequest("Invalid delivery id".to_owned()));
     }
-    let id: i64 = given.parse().map_err(|_| Fault::field("HookDelivery", "delivery_id", Code::Invalid, "delivery_id is too large"))?;
+    let id: i64 = given.parse().map_err(|_| {
+        Fault::field("HookDelivery", "delivery_id", Code::Invalid, "delivery_id is too large")
+    })?;
     u64::try_from(id).ok().and_then(|id| hook.deliveries.get(id)).ok_or(Fault::NotFound)
 }
 
@@ -113,12 +153,17 @@ pub struct Again {
     delivery: Delivery,
 }
 
-/// The delivery that the path names, to be made once more; 422 when as many wait already as the record holds ("the endpoint has been
-/// spammed", Document 1).
+/// The delivery that the path names, to be made once more; 422 when as many wait already as the
+/// record holds ("the endpoint has been spammed", Document 1).
 pub fn again(call: &Call<'_>, hook: &Hook) -> Result<Again, Fault> {
     let delivery = named(call, hook)?.clone();
     if hook.deliveries.waiting() >= DELIVERIES_MAX {
-        return Err(Fault::field("HookDelivery", "base", Code::Invalid, "too many deliveries are waiting already"));
+        return Err(Fault::field(
+            "HookDelivery",
+            "base",
+            Code::Invalid,
+            "too many deliveries are waiting already",
+        ));
     }
     Ok(Again { mailbox: hook.mailbox(), delivery })
 }
@@ -126,7 +171,14 @@ pub fn again(call: &Call<'_>, hook: &Hook) -> Result<Again, Fault> {
 /// "Resends that delivery with `redelivery` true"; it keeps its guid (UPSTREAM.md, Webhooks).
 pub fn redeliver(call: &mut Call<'_>, again: Again) -> Outcome {
     let (id, at) = (call.world.next_id(), call.now);
-    let delivery = Delivery { id, at, attempt: Attempt::Redelivery, posted: None, receipt: Receipt::Pending, ..again.delivery };
+    let delivery = Delivery {
+        id,
+        at,
+        attempt: Attempt::Redelivery,
+        posted: None,
+        receipt: Receipt::Pending,
+        ..again.delivery
+    };
     call.world.hook_mut(again.mailbox).ok_or(Fault::NotFound)?.deliveries.append(delivery);
     outbox::queue(call.world, again.mailbox);
     Ok(Reply::json(StatusCode::ACCEPTED, json!({})))
@@ -146,8 +198,15 @@ fn ping(call: &mut Call<'_>) -> Outcome {
         "organization": renderer.organization_summary(organization),
         "sender": renderer.user_summary(call.actor()),
     });
-    let letter = Letter { repository: None, installation: None, payload: payload.to_string().into() };
-    happenings::deliver(call.world, call.now, mailbox, Happening { event: "ping", action: None }, letter);
+    let letter =
+        Letter { repository: None, installation: None, payload: payload.to_string().into() };
+    happenings::deliver(
+        call.world,
+        call.now,
+        mailbox,
+        Happening { event: "ping", action: None },
+        letter,
+    );
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -175,7 +234,8 @@ fn summary(delivery: &Delivery) -> Value {
 pub fn detail(call: &Call<'_>, hook: &Hook) -> Outcome {
     let delivery = named(call, hook)?;
     // One that waits shows how it would be sent now.
-    let posted = delivery.posted.clone().unwrap_or_else(|| envelope::posted(&hook.config, delivery));
+    let posted =
+        delivery.posted.clone().unwrap_or_else(|| envelope::posted(&hook.config, delivery));
     let (headers, payload) = match &delivery.receipt {
         Receipt::Answered { headers, payload, .. } => (object(headers), payload.as_str()),
         Receipt::Pending | Receipt::Failed { .. } => (json!({}), ""),
@@ -194,5 +254,7 @@ pub fn detail(call: &Call<'_>, hook: &Hook) -> Outcome {
 }
 
 fn object(headers: &[(String, String)]) -> Value {
-    Value::Object(headers.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<_, _>>())
+    Value::Object(
+        headers.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<_, _>>(),
+    )
 }

@@ -1,5 +1,6 @@
-//! The event feeds: of everybody, of a repository and its network, of an organisation, of a user (Document 1, Poll interval). They are polled
-//! by `Last-Modified`; shapes are not shown and are the running service's.
+//! The event feeds: of everybody, of a repository and its network, of an organisation, of a user
+//! (Document 1, Poll interval). They are polled by `Last-Modified`; shapes are not shown and are
+//! the running service's.
 //!
 //! Left out: `/users/{username}/events/orgs/{org}`, which stays with the inventory.
 
@@ -18,7 +19,8 @@ use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::timestamps::iso;
 use crate::emulator::world::{Owner, Repository, User, Visibility};
 
-const READ: Need = Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
+const READ: Need =
+    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/events", Need::Nothing, of_everybody),
@@ -28,7 +30,12 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/users/{username}/events", Need::Nothing, of_user),
     Route::new(Verb::Get, "/users/{username}/events/public", Need::Nothing, public_of_user),
     Route::new(Verb::Get, "/users/{username}/received_events", Need::Nothing, received),
-    Route::new(Verb::Get, "/users/{username}/received_events/public", Need::Nothing, public_received),
+    Route::new(
+        Verb::Get,
+        "/users/{username}/received_events/public",
+        Need::Nothing,
+        public_received,
+    ),
 ];
 
 /// Which repositories a feed is about, as far as the caller sees them.
@@ -60,7 +67,8 @@ fn of_network(call: &mut Call<'_>) -> Outcome {
 }
 
 fn of_organization(call: &mut Call<'_>) -> Outcome {
-    let organization = call.world.organization_by_login(call.params.get("org")).ok_or(Fault::NotFound)?;
+    let organization =
+        call.world.organization_by_login(call.params.get("org")).ok_or(Fault::NotFound)?;
     let (owner, since) = (Owner::Organization(organization.id), organization.created_at);
     feed(call, Span::Seen, since, |_, of| of.owner == owner)
 }
@@ -97,19 +105,29 @@ fn of_watched(call: &mut Call<'_>, span: Span) -> Outcome {
     feed(call, span, since, |_, of| watched.contains(&of.id))
 }
 
-/// One page of the events that the caller may see. `since` is when that which has the feed was made: an empty feed is as old as that.
+/// One page of the events that the caller may see. `since` is when that which has the feed was
+/// made: an empty feed is as old as that.
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
-fn feed(call: &mut Call<'_>, span: Span, since: Timestamp, is_asked: impl Fn(&Event, &Repository) -> bool) -> Outcome {
+fn feed(
+    call: &mut Call<'_>,
+    span: Span,
+    since: Timestamp,
+    is_asked: impl Fn(&Event, &Repository) -> bool,
+) -> Outcome {
     let world = &*call.world;
     let shown: Vec<(&Event, &Repository)> = world
         .feed
         .newest_first()
         .filter_map(|event| Some((event, world.repositories.get(&event.repository)?)))
-        .filter(|(event, repository)| is_asked(event, repository) && is_within(call, span, repository))
+        .filter(|(event, repository)| {
+            is_asked(event, repository) && is_within(call, span, repository)
+        })
         .collect();
     let newest = shown.first().map_or(since, |(event, _)| event.created_at);
     let changed_at = newest.max(world.feed.shifted_at().unwrap_or(newest));
-    let reply = pagination::page(call, USUAL, shown, |(event, repository)| render(call, event, repository)).changed_at(changed_at);
+    let reply =
+        pagination::page(call, USUAL, shown, |(event, repository)| render(call, event, repository))
+            .changed_at(changed_at);
     Ok(polling::paced(call, reply))
 }
 
@@ -149,8 +167,7 @@ fn render(call: &Call<'_>, event: &Event, repository: &Repository) -> Value {
         && let Some(organization) = call.world.organizations.get(&id)
     {
         let summary = renderer.organization_summary(organization);
-        let org =
-            json!({ "id": id, "login": summary["login"], "gravatar_id": "", "url": summary["url"], "avatar_url": summary["avatar_url"] });
+        let org = json!({ "id": id, "login": summary["login"], "gravatar_id": "", "url": summary["url"], "avatar_url": summary["avatar_url"] });
         extend(&mut value, json!({ "org": org }));
     }
     value

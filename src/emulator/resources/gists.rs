@@ -37,12 +37,19 @@ const FILES_MAX: usize = 100;
 
 fn all(call: &Call<'_>) -> Vec<Thing> {
     let shelf = call.world.shelves.shelf(SHELF);
-    shelf.map(|shelf| shelf.in_order().into_iter().rev().map(|(_, thing)| thing.clone()).collect()).unwrap_or_default()
+    shelf
+        .map(|shelf| shelf.in_order().into_iter().rev().map(|(_, thing)| thing.clone()).collect())
+        .unwrap_or_default()
 }
 
 fn named(call: &Call<'_>) -> Result<Thing, Fault> {
     let id = call.params.id("gist_id")?;
-    call.world.shelves.shelf(SHELF).and_then(|shelf| shelf.get(&id.to_string())).cloned().ok_or(Fault::NotFound)
+    call.world
+        .shelves
+        .shelf(SHELF)
+        .and_then(|shelf| shelf.get(&id.to_string()))
+        .cloned()
+        .ok_or(Fault::NotFound)
 }
 
 fn owner(thing: &Thing) -> Option<u64> {
@@ -72,7 +79,12 @@ fn public(call: &mut Call<'_>) -> Outcome {
 
 fn starred(call: &mut Call<'_>) -> Outcome {
     let me = access::acts_as_user(call.caller)?;
-    Ok(page(call, |thing| call.world.shelves.shelf(&stars(thing.id)).is_some_and(|shelf| shelf.get(&me.to_string()).is_some())))
+    Ok(page(call, |thing| {
+        call.world
+            .shelves
+            .shelf(&stars(thing.id))
+            .is_some_and(|shelf| shelf.get(&me.to_string()).is_some())
+    }))
 }
 
 fn of_user(call: &mut Call<'_>) -> Outcome {
@@ -89,7 +101,8 @@ fn get(call: &mut Call<'_>) -> Outcome {
 
 fn render(call: &Call<'_>, thing: &Thing) -> Value {
     let url = format!("{}/gists/{}", call.urls.api, thing.id);
-    let contents = thing.fields.get("files").and_then(Value::as_object).cloned().unwrap_or_default();
+    let contents =
+        thing.fields.get("files").and_then(Value::as_object).cloned().unwrap_or_default();
     let file = |(name, content): (String, Value)| {
         let size = content.as_str().map_or(0, str::len);
         let raw_url = format!("{SITE}/gists/{}/raw", thing.id);
@@ -124,7 +137,11 @@ fn files(fields: &mut Fields) -> Map<String, Value> {
     };
     let read: Map<String, Value> = given.clone().into_iter().filter_map(content).collect();
     if read.len() != given.len() || read.len() > FILES_MAX {
-        fields.reject("files", Code::Invalid, "files must be at most 100, each null or with a content");
+        fields.reject(
+            "files",
+            Code::Invalid,
+            "files must be at most 100, each null or with a content",
+        );
     }
     read
 }
@@ -141,7 +158,12 @@ fn create(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     let kept = json!({ "owner": me, "files": files, "description": description, "public": public });
     let (id, now) = (call.world.next_id(), call.now);
-    let thing = Thing { id, fields: kept.as_object().cloned().unwrap_or_default(), created_at: now, updated_at: now };
+    let thing = Thing {
+        id,
+        fields: kept.as_object().cloned().unwrap_or_default(),
+        created_at: now,
+        updated_at: now,
+    };
     call.world.shelves.put(SHELF, &id.to_string(), thing.clone())?;
     let location = format!("{}/gists/{id}", call.urls.api);
     Ok(Reply::created(render(call, &thing), &location))
@@ -150,7 +172,11 @@ fn create(call: &mut Call<'_>) -> Outcome {
 /// The gist that the path names, for its owner.
 fn mine_alone(call: &Call<'_>) -> Result<Thing, Fault> {
     let thing = named(call)?;
-    if owner(&thing) == Some(access::acts_as_user(call.caller)?) { Ok(thing) } else { Err(Fault::NotFound) }
+    if owner(&thing) == Some(access::acts_as_user(call.caller)?) {
+        Ok(thing)
+    } else {
+        Err(Fault::NotFound)
+    }
 }
 
 fn patch(call: &mut Call<'_>) -> Outcome {
@@ -183,7 +209,11 @@ fn stars(gist: u64) -> String {
 
 fn is_starred(call: &mut Call<'_>) -> Outcome {
     let (thing, me) = (named(call)?, access::acts_as_user(call.caller)?);
-    let starred = call.world.shelves.shelf(&stars(thing.id)).is_some_and(|shelf| shelf.get(&me.to_string()).is_some());
+    let starred = call
+        .world
+        .shelves
+        .shelf(&stars(thing.id))
+        .is_some_and(|shelf| shelf.get(&me.to_string()).is_some());
     if starred { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
 }
 

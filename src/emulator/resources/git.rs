@@ -1,8 +1,10 @@
-//! The git database: blobs, trees, commits and annotated tags by their names, and refs by their beginning.
+//! The git database: blobs, trees, commits and annotated tags by their names, and refs by their
+//! beginning.
 //!
-//! Blobs and trees that callers make lie on the shelves; a commit made of them has their files and joins the repository's history. All
-//! ids are git's own. A tree is shown with all files below it, and may be asked for by the name of a branch or commit as well; a commit forgets
-//! the modes of its files.
+//! Blobs and trees that callers make lie on the shelves; a commit made of them has their files and
+//! joins the repository's history. All ids are git's own. A tree is shown with all files below it,
+//! and may be asked for by the name of a branch or commit as well; a commit forgets the modes of
+//! its files.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +19,9 @@ use crate::clock::Timestamp;
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::fields::Fields;
-use crate::emulator::git_objects::{FILE_MODE, Leaf, ObjectId, TagFacts, blob_id, is_path, make_way, root_tree, tag};
+use crate::emulator::git_objects::{
+    FILE_MODE, Leaf, ObjectId, TagFacts, blob_id, is_path, make_way, root_tree, tag,
+};
 use crate::emulator::inventory::Thing;
 use crate::emulator::pagination::{self, USUAL};
 use crate::emulator::render::{Renderer, extend, node_id};
@@ -71,7 +75,8 @@ fn url(call: &Call<'_>, collection: &str, sha: &str) -> Result<String, Fault> {
 
 fn keep(call: &mut Call<'_>, kind: Kind, sha: &str, fields: Value) -> Result<(), Fault> {
     let fields = if let Value::Object(fields) = fields { fields } else { Map::new() };
-    let thing = Thing { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
+    let thing =
+        Thing { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
     let shelf = kind.shelf(call);
     Ok(call.world.shelves.put(&shelf, sha, thing)?)
 }
@@ -115,7 +120,9 @@ fn keep_blob(call: &mut Call<'_>, bytes: &[u8]) -> Result<String, Fault> {
 
 /// The bytes of a blob: one that was made, or a file of a commit.
 fn blob(call: &Call<'_>, sha: &str) -> Result<Bytes, Fault> {
-    if let Some(content) = kept(call, Kind::Blobs, sha).and_then(|fields| fields.get("content")?.as_str()) {
+    if let Some(content) =
+        kept(call, Kind::Blobs, sha).and_then(|fields| fields.get("content")?.as_str())
+    {
         return Ok(STANDARD.decode(content).unwrap_or_default().into());
     }
     call.world.history(call.repository()?).content(sha).cloned().ok_or(Fault::NotFound)
@@ -136,18 +143,31 @@ type Entries = BTreeMap<String, (String, String, String)>;
 /// The entries of a tree that was made, or of a tree, branch or commit of the history.
 fn entries(call: &Call<'_>, name: &str) -> Result<Entries, Fault> {
     if let Some(tree) = kept(call, Kind::Trees, name) {
-        let text = |entry: &Value, field: &str| entry.get(field).and_then(Value::as_str).unwrap_or("").to_owned();
-        let read = |(path, entry): (&String, &Value)| (path.clone(), (text(entry, "mode"), text(entry, "type"), text(entry, "sha")));
+        let text = |entry: &Value, field: &str| {
+            entry.get(field).and_then(Value::as_str).unwrap_or("").to_owned()
+        };
+        let read = |(path, entry): (&String, &Value)| {
+            (path.clone(), (text(entry, "mode"), text(entry, "type"), text(entry, "sha")))
+        };
         return Ok(tree.iter().map(read).collect());
     }
     let history = call.world.history(call.repository()?);
-    let blobs = history.named(name).map(|commit| BTreeMap::clone(&commit.blobs)).or_else(|| history.tree(name)).ok_or(Fault::NotFound)?;
-    Ok(blobs.into_iter().map(|(path, id)| (path, (FILE_MODE.to_owned(), "blob".to_owned(), id.hex()))).collect())
+    let blobs = history
+        .named(name)
+        .map(|commit| BTreeMap::clone(&commit.blobs))
+        .or_else(|| history.tree(name))
+        .ok_or(Fault::NotFound)?;
+    Ok(blobs
+        .into_iter()
+        .map(|(path, id)| (path, (FILE_MODE.to_owned(), "blob".to_owned(), id.hex())))
+        .collect())
 }
 
 /// The id that git gives to a tree with these entries.
 fn tree_id<'a>(entries: &'a Entries) -> String {
-    let leaf = |(path, (mode, _, sha)): (&'a String, &'a (String, String, String))| Some(Leaf { path, mode, id: ObjectId::parse(sha)? });
+    let leaf = |(path, (mode, _, sha)): (&'a String, &'a (String, String, String))| {
+        Some(Leaf { path, mode, id: ObjectId::parse(sha)? })
+    };
     let leaves: Vec<Leaf<'a>> = entries.iter().filter_map(leaf).collect();
     root_tree(&leaves).hex()
 }
@@ -163,7 +183,9 @@ fn render_tree(call: &Call<'_>, name: &str) -> Outcome {
         }
         tree.push(entry);
     }
-    Ok(Reply::ok(json!({ "sha": sha, "url": url(call, "trees", &sha)?, "tree": tree, "truncated": false })))
+    Ok(Reply::ok(
+        json!({ "sha": sha, "url": url(call, "trees", &sha)?, "tree": tree, "truncated": false }),
+    ))
 }
 
 fn get_tree(call: &mut Call<'_>) -> Outcome {
@@ -171,11 +193,22 @@ fn get_tree(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Which kind of object has which mode (git-ls-tree). Folders are not kept: what lies in them is.
-const MODES: [(&str, &str); 5] = [("100644", "blob"), ("100755", "blob"), ("120000", "blob"), ("040000", "tree"), ("160000", "commit")];
+const MODES: [(&str, &str); 5] = [
+    ("100644", "blob"),
+    ("100755", "blob"),
+    ("120000", "blob"),
+    ("040000", "tree"),
+    ("160000", "commit"),
+];
 
-/// Does to a tree what one entry of the body says. An entry without a name takes its path away; one with content is a blob to be made as
-/// well. None when it is no entry.
-fn apply(call: &Call<'_>, entry: &Value, tree: &mut Entries, contents: &mut Vec<Vec<u8>>) -> Option<()> {
+/// Does to a tree what one entry of the body says. An entry without a name takes its path away; one
+/// with content is a blob to be made as well. None when it is no entry.
+fn apply(
+    call: &Call<'_>,
+    entry: &Value,
+    tree: &mut Entries,
+    contents: &mut Vec<Vec<u8>>,
+) -> Option<()> {
     let text = |field: &str| entry.get(field).and_then(Value::as_str);
     let (path, mode) = (text("path").filter(|path| is_path(path))?, text("mode")?);
     let (_, kind) = MODES.iter().find(|(known, _)| *known == mode)?;
@@ -216,7 +249,9 @@ fn create_tree(call: &mut Call<'_>) -> Outcome {
     let given = fields.value("tree").and_then(Value::as_array).cloned();
     match given {
         Some(given) if given.len() <= ENTRIES_MAX => {
-            if !given.iter().all(|entry| apply(call, entry, &mut tree, &mut contents).is_some() && tree.len() <= ENTRIES_MAX) {
+            if !given.iter().all(|entry| {
+                apply(call, entry, &mut tree, &mut contents).is_some() && tree.len() <= ENTRIES_MAX
+            }) {
                 fields.reject(
                     "tree",
                     Code::Invalid,
@@ -224,8 +259,14 @@ fn create_tree(call: &mut Call<'_>) -> Outcome {
                 );
             }
         }
-        None if !fields.has("tree") => fields.reject("tree", Code::MissingField, "tree is required"),
-        _ => fields.reject("tree", Code::Invalid, "tree must be an array of at most 200 entries with path and mode"),
+        None if !fields.has("tree") => {
+            fields.reject("tree", Code::MissingField, "tree is required")
+        }
+        _ => fields.reject(
+            "tree",
+            Code::Invalid,
+            "tree must be an array of at most 200 entries with path and mode",
+        ),
     }
     if tree.keys().any(|path| !is_path(path)) {
         fields.reject("tree", Code::Invalid, "tree contains a malformed path component");
@@ -235,11 +276,14 @@ fn create_tree(call: &mut Call<'_>) -> Outcome {
         keep_blob(call, &content)?;
     }
     let sha = tree_id(&tree);
-    let kept: Map<String, Value> =
-        tree.into_iter().map(|(path, (mode, kind, sha))| (path, json!({ "mode": mode, "type": kind, "sha": sha }))).collect();
+    let kept: Map<String, Value> = tree
+        .into_iter()
+        .map(|(path, (mode, kind, sha))| (path, json!({ "mode": mode, "type": kind, "sha": sha })))
+        .collect();
     keep(call, Kind::Trees, &sha, Value::Object(kept))?;
     let location = url(call, "trees", &sha)?;
-    Ok(Reply { status: http::StatusCode::CREATED, ..render_tree(call, &sha)? }.with(http::header::LOCATION, &location))
+    Ok(Reply { status: http::StatusCode::CREATED, ..render_tree(call, &sha)? }
+        .with(http::header::LOCATION, &location))
 }
 
 /// The files of a tree. What an entry names and nobody made is missing.
@@ -262,8 +306,19 @@ fn create_commit(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     // The history goes along one line: of several parents the first counts.
-    let draft = Draft { parent: parents.into_iter().next(), message, author: call.world.author(call.actor()), at: call.now, files: files? };
-    let sha = call.world.history_mut(call.repository).ok_or(Fault::NotFound)?.keep(draft).map_err(full)?;
+    let draft = Draft {
+        parent: parents.into_iter().next(),
+        message,
+        author: call.world.author(call.actor()),
+        at: call.now,
+        files: files?,
+    };
+    let sha = call
+        .world
+        .history_mut(call.repository)
+        .ok_or(Fault::NotFound)?
+        .keep(draft)
+        .map_err(full)?;
     let value = render_commit(call, &sha)?;
     created(call, "commits", &sha, value)
 }
@@ -280,7 +335,11 @@ fn get_commit(call: &mut Call<'_>) -> Outcome {
 
 fn create_tag(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Tag", call.body)?;
-    let (name, message, object) = (fields.required_string("tag"), fields.required_string("message"), fields.required_string("object"));
+    let (name, message, object) = (
+        fields.required_string("tag"),
+        fields.required_string("message"),
+        fields.required_string("object"),
+    );
     let kind = fields.string("type").unwrap_or_else(|| "commit".to_owned());
     let history = call.world.history(call.repository()?);
     if !object.is_empty() && kind == "commit" && history.commit(&object).is_none() {
@@ -289,7 +348,19 @@ fn create_tag(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     let login = call.world.login(call.actor());
     let email = format!("{login}@example.com");
-    let sha = tag(TagFacts { object: &object, kind: &kind, tag: &name, name: login, email: &email, at: call.now }, &message).id.hex();
+    let sha = tag(
+        TagFacts {
+            object: &object,
+            kind: &kind,
+            tag: &name,
+            name: login,
+            email: &email,
+            at: call.now,
+        },
+        &message,
+    )
+    .id
+    .hex();
     let fields = json!({ "tag": name, "message": message, "object": object, "type": kind, "by": call.actor(), "at": call.now.as_millis() });
     keep(call, Kind::Tags, &sha, fields)?;
     let value = render_tag(call, &sha)?;
@@ -318,23 +389,36 @@ fn get_tag(call: &mut Call<'_>) -> Outcome {
 fn matching_refs(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let beginning = format!("refs/{}", call.params.get("ref"));
-    let found = refs(call, repository).into_iter().filter(|(name, _)| name.starts_with(&beginning)).collect();
+    let found = refs(call, repository)
+        .into_iter()
+        .filter(|(name, _)| name.starts_with(&beginning))
+        .collect();
     let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, found, |(name, sha)| renderer.reference(repository, &name, &sha)))
+    Ok(pagination::page(call, USUAL, found, |(name, sha)| {
+        renderer.reference(repository, &name, &sha)
+    }))
 }
 
 fn one_ref(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let wanted = format!("refs/{}", call.params.get("ref"));
-    let (name, sha) = refs(call, repository).into_iter().find(|(name, _)| *name == wanted).ok_or(Fault::NotFound)?;
+    let (name, sha) = refs(call, repository)
+        .into_iter()
+        .find(|(name, _)| *name == wanted)
+        .ok_or(Fault::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).reference(repository, &name, &sha)))
 }
 
 /// The refs of all branches and of the releases' tags, and their commits.
 fn refs(call: &Call<'_>, repository: &Repository) -> Vec<(String, String)> {
     let history = call.world.history(repository);
-    let heads = history.branches().filter_map(|branch| Some((format!("refs/heads/{branch}"), history.head(branch)?.sha.clone())));
+    let heads = history.branches().filter_map(|branch| {
+        Some((format!("refs/heads/{branch}"), history.head(branch)?.sha.clone()))
+    });
     let tip = history.tip(repository).map(|tip| tip.sha.clone()).unwrap_or_default();
-    let tags = repository.releases.values().map(|release| (format!("refs/tags/{}", release.tag), tip.clone()));
+    let tags = repository
+        .releases
+        .values()
+        .map(|release| (format!("refs/tags/{}", release.tag), tip.clone()));
     heads.chain(tags).collect()
 }

@@ -1,4 +1,5 @@
-//! The configuration of a webhook on the wire (Document 3, Webhook configuration): what is accepted and what is shown.
+//! The configuration of a webhook on the wire (Document 3, Webhook configuration): what is accepted
+//! and what is shown.
 
 use http::uri::{Authority, Uri};
 use serde_json::{Value, json};
@@ -25,7 +26,8 @@ pub struct Given {
 
 impl Given {
     /// Nothing at all.
-    pub const NOTHING: Self = Self { url: None, content_type: None, secret: Change::Keep, certificate: None };
+    pub const NOTHING: Self =
+        Self { url: None, content_type: None, secret: Change::Keep, certificate: None };
 
     /// Reads the fields, noting what is wrong with them.
     pub fn read(fields: &mut Fields) -> Self {
@@ -33,8 +35,9 @@ impl Given {
             url: url(fields),
             content_type: content_type(fields),
             // An empty one is none.
-            secret: short_string(fields, "secret")
-                .map_or(Change::Keep, |secret| if secret.is_empty() { Change::Clear } else { Change::Set(secret) }),
+            secret: short_string(fields, "secret").map_or(Change::Keep, |secret| {
+                if secret.is_empty() { Change::Clear } else { Change::Set(secret) }
+            }),
             certificate: insecure_ssl(fields),
         }
     }
@@ -57,21 +60,29 @@ pub fn short_string(fields: &mut Fields, name: &str) -> Option<String> {
     if given.len() <= SECRET_BYTES_MAX {
         return Some(given);
     }
-    fields.reject(name, Code::Invalid, format!("{name} must have at most {SECRET_BYTES_MAX} bytes"));
+    fields.reject(
+        name,
+        Code::Invalid,
+        format!("{name} must have at most {SECRET_BYTES_MAX} bytes"),
+    );
     None
 }
 
 fn url(fields: &mut Fields) -> Option<String> {
     let url = fields.string("url")?;
     // Other characters have to be encoded (RFC 3986, section 2).
-    if url.len() <= URL_BYTES_MAX && url.is_ascii() && url.parse().is_ok_and(|uri| can_receive(&uri)) {
+    if url.len() <= URL_BYTES_MAX
+        && url.is_ascii()
+        && url.parse().is_ok_and(|uri| can_receive(&uri))
+    {
         return Some(url);
     }
     fields.reject("url", Code::Invalid, "url must be an http or https address");
     None
 }
 
-/// Whether it is an address that something can be sent to. A port that is no number would be taken for none.
+/// Whether it is an address that something can be sent to. A port that is no number would be taken
+/// for none.
 fn can_receive(uri: &Uri) -> bool {
     let has_usual_port = |authority: &Authority| {
         let text = authority.as_str();
@@ -79,7 +90,9 @@ fn can_receive(uri: &Uri) -> bool {
         after_user.len() == authority.host().len() || authority.port().is_some()
     };
     matches!(uri.scheme_str(), Some("http" | "https"))
-        && uri.authority().is_some_and(|authority| !authority.host().is_empty() && has_usual_port(authority))
+        && uri
+            .authority()
+            .is_some_and(|authority| !authority.host().is_empty() && has_usual_port(authority))
 }
 
 fn content_type(fields: &mut Fields) -> Option<ContentType> {
@@ -98,14 +111,17 @@ fn insecure_ssl(fields: &mut Fields) -> Option<Certificate> {
         Value::Number(number) => number.to_string(),
         _ => String::new(),
     };
-    let known = [Certificate::Verified, Certificate::Any].into_iter().find(|certificate| certificate.insecure_ssl() == given);
+    let known = [Certificate::Verified, Certificate::Any]
+        .into_iter()
+        .find(|certificate| certificate.insecure_ssl() == given);
     if known.is_none() {
         fields.reject("insecure_ssl", Code::Invalid, "insecure_ssl must be 0 or 1");
     }
     known
 }
 
-/// Document 3, Webhook configuration. `username` and `password` are "accepted" only: nothing answers with them.
+/// Document 3, Webhook configuration. `username` and `password` are "accepted" only: nothing
+/// answers with them.
 pub fn render(config: &Config) -> Value {
     let mut value = json!({
         "url": config.url,

@@ -19,7 +19,8 @@ use crate::emulator::world::{Config, Hook, Log, Mailbox, Organization, Target};
 pub const READ: Need = need(Level::Read);
 pub const WRITE: Need = need(Level::Write);
 
-/// "Caller must be an organization owner. Classic tokens need `admin:org_hook`"; 404 is the only refusal that the routes list.
+/// "Caller must be an organization owner. Classic tokens need `admin:org_hook`"; 404 is the only
+/// refusal that the routes list.
 const fn need(level: Level) -> Need {
     Need::Organization(OrganizationNeed {
         permission: "organization_hooks",
@@ -30,9 +31,11 @@ const fn need(level: Level) -> Need {
     })
 }
 
-/// More webhooks of one organisation than this are refused: each keeps a record of its deliveries. Not shown.
+/// More webhooks of one organisation than this are refused: each keeps a record of its deliveries.
+/// Not shown.
 const HOOKS_MAX: usize = 250;
-/// More events than this cannot be chosen, nor one of a longer name. The catalog of events is not shown, so any name is taken.
+/// More events than this cannot be chosen, nor one of a longer name. The catalog of events is not
+/// shown, so any name is taken.
 const EVENTS_MAX: usize = 100;
 const EVENT_BYTES_MAX: usize = 100;
 
@@ -46,8 +49,8 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Patch, "/orgs/{org}/hooks/{hook_id}/config", WRITE, patch_config),
 ];
 
-/// The hook that the path names. "OAuth apps cannot list, view or edit hooks they did not create, and users cannot list, view or edit
-/// hooks created by OAuth apps" (Document 3).
+/// The hook that the path names. "OAuth apps cannot list, view or edit hooks they did not create,
+/// and users cannot list, view or edit hooks created by OAuth apps" (Document 3).
 pub fn named<'a>(call: &'a Call<'_>) -> Result<&'a Hook, Fault> {
     let id = call.params.id("hook_id")?;
     organization(call)?.hooks.get(&id).filter(|hook| is_mine(call, hook)).ok_or(Fault::NotFound)
@@ -73,22 +76,40 @@ fn get(call: &mut Call<'_>) -> Outcome {
 
 fn create(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Hook", call.body)?;
-    if fields.required_string("name") != "web" && fields.value("name").is_some_and(Value::is_string) {
+    if fields.required_string("name") != "web" && fields.value("name").is_some_and(Value::is_string)
+    {
         fields.reject("name", Code::Invalid, "name must be web");
     }
     if !fields.has("config") {
         fields.reject("config", Code::MissingField, "config is required");
     }
-    let config = fields.object("config").map(|inner| new_config(&mut fields, inner)).unwrap_or_default();
+    let config =
+        fields.object("config").map(|inner| new_config(&mut fields, inner)).unwrap_or_default();
     let events = events(&mut fields).unwrap_or_else(|| vec!["push".to_owned()]);
     let active = fields.boolean("active").unwrap_or(true);
     fields.check()?;
     if organization(call)?.hooks.len() >= HOOKS_MAX {
-        return Err(Fault::field("Hook", "base", Code::Invalid, format!("there are {HOOKS_MAX} webhooks already")));
+        return Err(Fault::field(
+            "Hook",
+            "base",
+            Code::Invalid,
+            format!("there are {HOOKS_MAX} webhooks already"),
+        ));
     }
-    let (now, id, target) = (call.now, call.world.next_id(), Target::Organization(call.organization));
+    let (now, id, target) =
+        (call.now, call.world.next_id(), Target::Organization(call.organization));
     let created_by_app = call.caller.token().and_then(|token| token.oauth_app);
-    let hook = Hook { id, target, created_by_app, config, events, active, created_at: now, updated_at: now, deliveries: Log::default() };
+    let hook = Hook {
+        id,
+        target,
+        created_by_app,
+        config,
+        events,
+        active,
+        created_at: now,
+        updated_at: now,
+        deliveries: Log::default(),
+    };
     let value = render(call, &hook);
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
     let organization = call.organization;
@@ -96,15 +117,17 @@ fn create(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::created(value, &location))
 }
 
-/// "The secret is overwritten by an update: an earlier secret must be sent again or replaced, otherwise it is removed": by every update, also
-/// by one that has no `config`. What else is not given stays as it is.
+/// "The secret is overwritten by an update: an earlier secret must be sent again or replaced,
+/// otherwise it is removed": by every update, also by one that has no `config`. What else is not
+/// given stays as it is.
 fn patch(call: &mut Call<'_>) -> Outcome {
     let mailbox = named(call)?.mailbox();
     let mut fields = Fields::parse("Hook", call.body)?;
     if fields.string("name").is_some_and(|name| name != "web") {
         fields.reject("name", Code::Invalid, "name must be web");
     }
-    let given = fields.object("config").map_or(Given::NOTHING, |inner| whole_config(&mut fields, inner));
+    let given =
+        fields.object("config").map_or(Given::NOTHING, |inner| whole_config(&mut fields, inner));
     let events = events(&mut fields);
     let active = fields.boolean("active");
     fields.check()?;
@@ -126,7 +149,12 @@ fn hook_mut<'a>(call: &'a mut Call<'_>, mailbox: Mailbox) -> Result<&'a mut Hook
 fn delete(call: &mut Call<'_>) -> Outcome {
     let mailbox = named(call)?.mailbox();
     let organization = call.organization;
-    call.world.organizations.get_mut(&organization).ok_or(Fault::NotFound)?.hooks.remove(&mailbox.hook);
+    call.world
+        .organizations
+        .get_mut(&organization)
+        .ok_or(Fault::NotFound)?
+        .hooks
+        .remove(&mailbox.hook);
     call.world.outbox.forget(mailbox);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
@@ -142,7 +170,8 @@ fn patch_config(call: &mut Call<'_>) -> Outcome {
     change_config(call, mailbox)
 }
 
-/// Changes what the body gives of a webhook's configuration: "(optional)" stands at each of its fields.
+/// Changes what the body gives of a webhook's configuration: "(optional)" stands at each of its
+/// fields.
 pub fn change_config(call: &mut Call<'_>, mailbox: Mailbox) -> Outcome {
     let mut fields = Fields::parse("Hook", call.body)?;
     let given = Given::read(&mut fields);
@@ -164,11 +193,14 @@ fn whole_config(fields: &mut Fields, mut inner: Fields) -> Given {
     given
 }
 
-/// The `config` object of a new hook. "`username`, `password`: accepted on organization webhook creation only": an update that has them does
-/// not look at them, and leaves the ones given here.
+/// The `config` object of a new hook. "`username`, `password`: accepted on organization webhook
+/// creation only": an update that has them does not look at them, and leaves the ones given here.
 fn new_config(fields: &mut Fields, mut inner: Fields) -> Config {
-    let credential = |inner: &mut Fields, name| hook_config::short_string(inner, name).filter(|text| !text.is_empty());
-    let (username, password) = (credential(&mut inner, "username"), credential(&mut inner, "password"));
+    let credential = |inner: &mut Fields, name| {
+        hook_config::short_string(inner, name).filter(|text| !text.is_empty())
+    };
+    let (username, password) =
+        (credential(&mut inner, "username"), credential(&mut inner, "password"));
     whole_config(fields, inner).change(Config { username, password, ..Config::default() })
 }
 
@@ -176,7 +208,11 @@ fn events(fields: &mut Fields) -> Option<Vec<String>> {
     let given = fields.strings("events")?;
     let is_name = |name: &String| (1..=EVENT_BYTES_MAX).contains(&name.len());
     if given.is_empty() || given.len() > EVENTS_MAX || !given.iter().all(is_name) {
-        fields.reject("events", Code::Invalid, format!("events must name 1 to {EVENTS_MAX} events"));
+        fields.reject(
+            "events",
+            Code::Invalid,
+            format!("events must name 1 to {EVENTS_MAX} events"),
+        );
         return None;
     }
     let mut events: Vec<String> = Vec::new();

@@ -1,5 +1,6 @@
-//! Installation access tokens (Document 1, Credentials: "created by an app for an installation"; UPSTREAM.md, Apps): made with the app's JWT
-//! for an hour, as wide as the installation or narrowed by the body, and given back.
+//! Installation access tokens (Document 1, Credentials: "created by an app for an installation";
+//! UPSTREAM.md, Apps): made with the app's JWT for an hour, as wide as the installation or narrowed
+//! by the body, and given back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,7 +25,8 @@ use crate::emulator::timestamps::iso;
 use crate::emulator::world::Owner;
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Post, "/app/installations/{installation_id}/access_tokens", Need::App, mint).about_tokens(),
+    Route::new(Verb::Post, "/app/installations/{installation_id}/access_tokens", Need::App, mint)
+        .about_tokens(),
     Route::new(Verb::Delete, "/installation/token", Need::Kind(TokenKind::Installation), revoke),
 ];
 
@@ -56,7 +58,10 @@ fn mint(call: &mut Call<'_>) -> Outcome {
         "repository_selection": if repositories.is_some() { "selected" } else { "all" },
     });
     if let (Some(chosen), Value::Object(members)) = (&repositories, &mut answer) {
-        let shown = chosen.iter().filter_map(|id| call.world.repositories.get(id)).map(|repository| renderer.repository(repository));
+        let shown = chosen
+            .iter()
+            .filter_map(|id| call.world.repositories.get(id))
+            .map(|repository| renderer.repository(repository));
         members.insert("repositories".to_owned(), shown.collect());
     }
     let token = Token {
@@ -78,14 +83,22 @@ fn mint(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::json(StatusCode::CREATED, answer))
 }
 
-/// The repositories that the body chooses by name or id; none when it chooses none. An empty list could only make a token for nothing.
-fn repositories(call: &Call<'_>, fields: &mut Fields, installation: u64, organization: u64) -> Option<BTreeSet<u64>> {
+/// The repositories that the body chooses by name or id; none when it chooses none. An empty list
+/// could only make a token for nothing.
+fn repositories(
+    call: &Call<'_>,
+    fields: &mut Fields,
+    installation: u64,
+    organization: u64,
+) -> Option<BTreeSet<u64>> {
     let names = fields.strings("repositories");
     let ids = fields.value("repository_ids").cloned();
     let mut chosen = BTreeSet::new();
     if let Some(names) = &names {
         let login = call.world.owner_login(Owner::Organization(organization));
-        let found = names.iter().map(|name| call.world.repository_named(login, name).map(|repository| repository.id));
+        let found = names
+            .iter()
+            .map(|name| call.world.repository_named(login, name).map(|repository| repository.id));
         choose(call, fields, "repositories", installation, &mut chosen, found.collect());
     }
     if let Some(ids) = &ids {
@@ -93,22 +106,41 @@ fn repositories(call: &Call<'_>, fields: &mut Fields, installation: u64, organiz
             let repository = call.world.repositories.get(&id)?;
             (repository.owner == Owner::Organization(organization)).then_some(id)
         };
-        match ids.as_array().map(|ids| ids.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>()) {
+        match ids.as_array().map(|ids| ids.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>())
+        {
             Some(Some(ids)) => {
                 let found = ids.into_iter().map(owned).collect();
                 choose(call, fields, "repository_ids", installation, &mut chosen, found);
             }
-            Some(None) | None => fields.reject("repository_ids", Code::Invalid, "repository_ids is not an array of integers"),
+            Some(None) | None => fields.reject(
+                "repository_ids",
+                Code::Invalid,
+                "repository_ids is not an array of integers",
+            ),
         }
     }
     (names.is_some() || ids.is_some()).then_some(chosen)
 }
 
 /// Adds what one field names, if the installation was granted all of it.
-fn choose(call: &Call<'_>, fields: &mut Fields, name: &str, installation: u64, chosen: &mut BTreeSet<u64>, found: Vec<Option<u64>>) {
+fn choose(
+    call: &Call<'_>,
+    fields: &mut Fields,
+    name: &str,
+    installation: u64,
+    chosen: &mut BTreeSet<u64>,
+    found: Vec<Option<u64>>,
+) {
     if found.is_empty() || found.len() > NAMED_MAX {
-        fields.reject(name, Code::Invalid, format!("{name} must name 1 to {NAMED_MAX} repositories"));
-    } else if found.iter().any(|id| id.is_none_or(|id| !reach::covers(call.world, installation, id))) {
+        fields.reject(
+            name,
+            Code::Invalid,
+            format!("{name} must name 1 to {NAMED_MAX} repositories"),
+        );
+    } else if found
+        .iter()
+        .any(|id| id.is_none_or(|id| !reach::covers(call.world, installation, id)))
+    {
         fields.reject(
             name,
             Code::Invalid,
@@ -119,8 +151,13 @@ fn choose(call: &Call<'_>, fields: &mut Fields, name: &str, installation: u64, c
     }
 }
 
-/// The permissions that the body asks for; none when it asks for none. They may not be wider than the installation's.
-fn narrowed(call: &Call<'_>, fields: &mut Fields, installation: u64) -> Option<BTreeMap<&'static str, Level>> {
+/// The permissions that the body asks for; none when it asks for none. They may not be wider than
+/// the installation's.
+fn narrowed(
+    call: &Call<'_>,
+    fields: &mut Fields,
+    installation: u64,
+) -> Option<BTreeMap<&'static str, Level>> {
     let given = match fields.value("permissions")?.as_object() {
         // Published clients send an empty object when nothing is to be narrowed.
         Some(given) if given.is_empty() => return None,
@@ -131,16 +168,27 @@ fn narrowed(call: &Call<'_>, fields: &mut Fields, installation: u64) -> Option<B
         }
     };
     let granted = &call.world.terms(installation).permissions;
-    let mut asked: BTreeMap<&'static str, Level> =
-        granted.allow(METADATA, Level::Read).then_some((METADATA, Level::Read)).into_iter().collect();
+    let mut asked: BTreeMap<&'static str, Level> = granted
+        .allow(METADATA, Level::Read)
+        .then_some((METADATA, Level::Read))
+        .into_iter()
+        .collect();
     for (name, level) in &given {
         let level = level.as_str().and_then(permissions::level_named);
         match (permissions::named(name), level) {
             (Some(name), Some(level)) if granted.include(&BTreeMap::from([(name, level)])) => {
                 asked.insert(name, level);
             }
-            (None, _) => fields.reject(&format!("permissions.{name}"), Code::Invalid, "there is no such permission"),
-            (_, None) => fields.reject(&format!("permissions.{name}"), Code::Invalid, "a permission is read, write or admin"),
+            (None, _) => fields.reject(
+                &format!("permissions.{name}"),
+                Code::Invalid,
+                "there is no such permission",
+            ),
+            (_, None) => fields.reject(
+                &format!("permissions.{name}"),
+                Code::Invalid,
+                "a permission is read, write or admin",
+            ),
             (Some(_), Some(_)) => fields.reject(
                 &format!("permissions.{name}"),
                 Code::Invalid,

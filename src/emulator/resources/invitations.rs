@@ -1,4 +1,5 @@
-//! Invitations to a repository: who is asked becomes a collaborator by accepting (Document 1, group collaborators).
+//! Invitations to a repository: who is asked becomes a collaborator by accepting (Document 1, group
+//! collaborators).
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -17,9 +18,11 @@ use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::timestamps::iso;
 use crate::emulator::urls::SITE;
 
-const READ: Need = Need::Repository { permission: "administration", level: Level::Read, role: Role::Push };
+const READ: Need =
+    Need::Repository { permission: "administration", level: Level::Read, role: Role::Push };
 /// Document 1, Repository permission 'Administration': "collaborators … invitations".
-const WRITE: Need = Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+const WRITE: Need =
+    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Put, "/repos/{owner}/{repo}/collaborators/{username}", WRITE, invite),
@@ -41,7 +44,9 @@ fn shelf(repository: u64) -> String {
 /// The invitations to a repository, the oldest first.
 fn to(call: &Call<'_>, repository: u64) -> Vec<Thing> {
     let shelf = call.world.shelves.shelf(&shelf(repository));
-    shelf.map(|shelf| shelf.in_order().into_iter().map(|(_, thing)| thing.clone()).collect()).unwrap_or_default()
+    shelf
+        .map(|shelf| shelf.in_order().into_iter().map(|(_, thing)| thing.clone()).collect())
+        .unwrap_or_default()
 }
 
 fn number(thing: &Thing, field: &str) -> u64 {
@@ -57,7 +62,9 @@ fn invite(call: &mut Call<'_>) -> Outcome {
     }
     let repository = call.repository;
     let known = to(call, repository).into_iter().find(|thing| number(thing, "invitee") == invitee);
-    let (id, created_at) = known.as_ref().map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
+    let (id, created_at) = known
+        .as_ref()
+        .map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
     let fields = Map::from_iter([
         ("invitee".to_owned(), json!(invitee)),
         ("inviter".to_owned(), json!(call.actor())),
@@ -81,7 +88,11 @@ fn permission(call: &Call<'_>, field: &str) -> Result<&'static str, Fault> {
         "maintain" => "maintain",
         "admin" => "admin",
         _ => {
-            fields.reject(field, Code::Invalid, format!("{field} must be one of {}", PERMISSIONS.join(", ")));
+            fields.reject(
+                field,
+                Code::Invalid,
+                format!("{field} must be one of {}", PERMISSIONS.join(", ")),
+            );
             "read"
         }
     };
@@ -110,7 +121,9 @@ fn render(call: &Call<'_>, repository: u64, thing: &Thing) -> Result<Value, Faul
 fn list(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository;
     let all = to(call, repository);
-    Ok(pagination::page(call, USUAL, all, |thing| render(call, repository, &thing).unwrap_or(Value::Null)))
+    Ok(pagination::page(call, USUAL, all, |thing| {
+        render(call, repository, &thing).unwrap_or(Value::Null)
+    }))
 }
 
 /// The invitation to the repository of the path.
@@ -139,18 +152,22 @@ fn withdraw(call: &mut Call<'_>) -> Outcome {
 fn all_mine(call: &Call<'_>) -> Result<Vec<(u64, Thing)>, Fault> {
     let me = access::acts_as_user(call.caller)?;
     let repositories = call.world.repositories.keys().copied();
-    let invited = repositories.flat_map(|id| to(call, id).into_iter().map(move |thing| (id, thing)));
+    let invited =
+        repositories.flat_map(|id| to(call, id).into_iter().map(move |thing| (id, thing)));
     Ok(invited.filter(|(_, thing)| number(thing, "invitee") == me).collect())
 }
 
 fn mine(call: &mut Call<'_>) -> Outcome {
     let all = all_mine(call)?;
-    Ok(pagination::page(call, USUAL, all, |(repository, thing)| render(call, repository, &thing).unwrap_or(Value::Null)))
+    Ok(pagination::page(call, USUAL, all, |(repository, thing)| {
+        render(call, repository, &thing).unwrap_or(Value::Null)
+    }))
 }
 
 fn answer(call: &mut Call<'_>) -> Result<(u64, u64), Fault> {
     let (id, me) = (call.params.id("invitation_id")?, access::acts_as_user(call.caller)?);
-    let (repository, _) = all_mine(call)?.into_iter().find(|(_, thing)| thing.id == id).ok_or(Fault::NotFound)?;
+    let (repository, _) =
+        all_mine(call)?.into_iter().find(|(_, thing)| thing.id == id).ok_or(Fault::NotFound)?;
     call.world.shelves.take(&shelf(repository), &id.to_string(), call.now);
     Ok((repository, me))
 }

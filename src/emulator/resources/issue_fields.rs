@@ -1,7 +1,9 @@
-//! The fields that an organisation's issues have beside those of every issue (Document 2, Issue fields).
+//! The fields that an organisation's issues have beside those of every issue (Document 2, Issue
+//! fields).
 //!
-//! "Full enumerations of `data_type`, visibility and color: not shown." Of the running service's data types those are taken for which the
-//! document's rule about options makes sense, and its eight colors. Any short word is taken as visibility.
+//! "Full enumerations of `data_type`, visibility and color: not shown." Of the running service's
+//! data types those are taken for which the document's rule about options makes sense, and its
+//! eight colors. Any short word is taken as visibility.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +28,13 @@ const WRITE: Need = need(Level::Write, &["admin:org"], OrganizationRole::Owner);
 
 /// 404 is the only refusal that the routes list.
 const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationRole) -> Need {
-    Need::Organization(OrganizationNeed { permission: "issue_fields", level, scopes, role, unscoped: Unscoped::NotFound })
+    Need::Organization(OrganizationNeed {
+        permission: "issue_fields",
+        level,
+        scopes,
+        role,
+        unscoped: Unscoped::NotFound,
+    })
 }
 
 pub const ROUTES: &[Route] = &[
@@ -41,7 +49,8 @@ const COLORS: &[&str] = &["gray", "blue", "green", "yellow", "orange", "red", "p
 const SINGLE_SELECT: &str = "single_select";
 /// When nothing else is said; the running service's name for it.
 const VISIBILITY: &str = "organization_members_only";
-/// How many fields an organisation and how many options a field may have, and how long their texts are in bytes. Not shown.
+/// How many fields an organisation and how many options a field may have, and how long their texts
+/// are in bytes. Not shown.
 const FIELDS_MAX: usize = 100;
 const OPTIONS_MAX: usize = 100;
 const NAME_BYTES_MAX: usize = 255;
@@ -99,17 +108,34 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let options = options(&mut fields, data_type);
     // "options (array or null; required when data_type is single_select)".
     if data_type == Some(SINGLE_SELECT) && fields.value("options").is_none_or(Value::is_null) {
-        fields.reject("options", Code::MissingField, "options is required when data_type is single_select");
+        fields.reject(
+            "options",
+            Code::MissingField,
+            "options is required when data_type is single_select",
+        );
     }
     let count = call.world.issue_fields.get(&call.organization).map_or(0, BTreeMap::len);
     if count >= FIELDS_MAX {
-        fields.reject("base", Code::Invalid, format!("an organization has at most {FIELDS_MAX} issue fields"));
+        fields.reject(
+            "base",
+            Code::Invalid,
+            format!("an organization has at most {FIELDS_MAX} issue fields"),
+        );
     }
     fields.check()?;
     let (now, organization, id) = (call.now, call.organization, call.world.next_id());
     let options = settled(call.world, now, &[], options.unwrap_or_default());
     let data_type = data_type.unwrap_or(SINGLE_SELECT);
-    let field = IssueField { id, name, description, data_type, visibility, options, created_at: now, updated_at: now };
+    let field = IssueField {
+        id,
+        name,
+        description,
+        data_type,
+        visibility,
+        options,
+        created_at: now,
+        updated_at: now,
+    };
     let value = render(&field);
     call.world.issue_fields.entry(organization).or_default().insert(id, field);
     // "status is 200, not 201".
@@ -135,7 +161,12 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let (now, organization) = (call.now, call.organization);
     let before = named(call)?.options.clone();
     let options = wishes.map(|wishes| settled(call.world, now, &before, wishes));
-    let field = call.world.issue_fields.get_mut(&organization).and_then(|fields| fields.get_mut(&id)).ok_or(Fault::NotFound)?;
+    let field = call
+        .world
+        .issue_fields
+        .get_mut(&organization)
+        .and_then(|fields| fields.get_mut(&id))
+        .ok_or(Fault::NotFound)?;
     field.name = name.unwrap_or_else(|| std::mem::take(&mut field.name));
     field.description = description.of(field.description.take());
     field.visibility = visibility.unwrap_or_else(|| std::mem::take(&mut field.visibility));
@@ -150,12 +181,24 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// The field that the path names. "path `issue_field_id` (integer, required)": what is none fails validation, which both routes list.
+/// The field that the path names. "path `issue_field_id` (integer, required)": what is none fails
+/// validation, which both routes list.
 fn named<'a>(call: &'a Call<'_>) -> Result<&'a IssueField, Fault> {
-    let no_integer = |_| Fault::field("IssueField", "issue_field_id", Code::Invalid, "issue_field_id is not an integer");
+    let no_integer = |_| {
+        Fault::field(
+            "IssueField",
+            "issue_field_id",
+            Code::Invalid,
+            "issue_field_id is not an integer",
+        )
+    };
     let id: i64 = call.params.get("issue_field_id").parse().map_err(no_integer)?;
     let id = u64::try_from(id).map_err(|_| Fault::NotFound)?;
-    call.world.issue_fields.get(&call.organization).and_then(|fields| fields.get(&id)).ok_or(Fault::NotFound)
+    call.world
+        .issue_fields
+        .get(&call.organization)
+        .and_then(|fields| fields.get(&id))
+        .ok_or(Fault::NotFound)
 }
 
 fn name(fields: &mut Fields) -> String {
@@ -167,7 +210,9 @@ fn name(fields: &mut Fields) -> String {
 /// Two fields of one name could not be told apart.
 fn refuse_taken_name(call: &Call<'_>, fields: &mut Fields, name: &str, except: Option<u64>) {
     let known = call.world.issue_fields.get(&call.organization);
-    let is_taken = |field: &IssueField| Some(field.id) != except && field.name.to_lowercase() == name.to_lowercase();
+    let is_taken = |field: &IssueField| {
+        Some(field.id) != except && field.name.to_lowercase() == name.to_lowercase()
+    };
     if known.is_some_and(|known| known.values().any(is_taken)) {
         fields.reject("name", Code::AlreadyExists, "name is taken");
     }
@@ -183,9 +228,14 @@ fn description(fields: &mut Fields) -> Change<String> {
 
 fn visibility(fields: &mut Fields) -> Option<String> {
     let visibility = fields.string("visibility")?;
-    let is_word = (1..=50).contains(&visibility.len()) && visibility.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let is_word = (1..=50).contains(&visibility.len())
+        && visibility.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !is_word {
-        fields.reject("visibility", Code::Invalid, "visibility must be a word, such as all or organization_members_only");
+        fields.reject(
+            "visibility",
+            Code::Invalid,
+            "visibility must be a word, such as all or organization_members_only",
+        );
     }
     Some(visibility)
 }
@@ -206,7 +256,8 @@ fn one_of(fields: &mut Fields, name: &str, known: &[&'static str]) -> Option<&'s
     found
 }
 
-/// The options of a body, each fault named by its place; none when there are none. A field without options may say so by null.
+/// The options of a body, each fault named by its place; none when there are none. A field without
+/// options may say so by null.
 fn options(fields: &mut Fields, data_type: Option<&str>) -> Option<Vec<Wish>> {
     if fields.value("options").is_none_or(Value::is_null) {
         return None;
@@ -217,13 +268,19 @@ fn options(fields: &mut Fields, data_type: Option<&str>) -> Option<Vec<Wish>> {
         return None;
     }
     if items.is_empty() || items.len() > OPTIONS_MAX {
-        fields.reject("options", Code::Invalid, format!("options must have 1 to {OPTIONS_MAX} items"));
+        fields.reject(
+            "options",
+            Code::Invalid,
+            format!("options must have 1 to {OPTIONS_MAX} items"),
+        );
         return None;
     }
     let mut wishes: Vec<Wish> = Vec::new();
     for (index, mut item) in items.into_iter().enumerate() {
         let wish = wish(&mut item);
-        if wishes.iter().any(|other| !wish.name.is_empty() && other.name.to_lowercase() == wish.name.to_lowercase()) {
+        if wishes.iter().any(|other| {
+            !wish.name.is_empty() && other.name.to_lowercase() == wish.name.to_lowercase()
+        }) {
             item.reject("name", Code::AlreadyExists, "name is taken by another option");
         }
         fields.absorb(item, &format!("options[{index}]"));
@@ -250,17 +307,43 @@ fn wish(item: &mut Fields) -> Wish {
     Wish { name, description, color, priority }
 }
 
-/// Gives each wished option an id. One whose name was there before keeps its id and its beginning; they stand in the order of their priority.
-fn settled(world: &mut World, now: Timestamp, before: &[FieldOption], wishes: Vec<Wish>) -> Vec<FieldOption> {
+/// Gives each wished option an id. One whose name was there before keeps its id and its beginning;
+/// they stand in the order of their priority.
+fn settled(
+    world: &mut World,
+    now: Timestamp,
+    before: &[FieldOption],
+    wishes: Vec<Wish>,
+) -> Vec<FieldOption> {
     let mut options: Vec<FieldOption> = wishes
         .into_iter()
-        .map(|Wish { name, description, color, priority }| match before.iter().find(|known| known.name == name) {
-            Some(known) => {
-                let same = known.description == description && known.color == color && known.priority == priority;
-                let updated_at = if same { known.updated_at } else { now };
-                FieldOption { id: known.id, name, description, color, priority, created_at: known.created_at, updated_at }
+        .map(|Wish { name, description, color, priority }| {
+            match before.iter().find(|known| known.name == name) {
+                Some(known) => {
+                    let same = known.description == description
+                        && known.color == color
+                        && known.priority == priority;
+                    let updated_at = if same { known.updated_at } else { now };
+                    FieldOption {
+                        id: known.id,
+                        name,
+                        description,
+                        color,
+                        priority,
+                        created_at: known.created_at,
+                        updated_at,
+                    }
+                }
+                None => FieldOption {
+                    id: world.next_id(),
+                    name,
+                    description,
+                    color,
+                    priority,
+                    created_at: now,
+                    updated_at: now,
+                },
             }
-            None => FieldOption { id: world.next_id(), name, description, color, priority, created_at: now, updated_at: now },
         })
         .collect();
     options.sort_by_key(|option| option.priority);
@@ -281,7 +364,10 @@ fn render(field: &IssueField) -> Value {
     });
     // "only for single_select".
     if field.data_type == SINGLE_SELECT {
-        extend(&mut value, json!({ "options": field.options.iter().map(render_option).collect::<Vec<_>>() }));
+        extend(
+            &mut value,
+            json!({ "options": field.options.iter().map(render_option).collect::<Vec<_>>() }),
+        );
     }
     value
 }
@@ -301,5 +387,7 @@ fn render_option(option: &FieldOption) -> Value {
 /// What the control plane shows of an organisation's fields.
 pub fn overview(world: &World, organization: u64) -> Value {
     let fields = world.issue_fields.get(&organization).into_iter().flat_map(BTreeMap::values);
-    fields.map(|field| json!({ "id": field.id, "name": field.name, "data_type": field.data_type })).collect()
+    fields
+        .map(|field| json!({ "id": field.id, "name": field.name, "data_type": field.data_type }))
+        .collect()
 }

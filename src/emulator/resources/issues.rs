@@ -16,8 +16,10 @@ use crate::emulator::timestamps::parse_iso;
 use crate::emulator::world::{Issue, IssueState, Repository};
 use crate::emulator::{events, notices};
 
-pub const READ: Need = Need::Repository { permission: "issues", level: Level::Read, role: Role::Read };
-pub const TAKE_PART: Need = Need::Repository { permission: "issues", level: Level::Write, role: Role::Take };
+pub const READ: Need =
+    Need::Repository { permission: "issues", level: Level::Read, role: Role::Read };
+pub const TAKE_PART: Need =
+    Need::Repository { permission: "issues", level: Level::Write, role: Role::Take };
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/repos/{owner}/{repo}/issues", READ, list),
@@ -39,16 +41,31 @@ fn list(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The issues that a query asks for, in its order: newest first unless it says otherwise.
-pub fn chosen<'a>(call: &Call<'_>, repository: &'a Repository, mut issues: Vec<&'a Issue>) -> Result<Vec<&'a Issue>, Fault> {
+pub fn chosen<'a>(
+    call: &Call<'_>,
+    repository: &'a Repository,
+    mut issues: Vec<&'a Issue>,
+) -> Result<Vec<&'a Issue>, Fault> {
     match call.query.get("state").unwrap_or("open") {
         "open" => issues.retain(|issue| issue.state == IssueState::Open),
         "closed" => issues.retain(|issue| issue.state == IssueState::Closed),
         "all" => {}
-        _ => return Err(Fault::field("Issue", "state", Code::Invalid, "state must be open, closed or all")),
+        _ => {
+            return Err(Fault::field(
+                "Issue",
+                "state",
+                Code::Invalid,
+                "state must be open, closed or all",
+            ));
+        }
     }
     if let Some(names) = call.query.get("labels").filter(|names| !names.is_empty()) {
         let has = |issue: &Issue, name: &str| {
-            issue.labels.iter().filter_map(|id| repository.labels.get(id)).any(|label| label.name.eq_ignore_ascii_case(name.trim()))
+            issue
+                .labels
+                .iter()
+                .filter_map(|id| repository.labels.get(id))
+                .any(|label| label.name.eq_ignore_ascii_case(name.trim()))
         };
         issues.retain(|issue| names.split(',').all(|name| has(issue, name)));
     }
@@ -57,20 +74,36 @@ pub fn chosen<'a>(call: &Call<'_>, repository: &'a Repository, mut issues: Vec<&
         issues.retain(|issue| Some(issue.author) == creator);
     }
     if let Some(since) = call.query.get("since") {
-        let since = parse_iso(since).ok_or_else(|| Fault::field("Issue", "since", Code::Invalid, "since is not an ISO 8601 timestamp"))?;
+        let since = parse_iso(since).ok_or_else(|| {
+            Fault::field("Issue", "since", Code::Invalid, "since is not an ISO 8601 timestamp")
+        })?;
         issues.retain(|issue| issue.updated_at >= since);
     }
     let key: fn(&Issue) -> (Timestamp, usize) = match call.query.get("sort").unwrap_or("created") {
         "created" => |issue| (issue.created_at, 0),
         "updated" => |issue| (issue.updated_at, 0),
         "comments" => |issue| (Timestamp::EPOCH, issue.comments.len()),
-        _ => return Err(Fault::field("Issue", "sort", Code::Invalid, "sort must be created, updated or comments")),
+        _ => {
+            return Err(Fault::field(
+                "Issue",
+                "sort",
+                Code::Invalid,
+                "sort must be created, updated or comments",
+            ));
+        }
     };
     issues.sort_by_key(|issue| (key(issue), issue.number));
     match call.query.get("direction").unwrap_or("desc") {
         "desc" => issues.reverse(),
         "asc" => {}
-        _ => return Err(Fault::field("Issue", "direction", Code::Invalid, "direction must be asc or desc")),
+        _ => {
+            return Err(Fault::field(
+                "Issue",
+                "direction",
+                Code::Invalid,
+                "direction must be asc or desc",
+            ));
+        }
     }
     Ok(issues)
 }
@@ -79,7 +112,11 @@ fn get(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let issue = named(call, repository)?;
     // An issue shows its milestone's counts, which change with the repository.
-    let changed_at = if issue.milestone.is_some() { issue.updated_at.max(repository.updated_at) } else { issue.updated_at };
+    let changed_at = if issue.milestone.is_some() {
+        issue.updated_at.max(repository.updated_at)
+    } else {
+        issue.updated_at
+    };
     Ok(Reply::ok(Renderer::of(call).issue(repository, issue)).changed_at(changed_at))
 }
 
@@ -94,7 +131,10 @@ fn create(call: &mut Call<'_>) -> Outcome {
 
     Fault::unless_spammed("Issue", call.repository()?.issues.len())?;
     let labels = if call.may_push()? { labels::ids_of(call, &labels)? } else { Vec::new() };
-    let number = open(call, Wish { title, body, labels, assignees: assignees.unwrap_or_default(), milestone })?;
+    let number = open(
+        call,
+        Wish { title, body, labels, assignees: assignees.unwrap_or_default(), milestone },
+    )?;
     let repository = call.repository()?;
     let issue = repository.issues.get(&number).ok_or(Fault::NotFound)?;
     let value = Renderer::of(call).issue(repository, issue);
@@ -121,7 +161,8 @@ pub fn open(call: &mut Call<'_>, wish: Wish) -> Result<u64, Fault> {
     let number = repository.issues.keys().next_back().copied().unwrap_or(0) + 1;
     let Wish { title, body, labels, assignees, milestone } = wish;
     let mut issue = Issue { body, ..Issue::new(id, number, title, author, now) };
-    // Only who may push can choose these; others' wishes are dropped silently, as the real service does.
+    // Only who may push can choose these; others' wishes are dropped silently, as the real service
+    // does.
     if may_push {
         issue = Issue { labels, assignees, milestone, ..issue };
     }
@@ -217,7 +258,9 @@ fn assignees(call: &Call<'_>, fields: &mut Fields) -> Option<Vec<u64>> {
         match call.world.user_by_login(login) {
             Some(user) if !ids.contains(&user.id) => ids.push(user.id),
             Some(_) => {}
-            None => fields.reject("assignees", Code::Invalid, format!("{login} cannot be assigned")),
+            None => {
+                fields.reject("assignees", Code::Invalid, format!("{login} cannot be assigned"))
+            }
         }
     }
     Some(ids)

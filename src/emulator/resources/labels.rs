@@ -17,7 +17,8 @@ use crate::emulator::resources::issues::{self, READ};
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::world::{IssueState, Label, Milestone, Repository};
 
-const CHANGE: Need = Need::Repository { permission: "issues", level: Level::Write, role: Role::Push };
+const CHANGE: Need =
+    Need::Repository { permission: "issues", level: Level::Write, role: Role::Push };
 /// The colour of a label that is made because an issue names it.
 const USUAL_COLOR: &str = "ededed";
 
@@ -30,10 +31,20 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/{number}/labels", READ, list_of_issue),
     Route::new(Verb::Post, "/repos/{owner}/{repo}/issues/{number}/labels", CHANGE, add_to_issue),
     Route::new(Verb::Put, "/repos/{owner}/{repo}/issues/{number}/labels", CHANGE, set_on_issue),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}/issues/{number}/labels/{name}", CHANGE, remove_from_issue),
+    Route::new(
+        Verb::Delete,
+        "/repos/{owner}/{repo}/issues/{number}/labels/{name}",
+        CHANGE,
+        remove_from_issue,
+    ),
     Route::new(Verb::Get, "/repos/{owner}/{repo}/milestones", READ, list_milestones),
     Route::new(Verb::Post, "/repos/{owner}/{repo}/milestones", CHANGE, create_milestone).content(),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/milestones/{milestone_number}", READ, get_milestone),
+    Route::new(
+        Verb::Get,
+        "/repos/{owner}/{repo}/milestones/{milestone_number}",
+        READ,
+        get_milestone,
+    ),
 ];
 
 fn by_name<'a>(repository: &'a Repository, name: &str) -> Option<&'a Label> {
@@ -60,12 +71,19 @@ pub fn ids_of(call: &mut Call<'_>, names: &[String]) -> Result<Vec<u64>, Fault> 
     Ok(ids)
 }
 
-fn add(call: &mut Call<'_>, name: String, color: String, description: Option<String>) -> Result<u64, Fault> {
+fn add(
+    call: &mut Call<'_>,
+    name: String,
+    color: String,
+    description: Option<String>,
+) -> Result<u64, Fault> {
     Fault::unless_spammed("Label", call.repository()?.labels.len())?;
     let id = call.world.next_id();
     call.repository_mut()?.labels.insert(id, Label { id, name, color, description });
     let place = call.repository;
-    happenings::tell(call, Happening::new("label", "created"), |renderer| subject(renderer, place, id));
+    happenings::tell(call, Happening::new("label", "created"), |renderer| {
+        subject(renderer, place, id)
+    });
     Ok(id)
 }
 
@@ -78,7 +96,9 @@ fn subject(renderer: &Renderer<'_>, repository: u64, id: u64) -> Value {
 fn list(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, repository.labels.values().collect(), |label| renderer.label(repository, label)))
+    Ok(pagination::page(call, USUAL, repository.labels.values().collect(), |label| {
+        renderer.label(repository, label)
+    }))
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
@@ -150,7 +170,8 @@ fn delete(call: &mut Call<'_>) -> Outcome {
 /// What shows a label changes with it, and must not be told unmodified.
 fn touch_issues_with(call: &mut Call<'_>, label: u64) -> Result<(), Fault> {
     let now = call.now;
-    let with_label = call.repository_mut()?.issues.values_mut().filter(|issue| issue.labels.contains(&label));
+    let with_label =
+        call.repository_mut()?.issues.values_mut().filter(|issue| issue.labels.contains(&label));
     with_label.for_each(|issue| issue.updated_at = now);
     Ok(())
 }
@@ -167,7 +188,11 @@ fn color(fields: &mut Fields) -> Option<String> {
 
 fn list_of_issue(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    let labels = issues::named(call, repository)?.labels.iter().filter_map(|id| repository.labels.get(id)).collect();
+    let labels = issues::named(call, repository)?
+        .labels
+        .iter()
+        .filter_map(|id| repository.labels.get(id))
+        .collect();
     let renderer = Renderer::of(call);
     Ok(pagination::page(call, USUAL, labels, |label| renderer.label(repository, label)))
 }
@@ -198,7 +223,9 @@ fn remove_from_issue(call: &mut Call<'_>) -> Outcome {
 fn given_labels(call: &mut Call<'_>) -> Result<Vec<u64>, Fault> {
     issues::named(call, call.repository()?)?;
     let wrapped = match serde_json::from_slice::<Value>(call.body) {
-        Ok(Value::Array(items)) => serde_json::to_vec(&serde_json::json!({ "labels": items })).unwrap_or_default(),
+        Ok(Value::Array(items)) => {
+            serde_json::to_vec(&serde_json::json!({ "labels": items })).unwrap_or_default()
+        }
         _ => call.body.to_vec(),
     };
     let mut fields = Fields::parse("Issue", &wrapped)?;
@@ -216,21 +243,26 @@ fn change_labels_of_issue(call: &mut Call<'_>, change: impl FnOnce(&mut Vec<u64>
     happened::tell(call, &before)?;
     let repository = call.repository()?;
     let renderer = Renderer::of(call);
-    let shown = issues::named(call, repository)?.labels.iter().filter_map(|id| repository.labels.get(id));
+    let shown =
+        issues::named(call, repository)?.labels.iter().filter_map(|id| repository.labels.get(id));
     Ok(Reply::ok(shown.map(|label| renderer.label(repository, label)).collect()))
 }
 
 fn list_milestones(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, repository.milestones.values().collect(), |milestone| renderer.milestone(repository, milestone)))
+    Ok(pagination::page(call, USUAL, repository.milestones.values().collect(), |milestone| {
+        renderer.milestone(repository, milestone)
+    }))
 }
 
 fn get_milestone(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    let milestone = repository.milestones.get(&call.params.id("milestone_number")?).ok_or(Fault::NotFound)?;
+    let milestone =
+        repository.milestones.get(&call.params.id("milestone_number")?).ok_or(Fault::NotFound)?;
     // Its counts change with the repository's issues.
-    Ok(Reply::ok(Renderer::of(call).milestone(repository, milestone)).changed_at(repository.updated_at.max(milestone.updated_at)))
+    Ok(Reply::ok(Renderer::of(call).milestone(repository, milestone))
+        .changed_at(repository.updated_at.max(milestone.updated_at)))
 }
 
 fn create_milestone(call: &mut Call<'_>) -> Outcome {
@@ -242,7 +274,16 @@ fn create_milestone(call: &mut Call<'_>) -> Outcome {
     let (now, creator, id) = (call.now, call.actor(), call.world.next_id());
     let repository = call.repository_mut()?;
     let number = repository.milestones.keys().next_back().copied().unwrap_or(0) + 1;
-    let milestone = Milestone { id, number, title, description, state: IssueState::Open, creator, created_at: now, updated_at: now };
+    let milestone = Milestone {
+        id,
+        number,
+        title,
+        description,
+        state: IssueState::Open,
+        creator,
+        created_at: now,
+        updated_at: now,
+    };
     repository.milestones.insert(number, milestone);
     let repository = call.repository()?;
     let milestone = repository.milestones.get(&number).ok_or(Fault::NotFound)?;

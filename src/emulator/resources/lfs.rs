@@ -1,8 +1,10 @@
-//! Git LFS: the batch request that has primary limits of its own (Document 1: 300 and 3,000 a minute), and the objects that it leads to.
+//! Git LFS: the batch request that has primary limits of its own (Document 1: 300 and 3,000 a
+//! minute), and the objects that it leads to.
 //!
-//! The document shows the limits only. The rest is the public batch format of Git LFS, transfer `basic`: a batch says where objects are, and
-//! here the addresses really serve and take small objects. Moving an object is free, as it is where storage is another machine's business;
-//! locks and the verify action are left out.
+//! The document shows the limits only. The rest is the public batch format of Git LFS, transfer
+//! `basic`: a batch says where objects are, and here the addresses really serve and take small
+//! objects. Moving an object is free, as it is where storage is another machine's business; locks
+//! and the verify action are left out.
 
 use std::collections::BTreeMap;
 
@@ -24,16 +26,22 @@ use crate::emulator::validators::hex;
 
 /// The media type of the batch format.
 const MEDIA_TYPE: &str = "application/vnd.git-lfs+json";
-/// The largest object that is kept, and the most of all repositories together; files of a real size belong to a real storage.
+/// The largest object that is kept, and the most of all repositories together; files of a real size
+/// belong to a real storage.
 const OBJECT_BYTES_MAX: usize = 1024 * 1024;
 const STORED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Hexadecimal digits of a SHA-256.
 const OID_DIGITS: usize = 64;
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Post, "/{owner}/{repo}.git/info/lfs/objects/batch", Need::Git, batch).resource(Resource::LFS),
-    Route::new(Verb::Get, "/{owner}/{repo}.git/info/lfs/objects/{oid}", Need::Git, download).resource(Resource::LFS).free(),
-    Route::new(Verb::Put, "/{owner}/{repo}.git/info/lfs/objects/{oid}", Need::Git, upload).resource(Resource::LFS).free(),
+    Route::new(Verb::Post, "/{owner}/{repo}.git/info/lfs/objects/batch", Need::Git, batch)
+        .resource(Resource::LFS),
+    Route::new(Verb::Get, "/{owner}/{repo}.git/info/lfs/objects/{oid}", Need::Git, download)
+        .resource(Resource::LFS)
+        .free(),
+    Route::new(Verb::Put, "/{owner}/{repo}.git/info/lfs/objects/{oid}", Need::Git, upload)
+        .resource(Resource::LFS)
+        .free(),
 ];
 
 /// What was uploaded, by repository and SHA-256.
@@ -51,7 +59,12 @@ impl Storage {
         if !self.objects.contains_key(&key) {
             Fault::unless_spammed("Object", self.objects.len())?;
             if self.bytes.saturating_add(object.len()) > STORED_BYTES_MAX {
-                return Err(Fault::field("Object", "size", Code::Invalid, "there is no place for more objects"));
+                return Err(Fault::field(
+                    "Object",
+                    "size",
+                    Code::Invalid,
+                    "there is no place for more objects",
+                ));
             }
             self.bytes += object.len();
             self.objects.insert(key, object);
@@ -86,13 +99,18 @@ enum Operation {
     Upload,
 }
 
-/// Gives an answer about Git LFS the media type of the batch format, and a 401 what its clients look for; others stay as they are.
+/// Gives an answer about Git LFS the media type of the batch format, and a 401 what its clients
+/// look for; others stay as they are.
 pub fn dress(resource: Resource, reply: Reply) -> Reply {
     if resource != Resource::LFS {
         return reply;
     }
     let asks = reply.status == StatusCode::UNAUTHORIZED;
-    let mut reply = if matches!(reply.body, Body::Json(_)) { reply.with(header::CONTENT_TYPE, MEDIA_TYPE) } else { reply };
+    let mut reply = if matches!(reply.body, Body::Json(_)) {
+        reply.with(header::CONTENT_TYPE, MEDIA_TYPE)
+    } else {
+        reply
+    };
     if asks {
         let name = http::HeaderName::from_static("lfs-authenticate");
         reply.headers.push((name, HeaderValue::from_static("Basic realm=\"Git LFS\"")));
@@ -102,7 +120,10 @@ pub fn dress(resource: Resource, reply: Reply) -> Reply {
 
 /// The repository that the path names, also by a name that it had before: Git follows renames.
 fn admit(call: &mut Call<'_>, operation: Operation) -> Result<u64, Fault> {
-    let repository = call.world.repository_named(call.params.get("owner"), call.params.get("repo")).ok_or(Fault::NotFound)?;
+    let repository = call
+        .world
+        .repository_named(call.params.get("owner"), call.params.get("repo"))
+        .ok_or(Fault::NotFound)?;
     if !access::sees(call.world, call.caller, repository) {
         return Err(Fault::NotFound);
     }
@@ -126,7 +147,10 @@ fn batch(call: &mut Call<'_>) -> Outcome {
             Operation::Download
         }
     };
-    if fields.strings("transfers").is_some_and(|transfers| !transfers.iter().any(|transfer| transfer == "basic")) {
+    if fields
+        .strings("transfers")
+        .is_some_and(|transfers| !transfers.iter().any(|transfer| transfer == "basic"))
+    {
         fields.reject("transfers", Code::Invalid, "transfers must name basic");
     }
     if fields.string("hash_algo").is_some_and(|algorithm| algorithm != "sha256") {
@@ -134,12 +158,16 @@ fn batch(call: &mut Call<'_>) -> Outcome {
     }
     let asked = objects(&mut fields);
     fields.check()?;
-    // "A Git LFS batch request processes 100 objects by default"; the batch format answers 413 to more.
+    // "A Git LFS batch request processes 100 objects by default"; the batch format answers 413 to
+    // more.
     if asked.len() as u64 > call.limits.get("lfs.batch") {
         return Err(Fault::TooLarge);
     }
     let repository = admit(call, operation)?;
-    let answers: Vec<Value> = asked.into_iter().map(|(oid, size)| answer(call, repository, operation, &oid, size)).collect();
+    let answers: Vec<Value> = asked
+        .into_iter()
+        .map(|(oid, size)| answer(call, repository, operation, &oid, size))
+        .collect();
     Ok(Reply::ok(json!({ "transfer": "basic", "objects": answers, "hash_algo": "sha256" })))
 }
 
@@ -149,10 +177,16 @@ fn objects(fields: &mut Fields) -> Vec<(String, u64)> {
         fields.reject("objects", Code::MissingField, "objects is required");
         return Vec::new();
     };
-    let object = |item: &Value| Some((item.get("oid")?.as_str()?.to_owned(), item.get("size")?.as_u64()?));
-    let asked: Option<Vec<_>> = given.as_array().and_then(|items| items.iter().map(object).collect());
+    let object =
+        |item: &Value| Some((item.get("oid")?.as_str()?.to_owned(), item.get("size")?.as_u64()?));
+    let asked: Option<Vec<_>> =
+        given.as_array().and_then(|items| items.iter().map(object).collect());
     asked.unwrap_or_else(|| {
-        fields.reject("objects", Code::Invalid, "objects is not an array of objects with oid (a string) and size (an integer)");
+        fields.reject(
+            "objects",
+            Code::Invalid,
+            "objects is not an array of objects with oid (a string) and size (an integer)",
+        );
         Vec::new()
     })
 }
@@ -172,19 +206,27 @@ fn answer(call: &Call<'_>, repository: u64, operation: Operation, oid: &str, siz
         (Operation::Download, None) => error(404, "The object does not exist"),
         // What is there already needs no action.
         (Operation::Upload, Some(object)) => json!({ "oid": oid, "size": object.len() }),
-        (Operation::Upload, None) if size > OBJECT_BYTES_MAX as u64 => error(422, "The object is too large to be kept"),
-        (Operation::Upload, None) => json!({ "oid": oid, "size": size, "actions": { "upload": { "href": href } } }),
+        (Operation::Upload, None) if size > OBJECT_BYTES_MAX as u64 => {
+            error(422, "The object is too large to be kept")
+        }
+        (Operation::Upload, None) => {
+            json!({ "oid": oid, "size": size, "actions": { "upload": { "href": href } } })
+        }
     }
 }
 
 fn is_oid(text: &str) -> bool {
-    text.len() == OID_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    text.len() == OID_DIGITS
+        && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
 fn download(call: &mut Call<'_>) -> Outcome {
     let repository = admit(call, Operation::Download)?;
     let object = call.world.lfs.get(repository, call.params.get("oid")).ok_or(Fault::NotFound)?;
-    Ok(Reply::new(StatusCode::OK, Body::Raw(Some("application/octet-stream".to_owned()), object.clone())))
+    Ok(Reply::new(
+        StatusCode::OK,
+        Body::Raw(Some("application/octet-stream".to_owned()), object.clone()),
+    ))
 }
 
 fn upload(call: &mut Call<'_>) -> Outcome {
@@ -193,7 +235,12 @@ fn upload(call: &mut Call<'_>) -> Outcome {
         return Err(Fault::TooLarge);
     }
     if hex(digest(&SHA256, call.body).as_ref()) != call.params.get("oid") {
-        return Err(Fault::field("Object", "oid", Code::Invalid, "oid is not the SHA-256 of the body"));
+        return Err(Fault::field(
+            "Object",
+            "oid",
+            Code::Invalid,
+            "oid is not the SHA-256 of the body",
+        ));
     }
     call.world.lfs.put(repository, call.body.clone())?;
     Ok(Reply::empty(StatusCode::OK))

@@ -13,8 +13,10 @@ use crate::emulator::render::Renderer;
 use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
 
-const READ: Need = Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
-const ADMINISTER: Need = Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+const READ: Need =
+    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
+const ADMINISTER: Need =
+    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/repos/{owner}/{repo}/languages", READ, languages),
@@ -31,7 +33,8 @@ const TOPIC_BYTES_MAX: usize = 50;
 /// Bytes by language; the one file counts as the repository's own language.
 fn languages(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    let counted = repository.language.map(|language| (language.to_owned(), json!(repository.readme.len())));
+    let counted =
+        repository.language.map(|language| (language.to_owned(), json!(repository.readme.len())));
     Ok(Reply::ok(Value::Object(counted.into_iter().collect())).changed_at(repository.pushed_at))
 }
 
@@ -47,11 +50,18 @@ fn set_topics(call: &mut Call<'_>) -> Outcome {
     }
     let names = fields.strings("names").unwrap_or_default();
     let is_topic = |name: &String| {
-        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        (1..=TOPIC_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain) && !name.starts_with('-')
+        let is_plain =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        (1..=TOPIC_BYTES_MAX).contains(&name.len())
+            && name.bytes().all(is_plain)
+            && !name.starts_with('-')
     };
     if names.len() > TOPICS_MAX || !names.iter().all(is_topic) {
-        fields.reject("names", Code::Invalid, "names must be up to 20 topics of lower-case letters, digits and hyphens");
+        fields.reject(
+            "names",
+            Code::Invalid,
+            "names must be up to 20 topics of lower-case letters, digits and hyphens",
+        );
     }
     fields.check()?;
     let now = call.now;
@@ -65,7 +75,11 @@ fn set_topics(call: &mut Call<'_>) -> Outcome {
 fn license(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let shown = Renderer::of(call).repository(repository);
-    let license = shown.get("license").cloned().filter(|license| !license.is_null()).ok_or(Fault::NotFound)?;
+    let license = shown
+        .get("license")
+        .cloned()
+        .filter(|license| !license.is_null())
+        .ok_or(Fault::NotFound)?;
     let url = format!("{}/contents/LICENSE", Renderer::of(call).repository_url(repository));
     Ok(Reply::ok(json!({
         "name": "LICENSE", "path": "LICENSE", "type": "file", "size": 0, "encoding": "base64", "content": "",

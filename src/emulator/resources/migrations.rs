@@ -1,6 +1,8 @@
-//! User migrations (Document 3): start, list, look, download and delete the archive, unlock a repository.
+//! User migrations (Document 3): start, list, look, download and delete the archive, unlock a
+//! repository.
 //!
-//! Paths of the last three are not shown; they are those of the real service, which published clients use.
+//! Paths of the last three are not shown; they are those of the real service, which published
+//! clients use.
 
 use std::collections::BTreeSet;
 
@@ -38,8 +40,14 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/user/migrations/{migration_id}/archive", MINE, redirect_to_archive),
     Route::new(Verb::Delete, "/user/migrations/{migration_id}/archive", MINE, delete_archive),
     Route::new(Verb::Get, "/user/migrations/{migration_id}/repositories", MINE, list_repositories),
-    Route::new(Verb::Delete, "/user/migrations/{migration_id}/repos/{repo_name}/lock", MINE, unlock),
-    // Not of the API: it stands for the host that keeps archives, so it asks for no credential and costs nothing.
+    Route::new(
+        Verb::Delete,
+        "/user/migrations/{migration_id}/repos/{repo_name}/lock",
+        MINE,
+        unlock,
+    ),
+    // Not of the API: it stands for the host that keeps archives, so it asks for no credential and
+    // costs nothing.
     Route::new(Verb::Get, "/_archives/{file}", Need::Nothing, download).free(),
 ];
 
@@ -62,28 +70,40 @@ fn get(call: &mut Call<'_>) -> Outcome {
     let migration = named(call)?;
     let attributes = asked_attributes(call);
     let repositories = shown(call, migration).map(|repository| repository.updated_at);
-    let changed_at = repositories.filter(|_| attributes == Attributes::All).chain([migration.updated_at]).max();
+    let changed_at =
+        repositories.filter(|_| attributes == Attributes::All).chain([migration.updated_at]).max();
     Ok(Reply { changed_at, ..Reply::ok(render(call, migration, attributes)) })
 }
 
-/// `exclude=repositories`, as one value or several, in any of the forms that clients write arrays. Other names leave nothing out: this route
-/// lists no 422.
+/// `exclude=repositories`, as one value or several, in any of the forms that clients write arrays.
+/// Other names leave nothing out: this route lists no 422.
 fn asked_attributes(call: &Call<'_>) -> Attributes {
     let given = call.query.clone().sorted();
-    let mut values =
-        given.iter().filter(|(name, _)| matches!(name.as_str(), "exclude" | "exclude[]")).flat_map(|(_, value)| value.split(','));
-    if values.any(|value| value.trim() == REPOSITORIES) { Attributes::WithoutRepositories } else { Attributes::All }
+    let mut values = given
+        .iter()
+        .filter(|(name, _)| matches!(name.as_str(), "exclude" | "exclude[]"))
+        .flat_map(|(_, value)| value.split(','));
+    if values.any(|value| value.trim() == REPOSITORIES) {
+        Attributes::WithoutRepositories
+    } else {
+        Attributes::All
+    }
 }
 
 fn start(call: &mut Call<'_>) -> Outcome {
     let me = me(call)?;
     let mut fields = Fields::parse("Migration", call.body)?;
-    let flags: BTreeSet<Flag> = Flag::ALL.into_iter().filter(|flag| fields.boolean(flag.name()) == Some(true)).collect();
+    let flags: BTreeSet<Flag> =
+        Flag::ALL.into_iter().filter(|flag| fields.boolean(flag.name()) == Some(true)).collect();
     let attributes = exclude(&mut fields);
     let names = repository_names(&mut fields);
     let (flags, repositories) = if flags.contains(&Flag::OrgMetadataOnly) {
         if !names.is_empty() {
-            fields.reject(REPOSITORIES, Code::Invalid, "repositories must be empty when org_metadata_only is true");
+            fields.reject(
+                REPOSITORIES,
+                Code::Invalid,
+                "repositories must be empty when org_metadata_only is true",
+            );
         }
         // "Other flags are ignored."
         (BTreeSet::from([Flag::OrgMetadataOnly]), Vec::new())
@@ -117,56 +137,93 @@ fn repository_names(fields: &mut Fields) -> Vec<String> {
     }
     let names = fields.strings(REPOSITORIES).unwrap_or_default();
     if names.len() > REPOSITORIES_MAX {
-        fields.reject(REPOSITORIES, Code::Invalid, format!("repositories may name at most {REPOSITORIES_MAX}"));
+        fields.reject(
+            REPOSITORIES,
+            Code::Invalid,
+            format!("repositories may name at most {REPOSITORIES_MAX}"),
+        );
         return Vec::new();
     }
     names
 }
 
-/// The repositories of these names, each once. Which may be migrated is not shown: all that the caller sees; only its administrator may lock
-/// one.
-fn repositories(call: &Call<'_>, fields: &mut Fields, names: &[String], flags: &BTreeSet<Flag>) -> Vec<u64> {
+/// The repositories of these names, each once. Which may be migrated is not shown: all that the
+/// caller sees; only its administrator may lock one.
+fn repositories(
+    call: &Call<'_>,
+    fields: &mut Fields,
+    names: &[String],
+    flags: &BTreeSet<Flag>,
+) -> Vec<u64> {
     let locks = flags.contains(&Flag::LockRepositories);
     let mut ids = Vec::new();
     for name in names {
-        let found = name.split_once('/').and_then(|(owner, name)| call.world.repository_named(owner, name));
+        let found =
+            name.split_once('/').and_then(|(owner, name)| call.world.repository_named(owner, name));
         let shown: String = name.chars().take(SHOWN_CHARACTERS_MAX).collect();
         match found.filter(|repository| access::sees(call.world, call.caller, repository)) {
-            None => fields.reject(REPOSITORIES, Code::Invalid, format!("{shown} is not a repository that can be migrated")),
+            None => fields.reject(
+                REPOSITORIES,
+                Code::Invalid,
+                format!("{shown} is not a repository that can be migrated"),
+            ),
             Some(repository) if locks && !administers(call, repository) => {
-                fields.reject(REPOSITORIES, Code::Invalid, format!("{shown} can only be locked by its administrator"));
+                fields.reject(
+                    REPOSITORIES,
+                    Code::Invalid,
+                    format!("{shown} can only be locked by its administrator"),
+                );
             }
             Some(repository) if !ids.contains(&repository.id) => ids.push(repository.id),
             Some(_) => {}
         }
     }
     if names.is_empty() && fields.value(REPOSITORIES).is_some_and(|given| *given == json!([])) {
-        fields.reject(REPOSITORIES, Code::Invalid, "repositories may only be empty when org_metadata_only is true");
+        fields.reject(
+            REPOSITORIES,
+            Code::Invalid,
+            "repositories may only be empty when org_metadata_only is true",
+        );
     }
     ids
 }
 
 fn administers(call: &Call<'_>, repository: &Repository) -> bool {
-    call.caller.token().is_some_and(|token| access::role_of_token(call.world, token, repository) >= Role::Admin)
+    call.caller
+        .token()
+        .is_some_and(|token| access::role_of_token(call.world, token, repository) >= Role::Admin)
 }
 
-/// "302 redirect to the tar.gz archive… Allowed once state is exported." When it is not, 403, as the row lists no other refusal; when the
-/// archive was deleted, it is not found.
+/// "302 redirect to the tar.gz archive… Allowed once state is exported." When it is not, 403, as
+/// the row lists no other refusal; when the archive was deleted, it is not found.
 fn redirect_to_archive(call: &mut Call<'_>) -> Outcome {
     let migration = named(call)?;
     if migration.state != State::Exported {
-        return Err(Fault::Forbidden("The archive can be downloaded once the migration is exported."));
+        return Err(Fault::Forbidden(
+            "The archive can be downloaded once the migration is exported.",
+        ));
     }
     if migration.archive.is_none() {
         return Err(Fault::NotFound);
     }
-    let hides = |id: &u64| call.world.repositories.get(id).is_some_and(|repository| !access::sees(call.world, call.caller, repository));
+    let hides = |id: &u64| {
+        call.world
+            .repositories
+            .get(id)
+            .is_some_and(|repository| !access::sees(call.world, call.caller, repository))
+    };
     if migration.repositories.iter().any(hides) {
         return Err(Fault::Forbidden("The archive has repositories that the token may not see."));
     }
-    // The archive never changes, so its migration's guid is tag enough. The address in the answer is another one every time.
+    // The archive never changes, so its migration's guid is tag enough. The address in the answer
+    // is another one every time.
     let tag = format!("\"{}\"", migration.guid);
-    let asked = call.headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>();
+    let asked = call
+        .headers
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect::<Vec<_>>();
     let unchanged = if asked.is_empty() {
         is_unchanged_since(call, migration.since)
     } else {
@@ -189,19 +246,29 @@ fn download(call: &mut Call<'_>) -> Outcome {
     let guid = call.params.get("file").strip_suffix(".tar.gz").ok_or(Fault::NotFound)?;
     download::verify(guid, &call.query, call.now).map_err(|refused| match refused {
         Refused::WrongSignature => Fault::Forbidden("The address is not one that was handed out."),
-        Refused::Expired => Fault::Forbidden("The address has expired; ask the migration for another one."),
+        Refused::Expired => {
+            Fault::Forbidden("The address has expired; ask the migration for another one.")
+        }
     })?;
     let migration = call.world.migrations.by_guid(guid).ok_or(Fault::NotFound)?;
     let archive = migration.archive.clone().ok_or(Fault::NotFound)?;
     let named = format!("attachment; filename=\"{guid}.tar.gz\"");
     let reply = Reply::new(StatusCode::OK, Body::Raw(Some("application/gzip".to_owned()), archive));
     let tag = Tag::Recorded(format!("\"{guid}\""));
-    Ok(Reply { tag, changed_at: Some(migration.since), ..reply.with(header::CONTENT_DISPOSITION, &named) })
+    Ok(Reply {
+        tag,
+        changed_at: Some(migration.since),
+        ..reply.with(header::CONTENT_DISPOSITION, &named)
+    })
 }
 
 fn delete_archive(call: &mut Call<'_>) -> Outcome {
     let id = named(call)?.id;
-    if call.world.migrations.delete_archive(id) { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
+    if call.world.migrations.delete_archive(id) {
+        Ok(Reply::empty(StatusCode::NO_CONTENT))
+    } else {
+        Err(Fault::NotFound)
+    }
 }
 
 fn list_repositories(call: &mut Call<'_>) -> Outcome {
@@ -211,11 +278,17 @@ fn list_repositories(call: &mut Call<'_>) -> Outcome {
     Ok(pagination::page(call, USUAL, repositories, |repository| renderer.repository(repository)))
 }
 
-/// "A repository can be unlocked after export": before, it is 403. One that the migration does not hold locked is not found.
+/// "A repository can be unlocked after export": before, it is 403. One that the migration does not
+/// hold locked is not found.
 fn unlock(call: &mut Call<'_>) -> Outcome {
     let migration = named(call)?;
     let name = call.params.get("repo_name");
-    let is_named = |id: &&u64| call.world.repositories.get(id).is_some_and(|repository| repository.name.eq_ignore_ascii_case(name));
+    let is_named = |id: &&u64| {
+        call.world
+            .repositories
+            .get(id)
+            .is_some_and(|repository| repository.name.eq_ignore_ascii_case(name))
+    };
     let repository = *migration.locked.iter().find(is_named).ok_or(Fault::NotFound)?;
     if matches!(migration.state, State::Pending | State::Exporting) {
         return Err(Fault::Forbidden("A repository can be unlocked once its migration has ended."));
@@ -234,7 +307,8 @@ enum Attributes {
 
 /// The repositories of a migration that are still there for this caller.
 fn shown<'a>(call: &'a Call<'_>, migration: &'a Migration) -> impl Iterator<Item = &'a Repository> {
-    let repositories = migration.repositories.iter().filter_map(|id| call.world.repositories.get(id));
+    let repositories =
+        migration.repositories.iter().filter_map(|id| call.world.repositories.get(id));
     repositories.filter(|repository| access::sees(call.world, call.caller, repository))
 }
 
@@ -255,9 +329,16 @@ fn render(call: &Call<'_>, migration: &Migration, attributes: Attributes) -> Val
         ("created_at", json!(iso(migration.created_at))),
         ("updated_at", json!(iso(migration.updated_at))),
     ]);
-    map.extend(Flag::ALL.into_iter().map(|flag| (flag.name().to_owned(), Value::Bool(migration.wants(flag)))));
+    map.extend(
+        Flag::ALL
+            .into_iter()
+            .map(|flag| (flag.name().to_owned(), Value::Bool(migration.wants(flag)))),
+    );
     if attributes == Attributes::All {
-        map.insert(REPOSITORIES.to_owned(), shown(call, migration).map(|repository| renderer.repository(repository)).collect());
+        map.insert(
+            REPOSITORIES.to_owned(),
+            shown(call, migration).map(|repository| renderer.repository(repository)).collect(),
+        );
     }
     Value::Object(map)
 }

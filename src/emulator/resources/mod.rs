@@ -1,4 +1,5 @@
-//! What can be asked: one file for each kind of resource, each with its routes and the functions that answer them.
+//! What can be asked: one file for each kind of resource, each with its routes and the functions
+//! that answer them.
 
 pub mod app_hook;
 pub mod apps;

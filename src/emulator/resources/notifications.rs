@@ -1,4 +1,5 @@
-//! Notification threads: lists with their filters, reading, done (Document 2, Notifications and its state machine).
+//! Notification threads: lists with their filters, reading, done (Document 2, Notifications and its
+//! state machine).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,8 +31,18 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/notifications/threads/{thread_id}", CLASSIC, get),
     Route::new(Verb::Patch, "/notifications/threads/{thread_id}", CLASSIC, mark_read),
     Route::new(Verb::Delete, "/notifications/threads/{thread_id}", CLASSIC, mark_done),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/notifications", Need::RepositoryNotifications, list_of_repository),
-    Route::new(Verb::Put, "/repos/{owner}/{repo}/notifications", Need::RepositoryNotifications, mark_repository_read),
+    Route::new(
+        Verb::Get,
+        "/repos/{owner}/{repo}/notifications",
+        Need::RepositoryNotifications,
+        list_of_repository,
+    ),
+    Route::new(
+        Verb::Put,
+        "/repos/{owner}/{repo}/notifications",
+        Need::RepositoryNotifications,
+        mark_repository_read,
+    ),
 ];
 
 /// Why a user is told of a thread (Document 2, Reasons).
@@ -87,8 +98,8 @@ impl Reason {
         }
     }
 
-    /// Whether the user itself is asked or took part, which `participating=true` filters by. Which reasons that is is not shown: all
-    /// but those that come from watching or from machines.
+    /// Whether the user itself is asked or took part, which `participating=true` filters by. Which
+    /// reasons that is is not shown: all but those that come from watching or from machines.
     pub fn is_participating(self) -> bool {
         !matches!(self, Self::Subscribed | Self::CiActivity | Self::MemberFeatureRequested)
     }
@@ -119,17 +130,23 @@ pub enum ThreadState {
     Done,
 }
 
-/// The caller's thread that the path names; one whose repository the token may not see is not there.
+/// The caller's thread that the path names; one whose repository the token may not see is not
+/// there.
 pub fn my_thread<'a>(call: &'a Call<'_>) -> Result<&'a Thread, Fault> {
     let id = call.params.id("thread_id")?;
-    let thread = call.world.threads.get(&id).filter(|thread| Some(thread.user) == call.caller.user());
+    let thread =
+        call.world.threads.get(&id).filter(|thread| Some(thread.user) == call.caller.user());
     thread.filter(|thread| is_visible(call, thread)).ok_or(Fault::NotFound)
 }
 
-/// "scope `notifications` or `repo` (repo needed to reach issues and commits)": a thread shows its repository and the title of its issue,
-/// so that one of a private repository takes `repo`, and a user who still belongs there.
+/// "scope `notifications` or `repo` (repo needed to reach issues and commits)": a thread shows its
+/// repository and the title of its issue, so that one of a private repository takes `repo`, and a
+/// user who still belongs there.
 fn is_visible(call: &Call<'_>, thread: &Thread) -> bool {
-    call.world.repositories.get(&thread.repository).is_some_and(|repository| access::sees(call.world, call.caller, repository))
+    call.world
+        .repositories
+        .get(&thread.repository)
+        .is_some_and(|repository| access::sees(call.world, call.caller, repository))
 }
 
 /// The caller's thread that the path names, to be changed; the change is noted.
@@ -154,18 +171,25 @@ fn list_of_repository(call: &mut Call<'_>) -> Outcome {
 fn list_within(call: &mut Call<'_>, caps: Caps, within: impl Fn(&Thread) -> bool) -> Outcome {
     let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
     let asked = Filter::read(call)?;
-    let is_asked = |thread: &&Thread| within(thread) && asked.accepts(thread) && is_visible(call, thread);
+    let is_asked =
+        |thread: &&Thread| within(thread) && asked.accepts(thread) && is_visible(call, thread);
     let mut threads: Vec<&Thread> = call.world.threads_of(me).filter(is_asked).collect();
-    threads.sort_by_key(|thread| (std::cmp::Reverse(thread.updated_at), std::cmp::Reverse(thread.id)));
-    // A thread shows its repository whole, which changes too; also one that is hidden now was perhaps shown before.
+    threads
+        .sort_by_key(|thread| (std::cmp::Reverse(thread.updated_at), std::cmp::Reverse(thread.id)));
+    // A thread shows its repository whole, which changes too; also one that is hidden now was
+    // perhaps shown before.
     let renderer = Renderer::of(call);
     let mine = call.world.threads_of(me).filter(|thread| within(thread));
     let repositories: BTreeSet<u64> = mine.map(|thread| thread.repository).collect();
     let repositories = repositories.iter().filter_map(|id| call.world.repositories.get(id));
     // An inbox that nothing ever came into is as old as its owner.
     let inbox_changed = call.world.inbox_changed.get(&me).copied();
-    let inbox_changed = inbox_changed.or_else(|| call.world.users.get(&me).map(|user| user.created_at));
-    let changed_at = repositories.map(|repository| renderer.repository_changed_at(repository)).chain(inbox_changed).max();
+    let inbox_changed =
+        inbox_changed.or_else(|| call.world.users.get(&me).map(|user| user.created_at));
+    let changed_at = repositories
+        .map(|repository| renderer.repository_changed_at(repository))
+        .chain(inbox_changed)
+        .max();
     let mut reply = pagination::page(call, caps, threads, |thread| render(call, thread));
     reply.changed_at = changed_at;
     Ok(polling::paced(call, reply))
@@ -183,13 +207,19 @@ struct Filter {
 impl Filter {
     fn read(call: &Call<'_>) -> Result<Self, Fault> {
         let mut faults = Vec::new();
-        let (all, participating) = (flag(call, "all", &mut faults), flag(call, "participating", &mut faults));
-        let (since, before) = (moment(call, "since", &mut faults), moment(call, "before", &mut faults));
+        let (all, participating) =
+            (flag(call, "all", &mut faults), flag(call, "participating", &mut faults));
+        let (since, before) =
+            (moment(call, "since", &mut faults), moment(call, "before", &mut faults));
         if !faults.is_empty() {
             return Err(Fault::Invalid(faults));
         }
         // "default false; true includes read"; what is done is in no inbox.
-        let states: &[ThreadState] = if all == Some(true) { &[ThreadState::Unread, ThreadState::Read] } else { &[ThreadState::Unread] };
+        let states: &[ThreadState] = if all == Some(true) {
+            &[ThreadState::Unread, ThreadState::Read]
+        } else {
+            &[ThreadState::Unread]
+        };
         Ok(Self { states, participating, since, before })
     }
 
@@ -202,7 +232,12 @@ impl Filter {
 }
 
 fn wrong(name: &str, wanted: &str) -> FieldFault {
-    FieldFault { resource: "Notification", field: name.to_owned(), code: Code::Invalid, message: format!("{name} is not {wanted}") }
+    FieldFault {
+        resource: "Notification",
+        field: name.to_owned(),
+        code: Code::Invalid,
+        message: format!("{name} is not {wanted}"),
+    }
 }
 
 fn flag(call: &Call<'_>, name: &str, faults: &mut Vec<FieldFault>) -> Option<bool> {
@@ -232,7 +267,8 @@ fn get(call: &mut Call<'_>) -> Outcome {
     Ok(polling::paced(call, reply))
 }
 
-/// 205; 304 for a caller that asks conditionally and changes nothing. (When a write answers 304 is not shown.)
+/// 205; 304 for a caller that asks conditionally and changes nothing. (When a write answers 304 is
+/// not shown.)
 fn mark_read(call: &mut Call<'_>) -> Outcome {
     let thread = my_thread(call)?;
     if thread.state != ThreadState::Unread && is_unchanged_since(call, thread.changed_at) {
@@ -245,7 +281,11 @@ fn mark_read(call: &mut Call<'_>) -> Outcome {
 
 /// Whether the caller sent `If-Modified-Since` and nothing was changed after that.
 pub fn is_unchanged_since(call: &Call<'_>, changed_at: Timestamp) -> bool {
-    let since = call.headers.get(http::header::IF_MODIFIED_SINCE).and_then(|value| value.to_str().ok()).and_then(parse_http_date);
+    let since = call
+        .headers
+        .get(http::header::IF_MODIFIED_SINCE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(parse_http_date);
     since.is_some_and(|since| changed_at.as_secs() <= since.as_secs())
 }
 
@@ -269,13 +309,15 @@ fn mark_all_read(call: &mut Call<'_>) -> Outcome {
     mark_within(call, |_| true)
 }
 
-/// "Other repository-scoped notification routes (for example marking a repository's notifications read): not shown." This one is as the one for all.
+/// "Other repository-scoped notification routes (for example marking a repository's notifications
+/// read): not shown." This one is as the one for all.
 fn mark_repository_read(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository;
     mark_within(call, |thread| thread.repository == repository)
 }
 
-/// `last_read_at` omitted marks all; `read: false` is accepted and marks nothing, as nothing else would make sense of it.
+/// `last_read_at` omitted marks all; `read: false` is accepted and marks nothing, as nothing else
+/// would make sense of it.
 fn mark_within(call: &mut Call<'_>, within: impl Fn(&Thread) -> bool) -> Outcome {
     let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
     let mut fields = Fields::parse("Notification", call.body)?;
@@ -288,11 +330,15 @@ fn mark_within(call: &mut Call<'_>, within: impl Fn(&Thread) -> bool) -> Outcome
     fields.check()?;
     // Whoever asks again while an earlier mark is under way has that one finished at once.
     finish_background_reads(call.world, call.now, |pending| pending.user == me);
-    // The wire has whole seconds, so that a time given covers its second. Nobody has read what is yet to come: "later updates stay unread".
-    let whole_second = |given: Timestamp| Timestamp::from_secs(given.as_secs()) + Duration::from_millis(999);
+    // The wire has whole seconds, so that a time given covers its second. Nobody has read what is
+    // yet to come: "later updates stay unread".
+    let whole_second =
+        |given: Timestamp| Timestamp::from_secs(given.as_secs()) + Duration::from_millis(999);
     let up_to = given.and(up_to).map_or(call.now, whole_second).min(call.now);
-    let is_concerned = |thread: &&Thread| within(thread) && thread.is_unread_at(up_to) && is_visible(call, thread);
-    let threads: Vec<u64> = call.world.threads_of(me).filter(is_concerned).map(|thread| thread.id).collect();
+    let is_concerned =
+        |thread: &&Thread| within(thread) && thread.is_unread_at(up_to) && is_visible(call, thread);
+    let threads: Vec<u64> =
+        call.world.threads_of(me).filter(is_concerned).map(|thread| thread.id).collect();
     let inbox_changed = call.world.inbox_changed.get(&me).copied().unwrap_or(Timestamp::EPOCH);
     if !wants_read {
         return Ok(Reply::empty(StatusCode::RESET_CONTENT));
@@ -308,7 +354,10 @@ fn mark_within(call: &mut Call<'_>, within: impl Fn(&Thread) -> bool) -> Outcome
     }
     let due = now + call.limits.duration("notifications.background");
     call.world.background_reads.push(BackgroundRead { due, user: me, up_to, threads });
-    Ok(Reply::json(StatusCode::ACCEPTED, json!({ "message": "Marking as read continues in the background" })))
+    Ok(Reply::json(
+        StatusCode::ACCEPTED,
+        json!({ "message": "Marking as read continues in the background" }),
+    ))
 }
 
 /// Threads to be marked read in the background, as a 202 promised.
@@ -324,7 +373,9 @@ impl BackgroundRead {
     /// What was updated meanwhile stays unread.
     fn finish(&self, world: &mut World, at: Timestamp) {
         for id in &self.threads {
-            if let Some(thread) = world.threads.get_mut(id).filter(|thread| thread.is_unread_at(self.up_to)) {
+            if let Some(thread) =
+                world.threads.get_mut(id).filter(|thread| thread.is_unread_at(self.up_to))
+            {
                 read(thread, self.up_to, at);
                 world.inbox_changed.insert(self.user, at);
             }
@@ -344,9 +395,14 @@ pub fn finish_due_reads(world: &mut World, now: Timestamp) {
     finish_background_reads(world, now, |pending| pending.due <= now);
 }
 
-fn finish_background_reads(world: &mut World, now: Timestamp, chosen: impl Fn(&BackgroundRead) -> bool) {
+fn finish_background_reads(
+    world: &mut World,
+    now: Timestamp,
+    chosen: impl Fn(&BackgroundRead) -> bool,
+) {
     if world.background_reads.iter().any(&chosen) {
-        let (chosen, rest) = std::mem::take(&mut world.background_reads).into_iter().partition::<Vec<_>, _>(chosen);
+        let (chosen, rest) =
+            std::mem::take(&mut world.background_reads).into_iter().partition::<Vec<_>, _>(chosen);
         world.background_reads = rest;
         for reads in chosen {
             reads.finish(world, reads.due.min(now));
@@ -359,7 +415,8 @@ fn render(call: &Call<'_>, thread: &Thread) -> Value {
     let renderer = Renderer::of(call);
     let url = format!("{}/notifications/threads/{}", call.urls.api, thread.id);
     let repository = call.world.repositories.get(&thread.repository);
-    let joined_at = call.world.users.get(&thread.user).map_or(Timestamp::EPOCH, |user| user.created_at);
+    let joined_at =
+        call.world.users.get(&thread.user).map_or(Timestamp::EPOCH, |user| user.created_at);
     json!({
         "id": thread.id.to_string(),
         "repository": repository.map(|repository| renderer.repository(repository)),
@@ -367,7 +424,8 @@ fn render(call: &Call<'_>, thread: &Thread) -> Value {
         "reason": thread.reason.name(),
         "unread": thread.state == ThreadState::Unread,
         "updated_at": iso(thread.updated_at),
-        // A timestamp, never null: of a thread that was never read, all that its user could have read lies before the user came.
+        // A timestamp, never null: of a thread that was never read, all that its user could have
+        // read lies before the user came.
         "last_read_at": iso(thread.last_read_at.unwrap_or(joined_at)),
         "url": url,
         "subscription_url": format!("{url}/subscription"),

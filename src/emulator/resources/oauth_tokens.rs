@@ -1,7 +1,8 @@
-//! What an OAuth app does about the tokens that were issued to it, with its client id and secret (Document 1, Credentials: OAuth app).
+//! What an OAuth app does about the tokens that were issued to it, with its client id and secret
+//! (Document 1, Credentials: OAuth app).
 //!
-//! Document 1 limits "OAuth access token requests" and does not show the routes; these are the real service's. The flows that issue the first
-//! token are not shown and left out.
+//! Document 1 limits "OAuth access token requests" and does not show the routes; these are the real
+//! service's. The flows that issue the first token are not shown and left out.
 
 use http::StatusCode;
 use ring::digest::{SHA256, digest};
@@ -20,9 +21,12 @@ use crate::emulator::world::OauthApp;
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Post, "/applications/{client_id}/token", Need::OauthApp, check).about_tokens(),
-    Route::new(Verb::Patch, "/applications/{client_id}/token", Need::OauthApp, reset).about_tokens(),
-    Route::new(Verb::Delete, "/applications/{client_id}/token", Need::OauthApp, delete).about_tokens(),
-    Route::new(Verb::Delete, "/applications/{client_id}/grant", Need::OauthApp, delete_grant).about_tokens(),
+    Route::new(Verb::Patch, "/applications/{client_id}/token", Need::OauthApp, reset)
+        .about_tokens(),
+    Route::new(Verb::Delete, "/applications/{client_id}/token", Need::OauthApp, delete)
+        .about_tokens(),
+    Route::new(Verb::Delete, "/applications/{client_id}/grant", Need::OauthApp, delete_grant)
+        .about_tokens(),
 ];
 
 /// How much of a token may be shown to tell it from others.
@@ -30,7 +34,8 @@ const LAST_CHARACTERS: usize = 8;
 
 /// The app that the path names, if it is the caller.
 fn app<'a>(call: &'a Call<'_>) -> Result<&'a OauthApp, Fault> {
-    let named = call.world.oauth_apps.iter().find(|app| app.client_id == call.params.get("client_id"));
+    let named =
+        call.world.oauth_apps.iter().find(|app| app.client_id == call.params.get("client_id"));
     named.filter(|app| call.caller.account == AccountId::OauthApp(app.id)).ok_or(Fault::NotFound)
 }
 
@@ -70,8 +75,14 @@ fn delete_grant(call: &mut Call<'_>) -> Outcome {
     let position = issued(call)?;
     let of = |token: &Token| (token.oauth_app, token.user);
     let grant = call.world.tokens.get(position).map(|token| of(token)).ok_or(Fault::NotFound)?;
-    let granted: Vec<usize> =
-        call.world.tokens.iter().enumerate().filter(|(_, token)| of(token) == grant).map(|(position, _)| position).collect();
+    let granted: Vec<usize> = call
+        .world
+        .tokens
+        .iter()
+        .enumerate()
+        .filter(|(_, token)| of(token) == grant)
+        .map(|(position, _)| position)
+        .collect();
     for position in granted {
         call.world.revoke(position);
     }
@@ -81,7 +92,11 @@ fn delete_grant(call: &mut Call<'_>) -> Outcome {
 fn render(call: &Call<'_>, position: usize) -> Result<Value, Fault> {
     let token = call.world.tokens.get(position).ok_or(Fault::NotFound)?;
     let app = app(call)?;
-    let last: String = token.value.chars().skip(token.value.chars().count().saturating_sub(LAST_CHARACTERS)).collect();
+    let last: String = token
+        .value
+        .chars()
+        .skip(token.value.chars().count().saturating_sub(LAST_CHARACTERS))
+        .collect();
     Ok(json!({
         "id": position,
         "url": format!("{}/authorizations/{position}", call.urls.api),

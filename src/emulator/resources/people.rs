@@ -13,26 +13,53 @@ use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::world::{Owner, Repository, World};
 
-const READ: Need = Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
-const READ_COLLABORATORS: Need = Need::Repository { permission: "metadata", level: Level::Read, role: Role::Push };
-const READ_ISSUES: Need = Need::Repository { permission: "issues", level: Level::Read, role: Role::Read };
+const READ: Need =
+    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
+const READ_COLLABORATORS: Need =
+    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Push };
+const READ_ISSUES: Need =
+    Need::Repository { permission: "issues", level: Level::Read, role: Role::Read };
 /// Document 1, Repository permission 'Administration': "collaborators".
-const ADMINISTER: Need = Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+const ADMINISTER: Need =
+    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/repos/{owner}/{repo}/collaborators", READ_COLLABORATORS, collaborators),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/collaborators/{username}", READ_COLLABORATORS, is_collaborator),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}/collaborators/{username}", ADMINISTER, remove_collaborator),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/collaborators/{username}/permission", READ_COLLABORATORS, permission),
+    Route::new(
+        Verb::Get,
+        "/repos/{owner}/{repo}/collaborators/{username}",
+        READ_COLLABORATORS,
+        is_collaborator,
+    ),
+    Route::new(
+        Verb::Delete,
+        "/repos/{owner}/{repo}/collaborators/{username}",
+        ADMINISTER,
+        remove_collaborator,
+    ),
+    Route::new(
+        Verb::Get,
+        "/repos/{owner}/{repo}/collaborators/{username}/permission",
+        READ_COLLABORATORS,
+        permission,
+    ),
     Route::new(Verb::Get, "/repos/{owner}/{repo}/assignees", READ_ISSUES, assignees),
     Route::new(Verb::Get, "/repos/{owner}/{repo}/assignees/{assignee}", READ_ISSUES, is_assignee),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/{number}/assignees/{assignee}", READ_ISSUES, is_assignee),
+    Route::new(
+        Verb::Get,
+        "/repos/{owner}/{repo}/issues/{number}/assignees/{assignee}",
+        READ_ISSUES,
+        is_assignee,
+    ),
     Route::new(Verb::Get, "/repos/{owner}/{repo}/contributors", READ, contributors),
 ];
 
 /// Everyone with a right of its own in a repository, and that right.
 pub fn with_rights(world: &World, repository: &Repository) -> Vec<(u64, Role)> {
-    let everyone = world.users.keys().filter_map(|user| Some((*user, access::role_of(world, *user, repository)?)));
+    let everyone = world
+        .users
+        .keys()
+        .filter_map(|user| Some((*user, access::role_of(world, *user, repository)?)));
     everyone.collect()
 }
 
@@ -60,20 +87,30 @@ fn with_permissions(call: &Call<'_>, user: u64, role: Role) -> Value {
 fn collaborators(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let of_organization = |user: u64| match repository.owner {
-        Owner::Organization(id) => call.world.organizations.get(&id).is_some_and(|one| one.members.contains(&user)),
+        Owner::Organization(id) => {
+            call.world.organizations.get(&id).is_some_and(|one| one.members.contains(&user))
+        }
         Owner::User(_) => false,
     };
     let mut people = with_rights(call.world, repository);
     match call.query.get("affiliation").unwrap_or("all") {
         "all" => {}
         "outside" | "direct" => people.retain(|(user, _)| !of_organization(*user)),
-        _ => return Err(Fault::field("Collaborator", "affiliation", Code::Invalid, "affiliation must be all, direct or outside")),
+        _ => {
+            return Err(Fault::field(
+                "Collaborator",
+                "affiliation",
+                Code::Invalid,
+                "affiliation must be all, direct or outside",
+            ));
+        }
     }
     Ok(pagination::page(call, USUAL, people, |(user, role)| with_permissions(call, user, role)))
 }
 
 fn is_collaborator(call: &mut Call<'_>) -> Outcome {
-    access::role_of(call.world, user(call, "username")?, call.repository()?).ok_or(Fault::NotFound)?;
+    access::role_of(call.world, user(call, "username")?, call.repository()?)
+        .ok_or(Fault::NotFound)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -87,7 +124,9 @@ fn permission(call: &mut Call<'_>) -> Outcome {
     let user = user(call, "username")?;
     let role = access::role_of(call.world, user, call.repository()?);
     let shown = with_permissions(call, user, role.unwrap_or(Role::Read));
-    Ok(Reply::ok(json!({ "permission": role_name(role), "role_name": role_name(role), "user": shown })))
+    Ok(Reply::ok(
+        json!({ "permission": role_name(role), "role_name": role_name(role), "user": shown }),
+    ))
 }
 
 fn assignees(call: &mut Call<'_>) -> Outcome {
@@ -100,7 +139,8 @@ fn is_assignee(call: &mut Call<'_>) -> Outcome {
     if !call.params.get("number").is_empty() {
         super::issues::named(call, call.repository()?)?;
     }
-    access::role_of(call.world, user(call, "assignee")?, call.repository()?).ok_or(Fault::NotFound)?;
+    access::role_of(call.world, user(call, "assignee")?, call.repository()?)
+        .ok_or(Fault::NotFound)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 

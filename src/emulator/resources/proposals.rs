@@ -1,4 +1,5 @@
-//! Pull requests from opening to merging, and who is asked to look at them. Reading them is in `pulls`, reviews are kept as they are sent.
+//! Pull requests from opening to merging, and who is asked to look at them. Reading them is in
+//! `pulls`, reviews are kept as they are sent.
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -17,9 +18,12 @@ use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::world::{Issue, IssueState, Repository};
 
-const READ: Need = Need::Repository { permission: "pull_requests", level: Level::Read, role: Role::Read };
-const PROPOSE: Need = Need::Repository { permission: "pull_requests", level: Level::Write, role: Role::Take };
-const CHANGE: Need = Need::Repository { permission: "pull_requests", level: Level::Write, role: Role::Push };
+const READ: Need =
+    Need::Repository { permission: "pull_requests", level: Level::Read, role: Role::Read };
+const PROPOSE: Need =
+    Need::Repository { permission: "pull_requests", level: Level::Write, role: Role::Take };
+const CHANGE: Need =
+    Need::Repository { permission: "pull_requests", level: Level::Write, role: Role::Push };
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Post, "/repos/{owner}/{repo}/pulls", PROPOSE, create).content(),
@@ -28,9 +32,24 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/repos/{owner}/{repo}/pulls/{number}/files", READ, changed_files),
     Route::new(Verb::Get, "/repos/{owner}/{repo}/pulls/{number}/merge", READ, is_merged),
     Route::new(Verb::Put, "/repos/{owner}/{repo}/pulls/{number}/merge", CHANGE, merge),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/pulls/{number}/requested_reviewers", READ, reviewers),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/pulls/{number}/requested_reviewers", CHANGE, request_reviewers),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}/pulls/{number}/requested_reviewers", CHANGE, withdraw_reviewers),
+    Route::new(
+        Verb::Get,
+        "/repos/{owner}/{repo}/pulls/{number}/requested_reviewers",
+        READ,
+        reviewers,
+    ),
+    Route::new(
+        Verb::Post,
+        "/repos/{owner}/{repo}/pulls/{number}/requested_reviewers",
+        CHANGE,
+        request_reviewers,
+    ),
+    Route::new(
+        Verb::Delete,
+        "/repos/{owner}/{repo}/pulls/{number}/requested_reviewers",
+        CHANGE,
+        withdraw_reviewers,
+    ),
 ];
 
 /// People that one body names at most.
@@ -38,7 +57,11 @@ const REVIEWERS_MAX: usize = 15;
 
 /// The pull that the path names.
 fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issue, Fault> {
-    repository.issues.get(&call.params.id("number")?).filter(|issue| issue.pull_from.is_some()).ok_or(Fault::NotFound)
+    repository
+        .issues
+        .get(&call.params.id("number")?)
+        .filter(|issue| issue.pull_from.is_some())
+        .ok_or(Fault::NotFound)
 }
 
 fn render(call: &Call<'_>, number: u64) -> Result<Value, Fault> {
@@ -49,7 +72,11 @@ fn render(call: &Call<'_>, number: u64) -> Result<Value, Fault> {
 
 fn create(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("PullRequest", call.body)?;
-    let (title, head, base) = (fields.required_string("title"), fields.required_string("head"), fields.required_string("base"));
+    let (title, head, base) = (
+        fields.required_string("title"),
+        fields.required_string("head"),
+        fields.required_string("base"),
+    );
     let body = fields.nullable_string("body").value();
     let _ = (fields.boolean("draft"), fields.boolean("maintainer_can_modify"));
     let repository = call.repository()?;
@@ -61,9 +88,14 @@ fn create(call: &mut Call<'_>) -> Outcome {
             fields.reject(field, Code::Invalid, format!("{field} is no branch of the repository"));
         }
     }
-    let is_same = |issue: &Issue| issue.state == IssueState::Open && issue.pull_from.as_ref() == Some(&from);
+    let is_same =
+        |issue: &Issue| issue.state == IssueState::Open && issue.pull_from.as_ref() == Some(&from);
     if !from.is_empty() && repository.issues.values().any(is_same) {
-        fields.reject("head", Code::AlreadyExists, format!("A pull request already exists for {from}"));
+        fields.reject(
+            "head",
+            Code::AlreadyExists,
+            format!("A pull request already exists for {from}"),
+        );
     } else if !from.is_empty() && from == base {
         fields.reject("head", Code::Invalid, "head and base are the same branch");
     }
@@ -72,7 +104,12 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let (now, author, id) = (call.now, call.actor(), call.world.next_id());
     let repository = call.repository_mut()?;
     let number = repository.issues.keys().next_back().copied().unwrap_or(0) + 1;
-    let pull = Issue { body, pull_from: Some(from), pull_into: Some(base), ..Issue::new(id, number, title, author, now) };
+    let pull = Issue {
+        body,
+        pull_from: Some(from),
+        pull_into: Some(base),
+        ..Issue::new(id, number, title, author, now)
+    };
     repository.issues.insert(number, pull);
     repository.updated_at = now;
     let value = render(call, number)?;
@@ -90,7 +127,9 @@ fn change(call: &mut Call<'_>) -> Outcome {
     let title = fields.has("title").then(|| fields.required_string("title"));
     let body = fields.nullable_string("body");
     let base = fields.string("base");
-    if base.as_ref().is_some_and(|base| call.repository().is_ok_and(|one| call.world.history(one).head(base).is_none())) {
+    if base.as_ref().is_some_and(|base| {
+        call.repository().is_ok_and(|one| call.world.history(one).head(base).is_none())
+    }) {
         fields.reject("base", Code::Invalid, "base is no branch of the repository");
     }
     let state = match fields.string("state").as_deref() {
@@ -98,7 +137,11 @@ fn change(call: &mut Call<'_>) -> Outcome {
         Some("closed") => Some(IssueState::Closed),
         Some("open") if !is_merged => Some(IssueState::Open),
         Some(_) => {
-            fields.reject("state", Code::Invalid, "state must be open or closed, and a merged pull stays closed");
+            fields.reject(
+                "state",
+                Code::Invalid,
+                "state must be open or closed, and a merged pull stays closed",
+            );
             None
         }
     };
@@ -120,7 +163,10 @@ fn change(call: &mut Call<'_>) -> Outcome {
 fn branches(call: &Call<'_>) -> Result<(String, String), Fault> {
     let repository = call.repository()?;
     let pull = named(call, repository)?;
-    Ok((pull.pull_into.clone().unwrap_or_else(|| repository.default_branch.clone()), pull.pull_from.clone().unwrap_or_default()))
+    Ok((
+        pull.pull_into.clone().unwrap_or_else(|| repository.default_branch.clone()),
+        pull.pull_from.clone().unwrap_or_default(),
+    ))
 }
 
 /// What the pull's branch has beyond the other. A branch that is gone has nothing to show.
@@ -128,8 +174,15 @@ fn commits(call: &mut Call<'_>) -> Outcome {
     let (base, head) = branches(call)?;
     let repository = call.repository()?;
     let history = call.world.history(repository);
-    let ahead = history.head(&base).zip(history.head(&head)).map(|(base, head)| history.compare(base, head).ahead);
-    let commits = ahead.unwrap_or_default().into_iter().filter_map(|sha| history.commit(&sha).cloned()).collect();
+    let ahead = history
+        .head(&base)
+        .zip(history.head(&head))
+        .map(|(base, head)| history.compare(base, head).ahead);
+    let commits = ahead
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|sha| history.commit(&sha).cloned())
+        .collect();
     let renderer = Renderer::of(call);
     Ok(pagination::page(call, USUAL, commits, |commit| renderer.commit(repository, &commit)))
 }
@@ -140,7 +193,8 @@ fn changed_files(call: &mut Call<'_>) -> Outcome {
     let history = call.world.history(repository);
     let ends = history.head(&base).zip(history.head(&head));
     let changed = ends.map(|(base, head)| {
-        let before = history.compare(base, head).merge_base.and_then(|sha| history.commit(&sha).cloned());
+        let before =
+            history.compare(base, head).merge_base.and_then(|sha| history.commit(&sha).cloned());
         before.map(|before| files(call, repository, &before, head)).unwrap_or_default()
     });
     Ok(pagination::page(call, USUAL, changed.unwrap_or_default(), |file| file))
@@ -151,17 +205,27 @@ fn is_merged(call: &mut Call<'_>) -> Outcome {
     if is_merged { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
 }
 
-/// What cannot be merged is 422: Document 1 lists neither 405 nor 409, with which the running service says so.
+/// What cannot be merged is 422: Document 1 lists neither 405 nor 409, with which the running
+/// service says so.
 fn merge(call: &mut Call<'_>) -> Outcome {
     let (base, head) = branches(call)?;
     let pull = named(call, call.repository()?)?;
     let (number, title, state) = (pull.number, pull.title.clone(), pull.state);
     let mut fields = Fields::parse("PullRequest", call.body)?;
     let wanted = fields.string("sha");
-    if fields.string("merge_method").is_some_and(|method| !matches!(method.as_str(), "merge" | "squash" | "rebase")) {
-        fields.reject("merge_method", Code::Invalid, "merge_method must be merge, squash or rebase");
+    if fields
+        .string("merge_method")
+        .is_some_and(|method| !matches!(method.as_str(), "merge" | "squash" | "rebase"))
+    {
+        fields.reject(
+            "merge_method",
+            Code::Invalid,
+            "merge_method must be merge, squash or rebase",
+        );
     }
-    let message = fields.string("commit_title").unwrap_or_else(|| format!("Merge pull request #{number} from {head}\n\n{title}"));
+    let message = fields
+        .string("commit_title")
+        .unwrap_or_else(|| format!("Merge pull request #{number} from {head}\n\n{title}"));
     let _ = fields.string("commit_message");
     let repository = call.repository()?;
     let tip = call.world.history(repository).head(&head).map(|commit| commit.sha.clone());
@@ -179,7 +243,9 @@ fn merge(call: &mut Call<'_>) -> Outcome {
     pull.state = IssueState::Closed;
     pull.closed_at = Some(now);
     pull.updated_at = now;
-    Ok(Reply::ok(json!({ "sha": sha, "merged": true, "message": "Pull Request successfully merged" })))
+    Ok(Reply::ok(
+        json!({ "sha": sha, "merged": true, "message": "Pull Request successfully merged" }),
+    ))
 }
 
 /// Where [`Renderer::requested_reviewers`] looks.

@@ -1,4 +1,5 @@
-//! Protection of branches: one object for each branch, and its parts by routes of their own (Document 1, group branches).
+//! Protection of branches: one object for each branch, and its parts by routes of their own
+//! (Document 1, group branches).
 //!
 //! It is kept and shown; nothing here refuses a push because of it.
 
@@ -16,17 +17,21 @@ use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::urls::segment;
 
-const READ: Need = Need::Repository { permission: "administration", level: Level::Read, role: Role::Push };
+const READ: Need =
+    Need::Repository { permission: "administration", level: Level::Read, role: Role::Push };
 /// Document 1, Repository permission 'Administration': "branch protection routes".
-const WRITE: Need = Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+const WRITE: Need =
+    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
 
 const WHOLE: &str = "/repos/{owner}/{repo}/branches/{branch}/protection";
 const ADMINS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/enforce_admins";
 const SIGNATURES: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/required_signatures";
-const REVIEWS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/required_pull_request_reviews";
+const REVIEWS: &str =
+    "/repos/{owner}/{repo}/branches/{branch}/protection/required_pull_request_reviews";
 const CHECKS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/required_status_checks";
 const RESTRICTIONS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/restrictions";
-const CONTEXTS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/required_status_checks/contexts";
+const CONTEXTS: &str =
+    "/repos/{owner}/{repo}/branches/{branch}/protection/required_status_checks/contexts";
 const APPS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/restrictions/apps";
 const TEAMS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/restrictions/teams";
 const USERS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/restrictions/users";
@@ -70,17 +75,27 @@ pub const ROUTES: &[Route] = &[
 /// Parts that are on or off.
 const SWITCHES: [&str; 2] = ["enforce_admins", "required_signatures"];
 /// Parts with settings of their own.
-const OBJECTS: [&str; 3] = ["required_pull_request_reviews", "required_status_checks", "restrictions"];
+const OBJECTS: [&str; 3] =
+    ["required_pull_request_reviews", "required_status_checks", "restrictions"];
 /// Switches that only the whole object shows.
-const MORE_SWITCHES: [&str; 5] =
-    ["required_linear_history", "allow_force_pushes", "allow_deletions", "block_creations", "required_conversation_resolution"];
+const MORE_SWITCHES: [&str; 5] = [
+    "required_linear_history",
+    "allow_force_pushes",
+    "allow_deletions",
+    "block_creations",
+    "required_conversation_resolution",
+];
 /// Who a restriction can name.
 const KINDS: [&str; 3] = ["apps", "teams", "users"];
 const NAMES_MAX: usize = 100;
 
 /// The protection of a branch, if there is one.
 pub fn of(call: &Call<'_>, branch: &str) -> Option<Thing> {
-    call.world.shelves.shelf(&shelf(call, branch)).and_then(|shelf| shelf.get("protection")).cloned()
+    call.world
+        .shelves
+        .shelf(&shelf(call, branch))
+        .and_then(|shelf| shelf.get("protection"))
+        .cloned()
 }
 
 fn shelf(call: &Call<'_>, branch: &str) -> String {
@@ -95,13 +110,18 @@ fn named(call: &Call<'_>) -> Result<Thing, Fault> {
 
 fn branch<'a>(call: &'a Call<'_>) -> Result<&'a str, Fault> {
     let name = call.params.get("branch");
-    if call.world.history(call.repository()?).head(name).is_some() { Ok(name) } else { Err(Fault::NotFound) }
+    if call.world.history(call.repository()?).head(name).is_some() {
+        Ok(name)
+    } else {
+        Err(Fault::NotFound)
+    }
 }
 
 fn keep(call: &mut Call<'_>, fields: Map<String, Value>) -> Result<Thing, Fault> {
     let branch = branch(call)?.to_owned();
     let before = of(call, &branch);
-    let (id, created_at) = before.map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
+    let (id, created_at) = before
+        .map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
     let thing = Thing { id, fields, created_at, updated_at: call.now };
     let shelf = shelf(call, &branch);
     call.world.shelves.put(&shelf, "protection", thing.clone())?;
@@ -125,7 +145,9 @@ fn render(call: &Call<'_>, thing: &Thing) -> Result<Value, Fault> {
             shown.insert(name.to_owned(), render_part(call, name, value)?);
         }
     }
-    shown.extend(MORE_SWITCHES.map(|name| (name.to_owned(), json!({ "enabled": thing.fields.get(name) == Some(&json!(true)) }))));
+    shown.extend(MORE_SWITCHES.map(|name| {
+        (name.to_owned(), json!({ "enabled": thing.fields.get(name) == Some(&json!(true)) }))
+    }));
     Ok(Value::Object(shown))
 }
 
@@ -168,7 +190,11 @@ fn put(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("ProtectedBranch", call.body)?;
     let mut kept = Map::new();
     for name in SWITCHES.into_iter().chain(MORE_SWITCHES) {
-        let given = fields.value(name).is_some_and(|value| !value.is_null()).then(|| fields.boolean(name)).flatten();
+        let given = fields
+            .value(name)
+            .is_some_and(|value| !value.is_null())
+            .then(|| fields.boolean(name))
+            .flatten();
         kept.insert(name.to_owned(), json!(given.unwrap_or(false)));
     }
     for name in OBJECTS {
@@ -190,9 +216,13 @@ fn part(name: &str, inner: &mut Fields) -> Value {
             let contexts = inner.names("contexts").unwrap_or_default();
             json!({ "strict": inner.boolean("strict").unwrap_or(false), "contexts": contexts, "checks": [] })
         }
-        "restrictions" => KINDS.map(|kind| (kind.to_owned(), json!(inner.names(kind).unwrap_or_default()))).into_iter().collect(),
+        "restrictions" => KINDS
+            .map(|kind| (kind.to_owned(), json!(inner.names(kind).unwrap_or_default())))
+            .into_iter()
+            .collect(),
         _ => {
-            let count = inner.nullable_integer("required_approving_review_count").value().unwrap_or(1);
+            let count =
+                inner.nullable_integer("required_approving_review_count").value().unwrap_or(1);
             json!({
                 "dismiss_stale_reviews": inner.boolean("dismiss_stale_reviews").unwrap_or(false),
                 "require_code_owner_reviews": inner.boolean("require_code_owner_reviews").unwrap_or(false),
@@ -238,7 +268,8 @@ fn patch_part(call: &mut Call<'_>) -> Outcome {
     let (mut thing, name) = part_of(call, &OBJECTS[..2])?;
     let mut fields = Fields::parse("ProtectedBranch", call.body)?;
     let Value::Object(given) = part(name, &mut fields) else { return Err(Fault::NotFound) };
-    let changed: Vec<(String, Value)> = given.into_iter().filter(|(name, _)| fields.has(name)).collect();
+    let changed: Vec<(String, Value)> =
+        given.into_iter().filter(|(name, _)| fields.has(name)).collect();
     fields.check()?;
     let Some(Value::Object(kept)) = thing.fields.get_mut(name) else { return Err(Fault::NotFound) };
     kept.extend(changed);
@@ -260,9 +291,12 @@ fn delete_part(call: &mut Call<'_>) -> Outcome {
 /// A list of names inside the protection: its object, its member, and what is in it.
 fn list_of(call: &Call<'_>) -> Result<(Thing, &'static str, &'static str, Vec<String>), Fault> {
     let kind = KINDS.into_iter().find(|known| *known == last_word(call));
-    let (object, member) = kind.map_or(("required_status_checks", "contexts"), |kind| ("restrictions", kind));
+    let (object, member) =
+        kind.map_or(("required_status_checks", "contexts"), |kind| ("restrictions", kind));
     let thing = named(call)?;
-    let names = texts(Some(thing.fields.get(object).and_then(|part| part.get(member)).ok_or(Fault::NotFound)?));
+    let names = texts(Some(
+        thing.fields.get(object).and_then(|part| part.get(member)).ok_or(Fault::NotFound)?,
+    ));
     Ok((thing, object, member, names))
 }
 
@@ -287,7 +321,10 @@ fn remove_names(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The names come as a bare array, or under the list's own name.
-fn change_names(call: &mut Call<'_>, change: impl FnOnce(&mut Vec<String>, Vec<String>)) -> Outcome {
+fn change_names(
+    call: &mut Call<'_>,
+    change: impl FnOnce(&mut Vec<String>, Vec<String>),
+) -> Outcome {
     let (mut thing, object, member, mut names) = list_of(call)?;
     let wrapped = match serde_json::from_slice::<Value>(call.body) {
         Ok(Value::Array(items)) => json!({ member: items }).to_string().into_bytes(),

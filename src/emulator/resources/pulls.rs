@@ -10,7 +10,8 @@ use crate::emulator::reply::Reply;
 use crate::emulator::resources::issues;
 use crate::emulator::route::{Outcome, Route, Verb};
 
-const READ: Need = Need::Repository { permission: "pull_requests", level: Level::Read, role: Role::Read };
+const READ: Need =
+    Need::Repository { permission: "pull_requests", level: Level::Read, role: Role::Read };
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/repos/{owner}/{repo}/pulls", READ, list),
@@ -27,8 +28,13 @@ fn list(call: &mut Call<'_>) -> Outcome {
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    let pull = repository.issues.get(&call.params.id("number")?).filter(|issue| issue.pull_from.is_some()).ok_or(Fault::NotFound)?;
+    let pull = repository
+        .issues
+        .get(&call.params.id("number")?)
+        .filter(|issue| issue.pull_from.is_some())
+        .ok_or(Fault::NotFound)?;
     // Both branches show the whole repository.
     let renderer = Renderer::of(call);
-    Ok(Reply::ok(renderer.pull(repository, pull)).changed_at(pull.updated_at.max(renderer.repository_changed_at(repository))))
+    Ok(Reply::ok(renderer.pull(repository, pull))
+        .changed_at(pull.updated_at.max(renderer.repository_changed_at(repository))))
 }

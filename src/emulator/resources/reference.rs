@@ -1,4 +1,5 @@
-//! What the service knows of itself and of the world: emojis, licences, templates, rendered text. The same for everyone, a little of each.
+//! What the service knows of itself and of the world: emojis, licences, templates, rendered text.
+//! The same for everyone, a little of each.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -31,15 +32,20 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Post, "/credentials/revoke", Need::Nothing, revoke),
 ];
 
-const EMOJIS: &[(&str, &str)] = &[("+1", "1f44d"), ("-1", "1f44e"), ("heart", "2764"), ("rocket", "1f680"), ("tada", "1f389")];
-const IGNORE_TEMPLATES: &[(&str, &str)] = &[("C", "*.o\n*.so\n"), ("Python", "__pycache__/\n*.pyc\n"), ("Rust", "/target\n")];
+const EMOJIS: &[(&str, &str)] =
+    &[("+1", "1f44d"), ("-1", "1f44e"), ("heart", "2764"), ("rocket", "1f680"), ("tada", "1f389")];
+const IGNORE_TEMPLATES: &[(&str, &str)] =
+    &[("C", "*.o\n*.so\n"), ("Python", "__pycache__/\n*.pyc\n"), ("Rust", "/target\n")];
 /// Key, name and SPDX id.
 const LICENSES: &[(&str, &str, &str)] = &[
     ("apache-2.0", "Apache License 2.0", "Apache-2.0"),
     ("bsd-3-clause", "BSD 3-Clause \"New\" or \"Revised\" License", "BSD-3-Clause"),
     ("mit", "MIT License", "MIT"),
 ];
-const CODES: &[(&str, &str)] = &[("citizen_code_of_conduct", "Citizen Code of Conduct"), ("contributor_covenant", "Contributor Covenant")];
+const CODES: &[(&str, &str)] = &[
+    ("citizen_code_of_conduct", "Citizen Code of Conduct"),
+    ("contributor_covenant", "Contributor Covenant"),
+];
 const ZEN: &str = "Keep it logically awesome.";
 /// The largest text that is rendered, as in the running service.
 const TEXT_BYTES_MAX: usize = 400 * 1024;
@@ -50,7 +56,9 @@ fn text(kind: &str, text: impl Into<Bytes>) -> Reply {
 
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn emojis(_: &mut Call<'_>) -> Outcome {
-    let addresses = EMOJIS.iter().map(|(name, code)| ((*name).to_owned(), json!(format!("{SITE}/emoji/{code}.png"))));
+    let addresses = EMOJIS
+        .iter()
+        .map(|(name, code)| ((*name).to_owned(), json!(format!("{SITE}/emoji/{code}.png"))));
     Ok(Reply::ok(Value::Object(addresses.collect())))
 }
 
@@ -61,7 +69,8 @@ fn ignore_templates(_: &mut Call<'_>) -> Outcome {
 
 fn ignore_template(call: &mut Call<'_>) -> Outcome {
     let wanted = call.params.get("name");
-    let (name, source) = IGNORE_TEMPLATES.iter().find(|(name, _)| *name == wanted).ok_or(Fault::NotFound)?;
+    let (name, source) =
+        IGNORE_TEMPLATES.iter().find(|(name, _)| *name == wanted).ok_or(Fault::NotFound)?;
     Ok(Reply::ok(json!({ "name": name, "source": source })))
 }
 
@@ -104,11 +113,15 @@ fn code(call: &mut Call<'_>) -> Outcome {
     let wanted = call.params.get("key");
     let (key, name) = CODES.iter().find(|(key, _)| *key == wanted).ok_or(Fault::NotFound)?;
     let mut value = code_summary(call, key, name);
-    crate::emulator::render::extend(&mut value, json!({ "body": format!("# {name}\n\nBe kind.\n") }));
+    crate::emulator::render::extend(
+        &mut value,
+        json!({ "body": format!("# {name}\n\nBe kind.\n") }),
+    );
     Ok(Reply::ok(value))
 }
 
-/// Answers HTML. Of the markup only paragraphs and headings are understood; the rest is shown as it was written.
+/// Answers HTML. Of the markup only paragraphs and headings are understood; the rest is shown as it
+/// was written.
 fn markdown(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Markdown", call.body)?;
     if !fields.has("text") {
@@ -139,7 +152,10 @@ fn rendered(source: &str) -> Outcome {
 
 fn paragraph(source: &str) -> String {
     let level = source.bytes().take_while(|byte| *byte == b'#').count();
-    let heading = source.get(level..).and_then(|rest| rest.strip_prefix(' ')).filter(|_| (1..=6).contains(&level));
+    let heading = source
+        .get(level..)
+        .and_then(|rest| rest.strip_prefix(' '))
+        .filter(|_| (1..=6).contains(&level));
     match heading {
         Some(rest) => format!("<h{level}>{}</h{level}>\n", escaped(rest)),
         None => format!("<p>{}</p>\n", escaped(source)),
@@ -184,7 +200,8 @@ fn feeds(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(value))
 }
 
-/// Leaked credentials are reported by anyone; which of them were ours is not told. Those of the seed stay, for tests need them.
+/// Leaked credentials are reported by anyone; which of them were ours is not told. Those of the
+/// seed stay, for tests need them.
 fn revoke(call: &mut Call<'_>) -> Outcome {
     const CREDENTIALS_MAX: usize = 1_000;
     let mut fields = Fields::parse("Credential", call.body)?;

@@ -41,8 +41,11 @@ fn list(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);
     let renderer = Renderer::of(call);
-    let heads = history.branches().filter_map(|branch| Some((branch, history.head(branch)?))).collect();
-    Ok(pagination::page(call, USUAL, heads, |(branch, head)| renderer.reference(repository, &format!("refs/heads/{branch}"), &head.sha)))
+    let heads =
+        history.branches().filter_map(|branch| Some((branch, history.head(branch)?))).collect();
+    Ok(pagination::page(call, USUAL, heads, |(branch, head)| {
+        renderer.reference(repository, &format!("refs/heads/{branch}"), &head.sha)
+    }))
 }
 
 fn create(call: &mut Call<'_>) -> Outcome {
@@ -92,7 +95,12 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     let branch = branch(call)?.to_owned();
     render(call, &branch)?;
     if branch == call.repository()?.default_branch {
-        return Err(Fault::field("Reference", "ref", Code::Invalid, "Cannot delete the default branch"));
+        return Err(Fault::field(
+            "Reference",
+            "ref",
+            Code::Invalid,
+            "Cannot delete the default branch",
+        ));
     }
     lead(call, &branch, None)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))

@@ -15,8 +15,10 @@ use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::world::{Asset, Release, Repository};
 
-const READ: Need = Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
-const CHANGE: Need = Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
+const READ: Need =
+    Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
+const CHANGE: Need =
+    Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/repos/{owner}/{repo}/releases", READ, list),
@@ -26,7 +28,12 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/repos/{owner}/{repo}/releases/{release_id}/assets", READ, list_assets),
     Route::new(Verb::Post, "/repos/{owner}/{repo}/releases/{release_id}/assets", CHANGE, upload),
     Route::new(Verb::Get, "/repos/{owner}/{repo}/releases/assets/{asset_id}", READ, get_asset),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}/releases/assets/{asset_id}", CHANGE, delete_asset),
+    Route::new(
+        Verb::Delete,
+        "/repos/{owner}/{repo}/releases/assets/{asset_id}",
+        CHANGE,
+        delete_asset,
+    ),
 ];
 
 fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Release, Fault> {
@@ -36,7 +43,9 @@ fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Release,
 fn list(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, repository.releases.values().rev().collect(), |release| renderer.release(repository, release)))
+    Ok(pagination::page(call, USUAL, repository.releases.values().rev().collect(), |release| {
+        renderer.release(repository, release)
+    }))
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
@@ -48,7 +57,11 @@ fn get(call: &mut Call<'_>) -> Outcome {
 
 fn get_by_tag(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    let release = repository.releases.values().find(|release| release.tag == call.params.get("tag")).ok_or(Fault::NotFound)?;
+    let release = repository
+        .releases
+        .values()
+        .find(|release| release.tag == call.params.get("tag"))
+        .ok_or(Fault::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).release(repository, release)).changed_at(release.updated_at))
 }
 
@@ -63,10 +76,21 @@ fn create(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     Fault::unless_spammed("Release", call.repository()?.releases.len())?;
     let (now, author, id) = (call.now, call.actor(), call.world.next_id());
-    let release = Release { id, tag, name, body, author, created_at: now, updated_at: now, assets: std::collections::BTreeMap::new() };
+    let release = Release {
+        id,
+        tag,
+        name,
+        body,
+        author,
+        created_at: now,
+        updated_at: now,
+        assets: std::collections::BTreeMap::new(),
+    };
     call.repository_mut()?.releases.insert(id, release);
     let place = call.repository;
-    happenings::tell(call, Happening::new("release", "published"), |renderer| subject(renderer, place, id));
+    happenings::tell(call, Happening::new("release", "published"), |renderer| {
+        subject(renderer, place, id)
+    });
     let repository = call.repository()?;
     let release = repository.releases.get(&id).ok_or(Fault::NotFound)?;
     let location = format!("{}/releases/{id}", Renderer::of(call).repository_url(repository));
@@ -83,7 +107,9 @@ fn list_assets(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let release = named(call, repository)?;
     let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, release.assets.values().collect(), |asset| renderer.asset(repository, release, asset)))
+    Ok(pagination::page(call, USUAL, release.assets.values().collect(), |asset| {
+        renderer.asset(repository, release, asset)
+    }))
 }
 
 fn upload(call: &mut Call<'_>) -> Outcome {
@@ -91,24 +117,57 @@ fn upload(call: &mut Call<'_>) -> Outcome {
     let release_id = release.id;
     Fault::unless_spammed("ReleaseAsset", release.assets.len())?;
     let name = call.query.get("name").filter(|name| !name.is_empty());
-    let name = name.ok_or_else(|| Fault::field("ReleaseAsset", "name", Code::MissingField, "name is required in the query"))?.to_owned();
+    let name = name
+        .ok_or_else(|| {
+            Fault::field(
+                "ReleaseAsset",
+                "name",
+                Code::MissingField,
+                "name is required in the query",
+            )
+        })?
+        .to_owned();
     if release.assets.values().any(|asset| asset.name == name) {
         return Err(Fault::field("ReleaseAsset", "name", Code::AlreadyExists, "name is taken"));
     }
-    let content_type =
-        call.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("application/octet-stream").to_owned();
+    let content_type = call
+        .headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("application/octet-stream")
+        .to_owned();
     let label = call.query.get("label").map(str::to_owned);
-    let (size_bytes, uploader, created_at, id) = (call.upload_bytes, call.actor(), call.now, call.world.next_id());
-    let asset = Asset { id, name, label, content_type, size_bytes, uploader, created_at, updated_at: created_at };
-    call.repository_mut()?.releases.get_mut(&release_id).ok_or(Fault::NotFound)?.assets.insert(id, asset);
+    let (size_bytes, uploader, created_at, id) =
+        (call.upload_bytes, call.actor(), call.now, call.world.next_id());
+    let asset = Asset {
+        id,
+        name,
+        label,
+        content_type,
+        size_bytes,
+        uploader,
+        created_at,
+        updated_at: created_at,
+    };
+    call.repository_mut()?
+        .releases
+        .get_mut(&release_id)
+        .ok_or(Fault::NotFound)?
+        .assets
+        .insert(id, asset);
     let repository = call.repository()?;
     let (release, asset) = asset_by_id(repository, id)?;
-    let location = format!("{}/releases/assets/{id}", Renderer::of(call).repository_url(repository));
+    let location =
+        format!("{}/releases/assets/{id}", Renderer::of(call).repository_url(repository));
     Ok(Reply::created(Renderer::of(call).asset(repository, release, asset), &location))
 }
 
 fn asset_by_id(repository: &Repository, id: u64) -> Result<(&Release, &Asset), Fault> {
-    repository.releases.values().find_map(|release| Some((release, release.assets.get(&id)?))).ok_or(Fault::NotFound)
+    repository
+        .releases
+        .values()
+        .find_map(|release| Some((release, release.assets.get(&id)?)))
+        .ok_or(Fault::NotFound)
 }
 
 fn get_asset(call: &mut Call<'_>) -> Outcome {
@@ -119,6 +178,10 @@ fn get_asset(call: &mut Call<'_>) -> Outcome {
 
 fn delete_asset(call: &mut Call<'_>) -> Outcome {
     let id = call.params.id("asset_id")?;
-    let gone = call.repository_mut()?.releases.values_mut().any(|release| release.assets.remove(&id).is_some());
+    let gone = call
+        .repository_mut()?
+        .releases
+        .values_mut()
+        .any(|release| release.assets.remove(&id).is_some());
     if gone { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
 }

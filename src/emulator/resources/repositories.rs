@@ -11,30 +11,40 @@ use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::world::{FEATURES, Visibility};
 
-const READ: Need = Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
+const READ: Need =
+    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
 /// Document 1, Repository permission 'Administration': PATCH `/repos/{owner}/{repo}`.
-const ADMINISTER: Need = Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+const ADMINISTER: Need =
+    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
 
-pub const ROUTES: &[Route] =
-    &[Route::new(Verb::Get, "/repos/{owner}/{repo}", READ, get), Route::new(Verb::Patch, "/repos/{owner}/{repo}", ADMINISTER, patch)];
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/repos/{owner}/{repo}", READ, get),
+    Route::new(Verb::Patch, "/repos/{owner}/{repo}", ADMINISTER, patch),
+];
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let renderer = Renderer::of(call);
-    Ok(Reply::ok(renderer.repository(repository)).changed_at(renderer.repository_changed_at(repository)))
+    Ok(Reply::ok(renderer.repository(repository))
+        .changed_at(renderer.repository_changed_at(repository)))
 }
 
 fn patch(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Repository", call.body)?;
     let name = fields.string("name");
     if name.as_deref().is_some_and(|name| !is_name(name)) {
-        fields.reject("name", Code::Invalid, "name may only contain letters, digits, `.`, `-` and `_`");
+        fields.reject(
+            "name",
+            Code::Invalid,
+            "name may only contain letters, digits, `.`, `-` and `_`",
+        );
     }
     let visibility = visibility(&mut fields);
     let description = fields.nullable_string("description");
     let homepage = fields.nullable_string("homepage");
     let default_branch = fields.string("default_branch");
-    let features: Vec<(&'static str, bool)> = FEATURES.iter().filter_map(|(name, _)| Some((*name, fields.boolean(name)?))).collect();
+    let features: Vec<(&'static str, bool)> =
+        FEATURES.iter().filter_map(|(name, _)| Some((*name, fields.boolean(name)?))).collect();
     fields.check()?;
 
     let id = call.repository;
@@ -42,7 +52,12 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     if let Some(name) = name
         && !call.world.rename_repository(id, &name)
     {
-        return Err(Fault::field("Repository", "name", Code::AlreadyExists, "name already exists on this account"));
+        return Err(Fault::field(
+            "Repository",
+            "name",
+            Code::AlreadyExists,
+            "name already exists on this account",
+        ));
     }
     let now = call.now;
     if let Some(visibility) = visibility {
@@ -52,9 +67,11 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     }
     let repository = call.repository_mut()?;
     repository.features.extend(features);
-    repository.description = description.of(Some(std::mem::take(&mut repository.description))).unwrap_or_default();
+    repository.description =
+        description.of(Some(std::mem::take(&mut repository.description))).unwrap_or_default();
     repository.homepage = homepage.of(repository.homepage.take());
-    repository.default_branch = default_branch.unwrap_or_else(|| std::mem::take(&mut repository.default_branch));
+    repository.default_branch =
+        default_branch.unwrap_or_else(|| std::mem::take(&mut repository.default_branch));
     repository.updated_at = now;
     happened::tell(call, &before)?;
     let repository = call.repository()?;
@@ -63,7 +80,9 @@ fn patch(call: &mut Call<'_>) -> Outcome {
 
 /// Either field says it; `visibility` is the newer one and wins.
 fn visibility(fields: &mut Fields) -> Option<Visibility> {
-    let private = fields.boolean("private").map(|private| if private { Visibility::Private } else { Visibility::Public });
+    let private = fields
+        .boolean("private")
+        .map(|private| if private { Visibility::Private } else { Visibility::Public });
     match fields.string("visibility").as_deref() {
         Some("public") => Some(Visibility::Public),
         Some("private") => Some(Visibility::Private),

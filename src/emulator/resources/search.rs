@@ -15,18 +15,24 @@ use crate::emulator::world::{Issue, Repository};
 /// The real service shows no more hits than this.
 const HITS_MAX: usize = 1_000;
 
-pub const ROUTES: &[Route] = &[Route::new(Verb::Get, "/search/issues", Need::Nothing, issues).resource(Resource::SEARCH)];
+pub const ROUTES: &[Route] =
+    &[Route::new(Verb::Get, "/search/issues", Need::Nothing, issues).resource(Resource::SEARCH)];
 
 fn issues(call: &mut Call<'_>) -> Outcome {
     let wanted = call.query.get("q").map(str::trim).filter(|wanted| !wanted.is_empty());
-    let wanted = wanted.ok_or_else(|| Fault::field("Search", "q", Code::MissingField, "q is required"))?.to_lowercase();
+    let wanted = wanted
+        .ok_or_else(|| Fault::field("Search", "q", Code::MissingField, "q is required"))?
+        .to_lowercase();
     let terms: Vec<&str> = wanted.split_whitespace().collect();
     let mut hits: Vec<(&Repository, &Issue)> = Vec::new();
     let mut total = 0_usize;
-    for repository in searched(call, &terms).filter(|repository| access::sees(call.world, call.caller, repository)) {
+    for repository in searched(call, &terms)
+        .filter(|repository| access::sees(call.world, call.caller, repository))
+    {
         let full_name = call.world.full_name(repository).to_lowercase();
-        for issue in repository.issues.values().filter(|issue| terms.iter().all(|term| matches(call, &full_name, repository, issue, term)))
-        {
+        for issue in repository.issues.values().filter(|issue| {
+            terms.iter().all(|term| matches(call, &full_name, repository, issue, term))
+        }) {
             total += 1;
             if hits.len() < HITS_MAX {
                 hits.push((repository, issue));
@@ -43,13 +49,17 @@ fn issues(call: &mut Call<'_>) -> Outcome {
             item
         })
         .collect();
-    let mut reply = Reply::ok(json!({ "total_count": total, "incomplete_results": false, "items": items }));
+    let mut reply =
+        Reply::ok(json!({ "total_count": total, "incomplete_results": false, "items": items }));
     reply.headers.extend(link);
     Ok(reply)
 }
 
 /// The repositories that can have hits: the one that a term names, or all.
-fn searched<'a>(call: &'a Call<'_>, terms: &[&str]) -> Box<dyn Iterator<Item = &'a Repository> + 'a> {
+fn searched<'a>(
+    call: &'a Call<'_>,
+    terms: &[&str],
+) -> Box<dyn Iterator<Item = &'a Repository> + 'a> {
     let named = terms.iter().find_map(|term| term.strip_prefix("repo:")?.split_once('/'));
     match named {
         Some((owner, name)) => Box::new(call.world.repository_named(owner, name).into_iter()),
@@ -57,8 +67,15 @@ fn searched<'a>(call: &'a Call<'_>, terms: &[&str]) -> Box<dyn Iterator<Item = &
     }
 }
 
-/// Whether one lower-case term of a query holds for an issue. Unknown qualifiers are words like any other.
-fn matches(call: &Call<'_>, full_name: &str, repository: &Repository, issue: &Issue, term: &str) -> bool {
+/// Whether one lower-case term of a query holds for an issue. Unknown qualifiers are words like any
+/// other.
+fn matches(
+    call: &Call<'_>,
+    full_name: &str,
+    repository: &Repository,
+    issue: &Issue,
+    term: &str,
+) -> bool {
     match term.split_once(':') {
         Some(("repo", name)) => full_name == name,
         Some(("org" | "user", login)) => full_name.split('/').next() == Some(login),
@@ -68,8 +85,15 @@ fn matches(call: &Call<'_>, full_name: &str, repository: &Repository, issue: &Is
         Some(("author", login)) => call.world.login(issue.author).eq_ignore_ascii_case(login),
         Some(("label", name)) => {
             let name = name.trim_matches('"');
-            issue.labels.iter().filter_map(|id| repository.labels.get(id)).any(|label| label.name.eq_ignore_ascii_case(name))
+            issue
+                .labels
+                .iter()
+                .filter_map(|id| repository.labels.get(id))
+                .any(|label| label.name.eq_ignore_ascii_case(name))
         }
-        _ => issue.title.to_lowercase().contains(term) || issue.body.as_deref().is_some_and(|body| body.to_lowercase().contains(term)),
+        _ => {
+            issue.title.to_lowercase().contains(term)
+                || issue.body.as_deref().is_some_and(|body| body.to_lowercase().contains(term))
+        }
     }
 }

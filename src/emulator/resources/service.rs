@@ -32,13 +32,17 @@ const ADDRESSES: &[(&str, &str)] = &[
 
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn root(call: &mut Call<'_>) -> Outcome {
-    let addresses = ADDRESSES.iter().map(|(name, path)| ((*name).to_owned(), json!(format!("{}{path}", call.urls.api))));
+    let addresses = ADDRESSES
+        .iter()
+        .map(|(name, path)| ((*name).to_owned(), json!(format!("{}{path}", call.urls.api))));
     Ok(Reply::ok(Value::Object(addresses.collect())))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn meta(_: &mut Call<'_>) -> Outcome {
-    Ok(Reply::ok(json!({ "verifiable_password_authentication": false, "hooks": ["127.0.0.0/8"], "api": ["127.0.0.0/8"] })))
+    Ok(Reply::ok(
+        json!({ "verifiable_password_authentication": false, "hooks": ["127.0.0.0/8"], "api": ["127.0.0.0/8"] }),
+    ))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
@@ -48,8 +52,10 @@ fn rate_limit(call: &mut Call<'_>) -> Outcome {
 
 /// `GET /rate_limit` from the budgets themselves. `rate` repeats core, as old clients read it.
 pub fn rate_limit_of(budget: impl Fn(Resource) -> View) -> Reply {
-    let resources: Map<String, Value> =
-        Resource::ALL.into_iter().map(|resource| (resource.name().to_owned(), statement(budget(resource)))).collect();
+    let resources: Map<String, Value> = Resource::ALL
+        .into_iter()
+        .map(|resource| (resource.name().to_owned(), statement(budget(resource))))
+        .collect();
     Reply::ok(json!({ "resources": resources, "rate": statement(budget(Resource::CORE)) }))
 }
 

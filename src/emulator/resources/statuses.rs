@@ -15,8 +15,10 @@ use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::timestamps::iso;
 use crate::emulator::urls::SITE;
 
-const READ: Need = Need::Repository { permission: "statuses", level: Level::Read, role: Role::Read };
-const WRITE: Need = Need::Repository { permission: "statuses", level: Level::Write, role: Role::Push };
+const READ: Need =
+    Need::Repository { permission: "statuses", level: Level::Read, role: Role::Read };
+const WRITE: Need =
+    Need::Repository { permission: "statuses", level: Level::Write, role: Role::Push };
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Post, "/repos/{owner}/{repo}/statuses/{sha}", WRITE, create),
@@ -33,7 +35,11 @@ fn shelf(call: &Call<'_>) -> String {
 
 /// The whole name of the commit that a branch or commit stands for.
 fn commit(call: &Call<'_>, name: &str) -> Result<String, Fault> {
-    call.world.history(call.repository()?).named(name).map(|commit| commit.sha.clone()).ok_or(Fault::NotFound)
+    call.world
+        .history(call.repository()?)
+        .named(name)
+        .map(|commit| commit.sha.clone())
+        .ok_or(Fault::NotFound)
 }
 
 fn create(call: &mut Call<'_>) -> Outcome {
@@ -43,7 +49,10 @@ fn create(call: &mut Call<'_>) -> Outcome {
     if !state.is_empty() && !STATES.contains(&state.as_str()) {
         fields.reject("state", Code::Invalid, "state must be error, failure, pending or success");
     }
-    let (target_url, description) = (fields.nullable_string("target_url").value(), fields.nullable_string("description").value());
+    let (target_url, description) = (
+        fields.nullable_string("target_url").value(),
+        fields.nullable_string("description").value(),
+    );
     let context = fields.string("context").unwrap_or_else(|| "default".to_owned());
     fields.check()?;
     let (id, now, shelf) = (call.world.next_id(), call.now, shelf(call));
@@ -110,7 +119,8 @@ fn combined(call: &mut Call<'_>) -> Outcome {
     let total = newest.len();
     let (shown, link) = pagination::cut(call, USUAL, newest);
     let statuses: Vec<Value> = shown.iter().filter_map(|thing| render(call, thing).ok()).collect();
-    let mut value = json!({ "state": state, "sha": sha, "total_count": total, "statuses": statuses });
+    let mut value =
+        json!({ "state": state, "sha": sha, "total_count": total, "statuses": statuses });
     extend(
         &mut value,
         json!({

@@ -3,7 +3,9 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::notifications::{CLASSIC, Reason, Thread, change_my_thread, is_unchanged_since, my_thread};
+use super::notifications::{
+    CLASSIC, Reason, Thread, change_my_thread, is_unchanged_since, my_thread,
+};
 use crate::clock::Timestamp;
 use crate::emulator::call::Call;
 use crate::emulator::fault::Fault;
@@ -30,7 +32,8 @@ pub enum Subscription {
     },
     /// "All notifications from the thread blocked."
     Ignored { since: Timestamp },
-    /// "Muted until the user comments or is @mentioned." Such a subscription does not exist for a reader.
+    /// "Muted until the user comments or is @mentioned." Such a subscription does not exist for a
+    /// reader.
     Muted,
 }
 
@@ -42,7 +45,8 @@ fn get(call: &mut Call<'_>) -> Outcome {
     Ok(polling::paced(call, reply))
 }
 
-/// `ignored: false` subscribes, also to a thread that was ignored before. 304 for a caller that asks conditionally and changes nothing.
+/// `ignored: false` subscribes, also to a thread that was ignored before. 304 for a caller that
+/// asks conditionally and changes nothing.
 fn put(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("ThreadSubscription", call.body)?;
     let ignored = fields.boolean("ignored").unwrap_or(false);
@@ -61,7 +65,8 @@ fn put(call: &mut Call<'_>) -> Outcome {
     if !is_so_already && ignored {
         change_my_thread(call)?.subscription = Some(Subscription::Ignored { since });
     } else if !is_so_already {
-        change_my_thread(call)?.subscription = Some(Subscription::Subscribed { since, reason: Reason::Manual });
+        change_my_thread(call)?.subscription =
+            Some(Subscription::Subscribed { since, reason: Reason::Manual });
         // "manual (you subscribed to the thread)": the next notification says so.
         notices::took_part(call.world, key, Reason::Manual);
     }

@@ -1,4 +1,5 @@
-//! Changing and closing what other files make and show: milestones, releases and their assets, an issue's people and lock.
+//! Changing and closing what other files make and show: milestones, releases and their assets, an
+//! issue's people and lock.
 
 use http::StatusCode;
 use serde_json::Value;
@@ -15,23 +16,71 @@ use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::world::IssueState;
 
-const CHANGE_ISSUES: Need = Need::Repository { permission: "issues", level: Level::Write, role: Role::Push };
-const READ_RELEASES: Need = Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
-const CHANGE_RELEASES: Need = Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
+const CHANGE_ISSUES: Need =
+    Need::Repository { permission: "issues", level: Level::Write, role: Role::Push };
+const READ_RELEASES: Need =
+    Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
+const CHANGE_RELEASES: Need =
+    Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Patch, "/repos/{owner}/{repo}/milestones/{milestone_number}", CHANGE_ISSUES, change_milestone),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}/milestones/{milestone_number}", CHANGE_ISSUES, delete_milestone),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/milestones/{milestone_number}/labels", READ_ISSUES, labels_of_milestone),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}/issues/{number}/labels", CHANGE_ISSUES, remove_labels),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/issues/{number}/assignees", CHANGE_ISSUES, assign),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}/issues/{number}/assignees", CHANGE_ISSUES, unassign),
+    Route::new(
+        Verb::Patch,
+        "/repos/{owner}/{repo}/milestones/{milestone_number}",
+        CHANGE_ISSUES,
+        change_milestone,
+    ),
+    Route::new(
+        Verb::Delete,
+        "/repos/{owner}/{repo}/milestones/{milestone_number}",
+        CHANGE_ISSUES,
+        delete_milestone,
+    ),
+    Route::new(
+        Verb::Get,
+        "/repos/{owner}/{repo}/milestones/{milestone_number}/labels",
+        READ_ISSUES,
+        labels_of_milestone,
+    ),
+    Route::new(
+        Verb::Delete,
+        "/repos/{owner}/{repo}/issues/{number}/labels",
+        CHANGE_ISSUES,
+        remove_labels,
+    ),
+    Route::new(
+        Verb::Post,
+        "/repos/{owner}/{repo}/issues/{number}/assignees",
+        CHANGE_ISSUES,
+        assign,
+    ),
+    Route::new(
+        Verb::Delete,
+        "/repos/{owner}/{repo}/issues/{number}/assignees",
+        CHANGE_ISSUES,
+        unassign,
+    ),
     Route::new(Verb::Put, "/repos/{owner}/{repo}/issues/{number}/lock", CHANGE_ISSUES, lock),
     Route::new(Verb::Delete, "/repos/{owner}/{repo}/issues/{number}/lock", CHANGE_ISSUES, unlock),
     Route::new(Verb::Get, "/repos/{owner}/{repo}/releases/latest", READ_RELEASES, latest_release),
-    Route::new(Verb::Patch, "/repos/{owner}/{repo}/releases/{release_id}", CHANGE_RELEASES, change_release),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}/releases/{release_id}", CHANGE_RELEASES, delete_release),
-    Route::new(Verb::Patch, "/repos/{owner}/{repo}/releases/assets/{asset_id}", CHANGE_RELEASES, change_asset),
+    Route::new(
+        Verb::Patch,
+        "/repos/{owner}/{repo}/releases/{release_id}",
+        CHANGE_RELEASES,
+        change_release,
+    ),
+    Route::new(
+        Verb::Delete,
+        "/repos/{owner}/{repo}/releases/{release_id}",
+        CHANGE_RELEASES,
+        delete_release,
+    ),
+    Route::new(
+        Verb::Patch,
+        "/repos/{owner}/{repo}/releases/assets/{asset_id}",
+        CHANGE_RELEASES,
+        change_asset,
+    ),
 ];
 
 /// The running service's limit of assignees.
@@ -70,7 +119,11 @@ fn change_milestone(call: &mut Call<'_>) -> Outcome {
 /// What shows a milestone changes with it, and must not be told unmodified.
 fn touch_issues(call: &mut Call<'_>, milestone: u64) -> Result<(), Fault> {
     let now = call.now;
-    let with = call.repository_mut()?.issues.values_mut().filter(|issue| issue.milestone == Some(milestone));
+    let with = call
+        .repository_mut()?
+        .issues
+        .values_mut()
+        .filter(|issue| issue.milestone == Some(milestone));
     with.for_each(|issue| issue.updated_at = now);
     Ok(())
 }
@@ -90,14 +143,22 @@ fn labels_of_milestone(call: &mut Call<'_>) -> Outcome {
     let number = call.params.id("milestone_number")?;
     let repository = call.repository()?;
     repository.milestones.get(&number).ok_or(Fault::NotFound)?;
-    let has = |id: u64| repository.issues.values().any(|issue| issue.milestone == Some(number) && issue.labels.contains(&id));
+    let has = |id: u64| {
+        repository
+            .issues
+            .values()
+            .any(|issue| issue.milestone == Some(number) && issue.labels.contains(&id))
+    };
     let labels = repository.labels.values().filter(|label| has(label.id)).collect();
     let renderer = Renderer::of(call);
     Ok(pagination::page(call, USUAL, labels, |label| renderer.label(repository, label)))
 }
 
 /// Changes the issue that the path names.
-fn change_issue(call: &mut Call<'_>, change: impl FnOnce(&mut crate::emulator::world::Issue)) -> Result<Value, Fault> {
+fn change_issue(
+    call: &mut Call<'_>,
+    change: impl FnOnce(&mut crate::emulator::world::Issue),
+) -> Result<Value, Fault> {
     let (now, number) = (call.now, call.params.id("number")?);
     let issue = call.repository_mut()?.issues.get_mut(&number).ok_or(Fault::NotFound)?;
     change(issue);
@@ -117,7 +178,11 @@ fn assignees(call: &Call<'_>) -> Result<Vec<u64>, Fault> {
     let mut fields = Fields::parse("Issue", call.body)?;
     let logins = fields.strings("assignees").unwrap_or_default();
     fields.check()?;
-    Ok(logins.iter().filter_map(|login| call.world.user_by_login(login)).map(|user| user.id).collect())
+    Ok(logins
+        .iter()
+        .filter_map(|login| call.world.user_by_login(login))
+        .map(|user| user.id)
+        .collect())
 }
 
 fn assign(call: &mut Call<'_>) -> Outcome {
@@ -140,8 +205,16 @@ fn unassign(call: &mut Call<'_>) -> Outcome {
 fn lock(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Issue", call.body)?;
     let reasons = ["off-topic", "too heated", "resolved", "spam"];
-    if fields.nullable_string("lock_reason").value().is_some_and(|reason| !reasons.contains(&reason.as_str())) {
-        fields.reject("lock_reason", Code::Invalid, "lock_reason must be off-topic, too heated, resolved or spam");
+    if fields
+        .nullable_string("lock_reason")
+        .value()
+        .is_some_and(|reason| !reasons.contains(&reason.as_str()))
+    {
+        fields.reject(
+            "lock_reason",
+            Code::Invalid,
+            "lock_reason must be off-topic, too heated, resolved or spam",
+        );
     }
     fields.check()?;
     change_issue(call, |issue| issue.locked = true)?;
@@ -155,7 +228,11 @@ fn unlock(call: &mut Call<'_>) -> Outcome {
 
 fn latest_release(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    let release = repository.releases.values().max_by_key(|release| (release.created_at, release.id)).ok_or(Fault::NotFound)?;
+    let release = repository
+        .releases
+        .values()
+        .max_by_key(|release| (release.created_at, release.id))
+        .ok_or(Fault::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).release(repository, release)))
 }
 
@@ -167,7 +244,10 @@ fn change_release(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Release", call.body)?;
     let tag = fields.has("tag_name").then(|| fields.required_string("tag_name"));
     let (name, body) = (fields.nullable_string("name"), fields.nullable_string("body"));
-    let taken = |tag: &String| call.repository().is_ok_and(|one| one.releases.values().any(|other| other.tag == *tag && other.id != id));
+    let taken = |tag: &String| {
+        call.repository()
+            .is_ok_and(|one| one.releases.values().any(|other| other.tag == *tag && other.id != id))
+    };
     if tag.as_ref().is_some_and(taken) {
         fields.reject("tag_name", Code::AlreadyExists, "tag_name is taken");
     }
@@ -191,7 +271,9 @@ fn delete_release(call: &mut Call<'_>) -> Outcome {
 
 fn change_asset(call: &mut Call<'_>) -> Outcome {
     let id = call.params.id("asset_id")?;
-    let has = |repository: &crate::emulator::world::Repository| repository.releases.values().any(|one| one.assets.contains_key(&id));
+    let has = |repository: &crate::emulator::world::Repository| {
+        repository.releases.values().any(|one| one.assets.contains_key(&id))
+    };
     if !has(call.repository()?) {
         return Err(Fault::NotFound);
     }
@@ -200,12 +282,18 @@ fn change_asset(call: &mut Call<'_>) -> Outcome {
     let label = fields.nullable_string("label");
     fields.check()?;
     let now = call.now;
-    let asset = call.repository_mut()?.releases.values_mut().find_map(|release| release.assets.get_mut(&id)).ok_or(Fault::NotFound)?;
+    let asset = call
+        .repository_mut()?
+        .releases
+        .values_mut()
+        .find_map(|release| release.assets.get_mut(&id))
+        .ok_or(Fault::NotFound)?;
     asset.name = name.unwrap_or_else(|| std::mem::take(&mut asset.name));
     asset.label = label.of(asset.label.take());
     asset.updated_at = now;
     let repository = call.repository()?;
-    let found = repository.releases.values().find_map(|release| Some((release, release.assets.get(&id)?)));
+    let found =
+        repository.releases.values().find_map(|release| Some((release, release.assets.get(&id)?)));
     let (release, asset) = found.ok_or(Fault::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).asset(repository, release, asset)))
 }

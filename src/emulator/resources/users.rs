@@ -20,7 +20,11 @@ pub const ROUTES: &[Route] = &[
 ];
 
 fn me(call: &mut Call<'_>) -> Outcome {
-    let user = call.caller.user().and_then(|id| call.world.users.get(&id)).ok_or(Fault::RequiresAuthentication)?;
+    let user = call
+        .caller
+        .user()
+        .and_then(|id| call.world.users.get(&id))
+        .ok_or(Fault::RequiresAuthentication)?;
     Ok(Reply::ok(Renderer::of(call).user(user)).changed_at(user.updated_at))
 }
 
@@ -32,21 +36,30 @@ fn user(call: &mut Call<'_>) -> Outcome {
         }
         Owner::Organization(id) => {
             let organization = call.world.organizations.get(&id).ok_or(Fault::NotFound)?;
-            Ok(Reply::ok(Renderer::of(call).organization(organization)).changed_at(organization.updated_at))
+            Ok(Reply::ok(Renderer::of(call).organization(organization))
+                .changed_at(organization.updated_at))
         }
     }
 }
 
 fn organization(call: &mut Call<'_>) -> Outcome {
-    let organization = call.world.organization_by_login(call.params.get("org")).ok_or(Fault::NotFound)?;
+    let organization =
+        call.world.organization_by_login(call.params.get("org")).ok_or(Fault::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).organization(organization)).changed_at(organization.updated_at))
 }
 
 fn my_organizations(call: &mut Call<'_>) -> Outcome {
     let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
-    let mine = call.world.organizations.values().filter(|organization| organization.members.contains(&me)).collect();
+    let mine = call
+        .world
+        .organizations
+        .values()
+        .filter(|organization| organization.members.contains(&me))
+        .collect();
     let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, mine, |organization| renderer.organization_summary(organization)))
+    Ok(pagination::page(call, USUAL, mine, |organization| {
+        renderer.organization_summary(organization)
+    }))
 }
 
 /// The caller's own repositories and those of its organisations.
@@ -55,9 +68,14 @@ fn my_repositories(call: &mut Call<'_>) -> Outcome {
     let world = &*call.world;
     let is_mine = |owner: Owner| match owner {
         Owner::User(id) => id == me,
-        Owner::Organization(id) => world.organizations.get(&id).is_some_and(|organization| organization.members.contains(&me)),
+        Owner::Organization(id) => world
+            .organizations
+            .get(&id)
+            .is_some_and(|organization| organization.members.contains(&me)),
     };
-    let chosen = |repository: &&Repository| is_mine(repository.owner) || repository.collaborators.contains(&me);
+    let chosen = |repository: &&Repository| {
+        is_mine(repository.owner) || repository.collaborators.contains(&me)
+    };
     Ok(list(call, world.repositories.values().filter(chosen)))
 }
 
@@ -71,9 +89,11 @@ fn repositories_of_organization(call: &mut Call<'_>) -> Outcome {
     Ok(list(call, call.world.repositories_of(Owner::Organization(id))))
 }
 
-/// Those of the chosen repositories that the caller sees, by id. Such lists have no `Last-Modified`.
+/// Those of the chosen repositories that the caller sees, by id. Such lists have no
+/// `Last-Modified`.
 fn list<'a>(call: &'a Call<'_>, chosen: impl Iterator<Item = &'a Repository>) -> Reply {
-    let shown = chosen.filter(|repository| access::sees(call.world, call.caller, repository)).collect();
+    let shown =
+        chosen.filter(|repository| access::sees(call.world, call.caller, repository)).collect();
     let renderer = Renderer::of(call);
     pagination::page(call, USUAL, shown, |repository| renderer.repository(repository))
 }

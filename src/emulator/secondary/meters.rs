@@ -1,8 +1,9 @@
-//! The secondary limits beside concurrency, points and content: CPU time, requests about access tokens, and the lower content limits of
-//! single endpoints (Document 1, Secondary rate limits).
+//! The secondary limits beside concurrency, points and content: CPU time, requests about access
+//! tokens, and the lower content limits of single endpoints (Document 1, Secondary rate limits).
 //!
-//! They are measured as the others are: from a request's arrival until a whole window after its completion. What a request will cost in CPU
-//! time is known only when it has been executed, so the one that passes the limit is served and the next one refused.
+//! They are measured as the others are: from a request's arrival until a whole window after its
+//! completion. What a request will cost in CPU time is known only when it has been executed, so the
+//! one that passes the limit is served and the next one refused.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,7 +15,8 @@ use crate::emulator::limits::Limits;
 const MICROS_PER_SECOND: u64 = 1_000_000;
 
 /// The content windows: length, limit.
-const CONTENT: [(&str, &str); 2] = [("window.minute", "content.minute"), ("window.hour", "content.hour")];
+const CONTENT: [(&str, &str); 2] =
+    [("window.minute", "content.minute"), ("window.hour", "content.hour")];
 
 /// An amount in one sliding window, added up as it comes and goes.
 #[derive(Debug, Default)]
@@ -27,11 +29,17 @@ struct Meter {
 
 impl Meter {
     fn reading(&self, now: Timestamp, window: Duration) -> u64 {
-        let over: u64 = self.completed.iter().take_while(|(at, _)| *at + window <= now).map(|(_, amount)| *amount).sum();
+        let over: u64 = self
+            .completed
+            .iter()
+            .take_while(|(at, _)| *at + window <= now)
+            .map(|(_, amount)| *amount)
+            .sum();
         self.in_flight.saturating_add(self.sum.saturating_sub(over))
     }
 
-    /// When the reading will have fallen below `max`; a whole window from now when what is in flight alone is too much.
+    /// When the reading will have fallen below `max`; a whole window from now when what is in
+    /// flight alone is too much.
     fn falls_below(&self, max: u64, now: Timestamp, window: Duration) -> Timestamp {
         let mut reading = self.reading(now, window);
         for (at, amount) in self.completed.iter().filter(|(at, _)| *at + window > now) {
@@ -67,8 +75,18 @@ impl Meter {
     }
 
     /// Refuses when the limit is reached already.
-    fn judge(&self, now: Timestamp, window: Duration, max: u64, exceeded: Exceeded) -> Result<(), Refusal> {
-        if self.reading(now, window) < max { Ok(()) } else { refuse(exceeded, self.falls_below(max, now, window)) }
+    fn judge(
+        &self,
+        now: Timestamp,
+        window: Duration,
+        max: u64,
+        exceeded: Exceeded,
+    ) -> Result<(), Refusal> {
+        if self.reading(now, window) < max {
+            Ok(())
+        } else {
+            refuse(exceeded, self.falls_below(max, now, window))
+        }
     }
 }
 
@@ -100,10 +118,20 @@ impl Meters {
         if weight.style == Style::Graphql {
             self.graphql_cpu.judge(now, minute, micros("cpu.graphql"), Exceeded::Cpu)?;
         }
-        self.burst.judge(now, limits.duration("window.burst"), micros("cpu.burst"), Exceeded::Cpu)?;
+        self.burst.judge(
+            now,
+            limits.duration("window.burst"),
+            micros("cpu.burst"),
+            Exceeded::Cpu,
+        )?;
         if weight.tokens == TokenRequest::Counted {
             let hour = limits.duration("window.hour");
-            self.token_requests.judge(now, hour, limits.get("oauth-tokens.hour"), Exceeded::OauthTokens)?;
+            self.token_requests.judge(
+                now,
+                hour,
+                limits.get("oauth-tokens.hour"),
+                Exceeded::OauthTokens,
+            )?;
         }
         if weight.content == Content::Generating {
             let none = <[Meter; 2]>::default();
@@ -127,7 +155,11 @@ impl Meters {
             self.token_requests.begin(1);
         }
         if weight.content == Content::Generating {
-            self.content.entry(weight.endpoint.clone()).or_default().iter_mut().for_each(|meter| meter.begin(1));
+            self.content
+                .entry(weight.endpoint.clone())
+                .or_default()
+                .iter_mut()
+                .for_each(|meter| meter.begin(1));
         }
     }
 
@@ -152,7 +184,10 @@ impl Meters {
 
     pub fn is_idle(&self, now: Timestamp, keep: Duration) -> bool {
         let content = self.content.values().flatten();
-        [&self.cpu, &self.graphql_cpu, &self.burst, &self.token_requests].into_iter().chain(content).all(|meter| meter.is_idle(now, keep))
+        [&self.cpu, &self.graphql_cpu, &self.burst, &self.token_requests]
+            .into_iter()
+            .chain(content)
+            .all(|meter| meter.is_idle(now, keep))
     }
 
     pub fn readings(&self, now: Timestamp, limits: &Limits) -> Readings {
@@ -190,7 +225,12 @@ mod tests {
         limits
     }
 
-    fn serve(meters: &mut Meters, now: Timestamp, weight: &Weight, limits: &Limits) -> Result<(), Refusal> {
+    fn serve(
+        meters: &mut Meters,
+        now: Timestamp,
+        weight: &Weight,
+        limits: &Limits,
+    ) -> Result<(), Refusal> {
         meters.judge(now, weight, limits)?;
         meters.begin(weight);
         meters.finish(now, weight, limits);
@@ -207,7 +247,8 @@ mod tests {
         let now = START + Duration::from_secs(10);
         let refusal = serve(&mut meters, now, &weight(Style::Rest, 1), &limits).unwrap_err();
         assert_eq!(refusal, Refusal { exceeded: Exceeded::Cpu, until: START + MINUTE });
-        serve(&mut meters, refusal.until, &weight(Style::Rest, 1), &limits).expect("the first second has left the window");
+        serve(&mut meters, refusal.until, &weight(Style::Rest, 1), &limits)
+            .expect("the first second has left the window");
         assert!(serve(&mut meters, refusal.until, &weight(Style::Rest, 1), &limits).is_err());
     }
 
@@ -215,20 +256,27 @@ mod tests {
     fn of_these_at_most_60_seconds_are_graphql() {
         let (mut meters, limits) = (Meters::default(), limits());
         for _ in 0..6 {
-            serve(&mut meters, START, &weight(Style::Graphql, 10), &limits).expect("within the limit");
+            serve(&mut meters, START, &weight(Style::Graphql, 10), &limits)
+                .expect("within the limit");
         }
-        assert_eq!(serve(&mut meters, START, &weight(Style::Graphql, 1), &limits).unwrap_err().exceeded, Exceeded::Cpu);
-        serve(&mut meters, START, &weight(Style::Rest, 30), &limits).expect("30 seconds are left for REST");
+        assert_eq!(
+            serve(&mut meters, START, &weight(Style::Graphql, 1), &limits).unwrap_err().exceeded,
+            Exceeded::Cpu
+        );
+        serve(&mut meters, START, &weight(Style::Rest, 30), &limits)
+            .expect("30 seconds are left for REST");
         assert!(serve(&mut meters, START, &weight(Style::Rest, 1), &limits).is_err());
     }
 
     #[test]
     fn much_compute_in_a_short_time_is_limited() {
         let (mut meters, limits) = (Meters::default(), Limits::default());
-        serve(&mut meters, START, &weight(Style::Rest, 30), &limits).expect("nothing was spent before");
+        serve(&mut meters, START, &weight(Style::Rest, 30), &limits)
+            .expect("nothing was spent before");
         let refusal = serve(&mut meters, START, &weight(Style::Rest, 1), &limits).unwrap_err();
         assert_eq!(refusal.until, START + Duration::from_secs(10));
-        serve(&mut meters, refusal.until, &weight(Style::Rest, 1), &limits).expect("the short window is over");
+        serve(&mut meters, refusal.until, &weight(Style::Rest, 1), &limits)
+            .expect("the short window is over");
     }
 
     #[test]
@@ -250,8 +298,12 @@ mod tests {
             serve(&mut meters, START, &mint, &limits).expect("within the limit");
         }
         let refusal = serve(&mut meters, START, &mint, &limits).unwrap_err();
-        assert_eq!(refusal, Refusal { exceeded: Exceeded::OauthTokens, until: START + Duration::from_hours(1) });
-        serve(&mut meters, START, &weight(Style::Rest, 0), &limits).expect("other requests are not about tokens");
+        assert_eq!(
+            refusal,
+            Refusal { exceeded: Exceeded::OauthTokens, until: START + Duration::from_hours(1) }
+        );
+        serve(&mut meters, START, &weight(Style::Rest, 0), &limits)
+            .expect("other requests are not about tokens");
     }
 
     #[test]
@@ -262,7 +314,10 @@ mod tests {
         for _ in 0..2 {
             serve(&mut meters, START, &content, &limits).expect("within the limit");
         }
-        assert_eq!(serve(&mut meters, START, &content, &limits).unwrap_err().until, START + Duration::from_hours(1));
+        assert_eq!(
+            serve(&mut meters, START, &content, &limits).unwrap_err().until,
+            START + Duration::from_hours(1)
+        );
         let other = Weight { endpoint: "POST /other".to_owned(), ..content };
         serve(&mut meters, START, &other, &limits).expect("it has no limit of its own");
     }

@@ -10,7 +10,10 @@ use crate::emulator::Options;
 use crate::emulator::notices::{self, Cause, Notice};
 use crate::emulator::resources::notifications::{Reason, ThreadState};
 use crate::emulator::resources::threads::Topic;
-use crate::emulator::world::{Comment, FEATURES, Issue, IssueState, Label, Milestone, Owner, Release, Repository, Visibility, World};
+use crate::emulator::world::{
+    Comment, FEATURES, Issue, IssueState, Label, Milestone, Owner, Release, Repository, Visibility,
+    World,
+};
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
@@ -19,8 +22,8 @@ const REPOSITORIES_MAX: u32 = *Options::REPOSITORIES.end();
 /// Repositories with a higher id were made by callers.
 pub const SEEDED_BELOW: u64 = WIDGETS + REPOSITORIES_MAX as u64;
 const WORDS: &[&str] = &[
-    "build", "cache", "crash", "docs", "flaky", "login", "memory", "proxy", "queue", "retry", "slow", "test", "timeout", "token", "upload",
-    "widget",
+    "build", "cache", "crash", "docs", "flaky", "login", "memory", "proxy", "queue", "retry",
+    "slow", "test", "timeout", "token", "upload", "widget",
 ];
 const PEOPLE: &[u64] = &[ADA, BEN, CLEO, BUILD_BOT, SCAN_BOT, TRIAGE_BOT];
 
@@ -59,7 +62,13 @@ pub fn add(world: &mut World, options: &Options, dice: &mut Dice, now: Timestamp
 fn plan(index: u64, dice: &mut Dice) -> Plan {
     let known = usize::try_from(index).ok().and_then(|index| ALWAYS.get(index));
     if let Some((name, owner, visibility, issues, labels)) = known {
-        return Plan { owner: *owner, name: (*name).to_owned(), visibility: *visibility, issues: *issues, labels: *labels };
+        return Plan {
+            owner: *owner,
+            name: (*name).to_owned(),
+            visibility: *visibility,
+            issues: *issues,
+            labels: *labels,
+        };
     }
     let owner = if index.is_multiple_of(9) { Owner::User(BEN) } else { Owner::Organization(ACME) };
     let visibility = if index.is_multiple_of(5) { Visibility::Private } else { Visibility::Public };
@@ -67,18 +76,31 @@ fn plan(index: u64, dice: &mut Dice) -> Plan {
     Plan { owner, name: format!("{word}-{index:04}"), visibility, issues: dice.below(5), labels: 3 }
 }
 
-fn repository(world: &mut World, id: u64, plan: Plan, dice: &mut Dice, now: Timestamp) -> Repository {
+fn repository(
+    world: &mut World,
+    id: u64,
+    plan: Plan,
+    dice: &mut Dice,
+    now: Timestamp,
+) -> Repository {
     let created_at = now - DAY * 300;
-    let labels: BTreeMap<u64, Label> =
-        (0..plan.labels).map(|index| label(world.next_id(), index, dice)).map(|label| (label.id, label)).collect();
+    let labels: BTreeMap<u64, Label> = (0..plan.labels)
+        .map(|index| label(world.next_id(), index, dice))
+        .map(|label| (label.id, label))
+        .collect();
     let label_ids: Vec<u64> = labels.keys().copied().collect();
-    let issues: BTreeMap<u64, Issue> =
-        (1..=plan.issues).map(|number| (number, issue(world.next_id(), number, &label_ids, dice, now))).collect();
+    let issues: BTreeMap<u64, Issue> = (1..=plan.issues)
+        .map(|number| (number, issue(world.next_id(), number, &label_ids, dice, now)))
+        .collect();
     let updated_at = issues.values().map(|issue| issue.updated_at).max().unwrap_or(created_at);
     Repository {
         id,
         owner: plan.owner,
-        readme: format!("# {}\n\nMade up from a seed, number {}.\n", plan.name, dice.below(1_000_000)),
+        readme: format!(
+            "# {}\n\nMade up from a seed, number {}.\n",
+            plan.name,
+            dice.below(1_000_000)
+        ),
         description: format!("All about {}", plan.name),
         name: plan.name,
         visibility: plan.visibility,
@@ -103,7 +125,11 @@ fn repository(world: &mut World, id: u64, plan: Plan, dice: &mut Dice, now: Time
 }
 
 fn label(id: u64, index: u64, dice: &mut Dice) -> Label {
-    let name = if index == 0 { "bug".to_owned() } else { format!("{}-{index}", dice.pick(WORDS).unwrap_or(&"label")) };
+    let name = if index == 0 {
+        "bug".to_owned()
+    } else {
+        format!("{}-{index}", dice.pick(WORDS).unwrap_or(&"label"))
+    };
     Label { id, name, color: format!("{:06x}", dice.below(0x0100_0000)), description: None }
 }
 
@@ -111,7 +137,9 @@ fn issue(id: u64, number: u64, labels: &[u64], dice: &mut Dice, now: Timestamp) 
     let words: Vec<&str> = (0..3).filter_map(|_| dice.pick(WORDS).copied()).collect();
     let author = dice.pick(PEOPLE).copied().unwrap_or(ADA);
     // Numbers rise with time, as they do when people open issues one after the other.
-    let created_at = now - DAY * 200 + HOUR * u32::try_from(number).unwrap_or(0) + Duration::from_secs(dice.below(3_000));
+    let created_at = now - DAY * 200
+        + HOUR * u32::try_from(number).unwrap_or(0)
+        + Duration::from_secs(dice.below(3_000));
     let closed_at = number.is_multiple_of(7).then_some(created_at + DAY);
     Issue {
         body: Some(format!("It is about {}.", words.join(" and "))),
@@ -130,7 +158,14 @@ fn fill_first(world: &mut World, dice: &mut Dice, now: Timestamp) {
         .map(|index| {
             let at = base + Duration::from_secs(u64::from(index) * 60);
             let author = dice.pick(PEOPLE).copied().unwrap_or(ADA);
-            Comment { id: world.next_id(), issue: 1, author, body: format!("Comment {index}"), created_at: at, updated_at: at }
+            Comment {
+                id: world.next_id(),
+                issue: 1,
+                author,
+                body: format!("Comment {index}"),
+                created_at: at,
+                updated_at: at,
+            }
         })
         .collect();
     let pulls: Vec<u64> = (0..4).map(|_| world.next_id()).collect();
@@ -144,8 +179,10 @@ fn fill_first(world: &mut World, dice: &mut Dice, now: Timestamp) {
     widgets.comments.extend(comments.into_iter().map(|comment| (comment.id, comment)));
     for id in pulls {
         let number = widgets.issues.len() as u64 + 1;
-        let pull =
-            Issue { pull_from: Some(format!("topic-{number}")), ..Issue::new(id, number, format!("Change number {number}"), BEN, base) };
+        let pull = Issue {
+            pull_from: Some(format!("topic-{number}")),
+            ..Issue::new(id, number, format!("Change number {number}"), BEN, base)
+        };
         widgets.issues.insert(number, pull);
     }
     let milestone = Milestone {
@@ -186,8 +223,16 @@ fn watch_and_notify(world: &mut World, dice: &mut Dice, now: Timestamp) {
             let reason = Reason::ALL[usize::try_from(index).unwrap_or(0) % Reason::ALL.len()];
             let at = base + Duration::from_secs(u64::from(index) * 600 + dice.below(500));
             let number = u64::from(index) + 1;
-            let topic = Topic::of_reason(reason, world.next_id()).unwrap_or(Topic::Numbered(number));
-            let notice = Notice { user, repository: WIDGETS, topic, reason, cause: Cause::Activity, comment: None };
+            let topic =
+                Topic::of_reason(reason, world.next_id()).unwrap_or(Topic::Numbered(number));
+            let notice = Notice {
+                user,
+                repository: WIDGETS,
+                topic,
+                reason,
+                cause: Cause::Activity,
+                comment: None,
+            };
             let id = notices::tell_one(world, at, &notice);
             if let Some(thread) = world.threads.get_mut(&id).filter(|_| index % 10 == 9) {
                 thread.state = ThreadState::Read;

@@ -1,5 +1,6 @@
-//! An organisation on the enterprise cloud with an app, an OAuth app and a workflow of its own: every caller of Document 1, Primary rate
-//! limits that has more than others. Also tokens that are no longer good, or will soon not be. Nothing here depends on the seed.
+//! An organisation on the enterprise cloud with an app, an OAuth app and a workflow of its own:
+//! every caller of Document 1, Primary rate limits that has more than others. Also tokens that are
+//! no longer good, or will soon not be. Nothing here depends on the seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +10,10 @@ use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Level, Permissions, Standing, Token};
 use crate::emulator::credentials::jwt;
-use crate::emulator::world::{App, FEATURES, Issue, OauthApp, Organization, Owner, People, Repository, Terms, User, Visibility, World};
+use crate::emulator::world::{
+    App, FEATURES, Issue, OauthApp, Organization, Owner, People, Repository, Terms, User,
+    Visibility, World,
+};
 
 const IRIS: u64 = 151;
 const IVAN: u64 = 152;
@@ -17,12 +21,14 @@ const INITECH_LABS: u64 = 251;
 const INITECH_APP: u64 = 351;
 const INITECH_INSTALLATION: u64 = 361;
 const INITECH_OAUTH_APP: u64 = 371;
-/// Above those of all other repositories of the seed, so that the others keep their places in lists.
+/// Above those of all other repositories of the seed, so that the others keep their places in
+/// lists.
 const STAPLERS: u64 = 3_000_001;
 const BLUEPRINTS: u64 = 3_000_002;
 const VAULT: u64 = 3_000_003;
 
-/// The private key of this organisation's app. It was made for this file and opens nothing but an emulator.
+/// The private key of this organisation's app. It was made for this file and opens nothing but an
+/// emulator.
 pub const INITECH_APP_KEY: &str = include_str!("initech_app_key.pem");
 
 const DAY: Duration = Duration::from_hours(24);
@@ -34,9 +40,19 @@ pub const LFS_OBJECT: &[u8] = b"a large file, for a seed world\n";
 
 pub fn add(world: &mut World, now: Timestamp) {
     let joined = now - DAY * 350;
-    for (id, login, name) in [(IRIS, "iris", "Iris, owner of initech-labs"), (IVAN, "ivan", "Ivan, member of initech-labs")] {
+    for (id, login, name) in [
+        (IRIS, "iris", "Iris, owner of initech-labs"),
+        (IVAN, "ivan", "Ivan, member of initech-labs"),
+    ] {
         let (login, name) = (login.to_owned(), name.to_owned());
-        world.add_user(User { id, login, name, created_at: joined, updated_at: joined + DAY, watching: BTreeSet::new() });
+        world.add_user(User {
+            id,
+            login,
+            name,
+            created_at: joined,
+            updated_at: joined + DAY,
+            watching: BTreeSet::new(),
+        });
     }
     world.add_organization(organization(joined));
     world.enterprise_cloud.insert(INITECH_LABS);
@@ -54,7 +70,10 @@ pub fn add(world: &mut World, now: Timestamp) {
         installations: vec![(INITECH_INSTALLATION, INITECH_LABS)],
     });
     // The vault was not chosen.
-    let terms = Terms { permissions: granted(), repositories: Some(BTreeSet::from([STAPLERS, BLUEPRINTS])) };
+    let terms = Terms {
+        permissions: granted(),
+        repositories: Some(BTreeSet::from([STAPLERS, BLUEPRINTS])),
+    };
     world.installation_terms.insert(INITECH_INSTALLATION, terms);
     world.oauth_apps.push(OauthApp {
         id: INITECH_OAUTH_APP,
@@ -108,7 +127,10 @@ fn repositories(created_at: Timestamp) -> Vec<Repository> {
         readme: format!("# {name}\n"),
         labels: BTreeMap::new(),
         milestones: BTreeMap::new(),
-        issues: BTreeMap::from([(1, Issue::new(id + 100, 1, format!("Finish the {name}"), IVAN, created_at))]),
+        issues: BTreeMap::from([(
+            1,
+            Issue::new(id + 100, 1, format!("Finish the {name}"), IVAN, created_at),
+        )]),
         comments: BTreeMap::new(),
         releases: BTreeMap::new(),
     };
@@ -130,18 +152,46 @@ fn granted() -> Permissions {
 }
 
 fn initech_tokens() -> Vec<Token> {
-    let classic = |value, user, note| personal(value, TokenKind::Classic, user, ALL_SCOPES, Permissions::NotApplicable, note);
-    let by_app = |value, user, note| Token { app: Some(INITECH_APP), ..personal(value, TokenKind::AppUser, user, &[], granted(), note) };
+    let classic = |value, user, note| {
+        personal(value, TokenKind::Classic, user, ALL_SCOPES, Permissions::NotApplicable, note)
+    };
+    let by_app = |value, user, note| Token {
+        app: Some(INITECH_APP),
+        ..personal(value, TokenKind::AppUser, user, &[], granted(), note)
+    };
     let by_oauth = |value, user, note| Token {
         oauth_app: Some(INITECH_OAUTH_APP),
-        ..personal(value, TokenKind::Oauth, user, &["repo", "read:org"], Permissions::NotApplicable, note)
+        ..personal(
+            value,
+            TokenKind::Oauth,
+            user,
+            &["repo", "read:org"],
+            Permissions::NotApplicable,
+            note,
+        )
     };
     vec![
-        classic("emu_classic_iris", IRIS, "owner of initech-labs; what the apps do for her is spent from her budget too"),
+        classic(
+            "emu_classic_iris",
+            IRIS,
+            "owner of initech-labs; what the apps do for her is spent from her budget too",
+        ),
         classic("emu_classic_ivan", IVAN, "member of initech-labs"),
-        by_app("emu_app_user_iris", IRIS, "member of initech-labs through its app: the higher limit"),
-        by_app("emu_app_user_dan", DAN, "a stranger to initech-labs through its app: the usual limit"),
-        by_oauth("emu_oauth_iris", IRIS, "member of initech-labs through its OAuth app: the higher limit"),
+        by_app(
+            "emu_app_user_iris",
+            IRIS,
+            "member of initech-labs through its app: the higher limit",
+        ),
+        by_app(
+            "emu_app_user_dan",
+            DAN,
+            "a stranger to initech-labs through its app: the usual limit",
+        ),
+        by_oauth(
+            "emu_oauth_iris",
+            IRIS,
+            "member of initech-labs through its OAuth app: the higher limit",
+        ),
         Token {
             account: AccountId::Installation(INITECH_INSTALLATION),
             user: None,
@@ -174,7 +224,14 @@ fn initech_tokens() -> Vec<Token> {
 
 /// One taken back, and one that a workflow step made just now.
 fn ended_tokens(now: Timestamp) -> Vec<Token> {
-    let revoked = personal("emu_classic_revoked", TokenKind::Classic, BEN, ALL_SCOPES, Permissions::NotApplicable, "taken back");
+    let revoked = personal(
+        "emu_classic_revoked",
+        TokenKind::Classic,
+        BEN,
+        ALL_SCOPES,
+        Permissions::NotApplicable,
+        "taken back",
+    );
     let step = Token {
         account: AccountId::Installation(ACME_INSTALLATION),
         user: None,

@@ -1,5 +1,5 @@
-//! Webhooks of the seed world: one of an owner and one of an OAuth app in acme, and the app's own. What they delivered lies in the past;
-//! their receivers were never contacted.
+//! Webhooks of the seed world: one of an owner and one of an OAuth app in acme, and the app's own.
+//! What they delivered lies in the past; their receivers were never contacted.
 
 use std::time::Duration;
 
@@ -18,8 +18,16 @@ const DELIVERIES: u32 = 40;
 
 pub fn add(world: &mut World, now: Timestamp) {
     let of_acme = Target::Organization(ACME);
-    for (created_by_app, host) in [(None, "receiver.example.com"), (Some(OAUTH_APP), "oauth.example.com")] {
-        let mut hook = hook(world, of_acme, &format!("https://{host}/hook"), &["push", "pull_request", "issues"], now - DAY * 50);
+    for (created_by_app, host) in
+        [(None, "receiver.example.com"), (Some(OAUTH_APP), "oauth.example.com")]
+    {
+        let mut hook = hook(
+            world,
+            of_acme,
+            &format!("https://{host}/hook"),
+            &["push", "pull_request", "issues"],
+            now - DAY * 50,
+        );
         hook.created_by_app = created_by_app;
         if created_by_app.is_none() {
             add_deliveries(world, &mut hook, None);
@@ -28,7 +36,8 @@ pub fn add(world: &mut World, now: Timestamp) {
             acme.hooks.insert(hook.id, hook);
         }
     }
-    let mut hook = hook(world, Target::App(APP), "https://receiver.example.com/app", &["*"], now - DAY * 50);
+    let mut hook =
+        hook(world, Target::App(APP), "https://receiver.example.com/app", &["*"], now - DAY * 50);
     add_deliveries(world, &mut hook, Some(ACME_INSTALLATION));
     world.app_hooks.insert(APP, hook);
 }
@@ -38,7 +47,11 @@ fn hook(world: &mut World, target: Target, url: &str, events: &[&str], at: Times
         id: world.next_id(),
         target,
         created_by_app: None,
-        config: Config { url: url.to_owned(), secret: Some("emu_hook_secret".to_owned()), ..Config::default() },
+        config: Config {
+            url: url.to_owned(),
+            secret: Some("emu_hook_secret".to_owned()),
+            ..Config::default()
+        },
         events: events.iter().map(|event| (*event).to_owned()).collect(),
         active: true,
         created_at: at,
@@ -80,6 +93,7 @@ fn add_deliveries(world: &mut World, hook: &mut Hook, installation: Option<u64>)
 }
 
 fn answer(status: StatusCode, text: &str, duration: Duration) -> Receipt {
-    let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))]);
+    let headers =
+        HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))]);
     Receipt::answered(status, &headers, text.as_bytes(), duration)
 }

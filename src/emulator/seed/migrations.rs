@@ -1,5 +1,5 @@
-//! Ada's migrations, one in each state, with ids that do not depend on the seed. The pending and the exporting one stay as they are, so that
-//! they are found at any time.
+//! Ada's migrations, one in each state, with ids that do not depend on the seed. The pending and
+//! the exporting one stay as they are, so that they are found at any time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -29,7 +29,13 @@ pub fn add(world: &mut World, now: Timestamp) {
     ];
     for (id, state, since) in cases {
         let migration = migration(id, since);
-        world.migrations.add(Migration { state, pace: Pace::Held, since, updated_at: since, ..migration });
+        world.migrations.add(Migration {
+            state,
+            pace: Pace::Held,
+            since,
+            updated_at: since,
+            ..migration
+        });
     }
     world.migrations.add(migration(EXPORTED, now - HOUR));
     migrations::export(world, &Limits::default(), EXPORTED, now - HOUR);

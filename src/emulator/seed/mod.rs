@@ -1,4 +1,5 @@
-//! The seed world: always the same for the same options and time, and never without the cases that tests look for.
+//! The seed world: always the same for the same options and time, and never without the cases that
+//! tests look for.
 
 mod content;
 mod enterprise_cloud;
@@ -34,7 +35,8 @@ pub fn world(options: &Options, now: Timestamp) -> World {
     world
 }
 
-/// Numbers that look random and depend on the seed alone: `SplitMix64` (Steele, Lea and Flood, 2014).
+/// Numbers that look random and depend on the seed alone: `SplitMix64` (Steele, Lea and Flood,
+/// 2014).
 #[derive(Debug)]
 pub struct Dice(u64);
 
@@ -76,8 +78,14 @@ mod tests {
 
     #[test]
     fn the_same_seed_makes_the_same_world_and_another_one_does_not() {
-        assert_eq!(format!("{:?}", seeded(7).repositories), format!("{:?}", seeded(7).repositories));
-        assert_ne!(format!("{:?}", seeded(7).repositories), format!("{:?}", seeded(8).repositories));
+        assert_eq!(
+            format!("{:?}", seeded(7).repositories),
+            format!("{:?}", seeded(7).repositories)
+        );
+        assert_ne!(
+            format!("{:?}", seeded(7).repositories),
+            format!("{:?}", seeded(8).repositories)
+        );
     }
 
     #[test]
@@ -86,14 +94,31 @@ mod tests {
         let widgets = world.repository_named("acme", "widgets").expect("the first repository");
         assert!(widgets.issues.len() > 60, "issues over more than one page");
         assert!(widgets.labels.len() > 30, "labels over more than one page");
-        assert!(widgets.issues.get(&1).is_some_and(|issue| issue.comments.len() > 30), "comments over more than one page");
-        assert!(world.repositories.values().any(|repository| repository.visibility == Visibility::Private));
-        let reasons: std::collections::BTreeSet<_> = world.threads.values().map(|thread| thread.reason).collect();
+        assert!(
+            widgets.issues.get(&1).is_some_and(|issue| issue.comments.len() > 30),
+            "comments over more than one page"
+        );
+        assert!(
+            world
+                .repositories
+                .values()
+                .any(|repository| repository.visibility == Visibility::Private)
+        );
+        let reasons: std::collections::BTreeSet<_> =
+            world.threads.values().map(|thread| thread.reason).collect();
         assert!(reasons.len() >= 10, "threads of several reasons");
-        let kinds: std::collections::BTreeSet<_> = world.tokens.iter().map(|token| token.kind).collect();
+        let kinds: std::collections::BTreeSet<_> =
+            world.tokens.iter().map(|token| token.kind).collect();
         assert_eq!(kinds.len(), 6, "every kind of token; basic is not one");
-        assert_eq!(world.repository_named("acme", "cogs").map(|repository| repository.name.as_str()), Some("sprockets"));
-        assert!(world.organization_by_login("acme").is_some_and(|acme| acme.hooks.values().any(|hook| hook.deliveries.len() > 30)));
+        assert_eq!(
+            world.repository_named("acme", "cogs").map(|repository| repository.name.as_str()),
+            Some("sprockets")
+        );
+        assert!(
+            world
+                .organization_by_login("acme")
+                .is_some_and(|acme| acme.hooks.values().any(|hook| hook.deliveries.len() > 30))
+        );
     }
 
     #[test]
@@ -103,6 +128,8 @@ mod tests {
             assert!(repository.updated_at < NOW && repository.created_at <= repository.updated_at);
             assert!(repository.issues.values().all(|issue| issue.updated_at < NOW));
         }
-        assert!(world.threads.values().all(|thread| thread.updated_at < NOW && thread.changed_at < NOW));
+        assert!(
+            world.threads.values().all(|thread| thread.updated_at < NOW && thread.changed_at < NOW)
+        );
     }
 }

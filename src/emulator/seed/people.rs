@@ -1,4 +1,5 @@
-//! Users, organisations, apps and tokens of the seed world. They do not depend on the seed, so that tests can name them.
+//! Users, organisations, apps and tokens of the seed world. They do not depend on the seed, so that
+//! tests can name them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,8 +28,15 @@ pub const OAUTH_APP: u64 = 321;
 pub const WIDGETS: u64 = 1_001;
 
 /// Document 1: "Scopes named in the interface".
-pub const ALL_SCOPES: &[&str] =
-    &["repo", "notifications", "admin:org", "read:org", "admin:org_hook", "admin:enterprise", "read:enterprise"];
+pub const ALL_SCOPES: &[&str] = &[
+    "repo",
+    "notifications",
+    "admin:org",
+    "read:org",
+    "admin:org_hook",
+    "admin:enterprise",
+    "read:enterprise",
+];
 const DAY: Duration = Duration::from_hours(24);
 
 pub fn add(world: &mut World, now: Timestamp) {
@@ -110,7 +118,14 @@ fn globex(created_at: Timestamp) -> Organization {
 }
 
 /// A token that acts as a user.
-pub fn personal(value: &str, kind: TokenKind, user: u64, scopes: &[&'static str], permissions: Permissions, note: &'static str) -> Token {
+pub fn personal(
+    value: &str,
+    kind: TokenKind,
+    user: u64,
+    scopes: &[&'static str],
+    permissions: Permissions,
+    note: &'static str,
+) -> Token {
     Token {
         value: value.to_owned(),
         kind,
@@ -129,8 +144,12 @@ pub fn personal(value: &str, kind: TokenKind, user: u64, scopes: &[&'static str]
 }
 
 fn user_tokens(now: Timestamp) -> Vec<Token> {
-    let classic = |value, user, scopes, note| personal(value, TokenKind::Classic, user, scopes, Permissions::NotApplicable, note);
-    let fine = |value, permissions, note| personal(value, TokenKind::FineGrained, ADA, &[], permissions, note);
+    let classic = |value, user, scopes, note| {
+        personal(value, TokenKind::Classic, user, scopes, Permissions::NotApplicable, note)
+    };
+    let fine = |value, permissions, note| {
+        personal(value, TokenKind::FineGrained, ADA, &[], permissions, note)
+    };
     let none = || Permissions::Only(BTreeMap::new());
     let some = || {
         Permissions::Only(BTreeMap::from([
@@ -148,9 +167,21 @@ fn user_tokens(now: Timestamp) -> Vec<Token> {
         classic("emu_classic_build_bot", BUILD_BOT, ALL_SCOPES, "one of three for a pool"),
         classic("emu_classic_scan_bot", SCAN_BOT, ALL_SCOPES, "one of three for a pool"),
         classic("emu_classic_triage_bot", TRIAGE_BOT, ALL_SCOPES, "one of three for a pool"),
-        classic("emu_classic_dan_all_scopes", DAN, ALL_SCOPES, "owner of globex, a stranger to acme"),
-        Token { standing: Standing::ValidUntil(now - DAY), ..classic("emu_classic_expired", BEN, ALL_SCOPES, "expired yesterday") },
-        fine("emu_fine_grained_ada_all_permissions", Permissions::All, "owner of acme, every permission"),
+        classic(
+            "emu_classic_dan_all_scopes",
+            DAN,
+            ALL_SCOPES,
+            "owner of globex, a stranger to acme",
+        ),
+        Token {
+            standing: Standing::ValidUntil(now - DAY),
+            ..classic("emu_classic_expired", BEN, ALL_SCOPES, "expired yesterday")
+        },
+        fine(
+            "emu_fine_grained_ada_all_permissions",
+            Permissions::All,
+            "owner of acme, every permission",
+        ),
         fine("emu_fine_grained_ada_no_permissions", none(), "owner of acme, no permission"),
         Token {
             oauth_app: Some(OAUTH_APP),
@@ -163,7 +194,17 @@ fn user_tokens(now: Timestamp) -> Vec<Token> {
                 "owner of acme through the OAuth app",
             )
         },
-        Token { app: Some(APP), ..personal("emu_app_user_ben", TokenKind::AppUser, BEN, &[], some(), "member of acme through the app") },
+        Token {
+            app: Some(APP),
+            ..personal(
+                "emu_app_user_ben",
+                TokenKind::AppUser,
+                BEN,
+                &[],
+                some(),
+                "member of acme through the app",
+            )
+        },
     ]
 }
 
@@ -173,10 +214,21 @@ fn app_tokens() -> Vec<Token> {
         user: None,
         installed_on: Some(organization),
         app: Some(APP),
-        ..personal(value, TokenKind::Installation, MACHINE, &[], Permissions::All, "the app where it is installed")
+        ..personal(
+            value,
+            TokenKind::Installation,
+            MACHINE,
+            &[],
+            Permissions::All,
+            "the app where it is installed",
+        )
     };
-    let workflow =
-        BTreeMap::from([("metadata", Level::Read), ("contents", Level::Write), ("issues", Level::Write), ("pull_requests", Level::Write)]);
+    let workflow = BTreeMap::from([
+        ("metadata", Level::Read),
+        ("contents", Level::Write),
+        ("issues", Level::Write),
+        ("pull_requests", Level::Write),
+    ]);
     vec![
         installation("emu_installation_acme", ACME_INSTALLATION, ACME),
         installation("emu_installation_globex", GLOBEX_INSTALLATION, GLOBEX),

@@ -1,4 +1,5 @@
-//! Custom properties, their values, issue fields, a template and tokens of few scopes, for the seed world. None of it depends on the seed.
+//! Custom properties, their values, issue fields, a template and tokens of few scopes, for the seed
+//! world. None of it depends on the seed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +9,9 @@ use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{Level, Permissions, Token};
 use crate::emulator::resources::issue_fields::{FieldOption, IssueField};
-use crate::emulator::resources::properties::definition::{Definition, Editors, PropertyValue, ValueType};
+use crate::emulator::resources::properties::definition::{
+    Definition, Editors, PropertyValue, ValueType,
+};
 use crate::emulator::resources::properties::{DEFINITIONS_MANAGER, VALUES_EDITOR};
 use crate::emulator::world::World;
 
@@ -25,7 +28,11 @@ pub fn add(world: &mut World, now: Timestamp) {
     let one = |text: &str| Some(PropertyValue::One(text.to_owned()));
     world.properties.set(WIDGETS, "environment", one("production"));
     world.properties.set(WIDGETS, "service", one("widgets"));
-    world.properties.set(WIDGETS, "teams", Some(PropertyValue::Many(vec!["platform".to_owned(), "bots".to_owned()])));
+    world.properties.set(
+        WIDGETS,
+        "teams",
+        Some(PropertyValue::Many(vec!["platform".to_owned(), "bots".to_owned()])),
+    );
     world.properties.set(WIDGETS + 1, "audited", one("true"));
     add_issue_fields(world, now - DAY * 60);
     // acme/sprockets was generated from acme/widgets.
@@ -55,7 +62,10 @@ fn definitions() -> [Definition; 4] {
             allowed_values: list(&["production", "staging", "development"]),
             ..definition("environment", ValueType::SingleSelect, "Where it runs")
         },
-        Definition { editors: Editors::OrgAndRepoActors, ..definition("service", ValueType::Text, "What it serves") },
+        Definition {
+            editors: Editors::OrgAndRepoActors,
+            ..definition("service", ValueType::Text, "What it serves")
+        },
         Definition {
             allowed_values: list(&["platform", "platform-core", "bots"]),
             ..definition("teams", ValueType::MultiSelect, "Who owns it")
@@ -78,7 +88,9 @@ fn add_issue_fields(world: &mut World, at: Timestamp) {
             updated_at: at,
         })
         .collect();
-    for (name, data_type, options) in [("Priority", "single_select", options), ("Customer", "text", Vec::new())] {
+    for (name, data_type, options) in
+        [("Priority", "single_select", options), ("Customer", "text", Vec::new())]
+    {
         let id = world.next_id();
         let field = IssueField {
             id,
@@ -100,14 +112,41 @@ fn tokens() -> Vec<Token> {
         app: (kind == TokenKind::AppUser).then_some(APP),
         ..personal(value, kind, user, scopes, permissions, note)
     };
-    let classic = |value, user, scopes, note| token(value, TokenKind::Classic, user, scopes, Permissions::NotApplicable, note);
-    let only = |granted: &[(&'static str, Level)]| Permissions::Only(granted.iter().copied().collect::<BTreeMap<_, _>>());
-    let reads = [("metadata", Level::Read), ("organization_custom_properties", Level::Read), ("issue_fields", Level::Read)];
-    let writes = [("metadata", Level::Read), ("organization_custom_properties", Level::Write), ("issue_fields", Level::Write)];
+    let classic = |value, user, scopes, note| {
+        token(value, TokenKind::Classic, user, scopes, Permissions::NotApplicable, note)
+    };
+    let only = |granted: &[(&'static str, Level)]| {
+        Permissions::Only(granted.iter().copied().collect::<BTreeMap<_, _>>())
+    };
+    let reads = [
+        ("metadata", Level::Read),
+        ("organization_custom_properties", Level::Read),
+        ("issue_fields", Level::Read),
+    ];
+    let writes = [
+        ("metadata", Level::Read),
+        ("organization_custom_properties", Level::Write),
+        ("issue_fields", Level::Write),
+    ];
     vec![
-        classic("emu_classic_ada_notifications", ADA, &["notifications"], "owner of acme, notifications only: no private threads"),
-        classic("emu_classic_ada_repo", ADA, &["repo"], "owner of acme, repositories and what is in them"),
-        classic("emu_classic_ada_read_org", ADA, &["read:org"], "owner of acme, reads organisations"),
+        classic(
+            "emu_classic_ada_notifications",
+            ADA,
+            &["notifications"],
+            "owner of acme, notifications only: no private threads",
+        ),
+        classic(
+            "emu_classic_ada_repo",
+            ADA,
+            &["repo"],
+            "owner of acme, repositories and what is in them",
+        ),
+        classic(
+            "emu_classic_ada_read_org",
+            ADA,
+            &["read:org"],
+            "owner of acme, reads organisations",
+        ),
         token(
             "emu_fine_grained_ada_reads_properties",
             TokenKind::FineGrained,

@@ -1,15 +1,18 @@
-//! Teams, invitations and the enterprise of the seed world, and the people that only they need. Nothing here depends on the seed.
+//! Teams, invitations and the enterprise of the seed world, and the people that only they need.
+//! Nothing here depends on the seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::people::{ACME, ADA, APP, BEN, BUILD_BOT, CLEO, DAN, GLOBEX, OAUTH_APP, SCAN_BOT, WIDGETS, personal};
+use super::people::{
+    ACME, ADA, APP, BEN, BUILD_BOT, CLEO, DAN, GLOBEX, OAUTH_APP, SCAN_BOT, WIDGETS, personal,
+};
 use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{Level, Permissions, Token};
 use crate::emulator::world::{
-    Enterprise, EnterpriseTeam, Invitation, InvitationFailure, InvitationRole, Invitee, Organization, People, Privacy, Purpose,
-    RepositoryRole, Team, TeamRole, User, World,
+    Enterprise, EnterpriseTeam, Invitation, InvitationFailure, InvitationRole, Invitee,
+    Organization, People, Privacy, Purpose, RepositoryRole, Team, TeamRole, User, World,
 };
 
 /// A stranger to acme, globex and initech; owner of vandelay.
@@ -34,7 +37,10 @@ pub fn add(world: &mut World, now: Timestamp) {
     if let Some(globex) = world.organizations.get_mut(&GLOBEX) {
         // In the organisation and not in its team, so that there is somebody to be added in vain.
         globex.members.insert(GWEN);
-        globex.teams = by_id([Team { synchronised: true, ..team(411, "staff", None, &[(DAN, TeamRole::Maintainer)], joined) }]);
+        globex.teams = by_id([Team {
+            synchronised: true,
+            ..team(411, "staff", None, &[(DAN, TeamRole::Maintainer)], joined)
+        }]);
     }
     if let Some(gadgets) = world.repositories.get_mut(&(WIDGETS + 1)) {
         gadgets.collaborators.insert(GWEN);
@@ -43,9 +49,11 @@ pub fn add(world: &mut World, now: Timestamp) {
 }
 
 fn add_people(world: &mut World, joined: Timestamp) {
-    for (id, login, name) in
-        [(FINN, "finn", "Finn, owner of vandelay"), (GWEN, "gwen", "Gwen, from outside"), (HUGO, "hugo", "Hugo, invited")]
-    {
+    for (id, login, name) in [
+        (FINN, "finn", "Finn, owner of vandelay"),
+        (GWEN, "gwen", "Gwen, from outside"),
+        (HUGO, "hugo", "Hugo, invited"),
+    ] {
         world.add_user(User {
             id,
             login: login.to_owned(),
@@ -61,15 +69,24 @@ fn add_people(world: &mut World, joined: Timestamp) {
 }
 
 fn tokens() -> Vec<Token> {
-    let classic =
-        |value, user, scopes: &[&'static str], note| personal(value, TokenKind::Classic, user, scopes, Permissions::NotApplicable, note);
-    let members = |level| Permissions::Only(BTreeMap::from([("metadata", Level::Read), ("members", level)]));
-    let through_app =
-        |value, user, level, note| Token { app: Some(APP), ..personal(value, TokenKind::AppUser, user, &[], members(level), note) };
+    let classic = |value, user, scopes: &[&'static str], note| {
+        personal(value, TokenKind::Classic, user, scopes, Permissions::NotApplicable, note)
+    };
+    let members =
+        |level| Permissions::Only(BTreeMap::from([("metadata", Level::Read), ("members", level)]));
+    let through_app = |value, user, level, note| Token {
+        app: Some(APP),
+        ..personal(value, TokenKind::AppUser, user, &[], members(level), note)
+    };
     let of_organizations = ["admin:org", "admin:enterprise"];
     let all = Permissions::All;
     vec![
-        classic("emu_classic_finn_org_scopes", FINN, &of_organizations, "a stranger to acme and initech"),
+        classic(
+            "emu_classic_finn_org_scopes",
+            FINN,
+            &of_organizations,
+            "a stranger to acme and initech",
+        ),
         classic("emu_classic_hugo_org_scopes", HUGO, &of_organizations, "invited to acme"),
         Token {
             oauth_app: Some(OAUTH_APP),
@@ -82,11 +99,38 @@ fn tokens() -> Vec<Token> {
                 "owner of acme and initech through the OAuth app",
             )
         },
-        personal("emu_fine_grained_gwen", TokenKind::FineGrained, GWEN, &[], all, "outside collaborator of acme, member of globex"),
-        classic("emu_classic_ada_read_only", ADA, &["read:org", "read:enterprise"], "owner of acme and initech, reading scopes only"),
-        through_app("emu_app_user_ada_members", ADA, Level::Write, "owner of acme through the app, permission Members"),
-        through_app("emu_app_user_ben_members_read", BEN, Level::Read, "member of acme through the app, permission Members to read"),
-        through_app("emu_app_user_hugo_members", HUGO, Level::Write, "invited to acme, through the app, permission Members"),
+        personal(
+            "emu_fine_grained_gwen",
+            TokenKind::FineGrained,
+            GWEN,
+            &[],
+            all,
+            "outside collaborator of acme, member of globex",
+        ),
+        classic(
+            "emu_classic_ada_read_only",
+            ADA,
+            &["read:org", "read:enterprise"],
+            "owner of acme and initech, reading scopes only",
+        ),
+        through_app(
+            "emu_app_user_ada_members",
+            ADA,
+            Level::Write,
+            "owner of acme through the app, permission Members",
+        ),
+        through_app(
+            "emu_app_user_ben_members_read",
+            BEN,
+            Level::Read,
+            "member of acme through the app, permission Members to read",
+        ),
+        through_app(
+            "emu_app_user_hugo_members",
+            HUGO,
+            Level::Write,
+            "invited to acme, through the app, permission Members",
+        ),
     ]
 }
 
@@ -106,7 +150,13 @@ fn vandelay(created_at: Timestamp) -> Organization {
     }
 }
 
-fn team(id: u64, slug: &str, parent: Option<u64>, people: &[(u64, TeamRole)], created_at: Timestamp) -> Team {
+fn team(
+    id: u64,
+    slug: &str,
+    parent: Option<u64>,
+    people: &[(u64, TeamRole)],
+    created_at: Timestamp,
+) -> Team {
     Team {
         id,
         slug: slug.to_owned(),
@@ -130,9 +180,24 @@ fn acme_teams(created_at: Timestamp) -> BTreeMap<u64, Team> {
     let (lead, member) = (TeamRole::Maintainer, TeamRole::Member);
     by_id([
         team(PLATFORM, "platform", None, &[(BEN, lead), (CLEO, member)], created_at),
-        team(402, "platform-core", Some(PLATFORM), &[(BEN, lead), (CLEO, member), (BUILD_BOT, member)], created_at),
-        team(BOTS, "bots", None, &[(BEN, lead), (BUILD_BOT, member), (SCAN_BOT, member)], created_at),
-        Team { privacy: Privacy::Secret, ..team(404, "incident-response", None, &[(CLEO, lead), (SCAN_BOT, member)], created_at) },
+        team(
+            402,
+            "platform-core",
+            Some(PLATFORM),
+            &[(BEN, lead), (CLEO, member), (BUILD_BOT, member)],
+            created_at,
+        ),
+        team(
+            BOTS,
+            "bots",
+            None,
+            &[(BEN, lead), (BUILD_BOT, member), (SCAN_BOT, member)],
+            created_at,
+        ),
+        Team {
+            privacy: Privacy::Secret,
+            ..team(404, "incident-response", None, &[(CLEO, lead), (SCAN_BOT, member)], created_at)
+        },
     ])
 }
 
@@ -156,14 +221,23 @@ fn acme_people(now: Timestamp) -> People {
         purpose: Purpose::Organization,
         inviter: ADA,
         created_at: now - DAY * 30,
-        failure: Some(InvitationFailure { at: now - DAY * 23, reason: "The invitation expired".to_owned() }),
+        failure: Some(InvitationFailure {
+            at: now - DAY * 23,
+            reason: "The invitation expired".to_owned(),
+        }),
     };
     People {
-        invitations: [pending, failed].into_iter().map(|invitation| (invitation.id, invitation)).collect(),
+        invitations: [pending, failed]
+            .into_iter()
+            .map(|invitation| (invitation.id, invitation))
+            .collect(),
         public: BTreeSet::from([ADA, BEN]),
         team_roles: BTreeMap::new(),
         grants: BTreeMap::from([
-            (WIDGETS, BTreeMap::from([(PLATFORM, RepositoryRole::Push), (BOTS, RepositoryRole::Pull)])),
+            (
+                WIDGETS,
+                BTreeMap::from([(PLATFORM, RepositoryRole::Push), (BOTS, RepositoryRole::Pull)]),
+            ),
             (WIDGETS + 1, BTreeMap::from([(PLATFORM, RepositoryRole::Push)])),
         ]),
     }
@@ -181,7 +255,8 @@ fn initech(created_at: Timestamp) -> Enterprise {
         created_at,
         updated_at: created_at,
     };
-    let teams = [team(511, "Architects", &[ADA, CLEO, DAN], &[ACME]), team(512, "Auditors", &[DAN], &[])];
+    let teams =
+        [team(511, "Architects", &[ADA, CLEO, DAN], &[ACME]), team(512, "Auditors", &[DAN], &[])];
     Enterprise {
         id: 501,
         slug: "initech".to_owned(),

@@ -29,10 +29,18 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// Lets an answer leave. In HTTP/2 a reset is one of the stream; a lost answer takes its whole connection with it in either protocol.
-pub async fn depart(response: Response<Bytes>, wire: Wire, version: Version, ends: &Arc<Ends>) -> Result<Response<Sent>, Broken> {
+/// Lets an answer leave. In HTTP/2 a reset is one of the stream; a lost answer takes its whole
+/// connection with it in either protocol.
+pub async fn depart(
+    response: Response<Bytes>,
+    wire: Wire,
+    version: Version,
+    ends: &Arc<Ends>,
+) -> Result<Response<Sent>, Broken> {
     match wire {
-        Wire::Whole | Wire::HeldBack { .. } => Ok(response.map(|body| Either::Left(Full::new(body)))),
+        Wire::Whole | Wire::HeldBack { .. } => {
+            Ok(response.map(|body| Either::Left(Full::new(body))))
+        }
         Wire::Half(framing) => Ok(halve(response, framing, version, ends)),
         // The protocol's implementation resets the stream whose handler fails.
         Wire::Reset if version == Version::HTTP_2 => Err(Broken),
@@ -47,7 +55,12 @@ async fn cut(ends: &Ends, farewell: Farewell) -> Result<Response<Sent>, Broken> 
     std::future::pending().await
 }
 
-fn halve(mut response: Response<Bytes>, framing: Framing, version: Version, ends: &Arc<Ends>) -> Response<Sent> {
+fn halve(
+    mut response: Response<Bytes>,
+    framing: Framing,
+    version: Version,
+    ends: &Arc<Ends>,
+) -> Response<Sent> {
     let whole = response.body().len();
     if whole == 0 {
         if version < Version::HTTP_2 {
@@ -58,7 +71,14 @@ fn halve(mut response: Response<Bytes>, framing: Framing, version: Version, ends
     response.map(|body| {
         let half = body.slice(..whole / 2);
         let sent = ends.sent(half.len() as u64);
-        Either::Right(Half { kept: Some(half), whole: whole as u64, framing, version, sent: Some(sent), ends: Arc::clone(ends) })
+        Either::Right(Half {
+            kept: Some(half),
+            whole: whole as u64,
+            framing,
+            version,
+            sent: Some(sent),
+            ends: Arc::clone(ends),
+        })
     })
 }
 
@@ -78,7 +98,10 @@ impl Body for Half {
     type Data = Bytes;
     type Error = Broken;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         if let Some(half) = self.kept.take().filter(|half| !half.is_empty()) {
             return Poll::Ready(Some(Ok(Frame::data(half))));
         }
@@ -114,7 +137,14 @@ mod tests {
         let (tell, sent) = oneshot::channel();
         tell.send(()).expect("somebody waits");
         let ends = Arc::new(Ends::default());
-        let mut half = Half { kept: None, whole: 4, framing: Framing::Length, version: Version::HTTP_11, sent: Some(sent), ends };
+        let mut half = Half {
+            kept: None,
+            whole: 4,
+            framing: Framing::Length,
+            version: Version::HTTP_11,
+            sent: Some(sent),
+            ends,
+        };
         for _ in 0..3 {
             assert!(half.frame().now_or_never().is_none());
         }

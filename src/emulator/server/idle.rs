@@ -1,4 +1,5 @@
-//! When a connection is idle: nothing is asked on it, whatever protocol it speaks or has begun to speak.
+//! When a connection is idle: nothing is asked on it, whatever protocol it speaks or has begun to
+//! speak.
 //!
 //! A head that arrives byte by byte is idle too: until it is whole, nothing is asked.
 
@@ -55,7 +56,10 @@ mod tests {
     async fn what_is_asked_keeps_a_connection_and_its_end_begins_the_count_anew() {
         let activity = Arc::new(Activity::default());
         let asking = activity.begin();
-        assert!(tokio::time::timeout(LENGTH * 4, activity.idle_for(LENGTH)).await.is_err(), "a request that takes long is not idle");
+        assert!(
+            tokio::time::timeout(LENGTH * 4, activity.idle_for(LENGTH)).await.is_err(),
+            "a request that takes long is not idle"
+        );
         drop(asking);
         activity.idle_for(LENGTH).await;
     }

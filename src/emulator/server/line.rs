@@ -1,5 +1,5 @@
-//! One connection as the emulator's faults need it: it can be cut off at once, in good order or with a reset, and it knows when what was
-//! handed to it has really been sent.
+//! One connection as the emulator's faults need it: it can be cut off at once, in good order or
+//! with a reset, and it knows when what was handed to it has really been sent.
 
 use std::io;
 use std::pin::Pin;
@@ -65,14 +65,16 @@ impl Ends {
         self.cut.notified().await;
     }
 
-    /// Tells when more than `bytes` bytes from now on have been sent: a body of that length and its headers.
+    /// Tells when more than `bytes` bytes from now on have been sent: a body of that length and its
+    /// headers.
     pub fn sent(&self, bytes: u64) -> oneshot::Receiver<()> {
         let (tell, told) = oneshot::channel();
         self.after(bytes, Then::Tell(tell));
         told
     }
 
-    /// Tells the emulator when an answer with a body of this length, to be written next, has been sent.
+    /// Tells the emulator when an answer with a body of this length, to be written next, has been
+    /// sent.
     pub fn departs(&self, id: RequestId, bytes: u64) {
         self.after(bytes, Then::Departed(id));
     }
@@ -126,13 +128,21 @@ impl Drop for Line {
 }
 
 impl AsyncRead for Line {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
 impl AsyncWrite for Line {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
         self.sent(written);
         Poll::Ready(Ok(written))
@@ -148,7 +158,11 @@ impl AsyncWrite for Line {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, pieces: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, pieces))?;
         self.sent(written);
         Poll::Ready(Ok(written))

@@ -1,5 +1,5 @@
-//! The hand-written routes and the endpoint table were read from the same documents by different people: where both say something of a
-//! route, they say the same.
+//! The hand-written routes and the endpoint table were read from the same documents by different
+//! people: where both say something of a route, they say the same.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,7 @@ const EXCEPTIONS: &[(&str, &str, &str, &str)] = &[
     ("PUT", "/teams/{team_id}/repos/{owner}/{repo}", "permission", CLOSING_DOWN),
     ("DELETE", "/teams/{team_id}/repos/{owner}/{repo}", "permission", CLOSING_DOWN),
 ];
-const CLOSING_DOWN: &str =
-    "Document 1 lists it under Members alone; it does what its replacement does, which takes the repository's administration too";
+const CLOSING_DOWN: &str = "Document 1 lists it under Members alone; it does what its replacement does, which takes the repository's administration too";
 
 /// The table's endpoint of a hand-written route.
 fn listed(route: &Route) -> &'static Endpoint {
@@ -45,13 +44,16 @@ fn grants(header: &str) -> BTreeSet<String> {
 /// Everything that the two say differently of one route.
 fn differences(route: &Route, endpoint: &Endpoint) -> Vec<&'static str> {
     let sets = sets(endpoint, Dialect::Service);
-    let written: BTreeSet<BTreeSet<String>> =
-        sets.iter().map(|set| grants(&set.iter().map(Grant::header).collect::<Vec<_>>().join(","))).collect();
+    let written: BTreeSet<BTreeSet<String>> = sets
+        .iter()
+        .map(|set| grants(&set.iter().map(Grant::header).collect::<Vec<_>>().join(",")))
+        .collect();
     let scopes: BTreeSet<&str> = endpoint.scopes.iter().map(String::as_str).collect();
     let accepted = route.need.accepted_scopes();
     let accepted: BTreeSet<&str> = accepted.split(", ").filter(|scope| !scope.is_empty()).collect();
-    let takes_only_classic =
-        endpoint.tokens.accepts(crate::api::TokenKind::FineGrained) == Some(false) && endpoint.tokens.accepts_app_jwt() != Some(true);
+    let takes_only_classic = endpoint.tokens.accepts(crate::api::TokenKind::FineGrained)
+        == Some(false)
+        && endpoint.tokens.accepts_app_jwt() != Some(true);
     let takes_only_jwt = endpoint.tokens.accepts_app_jwt() == Some(true);
     let resource = Resource::named(endpoint.resource.as_str()).unwrap_or(Resource::CORE);
     [
@@ -65,7 +67,10 @@ fn differences(route: &Route, endpoint: &Endpoint) -> Vec<&'static str> {
                 && !asked(route.need).is_some_and(|header| written.contains(&grants(&header))),
         ),
         ("scopes", !scopes.is_empty() && scopes != accepted),
-        ("classic only", takes_only_classic && accepted.is_empty() && route.need != Need::ClassicCredential),
+        (
+            "classic only",
+            takes_only_classic && accepted.is_empty() && route.need != Need::ClassicCredential,
+        ),
         ("app only", takes_only_jwt != (route.need == Need::App)),
     ]
     .into_iter()
@@ -75,12 +80,18 @@ fn differences(route: &Route, endpoint: &Endpoint) -> Vec<&'static str> {
 
 #[test]
 fn hand_written_routes_agree_with_the_table() {
-    let known = resources::all().map(|route| (route, listed(route))).filter(|(_, endpoint)| !endpoint.generic);
+    let known = resources::all()
+        .map(|route| (route, listed(route)))
+        .filter(|(_, endpoint)| !endpoint.generic);
     let told = |(route, endpoint): (&'static Route, &Endpoint)| {
-        differences(route, endpoint).into_iter().map(|what| (route.verb.name(), route.template, what)).collect::<Vec<_>>()
+        differences(route, endpoint)
+            .into_iter()
+            .map(|what| (route.verb.name(), route.template, what))
+            .collect::<Vec<_>>()
     };
     let found: BTreeSet<_> = known.flat_map(told).collect();
-    let excepted: BTreeSet<_> = EXCEPTIONS.iter().map(|(method, template, what, _)| (*method, *template, *what)).collect();
+    let excepted: BTreeSet<_> =
+        EXCEPTIONS.iter().map(|(method, template, what, _)| (*method, *template, *what)).collect();
     let surprising: Vec<_> = found.difference(&excepted).collect();
     assert!(surprising.is_empty(), "{surprising:#?}");
     let needless: Vec<_> = excepted.difference(&found).collect();

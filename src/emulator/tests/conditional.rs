@@ -10,7 +10,8 @@ fn a_304_has_no_body_no_link_and_no_content_type() {
     let path = "/repos/acme/widgets/issues?per_page=10";
     let full = upstream.get(ADA, path).assert_status(200);
     assert!(full.link("next").is_some());
-    let unchanged = upstream.get_with(ADA, path, &[("if-none-match", full.header("etag"))]).assert_status(304);
+    let unchanged =
+        upstream.get_with(ADA, path, &[("if-none-match", full.header("etag"))]).assert_status(304);
     assert!(unchanged.bytes.is_empty());
     assert_eq!((unchanged.header("link"), unchanged.header("content-type")), ("", ""));
     assert_eq!(unchanged.header("etag"), full.header("etag"));
@@ -22,8 +23,12 @@ fn the_etag_belongs_to_the_token_and_last_modified_does_not() {
     let (one, two) = (upstream.get(ADA, "/users/ben"), upstream.get(BEN, "/users/ben"));
     assert_eq!(one.bytes, two.bytes);
     assert_ne!(one.header("etag"), two.header("etag"));
-    upstream.get_with(BEN, "/users/ben", &[("if-none-match", one.header("etag"))]).assert_status(200);
-    upstream.get_with(BEN, "/users/ben", &[("if-modified-since", one.header("last-modified"))]).assert_status(304);
+    upstream
+        .get_with(BEN, "/users/ben", &[("if-none-match", one.header("etag"))])
+        .assert_status(200);
+    upstream
+        .get_with(BEN, "/users/ben", &[("if-modified-since", one.header("last-modified"))])
+        .assert_status(304);
 }
 
 #[test]
@@ -31,8 +36,13 @@ fn the_etag_is_weak_when_compression_is_accepted_and_strong_on_its_304() {
     let mut upstream = Upstream::new();
     let weak = upstream.get_with(ADA, "/user", &[("accept-encoding", "gzip")]);
     assert!(weak.header("etag").starts_with("W/\""));
-    let unchanged =
-        upstream.get_with(ADA, "/user", &[("accept-encoding", "gzip"), ("if-none-match", weak.header("etag"))]).assert_status(304);
+    let unchanged = upstream
+        .get_with(
+            ADA,
+            "/user",
+            &[("accept-encoding", "gzip"), ("if-none-match", weak.header("etag"))],
+        )
+        .assert_status(304);
     assert_eq!(format!("W/{}", unchanged.header("etag")), weak.header("etag"));
 }
 
@@ -54,7 +64,8 @@ fn if_modified_since_yields_200_after_a_change() {
     let before = upstream.get(ADA, path).header("last-modified").to_owned();
     upstream.get_with(ADA, path, &[("if-modified-since", &before)]).assert_status(304);
     upstream.patch(ADA, path, &json!({ "title": "Changed" })).assert_status(200);
-    let changed = upstream.get_with(ADA, path, &[("if-modified-since", &before)]).assert_status(200);
+    let changed =
+        upstream.get_with(ADA, path, &[("if-modified-since", &before)]).assert_status(200);
     assert_eq!(changed.body["title"], "Changed");
 }
 
@@ -64,7 +75,11 @@ fn two_changes_within_one_second_are_both_seen_by_date() {
     let path = "/repos/acme/widgets/issues/2";
     upstream.patch(ADA, path, &json!({ "title": "First" }));
     let answer = upstream.get(ADA, path);
-    assert_eq!(answer.header("last-modified"), "", "a date could not tell the next change from this one");
+    assert_eq!(
+        answer.header("last-modified"),
+        "",
+        "a date could not tell the next change from this one"
+    );
     upstream.patch(ADA, path, &json!({ "title": "Second" }));
     upstream.pass(1);
     assert_eq!(upstream.get(ADA, path).body["title"], "Second");
@@ -74,11 +89,15 @@ fn two_changes_within_one_second_are_both_seen_by_date() {
 #[test]
 fn link_is_outside_the_etag_so_a_full_last_page_hides_a_new_one() {
     let mut upstream = Upstream::new();
-    upstream.get(ADA, "/repos/acme/sprockets/issues?state=all&per_page=3&direction=asc").assert_status(200);
+    upstream
+        .get(ADA, "/repos/acme/sprockets/issues?state=all&per_page=3&direction=asc")
+        .assert_status(200);
     let path = "/repos/acme/sprockets/issues?state=all&per_page=3&direction=asc";
     let full = upstream.get(ADA, path);
     assert_eq!((full.items().len(), full.link("next")), (3, None));
-    upstream.post(ADA, "/repos/acme/sprockets/issues", &json!({ "title": "A fourth" })).assert_status(201);
+    upstream
+        .post(ADA, "/repos/acme/sprockets/issues", &json!({ "title": "A fourth" }))
+        .assert_status(201);
     upstream.get_with(ADA, path, &[("if-none-match", full.header("etag"))]).assert_status(304);
     assert!(upstream.get(ADA, path).link("next").is_some());
 }
@@ -95,10 +114,19 @@ fn answers_say_how_they_may_be_cached_and_when_they_were_made() {
 #[test]
 fn every_answer_states_the_permissions_its_endpoint_requires() {
     let mut upstream = Upstream::new();
-    assert_eq!(upstream.get(ADA, "/orgs/acme/hooks").header("x-accepted-service-permissions"), "organization_hooks=read");
-    assert_eq!(upstream.get(ADA, "/repos/acme/widgets/issues").header("x-accepted-service-permissions"), "issues=read");
+    assert_eq!(
+        upstream.get(ADA, "/orgs/acme/hooks").header("x-accepted-service-permissions"),
+        "organization_hooks=read"
+    );
+    assert_eq!(
+        upstream.get(ADA, "/repos/acme/widgets/issues").header("x-accepted-service-permissions"),
+        "issues=read"
+    );
     for path in ["/notifications", "/nothing", "/user"] {
-        assert!(upstream.get(ADA, path).headers.contains_key("x-accepted-service-permissions"), "{path}");
+        assert!(
+            upstream.get(ADA, path).headers.contains_key("x-accepted-service-permissions"),
+            "{path}"
+        );
     }
 }
 
@@ -107,7 +135,10 @@ fn the_version_header_is_echoed_and_an_unknown_version_is_refused() {
     let mut upstream = Upstream::new();
     for version in ["2022-11-28", "2026-03-10"] {
         assert_eq!(
-            upstream.get_with(ADA, "/user", &[("x-service-api-version", version)]).assert_status(200).header("x-service-api-version"),
+            upstream
+                .get_with(ADA, "/user", &[("x-service-api-version", version)])
+                .assert_status(200)
+                .header("x-service-api-version"),
             version
         );
     }
@@ -127,7 +158,9 @@ fn classic_tokens_are_told_their_scopes() {
 fn a_head_has_the_headers_of_its_get_and_no_body() {
     let mut upstream = Upstream::new();
     let get = upstream.get(ADA, "/user");
-    let head = upstream.send(&request(http::Method::HEAD, ADA, "/user", &[], &serde_json::Value::Null)).assert_status(200);
+    let head = upstream
+        .send(&request(http::Method::HEAD, ADA, "/user", &[], &serde_json::Value::Null))
+        .assert_status(200);
     assert!(head.bytes.is_empty());
     assert_eq!(head.header("content-length"), get.bytes.len().to_string());
     assert_eq!(head.header("etag"), get.header("etag"));
@@ -136,13 +169,16 @@ fn a_head_has_the_headers_of_its_get_and_no_body() {
 #[test]
 fn the_number_of_public_repositories_is_a_change_of_its_owner() {
     let mut upstream = Upstream::new();
-    for (owner, repository) in [("/orgs/acme", "/repos/acme/widgets"), ("/users/ada", "/repos/ada/dotfiles")] {
+    for (owner, repository) in
+        [("/orgs/acme", "/repos/acme/widgets"), ("/users/ada", "/repos/ada/dotfiles")]
+    {
         let before = upstream.get(ADA, owner).assert_status(200);
         let since = before.header("last-modified").to_owned();
         upstream.pass(60);
         upstream.patch(ADA, repository, &json!({ "private": true })).assert_status(200);
         upstream.pass(60);
-        let after = upstream.get_with(ADA, owner, &[("if-modified-since", &since)]).assert_status(200);
+        let after =
+            upstream.get_with(ADA, owner, &[("if-modified-since", &since)]).assert_status(200);
         assert_ne!(after.body["public_repos"], before.body["public_repos"]);
         let since = after.header("last-modified").to_owned();
         upstream.get_with(ADA, owner, &[("if-modified-since", &since)]).assert_status(304);

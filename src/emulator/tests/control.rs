@@ -8,13 +8,26 @@ use super::*;
 fn the_world_shows_everything_a_test_needs_to_pick_a_case() {
     let mut upstream = Upstream::new();
     let world = upstream.get(NOBODY, "/_emulator/world").assert_status(200).body;
-    for list in ["tokens", "apps", "oauth_apps", "users", "organizations", "repositories", "threads", "hooks"] {
+    for list in [
+        "tokens",
+        "apps",
+        "oauth_apps",
+        "users",
+        "organizations",
+        "repositories",
+        "threads",
+        "hooks",
+    ] {
         assert!(world[list].as_array().is_some_and(|list| !list.is_empty()), "{list}");
     }
     for field in ["token", "account", "kind", "scopes", "permissions"] {
         assert!(world["tokens"][0].get(field).is_some(), "{field}");
     }
-    assert!(world["organizations"].as_array().is_some_and(|all| all.iter().any(|one| one["teams"][0]["synchronised"] == true)));
+    assert!(
+        world["organizations"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|one| one["teams"][0]["synchronised"] == true))
+    );
 }
 
 #[test]
@@ -36,10 +49,24 @@ fn the_transcript_tells_what_each_request_really_was() {
         (&second["sequence"], &second["path"], &second["endpoint"]),
         (&json!(2), &json!("/repos/acme/widgets?x=1"), &json!("GET /repos/{owner}/{repo}"))
     );
-    assert_eq!((&second["account"], &second["token"], &second["resource"]), (&json!("ada"), &json!(0), &json!("core")));
-    assert_eq!((&second["status"], &second["cost"], &second["points"]), (&json!(304), &json!(0), &json!(1)));
-    assert_eq!((&second["conditional"], &second["executed"], &second["concurrency"]), (&json!("etag"), &json!(true), &json!(0)));
-    assert_eq!(upstream.get(NOBODY, "/_emulator/transcript?since=1").body["requests"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        (&second["account"], &second["token"], &second["resource"]),
+        (&json!("ada"), &json!(0), &json!("core"))
+    );
+    assert_eq!(
+        (&second["status"], &second["cost"], &second["points"]),
+        (&json!(304), &json!(0), &json!(1))
+    );
+    assert_eq!(
+        (&second["conditional"], &second["executed"], &second["concurrency"]),
+        (&json!("etag"), &json!(true), &json!(0))
+    );
+    assert_eq!(
+        upstream.get(NOBODY, "/_emulator/transcript?since=1").body["requests"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
     upstream.get(NOBODY, "/_emulator/transcript?since=x").assert_status(422);
 }
 
@@ -51,21 +78,23 @@ fn books_tell_the_truth_about_every_window() {
     let books = upstream.books();
     let windows = books["windows"].as_array().expect("a list");
     assert_eq!(windows.len(), 2);
-    assert!(
-        windows.iter().any(|window| window["resource"] == "core"
-            && window["account"] == "ada"
-            && window["used"] == 1
-            && window["remaining"] == 4_999)
-    );
+    assert!(windows.iter().any(|window| window["resource"] == "core"
+        && window["account"] == "ada"
+        && window["used"] == 1
+        && window["remaining"] == 4_999));
     assert_eq!(books["secondary"][0]["points"]["GET /user"], 1);
 }
 
 #[test]
 fn limits_are_set_all_or_none() {
     let mut upstream = Upstream::new();
-    upstream.put(NOBODY, "/_emulator/limits", &json!({ "core": 5, "no such": 1 })).assert_status(422);
+    upstream
+        .put(NOBODY, "/_emulator/limits", &json!({ "core": 5, "no such": 1 }))
+        .assert_status(422);
     assert_eq!(upstream.get(NOBODY, "/_emulator/limits").body["limits"]["core.user"], 5_000);
-    upstream.put(NOBODY, "/_emulator/limits", &json!({ "limits": { "core": 5 } })).assert_status(200);
+    upstream
+        .put(NOBODY, "/_emulator/limits", &json!({ "limits": { "core": 5 } }))
+        .assert_status(200);
     assert_eq!(upstream.get(NOBODY, "/_emulator/limits").body["limits"]["core.user"], 5);
     upstream.put(NOBODY, "/_emulator/limits", &json!({ "core": "many" })).assert_status(422);
     upstream.put(NOBODY, "/_emulator/limits", &json!([])).assert_status(400);
@@ -74,10 +103,24 @@ fn limits_are_set_all_or_none() {
 #[test]
 fn a_gate_holds_matching_requests_until_it_is_deleted() {
     let mut upstream = Upstream::new();
-    let gate = upstream.post(NOBODY, "/_emulator/gates", &json!({ "match": { "method": "GET", "path": "/repos/*" } })).assert_status(201);
+    let gate = upstream
+        .post(
+            NOBODY,
+            "/_emulator/gates",
+            &json!({ "match": { "method": "GET", "path": "/repos/*" } }),
+        )
+        .assert_status(201);
     let path = format!("/_emulator/gates/{}", gate.body["id"]);
-    let held = upstream.emulator.arrive(upstream.now, &request(Method::GET, ADA, "/repos/acme/widgets", &[], &Value::Null), PEER);
-    let free = upstream.emulator.arrive(upstream.now, &request(Method::GET, ADA, "/user", &[], &Value::Null), PEER);
+    let held = upstream.emulator.arrive(
+        upstream.now,
+        &request(Method::GET, ADA, "/repos/acme/widgets", &[], &Value::Null),
+        PEER,
+    );
+    let free = upstream.emulator.arrive(
+        upstream.now,
+        &request(Method::GET, ADA, "/user", &[], &Value::Null),
+        PEER,
+    );
     assert!(held.gate.is_some_and(|gate| !upstream.emulator.gate_is_open(gate)));
     assert_eq!(free.gate, None);
     assert_eq!(upstream.get(NOBODY, &path).body["held"], 1);
@@ -89,8 +132,13 @@ fn a_gate_holds_matching_requests_until_it_is_deleted() {
 #[test]
 fn a_held_request_whose_client_goes_away_is_no_longer_held() {
     let mut upstream = Upstream::new();
-    let gate = upstream.post(NOBODY, "/_emulator/gates", &json!({})).body["id"].as_u64().expect("an id");
-    let held = upstream.emulator.arrive(upstream.now, &request(Method::GET, ADA, "/user", &[], &Value::Null), PEER);
+    let gate =
+        upstream.post(NOBODY, "/_emulator/gates", &json!({})).body["id"].as_u64().expect("an id");
+    let held = upstream.emulator.arrive(
+        upstream.now,
+        &request(Method::GET, ADA, "/user", &[], &Value::Null),
+        PEER,
+    );
     assert_eq!(upstream.emulator.held(crate::emulator::GateId(gate)), 1);
     upstream.emulator.finish(upstream.now, held.id);
     assert_eq!(upstream.emulator.held(crate::emulator::GateId(gate)), 0);
@@ -102,9 +150,20 @@ fn an_event_changes_the_world() {
     let date = upstream.get(ADA, "/notifications").header("last-modified").to_owned();
     let opened = json!({ "type": "issue_opened", "repository": "acme/widgets", "actor": "ben", "text": "A new one" });
     upstream.post(NOBODY, "/_emulator/events", &opened).assert_status(201);
-    let newest = upstream.get_with(ADA, "/notifications", &[("if-modified-since", &date)]).assert_status(200);
-    assert_eq!((&newest.items()[0]["subject"]["title"], &newest.items()[0]["reason"]), (&json!("A new one"), &json!("subscribed")));
-    upstream.post(NOBODY, "/_emulator/events", &json!({ "type": "flood", "repository": "acme/widgets" })).assert_status(422);
+    let newest = upstream
+        .get_with(ADA, "/notifications", &[("if-modified-since", &date)])
+        .assert_status(200);
+    assert_eq!(
+        (&newest.items()[0]["subject"]["title"], &newest.items()[0]["reason"]),
+        (&json!("A new one"), &json!("subscribed"))
+    );
+    upstream
+        .post(
+            NOBODY,
+            "/_emulator/events",
+            &json!({ "type": "flood", "repository": "acme/widgets" }),
+        )
+        .assert_status(422);
     upstream.post(NOBODY, "/_emulator/events", &json!({ "type": "comment" })).assert_status(422);
 }
 

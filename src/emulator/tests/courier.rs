@@ -28,7 +28,8 @@ impl Socket {
     async fn ask(&self, method: Method, path: &str, body: &Value) -> (u16, Value) {
         let client = Client::builder(TokioExecutor::new()).build_http();
         let mut request = request(method, ADA, path, &[], body);
-        *request.uri_mut() = format!("http://{}{path}", self.handle.addr()).parse().expect("an address");
+        *request.uri_mut() =
+            format!("http://{}{path}", self.handle.addr()).parse().expect("an address");
         request.headers_mut().remove("host");
         let response = client.request(request.map(Full::new)).await.expect("an answer");
         let status = response.status().as_u16();
@@ -44,8 +45,13 @@ impl Socket {
 
     /// Makes a webhook for `events`; its path.
     async fn hook(&self, config: Value, events: &[&str]) -> String {
-        let (status, hook) =
-            self.ask(Method::POST, "/orgs/acme/hooks", &json!({ "name": "web", "config": config, "events": events })).await;
+        let (status, hook) = self
+            .ask(
+                Method::POST,
+                "/orgs/acme/hooks",
+                &json!({ "name": "web", "config": config, "events": events }),
+            )
+            .await;
         assert_eq!(status, 201, "{hook}");
         format!("/orgs/acme/hooks/{}", hook["id"])
     }
@@ -55,7 +61,9 @@ impl Socket {
     }
 
     async fn all_delivered(&self) {
-        tokio::time::timeout(PATIENCE, self.handle.wait_until_delivered()).await.expect("everything is delivered");
+        tokio::time::timeout(PATIENCE, self.handle.wait_until_delivered())
+            .await
+            .expect("everything is delivered");
     }
 
     /// The newest delivery once all is done, in detail.
@@ -77,8 +85,12 @@ impl Socket {
 async fn a_hook_is_created_an_event_delivered_signed_listed_and_redelivered() {
     let socket = Socket::start(Courier::default()).await;
     let mut receiver = Receiver::start(Habit::Answers(200, 3)).await;
-    let hook = socket.hook(json!({ "url": receiver.url("http"), "secret": "emu_secret" }), &["issues"]).await;
-    let (status, issue) = socket.ask(Method::POST, "/repos/acme/widgets/issues", &json!({ "title": "Delivered" })).await;
+    let hook = socket
+        .hook(json!({ "url": receiver.url("http"), "secret": "emu_secret" }), &["issues"])
+        .await;
+    let (status, issue) = socket
+        .ask(Method::POST, "/repos/acme/widgets/issues", &json!({ "title": "Delivered" }))
+        .await;
     assert_eq!(status, 201);
 
     let first = receiver.next().await;
@@ -87,25 +99,54 @@ async fn a_hook_is_created_an_event_delivered_signed_listed_and_redelivered() {
     let expected = crate::emulator::validators::hex(ring::hmac::sign(&key, &first.body).as_ref());
     assert_eq!(first.header("x-hub-signature-256"), format!("sha256={expected}"));
     let payload = first.json();
-    assert_eq!((&payload["action"], &payload["issue"]["number"]), (&json!("opened"), &issue["number"]));
-    for name in ["x-service-delivery", "x-service-hook-id", "x-hub-signature", "user-agent", "host", "content-length"] {
+    assert_eq!(
+        (&payload["action"], &payload["issue"]["number"]),
+        (&json!("opened"), &issue["number"])
+    );
+    for name in [
+        "x-service-delivery",
+        "x-service-hook-id",
+        "x-hub-signature",
+        "user-agent",
+        "host",
+        "content-length",
+    ] {
         assert!(!first.header(name).is_empty(), "{name}");
     }
 
     let recorded = socket.outcome(&hook).await;
-    assert_eq!((&recorded["status"], &recorded["status_code"], &recorded["redelivery"]), (&json!("OK"), &json!(200), &json!(false)));
-    assert_eq!((&recorded["guid"], &recorded["request"]["payload"]), (&json!(first.header("x-service-delivery")), &payload));
-    assert_eq!((&recorded["response"]["payload"], &recorded["response"]["headers"]["x-receiver"]), (&json!("xxx"), &json!("test")));
+    assert_eq!(
+        (&recorded["status"], &recorded["status_code"], &recorded["redelivery"]),
+        (&json!("OK"), &json!(200), &json!(false))
+    );
+    assert_eq!(
+        (&recorded["guid"], &recorded["request"]["payload"]),
+        (&json!(first.header("x-service-delivery")), &payload)
+    );
+    assert_eq!(
+        (&recorded["response"]["payload"], &recorded["response"]["headers"]["x-receiver"]),
+        (&json!("xxx"), &json!("test"))
+    );
     for (name, value) in recorded["request"]["headers"].as_object().expect("an object") {
-        assert_eq!(Some(first.header(name)), value.as_str(), "what is shown is what was sent: {name}");
+        assert_eq!(
+            Some(first.header(name)),
+            value.as_str(),
+            "what is shown is what was sent: {name}"
+        );
     }
 
     let attempts = format!("{hook}/deliveries/{}/attempts", recorded["id"]);
     assert_eq!(socket.ask(Method::POST, &attempts, &Value::Null).await.0, 202);
     let second = receiver.next().await;
-    assert_eq!((second.header("x-service-delivery"), &second.body), (first.header("x-service-delivery"), &first.body));
+    assert_eq!(
+        (second.header("x-service-delivery"), &second.body),
+        (first.header("x-service-delivery"), &first.body)
+    );
     let again = socket.outcome(&hook).await;
-    assert_eq!((&again["redelivery"], &again["guid"], &again["status"]), (&json!(true), &recorded["guid"], &json!("OK")));
+    assert_eq!(
+        (&again["redelivery"], &again["guid"], &again["status"]),
+        (&json!(true), &recorded["guid"], &json!("OK"))
+    );
     assert_ne!(again["id"], recorded["id"]);
     socket.handle.shutdown().await;
 }
@@ -116,7 +157,13 @@ async fn a_receiver_that_asks_back_sees_the_new_state() {
     let mut receiver = Receiver::start(Habit::Answers(200, 0)).await;
     socket.hook(json!({ "url": receiver.url("http") }), &["issues"]).await;
     // The answer to the request itself may be held back; the delivery tells of what is already so.
-    let (_, gate) = socket.ask(Method::POST, "/_emulator/gates", &json!({ "match": { "method": "POST", "path": "/repos/*" } })).await;
+    let (_, gate) = socket
+        .ask(
+            Method::POST,
+            "/_emulator/gates",
+            &json!({ "match": { "method": "POST", "path": "/repos/*" } }),
+        )
+        .await;
     let body = json!({ "title": "Seen" });
     let opening = socket.ask(Method::POST, "/repos/acme/widgets/issues", &body);
     let asking_back = async {
@@ -135,7 +182,13 @@ async fn deliveries_arrive_in_the_order_of_the_events() {
     let mut receiver = Receiver::start(Habit::Answers(204, 0)).await;
     socket.hook(json!({ "url": receiver.url("http") }), &["issues"]).await;
     for index in 0..20 {
-        socket.ask(Method::POST, "/repos/acme/widgets/issues", &json!({ "title": format!("{index}") })).await;
+        socket
+            .ask(
+                Method::POST,
+                "/repos/acme/widgets/issues",
+                &json!({ "title": format!("{index}") }),
+            )
+            .await;
     }
     for index in 0..20 {
         assert_eq!(receiver.next().await.json()["issue"]["title"], format!("{index}"));
@@ -146,11 +199,18 @@ async fn deliveries_arrive_in_the_order_of_the_events() {
 #[tokio::test]
 async fn a_receiver_that_hangs_is_given_up_and_holds_up_nobody_else() {
     let socket = Socket::start(Courier::default().with_time_out(Duration::from_millis(800))).await;
-    let (mut slow, mut quick) = (Receiver::start(Habit::Hangs).await, Receiver::start(Habit::Answers(200, 0)).await);
+    let (mut slow, mut quick) =
+        (Receiver::start(Habit::Hangs).await, Receiver::start(Habit::Answers(200, 0)).await);
     let slow_hook = socket.hook(json!({ "url": slow.url("http") }), &["issues"]).await;
     socket.hook(json!({ "url": quick.url("http") }), &["issues"]).await;
     for index in 0..2 {
-        socket.ask(Method::POST, "/repos/acme/widgets/issues", &json!({ "title": format!("{index}") })).await;
+        socket
+            .ask(
+                Method::POST,
+                "/repos/acme/widgets/issues",
+                &json!({ "title": format!("{index}") }),
+            )
+            .await;
     }
     assert_eq!(slow.next().await.json()["issue"]["title"], "0");
     for index in 0..2 {
@@ -158,7 +218,11 @@ async fn a_receiver_that_hangs_is_given_up_and_holds_up_nobody_else() {
     }
     let outcome = socket.outcome(&slow_hook).await;
     assert_eq!((&outcome["status"], &outcome["status_code"]), (&json!("Timed out"), &json!(0)));
-    assert!(outcome["duration"].as_f64().is_some_and(|secs| (0.75..10.0).contains(&secs)), "real seconds: {}", outcome["duration"]);
+    assert!(
+        outcome["duration"].as_f64().is_some_and(|secs| (0.75..10.0).contains(&secs)),
+        "real seconds: {}",
+        outcome["duration"]
+    );
     assert_eq!(slow.next().await.json()["issue"]["title"], "1", "its next one came after");
     assert!(quick.is_idle());
     socket.handle.shutdown().await;
@@ -196,11 +260,22 @@ async fn what_comes_back_is_recorded_as_it_was() {
 #[tokio::test]
 async fn a_receiver_that_is_not_there_is_said_to_be_so() {
     let socket = Socket::start(Courier::default()).await;
-    let free = TcpListener::bind("127.0.0.1:0").await.expect("a free port").local_addr().expect("an address");
+    let free = TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a free port")
+        .local_addr()
+        .expect("an address");
     let outcome = socket.outcome_of_ping(json!({ "url": format!("http://{free}/") })).await;
-    assert_eq!((&outcome["status"], &outcome["status_code"]), (&json!("Connection refused"), &json!(0)));
-    let outcome = socket.outcome_of_ping(json!({ "url": "https://receiver.example.com/hook" })).await;
-    assert_eq!((&outcome["status"], &outcome["response"]), (&json!("Failed to resolve host"), &json!({ "headers": {}, "payload": "" })));
+    assert_eq!(
+        (&outcome["status"], &outcome["status_code"]),
+        (&json!("Connection refused"), &json!(0))
+    );
+    let outcome =
+        socket.outcome_of_ping(json!({ "url": "https://receiver.example.com/hook" })).await;
+    assert_eq!(
+        (&outcome["status"], &outcome["response"]),
+        (&json!("Failed to resolve host"), &json!({ "headers": {}, "payload": "" }))
+    );
     socket.handle.shutdown().await;
 }
 
@@ -209,7 +284,10 @@ async fn redirects_are_not_followed() {
     let socket = Socket::start(Courier::default()).await;
     let mut receiver = Receiver::start(Habit::Redirects).await;
     let outcome = socket.outcome_of_ping(json!({ "url": receiver.url("http") })).await;
-    assert_eq!((&outcome["status"], &outcome["response"]["headers"]["location"]), (&json!("Found"), &json!("/elsewhere")));
+    assert_eq!(
+        (&outcome["status"], &outcome["response"]["headers"]["location"]),
+        (&json!("Found"), &json!("/elsewhere"))
+    );
     receiver.next().await;
     assert!(receiver.is_idle());
     socket.handle.shutdown().await;
@@ -220,7 +298,10 @@ async fn an_answer_of_5_mb_is_cut() {
     let socket = Socket::start(Courier::default()).await;
     let receiver = Receiver::start(Habit::Answers(200, 5_000_000)).await;
     let outcome = socket.outcome_of_ping(json!({ "url": receiver.url("http") })).await;
-    assert_eq!((&outcome["status"], outcome["response"]["payload"].as_str().map(str::len)), (&json!("OK"), Some(64 * 1024)));
+    assert_eq!(
+        (&outcome["status"], outcome["response"]["payload"].as_str().map(str::len)),
+        (&json!("OK"), Some(64 * 1024))
+    );
     socket.handle.shutdown().await;
 }
 
@@ -229,13 +310,23 @@ async fn insecure_ssl_0_verifies_the_certificate_and_1_does_not() {
     let socket = Socket::start(Courier::default()).await;
     let mut receiver = Receiver::start_tls();
     for verified in [json!("0"), json!(0)] {
-        let outcome = socket.outcome_of_ping(json!({ "url": receiver.url("https"), "insecure_ssl": verified })).await;
-        assert_eq!((&outcome["status"], &outcome["status_code"]), (&json!("Certificate not trusted"), &json!(0)));
+        let outcome = socket
+            .outcome_of_ping(json!({ "url": receiver.url("https"), "insecure_ssl": verified }))
+            .await;
+        assert_eq!(
+            (&outcome["status"], &outcome["status_code"]),
+            (&json!("Certificate not trusted"), &json!(0))
+        );
     }
     assert!(receiver.is_idle(), "nothing is told to whom one does not trust");
     for any in [json!("1"), json!(1)] {
-        let outcome = socket.outcome_of_ping(json!({ "url": receiver.url("https"), "insecure_ssl": any })).await;
-        assert_eq!((&outcome["status"], &outcome["response"]["payload"]), (&json!("OK"), &json!("ok")));
+        let outcome = socket
+            .outcome_of_ping(json!({ "url": receiver.url("https"), "insecure_ssl": any }))
+            .await;
+        assert_eq!(
+            (&outcome["status"], &outcome["response"]["payload"]),
+            (&json!("OK"), &json!("ok"))
+        );
         assert_eq!(receiver.next().await.header("x-service-event"), "ping");
     }
     socket.handle.shutdown().await;
@@ -260,15 +351,29 @@ async fn the_app_receives_events_with_its_installation() {
     let socket = Socket::start(Courier::default()).await;
     let mut receiver = Receiver::start(Habit::Answers(200, 0)).await;
     let now = START.as_secs();
-    let jwt =
-        crate::emulator::credentials::jwt::tests::signed(&json!({ "alg": "RS256" }), &json!({ "iss": 301, "iat": now, "exp": now + 500 }));
-    let patch = request(Method::PATCH, &jwt, "/app/hook/config", &[], &json!({ "url": receiver.url("http") }));
+    let jwt = crate::emulator::credentials::jwt::tests::signed(
+        &json!({ "alg": "RS256" }),
+        &json!({ "iss": 301, "iat": now, "exp": now + 500 }),
+    );
+    let patch = request(
+        Method::PATCH,
+        &jwt,
+        "/app/hook/config",
+        &[],
+        &json!({ "url": receiver.url("http") }),
+    );
     let answer = socket.handle.with_emulator(|emulator| emulator.respond(START, &patch, PEER));
     assert_eq!(answer.status(), 200);
     socket.ask(Method::POST, "/repos/acme/widgets/labels", &json!({ "name": "told" })).await;
     let told = receiver.next().await;
-    assert_eq!((told.header("x-service-event"), told.header("x-service-hook-installation-target-type")), ("label", "integration"));
-    assert!(told.header("x-hub-signature-256").starts_with("sha256="), "the secret was not touched");
+    assert_eq!(
+        (told.header("x-service-event"), told.header("x-service-hook-installation-target-type")),
+        ("label", "integration")
+    );
+    assert!(
+        told.header("x-hub-signature-256").starts_with("sha256="),
+        "the secret was not touched"
+    );
     assert_eq!(told.json()["installation"]["id"], 311);
     socket.handle.shutdown().await;
 }

@@ -1,4 +1,5 @@
-//! Document 1, Authentication and Errors: every row of their tables, and how far each kind of token reaches.
+//! Document 1, Authentication and Errors: every row of their tables, and how far each kind of token
+//! reaches.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,11 +23,32 @@ fn issue() -> Value {
 #[test]
 fn bearer_and_token_are_the_scheme_words() {
     let mut upstream = Upstream::new();
-    for (scheme, status) in [("Bearer", 200), ("bearer", 200), ("token", 200), ("TOKEN", 200), ("Digest", 401), ("Bearer,token", 401)] {
+    for (scheme, status) in [
+        ("Bearer", 200),
+        ("bearer", 200),
+        ("token", 200),
+        ("TOKEN", 200),
+        ("Digest", 401),
+        ("Bearer,token", 401),
+    ] {
         let header = format!("{scheme} {ADA}");
-        upstream.send(&request(Method::GET, NOBODY, "/user", &[("authorization", &header)], &Value::Null)).assert_status(status);
+        upstream
+            .send(&request(
+                Method::GET,
+                NOBODY,
+                "/user",
+                &[("authorization", &header)],
+                &Value::Null,
+            ))
+            .assert_status(status);
     }
-    let twice = request(Method::GET, ADA, "/user", &[("authorization", &format!("Bearer {BEN}"))], &Value::Null);
+    let twice = request(
+        Method::GET,
+        ADA,
+        "/user",
+        &[("authorization", &format!("Bearer {BEN}"))],
+        &Value::Null,
+    );
     upstream.send(&twice).assert_status(401);
 }
 
@@ -36,7 +58,10 @@ fn an_expired_or_revoked_token_is_a_bad_credential_everywhere() {
     for token in ["emu_classic_expired", "emu_classic_revoked"] {
         for path in ["/user", "/repos/acme/widgets", "/rate_limit", "/nothing/here"] {
             let answer = upstream.get(token, path).assert_status(401);
-            assert_eq!((answer.body["message"].as_str(), answer.header("x-ratelimit-limit")), (Some("Bad credentials"), "60"));
+            assert_eq!(
+                (answer.body["message"].as_str(), answer.header("x-ratelimit-limit")),
+                (Some("Bad credentials"), "60")
+            );
         }
         upstream.post(token, "/graphql", &json!({ "query": "{viewer{login}}" })).assert_status(401);
     }
@@ -85,7 +110,9 @@ fn an_app_user_token_reaches_what_the_app_is_installed_on() {
     upstream.get(BEN, PRIVATE).assert_status(200);
     upstream.get("emu_app_user_ben", PRIVATE).assert_status(404);
     upstream.get("emu_app_user_ben", "/repos/initech-labs/staplers").assert_status(200);
-    upstream.post("emu_app_user_ben", "/repos/initech-labs/staplers/issues", &issue()).assert_status(403);
+    upstream
+        .post("emu_app_user_ben", "/repos/initech-labs/staplers/issues", &issue())
+        .assert_status(403);
     upstream.post(BEN, "/repos/initech-labs/staplers/issues", &issue()).assert_status(201);
     let seen = upstream.get(IRIS_BY_APP, "/user/repos").assert_status(200);
     let names: Vec<_> = seen.items().iter().map(|one| one["name"].clone()).collect();
@@ -113,7 +140,10 @@ fn an_installation_token_reaches_the_chosen_repositories() {
     upstream.post(INITECH, "/repos/acme/widgets/issues", &issue()).assert_status(403);
     let listed = upstream.get(INITECH, "/orgs/initech-labs/repos").assert_status(200);
     assert_eq!(listed.items().len(), 2);
-    assert_eq!(upstream.get(INITECH, "/search/issues?q=repo:initech-labs/vault").body["total_count"], 0);
+    assert_eq!(
+        upstream.get(INITECH, "/search/issues?q=repo:initech-labs/vault").body["total_count"],
+        0
+    );
 }
 
 #[test]
@@ -132,7 +162,14 @@ fn a_collaborator_sees_and_pushes_to_one_private_repository() {
 #[test]
 fn private_repositories_need_the_scope_repo_or_the_permission() {
     let mut upstream = Upstream::new();
-    for (token, status) in [(ADA, 200), (OAUTH, 200), (ADA_FINE, 200), (ADA_NO_SCOPES, 404), (ADA_NO_PERMISSIONS, 404), (NOBODY, 404)] {
+    for (token, status) in [
+        (ADA, 200),
+        (OAUTH, 200),
+        (ADA_FINE, 200),
+        (ADA_NO_SCOPES, 404),
+        (ADA_NO_PERMISSIONS, 404),
+        (NOBODY, 404),
+    ] {
         upstream.get(token, "/repos/acme/gadgets").assert_status(status);
     }
 }
@@ -158,13 +195,19 @@ fn every_rest_answer_says_which_permissions_its_endpoint_requires() {
         (ADA, "/repos/acme/widgets", &[("x-service-api-version", "1999-01-01")][..], 400),
     ] {
         let answer = upstream.get_with(token, path, headers).assert_status(status);
-        let said = answer.headers.get("x-accepted-service-permissions").unwrap_or_else(|| panic!("{path} {status}"));
+        let said = answer
+            .headers
+            .get("x-accepted-service-permissions")
+            .unwrap_or_else(|| panic!("{path} {status}"));
         if path == "/repos/acme/widgets" {
             assert_eq!(said, "metadata=read", "{status}");
         }
     }
     let mut github = Upstream::github();
-    assert_eq!(github.get(ADA, "/orgs/acme/hooks").header("x-accepted-github-permissions"), "organization_hooks=read");
+    assert_eq!(
+        github.get(ADA, "/orgs/acme/hooks").header("x-accepted-github-permissions"),
+        "organization_hooks=read"
+    );
 }
 
 #[test]
@@ -180,13 +223,27 @@ fn answers_to_tokens_with_scopes_say_which_they_have_and_which_are_accepted() {
     ] {
         let answer = upstream.get(token, path).assert_status(status);
         assert!(answer.header("x-oauth-scopes").contains("repo"), "{path}");
-        assert_eq!(answer.headers.get("x-accepted-oauth-scopes").and_then(|value| value.to_str().ok()), Some(accepted), "{path}");
+        assert_eq!(
+            answer.headers.get("x-accepted-oauth-scopes").and_then(|value| value.to_str().ok()),
+            Some(accepted),
+            "{path}"
+        );
     }
-    assert_eq!(upstream.get(ADA_NO_SCOPES, "/user").headers.get("x-oauth-scopes").map(http::HeaderValue::as_bytes), Some(&b""[..]));
+    assert_eq!(
+        upstream
+            .get(ADA_NO_SCOPES, "/user")
+            .headers
+            .get("x-oauth-scopes")
+            .map(http::HeaderValue::as_bytes),
+        Some(&b""[..])
+    );
     let graphql = upstream.post(ADA, "/graphql", &json!({ "query": "{viewer{login}}" }));
     assert!(graphql.header("x-oauth-scopes").contains("repo"));
     for token in [ADA_FINE, INSTALLATION, WORKFLOW, NOBODY, "wrong"] {
-        assert!(!upstream.get(token, "/users/ada").headers.contains_key("x-oauth-scopes"), "{token}");
+        assert!(
+            !upstream.get(token, "/users/ada").headers.contains_key("x-oauth-scopes"),
+            "{token}"
+        );
     }
 }
 
@@ -194,10 +251,24 @@ fn answers_to_tokens_with_scopes_say_which_they_have_and_which_are_accepted() {
 fn a_304_is_free_for_everybody_and_a_refusal_is_not() {
     let mut upstream = Upstream::new();
     let etag = upstream.get(NOBODY, "/users/ada").header("etag").to_owned();
-    assert_eq!(upstream.get_with(NOBODY, "/users/ada", &[("if-none-match", &etag)]).assert_status(304).remaining(), 59);
-    assert_eq!(upstream.get_with("wrong", "/users/ada", &[("if-none-match", &etag)]).assert_status(401).remaining(), 58);
+    assert_eq!(
+        upstream
+            .get_with(NOBODY, "/users/ada", &[("if-none-match", &etag)])
+            .assert_status(304)
+            .remaining(),
+        59
+    );
+    assert_eq!(
+        upstream
+            .get_with("wrong", "/users/ada", &[("if-none-match", &etag)])
+            .assert_status(401)
+            .remaining(),
+        58
+    );
     let etag = upstream.get("emu_workflow_blueprints", "/users/ada").header("etag").to_owned();
-    let free = upstream.get_with("emu_workflow_blueprints", "/users/ada", &[("if-none-match", &etag)]).assert_status(304);
+    let free = upstream
+        .get_with("emu_workflow_blueprints", "/users/ada", &[("if-none-match", &etag)])
+        .assert_status(304);
     assert_eq!(free.remaining(), 14_999);
 }
 
@@ -205,7 +276,8 @@ fn a_304_is_free_for_everybody_and_a_refusal_is_not() {
 fn every_status_of_the_errors_table_is_produced_by_something() {
     let mut upstream = Upstream::new();
     let etag = upstream.get(ADA, "/user").header("etag").to_owned();
-    let thread = upstream.get(ADA, "/notifications").items()[0]["id"].as_str().expect("an id").to_owned();
+    let thread =
+        upstream.get(ADA, "/notifications").items()[0]["id"].as_str().expect("an id").to_owned();
     let hooks = upstream.get(ADA, "/orgs/acme/hooks").assert_status(200);
     let deliveries = format!("/orgs/acme/hooks/{}/deliveries", hooks.items()[0]["id"]);
     let delivery = upstream.get(ADA, &deliveries).assert_status(200).items()[0]["id"].clone();
@@ -236,9 +308,20 @@ fn every_status_of_the_errors_table_is_produced_by_something() {
 fn basic_carries_a_token_as_password_or_user() {
     let mut upstream = Upstream::new();
     for credential in [format!("ada:{ADA}"), format!("{ADA}:x-oauth-basic"), format!("{ADA}:")] {
-        upstream.send(&by_basic(Method::GET, &credential, "/user", &Value::Null)).assert_status(200);
+        upstream
+            .send(&by_basic(Method::GET, &credential, "/user", &Value::Null))
+            .assert_status(200);
     }
-    for credential in [":", "emu_client_id:", ":emu_client_secret", "emu_client_secret:emu_client_id", "no colon", "ü:🦀"] {
-        upstream.send(&by_basic(Method::GET, credential, "/users/ada", &Value::Null)).assert_status(401);
+    for credential in [
+        ":",
+        "emu_client_id:",
+        ":emu_client_secret",
+        "emu_client_secret:emu_client_id",
+        "no colon",
+        "ü:🦀",
+    ] {
+        upstream
+            .send(&by_basic(Method::GET, credential, "/users/ada", &Value::Null))
+            .assert_status(401);
     }
 }

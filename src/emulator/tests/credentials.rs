@@ -10,7 +10,9 @@ fn no_credential_is_allowed_only_for_public_data() {
     upstream.get(NOBODY, "/repos/acme/widgets").assert_status(200);
     upstream.get(NOBODY, "/repos/acme/gadgets").assert_status(404);
     upstream.get(NOBODY, "/user").assert_status(401);
-    upstream.post(NOBODY, "/repos/acme/widgets/issues", &json!({ "title": "x" })).assert_status(401);
+    upstream
+        .post(NOBODY, "/repos/acme/widgets/issues", &json!({ "title": "x" }))
+        .assert_status(401);
 }
 
 #[test]
@@ -34,7 +36,13 @@ fn what_a_caller_may_not_see_is_not_found() {
 #[test]
 fn hidden_repositories_are_missing_from_lists_and_search() {
     let mut upstream = Upstream::new();
-    let names = |answer: &Answer| answer.items().iter().map(|item| item["name"].as_str().unwrap_or("").to_owned()).collect::<Vec<_>>();
+    let names = |answer: &Answer| {
+        answer
+            .items()
+            .iter()
+            .map(|item| item["name"].as_str().unwrap_or("").to_owned())
+            .collect::<Vec<_>>()
+    };
     assert!(names(&upstream.get(ADA, "/orgs/acme/repos")).contains(&"gadgets".to_owned()));
     assert!(!names(&upstream.get(DAN, "/orgs/acme/repos")).contains(&"gadgets".to_owned()));
     assert_eq!(upstream.get(DAN, "/search/issues?q=repo:acme/gadgets").body["total_count"], 0);
@@ -66,14 +74,22 @@ fn only_administrators_change_a_repository() {
     upstream.patch(BEN, "/repos/acme/widgets", &change).assert_status(403);
     upstream.patch(DAN, "/repos/acme/widgets", &change).assert_status(403);
     upstream.patch(DAN, "/repos/acme/gadgets", &change).assert_status(404);
-    assert_eq!(upstream.patch(ADA, "/repos/acme/widgets", &change).assert_status(200).body["description"], "new");
+    assert_eq!(
+        upstream.patch(ADA, "/repos/acme/widgets", &change).assert_status(200).body["description"],
+        "new"
+    );
 }
 
 #[test]
 fn an_oauth_app_reads_public_data_with_basic_credentials() {
     let mut upstream = Upstream::new();
     let basic = "Basic ZW11X2NsaWVudF9pZDplbXVfY2xpZW50X3NlY3JldA==";
-    let get = |path: &str| http::Request::get(path).header("authorization", basic).body(Bytes::new()).expect("well formed");
+    let get = |path: &str| {
+        http::Request::get(path)
+            .header("authorization", basic)
+            .body(Bytes::new())
+            .expect("well formed")
+    };
     upstream.send(&get("/repos/acme/widgets")).assert_status(200);
     upstream.send(&get("/repos/acme/gadgets")).assert_status(404);
     upstream.send(&get("/user")).assert_status(401);

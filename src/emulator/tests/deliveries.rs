@@ -48,11 +48,17 @@ fn a_malformed_cursor_or_delivery_id_is_a_bad_request_and_a_wrong_status_422() {
     }
     for id in ["abc", "-1", "+1", "1.0", "0x1", "%20", "%F0%9F%A6%80"] {
         upstream.get(ADA, &format!("{path}/deliveries/{id}")).assert_status(400);
-        upstream.post(ADA, &format!("{path}/deliveries/{id}/attempts"), &Value::Null).assert_status(400);
+        upstream
+            .post(ADA, &format!("{path}/deliveries/{id}/attempts"), &Value::Null)
+            .assert_status(400);
     }
-    for (id, status) in [("1", 404), ("0", 404), ("18446744073709551615", 422), ("99999999999999999999999999", 422)] {
+    for (id, status) in
+        [("1", 404), ("0", 404), ("18446744073709551615", 422), ("99999999999999999999999999", 422)]
+    {
         upstream.get(ADA, &format!("{path}/deliveries/{id}")).assert_status(status);
-        upstream.post(ADA, &format!("{path}/deliveries/{id}/attempts"), &Value::Null).assert_status(status);
+        upstream
+            .post(ADA, &format!("{path}/deliveries/{id}/attempts"), &Value::Null)
+            .assert_status(status);
     }
     upstream.get(ADA, &format!("{path}/deliveries?status=odd")).assert_names_field("status");
     upstream.get(ADA, &format!("{path}/deliveries?per_page=many")).assert_names_field("per_page");
@@ -63,7 +69,10 @@ fn a_page_leads_to_the_one_before_it_too() {
     let mut upstream = Upstream::new();
     let path = hook(&mut upstream);
     let follow = |upstream: &mut Upstream, address: Option<String>| {
-        upstream.get(ADA, address.expect("a link").strip_prefix("http://upstream.test").expect("our address"))
+        upstream.get(
+            ADA,
+            address.expect("a link").strip_prefix("http://upstream.test").expect("our address"),
+        )
     };
     let first = upstream.get(ADA, &format!("{path}/deliveries?per_page=15"));
     assert_eq!(first.link("prev"), None);
@@ -84,10 +93,19 @@ fn a_page_has_at_most_100_deliveries_and_30_if_not_said() {
     for _ in 0..70 {
         upstream.post(ADA, &format!("{path}/pings"), &Value::Null).assert_status(204);
     }
-    for (asked, shown) in
-        [("", 30), ("?per_page=100", 100), ("?per_page=1000", 100), ("?per_page=0", 30), ("?per_page=1", 1), ("?cursor=", 30)]
-    {
-        assert_eq!(upstream.get(ADA, &format!("{path}/deliveries{asked}")).items().len(), shown, "{asked}");
+    for (asked, shown) in [
+        ("", 30),
+        ("?per_page=100", 100),
+        ("?per_page=1000", 100),
+        ("?per_page=0", 30),
+        ("?per_page=1", 1),
+        ("?cursor=", 30),
+    ] {
+        assert_eq!(
+            upstream.get(ADA, &format!("{path}/deliveries{asked}")).items().len(),
+            shown,
+            "{asked}"
+        );
     }
 }
 
@@ -101,7 +119,9 @@ fn attempts_are_refused_when_as_many_wait_as_the_record_holds() {
         upstream.post(ADA, &format!("{path}/pings"), &Value::Null).assert_status(204);
     }
     let newest = upstream.get(ADA, &format!("{path}/deliveries?per_page=1"));
-    upstream.post(ADA, &format!("{path}/deliveries/{}/attempts", ids(&newest)[0]), &Value::Null).assert_names_field("base");
+    upstream
+        .post(ADA, &format!("{path}/deliveries/{}/attempts", ids(&newest)[0]), &Value::Null)
+        .assert_names_field("base");
 }
 
 #[test]
@@ -111,10 +131,15 @@ fn a_ping_is_delivered_also_by_a_webhook_that_is_not_active() {
     upstream.patch(ADA, &path, &json!({ "active": false })).assert_status(200);
     upstream.post(ADA, &format!("{path}/pings"), &Value::Null).assert_status(204);
     let newest = upstream.get(ADA, &format!("{path}/deliveries?per_page=1"));
-    assert_eq!((&newest.items()[0]["event"], &newest.items()[0]["action"]), (&json!("ping"), &json!("")));
+    assert_eq!(
+        (&newest.items()[0]["event"], &newest.items()[0]["action"]),
+        (&json!("ping"), &json!(""))
+    );
     let payload = upstream.get(ADA, &format!("{path}/deliveries/{}", ids(&newest)[0])).body["request"]["payload"].clone();
     assert!(
-        payload["zen"].is_string() && payload["hook"]["config"]["url"].is_string() && payload["hook"]["config"].get("secret").is_none()
+        payload["zen"].is_string()
+            && payload["hook"]["config"]["url"].is_string()
+            && payload["hook"]["config"].get("secret").is_none()
     );
     upstream.post(ADA, "/orgs/acme/hooks/99999999/pings", &Value::Null).assert_status(404);
     upstream.post(OAUTH, &format!("{path}/pings"), &Value::Null).assert_status(404);
@@ -126,9 +151,19 @@ fn a_delivery_shows_what_was_sent_then_whatever_the_webhook_became() {
     let path = hook(&mut upstream);
     let id = ids(&upstream.get(ADA, &format!("{path}/deliveries")))[0];
     let before = upstream.get(ADA, &format!("{path}/deliveries/{id}")).body;
-    upstream.patch(ADA, &path, &json!({ "config": { "url": "https://example.com/other", "content_type": "form" } })).assert_status(200);
+    upstream
+        .patch(
+            ADA,
+            &path,
+            &json!({ "config": { "url": "https://example.com/other", "content_type": "form" } }),
+        )
+        .assert_status(200);
     assert_eq!(upstream.get(ADA, &format!("{path}/deliveries/{id}")).body, before);
-    assert!(before["request"]["headers"]["x-hub-signature-256"].as_str().is_some_and(|signature| signature.starts_with("sha256=")));
+    assert!(
+        before["request"]["headers"]["x-hub-signature-256"]
+            .as_str()
+            .is_some_and(|signature| signature.starts_with("sha256="))
+    );
 }
 
 #[test]
@@ -137,7 +172,10 @@ fn the_status_filter_finds_the_failed_delivery() {
     let path = hook(&mut upstream);
     let failed = upstream.get(ADA, &format!("{path}/deliveries?status=failure"));
     assert_eq!(failed.items().len(), 1);
-    assert_eq!((&failed.items()[0]["status_code"], &failed.items()[0]["status"]), (&json!(502), &json!("Bad Gateway")));
+    assert_eq!(
+        (&failed.items()[0]["status_code"], &failed.items()[0]["status"]),
+        (&json!(502), &json!("Bad Gateway"))
+    );
 }
 
 #[test]
@@ -164,7 +202,10 @@ fn summary_and_detail_have_every_field() {
         assert!(detail.body.get(field).is_some(), "{field}");
     }
     assert_eq!(detail.body["status"], "OK");
-    assert!(detail.body["request"]["headers"].is_object() && detail.body["response"]["payload"].is_string());
+    assert!(
+        detail.body["request"]["headers"].is_object()
+            && detail.body["response"]["payload"].is_string()
+    );
     assert_eq!(detail.body["guid"].as_str().map(str::len), Some(36));
 }
 
@@ -174,11 +215,17 @@ fn an_attempt_redelivers_with_the_same_guid() {
     let path = hook(&mut upstream);
     let before = upstream.get(ADA, &format!("{path}/deliveries"));
     let id = ids(&before)[3];
-    upstream.post(ADA, &format!("{path}/deliveries/{id}/attempts"), &Value::Null).assert_status(202);
+    upstream
+        .post(ADA, &format!("{path}/deliveries/{id}/attempts"), &Value::Null)
+        .assert_status(202);
     let after = upstream.get(ADA, &format!("{path}/deliveries"));
     assert_eq!(after.items()[0]["redelivery"], true);
     assert_eq!(after.items()[0]["guid"], before.items()[3]["guid"]);
-    assert_eq!((&after.items()[0]["status"], &after.items()[0]["status_code"]), (&json!("Pending"), &json!(0)), "nobody sends it here");
+    assert_eq!(
+        (&after.items()[0]["status"], &after.items()[0]["status_code"]),
+        (&json!("Pending"), &json!(0)),
+        "nobody sends it here"
+    );
     assert_ne!(after.items()[0]["id"], before.items()[3]["id"]);
 }
 
@@ -186,17 +233,29 @@ fn an_attempt_redelivers_with_the_same_guid() {
 fn an_event_of_the_organisation_is_recorded_for_the_hooks_that_want_it() {
     let mut upstream = Upstream::new();
     let path = hook(&mut upstream);
-    upstream.post(BEN, "/repos/acme/widgets/issues", &json!({ "title": "Something new" })).assert_status(201);
+    upstream
+        .post(BEN, "/repos/acme/widgets/issues", &json!({ "title": "Something new" }))
+        .assert_status(201);
     let newest = upstream.get(ADA, &format!("{path}/deliveries?per_page=1"));
-    assert_eq!((&newest.items()[0]["event"], &newest.items()[0]["action"]), (&json!("issues"), &json!("opened")));
+    assert_eq!(
+        (&newest.items()[0]["event"], &newest.items()[0]["action"]),
+        (&json!("issues"), &json!("opened"))
+    );
     let id = ids(&newest)[0];
-    let payload = upstream.get(ADA, &format!("{path}/deliveries/{id}")).body["request"]["payload"].clone();
+    let payload =
+        upstream.get(ADA, &format!("{path}/deliveries/{id}")).body["request"]["payload"].clone();
     assert_eq!(
         (&payload["action"], &payload["issue"]["title"], &payload["repository"]["full_name"]),
         (&json!("opened"), &json!("Something new"), &json!("acme/widgets"))
     );
-    upstream.post(BEN, "/repos/acme/widgets/issues/1/comments", &json!({ "body": "x" })).assert_status(201);
-    assert_eq!(ids(&upstream.get(ADA, &format!("{path}/deliveries?per_page=1"))), [id], "issue_comment is not among its events");
+    upstream
+        .post(BEN, "/repos/acme/widgets/issues/1/comments", &json!({ "body": "x" }))
+        .assert_status(201);
+    assert_eq!(
+        ids(&upstream.get(ADA, &format!("{path}/deliveries?per_page=1"))),
+        [id],
+        "issue_comment is not among its events"
+    );
 }
 
 #[test]
@@ -205,7 +264,15 @@ fn delivery_headers_are_named_by_the_dialect() {
     let path = hook(&mut upstream);
     let id = ids(&upstream.get(ADA, &format!("{path}/deliveries")))[0];
     let detail = upstream.get(ADA, &format!("{path}/deliveries/{id}"));
-    let names: Vec<String> =
-        detail.body["request"]["headers"].as_object().expect("an object").keys().map(|name| name.to_lowercase()).collect();
-    assert!(names.contains(&"x-github-delivery".to_owned()) && names.contains(&"x-github-hook-id".to_owned()), "{names:?}");
+    let names: Vec<String> = detail.body["request"]["headers"]
+        .as_object()
+        .expect("an object")
+        .keys()
+        .map(|name| name.to_lowercase())
+        .collect();
+    assert!(
+        names.contains(&"x-github-delivery".to_owned())
+            && names.contains(&"x-github-hook-id".to_owned()),
+        "{names:?}"
+    );
 }

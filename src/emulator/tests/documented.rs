@@ -1,6 +1,8 @@
-//! What Documents 2 and 3 say that each of their endpoints answers with, row by row. Errors that every route shares are Document 1's.
+//! What Documents 2 and 3 say that each of their endpoints answers with, row by row. Errors that
+//! every route shares are Document 1's.
 
-/// Method, route, statuses of success, and `array` where the answer is one. Parameters have any name.
+/// Method, route, statuses of success, and `array` where the answer is one. Parameters have any
+/// name.
 const ROWS: &str = "
 GET /orgs/{}/teams/{}/invitations 200 array
 GET /orgs/{}/teams/{}/members 200 array
@@ -74,10 +76,14 @@ pub enum Form {
 
 /// The row of this method and route, if the documents have one.
 pub fn row(method: &str, template: &str) -> Option<(Vec<u16>, Form)> {
-    let nameless: Vec<&str> = template.split('/').map(|segment| if segment.starts_with('{') { "{}" } else { segment }).collect();
+    let nameless: Vec<&str> = template
+        .split('/')
+        .map(|segment| if segment.starts_with('{') { "{}" } else { segment })
+        .collect();
     let nameless = nameless.join("/");
     let mut rows = ROWS.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let found = rows.find(|words| words.first() == Some(&method) && words.get(1) == Some(&nameless.as_str()))?;
+    let found = rows
+        .find(|words| words.first() == Some(&method) && words.get(1) == Some(&nameless.as_str()))?;
     let statuses = found.get(2)?.split(',').filter_map(|status| status.parse().ok()).collect();
     Some((statuses, if found.get(3) == Some(&"array") { Form::Array } else { Form::Any }))
 }

@@ -42,7 +42,10 @@ fn a_team_is_named_by_slug_or_id_and_lists_organisation_summaries() {
 #[test]
 fn one_assignment_is_200_when_assigned_and_404_when_not() {
     let mut upstream = Upstream::new();
-    assert_eq!(upstream.get(ADA, &format!("{ASSIGNED}/acme")).assert_status(200).body["login"], "acme");
+    assert_eq!(
+        upstream.get(ADA, &format!("{ASSIGNED}/acme")).assert_status(200).body["login"],
+        "acme"
+    );
     for organization in ["globex", "vandelay", "nowhere", "ada", "%F0%9F%A6%80"] {
         upstream.get(ADA, &format!("{ASSIGNED}/{organization}")).assert_status(404);
     }
@@ -52,7 +55,11 @@ fn one_assignment_is_200_when_assigned_and_404_when_not() {
 fn a_put_assigns_and_is_201_each_time() {
     let mut upstream = Upstream::new();
     for _ in 0..2 {
-        assert_eq!(upstream.put(ADA, &format!("{ASSIGNED}/Globex"), &Value::Null).assert_status(201).body["login"], "globex");
+        assert_eq!(
+            upstream.put(ADA, &format!("{ASSIGNED}/Globex"), &Value::Null).assert_status(201).body
+                ["login"],
+            "globex"
+        );
     }
     upstream.get(ADA, &format!("{ASSIGNED}/globex")).assert_status(200);
     upstream.get(DAN, "/orgs/globex/teams/ent:architects").assert_status(200);
@@ -81,7 +88,13 @@ fn organisations_are_added_and_removed_by_their_slugs() {
         upstream.post(ADA, &format!("{ASSIGNED}/remove"), &both).assert_status(204);
         assert!(upstream.get(ADA, ASSIGNED).items().is_empty());
     }
-    assert!(upstream.post(ADA, &format!("{ASSIGNED}/add"), &json!({ "organization_slugs": [] })).assert_status(200).items().is_empty());
+    assert!(
+        upstream
+            .post(ADA, &format!("{ASSIGNED}/add"), &json!({ "organization_slugs": [] }))
+            .assert_status(200)
+            .items()
+            .is_empty()
+    );
 }
 
 #[test]
@@ -99,10 +112,14 @@ fn bad_slugs_are_422_and_assign_nothing() {
     ] {
         for action in ["add", "remove"] {
             let body = json!({ "organization_slugs": slugs });
-            upstream.post(ADA, &format!("{ASSIGNED}/{action}"), &body).assert_names_field("organization_slugs");
+            upstream
+                .post(ADA, &format!("{ASSIGNED}/{action}"), &body)
+                .assert_names_field("organization_slugs");
         }
     }
-    upstream.post(ADA, &format!("{ASSIGNED}/add"), &json!({})).assert_names_field("organization_slugs");
+    upstream
+        .post(ADA, &format!("{ASSIGNED}/add"), &json!({}))
+        .assert_names_field("organization_slugs");
     upstream.post(ADA, &format!("{ASSIGNED}/add"), &json!([])).assert_status(400);
     assert_eq!(logins(&upstream.get(ADA, ASSIGNED)), ["acme"]);
 }
@@ -110,13 +127,25 @@ fn bad_slugs_are_422_and_assign_nothing() {
 #[test]
 fn only_classic_personal_access_tokens_with_the_scope_are_accepted() {
     let mut upstream = Upstream::new();
-    let gets = [TEAMS.to_owned(), ASSIGNED.to_owned(), format!("{ASSIGNED}/acme"), format!("{TEAMS}/511/memberships")];
+    let gets = [
+        TEAMS.to_owned(),
+        ASSIGNED.to_owned(),
+        format!("{ASSIGNED}/acme"),
+        format!("{TEAMS}/511/memberships"),
+    ];
     for path in gets {
         upstream.get(NOBODY, &path).assert_status(401);
         upstream.get("wrong", &path).assert_status(401);
-        for token in
-            [ADA_FINE, ADA_NO_PERMISSIONS, OAUTH, OAUTH_WITH_SCOPES, "emu_app_user_ada_members", INSTALLATION, WORKFLOW, ADA_NO_SCOPES]
-        {
+        for token in [
+            ADA_FINE,
+            ADA_NO_PERMISSIONS,
+            OAUTH,
+            OAUTH_WITH_SCOPES,
+            "emu_app_user_ada_members",
+            INSTALLATION,
+            WORKFLOW,
+            ADA_NO_SCOPES,
+        ] {
             upstream.get(token, &path).assert_status(403);
         }
         for token in [ADA, ADA_READ_ONLY, DAN, BEN] {
@@ -124,7 +153,11 @@ fn only_classic_personal_access_tokens_with_the_scope_are_accepted() {
         }
         upstream.get(FINN, &path).assert_status(404);
     }
-    for path in [format!("{ASSIGNED}/add"), format!("{ASSIGNED}/remove"), format!("{TEAMS}/511/memberships/add")] {
+    for path in [
+        format!("{ASSIGNED}/add"),
+        format!("{ASSIGNED}/remove"),
+        format!("{TEAMS}/511/memberships/add"),
+    ] {
         for token in [ADA_FINE, OAUTH, OAUTH_WITH_SCOPES, INSTALLATION, ADA_READ_ONLY, DAN] {
             upstream.post(token, &path, &json!({})).assert_status(403);
         }
@@ -159,19 +192,31 @@ fn unknown_enterprises_and_teams_are_not_found() {
     ] {
         upstream.get(ADA, path).assert_status(404);
     }
-    upstream.post(ADA, &format!("{TEAMS}/ent:nobody/organizations/add"), &json!({ "organization_slugs": 1 })).assert_status(404);
+    upstream
+        .post(
+            ADA,
+            &format!("{TEAMS}/ent:nobody/organizations/add"),
+            &json!({ "organization_slugs": 1 }),
+        )
+        .assert_status(404);
 }
 
 #[test]
 fn an_enterprise_team_slug_is_generated_with_the_prefix() {
     let mut upstream = Upstream::new();
-    let team = upstream.post(ADA, TEAMS, &json!({ "name": "Night Watch", "description": "d" })).assert_status(201);
+    let team = upstream
+        .post(ADA, TEAMS, &json!({ "name": "Night Watch", "description": "d" }))
+        .assert_status(201);
     assert_eq!(team.body["slug"], "ent:night-watch");
     let location = team.header("location").trim_start_matches("http://upstream.test").to_owned();
     assert_eq!(upstream.get(ADA, &location).assert_status(200).body, team.body);
     assert_eq!(upstream.get(ADA, TEAMS).items().len(), 3);
-    let renamed = upstream.patch(ADA, &location, &json!({ "name": "Day Watch" })).assert_status(200);
-    assert_eq!((&renamed.body["slug"], &renamed.body["description"]), (&json!("ent:day-watch"), &json!("d")));
+    let renamed =
+        upstream.patch(ADA, &location, &json!({ "name": "Day Watch" })).assert_status(200);
+    assert_eq!(
+        (&renamed.body["slug"], &renamed.body["description"]),
+        (&json!("ent:day-watch"), &json!("d"))
+    );
     upstream.get(ADA, &location).assert_status(404);
     upstream.delete(ADA, &format!("{TEAMS}/{}", team.body["id"])).assert_status(204);
     upstream.delete(ADA, &format!("{TEAMS}/{}", team.body["id"])).assert_status(404);
@@ -192,8 +237,12 @@ fn bad_enterprise_teams_are_422_and_name_the_field() {
     ] {
         upstream.post(ADA, TEAMS, &body).assert_names_field(field);
     }
-    upstream.patch(ADA, &format!("{TEAMS}/512"), &json!({ "name": "Architects" })).assert_names_field("name");
-    upstream.patch(ADA, &format!("{TEAMS}/512"), &json!({ "name": null })).assert_names_field("name");
+    upstream
+        .patch(ADA, &format!("{TEAMS}/512"), &json!({ "name": "Architects" }))
+        .assert_names_field("name");
+    upstream
+        .patch(ADA, &format!("{TEAMS}/512"), &json!({ "name": null }))
+        .assert_names_field("name");
     upstream.patch(ADA, &format!("{TEAMS}/512"), &json!({ "name": "AUDITORS" })).assert_status(200);
 }
 
@@ -202,18 +251,27 @@ fn people_of_the_enterprise_are_put_into_its_teams_and_taken_out() {
     let mut upstream = Upstream::new();
     let members = format!("{TEAMS}/ent:auditors/memberships");
     upstream.get(ADA, &format!("{members}/ben")).assert_status(404);
-    assert_eq!(upstream.put(ADA, &format!("{members}/ben"), &Value::Null).assert_status(201).body["login"], "ben");
+    assert_eq!(
+        upstream.put(ADA, &format!("{members}/ben"), &Value::Null).assert_status(201).body["login"],
+        "ben"
+    );
     upstream.get(ADA, &format!("{members}/BEN")).assert_status(200);
     upstream.put(ADA, &format!("{members}/finn"), &Value::Null).assert_names_field("username");
     upstream.put(ADA, &format!("{members}/nobody"), &Value::Null).assert_status(404);
-    let added = upstream.post(ADA, &format!("{members}/add"), &json!({ "usernames": ["cleo", "cleo"] })).assert_status(200);
+    let added = upstream
+        .post(ADA, &format!("{members}/add"), &json!({ "usernames": ["cleo", "cleo"] }))
+        .assert_status(200);
     assert_eq!(logins(&added), ["cleo"]);
     assert_eq!(logins(&upstream.get(ADA, &members)), ["ben", "cleo", "dan"]);
-    upstream.post(ADA, &format!("{members}/remove"), &json!({ "usernames": ["cleo"] })).assert_status(200);
+    upstream
+        .post(ADA, &format!("{members}/remove"), &json!({ "usernames": ["cleo"] }))
+        .assert_status(200);
     upstream.delete(ADA, &format!("{members}/ben")).assert_status(204);
     upstream.delete(ADA, &format!("{members}/ben")).assert_status(404);
     for usernames in [json!("ben"), json!([1]), json!(["nobody"]), json!(["finn"]), Value::Null] {
-        upstream.post(ADA, &format!("{members}/add"), &json!({ "usernames": usernames })).assert_names_field("usernames");
+        upstream
+            .post(ADA, &format!("{members}/add"), &json!({ "usernames": usernames }))
+            .assert_names_field("usernames");
     }
 }
 
@@ -222,12 +280,27 @@ fn the_world_shows_enterprises_with_their_teams_and_the_teams_of_organisations()
     let mut upstream = Upstream::new();
     let world = upstream.get(NOBODY, "/_emulator/world").body;
     let enterprise = &world["enterprises"][0];
-    assert_eq!((&enterprise["slug"], &enterprise["organizations"]), (&json!("initech"), &json!(["acme", "globex"])));
-    assert_eq!((&enterprise["teams"][0]["slug"], &enterprise["teams"][0]["organizations"]), (&json!("ent:architects"), &json!(["acme"])));
+    assert_eq!(
+        (&enterprise["slug"], &enterprise["organizations"]),
+        (&json!("initech"), &json!(["acme", "globex"]))
+    );
+    assert_eq!(
+        (&enterprise["teams"][0]["slug"], &enterprise["teams"][0]["organizations"]),
+        (&json!("ent:architects"), &json!(["acme"]))
+    );
     let acme = &world["organizations"][0];
     let core = &acme["teams"][1];
-    assert_eq!((&core["slug"], &core["id"], &core["parent"]), (&json!("platform-core"), &json!(402), &json!(401)));
-    assert_eq!((&core["maintainers"], &core["members"]), (&json!(["ben"]), &json!(["ben", "cleo", "build-bot"])));
-    assert_eq!((&acme["invitations"][0]["failed"], &acme["invitations"][1]["failed"]), (&json!(false), &json!(true)));
+    assert_eq!(
+        (&core["slug"], &core["id"], &core["parent"]),
+        (&json!("platform-core"), &json!(402), &json!(401))
+    );
+    assert_eq!(
+        (&core["maintainers"], &core["members"]),
+        (&json!(["ben"]), &json!(["ben", "cleo", "build-bot"]))
+    );
+    assert_eq!(
+        (&acme["invitations"][0]["failed"], &acme["invitations"][1]["failed"]),
+        (&json!(false), &json!(true))
+    );
     assert_eq!(world["organizations"][1]["teams"][0]["synchronised"], true);
 }

@@ -1,4 +1,5 @@
-//! Faults over real connections, HTTP/1.1 and h2c: what a client sees of each, and what the books say meanwhile.
+//! Faults over real connections, HTTP/1.1 and h2c: what a client sees of each, and what the books
+//! say meanwhile.
 
 use std::io::ErrorKind;
 
@@ -29,7 +30,11 @@ struct Ended {
 
 impl Ended {
     fn head(&self) -> String {
-        String::from_utf8_lossy(&self.bytes).split("\r\n\r\n").next().unwrap_or("").to_ascii_lowercase()
+        String::from_utf8_lossy(&self.bytes)
+            .split("\r\n\r\n")
+            .next()
+            .unwrap_or("")
+            .to_ascii_lowercase()
     }
 
     fn body(&self) -> &[u8] {
@@ -38,7 +43,10 @@ impl Ended {
     }
 
     fn announced(&self) -> usize {
-        let length = self.head().lines().find_map(|line| line.strip_prefix("content-length: ").map(str::to_owned));
+        let length = self
+            .head()
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: ").map(str::to_owned));
         length.and_then(|length| length.parse().ok()).expect("a length")
     }
 }
@@ -47,13 +55,20 @@ impl Running {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let clock = Clock::manual(START);
-        let handle = Server::start(listener, Emulator::new(Options::default(), clock.now()), clock.clone(), Duration::ZERO);
+        let handle = Server::start(
+            listener,
+            Emulator::new(Options::default(), clock.now()),
+            clock.clone(),
+            Duration::ZERO,
+        );
         Self { handle, clock }
     }
 
     fn control(&self, method: Method, path: &str, body: &Value) -> Value {
         let request = request(method, NOBODY, &format!("/_emulator/{path}"), &[], body);
-        let answer = self.handle.with_emulator(|emulator| emulator.respond(self.clock.now(), &request, PEER));
+        let answer = self
+            .handle
+            .with_emulator(|emulator| emulator.respond(self.clock.now(), &request, PEER));
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
         serde_json::from_slice(answer.body()).unwrap_or(Value::Null)
     }
@@ -67,11 +82,16 @@ impl Running {
     }
 
     fn last(&self) -> Value {
-        self.control(Method::GET, "transcript", &Value::Null)["requests"].as_array().and_then(|all| all.last().cloned()).expect("a request")
+        self.control(Method::GET, "transcript", &Value::Null)["requests"]
+            .as_array()
+            .and_then(|all| all.last().cloned())
+            .expect("a request")
     }
 
     fn in_flight(&self) -> u64 {
-        self.control(Method::GET, "books", &Value::Null)["secondary"][0]["in_flight"].as_u64().unwrap_or(0)
+        self.control(Method::GET, "books", &Value::Null)["secondary"][0]["in_flight"]
+            .as_u64()
+            .unwrap_or(0)
     }
 
     /// Until nothing is in flight any more.
@@ -87,7 +107,9 @@ impl Running {
     /// A connection on which a GET was sent.
     async fn raw(&self, method: &str, path: &str, more: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.handle.addr()).await.expect("it listens");
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: upstream.test\r\nauthorization: Bearer {ADA}\r\n{more}\r\n");
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: upstream.test\r\nauthorization: Bearer {ADA}\r\n{more}\r\n"
+        );
         stream.write_all(head.as_bytes()).await.expect("it reads");
         stream
     }
@@ -96,23 +118,36 @@ impl Running {
     async fn ended(&self, method: &str, path: &str, more: &str) -> Ended {
         let mut stream = self.raw(method, path, more).await;
         let mut bytes = Vec::new();
-        let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut bytes)).await.expect("it ends");
+        let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut bytes))
+            .await
+            .expect("it ends");
         Ended { bytes, error: read.err().map(|error| error.kind()) }
     }
 
     async fn h2(&self) -> SendRequest<Full<Bytes>> {
         let stream = TcpStream::connect(self.handle.addr()).await.expect("it listens");
-        let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+        let handshake =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
         let (client, connection) = handshake.expect("it speaks h2c");
         tokio::spawn(connection);
         client
     }
 
-    async fn ask(&self, client: &mut SendRequest<Full<Bytes>>, path: &str) -> Result<Response<Incoming>, hyper::Error> {
+    async fn ask(
+        &self,
+        client: &mut SendRequest<Full<Bytes>>,
+        path: &str,
+    ) -> Result<Response<Incoming>, hyper::Error> {
         client.ready().await?;
-        let builder = Request::get(format!("http://{}{path}", self.handle.addr())).version(Version::HTTP_2);
-        let request = builder.header("authorization", format!("Bearer {ADA}")).body(Full::default()).expect("well formed");
-        tokio::time::timeout(Duration::from_secs(10), client.send_request(request)).await.expect("it ends")
+        let builder =
+            Request::get(format!("http://{}{path}", self.handle.addr())).version(Version::HTTP_2);
+        let request = builder
+            .header("authorization", format!("Bearer {ADA}"))
+            .body(Full::default())
+            .expect("well formed");
+        tokio::time::timeout(Duration::from_secs(10), client.send_request(request))
+            .await
+            .expect("it ends")
     }
 }
 
@@ -122,8 +157,15 @@ async fn a_reset_resets_the_connection_before_or_after_execution() {
     for (fault, executed) in [("reset_before", false), ("reset_after", true)] {
         running.arm(&json!({ "fault": fault, "match": { "nth": 1 } }));
         let ended = running.ended("GET", "/user", "").await;
-        assert_eq!((ended.bytes.len(), ended.error), (0, Some(ErrorKind::ConnectionReset)), "{fault}");
-        assert_eq!((&running.last()["executed"], &running.last()["fault"]), (&json!(executed), &json!(fault)));
+        assert_eq!(
+            (ended.bytes.len(), ended.error),
+            (0, Some(ErrorKind::ConnectionReset)),
+            "{fault}"
+        );
+        assert_eq!(
+            (&running.last()["executed"], &running.last()["fault"]),
+            (&json!(executed), &json!(fault))
+        );
         assert_eq!(running.in_flight(), 0, "its place was free before the client saw it");
     }
     running.handle.shutdown().await;
@@ -137,7 +179,10 @@ async fn a_reset_in_h2_resets_the_stream_and_the_connection_goes_on() {
         running.arm(&json!({ "fault": fault, "match": { "nth": 1 } }));
         assert!(running.ask(&mut client, "/user").await.is_err(), "{fault}");
         assert_eq!(running.last()["executed"], executed);
-        assert_eq!(running.ask(&mut client, "/user").await.expect("the same connection").status(), 200);
+        assert_eq!(
+            running.ask(&mut client, "/user").await.expect("the same connection").status(),
+            200
+        );
     }
     assert_eq!(running.in_flight(), 0);
     running.handle.shutdown().await;
@@ -147,9 +192,14 @@ async fn a_reset_in_h2_resets_the_stream_and_the_connection_goes_on() {
 async fn a_lost_answer_is_a_connection_closed_in_good_order() {
     let running = Running::start().await;
     running.arm(&json!({ "fault": "lost" }));
-    let ended = running.ended("POST", "/repos/acme/widgets/issues", "content-length: 13\r\n\r\n{\"title\":\"x\"}").await;
+    let ended = running
+        .ended("POST", "/repos/acme/widgets/issues", "content-length: 13\r\n\r\n{\"title\":\"x\"}")
+        .await;
     assert_eq!((ended.bytes.len(), ended.error), (0, None));
-    assert_eq!((&running.last()["executed"], &running.last()["status"], &running.last()["cost"]), (&json!(true), &json!(201), &json!(1)));
+    assert_eq!(
+        (&running.last()["executed"], &running.last()["status"], &running.last()["cost"]),
+        (&json!(true), &json!(201), &json!(1))
+    );
     let mut client = running.h2().await;
     assert!(running.ask(&mut client, "/user").await.is_err());
     running.disarm();
@@ -166,11 +216,18 @@ async fn half_a_body_comes_with_its_full_length_announced() {
     running.arm(&json!({ "fault": "half_body" }));
     let half = running.ended("GET", "/user", "").await;
     assert!(half.head().starts_with("http/1.1 200"), "{}", half.head());
-    assert_eq!((half.announced(), half.body().len(), half.error), (whole.announced(), whole.announced() / 2, None));
+    assert_eq!(
+        (half.announced(), half.body().len(), half.error),
+        (whole.announced(), whole.announced() / 2, None)
+    );
     assert_eq!(half.body(), &whole.body()[..half.body().len()]);
     let mut client = running.h2().await;
     let response = running.ask(&mut client, "/user").await.expect("a head");
-    let announced: usize = response.headers()["content-length"].to_str().ok().and_then(|text| text.parse().ok()).expect("a length");
+    let announced: usize = response.headers()["content-length"]
+        .to_str()
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .expect("a length");
     let mut body = response.into_body();
     let mut received = 0;
     let broken = loop {
@@ -193,7 +250,12 @@ async fn half_a_chunked_body_has_no_last_chunk() {
     let whole = running.ended("GET", "/user", "connection: close\r\n").await.body().len();
     running.arm(&json!({ "fault": "half_body", "chunked": true }));
     let half = running.ended("GET", "/user", "").await;
-    assert!(half.head().contains("transfer-encoding: chunked") && !half.head().contains("content-length"), "{}", half.head());
+    assert!(
+        half.head().contains("transfer-encoding: chunked")
+            && !half.head().contains("content-length"),
+        "{}",
+        half.head()
+    );
     assert!(half.body().starts_with(format!("{:X}\r\n", whole / 2).as_bytes()));
     assert!(!half.body().ends_with(b"0\r\n\r\n"));
     running.handle.shutdown().await;
@@ -225,7 +287,9 @@ async fn an_answer_without_a_body_has_no_half() {
     let head = running.ended("HEAD", "/user", "").await;
     assert!(head.head().starts_with("http/1.1 200") && head.body().is_empty());
     let mut client = running.h2().await;
-    let request = Request::head(format!("http://{}/user", running.handle.addr())).body(Full::default()).expect("well formed");
+    let request = Request::head(format!("http://{}/user", running.handle.addr()))
+        .body(Full::default())
+        .expect("well formed");
     client.ready().await.expect("it is open");
     assert_eq!(client.send_request(request).await.expect("an answer").status(), 401);
     running.handle.shutdown().await;
@@ -242,7 +306,10 @@ async fn a_stalled_answer_comes_when_its_time_has_come() {
         let move_on = async {
             running.handle.wait_until_struck(fault, 2).await;
             assert_eq!(running.in_flight(), 2, "both have their places");
-            assert_eq!(running.control(Method::GET, "faults", &Value::Null)["faults"][0]["holding"], 2);
+            assert_eq!(
+                running.control(Method::GET, "faults", &Value::Null)["faults"][0]["holding"],
+                2
+            );
             running.clock.advance(Duration::from_secs(29));
             assert_eq!(running.in_flight(), 2);
             running.clock.advance(Duration::from_secs(1));
@@ -278,7 +345,10 @@ async fn a_client_that_leaves_while_it_is_stalled_frees_its_place() {
     running.all_places_are_free().await;
     assert_eq!(running.control(Method::GET, "faults", &Value::Null)["faults"][0]["holding"], 0);
     running.disarm();
-    assert_eq!(running.ask(&mut client, "/user").await.expect("the connection goes on").status(), 200);
+    assert_eq!(
+        running.ask(&mut client, "/user").await.expect("the connection goes on").status(),
+        200
+    );
     running.handle.shutdown().await;
 }
 
@@ -290,14 +360,21 @@ async fn a_client_that_leaves_before_its_refusal_does_not_know_of_it() {
     let leaving = running.raw("GET", "/user", "").await;
     running.handle.wait_until_struck(fault, 1).await;
     drop(leaving);
-    let holding = || running.control(Method::GET, "faults", &Value::Null)["faults"][0]["holding"] != 0;
+    let holding =
+        || running.control(Method::GET, "faults", &Value::Null)["faults"][0]["holding"] != 0;
     let gone = async {
         while holding() {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(10), gone).await.expect("it is noticed");
-    assert!(running.ended("GET", "/user", "connection: close\r\n").await.head().starts_with("http/1.1 403"));
+    assert!(
+        running
+            .ended("GET", "/user", "connection: close\r\n")
+            .await
+            .head()
+            .starts_with("http/1.1 403")
+    );
     let books = running.control(Method::GET, "books", &Value::Null);
     assert_eq!((&books["refused_secondary"], &books["sent_while_limited"]), (&json!(2), &json!(0)));
     running.handle.shutdown().await;
@@ -323,7 +400,9 @@ async fn a_test_can_wait_over_http_until_a_fault_has_struck() {
     let FaultId(id) = running.arm(&json!({ "fault": "stall" }));
     let stalled = running.ended("GET", "/user", "connection: close\r\n");
     let watched = async {
-        let seen = running.ended("GET", &format!("/_emulator/faults/{id}?struck=1"), "connection: close\r\n").await;
+        let seen = running
+            .ended("GET", &format!("/_emulator/faults/{id}?struck=1"), "connection: close\r\n")
+            .await;
         let seen: Value = serde_json::from_slice(seen.body()).expect("JSON");
         assert_eq!((&seen["struck"], &seen["holding"]), (&json!(1), &json!(1)));
         running.disarm();
@@ -334,7 +413,9 @@ async fn a_test_can_wait_over_http_until_a_fault_has_struck() {
 
 fn remaining_of(bytes: &[u8]) -> u32 {
     let text = String::from_utf8_lossy(bytes);
-    let line = text.lines().find_map(|line| line.strip_prefix("x-ratelimit-remaining: ").map(str::to_owned));
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("x-ratelimit-remaining: ").map(str::to_owned));
     line.and_then(|line| line.parse().ok()).unwrap_or_else(|| panic!("a whole head, not {text:?}"))
 }
 
@@ -349,9 +430,12 @@ async fn reordered_answers_come_with_the_older_headers_last() {
         let mut buffer = [0; 4_096];
         let count = first.read(&mut buffer).await.expect("the first answer");
         let first = remaining_of(&buffer[..count]);
-        // When the first answer is there, the second has long come: it can be read without any waiting.
-        let count = second.into_std().and_then(|mut second| std::io::Read::read(&mut second, &mut buffer));
-        let second = remaining_of(&buffer[..count.unwrap_or_else(|error| panic!("turn {turn}: {error}"))]);
+        // When the first answer is there, the second has long come: it can be read without any
+        // waiting.
+        let count =
+            second.into_std().and_then(|mut second| std::io::Read::read(&mut second, &mut buffer));
+        let second =
+            remaining_of(&buffer[..count.unwrap_or_else(|error| panic!("turn {turn}: {error}"))]);
         assert_eq!(first, second + 1, "turn {turn}");
         running.disarm();
     }
@@ -384,15 +468,23 @@ async fn answers_on_one_h2_connection_can_be_reordered_too() {
         running.ask(&mut second, "/user").await
     };
     let (held, overtaking) = tokio::join!(held, overtaking);
-    let remaining = |response: Response<Incoming>| response.headers()["x-ratelimit-remaining"].to_str().expect("digits").to_owned();
-    assert_eq!((remaining(held.expect("an answer")), remaining(overtaking.expect("an answer"))), ("4999".into(), "4998".into()));
+    let remaining = |response: Response<Incoming>| {
+        response.headers()["x-ratelimit-remaining"].to_str().expect("digits").to_owned()
+    };
+    assert_eq!(
+        (remaining(held.expect("an answer")), remaining(overtaking.expect("an answer"))),
+        ("4999".into(), "4998".into())
+    );
     running.handle.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_gate_and_a_fault_hold_the_same_request_one_after_the_other() {
     let running = Running::start().await;
-    let gate = running.control(Method::POST, "gates", &json!({ "match": { "path": "/user" } }))["id"].as_u64().expect("an id");
+    let gate =
+        running.control(Method::POST, "gates", &json!({ "match": { "path": "/user" } }))["id"]
+            .as_u64()
+            .expect("an id");
     running.arm(&json!({ "fault": "reset_after", "match": { "nth": 1 } }));
     let reset = running.ended("GET", "/user", "");
     let opened = async {
@@ -408,7 +500,10 @@ async fn a_gate_and_a_fault_hold_the_same_request_one_after_the_other() {
 #[tokio::test]
 async fn a_reset_of_the_emulator_lets_go_what_gates_and_faults_hold() {
     let running = Running::start().await;
-    let gate = running.control(Method::POST, "gates", &json!({ "match": { "path": "/user" } }))["id"].as_u64().expect("an id");
+    let gate =
+        running.control(Method::POST, "gates", &json!({ "match": { "path": "/user" } }))["id"]
+            .as_u64()
+            .expect("an id");
     let fault = running.arm(&json!({ "fault": "stall", "match": { "path": "/meta" } }));
     let mut client = running.h2().await;
     let gated = running.ended("GET", "/user", "connection: close\r\n");
@@ -433,7 +528,13 @@ async fn clients_that_come_and_go_at_many_gates_leave_nothing_behind() {
     let mut gates: Vec<u64> = Vec::new();
     for turn in 0..40 {
         let path = format!("/users/ada?turn={turn}");
-        let gate = running.control(Method::POST, "gates", &json!({ "match": { "path": "/users/*" } }))["id"].as_u64().expect("an id");
+        let gate = running.control(
+            Method::POST,
+            "gates",
+            &json!({ "match": { "path": "/users/*" } }),
+        )["id"]
+            .as_u64()
+            .expect("an id");
         gates.push(gate);
         let held_by = crate::emulator::GateId(gates[0]);
         let leaving = running.raw("GET", &path, "").await;
@@ -450,7 +551,12 @@ async fn clients_that_come_and_go_at_many_gates_leave_nothing_behind() {
         }
     }
     let list = running.control(Method::GET, "gates", &Value::Null);
-    assert!(list["gates"].as_array().is_some_and(|all| all.len() == 20 && all.iter().all(|gate| gate["held"] == 0)), "{list}");
+    assert!(
+        list["gates"]
+            .as_array()
+            .is_some_and(|all| all.len() == 20 && all.iter().all(|gate| gate["held"] == 0)),
+        "{list}"
+    );
     assert_eq!(running.control(Method::DELETE, "gates", &Value::Null)["released"], 0);
     running.handle.shutdown().await;
 }

@@ -1,4 +1,5 @@
-//! Faults on request, without a socket: what is executed, what is answered, what the books and the transcript say of it.
+//! Faults on request, without a socket: what is executed, what is answered, what the books and the
+//! transcript say of it.
 
 use serde_json::{Value, json};
 
@@ -10,7 +11,9 @@ const ISSUES: &str = "/repos/acme/widgets/issues";
 impl Upstream {
     /// Arms a fault; its id.
     fn arm(&mut self, fault: &Value) -> u64 {
-        self.post(NOBODY, "/_emulator/faults", fault).assert_status(201).body["id"].as_u64().expect("an id")
+        self.post(NOBODY, "/_emulator/faults", fault).assert_status(201).body["id"]
+            .as_u64()
+            .expect("an id")
     }
 
     fn issue(&mut self, title: &str) -> Answer {
@@ -20,8 +23,13 @@ impl Upstream {
     /// How many issues acme/widgets has.
     fn issues(&mut self) -> usize {
         let world = self.get(NOBODY, "/_emulator/world").body;
-        let widgets = world["repositories"].as_array().and_then(|all| all.iter().find(|one| one["full_name"] == "acme/widgets"));
-        widgets.and_then(|widgets| widgets["issues"].as_u64()).and_then(|count| usize::try_from(count).ok()).expect("a number")
+        let widgets = world["repositories"]
+            .as_array()
+            .and_then(|all| all.iter().find(|one| one["full_name"] == "acme/widgets"));
+        widgets
+            .and_then(|widgets| widgets["issues"].as_u64())
+            .and_then(|count| usize::try_from(count).ok())
+            .expect("a number")
     }
 
     fn arrives(&mut self, method: Method, token: &str, path: &str) -> Arrival {
@@ -35,7 +43,8 @@ impl Upstream {
     }
 
     fn wire(&mut self, method: Method, path: &str, body: &Value) -> (Option<Wire>, u16) {
-        let response = self.emulator.respond(self.now, &request(method, ADA, path, &[], body), PEER);
+        let response =
+            self.emulator.respond(self.now, &request(method, ADA, path, &[], body), PEER);
         (response.extensions().get().copied(), response.status().as_u16())
     }
 }
@@ -65,14 +74,16 @@ fn a_post_that_is_answered_502_may_have_been_executed() {
     upstream.issue("x").assert_status(502);
     assert_eq!(upstream.issues(), before + 1);
     let last = upstream.last();
-    assert_eq!((&last["fault"], &last["executed"], &last["cost"]), (&json!("status"), &json!(true), &json!(1)));
+    assert_eq!(
+        (&last["fault"], &last["executed"], &last["cost"]),
+        (&json!("status"), &json!(true), &json!(1))
+    );
 }
 
 #[test]
 fn any_error_status_can_be_asked_for_with_body_and_headers() {
     let mut upstream = Upstream::new();
-    let fault =
-        json!({ "fault": "status", "status": 503, "body": "<p>down</p>", "headers": { "retry-after": "7" }, "match": { "nth": 1 } });
+    let fault = json!({ "fault": "status", "status": 503, "body": "<p>down</p>", "headers": { "retry-after": "7" }, "match": { "nth": 1 } });
     upstream.arm(&fault);
     let answer = upstream.get(ADA, "/user").assert_status(503);
     assert_eq!((&answer.bytes[..], answer.header("retry-after")), (&b"<p>down</p>"[..], "7"));
@@ -82,22 +93,32 @@ fn any_error_status_can_be_asked_for_with_body_and_headers() {
     assert_eq!(answer.body, json!({ "message": "no" }));
     assert_eq!(answer.remaining(), 5_000, "the service itself says what is true of every answer");
     upstream.arm(&json!({ "fault": "status", "status": 500, "match": { "nth": 1 } }));
-    let head = upstream.send(&request(Method::HEAD, ADA, "/user", &[], &Value::Null)).assert_status(500);
+    let head =
+        upstream.send(&request(Method::HEAD, ADA, "/user", &[], &Value::Null)).assert_status(500);
     assert!(head.bytes.is_empty() && !head.header("content-length").is_empty());
 }
 
 #[test]
 fn the_nth_matching_request_is_struck_and_no_other() {
     let mut upstream = Upstream::new();
-    let id = upstream.arm(&json!({ "fault": "status", "match": { "method": "get", "path": "/users/*", "nth": 2 } }));
+    let id = upstream.arm(
+        &json!({ "fault": "status", "match": { "method": "get", "path": "/users/*", "nth": 2 } }),
+    );
     upstream.get(ADA, "/user").assert_status(200);
     upstream.get(ADA, "/users/ada").assert_status(200);
     upstream.post(ADA, "/users/ada", &json!({})).assert_status(404);
     upstream.get(ADA, "/api/v3/users/ben").assert_status(502);
     upstream.get(ADA, "/users/ada").assert_status(200);
     let shown = upstream.get(NOBODY, &format!("/_emulator/faults/{id}")).assert_status(200).body;
-    assert_eq!((&shown["seen"], &shown["struck"], &shown["spent"]), (&json!(3), &json!(1), &json!(true)));
-    assert_eq!(shown["match"], json!({ "method": "get", "path": "/users/*", "nth": 2 }), "as it was asked for");
+    assert_eq!(
+        (&shown["seen"], &shown["struck"], &shown["spent"]),
+        (&json!(3), &json!(1), &json!(true))
+    );
+    assert_eq!(
+        shown["match"],
+        json!({ "method": "get", "path": "/users/*", "nth": 2 }),
+        "as it was asked for"
+    );
 }
 
 #[test]
@@ -132,8 +153,14 @@ fn a_request_has_one_end_and_the_first_fault_armed_decides_it() {
     upstream.get(ADA, "/user").assert_status(500);
     assert_eq!(upstream.get(NOBODY, &format!("/_emulator/faults/{second}")).body["seen"], 0);
     upstream.get(ADA, "/user").assert_status(501);
-    assert_eq!(upstream.get(NOBODY, "/_emulator/faults").body["faults"].as_array().map(Vec::len), Some(2));
-    assert_eq!(upstream.delete(NOBODY, &format!("/_emulator/faults/{first}")).assert_status(200).body["struck"], 1);
+    assert_eq!(
+        upstream.get(NOBODY, "/_emulator/faults").body["faults"].as_array().map(Vec::len),
+        Some(2)
+    );
+    assert_eq!(
+        upstream.delete(NOBODY, &format!("/_emulator/faults/{first}")).assert_status(200).body["struck"],
+        1
+    );
     upstream.get(NOBODY, &format!("/_emulator/faults/{first}")).assert_status(404);
     upstream.delete(NOBODY, &format!("/_emulator/faults/{first}")).assert_status(404);
     assert_eq!(upstream.delete(NOBODY, "/_emulator/faults").assert_status(200).body["deleted"], 1);
@@ -150,13 +177,22 @@ fn what_only_a_socket_can_do_is_told_to_callers_without_one() {
         (json!({ "fault": "half_body" }), Wire::Half(Framing::Length), true, 201),
         (json!({ "fault": "half_body", "chunked": true }), Wire::Half(Framing::Chunked), true, 201),
         (json!({ "fault": "stall" }), Wire::HeldBack { until: Timestamp::FAR_FUTURE }, true, 201),
-        (json!({ "fault": "stall", "executed": false }), Wire::HeldBack { until: Timestamp::FAR_FUTURE }, false, 504),
+        (
+            json!({ "fault": "stall", "executed": false }),
+            Wire::HeldBack { until: Timestamp::FAR_FUTURE },
+            false,
+            504,
+        ),
     ] {
         upstream.arm(&fault);
         let (seen, _) = upstream.wire(Method::POST, ISSUES, &json!({ "title": "x" }));
         assert_eq!(seen, Some(wire), "{fault}");
         let last = upstream.last();
-        assert_eq!((&last["executed"], &last["status"]), (&json!(executed), &json!(status)), "{fault}");
+        assert_eq!(
+            (&last["executed"], &last["status"]),
+            (&json!(executed), &json!(status)),
+            "{fault}"
+        );
         assert_eq!(last["cost"], u32::from(executed), "{fault}");
         upstream.delete(NOBODY, "/_emulator/faults").assert_status(200);
     }
@@ -215,7 +251,9 @@ fn a_reordered_answer_leaves_after_later_ones_of_its_account_with_older_headers(
         assert_eq!(later.departure, Departure::Watched);
         upstream.emulator.finish(upstream.now, later.id);
         upstream.emulator.departed(later.id);
-        let remaining = |arrival: &Arrival| arrival.response.headers()["x-ratelimit-remaining"].to_str().expect("digits").to_owned();
+        let remaining = |arrival: &Arrival| {
+            arrival.response.headers()["x-ratelimit-remaining"].to_str().expect("digits").to_owned()
+        };
         assert!(remaining(&held) > remaining(&later));
     }
     assert!(!upstream.emulator.is_held_back(upstream.now, held.id));
@@ -236,7 +274,10 @@ fn a_lost_refusal_is_known_to_nobody() {
     upstream.get(ADA, "/user").assert_status(502);
     upstream.get(ADA, "/user").assert_status(502);
     let books = upstream.books();
-    assert_eq!((&books["refused_primary"], &books["sent_while_limited"], &books["told"]), (&json!(2), &json!(0), &json!([])));
+    assert_eq!(
+        (&books["refused_primary"], &books["sent_while_limited"], &books["told"]),
+        (&json!(2), &json!(0), &json!([]))
+    );
 }
 
 #[test]
@@ -258,9 +299,19 @@ fn a_secondary_refusal_on_demand_closes_the_account_as_told() {
     let refused = upstream.get(ADA, "/user").assert_status(403);
     assert_eq!(refused.header("retry-after"), "5");
     assert_eq!(refused.remaining(), 5_000);
-    assert!(refused.body["message"].as_str().is_some_and(|message| message.contains("secondary rate limit")));
-    assert_eq!((&upstream.last()["refused"], &upstream.last()["executed"]), (&json!("fault"), &json!(false)));
-    assert_eq!((&upstream.books()["refused_secondary"], &upstream.books()["sent_while_limited"]), (&json!(1), &json!(0)));
+    assert!(
+        refused.body["message"]
+            .as_str()
+            .is_some_and(|message| message.contains("secondary rate limit"))
+    );
+    assert_eq!(
+        (&upstream.last()["refused"], &upstream.last()["executed"]),
+        (&json!("fault"), &json!(false))
+    );
+    assert_eq!(
+        (&upstream.books()["refused_secondary"], &upstream.books()["sent_while_limited"]),
+        (&json!(1), &json!(0))
+    );
     upstream.pass(4);
     upstream.get(ADA, "/user").assert_status(403);
     assert_eq!(upstream.books()["sent_while_limited"], 1);
@@ -278,7 +329,9 @@ fn a_secondary_refusal_without_retry_after_means_a_minute_and_with_remaining_0_u
     upstream.pass(1);
     upstream.get(ADA, "/user").assert_status(200);
     upstream.post(NOBODY, "/_emulator/reset", &Value::Null).assert_status(200);
-    upstream.arm(&json!({ "fault": "secondary", "remaining": 0, "retry_after": 5, "match": { "nth": 1 } }));
+    upstream.arm(
+        &json!({ "fault": "secondary", "remaining": 0, "retry_after": 5, "match": { "nth": 1 } }),
+    );
     let refused = upstream.get(ADA, "/user").assert_status(403);
     assert_eq!((refused.remaining(), refused.header("x-ratelimit-used")), (0, "5000"));
     let reset: u64 = refused.header("x-ratelimit-reset").parse().expect("seconds");
@@ -305,7 +358,10 @@ fn a_refusal_can_be_a_page_without_retry_after() {
     let mut upstream = Upstream::new();
     upstream.arm(&json!({ "fault": "html_refusal", "match": { "nth": 1 } }));
     let refused = upstream.get(ADA, "/user").assert_status(403);
-    assert_eq!((refused.header("content-type"), refused.header("retry-after")), ("text/html; charset=utf-8", ""));
+    assert_eq!(
+        (refused.header("content-type"), refused.header("retry-after")),
+        ("text/html; charset=utf-8", "")
+    );
     assert!(String::from_utf8_lossy(&refused.bytes).contains("secondary rate limit"));
     upstream.pass(59);
     upstream.get(ADA, "/user").assert_status(403);
@@ -344,14 +400,22 @@ fn a_request_without_a_credential_has_none_to_lose() {
 fn the_reset_wobbles_by_the_seed_or_to_and_fro() {
     let seen = |seed: u64, pattern: &str| {
         let mut upstream = Upstream::with(Options { seed, ..Options::default() });
-        let truth: i64 = upstream.get(ADA, "/user").header("x-ratelimit-reset").parse().expect("seconds");
+        let truth: i64 =
+            upstream.get(ADA, "/user").header("x-ratelimit-reset").parse().expect("seconds");
         upstream.arm(&json!({ "fault": "wobble", "seconds": 2, "pattern": pattern }));
-        let wobbly = |_| upstream.get(ADA, "/user").header("x-ratelimit-reset").parse::<i64>().expect("seconds") - truth;
+        let wobbly = |_| {
+            upstream.get(ADA, "/user").header("x-ratelimit-reset").parse::<i64>().expect("seconds")
+                - truth
+        };
         (0..20).map(wobbly).collect::<Vec<i64>>()
     };
     assert_eq!(seen(1, "alternating")[..4], [2, -2, 2, -2]);
     let random = seen(1, "random");
-    assert!(random.iter().all(|shift| shift.abs() <= 2) && random.iter().any(|shift| *shift > 0) && random.iter().any(|shift| *shift < 0));
+    assert!(
+        random.iter().all(|shift| shift.abs() <= 2)
+            && random.iter().any(|shift| *shift > 0)
+            && random.iter().any(|shift| *shift < 0)
+    );
     assert_eq!(random, seen(1, "random"));
     assert_ne!(random, seen(2, "random"));
 }
@@ -362,12 +426,19 @@ fn a_wrong_clock_shows_in_date_and_reset_and_the_budget_itself_stays_right() {
     let truth = upstream.get(ADA, "/user");
     upstream.arm(&json!({ "fault": "clock_offset", "seconds": -90 }));
     let wrong = upstream.get(ADA, "/user");
-    let secs = |answer: &Answer| answer.header("x-ratelimit-reset").parse::<u64>().expect("seconds");
+    let secs =
+        |answer: &Answer| answer.header("x-ratelimit-reset").parse::<u64>().expect("seconds");
     let date = |answer: &Answer| httpdate::parse_http_date(answer.header("date")).expect("a date");
     assert_eq!(secs(&wrong) + 90, secs(&truth));
-    assert_eq!(date(&truth).duration_since(date(&wrong)).expect("earlier"), Duration::from_secs(90));
+    assert_eq!(
+        date(&truth).duration_since(date(&wrong)).expect("earlier"),
+        Duration::from_secs(90)
+    );
     let body = upstream.get(ADA, "/rate_limit").body;
-    assert_eq!((&body["resources"]["core"]["reset"], &body["rate"]["reset"]), (&json!(secs(&wrong)), &json!(secs(&wrong))));
+    assert_eq!(
+        (&body["resources"]["core"]["reset"], &body["rate"]["reset"]),
+        (&json!(secs(&wrong)), &json!(secs(&wrong)))
+    );
     assert_eq!(upstream.books()["windows"][0]["reset"], secs(&truth));
     assert_eq!(upstream.last()["fault"], "clock_offset");
 }
@@ -380,7 +451,10 @@ fn rate_limit_can_report_a_pristine_window_while_the_real_one_is_nearly_spent() 
     upstream.get(ADA, "/user");
     upstream.arm(&json!({ "fault": "pristine_rate_limit" }));
     let pristine = upstream.get(ADA, "/rate_limit").assert_status(200);
-    assert_eq!((&pristine.body["rate"]["remaining"], &pristine.body["rate"]["used"], pristine.remaining()), (&json!(3), &json!(0), 3));
+    assert_eq!(
+        (&pristine.body["rate"]["remaining"], &pristine.body["rate"]["used"], pristine.remaining()),
+        (&json!(3), &json!(0), 3)
+    );
     assert_eq!(upstream.get(ADA, "/user").remaining(), 0);
     upstream.get(ADA, "/user").assert_status(403);
 }
@@ -390,7 +464,9 @@ fn a_lagging_replica_shows_what_was_before() {
     let mut upstream = Upstream::new();
     let described = |answer: Answer| answer.body["description"].as_str().unwrap_or("").to_owned();
     let rename = |upstream: &mut Upstream, text: &str| {
-        upstream.patch(ADA, "/repos/acme/widgets", &json!({ "description": text })).assert_status(200);
+        upstream
+            .patch(ADA, "/repos/acme/widgets", &json!({ "description": text }))
+            .assert_status(200);
     };
     upstream.arm(&json!({ "fault": "stale_read", "reads": 2 }));
     let before = described(upstream.get(ADA, "/repos/acme/widgets"));
@@ -426,14 +502,18 @@ fn distortions_meet_with_one_another_and_with_an_end() {
     upstream.arm(&json!({ "fault": "status", "status": 500, "match": { "nth": 1 } }));
     upstream.arm(&json!({ "fault": "clock_offset", "seconds": 10 }));
     let reset = upstream.now.as_secs() + 3_600;
-    assert_eq!(upstream.get(ADA, "/user").assert_status(500).header("x-ratelimit-reset"), (reset + 11).to_string());
+    assert_eq!(
+        upstream.get(ADA, "/user").assert_status(500).header("x-ratelimit-reset"),
+        (reset + 11).to_string()
+    );
     assert_eq!(upstream.last()["fault"], "wobble+status+clock_offset");
 }
 
 #[test]
 fn a_fault_strikes_while_replaying_too() {
     let mut upstream = Upstream::new();
-    upstream.emulator = Emulator::replaying(Options::default(), crate::emulator::Recording::default(), START);
+    upstream.emulator =
+        Emulator::replaying(Options::default(), crate::emulator::Recording::default(), START);
     upstream.arm(&json!({ "fault": "revoke", "match": { "nth": 1 } }));
     upstream.get(ADA, "/user").assert_status(401);
     upstream.get(ADA, "/user").assert_status(401);
@@ -450,12 +530,19 @@ fn a_fault_that_cannot_be_taken_names_every_wrong_field() {
         let errors = refused.body["errors"].as_array().expect("a list");
         assert!(errors.iter().any(|error| error["field"] == field), "{field} in {}", refused.body);
     }
-    upstream.post(NOBODY, "/_emulator/faults", &json!({ "fault": "teapot" })).assert_names_field("fault");
+    upstream
+        .post(NOBODY, "/_emulator/faults", &json!({ "fault": "teapot" }))
+        .assert_names_field("fault");
     upstream.post(NOBODY, "/_emulator/faults", &json!({})).assert_names_field("fault");
     upstream.post(NOBODY, "/_emulator/faults", &json!([])).assert_status(400);
-    let malformed = Request::post("/_emulator/faults").body(Bytes::from_static(b"{")).expect("well formed");
+    let malformed =
+        Request::post("/_emulator/faults").body(Bytes::from_static(b"{")).expect("well formed");
     upstream.send(&malformed).assert_status(400);
-    assert_eq!(upstream.get(NOBODY, "/_emulator/faults").body["faults"], json!([]), "nothing was armed");
+    assert_eq!(
+        upstream.get(NOBODY, "/_emulator/faults").body["faults"],
+        json!([]),
+        "nothing was armed"
+    );
 }
 
 #[test]

@@ -160,7 +160,8 @@ pub fn pick<'a>(dice: &mut Dice, from: &[&'a str]) -> &'a str {
     dice.pick(from).copied().unwrap_or("")
 }
 
-/// A value for a parameter of a template: mostly one that exists, so that requests get beyond the first look-up.
+/// A value for a parameter of a template: mostly one that exists, so that requests get beyond the
+/// first look-up.
 fn parameter<'a>(dice: &mut Dice, name: &str) -> &'a str {
     let known: &[&str] = match name {
         "{owner}" | "{org}" => &["acme", "globex"],
@@ -182,7 +183,10 @@ fn path(dice: &mut Dice, templates: &[&str]) -> String {
     let mut path = match dice.below(10) {
         0 => format!("/{}/{}", pick(dice, PIECES), pick(dice, PIECES)),
         1 => "/graphql".to_owned(),
-        2 => "/_emulator/".to_owned() + pick(dice, &["events", "gates", "limits", "transcript", "books", "gates/1"]),
+        2 => {
+            "/_emulator/".to_owned()
+                + pick(dice, &["events", "gates", "limits", "transcript", "books", "gates/1"])
+        }
         _ => pick(dice, templates)
             .split('/')
             .map(|piece| if piece.starts_with('{') { parameter(dice, piece) } else { piece })
@@ -226,13 +230,21 @@ fn value(dice: &mut Dice, depth: u32) -> Value {
 }
 
 pub fn object(dice: &mut Dice, depth: u32) -> Value {
-    let members: Vec<(String, Value)> = (0..dice.below(5)).map(|_| (pick(dice, FIELDS).to_owned(), value(dice, depth))).collect();
+    let members: Vec<(String, Value)> =
+        (0..dice.below(5)).map(|_| (pick(dice, FIELDS).to_owned(), value(dice, depth))).collect();
     Value::Object(members.into_iter().collect())
 }
 
 fn random_request(dice: &mut Dice, templates: &[&str]) -> Option<Request<Bytes>> {
     let method = Method::from_bytes(
-        pick(dice, &["GET", "GET", "GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "TRACE", "ODD"]).as_bytes(),
+        pick(
+            dice,
+            &[
+                "GET", "GET", "GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "TRACE",
+                "ODD",
+            ],
+        )
+        .as_bytes(),
     )
     .ok()?;
     let mut builder = Request::builder().method(method).uri(path(dice, templates));
@@ -241,19 +253,30 @@ fn random_request(dice: &mut Dice, templates: &[&str]) -> Option<Request<Bytes>>
         let scheme = pick(dice, &["Bearer", "Bearer", "token", "Basic", ""]);
         builder = builder.header("authorization", format!("{scheme} {token}"));
     }
-    for name in ["if-none-match", "if-modified-since", "accept", "accept-encoding", "host", "x-service-api-version"] {
+    for name in [
+        "if-none-match",
+        "if-modified-since",
+        "accept",
+        "accept-encoding",
+        "host",
+        "x-service-api-version",
+    ] {
         if dice.below(6) == 0 {
             let bytes = [b'a' + u8::try_from(dice.below(26)).unwrap_or(0), 0xff];
             let odd = HeaderValue::from_bytes(&bytes).ok()?;
             let usual = HeaderValue::from_static(
-                ["*", "W/\"x\", \"y\"", "Tue, 19 Jul 2022 04:37:49 GMT", "gzip", "2026-03-10"][usize::try_from(dice.below(5)).unwrap_or(0)],
+                ["*", "W/\"x\", \"y\"", "Tue, 19 Jul 2022 04:37:49 GMT", "gzip", "2026-03-10"]
+                    [usize::try_from(dice.below(5)).unwrap_or(0)],
             );
             builder = builder.header(name, if dice.below(4) == 0 { odd } else { usual });
         }
     }
     let body = match dice.below(4) {
         0 => Bytes::new(),
-        1 => Bytes::from(pick(dice, &["{", "[]", "null", "\"x\"", "{\"query\":\"{viewer{login\"}", "\u{0}"])),
+        1 => Bytes::from(pick(
+            dice,
+            &["{", "[]", "null", "\"x\"", "{\"query\":\"{viewer{login\"}", "\u{0}"],
+        )),
         _ => Bytes::from(object(dice, 2).to_string()),
     };
     builder.body(body).ok()
@@ -262,7 +285,16 @@ fn random_request(dice: &mut Dice, templates: &[&str]) -> Option<Request<Bytes>>
 /// The seed world, and limits so high that no refusal hides a route.
 fn begin(upstream: &mut Upstream) {
     upstream.post(NOBODY, "/_emulator/reset", &Value::Null).assert_status(200);
-    for name in ["core", "points.rest", "points.graphql", "content.minute", "content.hour", "search", "search.anonymous", "graphql"] {
+    for name in [
+        "core",
+        "points.rest",
+        "points.graphql",
+        "content.minute",
+        "content.hour",
+        "search",
+        "search.anonymous",
+        "graphql",
+    ] {
         upstream.set_limit(name, 1_000_000_000);
     }
 }
@@ -286,18 +318,35 @@ fn no_request_makes_it_panic_and_every_answer_is_well_formed() {
         }
         upstream.now = upstream.now + Duration::from_millis(dice.below(50));
         let answer = upstream.send(&request);
-        let what = || format!("seed {seed}, turn {turn}: {} {} → {}", request.method(), request.uri(), answer.status);
+        let what = || {
+            format!(
+                "seed {seed}, turn {turn}: {} {} → {}",
+                request.method(),
+                request.uri(),
+                answer.status
+            )
+        };
         assert!((200..500).contains(&answer.status), "{}", what());
         by_class[usize::from(answer.status / 100)] += 1;
         if !is_control {
-            assert!(answer.headers.contains_key("x-ratelimit-reset") && answer.headers.contains_key("date"), "{}", what());
+            assert!(
+                answer.headers.contains_key("x-ratelimit-reset")
+                    && answer.headers.contains_key("date"),
+                "{}",
+                what()
+            );
         }
-        if answer.header("content-type").starts_with("application/json") && request.method() != Method::HEAD {
+        if answer.header("content-type").starts_with("application/json")
+            && request.method() != Method::HEAD
+        {
             assert!(!answer.body.is_null(), "{}", what());
         }
         if answer.status >= 400 && request.method() != Method::HEAD {
             assert!(answer.body["message"].is_string(), "{} {}", what(), answer.body);
         }
     }
-    assert!(by_class[2] > 1_000 && by_class[3] > 5 && by_class[4] > 1_000, "it reaches all kinds of answers: {by_class:?}");
+    assert!(
+        by_class[2] > 1_000 && by_class[3] > 5 && by_class[4] > 1_000,
+        "it reaches all kinds of answers: {by_class:?}"
+    );
 }

@@ -1,4 +1,5 @@
-//! Seeded random requests to every route of the endpoint table: no panic, and every answer is valid for its route.
+//! Seeded random requests to every route of the endpoint table: no panic, and every answer is valid
+//! for its route.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +65,8 @@ const ODD: &[&str] = &[
     "unlisted",
     "widgets.git",
 ];
-const REPOSITORIES: &[&str] = &["widgets", "widgets", "widgets", "gadgets", "cogs", "sprockets", "Widgets"];
+const REPOSITORIES: &[&str] =
+    &["widgets", "widgets", "widgets", "gadgets", "cogs", "sprockets", "Widgets"];
 const QUERIES: &[&str] = &[
     "",
     "",
@@ -97,9 +99,22 @@ fn path(dice: &mut Dice, template: &str, made: &Made) -> String {
             None => segment,
             Some(_) if dice.below(12) == 0 => pick(dice, ODD),
             Some("repo") => pick(dice, REPOSITORIES),
-            Some("*rest") => pick(dice, &["unlisted", "unlisted/5", "5/parts", "things/5", "a/b/c", "5/things/x/parts", "%2F/x"]),
+            Some("*rest") => pick(
+                dice,
+                &[
+                    "unlisted",
+                    "unlisted/5",
+                    "5/parts",
+                    "things/5",
+                    "a/b/c",
+                    "5/things/x/parts",
+                    "%2F/x",
+                ],
+            ),
             Some(_) if known.is_some() => known.map_or("", String::as_str),
-            Some(name) => WALK.iter().find(|(known, _)| *known == name).map_or("4711", |(_, value)| value),
+            Some(name) => {
+                WALK.iter().find(|(known, _)| *known == name).map_or("4711", |(_, value)| value)
+            }
         };
         path = format!("{path}/{word}");
         list = format!("{list}/{segment}");
@@ -110,20 +125,37 @@ fn path(dice: &mut Dice, template: &str, made: &Made) -> String {
     path + pick(dice, QUERIES)
 }
 
-/// Whether it takes or renames a place that most routes are about; such requests are left for the end, or little else would be met.
+/// Whether it takes or renames a place that most routes are about; such requests are left for the
+/// end, or little else would be met.
 fn takes_much_away(method: &Method, template: &str) -> bool {
-    matches!((method.as_str(), template), ("DELETE" | "PATCH", "/repos/{owner}/{repo}") | ("DELETE", "/orgs/{org}"))
+    matches!(
+        (method.as_str(), template),
+        ("DELETE" | "PATCH", "/repos/{owner}/{repo}") | ("DELETE", "/orgs/{org}")
+    )
 }
 
 /// Remembers what a request made.
 fn note(made: &mut Made, template: &str, answer: &Answer) {
-    let name = answer.body["url"].as_str().and_then(|url| url.rsplit('/').next()).filter(|_| answer.status == 201);
+    let name = answer.body["url"]
+        .as_str()
+        .and_then(|url| url.rsplit('/').next())
+        .filter(|_| answer.status == 201);
     made.entry(template.to_owned()).or_default().extend(name.map(str::to_owned));
 }
 
-fn random_request(dice: &mut Dice, upstream: &Upstream, path: &str, usual: &Method, jwt: &str) -> Option<Request<Bytes>> {
+fn random_request(
+    dice: &mut Dice,
+    upstream: &Upstream,
+    path: &str,
+    usual: &Method,
+    jwt: &str,
+) -> Option<Request<Bytes>> {
     let method = if dice.below(10) == 0 {
-        Method::from_bytes(pick(dice, &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]).as_bytes()).ok()?
+        Method::from_bytes(
+            pick(dice, &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+                .as_bytes(),
+        )
+        .ok()?
     } else {
         usual.clone()
     };
@@ -141,9 +173,11 @@ fn random_request(dice: &mut Dice, upstream: &Upstream, path: &str, usual: &Meth
         ),
         _ => Bytes::from(object(dice, 2).to_string()),
     };
-    for (name, value) in
-        [("if-none-match", "*"), ("if-modified-since", "Fri, 01 Jan 2038 00:00:00 GMT"), ("accept", "application/vnd.service.raw+json")]
-    {
+    for (name, value) in [
+        ("if-none-match", "*"),
+        ("if-modified-since", "Fri, 01 Jan 2038 00:00:00 GMT"),
+        ("accept", "application/vnd.service.raw+json"),
+    ] {
         if dice.below(30) == 0 {
             request.headers_mut().insert(name, http::HeaderValue::from_static(value));
         }
@@ -151,7 +185,8 @@ fn random_request(dice: &mut Dice, upstream: &Upstream, path: &str, usual: &Meth
     Some(request)
 }
 
-/// Document 1, Errors, as far as such a request can meet them; and the redirects of renamed repositories.
+/// Document 1, Errors, as far as such a request can meet them; and the redirects of renamed
+/// repositories.
 fn may_answer(method: &Method, status: u16) -> bool {
     match status {
         200 | 204 | 400 | 401 | 403 | 404 | 422 => true,
@@ -164,7 +199,8 @@ fn may_answer(method: &Method, status: u16) -> bool {
     }
 }
 
-/// The success that the documents list for a hand-written route of theirs. What is still answered over a generic resource is none.
+/// The success that the documents list for a hand-written route of theirs. What is still answered
+/// over a generic resource is none.
 fn documented(method: &Method, path: &str) -> Option<(Vec<u16>, Form)> {
     let verb = Verb::of(method)?;
     let (route, _) = find(verb, path.strip_prefix("/api/v3").unwrap_or(path))?;
@@ -193,11 +229,25 @@ fn judge(dialect: Dialect, request: &Request<Bytes>, answer: &Answer) -> Result<
             return Err("the documents say that it is an array");
         }
     }
-    let branded =
-        [dialect.accepted_permissions_header().to_owned(), dialect.delivery_header("media-type"), dialect.delivery_header("request-id")];
-    let everywhere =
-        ["date", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-used", "x-ratelimit-reset", "x-ratelimit-resource"];
-    if !everywhere.iter().copied().chain(branded.iter().map(String::as_str)).all(|name| answer.headers.contains_key(name)) {
+    let branded = [
+        dialect.accepted_permissions_header().to_owned(),
+        dialect.delivery_header("media-type"),
+        dialect.delivery_header("request-id"),
+    ];
+    let everywhere = [
+        "date",
+        "x-ratelimit-limit",
+        "x-ratelimit-remaining",
+        "x-ratelimit-used",
+        "x-ratelimit-reset",
+        "x-ratelimit-resource",
+    ];
+    if !everywhere
+        .iter()
+        .copied()
+        .chain(branded.iter().map(String::as_str))
+        .all(|name| answer.headers.contains_key(name))
+    {
         return Err("a header of every answer is missing");
     }
     let is_json = answer.header("content-type").starts_with("application/json");
@@ -210,7 +260,10 @@ fn judge(dialect: Dialect, request: &Request<Bytes>, answer: &Answer) -> Result<
     if matches!(answer.status, 204 | 205 | 304) && !answer.bytes.is_empty() {
         return Err("no content is some");
     }
-    if answer.status == 422 && !is_head && answer.body["errors"].as_array().is_none_or(Vec::is_empty) {
+    if answer.status == 422
+        && !is_head
+        && answer.body["errors"].as_array().is_none_or(Vec::is_empty)
+    {
         return Err("a 422 names no field");
     }
     if matches!(answer.status, 301 | 302 | 307) && answer.header("location").is_empty() {
@@ -221,7 +274,9 @@ fn judge(dialect: Dialect, request: &Request<Bytes>, answer: &Answer) -> Result<
 
 fn fuzz(dialect: Dialect, seed: u64) {
     let mut upstream = Upstream::with(Options { dialect, ..Options::default() });
-    let endpoints: Vec<(Method, &str)> = routes(dialect).map(|endpoint| (endpoint.method.clone(), endpoint.template.as_str())).collect();
+    let endpoints: Vec<(Method, &str)> = routes(dialect)
+        .map(|endpoint| (endpoint.method.clone(), endpoint.template.as_str()))
+        .collect();
     let mut dice = Dice::new(seed);
     let mut by_status = BTreeMap::<u16, u32>::new();
     let mut jwt = String::new();
@@ -238,7 +293,9 @@ fn fuzz(dialect: Dialect, seed: u64) {
             continue;
         }
         let path = path(&mut dice, template, &made);
-        let Some(request) = random_request(&mut dice, &upstream, &path, &method, &jwt) else { continue };
+        let Some(request) = random_request(&mut dice, &upstream, &path, &method, &jwt) else {
+            continue;
+        };
         upstream.now = upstream.now + Duration::from_millis(dice.below(50));
         let answer = upstream.send(&request);
         *by_status.entry(answer.status).or_default() += 1;

@@ -14,7 +14,9 @@ impl Upstream {
     }
 
     pub fn query_with(&mut self, token: &str, query: &str, variables: &Value) -> Value {
-        self.post(token, "/graphql", &json!({ "query": query, "variables": variables })).assert_status(200).body
+        self.post(token, "/graphql", &json!({ "query": query, "variables": variables }))
+            .assert_status(200)
+            .body
     }
 
     /// A query's data, when nothing is wrong with it.
@@ -25,7 +27,10 @@ impl Upstream {
     }
 
     fn node_id(&mut self, path: &str) -> String {
-        self.get(ADA, path).assert_status(200).body["node_id"].as_str().expect("a node id").to_owned()
+        self.get(ADA, path).assert_status(200).body["node_id"]
+            .as_str()
+            .expect("a node id")
+            .to_owned()
     }
 }
 
@@ -42,7 +47,10 @@ fn the_viewer_is_the_user_of_the_token() {
         json!({ "login": "ben", "isViewer": true, "__typename": "User" })
     );
     assert_eq!(upstream.data("emu_app_user_ben", "{ viewer { login } }")["viewer"]["login"], "ben");
-    assert_eq!(upstream.data(INSTALLATION, "{ viewer { login } }")["viewer"]["login"], "acme-app[bot]");
+    assert_eq!(
+        upstream.data(INSTALLATION, "{ viewer { login } }")["viewer"]["login"],
+        "acme-app[bot]"
+    );
 }
 
 #[test]
@@ -53,7 +61,10 @@ fn graphql_needs_a_credential_and_the_method_post() {
     upstream.post("wrong", "/graphql", &query).assert_status(401);
     upstream.get(ADA, "/graphql").assert_status(404);
     for path in ["/graphql", "/api/graphql", "/api/v3/graphql"] {
-        assert_eq!(upstream.post(ADA, path, &query).assert_status(200).header("x-ratelimit-resource"), "graphql");
+        assert_eq!(
+            upstream.post(ADA, path, &query).assert_status(200).header("x-ratelimit-resource"),
+            "graphql"
+        );
     }
 }
 
@@ -67,13 +78,15 @@ fn aliases_fragments_variables_and_directives_are_understood() {
         }
         fragment Names on Repository { nameWithOwner owner { login ... on Organization { viewerCanAdminister } ...Me } } # a comment
         fragment Me on User { isViewer }";
-    let answer = upstream.query_with(ADA, query, &json!({ "owner": "acme", "more": true, "unknown": 1 }));
+    let answer =
+        upstream.query_with(ADA, query, &json!({ "owner": "acme", "more": true, "unknown": 1 }));
     let owner = json!({ "login": "acme", "viewerCanAdminister": true });
     assert_eq!(
         answer["data"],
         json!({ "one": { "nameWithOwner": "acme/widgets", "owner": owner, "stars": 0 }, "two": { "nameWithOwner": "acme/gadgets", "owner": owner } })
     );
-    let answer = upstream.query_with(ADA, query, &json!({ "owner": "ada", "name": "diary", "more": false }));
+    let answer =
+        upstream.query_with(ADA, query, &json!({ "owner": "ada", "name": "diary", "more": false }));
     assert_eq!(answer["data"]["one"]["owner"], json!({ "login": "ada", "isViewer": true }));
     assert_eq!((error(&answer).0, &answer["data"]["two"]), ("NOT_FOUND", &Value::Null));
 }
@@ -82,11 +95,19 @@ fn aliases_fragments_variables_and_directives_are_understood() {
 fn one_of_several_operations_is_chosen_by_its_name() {
     let mut upstream = Upstream::new();
     let query = "query A { viewer { login } } query B { organization(login: \"acme\") { login } }";
-    let mut send = |name: Value| upstream.post(ADA, "/graphql", &json!({ "query": query, "operationName": name })).assert_status(200).body;
+    let mut send = |name: Value| {
+        upstream
+            .post(ADA, "/graphql", &json!({ "query": query, "operationName": name }))
+            .assert_status(200)
+            .body
+    };
     assert_eq!(send(json!("B"))["data"], json!({ "organization": { "login": "acme" } }));
     for name in [json!("C"), json!(null), json!("")] {
         let answer = send(name);
-        assert!(answer["errors"][0]["message"].is_string() && answer.get("data").is_none(), "{answer}");
+        assert!(
+            answer["errors"][0]["message"].is_string() && answer.get("data").is_none(),
+            "{answer}"
+        );
     }
 }
 
@@ -108,7 +129,10 @@ fn what_rest_shows_graphql_shows_too() {
     ] {
         assert_eq!(found[ours], issue[theirs], "{ours}");
     }
-    assert_eq!((&found["state"], &found["author"]["login"]), (&json!("CLOSED"), &issue["user"]["login"]));
+    assert_eq!(
+        (&found["state"], &found["author"]["login"]),
+        (&json!("CLOSED"), &issue["user"]["login"])
+    );
     assert_eq!(found["labels"]["nodes"][0]["name"], issue["labels"][0]["name"]);
     assert_eq!(found["repository"], json!({ "isPrivate": false, "visibility": "PUBLIC" }));
     let pull = upstream.data(ADA, "{ repository(owner: \"acme\", name: \"widgets\") { pullRequest(number: 76) { number headRefName baseRefName merged state } issueOrPullRequest(number: 76) { __typename ... on PullRequest { title } } } }");
@@ -116,7 +140,10 @@ fn what_rest_shows_graphql_shows_too() {
         pull["repository"]["pullRequest"],
         json!({ "number": 76, "headRefName": "topic-76", "baseRefName": "main", "merged": false, "state": "OPEN" })
     );
-    assert_eq!(pull["repository"]["issueOrPullRequest"], json!({ "__typename": "PullRequest", "title": "Change number 76" }));
+    assert_eq!(
+        pull["repository"]["issueOrPullRequest"],
+        json!({ "__typename": "PullRequest", "title": "Change number 76" })
+    );
 }
 
 #[test]
@@ -124,13 +151,24 @@ fn connections_lead_through_all_pages_in_both_directions() {
     let mut upstream = Upstream::new();
     let query = "query ($first: Int, $after: String, $last: Int, $before: String) { repository(owner: \"acme\", name: \"widgets\") {
         issues(first: $first, after: $after, last: $last, before: $before) { totalCount nodes { number } edges { cursor node { number } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } } }";
-    let mut page = |variables: Value| upstream.query_with(ADA, query, &variables)["data"]["repository"]["issues"].clone();
-    let numbers =
-        |page: &Value| page["nodes"].as_array().expect("nodes").iter().filter_map(|node| node["number"].as_u64()).collect::<Vec<_>>();
+    let mut page = |variables: Value| {
+        upstream.query_with(ADA, query, &variables)["data"]["repository"]["issues"].clone()
+    };
+    let numbers = |page: &Value| {
+        page["nodes"]
+            .as_array()
+            .expect("nodes")
+            .iter()
+            .filter_map(|node| node["number"].as_u64())
+            .collect::<Vec<_>>()
+    };
     let (mut seen, mut after) = (Vec::new(), Value::Null);
     loop {
         let page = page(json!({ "first": 30, "after": after }));
-        assert_eq!((&page["totalCount"], &page["edges"][0]["node"]["number"]), (&json!(75), &page["nodes"][0]["number"]));
+        assert_eq!(
+            (&page["totalCount"], &page["edges"][0]["node"]["number"]),
+            (&json!(75), &page["nodes"][0]["number"])
+        );
         assert_eq!(page["pageInfo"]["startCursor"], page["edges"][0]["cursor"]);
         seen.extend(numbers(&page));
         after = page["pageInfo"]["endCursor"].clone();
@@ -140,7 +178,10 @@ fn connections_lead_through_all_pages_in_both_directions() {
     }
     assert_eq!(seen, (1..=75).collect::<Vec<_>>());
     let last = page(json!({ "last": 10 }));
-    assert_eq!((numbers(&last), &last["pageInfo"]["hasPreviousPage"]), ((66..=75).collect(), &json!(true)));
+    assert_eq!(
+        (numbers(&last), &last["pageInfo"]["hasPreviousPage"]),
+        ((66..=75).collect(), &json!(true))
+    );
     let before = page(json!({ "last": 10, "before": last["pageInfo"]["startCursor"] }));
     assert_eq!(numbers(&before), (56..=65).collect::<Vec<_>>());
     assert_eq!(numbers(&page(json!({ "first": 0 }))), [0_u64; 0]);
@@ -150,7 +191,9 @@ fn connections_lead_through_all_pages_in_both_directions() {
 fn a_cursor_that_was_made_up_is_an_error() {
     let mut upstream = Upstream::new();
     for cursor in ["x", "", "🦀", "Y3Vyc29yOjk5OTk="] {
-        let query = format!("{{ viewer {{ repositories(first: 1, after: \"{cursor}\") {{ nodes {{ name }} }} }} }}");
+        let query = format!(
+            "{{ viewer {{ repositories(first: 1, after: \"{cursor}\") {{ nodes {{ name }} }} }} }}"
+        );
         assert_eq!(error(&upstream.query(ADA, &query)).0, "INVALID_CURSOR_ARGUMENTS", "{cursor}");
     }
 }
@@ -166,9 +209,18 @@ fn issues_are_filtered_and_ordered_as_asked() {
         merged: pullRequests(first: 1, states: [MERGED]) { totalCount } } }";
     let found = upstream.data(ADA, query)["repository"].clone();
     assert_eq!(found["closed"]["totalCount"], 10);
-    assert!(found["bugs"]["nodes"].as_array().expect("nodes").iter().all(|node| node["labels"]["nodes"][0]["name"] == "bug"));
+    assert!(
+        found["bugs"]["nodes"]
+            .as_array()
+            .expect("nodes")
+            .iter()
+            .all(|node| node["labels"]["nodes"][0]["name"] == "bug")
+    );
     assert_eq!(found["newest"]["nodes"], json!([{ "number": 75 }, { "number": 74 }]));
-    assert_eq!((&found["pullRequests"]["totalCount"], &found["merged"]["totalCount"]), (&json!(4), &json!(0)));
+    assert_eq!(
+        (&found["pullRequests"]["totalCount"], &found["merged"]["totalCount"]),
+        (&json!(4), &json!(0))
+    );
 }
 
 #[test]
@@ -178,19 +230,30 @@ fn hidden_repositories_are_null_with_not_found() {
     for token in [DAN, ADA_NO_SCOPES, ADA_NO_PERMISSIONS, WORKFLOW] {
         let answer = upstream.query(token, query);
         assert_eq!(error(&answer), ("NOT_FOUND", &json!(["repository"])));
-        assert!(answer["data"]["repository"].is_null() && answer["data"]["viewer"]["login"].is_string(), "the rest is answered");
+        assert!(
+            answer["data"]["repository"].is_null() && answer["data"]["viewer"]["login"].is_string(),
+            "the rest is answered"
+        );
     }
     assert_eq!(upstream.data(INSTALLATION, query)["repository"]["name"], "gadgets");
     let id = upstream.node_id("/repos/acme/gadgets");
     let issue = upstream.node_id("/repos/acme/gadgets/issues/1");
     for id in [&id, &issue] {
-        assert_eq!(error(&upstream.query(DAN, &format!("{{ node(id: \"{id}\") {{ id }} }}"))).0, "NOT_FOUND");
+        assert_eq!(
+            error(&upstream.query(DAN, &format!("{{ node(id: \"{id}\") {{ id }} }}"))).0,
+            "NOT_FOUND"
+        );
     }
     let owned = "{ organization(login: \"acme\") { repositories(first: 100) { nodes { name } } repository(name: \"gadgets\") { name } } }";
-    let names = |data: &Value| data["organization"]["repositories"]["nodes"].to_string().contains("gadgets");
+    let names = |data: &Value| {
+        data["organization"]["repositories"]["nodes"].to_string().contains("gadgets")
+    };
     let (theirs, ours) = (upstream.data(DAN, owned), upstream.data(ADA, owned));
     assert!(!names(&theirs) && names(&ours));
-    assert!(theirs["organization"]["repository"].is_null() && ours["organization"]["repository"].is_object());
+    assert!(
+        theirs["organization"]["repository"].is_null()
+            && ours["organization"]["repository"].is_object()
+    );
 }
 
 #[test]
@@ -207,11 +270,24 @@ fn reading_without_the_permission_is_forbidden_as_in_rest() {
     upstream.get("narrow", "/repos/acme/gadgets/issues").assert_status(403);
     let answer = upstream.query("narrow", "{ repository(owner: \"acme\", name: \"gadgets\") { name issues(first: 1) { totalCount } } }");
     assert_eq!(error(&answer), ("FORBIDDEN", &json!(["repository", "issues"])));
-    let one = "{ repository(owner: \"acme\", name: \"gadgets\") { name issue(number: 1) { title } } }";
+    let one =
+        "{ repository(owner: \"acme\", name: \"gadgets\") { name issue(number: 1) { title } } }";
     let answer = upstream.query("narrow", one);
-    assert_eq!((error(&answer).0, &answer["data"]["repository"]), ("FORBIDDEN", &json!({ "name": "gadgets", "issue": null })));
+    assert_eq!(
+        (error(&answer).0, &answer["data"]["repository"]),
+        ("FORBIDDEN", &json!({ "name": "gadgets", "issue": null }))
+    );
     let id = upstream.node_id("/repos/acme/gadgets/issues/1");
-    assert_eq!(error(&upstream.query("narrow", &format!("{{ node(id: \"{id}\") {{ ... on Issue {{ title }} }} }}"))).0, "FORBIDDEN");
+    assert_eq!(
+        error(
+            &upstream.query(
+                "narrow",
+                &format!("{{ node(id: \"{id}\") {{ ... on Issue {{ title }} }} }}")
+            )
+        )
+        .0,
+        "FORBIDDEN"
+    );
 }
 
 #[test]
@@ -230,17 +306,30 @@ fn a_node_is_found_by_the_node_id_that_rest_gave() {
         ("IssueComment", comment["node_id"].as_str().expect("an id").to_owned()),
     ];
     for (kind, id) in &ids {
-        assert_eq!(upstream.data(ADA, &format!("{{ node(id: \"{id}\") {{ __typename id }} }}"))["node"]["__typename"], *kind);
+        assert_eq!(
+            upstream.data(ADA, &format!("{{ node(id: \"{id}\") {{ __typename id }} }}"))["node"]["__typename"],
+            *kind
+        );
     }
     let list: Vec<&str> = ids.iter().map(|(_, id)| id.as_str()).chain(["x"]).collect();
-    let answer = upstream.query_with(ADA, "query ($ids: [ID!]!) { nodes(ids: $ids) { __typename } }", &json!({ "ids": list }));
-    assert_eq!((answer["data"]["nodes"].as_array().map(Vec::len), &answer["data"]["nodes"][8]), (Some(9), &Value::Null));
+    let answer = upstream.query_with(
+        ADA,
+        "query ($ids: [ID!]!) { nodes(ids: $ids) { __typename } }",
+        &json!({ "ids": list }),
+    );
+    assert_eq!(
+        (answer["data"]["nodes"].as_array().map(Vec::len), &answer["data"]["nodes"][8]),
+        (Some(9), &Value::Null)
+    );
     let on = format!(
         "{{ node(id: \"{}\") {{ ... on IssueComment {{ databaseId body author {{ login }} issue {{ number }} pullRequest {{ number }} }} }} }}",
         ids[7].1
     );
     let found = upstream.data(ADA, &on)["node"].clone();
-    assert_eq!((&found["databaseId"], &found["body"], &found["issue"]["number"]), (&comment["id"], &comment["body"], &json!(1)));
+    assert_eq!(
+        (&found["databaseId"], &found["body"], &found["issue"]["number"]),
+        (&comment["id"], &comment["body"], &json!(1))
+    );
     assert!(found["pullRequest"].is_null());
 }
 
@@ -263,7 +352,11 @@ fn unknown_names_and_numbers_are_not_found() {
     ] {
         assert_eq!(error(&upstream.query(ADA, query)).0, "NOT_FOUND", "{query}");
     }
-    assert_eq!(upstream.data(ADA, "{ repository(owner: \"acme\", name: \"cogs\") { name } }")["repository"]["name"], "sprockets");
+    assert_eq!(
+        upstream.data(ADA, "{ repository(owner: \"acme\", name: \"cogs\") { name } }")["repository"]
+            ["name"],
+        "sprockets"
+    );
 }
 
 #[test]
@@ -271,37 +364,67 @@ fn a_comment_by_graphql_is_a_comment_as_by_rest_with_notifications_and_deliverie
     let mut upstream = Upstream::new();
     let hook = upstream.get(ADA, "/orgs/acme/hooks").items()[0]["id"].clone();
     let deliveries = format!("/orgs/acme/hooks/{hook}/deliveries");
-    upstream.patch(ADA, &format!("/orgs/acme/hooks/{hook}"), &json!({ "events": ["*"] })).assert_status(200);
+    upstream
+        .patch(ADA, &format!("/orgs/acme/hooks/{hook}"), &json!({ "events": ["*"] }))
+        .assert_status(200);
     let newest = upstream.get(ADA, &deliveries).items()[0]["id"].clone();
     let id = upstream.node_id("/repos/acme/widgets/issues/2");
     let mutation = "mutation ($input: AddCommentInput!) { addComment(input: $input) { clientMutationId commentEdge { cursor node { databaseId body author { login } } } subject { id } } }";
-    let answer =
-        upstream.query_with(BEN, mutation, &json!({ "input": { "subjectId": id, "body": "@ada look", "clientMutationId": "c1" } }));
+    let answer = upstream.query_with(
+        BEN,
+        mutation,
+        &json!({ "input": { "subjectId": id, "body": "@ada look", "clientMutationId": "c1" } }),
+    );
     let made = &answer["data"]["addComment"];
     assert_eq!(
-        (&made["clientMutationId"], &made["subject"]["id"], &made["commentEdge"]["node"]["author"]["login"]),
+        (
+            &made["clientMutationId"],
+            &made["subject"]["id"],
+            &made["commentEdge"]["node"]["author"]["login"]
+        ),
         (&json!("c1"), &json!(id), &json!("ben"))
     );
-    let comment = upstream.get(ADA, &format!("/repos/acme/widgets/issues/comments/{}", made["commentEdge"]["node"]["databaseId"]));
+    let comment = upstream.get(
+        ADA,
+        &format!(
+            "/repos/acme/widgets/issues/comments/{}",
+            made["commentEdge"]["node"]["databaseId"]
+        ),
+    );
     assert_eq!(comment.assert_status(200).body["body"], "@ada look");
     let told = upstream.get(ADA, "/notifications").items()[0].clone();
-    assert_eq!((&told["reason"], &told["subject"]["url"]), (&json!("mention"), &json!("http://upstream.test/repos/acme/widgets/issues/2")));
+    assert_eq!(
+        (&told["reason"], &told["subject"]["url"]),
+        (&json!("mention"), &json!("http://upstream.test/repos/acme/widgets/issues/2"))
+    );
     let delivered = upstream.get(ADA, &deliveries).items()[0].clone();
     assert_ne!(delivered["id"], newest);
-    assert_eq!((&delivered["event"], &delivered["action"]), (&json!("issue_comment"), &json!("created")));
+    assert_eq!(
+        (&delivered["event"], &delivered["action"]),
+        (&json!("issue_comment"), &json!("created"))
+    );
 }
 
 #[test]
 fn an_issue_is_created_updated_closed_and_reopened() {
     let mut upstream = Upstream::new();
-    let (repository, label, ben) =
-        (upstream.node_id("/repos/acme/widgets"), upstream.node_id("/repos/acme/widgets/labels/bug"), upstream.node_id("/users/ben"));
+    let (repository, label, ben) = (
+        upstream.node_id("/repos/acme/widgets"),
+        upstream.node_id("/repos/acme/widgets/labels/bug"),
+        upstream.node_id("/users/ben"),
+    );
     let create = "mutation ($input: CreateIssueInput!) { createIssue(input: $input) { issue { id number title body labels(first: 5) { nodes { name } } assignees(first: 5) { nodes { login } } } } }";
     let input = json!({ "repositoryId": repository, "title": "From afar", "body": "b", "labelIds": [label, label], "assigneeIds": [ben] });
     let answer = upstream.query_with(ADA, create, &json!({ "input": input }));
     let issue = answer["data"]["createIssue"]["issue"].clone();
-    assert_eq!((&issue["number"], &issue["title"], &issue["body"]), (&json!(80), &json!("From afar"), &json!("b")));
-    assert_eq!((&issue["labels"]["nodes"], &issue["assignees"]["nodes"]), (&json!([{ "name": "bug" }]), &json!([{ "login": "ben" }])));
+    assert_eq!(
+        (&issue["number"], &issue["title"], &issue["body"]),
+        (&json!(80), &json!("From afar"), &json!("b"))
+    );
+    assert_eq!(
+        (&issue["labels"]["nodes"], &issue["assignees"]["nodes"]),
+        (&json!([{ "name": "bug" }]), &json!([{ "login": "ben" }]))
+    );
     let path = "/repos/acme/widgets/issues/80";
     assert_eq!(upstream.get(ADA, path).assert_status(200).body["title"], "From afar");
 
@@ -315,7 +438,11 @@ fn an_issue_is_created_updated_closed_and_reopened() {
         data["first"],
         json!({ "actor": { "login": "ada" }, "issue": { "title": "Renamed", "body": "b", "state": "OPEN", "labels": { "totalCount": 0 } } })
     );
-    assert_eq!(data["second"]["issue"], json!({ "state": "CLOSED", "closed": true }), "one after the other");
+    assert_eq!(
+        data["second"]["issue"],
+        json!({ "state": "CLOSED", "closed": true }),
+        "one after the other"
+    );
     assert_eq!(data["third"]["issue"], json!({ "state": "OPEN", "closedAt": null }));
     upstream.query_with(
         ADA,
@@ -334,11 +461,20 @@ fn a_mutation_is_refused_where_rest_refuses_it() {
         upstream.node_id("/repos/acme/widgets/issues/1"),
         upstream.node_id("/repos/acme/widgets/pulls/76"),
     );
-    let create =
-        |id: &str| format!("mutation {{ createIssue(input: {{ repositoryId: \"{id}\", title: \"x\" }}) {{ issue {{ number }} }} }}");
-    let close = |id: &str| format!("mutation {{ closeIssue(input: {{ issueId: \"{id}\" }}) {{ issue {{ number }} }} }}");
+    let create = |id: &str| {
+        format!(
+            "mutation {{ createIssue(input: {{ repositoryId: \"{id}\", title: \"x\" }}) {{ issue {{ number }} }} }}"
+        )
+    };
+    let close = |id: &str| {
+        format!(
+            "mutation {{ closeIssue(input: {{ issueId: \"{id}\" }}) {{ issue {{ number }} }} }}"
+        )
+    };
     let comment = |id: &str, body: &str| {
-        format!("mutation {{ addComment(input: {{ subjectId: \"{id}\", body: \"{body}\" }}) {{ subject {{ id }} }} }}")
+        format!(
+            "mutation {{ addComment(input: {{ subjectId: \"{id}\", body: \"{body}\" }}) {{ subject {{ id }} }} }}"
+        )
     };
     for (token, mutation, kind) in [
         (ADA_NO_PERMISSIONS, create(&widgets), "FORBIDDEN"),
@@ -352,8 +488,16 @@ fn a_mutation_is_refused_where_rest_refuses_it() {
         (ADA, comment(&widgets, "x"), "UNPROCESSABLE"),
         (ADA, comment(&issue, "  "), "UNPROCESSABLE"),
         (ADA, create(&widgets).replace("\"x\"", "\" \""), "UNPROCESSABLE"),
-        (ADA, create(&widgets).replace("\"x\"", &format!("\"x\", labelIds: [\"{issue}\"]")), "UNPROCESSABLE"),
-        (ADA, create(&widgets).replace("\"x\"", &format!("\"x\", assigneeIds: [\"{issue}\"]")), "UNPROCESSABLE"),
+        (
+            ADA,
+            create(&widgets).replace("\"x\"", &format!("\"x\", labelIds: [\"{issue}\"]")),
+            "UNPROCESSABLE",
+        ),
+        (
+            ADA,
+            create(&widgets).replace("\"x\"", &format!("\"x\", assigneeIds: [\"{issue}\"]")),
+            "UNPROCESSABLE",
+        ),
     ] {
         let answer = upstream.query(token, &mutation);
         assert_eq!(error(&answer).0, kind, "{mutation} {answer}");
@@ -361,19 +505,38 @@ fn a_mutation_is_refused_where_rest_refuses_it() {
     }
     assert_eq!(upstream.get(ADA, "/repos/acme/widgets/issues/1").body["state"], "open");
     upstream.get(ADA, "/repos/acme/widgets/issues/80").assert_status(404);
-    assert!(upstream.query(ADA, &comment(&pull, "x")).get("errors").is_none(), "a pull is commented on like an issue");
-    assert!(upstream.query(DAN, &create(&widgets)).get("errors").is_none(), "everyone may open an issue in public");
+    assert!(
+        upstream.query(ADA, &comment(&pull, "x")).get("errors").is_none(),
+        "a pull is commented on like an issue"
+    );
+    assert!(
+        upstream.query(DAN, &create(&widgets)).get("errors").is_none(),
+        "everyone may open an issue in public"
+    );
 }
 
 #[test]
 fn a_repository_locked_for_migration_is_read_and_not_changed() {
     let mut upstream = Upstream::new();
-    upstream.post(ADA, "/user/migrations", &json!({ "repositories": ["acme/widgets"], "lock_repositories": true })).assert_status(201);
-    assert_eq!(upstream.data(ADA, "{ repository(owner: \"acme\", name: \"widgets\") { isLocked } }")["repository"]["isLocked"], true);
+    upstream
+        .post(
+            ADA,
+            "/user/migrations",
+            &json!({ "repositories": ["acme/widgets"], "lock_repositories": true }),
+        )
+        .assert_status(201);
+    assert_eq!(
+        upstream.data(ADA, "{ repository(owner: \"acme\", name: \"widgets\") { isLocked } }")["repository"]
+            ["isLocked"],
+        true
+    );
     let id = upstream.node_id("/repos/acme/widgets");
     let answer =
         upstream.query(ADA, &format!("mutation {{ createIssue(input: {{ repositoryId: \"{id}\", title: \"x\" }}) {{ issue {{ id }} }} }}"));
-    assert_eq!((error(&answer).0, &answer["errors"][0]["message"]), ("FORBIDDEN", &json!("Repository has been locked for migration.")));
+    assert_eq!(
+        (error(&answer).0, &answer["errors"][0]["message"]),
+        ("FORBIDDEN", &json!("Repository has been locked for migration."))
+    );
 }
 
 #[test]
@@ -385,14 +548,20 @@ fn the_schema_can_be_asked_about() {
         (&json!("Query"), &json!("Mutation"))
     );
     assert!(found["__schema"]["subscriptionType"].is_null());
-    assert!(found["__type"]["fields"].as_array().is_some_and(|fields| fields.iter().any(|field| field["name"] == "viewerCanUpdate")));
+    assert!(
+        found["__type"]["fields"]
+            .as_array()
+            .is_some_and(|fields| fields.iter().any(|field| field["name"] == "viewerCanUpdate"))
+    );
     assert_eq!(upstream.data(ADA, "{ __typename }")["__typename"], "Query");
 }
 
 #[test]
 fn every_field_of_every_type_has_a_value_of_its_type() {
     let mut upstream = Upstream::new();
-    upstream.patch(ADA, "/repos/acme/widgets/issues/1", &json!({ "assignees": ["ben"] })).assert_status(200);
+    upstream
+        .patch(ADA, "/repos/acme/widgets/issues/1", &json!({ "assignees": ["ben"] }))
+        .assert_status(200);
     let query = "{
         repository(owner: \"acme\", name: \"widgets\") { ...R issues(first: 2) { ...I } pullRequests(first: 2) { ...P } labels(first: 2) { nodes { id name color description url repository { name } } edges { cursor node { id } } pageInfo { endCursor } totalCount }
             issue(number: 1) { ...Issue } pullRequest(number: 76) { ...Pull } label(name: \"bug\") { id } issueOrPullRequest(number: 1) { ... on Issue { id } } }
@@ -411,7 +580,10 @@ fn every_field_of_every_type_has_a_value_of_its_type() {
     let data = upstream.data(ADA, query);
     assert_eq!(data["repository"]["issue"]["assignees"]["nodes"], json!([{ "login": "ben" }]));
     assert_eq!(data["viewer"]["organizations"]["nodes"], json!([{ "login": "acme" }]));
-    assert_eq!((&data["repository"]["viewerPermission"], &data["organization"]["viewerCanAdminister"]), (&json!("ADMIN"), &json!(true)));
+    assert_eq!(
+        (&data["repository"]["viewerPermission"], &data["organization"]["viewerCanAdminister"]),
+        (&json!("ADMIN"), &json!(true))
+    );
 }
 
 #[test]

@@ -19,11 +19,30 @@ fn create(upstream: &mut Upstream) -> String {
 fn a_created_hook_has_every_field_and_the_defaults() {
     let mut upstream = Upstream::new();
     let hook = upstream.post(ADA, HOOKS, &new_hook()).assert_status(201);
-    for field in ["id", "url", "ping_url", "deliveries_url", "name", "events", "active", "config", "updated_at", "created_at", "type"] {
+    for field in [
+        "id",
+        "url",
+        "ping_url",
+        "deliveries_url",
+        "name",
+        "events",
+        "active",
+        "config",
+        "updated_at",
+        "created_at",
+        "type",
+    ] {
         assert!(hook.body.get(field).is_some(), "{field}");
     }
-    assert_eq!((&hook.body["events"], &hook.body["active"], &hook.body["type"]), (&json!(["push"]), &json!(true), &json!("Organization")));
-    assert_eq!(hook.body["config"], json!({ "url": "https://example.com/hook", "content_type": "json" }), "the secret is never returned");
+    assert_eq!(
+        (&hook.body["events"], &hook.body["active"], &hook.body["type"]),
+        (&json!(["push"]), &json!(true), &json!("Organization"))
+    );
+    assert_eq!(
+        hook.body["config"],
+        json!({ "url": "https://example.com/hook", "content_type": "json" }),
+        "the secret is never returned"
+    );
     assert_eq!(hook.header("location"), hook.body["url"].as_str().expect("an address"));
 }
 
@@ -46,12 +65,16 @@ fn the_caller_must_be_an_owner_with_the_scope_or_the_permission() {
 #[test]
 fn oauth_apps_and_users_do_not_see_each_others_hooks() {
     let mut upstream = Upstream::new();
-    let ids = |answer: Answer| answer.items().iter().filter_map(|hook| hook["id"].as_u64()).collect::<Vec<_>>();
+    let ids = |answer: Answer| {
+        answer.items().iter().filter_map(|hook| hook["id"].as_u64()).collect::<Vec<_>>()
+    };
     let (of_user, of_app) = (ids(upstream.get(ADA, HOOKS)), ids(upstream.get(OAUTH, HOOKS)));
     assert_eq!((of_user.len(), of_app.len()), (1, 1));
     assert_ne!(of_user, of_app);
     upstream.get(ADA, &format!("{HOOKS}/{}", of_app[0])).assert_status(404);
-    upstream.patch(OAUTH, &format!("{HOOKS}/{}", of_user[0]), &json!({ "active": false })).assert_status(404);
+    upstream
+        .patch(OAUTH, &format!("{HOOKS}/{}", of_user[0]), &json!({ "active": false }))
+        .assert_status(404);
 }
 
 #[test]
@@ -70,26 +93,62 @@ fn bad_hooks_are_422_and_name_the_field() {
         (json!({ "name": "web", "config": {} }), "config.url"),
         (json!({ "name": "web", "config": { "url": 3 } }), "config.url"),
         (json!({ "name": "web", "config": { "url": "nowhere" } }), "config.url"),
-        (json!({ "name": "web", "config": { "url": "https://e.com", "insecure_ssl": 7 } }), "config.insecure_ssl"),
-        (json!({ "name": "web", "config": { "url": "https://e.com" }, "events": "push" }), "events"),
+        (
+            json!({ "name": "web", "config": { "url": "https://e.com", "insecure_ssl": 7 } }),
+            "config.insecure_ssl",
+        ),
+        (
+            json!({ "name": "web", "config": { "url": "https://e.com" }, "events": "push" }),
+            "events",
+        ),
         (json!({ "name": "web", "config": { "url": "https://e.com" }, "active": "yes" }), "active"),
         (json!({ "name": 7, "config": { "url": "https://e.com" } }), "name"),
         (json!({ "name": "web", "config": { "url": "ftp://e.com" } }), "config.url"),
         (json!({ "name": "web", "config": { "url": "https://" } }), "config.url"),
         (json!({ "name": "web", "config": { "url": "https://e.com:99999/" } }), "config.url"),
         (json!({ "name": "web", "config": { "url": "https://e.com/\u{1f980}" } }), "config.url"),
-        (json!({ "name": "web", "config": { "url": format!("https://e.com/{}", "x".repeat(10_000)) } }), "config.url"),
-        (json!({ "name": "web", "config": { "url": "https://e.com", "content_type": "xml" } }), "config.content_type"),
-        (json!({ "name": "web", "config": { "url": "https://e.com", "secret": 1 } }), "config.secret"),
-        (json!({ "name": "web", "config": { "url": "https://e.com", "secret": "x".repeat(10_000) } }), "config.secret"),
-        (json!({ "name": "web", "config": { "url": "https://e.com", "username": [] } }), "config.username"),
-        (json!({ "name": "web", "config": { "url": "https://e.com", "password": {} } }), "config.password"),
-        (json!({ "name": "web", "config": { "url": "https://e.com", "insecure_ssl": true } }), "config.insecure_ssl"),
-        (json!({ "name": "web", "config": { "url": "https://e.com", "insecure_ssl": "2" } }), "config.insecure_ssl"),
+        (
+            json!({ "name": "web", "config": { "url": format!("https://e.com/{}", "x".repeat(10_000)) } }),
+            "config.url",
+        ),
+        (
+            json!({ "name": "web", "config": { "url": "https://e.com", "content_type": "xml" } }),
+            "config.content_type",
+        ),
+        (
+            json!({ "name": "web", "config": { "url": "https://e.com", "secret": 1 } }),
+            "config.secret",
+        ),
+        (
+            json!({ "name": "web", "config": { "url": "https://e.com", "secret": "x".repeat(10_000) } }),
+            "config.secret",
+        ),
+        (
+            json!({ "name": "web", "config": { "url": "https://e.com", "username": [] } }),
+            "config.username",
+        ),
+        (
+            json!({ "name": "web", "config": { "url": "https://e.com", "password": {} } }),
+            "config.password",
+        ),
+        (
+            json!({ "name": "web", "config": { "url": "https://e.com", "insecure_ssl": true } }),
+            "config.insecure_ssl",
+        ),
+        (
+            json!({ "name": "web", "config": { "url": "https://e.com", "insecure_ssl": "2" } }),
+            "config.insecure_ssl",
+        ),
         (json!({ "name": "web", "config": { "url": "https://e.com" }, "events": [] }), "events"),
         (json!({ "name": "web", "config": { "url": "https://e.com" }, "events": [""] }), "events"),
-        (json!({ "name": "web", "config": { "url": "https://e.com" }, "events": ["push", 1] }), "events"),
-        (json!({ "name": "web", "config": { "url": "https://e.com" }, "events": ["x".repeat(1_000)] }), "events"),
+        (
+            json!({ "name": "web", "config": { "url": "https://e.com" }, "events": ["push", 1] }),
+            "events",
+        ),
+        (
+            json!({ "name": "web", "config": { "url": "https://e.com" }, "events": ["x".repeat(1_000)] }),
+            "events",
+        ),
     ];
     for (body, field) in cases {
         upstream.post(ADA, HOOKS, &body).assert_names_field(field);
@@ -111,25 +170,49 @@ fn the_secret_is_masked_in_the_configuration() {
 fn an_update_without_the_secret_removes_it() {
     let mut upstream = Upstream::new();
     let path = create(&mut upstream);
-    upstream.patch(ADA, &path, &json!({ "config": { "content_type": "json" } })).assert_names_field("config.url");
-    assert_eq!(upstream.get(ADA, &format!("{path}/config")).body["secret"], "********", "what was refused changed nothing");
-    for update in [json!({ "config": { "url": "https://example.com/other" } }), json!({ "active": false }), json!({})] {
+    upstream
+        .patch(ADA, &path, &json!({ "config": { "content_type": "json" } }))
+        .assert_names_field("config.url");
+    assert_eq!(
+        upstream.get(ADA, &format!("{path}/config")).body["secret"],
+        "********",
+        "what was refused changed nothing"
+    );
+    for update in [
+        json!({ "config": { "url": "https://example.com/other" } }),
+        json!({ "active": false }),
+        json!({}),
+    ] {
         let again = json!({ "config": { "url": "https://example.com/hook", "secret": "another" } });
         upstream.patch(ADA, &path, &again).assert_status(200);
-        assert_eq!(upstream.get(ADA, &format!("{path}/config")).body["secret"], "********", "it was sent again");
+        assert_eq!(
+            upstream.get(ADA, &format!("{path}/config")).body["secret"],
+            "********",
+            "it was sent again"
+        );
         upstream.patch(ADA, &path, &update).assert_status(200);
-        assert!(upstream.get(ADA, &format!("{path}/config")).body.get("secret").is_none(), "{update}");
+        assert!(
+            upstream.get(ADA, &format!("{path}/config")).body.get("secret").is_none(),
+            "{update}"
+        );
     }
 }
 
 #[test]
 fn an_update_changes_nothing_else_that_it_does_not_name() {
     let mut upstream = Upstream::new();
-    let config = json!({ "url": "https://example.com/hook", "content_type": "form", "insecure_ssl": "1" });
-    let hook = upstream.post(ADA, HOOKS, &json!({ "name": "web", "config": config, "events": ["issues", "push"], "active": false }));
+    let config =
+        json!({ "url": "https://example.com/hook", "content_type": "form", "insecure_ssl": "1" });
+    let hook = upstream.post(
+        ADA,
+        HOOKS,
+        &json!({ "name": "web", "config": config, "events": ["issues", "push"], "active": false }),
+    );
     let path = format!("{HOOKS}/{}", hook.assert_status(201).body["id"]);
     upstream.pass(5);
-    let updated = upstream.patch(ADA, &path, &json!({ "name": "web", "config": { "url": "https://example.com/b" } })).assert_status(200);
+    let updated = upstream
+        .patch(ADA, &path, &json!({ "name": "web", "config": { "url": "https://example.com/b" } }))
+        .assert_status(200);
     assert_eq!(
         (&updated.body["events"], &updated.body["active"], &updated.body["config"]["content_type"]),
         (&json!(["issues", "push"]), &json!(false), &json!("form"))
@@ -156,12 +239,20 @@ fn hooks_are_listed_in_pages() {
 fn username_and_password_are_accepted_on_creation_only_and_never_shown() {
     let mut upstream = Upstream::new();
     let config = json!({ "url": "https://example.com/hook", "username": "emu_user", "password": "emu_password" });
-    let created = upstream.post(ADA, HOOKS, &json!({ "name": "web", "config": config })).assert_status(201);
+    let created =
+        upstream.post(ADA, HOOKS, &json!({ "name": "web", "config": config })).assert_status(201);
     let path = format!("{HOOKS}/{}", created.body["id"]);
-    let updated = upstream.patch(ADA, &path, &json!({ "config": { "url": "https://example.com/b", "username": 7 } })).assert_status(200);
+    let updated = upstream
+        .patch(ADA, &path, &json!({ "config": { "url": "https://example.com/b", "username": 7 } }))
+        .assert_status(200);
     let config = upstream.get(ADA, &format!("{path}/config")).assert_status(200);
     for answer in [created, updated, config] {
-        assert!(!answer.body.to_string().contains("emu_user") && !answer.body.to_string().contains("emu_password"), "{}", answer.body);
+        assert!(
+            !answer.body.to_string().contains("emu_user")
+                && !answer.body.to_string().contains("emu_password"),
+            "{}",
+            answer.body
+        );
     }
 }
 
@@ -170,11 +261,15 @@ fn a_star_stands_for_all_events_and_the_same_event_counts_once() {
     let mut upstream = Upstream::new();
     let events = |events: Value| json!({ "name": "web", "config": { "url": "https://example.com/hook" }, "events": events });
     let all = upstream.post(ADA, HOOKS, &events(json!(["*"]))).assert_status(201);
-    let twice = upstream.post(ADA, HOOKS, &events(json!(["push", "issues", "push"]))).assert_status(201);
+    let twice =
+        upstream.post(ADA, HOOKS, &events(json!(["push", "issues", "push"]))).assert_status(201);
     assert_eq!(twice.body["events"], json!(["push", "issues"]));
-    upstream.post(BEN, "/repos/acme/widgets/issues/1/comments", &json!({ "body": "x" })).assert_status(201);
-    let deliveries =
-        |upstream: &mut Upstream, hook: &Answer| upstream.get(ADA, &format!("{HOOKS}/{}/deliveries", hook.body["id"])).items().len();
+    upstream
+        .post(BEN, "/repos/acme/widgets/issues/1/comments", &json!({ "body": "x" }))
+        .assert_status(201);
+    let deliveries = |upstream: &mut Upstream, hook: &Answer| {
+        upstream.get(ADA, &format!("{HOOKS}/{}/deliveries", hook.body["id"])).items().len()
+    };
     assert_eq!((deliveries(&mut upstream, &all), deliveries(&mut upstream, &twice)), (1, 0));
 }
 
@@ -184,7 +279,9 @@ fn an_inactive_hook_gets_no_events() {
     let body = json!({ "name": "web", "config": { "url": "https://example.com/hook" }, "events": ["*"], "active": false });
     let hook = upstream.post(ADA, HOOKS, &body).assert_status(201);
     upstream.post(BEN, "/repos/acme/widgets/issues", &json!({ "title": "x" })).assert_status(201);
-    assert!(upstream.get(ADA, &format!("{HOOKS}/{}/deliveries", hook.body["id"])).items().is_empty());
+    assert!(
+        upstream.get(ADA, &format!("{HOOKS}/{}/deliveries", hook.body["id"])).items().is_empty()
+    );
 }
 
 #[test]
@@ -196,11 +293,17 @@ fn what_is_no_hook_is_404_and_a_malformed_body_400() {
         }
         upstream.patch(ADA, &format!("{HOOKS}/{id}"), &json!({})).assert_status(404);
         upstream.delete(ADA, &format!("{HOOKS}/{id}")).assert_status(404);
-        upstream.post(ADA, &format!("{HOOKS}/{id}/deliveries/1/attempts"), &Value::Null).assert_status(404);
+        upstream
+            .post(ADA, &format!("{HOOKS}/{id}/deliveries/1/attempts"), &Value::Null)
+            .assert_status(404);
     }
     let path = create(&mut upstream);
     for body in ["{", "[]", "\"web\"", "\u{0}"] {
-        for (method, path) in [(Method::POST, HOOKS), (Method::PATCH, &path), (Method::PATCH, &format!("{path}/config"))] {
+        for (method, path) in [
+            (Method::POST, HOOKS),
+            (Method::PATCH, &path),
+            (Method::PATCH, &format!("{path}/config")),
+        ] {
             let mut malformed = request(method, ADA, path, &[], &Value::Null);
             *malformed.body_mut() = Bytes::from_static(body.as_bytes());
             upstream.send(&malformed).assert_status(400);
@@ -222,9 +325,16 @@ fn more_hooks_than_anybody_needs_are_refused() {
 fn a_patch_of_the_configuration_changes_only_what_it_names() {
     let mut upstream = Upstream::new();
     let path = create(&mut upstream);
-    let config = upstream.patch(ADA, &format!("{path}/config"), &json!({ "insecure_ssl": 1 })).assert_status(200);
-    assert_eq!((&config.body["insecure_ssl"], &config.body["secret"]), (&json!("1"), &json!("********")));
-    upstream.patch(ADA, &format!("{path}/config"), &json!({ "content_type": "xml" })).assert_names_field("content_type");
+    let config = upstream
+        .patch(ADA, &format!("{path}/config"), &json!({ "insecure_ssl": 1 }))
+        .assert_status(200);
+    assert_eq!(
+        (&config.body["insecure_ssl"], &config.body["secret"]),
+        (&json!("1"), &json!("********"))
+    );
+    upstream
+        .patch(ADA, &format!("{path}/config"), &json!({ "content_type": "xml" }))
+        .assert_names_field("content_type");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Document 1, Organization permission 'Members': invitations to an organisation; the object is Document 2's team invitation.
+//! Document 1, Organization permission 'Members': invitations to an organisation; the object is
+//! Document 2's team invitation.
 
 use serde_json::{Value, json};
 
@@ -16,8 +17,15 @@ fn pending_and_failed_invitations_are_listed_apart() {
     assert_eq!((pending.items().len(), &pending.items()[0]["login"]), (1, &json!("hugo")));
     let failed = upstream.get(ADA, "/orgs/acme/failed_invitations").assert_status(200);
     let [failed] = failed.items().as_slice() else { panic!("one has failed") };
-    assert_eq!((&failed["login"], &failed["email"]), (&Value::Null, &json!("nobody@example.org")), "the invitee has no account");
-    assert!(failed["failed_at"].as_str().is_some_and(|at| at.ends_with('Z')) && failed["failed_reason"] != "");
+    assert_eq!(
+        (&failed["login"], &failed["email"]),
+        (&Value::Null, &json!("nobody@example.org")),
+        "the invitee has no account"
+    );
+    assert!(
+        failed["failed_at"].as_str().is_some_and(|at| at.ends_with('Z'))
+            && failed["failed_reason"] != ""
+    );
     let both = upstream.get(ADA, &format!("{INVITATIONS}?role=admin"));
     assert!(both.items().is_empty());
     upstream.get(ADA, &format!("{INVITATIONS}?role=chief")).assert_names_field("role");
@@ -28,11 +36,18 @@ fn an_invitation_by_id_with_teams_is_pending_and_makes_a_member_of_them_when_acc
     let mut upstream = Upstream::new();
     let body = json!({ "invitee_id": 131, "role": "direct_member", "team_ids": [401, 403, 401] });
     let invitation = upstream.post(ADA, INVITATIONS, &body).assert_status(201);
-    assert_eq!((&invitation.body["login"], &invitation.body["team_count"]), (&json!("finn"), &json!(2)));
-    let teams = upstream.get(ADA, &format!("{INVITATIONS}/{}/teams", invitation.body["id"])).assert_status(200);
+    assert_eq!(
+        (&invitation.body["login"], &invitation.body["team_count"]),
+        (&json!("finn"), &json!(2))
+    );
+    let teams = upstream
+        .get(ADA, &format!("{INVITATIONS}/{}/teams", invitation.body["id"]))
+        .assert_status(200);
     assert_eq!(teams.items().len(), 2);
     assert_eq!(upstream.get(ADA, "/teams/403/memberships/finn").body["state"], "pending");
-    upstream.patch(FINN, "/user/memberships/orgs/acme", &json!({ "state": "active" })).assert_status(200);
+    upstream
+        .patch(FINN, "/user/memberships/orgs/acme", &json!({ "state": "active" }))
+        .assert_status(200);
     assert_eq!(upstream.get(ADA, "/teams/403/memberships/finn").body["state"], "active");
     upstream.get(ADA, &format!("{INVITATIONS}/{}/teams", invitation.body["id"])).assert_status(404);
 }
@@ -40,10 +55,16 @@ fn an_invitation_by_id_with_teams_is_pending_and_makes_a_member_of_them_when_acc
 #[test]
 fn an_invitation_by_address_has_no_login_unless_it_is_the_address_of_an_account() {
     let mut upstream = Upstream::new();
-    let stranger = upstream.post(ADA, INVITATIONS, &json!({ "email": "some.one+x@example.net" })).assert_status(201);
-    assert_eq!((&stranger.body["login"], &stranger.body["email"]), (&Value::Null, &json!("some.one+x@example.net")));
+    let stranger = upstream
+        .post(ADA, INVITATIONS, &json!({ "email": "some.one+x@example.net" }))
+        .assert_status(201);
+    assert_eq!(
+        (&stranger.body["login"], &stranger.body["email"]),
+        (&Value::Null, &json!("some.one+x@example.net"))
+    );
     assert_eq!(stranger.body["role"], "direct_member");
-    let known = upstream.post(ADA, INVITATIONS, &json!({ "email": "FINN@example.com" })).assert_status(201);
+    let known =
+        upstream.post(ADA, INVITATIONS, &json!({ "email": "FINN@example.com" })).assert_status(201);
     assert_eq!(known.body["login"], "finn");
 }
 
@@ -54,7 +75,9 @@ fn every_listed_role_can_be_offered_and_only_those() {
         let body = json!({ "email": format!("{role}@example.net"), "role": role });
         assert_eq!(upstream.post(ADA, INVITATIONS, &body).assert_status(201).body["role"], role);
     }
-    upstream.post(ADA, INVITATIONS, &json!({ "email": "x@example.net", "role": "king" })).assert_names_field("role");
+    upstream
+        .post(ADA, INVITATIONS, &json!({ "email": "x@example.net", "role": "king" }))
+        .assert_names_field("role");
 }
 
 #[test]
@@ -87,7 +110,9 @@ fn bad_invitations_are_422_and_name_the_field() {
         upstream.post(ADA, INVITATIONS, &body).assert_names_field(field);
     }
     assert_eq!(upstream.get(ADA, INVITATIONS).items().len(), 1);
-    upstream.post(DAN, "/orgs/globex/invitations", &json!({ "invitee_id": 131, "team_ids": [411] })).assert_names_field("team_ids");
+    upstream
+        .post(DAN, "/orgs/globex/invitations", &json!({ "invitee_id": 131, "team_ids": [411] }))
+        .assert_names_field("team_ids");
     upstream.post(ADA, INVITATIONS, &json!([])).assert_status(400);
 }
 
@@ -96,7 +121,10 @@ fn nobody_is_invited_twice() {
     let mut upstream = Upstream::new();
     for body in [json!({ "invitee_id": 131 }), json!({ "email": "new@example.net" })] {
         upstream.post(ADA, INVITATIONS, &body).assert_status(201);
-        assert_eq!(upstream.post(ADA, INVITATIONS, &body).body["errors"][0]["code"], "already_exists");
+        assert_eq!(
+            upstream.post(ADA, INVITATIONS, &body).body["errors"][0]["code"],
+            "already_exists"
+        );
     }
     upstream.post(ADA, INVITATIONS, &json!({ "email": "nobody@example.org" })).assert_status(201);
 }
@@ -106,7 +134,9 @@ fn a_cancelled_invitation_cannot_be_accepted() {
     let mut upstream = Upstream::new();
     upstream.delete(ADA, &format!("{INVITATIONS}/421")).assert_status(204);
     upstream.delete(ADA, &format!("{INVITATIONS}/421")).assert_status(404);
-    upstream.patch(HUGO, "/user/memberships/orgs/acme", &json!({ "state": "active" })).assert_status(404);
+    upstream
+        .patch(HUGO, "/user/memberships/orgs/acme", &json!({ "state": "active" }))
+        .assert_status(404);
     upstream.get(ADA, "/teams/401/memberships/hugo").assert_status(404);
     for id in ["0", "-1", "x", "99999999999999999999"] {
         upstream.delete(ADA, &format!("{INVITATIONS}/{id}")).assert_status(404);

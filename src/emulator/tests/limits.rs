@@ -8,7 +8,13 @@ use super::*;
 #[test]
 fn every_answer_carries_all_five_rate_headers() {
     let mut upstream = Upstream::new();
-    for (token, path) in [(ADA, "/user"), (ADA, "/nothing/here"), ("wrong", "/user"), (NOBODY, "/users/ada"), (ADA, "/rate_limit")] {
+    for (token, path) in [
+        (ADA, "/user"),
+        (ADA, "/nothing/here"),
+        ("wrong", "/user"),
+        (NOBODY, "/users/ada"),
+        (ADA, "/rate_limit"),
+    ] {
         let answer = upstream.get(token, path);
         for name in ["limit", "remaining", "used", "reset", "resource"] {
             assert!(!answer.header(&format!("x-ratelimit-{name}")).is_empty(), "{path} {name}");
@@ -67,7 +73,8 @@ fn a_refusal_may_be_429_instead() {
 fn after_the_reset_the_budget_is_whole_again() {
     let mut upstream = Upstream::new();
     upstream.set_limit("core", 1);
-    let reset: u64 = upstream.get(ADA, "/user").header("x-ratelimit-reset").parse().expect("seconds");
+    let reset: u64 =
+        upstream.get(ADA, "/user").header("x-ratelimit-reset").parse().expect("seconds");
     upstream.get(ADA, "/user").assert_status(403);
     upstream.now = Timestamp::from_secs(reset);
     upstream.get(ADA, "/user").assert_status(200);
@@ -77,7 +84,8 @@ fn after_the_reset_the_budget_is_whole_again() {
 fn a_window_can_be_made_short_for_a_test() {
     let mut upstream = Upstream::new();
     upstream.set_limit("window.primary", 10);
-    let reset: u64 = upstream.get(ADA, "/user").header("x-ratelimit-reset").parse().expect("seconds");
+    let reset: u64 =
+        upstream.get(ADA, "/user").header("x-ratelimit-reset").parse().expect("seconds");
     assert_eq!(reset, upstream.now.as_secs() + 10);
 }
 
@@ -85,7 +93,10 @@ fn a_window_can_be_made_short_for_a_test() {
 fn search_has_a_budget_of_30_a_minute_of_its_own() {
     let mut upstream = Upstream::new();
     let answer = upstream.get(ADA, "/search/issues?q=repo:acme/widgets");
-    assert_eq!((answer.header("x-ratelimit-resource"), answer.header("x-ratelimit-limit")), ("search", "30"));
+    assert_eq!(
+        (answer.header("x-ratelimit-resource"), answer.header("x-ratelimit-limit")),
+        ("search", "30")
+    );
     assert!(answer.body["total_count"].as_u64() > Some(60));
     assert_eq!(upstream.get(ADA, "/user").remaining(), 4_999);
 }
@@ -94,10 +105,12 @@ fn search_has_a_budget_of_30_a_minute_of_its_own() {
 fn a_304_costs_nothing() {
     let mut upstream = Upstream::new();
     let etag = upstream.get(ADA, "/users/ada").header("etag").to_owned();
-    let unchanged = upstream.get_with(ADA, "/users/ada", &[("if-none-match", &etag)]).assert_status(304);
+    let unchanged =
+        upstream.get_with(ADA, "/users/ada", &[("if-none-match", &etag)]).assert_status(304);
     assert_eq!(unchanged.remaining(), 4_999);
     let etag = upstream.get(NOBODY, "/users/ada").header("etag").to_owned();
-    let unchanged = upstream.get_with(NOBODY, "/users/ada", &[("if-none-match", &etag)]).assert_status(304);
+    let unchanged =
+        upstream.get_with(NOBODY, "/users/ada", &[("if-none-match", &etag)]).assert_status(304);
     assert_eq!(unchanged.remaining(), 59);
 }
 
@@ -126,15 +139,31 @@ fn a_bad_credential_is_paid_by_its_address() {
 fn the_101st_concurrent_request_is_refused_and_rest_shares_with_graphql() {
     let mut upstream = Upstream::new();
     let rest = request(Method::GET, ADA, "/user", &[], &Value::Null);
-    let graphql = request(Method::POST, ADA, "/graphql", &[], &json!({ "query": "{viewer{login}}" }));
-    let arrivals: Vec<_> =
-        (0..100).map(|turn| upstream.emulator.arrive(upstream.now, if turn % 2 == 0 { &rest } else { &graphql }, PEER)).collect();
+    let graphql =
+        request(Method::POST, ADA, "/graphql", &[], &json!({ "query": "{viewer{login}}" }));
+    let arrivals: Vec<_> = (0..100)
+        .map(|turn| {
+            upstream.emulator.arrive(
+                upstream.now,
+                if turn % 2 == 0 { &rest } else { &graphql },
+                PEER,
+            )
+        })
+        .collect();
     assert!(arrivals.iter().all(|arrival| arrival.response.status() == 200));
     let refused = upstream.emulator.arrive(upstream.now, &rest, PEER);
     assert_eq!(refused.response.status(), 403);
     let body: Value = serde_json::from_slice(refused.response.body()).expect("JSON");
-    assert!(body["message"].as_str().is_some_and(|message| message.starts_with("You have exceeded a secondary rate limit")));
-    assert!(body["documentation_url"].as_str().is_some_and(|url| url.ends_with("#secondary-rate-limits")));
+    assert!(
+        body["message"]
+            .as_str()
+            .is_some_and(|message| message.starts_with("You have exceeded a secondary rate limit"))
+    );
+    assert!(
+        body["documentation_url"]
+            .as_str()
+            .is_some_and(|url| url.ends_with("#secondary-rate-limits"))
+    );
     assert_eq!(upstream.books()["refused_secondary"], 1);
 }
 
@@ -184,7 +213,10 @@ fn a_request_after_a_primary_refusal_counts_as_sent_while_limited_until_the_rese
 fn retry_after_is_sometimes_there_and_sometimes_not() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 0);
-    let (first, second) = (upstream.get(ADA, "/user").assert_status(403), upstream.get(BEN, "/user").assert_status(403));
+    let (first, second) = (
+        upstream.get(ADA, "/user").assert_status(403),
+        upstream.get(BEN, "/user").assert_status(403),
+    );
     assert_eq!(first.header("retry-after").is_empty(), second.header("retry-after").len() > 1);
 }
 
@@ -205,12 +237,27 @@ fn continued_requests_while_limited_lead_to_a_ban_that_outlasts_the_wait() {
 fn the_81st_issue_of_a_minute_is_refused_as_content() {
     let mut upstream = Upstream::new();
     for number in 0..80 {
-        upstream.post(ADA, "/repos/acme/widgets/issues", &json!({ "title": format!("Number {number}") })).assert_status(201);
+        upstream
+            .post(
+                ADA,
+                "/repos/acme/widgets/issues",
+                &json!({ "title": format!("Number {number}") }),
+            )
+            .assert_status(201);
     }
-    let refused = upstream.post(ADA, "/repos/acme/widgets/issues", &json!({ "title": "One more" })).assert_status(403);
-    assert!(refused.body["message"].as_str().is_some_and(|message| message.contains("blocked from content creation")));
+    let refused = upstream
+        .post(ADA, "/repos/acme/widgets/issues", &json!({ "title": "One more" }))
+        .assert_status(403);
+    assert!(
+        refused.body["message"]
+            .as_str()
+            .is_some_and(|message| message.contains("blocked from content creation"))
+    );
     let transcript = upstream.get(NOBODY, "/_emulator/transcript?since=80").body;
-    assert_eq!((&transcript["requests"][0]["executed"], &transcript["requests"][0]["refused"]), (&json!(false), &json!("content")));
+    assert_eq!(
+        (&transcript["requests"][0]["executed"], &transcript["requests"][0]["refused"]),
+        (&json!(false), &json!("content"))
+    );
 }
 
 #[test]
@@ -219,7 +266,10 @@ fn graphql_exhaustion_is_200_with_errors() {
     upstream.set_limit("graphql", 1);
     let query = json!({ "query": "{ viewer { login } rateLimit { cost remaining } }" });
     let answer = upstream.post(ADA, "/graphql", &query).assert_status(200);
-    assert_eq!(answer.body["data"], json!({ "viewer": { "login": "ada" }, "rateLimit": { "cost": 1, "remaining": 0 } }));
+    assert_eq!(
+        answer.body["data"],
+        json!({ "viewer": { "login": "ada" }, "rateLimit": { "cost": 1, "remaining": 0 } })
+    );
     assert_eq!(answer.header("x-ratelimit-resource"), "graphql");
     let refused = upstream.post(ADA, "/api/graphql", &query).assert_status(200);
     assert_eq!(refused.body["errors"][0]["type"], "RATE_LIMITED");

@@ -112,7 +112,8 @@ impl Answer {
     /// The address of a relation in `Link`.
     fn link(&self, relation: &str) -> Option<String> {
         let wanted = format!("rel=\"{relation}\"");
-        let entry = self.header("link").split(", ").find(|entry| entry.ends_with(&wanted))?.to_owned();
+        let entry =
+            self.header("link").split(", ").find(|entry| entry.ends_with(&wanted))?.to_owned();
         Some(entry.trim_start_matches('<').split('>').next().unwrap_or("").to_owned())
     }
 
@@ -190,7 +191,13 @@ impl Upstream {
 }
 
 /// A request; null is no body.
-fn request(method: Method, token: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Request<Bytes> {
+fn request(
+    method: Method,
+    token: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &Value,
+) -> Request<Bytes> {
     let mut builder = Request::builder().method(method).uri(path).header("host", "upstream.test");
     if !token.is_empty() {
         builder = builder.header("authorization", format!("Bearer {token}"));

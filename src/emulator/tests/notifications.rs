@@ -5,7 +5,10 @@ use serde_json::json;
 use super::*;
 
 fn first_thread(upstream: &mut Upstream) -> String {
-    upstream.get(ADA, "/notifications").items()[0]["id"].as_str().expect("an id is a string").to_owned()
+    upstream.get(ADA, "/notifications").items()[0]["id"]
+        .as_str()
+        .expect("an id is a string")
+        .to_owned()
 }
 
 #[test]
@@ -13,7 +16,15 @@ fn only_classic_tokens_with_the_scope_reach_notifications() {
     let mut upstream = Upstream::new();
     upstream.get(ADA, "/notifications").assert_status(200);
     upstream.get(NOBODY, "/notifications").assert_status(401);
-    for token in [ADA_FINE, ADA_NO_PERMISSIONS, OAUTH, "emu_app_user_ben", INSTALLATION, WORKFLOW, ADA_NO_SCOPES] {
+    for token in [
+        ADA_FINE,
+        ADA_NO_PERMISSIONS,
+        OAUTH,
+        "emu_app_user_ben",
+        INSTALLATION,
+        WORKFLOW,
+        ADA_NO_SCOPES,
+    ] {
         upstream.get(token, "/notifications").assert_status(403);
     }
 }
@@ -33,9 +44,20 @@ fn the_notifications_list_has_50_a_page_and_no_more() {
 fn threads_are_sorted_by_most_recent_update_and_have_every_field() {
     let mut upstream = Upstream::new();
     let answer = upstream.get(ADA, "/notifications");
-    let times: Vec<&str> = answer.items().iter().filter_map(|thread| thread["updated_at"].as_str()).collect();
+    let times: Vec<&str> =
+        answer.items().iter().filter_map(|thread| thread["updated_at"].as_str()).collect();
     assert!(times.windows(2).all(|pair| pair[0] >= pair[1]));
-    for field in ["id", "repository", "subject", "reason", "unread", "updated_at", "last_read_at", "url", "subscription_url"] {
+    for field in [
+        "id",
+        "repository",
+        "subject",
+        "reason",
+        "unread",
+        "updated_at",
+        "last_read_at",
+        "url",
+        "subscription_url",
+    ] {
         assert!(answer.items()[0].get(field).is_some(), "{field}");
     }
     for field in ["title", "url", "latest_comment_url", "type"] {
@@ -48,11 +70,15 @@ fn threads_are_sorted_by_most_recent_update_and_have_every_field() {
 fn all_includes_read_threads_and_without_it_only_unread_ones_are_listed() {
     let mut upstream = Upstream::new();
     let unread = upstream.get(BEN, "/notifications").items().len();
-    let id = upstream.get(BEN, "/notifications").items()[0]["id"].as_str().expect("an id").to_owned();
-    upstream.patch(BEN, &format!("/notifications/threads/{id}"), &serde_json::Value::Null).assert_status(205);
+    let id =
+        upstream.get(BEN, "/notifications").items()[0]["id"].as_str().expect("an id").to_owned();
+    upstream
+        .patch(BEN, &format!("/notifications/threads/{id}"), &serde_json::Value::Null)
+        .assert_status(205);
     assert_eq!(upstream.get(BEN, "/notifications").items().len(), unread - 1);
     let all = upstream.get(BEN, "/notifications?all=true");
-    let read = all.items().iter().find(|thread| thread["id"] == id.as_str()).expect("it is still listed");
+    let read =
+        all.items().iter().find(|thread| thread["id"] == id.as_str()).expect("it is still listed");
     assert_eq!(read["unread"], false);
     assert!(read["last_read_at"].is_string());
 }
@@ -61,15 +87,24 @@ fn all_includes_read_threads_and_without_it_only_unread_ones_are_listed() {
 fn participating_leaves_out_what_is_only_watched() {
     let mut upstream = Upstream::new();
     let answer = upstream.get(ADA, "/notifications?participating=true");
-    let reasons: Vec<&str> = answer.items().iter().filter_map(|thread| thread["reason"].as_str()).collect();
-    assert!(reasons.contains(&"mention") && !reasons.contains(&"subscribed") && !reasons.contains(&"ci_activity"));
+    let reasons: Vec<&str> =
+        answer.items().iter().filter_map(|thread| thread["reason"].as_str()).collect();
+    assert!(
+        reasons.contains(&"mention")
+            && !reasons.contains(&"subscribed")
+            && !reasons.contains(&"ci_activity")
+    );
 }
 
 #[test]
 fn since_and_before_bound_the_update_time() {
     let mut upstream = Upstream::new();
-    let times: Vec<String> =
-        upstream.get(BEN, "/notifications").items().iter().filter_map(|thread| thread["updated_at"].as_str().map(str::to_owned)).collect();
+    let times: Vec<String> = upstream
+        .get(BEN, "/notifications")
+        .items()
+        .iter()
+        .filter_map(|thread| thread["updated_at"].as_str().map(str::to_owned))
+        .collect();
     let middle = &times[times.len() / 2];
     let since = upstream.get(BEN, &format!("/notifications?since={middle}")).items().len();
     let before = upstream.get(BEN, &format!("/notifications?before={middle}")).items().len();
@@ -82,14 +117,20 @@ fn a_malformed_filter_is_422_and_names_the_field() {
     let mut upstream = Upstream::new();
     upstream.get(ADA, "/notifications?since=yesterday").assert_names_field("since");
     upstream.get(ADA, "/notifications?all=perhaps").assert_names_field("all");
-    upstream.put(ADA, "/notifications", &json!({ "last_read_at": "soon", "read": "yes" })).assert_names_field("last_read_at");
+    upstream
+        .put(ADA, "/notifications", &json!({ "last_read_at": "soon", "read": "yes" }))
+        .assert_names_field("last_read_at");
 }
 
 #[test]
 fn put_notifications_marks_what_is_not_newer_than_last_read_at() {
     let mut upstream = Upstream::new();
-    let times: Vec<String> =
-        upstream.get(BEN, "/notifications").items().iter().filter_map(|thread| thread["updated_at"].as_str().map(str::to_owned)).collect();
+    let times: Vec<String> = upstream
+        .get(BEN, "/notifications")
+        .items()
+        .iter()
+        .filter_map(|thread| thread["updated_at"].as_str().map(str::to_owned))
+        .collect();
     upstream.put(BEN, "/notifications", &json!({ "last_read_at": times[2] })).assert_status(205);
     assert_eq!(upstream.get(BEN, "/notifications").items().len(), 2, "later updates stay unread");
     upstream.put(BEN, "/notifications", &serde_json::Value::Null).assert_status(205);
@@ -115,8 +156,11 @@ fn a_thread_is_read_by_patch_and_done_by_delete() {
     upstream.patch(ADA, &path, &serde_json::Value::Null).assert_status(205);
     assert_eq!(upstream.get(ADA, &path).body["unread"], false);
     upstream.delete(ADA, &path).assert_status(204);
-    let listed =
-        upstream.get(ADA, "/notifications?all=true").items().iter().any(|thread| path.ends_with(thread["id"].as_str().unwrap_or("?")));
+    let listed = upstream
+        .get(ADA, "/notifications?all=true")
+        .items()
+        .iter()
+        .any(|thread| path.ends_with(thread["id"].as_str().unwrap_or("?")));
     assert!(!listed, "done threads are not in the inbox");
 }
 
@@ -133,7 +177,9 @@ fn a_thread_of_another_user_and_an_unknown_one_are_not_found() {
 fn polling_with_the_exact_last_modified_yields_304_until_something_changes() {
     let mut upstream = Upstream::new();
     let date = upstream.get(ADA, "/notifications").header("last-modified").to_owned();
-    let unchanged = upstream.get_with(ADA, "/notifications", &[("if-modified-since", &date)]).assert_status(304);
+    let unchanged = upstream
+        .get_with(ADA, "/notifications", &[("if-modified-since", &date)])
+        .assert_status(304);
     assert_eq!(unchanged.header("x-poll-interval"), "60");
     let path = format!("/notifications/threads/{}", first_thread(&mut upstream));
     upstream.patch(ADA, &path, &serde_json::Value::Null);
@@ -147,7 +193,13 @@ fn a_write_that_changes_nothing_and_asks_conditionally_is_304() {
     upstream.patch(ADA, &path, &serde_json::Value::Null).assert_status(205);
     upstream.pass(5);
     let date = super::super::timestamps::http_date(upstream.now);
-    let again = request(Method::PATCH, ADA, &path, &[("if-modified-since", &date)], &serde_json::Value::Null);
+    let again = request(
+        Method::PATCH,
+        ADA,
+        &path,
+        &[("if-modified-since", &date)],
+        &serde_json::Value::Null,
+    );
     upstream.send(&again).assert_status(304);
     upstream.patch(ADA, &path, &serde_json::Value::Null).assert_status(205);
 }
@@ -171,10 +223,15 @@ fn a_mention_makes_a_thread_and_its_reason_stays_mention() {
     assert_eq!(upstream.get(cleo, "/notifications").items()[0]["reason"], "mention");
     upstream.put(cleo, "/notifications", &serde_json::Value::Null).assert_status(205);
     upstream.pass(10);
-    let comment = json!({ "type": "comment", "repository": "acme/sprockets", "actor": "ada", "number": 1 });
+    let comment =
+        json!({ "type": "comment", "repository": "acme/sprockets", "actor": "ada", "number": 1 });
     upstream.post(NOBODY, "/_emulator/events", &comment).assert_status(201);
     let threads = upstream.get(cleo, "/notifications");
-    assert_eq!((threads.items().len(), &threads.items()[0]["reason"]), (1, &json!("mention")), "told again, never mentioned again");
+    assert_eq!(
+        (threads.items().len(), &threads.items()[0]["reason"]),
+        (1, &json!("mention")),
+        "told again, never mentioned again"
+    );
 }
 
 const NOTIFICATIONS_ONLY: &str = "emu_classic_ada_notifications";
@@ -202,23 +259,43 @@ fn every_route_is_401_without_a_credential_and_403_with_another_kind_or_without_
     use crate::emulator::credentials::jwt::tests::signed;
     let mut upstream = Upstream::new();
     let now = upstream.now.as_secs();
-    let app = format!("Bearer {}", signed(&json!({ "alg": "RS256" }), &json!({ "iss": 301, "iat": now - 60, "exp": now + 500 })));
+    let app = format!(
+        "Bearer {}",
+        signed(
+            &json!({ "alg": "RS256" }),
+            &json!({ "iss": 301, "iat": now - 60, "exp": now + 500 })
+        )
+    );
     let basic = "Basic ZW11X2NsaWVudF9pZDplbXVfY2xpZW50X3NlY3JldA==".to_owned();
     let bearer = |token: &str| format!("Bearer {token}");
     for (method, path) in rows(&mut upstream) {
         let mut status = |authorization: Option<&String>| {
-            let headers: Vec<(&str, &str)> = authorization.iter().map(|value| ("authorization", value.as_str())).collect();
-            upstream.send(&request(method.clone(), NOBODY, &path, &headers, &serde_json::Value::Null)).status
+            let headers: Vec<(&str, &str)> =
+                authorization.iter().map(|value| ("authorization", value.as_str())).collect();
+            upstream
+                .send(&request(method.clone(), NOBODY, &path, &headers, &serde_json::Value::Null))
+                .status
         };
         assert_eq!(status(None), 401, "{method} {path}");
         assert_eq!(status(Some(&bearer("wrong"))), 401, "{method} {path}");
-        for token in
-            [ADA_FINE, ADA_NO_PERMISSIONS, OAUTH, "emu_app_user_ben", INSTALLATION, WORKFLOW, ADA_NO_SCOPES, "emu_classic_ada_read_org"]
-        {
+        for token in [
+            ADA_FINE,
+            ADA_NO_PERMISSIONS,
+            OAUTH,
+            "emu_app_user_ben",
+            INSTALLATION,
+            WORKFLOW,
+            ADA_NO_SCOPES,
+            "emu_classic_ada_read_org",
+        ] {
             assert_eq!(status(Some(&bearer(token))), 403, "{token} {method} {path}");
         }
         assert_eq!(status(Some(&app)), 403, "an app itself, {method} {path}");
-        assert_eq!(status(Some(&basic)), 401, "an OAuth app itself, which has no token, {method} {path}");
+        assert_eq!(
+            status(Some(&basic)),
+            401,
+            "an OAuth app itself, which has no token, {method} {path}"
+        );
     }
 }
 
@@ -230,19 +307,34 @@ fn the_threads_of_private_repositories_need_the_scope_repo() {
     let path = format!("/notifications/threads/{}", first_thread(&mut upstream));
     upstream.get(ADA, &path).assert_status(200);
     let public = upstream.get(NOTIFICATIONS_ONLY, "/notifications").assert_status(200);
-    assert!(!public.items().is_empty() && public.items().iter().all(|thread| thread["repository"]["private"] == false));
+    assert!(
+        !public.items().is_empty()
+            && public.items().iter().all(|thread| thread["repository"]["private"] == false)
+    );
     for method in [Method::GET, Method::PATCH, Method::DELETE] {
-        upstream.send(&request(method, NOTIFICATIONS_ONLY, &path, &[], &serde_json::Value::Null)).assert_status(404);
+        upstream
+            .send(&request(method, NOTIFICATIONS_ONLY, &path, &[], &serde_json::Value::Null))
+            .assert_status(404);
     }
     for method in [Method::GET, Method::PUT, Method::DELETE] {
         upstream
-            .send(&request(method, NOTIFICATIONS_ONLY, &format!("{path}/subscription"), &[], &serde_json::Value::Null))
+            .send(&request(
+                method,
+                NOTIFICATIONS_ONLY,
+                &format!("{path}/subscription"),
+                &[],
+                &serde_json::Value::Null,
+            ))
             .assert_status(404);
     }
     upstream.get(NOTIFICATIONS_ONLY, "/repos/acme/gadgets/notifications").assert_status(404);
     upstream.put(NOTIFICATIONS_ONLY, "/notifications", &serde_json::Value::Null).assert_status(205);
     assert_eq!(upstream.get(NOTIFICATIONS_ONLY, "/notifications").items().len(), 0);
-    assert_eq!(upstream.get(ADA, "/notifications").items().len(), 1, "what the token does not see it does not mark");
+    assert_eq!(
+        upstream.get(ADA, "/notifications").items().len(),
+        1,
+        "what the token does not see it does not mark"
+    );
     upstream.get(NOTIFICATIONS_ONLY, "/repos/acme/gadgets/issues/1").assert_status(404);
 }
 
@@ -254,7 +346,9 @@ fn a_thread_whose_repository_the_user_no_longer_sees_is_gone() {
     let date = before.header("last-modified").to_owned();
     upstream.patch(ADA, "/repos/acme/widgets", &json!({ "private": true })).assert_status(200);
     upstream.pass(5);
-    let after = upstream.get_with(DAN, "/notifications", &[("if-modified-since", &date)]).assert_status(200);
+    let after = upstream
+        .get_with(DAN, "/notifications", &[("if-modified-since", &date)])
+        .assert_status(200);
     assert_eq!(after.items().len(), 0);
 }
 
@@ -269,8 +363,15 @@ fn a_thread_has_the_types_of_its_table() {
         let id = thread["id"].as_str().expect("a string");
         assert!(id.parse::<u64>().is_ok(), "the thread_id is an integer");
         assert_eq!(thread["url"], format!("http://upstream.test/notifications/threads/{id}"));
-        assert_eq!(thread["subscription_url"], format!("http://upstream.test/notifications/threads/{id}/subscription"));
-        assert_eq!(thread["last_read_at"].as_str() >= thread["updated_at"].as_str(), thread["unread"] == false, "{thread}");
+        assert_eq!(
+            thread["subscription_url"],
+            format!("http://upstream.test/notifications/threads/{id}/subscription")
+        );
+        assert_eq!(
+            thread["last_read_at"].as_str() >= thread["updated_at"].as_str(),
+            thread["unread"] == false,
+            "{thread}"
+        );
     }
 }
 
@@ -289,7 +390,8 @@ fn pages_of_the_inbox_have_up_to_50_threads_and_go_on_in_the_same_order() {
 fn every_wrong_filter_is_named_at_once() {
     let mut upstream = Upstream::new();
     for path in ["/notifications", "/repos/acme/widgets/notifications"] {
-        let answer = upstream.get(ADA, &format!("{path}?all=2&participating=TRUE&since=2024&before=12%3A00"));
+        let answer = upstream
+            .get(ADA, &format!("{path}?all=2&participating=TRUE&since=2024&before=12%3A00"));
         for field in ["all", "participating", "since", "before"] {
             answer.assert_names_field(field);
         }
@@ -304,17 +406,30 @@ fn the_bounds_take_any_offset_and_an_empty_span_has_nothing() {
     assert_eq!(upstream.get(BEN, &format!("/notifications?since={newest}")).items().len(), 1);
     let offset = format!("{}%2B00:00", newest.trim_end_matches('Z'));
     assert_eq!(upstream.get(BEN, &format!("/notifications?since={offset}")).items().len(), 1);
-    assert_eq!(upstream.get(BEN, &format!("/notifications?since={newest}&before={newest}")).items().len(), 0);
+    assert_eq!(
+        upstream.get(BEN, &format!("/notifications?since={newest}&before={newest}")).items().len(),
+        0
+    );
     assert_eq!(upstream.get(BEN, "/notifications?since=9999-12-31T23:59:59Z").items().len(), 0);
 }
 
 #[test]
 fn a_mark_in_the_future_leaves_later_updates_unread() {
     let mut upstream = Upstream::new();
-    upstream.put(BEN, "/notifications", &json!({ "last_read_at": "2099-01-01T00:00:00Z", "read": true })).assert_status(205);
+    upstream
+        .put(
+            BEN,
+            "/notifications",
+            &json!({ "last_read_at": "2099-01-01T00:00:00Z", "read": true }),
+        )
+        .assert_status(205);
     assert_eq!(upstream.get(BEN, "/notifications").items().len(), 0);
     let read = upstream.get(BEN, "/notifications?all=true").items()[0]["last_read_at"].clone();
-    assert_eq!(read, super::super::timestamps::iso(upstream.now), "nobody has read what is yet to come");
+    assert_eq!(
+        read,
+        super::super::timestamps::iso(upstream.now),
+        "nobody has read what is yet to come"
+    );
     upstream.pass(10);
     let mention = json!({ "type": "mention", "repository": "acme/widgets", "actor": "ada", "number": 1, "user": "ben" });
     upstream.post(NOBODY, "/_emulator/events", &mention).assert_status(201);
@@ -344,7 +459,13 @@ fn a_mark_that_changes_nothing_and_asks_conditionally_is_304() {
     upstream.put(BEN, "/notifications", &serde_json::Value::Null).assert_status(205);
     upstream.pass(5);
     let date = super::super::timestamps::http_date(upstream.now);
-    let again = request(Method::PUT, BEN, "/notifications", &[("if-modified-since", &date)], &serde_json::Value::Null);
+    let again = request(
+        Method::PUT,
+        BEN,
+        "/notifications",
+        &[("if-modified-since", &date)],
+        &serde_json::Value::Null,
+    );
     upstream.send(&again).assert_status(304);
     upstream.put(BEN, "/notifications", &serde_json::Value::Null).assert_status(205);
 }
@@ -388,7 +509,9 @@ fn every_state_of_a_thread_answers_every_trigger() {
             let id = upstream.get(cleo, "/notifications").items()[0]["id"].clone();
             let path = format!("/notifications/threads/{}", id.as_str().expect("an id"));
             match state {
-                "read" => drop(upstream.patch(cleo, &path, &serde_json::Value::Null).assert_status(205)),
+                "read" => {
+                    drop(upstream.patch(cleo, &path, &serde_json::Value::Null).assert_status(205))
+                }
                 "done" => drop(upstream.delete(cleo, &path).assert_status(204)),
                 _ => {}
             }
@@ -401,7 +524,8 @@ fn every_state_of_a_thread_answers_every_trigger() {
             };
             assert_eq!(answer.status, status, "{state} {trigger}");
             let listed = upstream.get(cleo, "/notifications?all=true");
-            let found = listed.items().first().map(|thread| (thread["id"] == id, thread["unread"] == true));
+            let found =
+                listed.items().first().map(|thread| (thread["id"] == id, thread["unread"] == true));
             let now = match found {
                 Some((true, true)) => "unread",
                 Some((true, false)) => "read",
@@ -417,13 +541,19 @@ fn every_state_of_a_thread_answers_every_trigger() {
 #[test]
 fn what_is_no_integer_is_no_thread() {
     let mut upstream = Upstream::new();
-    for id in ["x", "-1", "1.0", "1e3", "99999999999999999999999", "%20", "0", "%F0%9F%A6%80", "1%2F2"] {
+    for id in
+        ["x", "-1", "1.0", "1e3", "99999999999999999999999", "%20", "0", "%F0%9F%A6%80", "1%2F2"]
+    {
         for rest in ["", "/subscription"] {
             upstream.get(ADA, &format!("/notifications/threads/{id}{rest}")).assert_status(404);
             upstream.delete(ADA, &format!("/notifications/threads/{id}{rest}")).assert_status(404);
         }
-        upstream.patch(ADA, &format!("/notifications/threads/{id}"), &serde_json::Value::Null).assert_status(404);
-        upstream.put(ADA, &format!("/notifications/threads/{id}/subscription"), &json!({})).assert_status(404);
+        upstream
+            .patch(ADA, &format!("/notifications/threads/{id}"), &serde_json::Value::Null)
+            .assert_status(404);
+        upstream
+            .put(ADA, &format!("/notifications/threads/{id}/subscription"), &json!({}))
+            .assert_status(404);
     }
 }
 
@@ -432,9 +562,14 @@ fn a_repositorys_notifications_are_marked_read_on_their_own() {
     let mut upstream = Upstream::new();
     let mention = json!({ "type": "mention", "repository": "acme/sprockets", "actor": "ben", "number": 1, "user": "ada" });
     upstream.post(NOBODY, "/_emulator/events", &mention).assert_status(201);
-    upstream.put(ADA, "/repos/acme/widgets/notifications", &serde_json::Value::Null).assert_status(205);
+    upstream
+        .put(ADA, "/repos/acme/widgets/notifications", &serde_json::Value::Null)
+        .assert_status(205);
     let left = upstream.get(ADA, "/notifications");
-    assert_eq!((left.items().len(), &left.items()[0]["repository"]["name"]), (1, &json!("sprockets")));
+    assert_eq!(
+        (left.items().len(), &left.items()[0]["repository"]["name"]),
+        (1, &json!("sprockets"))
+    );
     upstream.put(ADA_FINE, "/repos/acme/widgets/notifications", &json!({})).assert_status(403);
 }
 
@@ -443,7 +578,9 @@ fn participating_and_all_can_be_asked_together() {
     let mut upstream = Upstream::new();
     let all = upstream.get(ADA, "/notifications?all=true&participating=true");
     assert!(all.items().iter().any(|thread| thread["unread"] == false));
-    assert!(all.items().iter().all(|thread| !["subscribed", "ci_activity"].contains(&thread["reason"].as_str().unwrap_or(""))));
+    assert!(all.items().iter().all(|thread| {
+        !["subscribed", "ci_activity"].contains(&thread["reason"].as_str().unwrap_or(""))
+    }));
 }
 
 #[test]
@@ -455,5 +592,9 @@ fn a_time_given_covers_its_whole_second() {
     let newest = upstream.get(BEN, "/notifications").items()[0]["updated_at"].clone();
     upstream.pass(5);
     upstream.put(BEN, "/notifications", &json!({ "last_read_at": newest })).assert_status(205);
-    assert_eq!(upstream.get(BEN, "/notifications").items().len(), 0, "it was updated at, not after, the time given");
+    assert_eq!(
+        upstream.get(BEN, "/notifications").items().len(),
+        0,
+        "it was updated at, not after, the time given"
+    );
 }

@@ -1,4 +1,5 @@
-//! The objects that many answers share, field by field and type by type: Document 2, User summary object; Document 3, Repository object.
+//! The objects that many answers share, field by field and type by type: Document 2, User summary
+//! object; Document 3, Repository object.
 
 use serde_json::{Value, json};
 
@@ -14,8 +15,7 @@ const STRINGS: &str = "node_id name full_name html_url description visibility mi
 const STRINGS_OR_NULL: &str = "default_branch homepage language";
 const BOOLEANS: &str = "private fork is_template archived disabled has_issues has_projects has_wiki has_pages has_downloads allow_rebase_merge \
     allow_squash_merge allow_auto_merge delete_branch_on_merge allow_merge_commit";
-const INTEGERS: &str =
-    "id forks_count stargazers_count watchers_count size open_issues_count subscribers_count network_count forks open_issues watchers";
+const INTEGERS: &str = "id forks_count stargazers_count watchers_count size open_issues_count subscribers_count network_count forks open_issues watchers";
 const TIMESTAMPS: &str = "pushed_at created_at updated_at";
 
 fn each(value: &Value, fields: &str, is_right: impl Fn(&Value) -> bool) {
@@ -40,8 +40,12 @@ fn assert_repository(repository: &Value) {
     each(repository, STRINGS_OR_NULL, |value| value.is_string() || value.is_null());
     each(repository, BOOLEANS, Value::is_boolean);
     each(repository, INTEGERS, Value::is_u64);
-    each(repository, TIMESTAMPS, |value| value.as_str().is_some_and(|text| super::super::timestamps::parse_iso(text).is_some()));
-    each(repository, "topics", |value| value.as_array().is_some_and(|topics| topics.iter().all(Value::is_string)));
+    each(repository, TIMESTAMPS, |value| {
+        value.as_str().is_some_and(|text| super::super::timestamps::parse_iso(text).is_some())
+    });
+    each(repository, "topics", |value| {
+        value.as_array().is_some_and(|topics| topics.iter().all(Value::is_string))
+    });
     each(repository, "temp_clone_token", Value::is_string);
     each(repository, "template_repository", |value| value.is_object() || value.is_null());
     each(&repository["permissions"], "admin push pull", Value::is_boolean);
@@ -55,7 +59,9 @@ fn the_user_summary_has_every_field_with_its_type_wherever_it_stands() {
     assert_user(&upstream.get(ADA, "/users/ada").body);
     assert_user(&upstream.get(ADA, "/repos/acme/widgets/issues/1").body["user"]);
     assert_user(&upstream.get(INSTALLATION, "/repos/acme/widgets").body["owner"]);
-    let made = upstream.post(INSTALLATION, "/repos/acme/widgets/issues", &json!({ "title": "By an app" })).assert_status(201);
+    let made = upstream
+        .post(INSTALLATION, "/repos/acme/widgets/issues", &json!({ "title": "By an app" }))
+        .assert_status(201);
     assert_user(&made.body["user"]);
     assert_eq!(made.body["user"]["type"], "Bot");
 }
@@ -65,7 +71,9 @@ fn the_repository_object_has_every_field_with_its_type_wherever_it_stands() {
     let mut upstream = Upstream::new();
     for token in [ADA, DAN, NOBODY] {
         assert_repository(&upstream.get(token, "/repos/acme/widgets").body);
-        assert_repository(&upstream.get(token, "/repos/acme/sprockets").body["template_repository"]);
+        assert_repository(
+            &upstream.get(token, "/repos/acme/sprockets").body["template_repository"],
+        );
     }
     assert_repository(&upstream.get(ADA, "/repos/acme/gadgets").body);
     assert_repository(&upstream.get(ADA, "/repos/ada/diary").body);
@@ -87,7 +95,11 @@ fn permissions_are_those_of_the_caller() {
         (WORKFLOW, json!({ "admin": false, "push": true, "pull": true })),
     ];
     for (token, permissions) in expected {
-        assert_eq!(upstream.get(token, "/repos/acme/widgets").body["permissions"], permissions, "{token}");
+        assert_eq!(
+            upstream.get(token, "/repos/acme/widgets").body["permissions"],
+            permissions,
+            "{token}"
+        );
     }
 }
 
@@ -95,7 +107,10 @@ fn permissions_are_those_of_the_caller() {
 fn the_clone_secret_is_short_lived_and_differs_between_users() {
     let mut upstream = Upstream::new();
     let secret = |upstream: &mut Upstream, token: &str| {
-        upstream.get(token, "/repos/acme/gadgets").assert_status(200).body["temp_clone_token"].as_str().expect("a string").to_owned()
+        upstream.get(token, "/repos/acme/gadgets").assert_status(200).body["temp_clone_token"]
+            .as_str()
+            .expect("a string")
+            .to_owned()
     };
     let first = secret(&mut upstream, ADA);
     assert!(first.len() > 20);
@@ -104,16 +119,25 @@ fn the_clone_secret_is_short_lived_and_differs_between_users() {
     assert_ne!(secret(&mut upstream, BEN), first);
     upstream.pass(3_600);
     assert_ne!(secret(&mut upstream, ADA), first);
-    assert_eq!(upstream.get(ADA, "/repos/acme/widgets").body["temp_clone_token"], "", "a public repository is cloned without");
+    assert_eq!(
+        upstream.get(ADA, "/repos/acme/widgets").body["temp_clone_token"],
+        "",
+        "a public repository is cloned without"
+    );
 }
 
 #[test]
 fn a_new_clone_secret_is_a_change_that_last_modified_tells() {
     let mut upstream = Upstream::new();
     upstream.set_limit("poll.interval", 1);
-    upstream.post(BEN, "/repos/acme/gadgets/issues", &json!({ "title": "@ada" })).assert_status(201);
+    upstream
+        .post(BEN, "/repos/acme/gadgets/issues", &json!({ "title": "@ada" }))
+        .assert_status(201);
     upstream.pass(60);
-    let thread = format!("/notifications/threads/{}", upstream.get(ADA, "/notifications").items()[0]["id"].as_str().expect("an id"));
+    let thread = format!(
+        "/notifications/threads/{}",
+        upstream.get(ADA, "/notifications").items()[0]["id"].as_str().expect("an id")
+    );
     for path in ["/repos/acme/gadgets", "/notifications", &thread] {
         let date = upstream.get(ADA, path).header("last-modified").to_owned();
         upstream.pass(10);

@@ -1,4 +1,5 @@
-//! Document 1, Organization permission 'Members': members, public members, memberships, outside collaborators, organisation roles.
+//! Document 1, Organization permission 'Members': members, public members, memberships, outside
+//! collaborators, organisation roles.
 
 use serde_json::{Value, json};
 
@@ -39,14 +40,18 @@ fn members_are_filtered_by_role() {
     let mut upstream = Upstream::new();
     assert_eq!(logins(&upstream.get(BEN, "/orgs/acme/members?role=admin")), ["ada"]);
     assert_eq!(upstream.get(BEN, "/orgs/acme/members?role=member").items().len(), 5);
-    assert_eq!(upstream.get(BEN, "/orgs/acme/members?role=member&per_page=2&page=3").items().len(), 1);
+    assert_eq!(
+        upstream.get(BEN, "/orgs/acme/members?role=member&per_page=2&page=3").items().len(),
+        1
+    );
     assert!(upstream.get(BEN, "/orgs/acme/members?filter=2fa_disabled").items().is_empty());
     upstream.get(BEN, "/orgs/acme/members?role=chief").assert_names_field("role");
     upstream.get(BEN, "/orgs/acme/members?filter=tall").assert_names_field("filter");
 }
 
 #[test]
-fn a_member_is_204_to_members_who_are_told_404_of_others_and_strangers_are_led_to_the_public_ones() {
+fn a_member_is_204_to_members_who_are_told_404_of_others_and_strangers_are_led_to_the_public_ones()
+{
     let mut upstream = Upstream::new();
     upstream.get(BEN, "/orgs/acme/members/cleo").assert_status(204);
     for user in ["finn", "hugo", "nobody", "globex"] {
@@ -63,16 +68,27 @@ fn a_member_is_204_to_members_who_are_told_404_of_others_and_strangers_are_led_t
 #[test]
 fn a_removed_member_leaves_every_team_and_keeps_the_account() {
     let mut upstream = Upstream::new();
-    upstream.put(ADA, "/orgs/acme/organization-roles/users/cleo/601", &Value::Null).assert_status(204);
+    upstream
+        .put(ADA, "/orgs/acme/organization-roles/users/cleo/601", &Value::Null)
+        .assert_status(204);
     for token in [BEN, CLEO, OAUTH, BEN_APP_READ] {
         upstream.delete(token, "/orgs/acme/members/cleo").assert_status(403);
     }
     upstream.delete(ADA_APP, "/orgs/acme/members/cleo").assert_status(204);
     upstream.delete(ADA, "/orgs/acme/members/cleo").assert_status(404);
-    for path in ["/orgs/acme/members/cleo", "/teams/401/memberships/cleo", "/teams/404/memberships/cleo", "/orgs/acme/memberships/cleo"] {
+    for path in [
+        "/orgs/acme/members/cleo",
+        "/teams/401/memberships/cleo",
+        "/teams/404/memberships/cleo",
+        "/orgs/acme/memberships/cleo",
+    ] {
         upstream.get(ADA, path).assert_status(404);
     }
-    assert_eq!(logins(&upstream.get(ADA, "/orgs/acme/organization-roles/601/users")), ["ben"], "who had it from the beginning");
+    assert_eq!(
+        logins(&upstream.get(ADA, "/orgs/acme/organization-roles/601/users")),
+        ["ben"],
+        "who had it from the beginning"
+    );
     upstream.get(ADA, "/users/cleo").assert_status(200);
     upstream.get(CLEO, "/orgs/acme/teams").assert_status(404);
 }
@@ -82,10 +98,16 @@ fn the_last_owner_stays() {
     let mut upstream = Upstream::new();
     upstream.delete(ADA, "/orgs/acme/members/ada").assert_names_field("username");
     upstream.delete(ADA, "/orgs/acme/memberships/ada").assert_names_field("username");
-    upstream.put(ADA, "/orgs/acme/outside_collaborators/ada", &Value::Null).assert_names_field("username");
-    upstream.put(ADA, "/orgs/acme/memberships/ada", &json!({ "role": "member" })).assert_names_field("role");
+    upstream
+        .put(ADA, "/orgs/acme/outside_collaborators/ada", &Value::Null)
+        .assert_names_field("username");
+    upstream
+        .put(ADA, "/orgs/acme/memberships/ada", &json!({ "role": "member" }))
+        .assert_names_field("role");
     upstream.put(ADA, "/orgs/acme/memberships/ben", &json!({ "role": "admin" })).assert_status(200);
-    upstream.put(ADA, "/orgs/acme/memberships/ada", &json!({ "role": "member" })).assert_status(200);
+    upstream
+        .put(ADA, "/orgs/acme/memberships/ada", &json!({ "role": "member" }))
+        .assert_status(200);
     upstream.delete(ADA, "/orgs/acme/members/cleo").assert_status(403);
     upstream.delete(BEN, "/orgs/acme/members/ada").assert_status(204);
 }
@@ -111,10 +133,19 @@ fn members_show_and_hide_only_themselves_and_installations_are_nobody() {
 #[test]
 fn a_membership_shows_role_and_state() {
     let mut upstream = Upstream::new();
-    for (user, role, state) in [("ada", "admin", "active"), ("cleo", "member", "active"), ("hugo", "member", "pending")] {
-        let membership = upstream.get(BEN, &format!("/orgs/acme/memberships/{user}")).assert_status(200);
-        assert_eq!((&membership.body["role"], &membership.body["state"]), (&json!(role), &json!(state)));
-        assert_eq!((&membership.body["user"]["login"], &membership.body["organization"]["login"]), (&json!(user), &json!("acme")));
+    for (user, role, state) in
+        [("ada", "admin", "active"), ("cleo", "member", "active"), ("hugo", "member", "pending")]
+    {
+        let membership =
+            upstream.get(BEN, &format!("/orgs/acme/memberships/{user}")).assert_status(200);
+        assert_eq!(
+            (&membership.body["role"], &membership.body["state"]),
+            (&json!(role), &json!(state))
+        );
+        assert_eq!(
+            (&membership.body["user"]["login"], &membership.body["organization"]["login"]),
+            (&json!(user), &json!("acme"))
+        );
     }
     upstream.get(BEN, "/orgs/acme/memberships/finn").assert_status(404);
     upstream.get(DAN, "/orgs/acme/memberships/ada").assert_status(404);
@@ -124,18 +155,33 @@ fn a_membership_shows_role_and_state() {
 fn an_owner_sets_the_role_of_a_member_and_invites_anybody_else() {
     let mut upstream = Upstream::new();
     upstream.put(BEN, "/orgs/acme/memberships/cleo", &Value::Null).assert_status(403);
-    let admin = upstream.put(ADA, "/orgs/acme/memberships/cleo", &json!({ "role": "admin" })).assert_status(200);
+    let admin = upstream
+        .put(ADA, "/orgs/acme/memberships/cleo", &json!({ "role": "admin" }))
+        .assert_status(200);
     assert_eq!((&admin.body["role"], &admin.body["state"]), (&json!("admin"), &json!("active")));
-    assert_eq!(upstream.put(ADA, "/orgs/acme/memberships/cleo", &Value::Null).body["role"], "admin", "what is not said stays");
-    let invited = upstream.put(ADA, "/orgs/acme/memberships/finn", &json!({ "role": "admin" })).assert_status(200);
-    assert_eq!((&invited.body["role"], &invited.body["state"]), (&json!("admin"), &json!("pending")));
+    assert_eq!(
+        upstream.put(ADA, "/orgs/acme/memberships/cleo", &Value::Null).body["role"],
+        "admin",
+        "what is not said stays"
+    );
+    let invited = upstream
+        .put(ADA, "/orgs/acme/memberships/finn", &json!({ "role": "admin" }))
+        .assert_status(200);
+    assert_eq!(
+        (&invited.body["role"], &invited.body["state"]),
+        (&json!("admin"), &json!("pending"))
+    );
     upstream.patch(FINN, OWN, &json!({ "state": "active" })).assert_status(200);
     upstream.delete(FINN, "/orgs/acme/members/ben").assert_status(204);
     for role in [json!("owner"), json!(1), Value::Null] {
-        upstream.put(ADA, "/orgs/acme/memberships/gwen", &json!({ "role": role })).assert_names_field("role");
+        upstream
+            .put(ADA, "/orgs/acme/memberships/gwen", &json!({ "role": role }))
+            .assert_names_field("role");
     }
     for user in ["nobody", "globex"] {
-        upstream.put(ADA, &format!("/orgs/acme/memberships/{user}"), &Value::Null).assert_status(404);
+        upstream
+            .put(ADA, &format!("/orgs/acme/memberships/{user}"), &Value::Null)
+            .assert_status(404);
     }
 }
 
@@ -161,11 +207,20 @@ fn a_person_accepts_an_invitation_as_a_user_and_not_as_an_installation() {
     upstream.patch(FINN, OWN, &accept).assert_status(404);
     upstream.patch(HUGO, "/user/memberships/orgs/nowhere", &accept).assert_status(404);
     assert_eq!(upstream.get(HUGO_APP, OWN).assert_status(200).body["state"], "pending");
-    for body in [json!({}), json!({ "state": "pending" }), json!({ "state": 1 }), json!({ "state": null }), json!({ "state": [] })] {
+    for body in [
+        json!({}),
+        json!({ "state": "pending" }),
+        json!({ "state": 1 }),
+        json!({ "state": null }),
+        json!({ "state": [] }),
+    ] {
         upstream.patch(HUGO, OWN, &body).assert_names_field("state");
     }
     let accepted = upstream.patch(HUGO_APP, OWN, &accept).assert_status(200);
-    assert_eq!((&accepted.body["state"], &accepted.body["role"]), (&json!("active"), &json!("member")));
+    assert_eq!(
+        (&accepted.body["state"], &accepted.body["role"]),
+        (&json!("active"), &json!("member"))
+    );
     upstream.get(ADA, "/orgs/acme/members/hugo").assert_status(204);
     assert_eq!(upstream.get(ADA, "/teams/401/memberships/hugo").body["state"], "active");
 }
@@ -173,24 +228,38 @@ fn a_person_accepts_an_invitation_as_a_user_and_not_as_an_installation() {
 #[test]
 fn the_control_plane_lets_an_invitation_be_accepted_or_fail() {
     let mut upstream = Upstream::new();
-    let event = |kind: &str, user: &str| json!({ "type": kind, "organization": "acme", "user": user });
-    upstream.post(NOBODY, "/_emulator/events", &event("invitation_accepted", "finn")).assert_status(422);
-    upstream.post(NOBODY, "/_emulator/events", &json!({ "type": "invitation_accepted", "user": 1 })).assert_status(422);
+    let event =
+        |kind: &str, user: &str| json!({ "type": kind, "organization": "acme", "user": user });
+    upstream
+        .post(NOBODY, "/_emulator/events", &event("invitation_accepted", "finn"))
+        .assert_status(422);
+    upstream
+        .post(NOBODY, "/_emulator/events", &json!({ "type": "invitation_accepted", "user": 1 }))
+        .assert_status(422);
     upstream.put(ADA, "/teams/401/memberships/finn", &Value::Null).assert_status(200);
-    upstream.post(NOBODY, "/_emulator/events", &event("invitation_failed", "finn")).assert_status(201);
+    upstream
+        .post(NOBODY, "/_emulator/events", &event("invitation_failed", "finn"))
+        .assert_status(201);
     upstream.get(ADA, "/teams/401/memberships/finn").assert_status(404);
     assert_eq!(upstream.get(ADA, "/orgs/acme/failed_invitations").items().len(), 2);
-    upstream.post(NOBODY, "/_emulator/events", &event("invitation_accepted", "hugo")).assert_status(201);
+    upstream
+        .post(NOBODY, "/_emulator/events", &event("invitation_accepted", "hugo"))
+        .assert_status(201);
     assert_eq!(upstream.get(HUGO, OWN).body["state"], "active");
 }
 
 #[test]
 fn the_own_memberships_are_listed_by_state() {
     let mut upstream = Upstream::new();
-    let state = |answer: &Answer| answer.items().iter().map(|item| item["state"].clone()).collect::<Vec<_>>();
+    let state = |answer: &Answer| {
+        answer.items().iter().map(|item| item["state"].clone()).collect::<Vec<_>>()
+    };
     assert_eq!(state(&upstream.get(HUGO, "/user/memberships/orgs")), ["pending"]);
     assert!(upstream.get(HUGO, "/user/memberships/orgs?state=active").items().is_empty());
-    assert_eq!(upstream.get(GWEN, "/user/memberships/orgs?state=active").items()[0]["organization"]["login"], "globex");
+    assert_eq!(
+        upstream.get(GWEN, "/user/memberships/orgs?state=active").items()[0]["organization"]["login"],
+        "globex"
+    );
     upstream.get(HUGO, "/user/memberships/orgs?state=happy").assert_names_field("state");
 }
 
@@ -221,15 +290,24 @@ fn organisation_roles_are_given_to_people_and_teams() {
     let roles = "/orgs/acme/organization-roles";
     upstream.put(ADA, &format!("{roles}/users/cleo/601"), &Value::Null).assert_status(204);
     upstream.put(ADA, &format!("{roles}/teams/platform-core/601"), &Value::Null).assert_status(204);
-    assert_eq!(upstream.get(ADA, &format!("{roles}/601/teams")).items()[0]["slug"], "platform-core");
+    assert_eq!(
+        upstream.get(ADA, &format!("{roles}/601/teams")).items()[0]["slug"],
+        "platform-core"
+    );
     let users = upstream.get(ADA, &format!("{roles}/601/users"));
-    let assignments: Vec<(&Value, &Value)> = users.items().iter().map(|user| (&user["login"], &user["assignment"])).collect();
-    let expected = [("ben", "mixed"), ("cleo", "mixed"), ("build-bot", "indirect")].map(|(user, how)| (json!(user), json!(how)));
+    let assignments: Vec<(&Value, &Value)> =
+        users.items().iter().map(|user| (&user["login"], &user["assignment"])).collect();
+    let expected = [("ben", "mixed"), ("cleo", "mixed"), ("build-bot", "indirect")]
+        .map(|(user, how)| (json!(user), json!(how)));
     assert_eq!(assignments, expected.iter().map(|(user, how)| (user, how)).collect::<Vec<_>>());
     upstream.delete(ADA, &format!("{roles}/teams/platform-core/601")).assert_status(204);
     upstream.delete(ADA, &format!("{roles}/users/cleo/601")).assert_status(204);
     upstream.delete(ADA, &format!("{roles}/users/cleo/601")).assert_status(204);
-    assert_eq!(logins(&upstream.get(ADA, &format!("{roles}/601/users"))), ["ben"], "who had it from the beginning");
+    assert_eq!(
+        logins(&upstream.get(ADA, &format!("{roles}/601/users"))),
+        ["ben"],
+        "who had it from the beginning"
+    );
     for role in [601, 602] {
         upstream.put(ADA, &format!("{roles}/users/cleo/{role}"), &Value::Null).assert_status(204);
         upstream.put(ADA, &format!("{roles}/teams/bots/{role}"), &Value::Null).assert_status(204);
@@ -251,8 +329,12 @@ fn only_owners_give_roles_that_exist_to_members_and_teams_of_the_organisation() 
         upstream.get(ADA, &format!("{roles}/{role}/teams")).assert_status(404);
         upstream.put(ADA, &format!("{roles}/users/cleo/{role}"), &Value::Null).assert_status(404);
     }
-    upstream.put(ADA, &format!("{roles}/users/finn/601"), &Value::Null).assert_names_field("username");
+    upstream
+        .put(ADA, &format!("{roles}/users/finn/601"), &Value::Null)
+        .assert_names_field("username");
     upstream.put(ADA, &format!("{roles}/users/nobody/601"), &Value::Null).assert_status(404);
     upstream.put(ADA, &format!("{roles}/teams/nothing/601"), &Value::Null).assert_status(404);
-    upstream.put(ADA, &format!("{roles}/teams/ent:architects/601"), &Value::Null).assert_names_field("team_slug");
+    upstream
+        .put(ADA, &format!("{roles}/teams/ent:architects/601"), &Value::Null)
+        .assert_names_field("team_slug");
 }

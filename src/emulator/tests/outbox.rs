@@ -1,4 +1,5 @@
-//! What the emulator gives out to be sent (Document 3, Events and Delivery request headers), without a network.
+//! What the emulator gives out to be sent (Document 3, Events and Delivery request headers),
+//! without a network.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -10,7 +11,9 @@ const HOOKS: &str = "/orgs/acme/hooks";
 
 /// Makes a webhook for every event; its path.
 fn create(upstream: &mut Upstream, config: &Value) -> String {
-    let hook = upstream.post(ADA, HOOKS, &json!({ "name": "web", "config": config, "events": ["*"] })).assert_status(201);
+    let hook = upstream
+        .post(ADA, HOOKS, &json!({ "name": "web", "config": config, "events": ["*"] }))
+        .assert_status(201);
     format!("{HOOKS}/{}", hook.body["id"])
 }
 
@@ -41,11 +44,17 @@ fn header<'a>(outgoing: &'a Outgoing, name: &str) -> Option<&'a str> {
 #[test]
 fn a_delivery_is_a_signed_post_with_the_headers_of_the_table() {
     let mut upstream = Upstream::new();
-    let hook = create(&mut upstream, &json!({ "url": "https://a.test/x?y=1", "secret": "It's a Secret to Everybody" }));
+    let hook = create(
+        &mut upstream,
+        &json!({ "url": "https://a.test/x?y=1", "secret": "It's a Secret to Everybody" }),
+    );
     ping(&mut upstream, &hook);
     let all = taken(&mut upstream, "a.test");
     let [sent] = all.as_slice() else { panic!("one delivery") };
-    assert_eq!((sent.request.method(), sent.request.uri().to_string().as_str()), (&Method::POST, "https://a.test/x?y=1"));
+    assert_eq!(
+        (sent.request.method(), sent.request.uri().to_string().as_str()),
+        (&Method::POST, "https://a.test/x?y=1")
+    );
     let listed = upstream.get(ADA, &format!("{hook}/deliveries")).items()[0].clone();
     let hook_id = hook.rsplit('/').next();
     assert_eq!(header(sent, "x-service-delivery"), listed["guid"].as_str());
@@ -53,12 +62,26 @@ fn a_delivery_is_a_signed_post_with_the_headers_of_the_table() {
     assert_eq!(header(sent, "x-service-hook-id"), hook_id);
     assert_eq!(header(sent, "x-service-hook-installation-target-id"), Some("201"));
     assert_eq!(header(sent, "x-service-hook-installation-target-type"), Some("organization"));
-    assert_eq!((header(sent, "content-type"), header(sent, "accept")), (Some("application/json"), Some("*/*")));
-    assert!(header(sent, "user-agent").is_some_and(|agent| agent.starts_with("Service-Hookshot/") && agent.len() > 20));
+    assert_eq!(
+        (header(sent, "content-type"), header(sent, "accept")),
+        (Some("application/json"), Some("*/*"))
+    );
+    assert!(
+        header(sent, "user-agent")
+            .is_some_and(|agent| agent.starts_with("Service-Hookshot/") && agent.len() > 20)
+    );
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, b"It's a Secret to Everybody");
-    let expected = crate::emulator::validators::hex(ring::hmac::sign(&key, sent.request.body()).as_ref());
-    assert_eq!(header(sent, "x-hub-signature-256"), Some(format!("sha256={expected}").as_str()), "over the raw body");
-    assert!(header(sent, "x-hub-signature").is_some_and(|signature| signature.starts_with("sha1=") && signature.len() == 45));
+    let expected =
+        crate::emulator::validators::hex(ring::hmac::sign(&key, sent.request.body()).as_ref());
+    assert_eq!(
+        header(sent, "x-hub-signature-256"),
+        Some(format!("sha256={expected}").as_str()),
+        "over the raw body"
+    );
+    assert!(
+        header(sent, "x-hub-signature")
+            .is_some_and(|signature| signature.starts_with("sha1=") && signature.len() == 45)
+    );
     assert_eq!(header(sent, "authorization"), None);
     assert_eq!(sent.certificate, Certificate::Verified);
 }
@@ -66,16 +89,24 @@ fn a_delivery_is_a_signed_post_with_the_headers_of_the_table() {
 #[test]
 fn without_a_secret_there_is_no_signature() {
     let mut upstream = Upstream::new();
-    let hook =
-        create(&mut upstream, &json!({ "url": "http://a.test/", "insecure_ssl": 1, "username": "emu_user", "password": "emu_password" }));
+    let hook = create(
+        &mut upstream,
+        &json!({ "url": "http://a.test/", "insecure_ssl": 1, "username": "emu_user", "password": "emu_password" }),
+    );
     ping(&mut upstream, &hook);
     let sent = taken(&mut upstream, "a.test").remove(0);
-    assert_eq!((header(&sent, "x-hub-signature-256"), header(&sent, "x-hub-signature")), (None, None));
+    assert_eq!(
+        (header(&sent, "x-hub-signature-256"), header(&sent, "x-hub-signature")),
+        (None, None)
+    );
     assert_eq!(sent.certificate, Certificate::Any);
     assert_eq!(header(&sent, "authorization"), Some("Basic ZW11X3VzZXI6ZW11X3Bhc3N3b3Jk"));
     let id = upstream.get(ADA, &format!("{hook}/deliveries")).items()[0]["id"].clone();
     let detail = upstream.get(ADA, &format!("{hook}/deliveries/{id}")).body;
-    assert!(detail["request"]["headers"].get("authorization").is_none(), "credentials are not shown");
+    assert!(
+        detail["request"]["headers"].get("authorization").is_none(),
+        "credentials are not shown"
+    );
 }
 
 #[test]
@@ -92,15 +123,22 @@ fn the_dialect_names_the_headers_and_the_agent() {
 #[test]
 fn a_form_carries_the_payload_and_is_what_is_signed() {
     let mut upstream = Upstream::new();
-    let hook = create(&mut upstream, &json!({ "url": "http://a.test/", "content_type": "form", "secret": "s" }));
+    let hook = create(
+        &mut upstream,
+        &json!({ "url": "http://a.test/", "content_type": "form", "secret": "s" }),
+    );
     ping(&mut upstream, &hook);
     let sent = taken(&mut upstream, "a.test").remove(0);
     assert_eq!(header(&sent, "content-type"), Some("application/x-www-form-urlencoded"));
     let body = std::str::from_utf8(sent.request.body()).expect("text");
-    let payload = percent_encoding::percent_decode_str(body.strip_prefix("payload=").expect("a form")).decode_utf8().expect("UTF-8");
+    let payload =
+        percent_encoding::percent_decode_str(body.strip_prefix("payload=").expect("a form"))
+            .decode_utf8()
+            .expect("UTF-8");
     assert!(serde_json::from_str::<Value>(&payload).expect("JSON")["zen"].is_string());
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, b"s");
-    let expected = crate::emulator::validators::hex(ring::hmac::sign(&key, body.as_bytes()).as_ref());
+    let expected =
+        crate::emulator::validators::hex(ring::hmac::sign(&key, body.as_bytes()).as_ref());
     assert_eq!(header(&sent, "x-hub-signature-256"), Some(format!("sha256={expected}").as_str()));
 }
 
@@ -112,14 +150,28 @@ fn what_came_back_is_recorded() {
     upstream.pass(3);
     let sent = taken(&mut upstream, "a.test").remove(0);
     let headers = [("content-type", "text/plain"), ("x-a", "1"), ("x-a", "2")];
-    let headers = headers.into_iter().map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value"))).collect();
-    let receipt = Receipt::answered(StatusCode::ACCEPTED, &headers, "gr\u{fc}n".as_bytes(), Duration::from_millis(250));
+    let headers = headers
+        .into_iter()
+        .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")))
+        .collect();
+    let receipt = Receipt::answered(
+        StatusCode::ACCEPTED,
+        &headers,
+        "gr\u{fc}n".as_bytes(),
+        Duration::from_millis(250),
+    );
     upstream.emulator.delivered(sent.id, receipt);
     let listed = upstream.get(ADA, &format!("{hook}/deliveries")).items()[0].clone();
-    assert_eq!((&listed["status"], &listed["status_code"], &listed["duration"]), (&json!("Accepted"), &json!(202), &json!(0.25)));
+    assert_eq!(
+        (&listed["status"], &listed["status_code"], &listed["duration"]),
+        (&json!("Accepted"), &json!(202), &json!(0.25))
+    );
     assert_eq!(listed["delivered_at"], crate::emulator::timestamps::iso(upstream.now));
     let detail = upstream.get(ADA, &format!("{hook}/deliveries/{}", listed["id"])).body;
-    assert_eq!(detail["response"], json!({ "headers": { "content-type": "text/plain", "x-a": "1, 2" }, "payload": "gr\u{fc}n" }));
+    assert_eq!(
+        detail["response"],
+        json!({ "headers": { "content-type": "text/plain", "x-a": "1, 2" }, "payload": "gr\u{fc}n" })
+    );
     assert!(upstream.emulator.is_all_delivered());
 }
 
@@ -127,16 +179,29 @@ fn what_came_back_is_recorded() {
 fn a_failure_says_what_it_was_and_is_found_by_the_filter() {
     let mut upstream = Upstream::new();
     let hook = plain(&mut upstream, "a.test");
-    for (failure, text) in [(Failure::TimedOut, "Timed out"), (Failure::Refused, "Connection refused")] {
+    for (failure, text) in
+        [(Failure::TimedOut, "Timed out"), (Failure::Refused, "Connection refused")]
+    {
         ping(&mut upstream, &hook);
         let sent = taken(&mut upstream, "a.test").remove(0);
-        upstream.emulator.delivered(sent.id, Receipt::Failed { failure, duration: Duration::from_secs(10) });
+        upstream
+            .emulator
+            .delivered(sent.id, Receipt::Failed { failure, duration: Duration::from_secs(10) });
         let listed = upstream.get(ADA, &format!("{hook}/deliveries")).items()[0].clone();
-        assert_eq!((&listed["status"], &listed["status_code"], &listed["duration"]), (&json!(text), &json!(0), &json!(10.0)));
+        assert_eq!(
+            (&listed["status"], &listed["status_code"], &listed["duration"]),
+            (&json!(text), &json!(0), &json!(10.0))
+        );
     }
     ping(&mut upstream, &hook);
-    let shown = |upstream: &mut Upstream, status: &str| upstream.get(ADA, &format!("{hook}/deliveries?status={status}")).items().len();
-    assert_eq!((shown(&mut upstream, "failure"), shown(&mut upstream, "success")), (2, 0), "what is pending is neither");
+    let shown = |upstream: &mut Upstream, status: &str| {
+        upstream.get(ADA, &format!("{hook}/deliveries?status={status}")).items().len()
+    };
+    assert_eq!(
+        (shown(&mut upstream, "failure"), shown(&mut upstream, "success")),
+        (2, 0),
+        "what is pending is neither"
+    );
 }
 
 #[test]
@@ -158,7 +223,11 @@ fn deliveries_of_a_webhook_go_out_one_after_the_other_and_those_of_others_beside
     assert_eq!(second.len(), 1, "the slow one does not hold up the quick one");
     assert_eq!(second[0].request.uri().host(), Some("quick.test"));
     let order = upstream.get(ADA, &format!("{quick}/deliveries"));
-    assert_eq!(header(&second[0], "x-service-delivery"), order.items()[1]["guid"].as_str(), "in the order of the events");
+    assert_eq!(
+        header(&second[0], "x-service-delivery"),
+        order.items()[1]["guid"].as_str(),
+        "in the order of the events"
+    );
 }
 
 #[test]
@@ -169,7 +238,11 @@ fn at_most_200_are_on_their_way() {
         plain(&mut upstream, &format!("h{index}.test"));
     }
     let event = json!({ "type": "custom", "event": "deployment", "repository": "acme/widgets" });
-    assert_eq!(upstream.post(NOBODY, "/_emulator/events", &event).assert_status(201).body["deliveries"], 221, "the app's as well");
+    assert_eq!(
+        upstream.post(NOBODY, "/_emulator/events", &event).assert_status(201).body["deliveries"],
+        221,
+        "the app's as well"
+    );
     let now = upstream.now;
     let first = upstream.emulator.take_outgoing(now);
     assert_eq!((first.len(), upstream.emulator.has_outgoing()), (200, false));
@@ -198,15 +271,18 @@ fn without_a_shell_deliveries_stay_pending_and_the_record_stays_bounded() {
     assert_eq!(count, 10_000);
     let oldest = page.items().last().expect("the oldest")["guid"].clone();
     let sent = taken(&mut upstream, "a.test").remove(0);
-    assert_eq!(header(&sent, "x-service-delivery"), oldest.as_str(), "what is forgotten is not sent");
+    assert_eq!(
+        header(&sent, "x-service-delivery"),
+        oldest.as_str(),
+        "what is forgotten is not sent"
+    );
 }
 
 #[test]
 fn large_payloads_push_out_the_oldest() {
     let mut upstream = Upstream::new();
     let hook = plain(&mut upstream, "a.test");
-    let event =
-        json!({ "type": "custom", "event": "large", "repository": "acme/widgets", "payload": { "text": "x".repeat(1024 * 1024 - 1_000) } });
+    let event = json!({ "type": "custom", "event": "large", "repository": "acme/widgets", "payload": { "text": "x".repeat(1024 * 1024 - 1_000) } });
     for _ in 0..40 {
         upstream.post(NOBODY, "/_emulator/events", &event).assert_status(201);
     }
@@ -215,7 +291,11 @@ fn large_payloads_push_out_the_oldest() {
     while let Some(outgoing) = taken(&mut upstream, "a.test").pop() {
         upstream.emulator.delivered(outgoing.id, answered(StatusCode::OK));
     }
-    assert_eq!(upstream.get(ADA, &format!("{hook}/deliveries?per_page=100")).items().len(), 7, "8 MiB of payloads are kept");
+    assert_eq!(
+        upstream.get(ADA, &format!("{hook}/deliveries?per_page=100")).items().len(),
+        7,
+        "8 MiB of payloads are kept"
+    );
 }
 
 #[test]
@@ -224,7 +304,12 @@ fn no_more_than_64_kib_of_an_answer_is_kept() {
     let hook = plain(&mut upstream, "a.test");
     ping(&mut upstream, &hook);
     let sent = taken(&mut upstream, "a.test").remove(0);
-    let receipt = Receipt::answered(StatusCode::OK, &HeaderMap::new(), &vec![b'x'; 5 * 1024 * 1024], Duration::ZERO);
+    let receipt = Receipt::answered(
+        StatusCode::OK,
+        &HeaderMap::new(),
+        &vec![b'x'; 5 * 1024 * 1024],
+        Duration::ZERO,
+    );
     upstream.emulator.delivered(sent.id, receipt);
     let id = upstream.get(ADA, &format!("{hook}/deliveries")).items()[0]["id"].clone();
     let detail = upstream.get(ADA, &format!("{hook}/deliveries/{id}")).body;

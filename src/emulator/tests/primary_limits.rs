@@ -1,4 +1,5 @@
-//! Document 1, Primary rate limits, row by row: every caller of the table, in the headers and in `GET /rate_limit`.
+//! Document 1, Primary rate limits, row by row: every caller of the table, in the headers and in
+//! `GET /rate_limit`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,7 +24,10 @@ fn limits(upstream: &mut Upstream, token: &str) -> (u64, u64) {
     let shown = upstream.get(token, "/users/ada").assert_status(200);
     let status = upstream.get(token, "/rate_limit").assert_status(200);
     assert_eq!(shown.header("x-ratelimit-resource"), "core");
-    (shown.header("x-ratelimit-limit").parse().expect("a number"), status.body["resources"]["core"]["limit"].as_u64().expect("a number"))
+    (
+        shown.header("x-ratelimit-limit").parse().expect("a number"),
+        status.body["resources"]["core"]["limit"].as_u64().expect("a number"),
+    )
 }
 
 fn used(upstream: &mut Upstream, token: &str) -> u64 {
@@ -49,8 +53,13 @@ fn every_caller_of_the_table_has_its_limit() {
     ] {
         assert_eq!(limits(&mut upstream, token), (limit, limit), "{token}");
     }
-    for (credential, limit) in [("emu_client_id:emu_client_secret", "5000"), ("emu_initech_client_id:emu_initech_client_secret", "15000")] {
-        let answer = upstream.send(&by_basic(Method::GET, credential, "/users/ada", &Value::Null)).assert_status(200);
+    for (credential, limit) in [
+        ("emu_client_id:emu_client_secret", "5000"),
+        ("emu_initech_client_id:emu_initech_client_secret", "15000"),
+    ] {
+        let answer = upstream
+            .send(&by_basic(Method::GET, credential, "/users/ada", &Value::Null))
+            .assert_status(200);
         assert_eq!(answer.header("x-ratelimit-limit"), limit);
     }
 }
@@ -74,7 +83,11 @@ fn requests_of_a_higher_limit_app_also_consume_the_lower_limit_budget_of_the_use
     let mut upstream = Upstream::new();
     assert_eq!(upstream.get(IRIS_BY_APP, "/user").assert_status(200).remaining(), 14_999);
     assert_eq!(upstream.get(IRIS, "/user").assert_status(200).remaining(), 4_998);
-    assert_eq!(upstream.get(IRIS_BY_OAUTH, "/user").assert_status(200).remaining(), 14_999, "each app has a budget of its own for her");
+    assert_eq!(
+        upstream.get(IRIS_BY_OAUTH, "/user").assert_status(200).remaining(),
+        14_999,
+        "each app has a budget of its own for her"
+    );
     assert_eq!(used(&mut upstream, IRIS), 3);
     assert_eq!(used(&mut upstream, IRIS_BY_APP), 1, "what she does herself is not the app's");
 }
@@ -87,11 +100,20 @@ fn when_the_users_budget_is_spent_the_app_goes_on() {
         upstream.get(IRIS_BY_APP, "/user").assert_status(200);
     }
     let refused = upstream.get(IRIS, "/user").assert_status(403);
-    assert_eq!((refused.remaining(), refused.header("x-ratelimit-used")), (0, "3"), "down to 0, not below");
+    assert_eq!(
+        (refused.remaining(), refused.header("x-ratelimit-used")),
+        (0, "3"),
+        "down to 0, not below"
+    );
     assert_eq!(upstream.get(IRIS_BY_APP, "/user").assert_status(200).remaining(), 15_000 - 6);
     let books = upstream.books();
     let windows = books["windows"].as_array().expect("a list");
-    let used = |account: &str| windows.iter().find(|window| window["account"] == account).map(|window| window["used"].clone());
+    let used = |account: &str| {
+        windows
+            .iter()
+            .find(|window| window["account"] == account)
+            .map(|window| window["used"].clone())
+    };
     assert_eq!((used("iris"), used("iris-by-app-351")), (Some(json!(3)), Some(json!(6))));
     upstream.set_limit("core.enterprise-app-user", 6);
     let refused = upstream.get(IRIS_BY_APP, "/user").assert_status(403);
@@ -123,9 +145,12 @@ fn a_free_or_unchanged_answer_consumes_neither_budget() {
 
 #[test]
 fn an_installation_gains_50_for_each_repository_and_user_beyond_20() {
-    let limit = |repositories| limits(&mut Upstream::with(Options { repositories, ..Options::default() }), INSTALLATION).0;
+    let limit = |repositories| {
+        limits(&mut Upstream::with(Options { repositories, ..Options::default() }), INSTALLATION).0
+    };
     assert_eq!(limit(20), 5_000);
-    let owned = |repositories: u64| (6..repositories).filter(|index| index % 9 != 0).count() as u64 + 3;
+    let owned =
+        |repositories: u64| (6..repositories).filter(|index| index % 9 != 0).count() as u64 + 3;
     assert_eq!(limit(60), 5_000 + 50 * (owned(60) - 20));
     assert_eq!(limit(1_000), 12_500);
 }
@@ -169,7 +194,10 @@ fn rate_limit_lists_every_resource_and_no_secondary_limit() {
         "lfs",
     ] {
         let one = &resources[name];
-        assert!(one["limit"].as_u64() > Some(0) && one["used"] == 0 && one["reset"].is_u64(), "{name} {one}");
+        assert!(
+            one["limit"].as_u64() > Some(0) && one["used"] == 0 && one["reset"].is_u64(),
+            "{name} {one}"
+        );
         assert_eq!((&one["remaining"], &one["resource"]), (&one["limit"], &json!(name)));
     }
     assert_eq!(resources.len(), 15, "the secondary limit status cannot be queried");

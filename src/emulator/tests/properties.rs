@@ -21,14 +21,22 @@ fn put(upstream: &mut Upstream, name: &str, body: &Value) -> Answer {
 /// The properties that acme/widgets shows, by name.
 fn value_of(upstream: &mut Upstream, name: &str) -> Value {
     let answer = upstream.get(ADA, "/repos/acme/widgets/properties/values").assert_status(200);
-    answer.items().iter().find(|property| property["property_name"] == name).map_or(json!("absent"), |property| property["value"].clone())
+    answer
+        .items()
+        .iter()
+        .find(|property| property["property_name"] == name)
+        .map_or(json!("absent"), |property| property["value"].clone())
 }
 
 #[test]
 fn a_definition_has_every_field_of_its_table() {
     let mut upstream = Upstream::new();
     let answer = upstream.get(ADA, SCHEMA).assert_status(200);
-    let names: Vec<&str> = answer.items().iter().filter_map(|definition| definition["property_name"].as_str()).collect();
+    let names: Vec<&str> = answer
+        .items()
+        .iter()
+        .filter_map(|definition| definition["property_name"].as_str())
+        .collect();
     assert_eq!(names, ["audited", "environment", "service", "teams"]);
     assert_eq!(
         answer.items()[1],
@@ -45,8 +53,14 @@ fn a_definition_has_every_field_of_its_table() {
             "require_explicit_values": false,
         })
     );
-    assert_eq!(upstream.get(ADA, &format!("{SCHEMA}/environment")).assert_status(200).body, answer.items()[1]);
-    let address = answer.items()[1]["url"].as_str().and_then(|url| url.strip_prefix("http://upstream.test")).expect("our address");
+    assert_eq!(
+        upstream.get(ADA, &format!("{SCHEMA}/environment")).assert_status(200).body,
+        answer.items()[1]
+    );
+    let address = answer.items()[1]["url"]
+        .as_str()
+        .and_then(|url| url.strip_prefix("http://upstream.test"))
+        .expect("our address");
     upstream.get(ADA, address).assert_status(200);
 }
 
@@ -68,11 +82,19 @@ fn a_patch_creates_or_replaces_each_listed_property_and_answers_with_them() {
         { "property_name": "service", "value_type": "single_select", "allowed_values": ["b", "a"] },
     ] });
     let answer = upstream.patch(ADA, SCHEMA, &body).assert_status(200);
-    let names: Vec<&str> = answer.items().iter().filter_map(|definition| definition["property_name"].as_str()).collect();
+    let names: Vec<&str> = answer
+        .items()
+        .iter()
+        .filter_map(|definition| definition["property_name"].as_str())
+        .collect();
     assert_eq!(names, ["zone", "service"]);
     assert_eq!(answer.items()[1]["allowed_values"], json!(["b", "a"]), "ordered");
     assert_eq!(upstream.get(ADA, SCHEMA).items().len(), 5, "what was not listed stays");
-    assert_eq!(upstream.patch(ADA, SCHEMA, &body).assert_status(200).body, answer.body, "the same again changes nothing");
+    assert_eq!(
+        upstream.patch(ADA, SCHEMA, &body).assert_status(200).body,
+        answer.body,
+        "the same again changes nothing"
+    );
     assert_eq!(upstream.get(ADA, SCHEMA).items().len(), 5);
 }
 
@@ -90,7 +112,10 @@ fn omitted_optional_fields_revert_to_defaults() {
     let listed = json!({ "properties": [{ "property_name": "service", "value_type": "string" }] });
     let reverted = upstream.patch(ADA, SCHEMA, &listed).assert_status(200).items()[0].clone();
     put(&mut upstream, "service", &whole).assert_status(200);
-    for definition in [reverted, put(&mut upstream, "service", &json!({ "value_type": "string" })).assert_status(200).body] {
+    for definition in [
+        reverted,
+        put(&mut upstream, "service", &json!({ "value_type": "string" })).assert_status(200).body,
+    ] {
         assert_eq!(
             definition,
             json!({
@@ -100,17 +125,23 @@ fn omitted_optional_fields_revert_to_defaults() {
             })
         );
     }
-    let nulls =
-        json!({ "value_type": "string", "default_value": null, "description": null, "allowed_values": null, "values_editable_by": null });
-    assert_eq!(put(&mut upstream, "service", &nulls).assert_status(200).body["values_editable_by"], "org_actors");
+    let nulls = json!({ "value_type": "string", "default_value": null, "description": null, "allowed_values": null, "values_editable_by": null });
+    assert_eq!(
+        put(&mut upstream, "service", &nulls).assert_status(200).body["values_editable_by"],
+        "org_actors"
+    );
 }
 
 #[test]
 fn a_put_creates_what_is_not_there_and_answers_200() {
     let mut upstream = Upstream::new();
-    let created = put(&mut upstream, "tier-1$", &json!({ "value_type": "true_false" })).assert_status(200);
+    let created =
+        put(&mut upstream, "tier-1$", &json!({ "value_type": "true_false" })).assert_status(200);
     assert_eq!(created.body["url"], "http://upstream.test/orgs/acme/properties/schema/tier-1%24");
-    assert_eq!(upstream.get(ADA, &format!("{SCHEMA}/tier-1%24")).assert_status(200).body, created.body);
+    assert_eq!(
+        upstream.get(ADA, &format!("{SCHEMA}/tier-1%24")).assert_status(200).body,
+        created.body
+    );
     for impossible in ["a%20b", "%E2%82%AC", &"x".repeat(76)] {
         put(&mut upstream, impossible, &json!({ "value_type": "string" })).assert_status(404);
     }
@@ -119,23 +150,31 @@ fn a_put_creates_what_is_not_there_and_answers_200() {
 #[test]
 fn there_are_at_most_200_allowed_values_in_their_order() {
     let mut upstream = Upstream::new();
-    let values = |count: usize| (0..count).rev().map(|index| format!("value {index}")).collect::<Vec<_>>();
+    let values =
+        |count: usize| (0..count).rev().map(|index| format!("value {index}")).collect::<Vec<_>>();
     let body = |count| json!({ "value_type": "single_select", "allowed_values": values(count) });
     let whole = put(&mut upstream, "large", &body(200)).assert_status(200);
     assert_eq!(whole.body["allowed_values"], json!(values(200)));
     put(&mut upstream, "large", &body(201)).assert_names_field("allowed_values");
     let listed = json!({ "properties": [{ "property_name": "large", "value_type": "single_select", "allowed_values": values(201) }] });
     upstream.patch(ADA, SCHEMA, &listed).assert_names_field("properties[0].allowed_values");
-    assert_eq!(upstream.get(ADA, &format!("{SCHEMA}/large")).body["allowed_values"], json!(values(200)));
+    assert_eq!(
+        upstream.get(ADA, &format!("{SCHEMA}/large")).body["allowed_values"],
+        json!(values(200))
+    );
 }
 
 #[test]
 fn a_default_value_is_one_that_the_property_takes() {
     let mut upstream = Upstream::new();
-    let body =
-        |value_type: &str, default: Value| json!({ "value_type": value_type, "default_value": default, "allowed_values": ["a", "b"] });
-    for (value_type, default) in [("string", json!("a")), ("single_select", json!("b")), ("multi_select", json!(["b", "a"]))] {
-        assert_eq!(put(&mut upstream, "x", &body(value_type, default.clone())).assert_status(200).body["default_value"], default);
+    let body = |value_type: &str, default: Value| json!({ "value_type": value_type, "default_value": default, "allowed_values": ["a", "b"] });
+    for (value_type, default) in
+        [("string", json!("a")), ("single_select", json!("b")), ("multi_select", json!(["b", "a"]))]
+    {
+        assert_eq!(
+            put(&mut upstream, "x", &body(value_type, default.clone())).assert_status(200).body["default_value"],
+            default
+        );
     }
     let wrong = [
         ("string", json!(["a"])),
@@ -149,21 +188,38 @@ fn a_default_value_is_one_that_the_property_takes() {
     for (value_type, default) in wrong {
         put(&mut upstream, "x", &body(value_type, default)).assert_names_field("default_value");
     }
-    put(&mut upstream, "x", &json!({ "value_type": "true_false", "default_value": true })).assert_names_field("default_value");
-    put(&mut upstream, "x", &json!({ "value_type": "true_false", "default_value": "maybe" })).assert_names_field("default_value");
-    put(&mut upstream, "x", &json!({ "value_type": "true_false", "default_value": "true" })).assert_status(200);
-    put(&mut upstream, "x", &json!({ "value_type": "single_select", "default_value": "a" })).assert_names_field("default_value");
+    put(&mut upstream, "x", &json!({ "value_type": "true_false", "default_value": true }))
+        .assert_names_field("default_value");
+    put(&mut upstream, "x", &json!({ "value_type": "true_false", "default_value": "maybe" }))
+        .assert_names_field("default_value");
+    put(&mut upstream, "x", &json!({ "value_type": "true_false", "default_value": "true" }))
+        .assert_status(200);
+    put(&mut upstream, "x", &json!({ "value_type": "single_select", "default_value": "a" }))
+        .assert_names_field("default_value");
 }
 
 #[test]
 fn a_wrong_type_in_any_field_of_a_definition_is_422_and_names_the_field() {
     let mut upstream = Upstream::new();
     let wrong: &[(&str, &[Value])] = &[
-        ("value_type", &[json!(null), json!(1), json!("number"), json!([]), json!("String"), json!("")]),
+        (
+            "value_type",
+            &[json!(null), json!(1), json!("number"), json!([]), json!("String"), json!("")],
+        ),
         ("required", &[json!("yes"), json!(null), json!(1)]),
         ("default_value", &[json!(1), json!({}), json!([1]), json!("x".repeat(256))]),
         ("description", &[json!(1), json!(["x"]), json!("x".repeat(1_025))]),
-        ("allowed_values", &[json!("a"), json!([1]), json!({}), json!(["a", "a"]), json!([""]), json!(["x".repeat(256)])]),
+        (
+            "allowed_values",
+            &[
+                json!("a"),
+                json!([1]),
+                json!({}),
+                json!(["a", "a"]),
+                json!([""]),
+                json!(["x".repeat(256)]),
+            ],
+        ),
         ("values_editable_by", &[json!("everyone"), json!(1), json!("")]),
         ("require_explicit_values", &[json!("yes"), json!(null)]),
     ];
@@ -173,7 +229,9 @@ fn a_wrong_type_in_any_field_of_a_definition_is_422_and_names_the_field() {
             body[*field] = value.clone();
             put(&mut upstream, "x", &body).assert_names_field(field);
             body["property_name"] = json!("x");
-            upstream.patch(ADA, SCHEMA, &json!({ "properties": [body] })).assert_names_field(&format!("properties[0].{field}"));
+            upstream
+                .patch(ADA, SCHEMA, &json!({ "properties": [body] }))
+                .assert_names_field(&format!("properties[0].{field}"));
         }
     }
     put(&mut upstream, "x", &json!({})).assert_names_field("value_type");
@@ -191,13 +249,23 @@ fn a_batch_is_taken_whole_or_not_at_all_and_all_its_faults_are_named() {
         { "property_name": 7 },
     ] });
     let answer = upstream.patch(ADA, SCHEMA, &body);
-    for field in ["[1].property_name", "[2].property_name", "[3].property_name", "[4].property_name", "[4].value_type"] {
+    for field in [
+        "[1].property_name",
+        "[2].property_name",
+        "[3].property_name",
+        "[4].property_name",
+        "[4].value_type",
+    ] {
         answer.assert_names_field(&format!("properties{field}"));
     }
     upstream.get(ADA, &format!("{SCHEMA}/good")).assert_status(404);
-    for wrong in
-        [json!({}), json!({ "properties": null }), json!({ "properties": {} }), json!({ "properties": [1] }), json!({ "properties": [] })]
-    {
+    for wrong in [
+        json!({}),
+        json!({ "properties": null }),
+        json!({ "properties": {} }),
+        json!({ "properties": [1] }),
+        json!({ "properties": [] }),
+    ] {
         upstream.patch(ADA, SCHEMA, &wrong).assert_names_field("properties");
     }
 }
@@ -205,7 +273,11 @@ fn a_batch_is_taken_whole_or_not_at_all_and_all_its_faults_are_named() {
 #[test]
 fn a_body_that_is_no_json_object_is_400() {
     let mut upstream = Upstream::new();
-    for (method, path) in [(Method::PATCH, SCHEMA), (Method::PUT, "/orgs/acme/properties/schema/x"), (Method::PATCH, VALUES)] {
+    for (method, path) in [
+        (Method::PATCH, SCHEMA),
+        (Method::PUT, "/orgs/acme/properties/schema/x"),
+        (Method::PATCH, VALUES),
+    ] {
         for body in ["{", "[]", "\"x\"", "{\"a\":}", "\u{0}"] {
             let mut request = request(method.clone(), ADA, path, &[], &Value::Null);
             *request.body_mut() = Bytes::from(body);
@@ -218,7 +290,9 @@ fn a_body_that_is_no_json_object_is_400() {
 fn an_organisation_has_room_for_a_hundred_properties() {
     let mut upstream = Upstream::new();
     let listed = |from: usize, to: usize| {
-        let items: Vec<Value> = (from..to).map(|index| json!({ "property_name": format!("p{index}"), "value_type": "string" })).collect();
+        let items: Vec<Value> = (from..to)
+            .map(|index| json!({ "property_name": format!("p{index}"), "value_type": "string" }))
+            .collect();
         json!({ "properties": items })
     };
     upstream.patch(ADA, SCHEMA, &listed(0, 97)).assert_names_field("properties");
@@ -238,15 +312,29 @@ fn a_deleted_property_is_gone_with_all_its_values() {
     upstream.delete(ADA, &format!("{SCHEMA}/service")).assert_status(404);
     assert_eq!(value_of(&mut upstream, "service"), "absent");
     put(&mut upstream, "service", &json!({ "value_type": "string" })).assert_status(200);
-    assert_eq!(value_of(&mut upstream, "service"), Value::Null, "a new property of that name has no old values");
+    assert_eq!(
+        value_of(&mut upstream, "service"),
+        Value::Null,
+        "a new property of that name has no old values"
+    );
 }
 
 #[test]
 fn values_that_a_new_definition_does_not_take_are_unset() {
     let mut upstream = Upstream::new();
-    put(&mut upstream, "service", &json!({ "value_type": "single_select", "allowed_values": ["widgets", "x"] })).assert_status(200);
+    put(
+        &mut upstream,
+        "service",
+        &json!({ "value_type": "single_select", "allowed_values": ["widgets", "x"] }),
+    )
+    .assert_status(200);
     assert_eq!(value_of(&mut upstream, "service"), "widgets");
-    put(&mut upstream, "service", &json!({ "value_type": "single_select", "allowed_values": ["x"] })).assert_status(200);
+    put(
+        &mut upstream,
+        "service",
+        &json!({ "value_type": "single_select", "allowed_values": ["x"] }),
+    )
+    .assert_status(200);
     assert_eq!(value_of(&mut upstream, "service"), Value::Null);
 }
 
@@ -254,7 +342,9 @@ fn values_that_a_new_definition_does_not_take_are_unset() {
 fn members_may_read_and_strangers_find_nothing() {
     let mut upstream = Upstream::new();
     for path in [SCHEMA, "/orgs/acme/properties/schema/environment", VALUES] {
-        for token in [ADA, BEN, CLEO, BUILD_BOT, OAUTH, READ_ORG, ADA_FINE, READS, WRITES, INSTALLATION] {
+        for token in
+            [ADA, BEN, CLEO, BUILD_BOT, OAUTH, READ_ORG, ADA_FINE, READS, WRITES, INSTALLATION]
+        {
             assert_eq!(upstream.get(token, path).status, 200, "{token} {path}");
         }
         upstream.get(NOBODY, path).assert_status(401);
@@ -281,10 +371,25 @@ fn definition_writes_need_an_administrator_or_the_definitions_manager() {
         upstream.put(token, &one, &json!({ "value_type": "string" })).assert_status(200);
         upstream.delete(token, &one).assert_status(204);
     }
-    // Ben is the manager, Cleo only edits values, the bot has no role. The other tokens lack the scope or the level `admin`.
-    for token in [CLEO, BUILD_BOT, ADA_NO_SCOPES, READ_ORG, OAUTH, ADA_NO_PERMISSIONS, READS, WRITES, WORKFLOW] {
+    // Ben is the manager, Cleo only edits values, the bot has no role. The other tokens lack the
+    // scope or the level `admin`.
+    for token in [
+        CLEO,
+        BUILD_BOT,
+        ADA_NO_SCOPES,
+        READ_ORG,
+        OAUTH,
+        ADA_NO_PERMISSIONS,
+        READS,
+        WRITES,
+        WORKFLOW,
+    ] {
         assert_eq!(upstream.patch(token, SCHEMA, &listed).status, 403, "{token}");
-        assert_eq!(upstream.put(token, &one, &json!({ "value_type": "string" })).status, 403, "{token}");
+        assert_eq!(
+            upstream.put(token, &one, &json!({ "value_type": "string" })).status,
+            403,
+            "{token}"
+        );
         assert_eq!(upstream.delete(token, &one).status, 403, "{token}");
     }
     upstream.patch(DAN, SCHEMA, &listed).assert_status(404);
@@ -296,10 +401,19 @@ fn the_permission_is_read_write_or_admin() {
     let mut upstream = Upstream::new();
     let permission = |answer: Answer| answer.header("x-accepted-service-permissions").to_owned();
     assert_eq!(permission(upstream.get(ADA, SCHEMA)), "organization_custom_properties=read");
-    assert_eq!(permission(upstream.patch(ADA, VALUES, &json!({}))), "organization_custom_properties=write");
-    assert_eq!(permission(upstream.put(ADA, "/orgs/acme/properties/schema/x", &json!({}))), "organization_custom_properties=admin");
+    assert_eq!(
+        permission(upstream.patch(ADA, VALUES, &json!({}))),
+        "organization_custom_properties=write"
+    );
+    assert_eq!(
+        permission(upstream.put(ADA, "/orgs/acme/properties/schema/x", &json!({}))),
+        "organization_custom_properties=admin"
+    );
     assert_eq!(upstream.get(ADA, SCHEMA).header("x-accepted-oauth-scopes"), "", "none is named");
-    assert_eq!(upstream.delete(ADA, "/orgs/acme/properties/schema/x").header("x-accepted-oauth-scopes"), "admin:org");
+    assert_eq!(
+        upstream.delete(ADA, "/orgs/acme/properties/schema/x").header("x-accepted-oauth-scopes"),
+        "admin:org"
+    );
 }
 
 #[test]
@@ -324,16 +438,42 @@ fn no_body_makes_a_route_of_properties_or_fields_fail() {
         "ignored",
         "last_read_at",
     ];
-    const TEXTS: &[&str] =
-        &["x", "", "service", "teams", "widgets", "acme/gadgets", "single_select", "multi_select", "text", "red", "🦀\u{0}", "../.."];
+    const TEXTS: &[&str] = &[
+        "x",
+        "",
+        "service",
+        "teams",
+        "widgets",
+        "acme/gadgets",
+        "single_select",
+        "multi_select",
+        "text",
+        "red",
+        "🦀\u{0}",
+        "../..",
+    ];
     fn value(dice: &mut Dice, depth: u32) -> Value {
         let word = |dice: &mut Dice| dice.pick(TEXTS).copied().unwrap_or("");
         match dice.below(if depth == 0 { 4 } else { 7 }) {
-            0 => dice.pick(&[Value::Null, json!(true), json!(3), json!(-1), json!(1e300), json!(u64::MAX)]).cloned().unwrap_or_default(),
+            0 => dice
+                .pick(&[
+                    Value::Null,
+                    json!(true),
+                    json!(3),
+                    json!(-1),
+                    json!(1e300),
+                    json!(u64::MAX),
+                ])
+                .cloned()
+                .unwrap_or_default(),
             1..=3 => json!(word(dice)),
             4 => (0..dice.below(4)).map(|_| value(dice, depth - 1)).collect(),
             _ => Value::Object(
-                (0..dice.below(6)).map(|_| (dice.pick(NAMES).copied().unwrap_or("").to_owned(), value(dice, depth - 1))).collect(),
+                (0..dice.below(6))
+                    .map(|_| {
+                        (dice.pick(NAMES).copied().unwrap_or("").to_owned(), value(dice, depth - 1))
+                    })
+                    .collect(),
             ),
         }
     }
@@ -360,9 +500,19 @@ fn no_body_makes_a_route_of_properties_or_fields_fail() {
             body = json!({ "properties": [body.clone()], "repository_names": ["widgets"], "value_type": "string", "name": body.clone(), "options": [body] });
         }
         let answer = upstream.send(&request(method.clone(), ADA, path, &[], &body));
-        assert!([200, 204, 205, 404, 422].contains(&answer.status), "turn {turn}: {method} {path} {body} → {}", answer.status);
+        assert!(
+            [200, 204, 205, 404, 422].contains(&answer.status),
+            "turn {turn}: {method} {path} {body} → {}",
+            answer.status
+        );
         taken += u32::from(answer.status < 300);
     }
     assert!(taken > 100, "some are well formed: {taken}");
-    assert!(upstream.get(ADA, SCHEMA).items().iter().all(|definition| definition["value_type"].is_string()));
+    assert!(
+        upstream
+            .get(ADA, SCHEMA)
+            .items()
+            .iter()
+            .all(|definition| definition["value_type"].is_string())
+    );
 }

@@ -14,7 +14,8 @@ fn newest(upstream: &mut Upstream) -> (String, Value) {
     let hook = upstream.get(ADA, "/orgs/acme/hooks").items()[0]["id"].clone();
     let path = format!("/orgs/acme/hooks/{hook}/deliveries");
     let delivery = upstream.get(ADA, &format!("{path}?per_page=1")).items()[0].clone();
-    let payload = upstream.get(ADA, &format!("{path}/{}", delivery["id"])).body["request"]["payload"].clone();
+    let payload =
+        upstream.get(ADA, &format!("{path}/{}", delivery["id"])).body["request"]["payload"].clone();
     (delivery["event"].as_str().unwrap_or("").to_owned(), payload)
 }
 
@@ -34,19 +35,34 @@ fn a_written_file_is_there_and_its_commit_and_its_push() {
     let created = upstream.put(BEN, FILE, &write("one")).assert_status(201);
     let sha = created.body["commit"]["sha"].as_str().expect("a commit").to_owned();
     assert_eq!(upstream.get(ADA, FILE).assert_status(200).body["content"], STANDARD.encode("one"));
-    assert_eq!(upstream.get(ADA, &format!("{WIDGETS}/contents/docs")).items()[0]["name"], "guide.md");
+    assert_eq!(
+        upstream.get(ADA, &format!("{WIDGETS}/contents/docs")).items()[0]["name"],
+        "guide.md"
+    );
     let root = upstream.get(ADA, &format!("{WIDGETS}/contents"));
-    assert_eq!(root.items().iter().map(|entry| &entry["type"]).collect::<Vec<_>>(), ["file", "dir"]);
+    assert_eq!(
+        root.items().iter().map(|entry| &entry["type"]).collect::<Vec<_>>(),
+        ["file", "dir"]
+    );
     let commits = upstream.get(ADA, &format!("{WIDGETS}/commits"));
-    assert_eq!((&commits.items()[0]["sha"], &commits.items()[0]["commit"]["message"]), (&json!(sha), &json!("Write one")));
+    assert_eq!(
+        (&commits.items()[0]["sha"], &commits.items()[0]["commit"]["message"]),
+        (&json!(sha), &json!("Write one"))
+    );
     assert_eq!((commits.items().len(), &commits.items()[0]["author"]["login"]), (2, &json!("ben")));
     upstream.get(ADA, &format!("{WIDGETS}/commits/{sha}")).assert_status(200);
     let (event, payload) = newest(&mut upstream);
     assert_eq!((event.as_str(), &payload["ref"]), ("push", &json!("refs/heads/main")));
     assert_eq!((&payload["before"], &payload["after"]), (&json!(before), &json!(sha)));
-    assert_eq!((&payload["commits"][0]["id"], &payload["commits"][0]["added"]), (&json!(sha), &json!(["docs/guide.md"])));
+    assert_eq!(
+        (&payload["commits"][0]["id"], &payload["commits"][0]["added"]),
+        (&json!(sha), &json!(["docs/guide.md"]))
+    );
     assert_eq!((&payload["pusher"]["name"], payload.get("action")), (&json!("ben"), None));
-    assert_eq!((&payload["created"], &payload["deleted"], &payload["forced"]), (&json!(false), &json!(false), &json!(false)));
+    assert_eq!(
+        (&payload["created"], &payload["deleted"], &payload["forced"]),
+        (&json!(false), &json!(false), &json!(false))
+    );
 }
 
 #[test]
@@ -81,7 +97,10 @@ fn a_push_shows_in_the_repository_and_makes_old_validators_stale() {
     let after = upstream.get_with(ADA, &path, &[("if-modified-since", &date)]).assert_status(200);
     assert_eq!(after.body["content"], STANDARD.encode("# anew"));
     let repository = upstream.get(ADA, WIDGETS).body;
-    assert_eq!((&repository["size"], repository["pushed_at"].as_str() > repository["created_at"].as_str()), (&json!(6), true));
+    assert_eq!(
+        (&repository["size"], repository["pushed_at"].as_str() > repository["created_at"].as_str()),
+        (&json!(6), true)
+    );
 }
 
 #[test]
@@ -92,7 +111,10 @@ fn bad_writes_are_422_and_name_the_field() {
         (json!({ "message": "x" }), "content"),
         (json!({ "message": "x", "content": 7 }), "content"),
         (json!({ "message": "x", "content": "%%%" }), "content"),
-        (json!({ "message": "x", "content": STANDARD.encode(vec![0; 1024 * 1024 + 1]) }), "content"),
+        (
+            json!({ "message": "x", "content": STANDARD.encode(vec![0; 1024 * 1024 + 1]) }),
+            "content",
+        ),
         (json!({ "message": "x", "content": "YQ==", "branch": "none" }), "branch"),
         (json!({ "message": "x", "content": "YQ==", "sha": [] }), "sha"),
     ];
@@ -100,7 +122,9 @@ fn bad_writes_are_422_and_name_the_field() {
         upstream.put(BEN, FILE, &body).assert_names_field(field);
     }
     for path in ["..", "a//b", "a/../b", ".git/config", "a%00b"] {
-        upstream.put(BEN, &format!("{WIDGETS}/contents/{path}"), &write("x")).assert_names_field("path");
+        upstream
+            .put(BEN, &format!("{WIDGETS}/contents/{path}"), &write("x"))
+            .assert_names_field("path");
     }
     upstream.put(DAN, FILE, &write("x")).assert_status(403);
     upstream.put(NOBODY, FILE, &write("x")).assert_status(401);
@@ -113,7 +137,9 @@ fn branches_come_move_and_go_and_each_is_a_push() {
     let mut upstream = Upstream::new();
     let begin = head(&mut upstream, "main");
     let refs = format!("{WIDGETS}/git/refs");
-    let made = upstream.post(BEN, &refs, &json!({ "ref": "refs/heads/topic/a", "sha": begin })).assert_status(201);
+    let made = upstream
+        .post(BEN, &refs, &json!({ "ref": "refs/heads/topic/a", "sha": begin }))
+        .assert_status(201);
     assert_eq!(made.body["object"]["sha"], begin);
     assert_eq!(newest(&mut upstream).1["created"], true);
     let mut there = write("there");
@@ -125,13 +151,20 @@ fn branches_come_move_and_go_and_each_is_a_push() {
     upstream.patch(BEN, &format!("{refs}/heads/main"), &json!({ "sha": ahead })).assert_status(200);
     assert_eq!(newest(&mut upstream).1["commits"].as_array().map(Vec::len), Some(1));
     upstream.get(ADA, FILE).assert_status(200);
-    upstream.patch(BEN, &format!("{refs}/heads/main"), &json!({ "sha": begin })).assert_names_field("sha");
-    upstream.patch(BEN, &format!("{refs}/heads/main"), &json!({ "sha": begin, "force": true })).assert_status(200);
+    upstream
+        .patch(BEN, &format!("{refs}/heads/main"), &json!({ "sha": begin }))
+        .assert_names_field("sha");
+    upstream
+        .patch(BEN, &format!("{refs}/heads/main"), &json!({ "sha": begin, "force": true }))
+        .assert_status(200);
     assert_eq!(newest(&mut upstream).1["forced"], true);
     assert_eq!(upstream.get(ADA, &refs).items().len(), 2);
     upstream.delete(BEN, &format!("{refs}/heads/topic/a")).assert_status(204);
     let (_, payload) = newest(&mut upstream);
-    assert_eq!((&payload["deleted"], payload["after"].as_str().map(|sha| sha.trim_matches('0'))), (&json!(true), Some("")));
+    assert_eq!(
+        (&payload["deleted"], payload["after"].as_str().map(|sha| sha.trim_matches('0'))),
+        (&json!(true), Some(""))
+    );
     upstream.delete(BEN, &format!("{refs}/heads/topic/a")).assert_status(404);
     upstream.delete(BEN, &format!("{refs}/heads/main")).assert_names_field("ref");
 }
@@ -152,12 +185,18 @@ fn bad_references_are_422_and_name_the_field() {
     ] {
         upstream.post(BEN, &refs, &json!({ "ref": name, "sha": begin })).assert_names_field("ref");
     }
-    upstream.post(BEN, &refs, &json!({ "ref": "refs/heads/main", "sha": begin })).assert_names_field("ref");
+    upstream
+        .post(BEN, &refs, &json!({ "ref": "refs/heads/main", "sha": begin }))
+        .assert_names_field("ref");
     for sha in [json!("0000"), json!(7), Value::Null] {
-        upstream.post(BEN, &refs, &json!({ "ref": "refs/heads/x", "sha": sha })).assert_names_field("sha");
+        upstream
+            .post(BEN, &refs, &json!({ "ref": "refs/heads/x", "sha": sha }))
+            .assert_names_field("sha");
     }
     upstream.patch(BEN, &format!("{refs}/heads/none"), &json!({ "sha": begin })).assert_status(404);
-    upstream.patch(BEN, &format!("{refs}/heads/main"), &json!({ "sha": begin, "force": "yes" })).assert_names_field("force");
+    upstream
+        .patch(BEN, &format!("{refs}/heads/main"), &json!({ "sha": begin, "force": "yes" }))
+        .assert_names_field("force");
     upstream.get(ADA, &format!("{WIDGETS}/git/ref/tags/v1")).assert_status(404);
 }
 
@@ -165,10 +204,14 @@ fn bad_references_are_422_and_name_the_field() {
 fn a_prompted_push_changes_the_world() {
     let mut upstream = Upstream::new();
     let push = json!({ "type": "push", "repository": "acme/widgets", "actor": "cleo", "text": "More notes" });
-    let sha = upstream.post(NOBODY, "/_emulator/events", &push).assert_status(201).body["id"].clone();
+    let sha =
+        upstream.post(NOBODY, "/_emulator/events", &push).assert_status(201).body["id"].clone();
     assert_eq!(head(&mut upstream, "main"), sha.as_str().unwrap_or(""));
     let (event, payload) = newest(&mut upstream);
-    assert_eq!((event.as_str(), &payload["after"], &payload["sender"]["login"]), ("push", &sha, &json!("cleo")));
+    assert_eq!(
+        (event.as_str(), &payload["after"], &payload["sender"]["login"]),
+        ("push", &sha, &json!("cleo"))
+    );
     upstream.post(NOBODY, "/_emulator/events", &push).assert_status(201);
     let notes = upstream.get(ADA, &format!("{WIDGETS}/contents/notes.md")).body;
     assert_eq!(notes["content"], STANDARD.encode("More notes\nMore notes\n"));
@@ -179,9 +222,17 @@ fn commits_are_found_by_branch_and_by_path() {
     let mut upstream = Upstream::new();
     upstream.put(BEN, FILE, &write("one")).assert_status(201);
     upstream.put(BEN, &format!("{WIDGETS}/contents/other.md"), &write("two")).assert_status(201);
-    let of =
-        |upstream: &mut Upstream, query: &str| upstream.get(ADA, &format!("{WIDGETS}/commits?{query}")).assert_status(200).items().len();
-    assert_eq!((of(&mut upstream, ""), of(&mut upstream, "path=docs/guide.md"), of(&mut upstream, "sha=main&per_page=2")), (3, 1, 2));
+    let of = |upstream: &mut Upstream, query: &str| {
+        upstream.get(ADA, &format!("{WIDGETS}/commits?{query}")).assert_status(200).items().len()
+    };
+    assert_eq!(
+        (
+            of(&mut upstream, ""),
+            of(&mut upstream, "path=docs/guide.md"),
+            of(&mut upstream, "sha=main&per_page=2")
+        ),
+        (3, 1, 2)
+    );
     upstream.get(ADA, &format!("{WIDGETS}/commits?sha=none")).assert_status(404);
     upstream.get(ADA, &format!("{WIDGETS}/commits/none")).assert_status(404);
     upstream.get(DAN, "/repos/acme/gadgets/commits").assert_status(404);

@@ -8,7 +8,8 @@ const CLEO: &str = "emu_classic_cleo_all_scopes";
 const NOTIFICATIONS: &str = "/notifications?all=true&per_page=50";
 
 fn happens(upstream: &mut Upstream, event: &Value) -> Answer {
-    let mut whole = json!({ "repository": "acme/sprockets", "actor": "ben", "user": "cleo", "number": 1 });
+    let mut whole =
+        json!({ "repository": "acme/sprockets", "actor": "ben", "user": "cleo", "number": 1 });
     for (name, value) in event.as_object().expect("an object") {
         whole[name] = value.clone();
     }
@@ -22,20 +23,34 @@ fn happened(upstream: &mut Upstream, event: &Value) {
 
 /// The newest thread of an inbox.
 fn newest(upstream: &mut Upstream, token: &str) -> Value {
-    upstream.get(token, NOTIFICATIONS).assert_status(200).items().first().cloned().unwrap_or_default()
+    upstream
+        .get(token, NOTIFICATIONS)
+        .assert_status(200)
+        .items()
+        .first()
+        .cloned()
+        .unwrap_or_default()
 }
 
 /// The reason of the thread about an issue of acme/sprockets; null when there is none.
 fn reason(upstream: &mut Upstream, token: &str, number: u64) -> Value {
     let address = format!("/repos/acme/sprockets/issues/{number}");
     let inbox = upstream.get(token, NOTIFICATIONS).assert_status(200);
-    let thread = inbox.items().iter().find(|thread| thread["subject"]["url"].as_str().is_some_and(|url| url.ends_with(&address)));
+    let thread = inbox.items().iter().find(|thread| {
+        thread["subject"]["url"].as_str().is_some_and(|url| url.ends_with(&address))
+    });
     thread.map_or(Value::Null, |thread| thread["reason"].clone())
 }
 
 fn comment(upstream: &mut Upstream, token: &str, number: u64, text: &str) {
     upstream.pass(1);
-    upstream.post(token, &format!("/repos/acme/sprockets/issues/{number}/comments"), &json!({ "body": text })).assert_status(201);
+    upstream
+        .post(
+            token,
+            &format!("/repos/acme/sprockets/issues/{number}/comments"),
+            &json!({ "body": text }),
+        )
+        .assert_status(201);
 }
 
 fn open(upstream: &mut Upstream, token: &str, body: &Value) -> u64 {
@@ -46,7 +61,9 @@ fn open(upstream: &mut Upstream, token: &str, body: &Value) -> u64 {
 
 fn change(upstream: &mut Upstream, token: &str, number: u64, body: &Value) {
     upstream.pass(1);
-    upstream.patch(token, &format!("/repos/acme/sprockets/issues/{number}"), body).assert_status(200);
+    upstream
+        .patch(token, &format!("/repos/acme/sprockets/issues/{number}"), body)
+        .assert_status(200);
 }
 
 #[test]
@@ -57,9 +74,15 @@ fn each_of_the_13_reasons_can_be_brought_about() {
         happened(&mut upstream, &json!({ "type": event }));
         seen.insert(newest(&mut upstream, CLEO)["reason"].as_str().unwrap_or("none").to_owned());
     }
-    happened(&mut upstream, &json!({ "type": "team_mention", "team": "acme/platform-core", "number": 2 }));
+    happened(
+        &mut upstream,
+        &json!({ "type": "team_mention", "team": "acme/platform-core", "number": 2 }),
+    );
     seen.insert(newest(&mut upstream, CLEO)["reason"].as_str().unwrap_or("none").to_owned());
-    happened(&mut upstream, &json!({ "type": "review_requested", "repository": "acme/widgets", "number": 76 }));
+    happened(
+        &mut upstream,
+        &json!({ "type": "review_requested", "repository": "acme/widgets", "number": 76 }),
+    );
     seen.insert(newest(&mut upstream, CLEO)["reason"].as_str().unwrap_or("none").to_owned());
     happened(&mut upstream, &json!({ "type": "member_feature_requested" }));
     seen.insert(newest(&mut upstream, ADA)["reason"].as_str().unwrap_or("none").to_owned());
@@ -118,7 +141,9 @@ fn threads_that_are_no_issue_have_subjects_of_their_own() {
     let id = thread["id"].clone();
     happened(&mut upstream, &json!({ "type": "ci_activity" }));
     assert_ne!(newest(&mut upstream, CLEO)["id"], id, "another run is another thread");
-    for (event, kind) in [("invitation", "RepositoryInvitation"), ("approval_requested", "CheckSuite")] {
+    for (event, kind) in
+        [("invitation", "RepositoryInvitation"), ("approval_requested", "CheckSuite")]
+    {
         happened(&mut upstream, &json!({ "type": event }));
         let subject = newest(&mut upstream, CLEO)["subject"].clone();
         assert_eq!(subject["type"], kind);
@@ -131,21 +156,34 @@ fn threads_that_are_no_issue_have_subjects_of_their_own() {
 #[test]
 fn a_pull_is_a_pull_request_and_its_latest_comment_has_an_address() {
     let mut upstream = Upstream::new();
-    happened(&mut upstream, &json!({ "type": "review_requested", "repository": "acme/widgets", "number": 77 }));
+    happened(
+        &mut upstream,
+        &json!({ "type": "review_requested", "repository": "acme/widgets", "number": 77 }),
+    );
     let subject = newest(&mut upstream, CLEO)["subject"].clone();
-    assert_eq!((&subject["type"], &subject["url"]), (&json!("PullRequest"), &json!("http://upstream.test/repos/acme/widgets/pulls/77")));
+    assert_eq!(
+        (&subject["type"], &subject["url"]),
+        (&json!("PullRequest"), &json!("http://upstream.test/repos/acme/widgets/pulls/77"))
+    );
     assert_eq!(subject["latest_comment_url"], subject["url"]);
-    happened(&mut upstream, &json!({ "type": "mention", "repository": "acme/widgets", "number": 77 }));
+    happened(
+        &mut upstream,
+        &json!({ "type": "mention", "repository": "acme/widgets", "number": 77 }),
+    );
     let subject = newest(&mut upstream, CLEO)["subject"].clone();
-    let address =
-        subject["latest_comment_url"].as_str().and_then(|url| url.strip_prefix("http://upstream.test")).expect("our address").to_owned();
+    let address = subject["latest_comment_url"]
+        .as_str()
+        .and_then(|url| url.strip_prefix("http://upstream.test"))
+        .expect("our address")
+        .to_owned();
     assert_eq!(upstream.get(CLEO, &address).assert_status(200).body["user"]["login"], "ben");
 }
 
 #[test]
 fn after_a_mention_it_stays_mention_even_if_the_user_is_never_mentioned_again() {
     let mut upstream = Upstream::new();
-    let number = open(&mut upstream, BEN, &json!({ "title": "For @cleo", "body": "and nobody else" }));
+    let number =
+        open(&mut upstream, BEN, &json!({ "title": "For @cleo", "body": "and nobody else" }));
     assert_eq!(reason(&mut upstream, CLEO, number), "mention");
     comment(&mut upstream, ADA, number, "nothing");
     comment(&mut upstream, CLEO, number, "I reply");
@@ -174,7 +212,11 @@ fn a_reason_is_replaced_only_when_a_later_notification_carries_a_different_one()
     comment(&mut upstream, ADA, number, "@acme/platform-core");
     assert_eq!(reason(&mut upstream, CLEO, number), "team_mention");
     comment(&mut upstream, ADA, number, "nothing");
-    assert_eq!(reason(&mut upstream, CLEO, number), "team_mention", "her own comment has been told");
+    assert_eq!(
+        reason(&mut upstream, CLEO, number),
+        "team_mention",
+        "her own comment has been told"
+    );
     change(&mut upstream, CLEO, number, &json!({ "state": "closed" }));
     assert_eq!(reason(&mut upstream, CLEO, number), "team_mention");
     comment(&mut upstream, ADA, number, "nothing");
@@ -187,7 +229,11 @@ fn a_reason_is_replaced_only_when_a_later_notification_carries_a_different_one()
 fn an_author_who_only_comments_stays_the_author() {
     let mut upstream = Upstream::new();
     let number = open(&mut upstream, CLEO, &json!({ "title": "Mine" }));
-    assert_eq!(reason(&mut upstream, CLEO, number), Value::Null, "nobody is told of what they do themselves");
+    assert_eq!(
+        reason(&mut upstream, CLEO, number),
+        Value::Null,
+        "nobody is told of what they do themselves"
+    );
     comment(&mut upstream, CLEO, number, "more");
     comment(&mut upstream, BEN, number, "thanks");
     assert_eq!(reason(&mut upstream, CLEO, number), "author");
@@ -202,7 +248,11 @@ fn a_text_mentions_once_and_an_edit_tells_only_whom_it_names_anew() {
     let number = open(&mut upstream, BEN, &json!({ "title": "x", "body": "@cleo" }));
     let updated = newest(&mut upstream, CLEO)["updated_at"].clone();
     change(&mut upstream, BEN, number, &json!({ "title": "y" }));
-    assert_eq!(newest(&mut upstream, CLEO)["updated_at"], updated, "a title is nothing to be told of");
+    assert_eq!(
+        newest(&mut upstream, CLEO)["updated_at"],
+        updated,
+        "a title is nothing to be told of"
+    );
     change(&mut upstream, BEN, number, &json!({ "body": "@cleo and @ada" }));
     assert_eq!(newest(&mut upstream, CLEO)["updated_at"], updated, "she was named before");
     assert_eq!(reason(&mut upstream, ADA, number), "mention");
@@ -214,13 +264,26 @@ fn a_text_mentions_once_and_an_edit_tells_only_whom_it_names_anew() {
 fn nobody_is_told_of_a_repository_that_they_do_not_see() {
     let mut upstream = Upstream::new();
     let before = upstream.get(DAN, NOTIFICATIONS).items().len();
-    upstream.post(BEN, "/repos/acme/gadgets/issues", &json!({ "title": "@dan", "assignees": ["dan"] })).assert_status(201);
+    upstream
+        .post(BEN, "/repos/acme/gadgets/issues", &json!({ "title": "@dan", "assignees": ["dan"] }))
+        .assert_status(201);
     assert_eq!(upstream.get(DAN, NOTIFICATIONS).items().len(), before);
     for event in ["ci_activity", "approval_requested"] {
-        happens(&mut upstream, &json!({ "type": event, "repository": "acme/gadgets", "user": "dan" })).assert_status(422);
+        happens(
+            &mut upstream,
+            &json!({ "type": event, "repository": "acme/gadgets", "user": "dan" }),
+        )
+        .assert_status(422);
     }
-    happened(&mut upstream, &json!({ "type": "invitation", "repository": "acme/gadgets", "user": "dan" }));
-    assert_eq!(newest(&mut upstream, DAN)["repository"]["full_name"], "acme/gadgets", "who was invited sees it");
+    happened(
+        &mut upstream,
+        &json!({ "type": "invitation", "repository": "acme/gadgets", "user": "dan" }),
+    );
+    assert_eq!(
+        newest(&mut upstream, DAN)["repository"]["full_name"],
+        "acme/gadgets",
+        "who was invited sees it"
+    );
     upstream.get(DAN, "/repos/acme/gadgets").assert_status(200);
 }
 
@@ -271,7 +334,10 @@ fn an_event_that_cannot_happen_is_422_and_says_why() {
     for event in cases {
         let refused = happens(&mut upstream, &event);
         assert_eq!(refused.status, 422, "{event}");
-        assert!(refused.body["message"].as_str().is_some_and(|message| !message.is_empty()), "{event}");
+        assert!(
+            refused.body["message"].as_str().is_some_and(|message| !message.is_empty()),
+            "{event}"
+        );
     }
 }
 
@@ -282,19 +348,29 @@ fn unwatching_ends_what_comes_from_watching() {
     let first = open(&mut upstream, BEN, &json!({ "title": "Watched" }));
     happened(&mut upstream, &json!({ "type": "unwatch" }));
     let second = open(&mut upstream, BEN, &json!({ "title": "Not watched" }));
-    assert_eq!((reason(&mut upstream, CLEO, first), reason(&mut upstream, CLEO, second)), (json!("subscribed"), Value::Null));
+    assert_eq!(
+        (reason(&mut upstream, CLEO, first), reason(&mut upstream, CLEO, second)),
+        (json!("subscribed"), Value::Null)
+    );
 }
 
 #[test]
 fn the_world_shows_the_threads_roles_properties_and_fields_to_pick_from() {
     let mut upstream = Upstream::new();
     let world = upstream.get(NOBODY, "/_emulator/world").body;
-    let reasons: std::collections::BTreeSet<&str> =
-        world["threads"].as_array().expect("threads").iter().filter_map(|thread| thread["reason"].as_str()).collect();
+    let reasons: std::collections::BTreeSet<&str> = world["threads"]
+        .as_array()
+        .expect("threads")
+        .iter()
+        .filter_map(|thread| thread["reason"].as_str())
+        .collect();
     assert_eq!(reasons.len(), 13);
     let acme = &world["organizations"][0];
     assert_eq!(acme["roles"]["custom_properties_org_definitions_manager"], json!(["ben"]));
     assert_eq!(acme["roles"]["custom_properties_org_values_editor"], json!(["cleo"]));
-    assert_eq!(acme["properties"][1], json!({ "property_name": "environment", "value_type": "single_select" }));
+    assert_eq!(
+        acme["properties"][1],
+        json!({ "property_name": "environment", "value_type": "single_select" })
+    );
     assert_eq!(acme["issue_fields"].as_array().map(Vec::len), Some(2));
 }

@@ -82,7 +82,9 @@ impl Receiver {
         let key = PrivateKeyDer::from_pem_slice(PEM).expect("a key");
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .and_then(|builder| builder.with_no_client_auth().with_single_cert(vec![certificate()], key))
+            .and_then(|builder| {
+                builder.with_no_client_auth().with_single_cert(vec![certificate()], key)
+            })
             .expect("a configuration");
         let config = Arc::new(config);
         // Threads, because a blocking TLS server needs nothing that the project does not have.
@@ -101,7 +103,10 @@ impl Receiver {
 
     /// The next delivery that arrives.
     pub async fn next(&mut self) -> Received {
-        tokio::time::timeout(PATIENCE, self.received.recv()).await.expect("it arrives").expect("the receiver runs")
+        tokio::time::timeout(PATIENCE, self.received.recv())
+            .await
+            .expect("it arrives")
+            .expect("the receiver runs")
     }
 
     /// Whether nothing more has arrived.
@@ -119,7 +124,11 @@ async fn serve(mut stream: TcpStream, habit: Habit, tell: mpsc::UnboundedSender<
         let mut some = [0; 16];
         let _ = stream.read(&mut some).await;
         if matches!(habit, Habit::Babbles) {
-            let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, b"220 mail.example.com ESMTP\r\n\r\n").await;
+            let _ = tokio::io::AsyncWriteExt::write_all(
+                &mut stream,
+                b"220 mail.example.com ESMTP\r\n\r\n",
+            )
+            .await;
         }
         return;
     }
@@ -129,22 +138,39 @@ async fn serve(mut stream: TcpStream, habit: Habit, tell: mpsc::UnboundedSender<
             let (parts, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
             // A test that has seen enough no longer listens.
-            let _ = tell.send(Received { method: parts.method, path: parts.uri.to_string(), headers: parts.headers, body });
+            let _ = tell.send(Received {
+                method: parts.method,
+                path: parts.uri.to_string(),
+                headers: parts.headers,
+                body,
+            });
             let response = Response::builder().header("x-receiver", "test");
             let (status, size) = match habit {
                 Habit::Answers(status, size) => (status, size),
                 Habit::Redirects => (302, 0),
                 Habit::Hangs | Habit::Closes | Habit::Babbles => std::future::pending().await,
             };
-            let response = if status == 302 { response.header("location", "/elsewhere") } else { response };
-            Ok::<_, hyper::Error>(response.status(status).body(Full::new(Bytes::from(vec![b'x'; size]))).expect("well formed"))
+            let response =
+                if status == 302 { response.header("location", "/elsewhere") } else { response };
+            Ok::<_, hyper::Error>(
+                response
+                    .status(status)
+                    .body(Full::new(Bytes::from(vec![b'x'; size])))
+                    .expect("well formed"),
+            )
         }
     });
-    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    let _ = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }
 
 /// One request of a known form: hyper's own, with a length.
-fn serve_tls(stream: std::net::TcpStream, config: Arc<rustls::ServerConfig>, tell: &mpsc::UnboundedSender<Received>) {
+fn serve_tls(
+    stream: std::net::TcpStream,
+    config: Arc<rustls::ServerConfig>,
+    tell: &mpsc::UnboundedSender<Received>,
+) {
     use std::io::{BufRead, BufReader, Read, Write};
     let Ok(connection) = rustls::ServerConnection::new(config) else { return };
     let mut reader = BufReader::new(rustls::StreamOwned::new(connection, stream));
@@ -160,15 +186,24 @@ fn serve_tls(stream: std::net::TcpStream, config: Arc<rustls::ServerConfig>, tel
             break;
         }
         let (name, value) = line.trim().split_once(": ").expect("a header");
-        headers.append(http::HeaderName::try_from(name).expect("a name"), value.parse().expect("a value"));
+        headers.append(
+            http::HeaderName::try_from(name).expect("a name"),
+            value.parse().expect("a value"),
+        );
     }
-    let length = headers.get("content-length").and_then(|value| value.to_str().ok()).and_then(|value| value.parse().ok()).unwrap_or(0);
+    let length = headers
+        .get("content-length")
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(0);
     let mut body = vec![0; length];
     if reader.read_exact(&mut body).is_err() {
         return;
     }
     let path = first.split(' ').nth(1).unwrap_or("").to_owned();
     let _ = tell.send(Received { method: Method::POST, path, headers, body: body.into() });
-    let _ = reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok");
+    let _ = reader
+        .get_mut()
+        .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok");
     let _ = reader.get_mut().flush();
 }

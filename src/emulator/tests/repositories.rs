@@ -31,15 +31,24 @@ fn the_repository_object_has_every_field_of_the_document() {
     assert_fields(&repository.body, REPOSITORY_FIELDS);
     assert_fields(&repository.body["owner"], USER_FIELDS);
     assert_fields(&repository.body["license"], "key name url spdx_id node_id html_url");
-    assert_eq!(repository.body["permissions"], json!({ "admin": true, "push": true, "pull": true }));
-    assert_eq!(upstream.get(DAN, "/repos/acme/widgets").body["permissions"], json!({ "admin": false, "push": false, "pull": true }));
+    assert_eq!(
+        repository.body["permissions"],
+        json!({ "admin": true, "push": true, "pull": true })
+    );
+    assert_eq!(
+        upstream.get(DAN, "/repos/acme/widgets").body["permissions"],
+        json!({ "admin": false, "push": false, "pull": true })
+    );
     assert_fields(&upstream.get(ADA, "/notifications").items()[0]["repository"], REPOSITORY_FIELDS);
 }
 
 #[test]
 fn owner_and_repository_are_case_insensitive_and_have_no_git_suffix() {
     let mut upstream = Upstream::new();
-    assert_eq!(upstream.get(ADA, "/repos/Acme/WIDGETS").assert_status(200).body["full_name"], "acme/widgets");
+    assert_eq!(
+        upstream.get(ADA, "/repos/Acme/WIDGETS").assert_status(200).body["full_name"],
+        "acme/widgets"
+    );
     upstream.get(ADA, "/repos/acme/widgets.git").assert_status(404);
     upstream.get(ADA, "/repos/acme/widgets/").assert_status(404);
 }
@@ -47,10 +56,18 @@ fn owner_and_repository_are_case_insensitive_and_have_no_git_suffix() {
 #[test]
 fn both_base_paths_answer_with_addresses_of_their_own_shape() {
     let mut upstream = Upstream::new();
-    assert_eq!(upstream.get(ADA, "/repos/acme/widgets").body["url"], "http://upstream.test/repos/acme/widgets");
+    assert_eq!(
+        upstream.get(ADA, "/repos/acme/widgets").body["url"],
+        "http://upstream.test/repos/acme/widgets"
+    );
     let hosted = upstream.get(ADA, "/api/v3/repos/acme/widgets/issues?per_page=5");
-    assert_eq!(hosted.link("next").as_deref(), Some("http://upstream.test/api/v3/repos/acme/widgets/issues?per_page=5&page=2"));
-    assert!(hosted.items()[0]["url"].as_str().is_some_and(|url| url.starts_with("http://upstream.test/api/v3/repos/acme/widgets/issues/")));
+    assert_eq!(
+        hosted.link("next").as_deref(),
+        Some("http://upstream.test/api/v3/repos/acme/widgets/issues?per_page=5&page=2")
+    );
+    assert!(hosted.items()[0]["url"].as_str().is_some_and(|url| {
+        url.starts_with("http://upstream.test/api/v3/repos/acme/widgets/issues/")
+    }));
 }
 
 #[test]
@@ -75,7 +92,9 @@ fn pages_are_numbered_and_linked_in_both_directions() {
     let mut seen = Vec::new();
     let mut next = Some(format!("http://upstream.test{path}"));
     while let Some(address) = next {
-        let page = upstream.get(ADA, address.strip_prefix("http://upstream.test").expect("our address")).assert_status(200);
+        let page = upstream
+            .get(ADA, address.strip_prefix("http://upstream.test").expect("our address"))
+            .assert_status(200);
         seen.extend(page.items().iter().filter_map(|issue| issue["number"].as_u64()));
         next = page.link("next");
         if next.is_none() {
@@ -90,8 +109,14 @@ fn pages_are_numbered_and_linked_in_both_directions() {
 fn per_page_is_30_by_default_and_100_at_most() {
     let mut upstream = Upstream::new();
     assert_eq!(upstream.get(ADA, "/repos/acme/widgets/issues?state=all").items().len(), 30);
-    assert_eq!(upstream.get(ADA, "/repos/acme/widgets/issues?state=all&per_page=500").items().len(), 79);
-    assert_eq!(upstream.get(ADA, "/repos/acme/widgets/issues?per_page=x&page=-1").items().len(), 30);
+    assert_eq!(
+        upstream.get(ADA, "/repos/acme/widgets/issues?state=all&per_page=500").items().len(),
+        79
+    );
+    assert_eq!(
+        upstream.get(ADA, "/repos/acme/widgets/issues?per_page=x&page=-1").items().len(),
+        30
+    );
     assert_eq!(upstream.get(ADA, "/repos/acme/widgets/issues?page=99999999999").items().len(), 0);
 }
 
@@ -99,8 +124,12 @@ fn per_page_is_30_by_default_and_100_at_most() {
 fn issues_are_filtered_by_state() {
     let mut upstream = Upstream::new();
     for state in ["open", "closed"] {
-        let answer = upstream.get(ADA, &format!("/repos/acme/widgets/issues?state={state}&per_page=100"));
-        assert!(!answer.items().is_empty() && answer.items().iter().all(|issue| issue["state"] == state));
+        let answer =
+            upstream.get(ADA, &format!("/repos/acme/widgets/issues?state={state}&per_page=100"));
+        assert!(
+            !answer.items().is_empty()
+                && answer.items().iter().all(|issue| issue["state"] == state)
+        );
     }
     upstream.get(ADA, "/repos/acme/widgets/issues?state=odd").assert_names_field("state");
 }
@@ -109,13 +138,18 @@ fn issues_are_filtered_by_state() {
 fn an_issue_is_created_changed_and_closed() {
     let mut upstream = Upstream::new();
     let created = upstream
-        .post(ADA, "/repos/acme/widgets/issues", &json!({ "title": "New", "labels": ["bug", "fresh"], "assignees": ["ben"] }))
+        .post(
+            ADA,
+            "/repos/acme/widgets/issues",
+            &json!({ "title": "New", "labels": ["bug", "fresh"], "assignees": ["ben"] }),
+        )
         .assert_status(201);
     let path = format!("/repos/acme/widgets/issues/{}", created.body["number"]);
     assert_eq!(created.header("location"), format!("http://upstream.test{path}"));
     assert_eq!(created.body["labels"].as_array().map(Vec::len), Some(2));
     assert_eq!(created.body["assignee"]["login"], "ben");
-    let closed = upstream.patch(ADA, &path, &json!({ "state": "closed", "body": null })).assert_status(200);
+    let closed =
+        upstream.patch(ADA, &path, &json!({ "state": "closed", "body": null })).assert_status(200);
     assert_eq!((&closed.body["state"], &closed.body["title"]), (&json!("closed"), &json!("New")));
     assert!(closed.body["closed_at"].is_string());
     assert_eq!(upstream.get(ADA, &path).body["state"], "closed");
@@ -124,12 +158,20 @@ fn an_issue_is_created_changed_and_closed() {
 #[test]
 fn an_author_may_change_its_own_issue_and_a_stranger_may_not() {
     let mut upstream = Upstream::new();
-    let created = upstream.post(DAN, "/repos/acme/widgets/issues", &json!({ "title": "Mine", "labels": ["bug"] })).assert_status(201);
+    let created = upstream
+        .post(DAN, "/repos/acme/widgets/issues", &json!({ "title": "Mine", "labels": ["bug"] }))
+        .assert_status(201);
     assert_eq!(created.body["labels"], json!([]), "only who may push chooses labels");
     upstream
-        .patch(DAN, &format!("/repos/acme/widgets/issues/{}", created.body["number"]), &json!({ "title": "Still mine" }))
+        .patch(
+            DAN,
+            &format!("/repos/acme/widgets/issues/{}", created.body["number"]),
+            &json!({ "title": "Still mine" }),
+        )
         .assert_status(200);
-    upstream.patch(DAN, "/repos/acme/widgets/issues/1", &json!({ "title": "Not mine" })).assert_status(403);
+    upstream
+        .patch(DAN, "/repos/acme/widgets/issues/1", &json!({ "title": "Not mine" }))
+        .assert_status(403);
 }
 
 #[test]
@@ -141,11 +183,19 @@ fn malformed_json_is_400_and_wrong_types_are_422() {
         .expect("well formed");
     assert_eq!(upstream.send(&broken).assert_status(400).body["message"], "Problems parsing JSON");
     upstream.post(ADA, "/repos/acme/widgets/issues", &json!({})).assert_names_field("title");
-    upstream.post(ADA, "/repos/acme/widgets/issues", &json!({ "title": 7 })).assert_names_field("title");
     upstream
-        .post(ADA, "/repos/acme/widgets/issues", &json!({ "title": "x", "assignees": ["nobody-at-all"] }))
+        .post(ADA, "/repos/acme/widgets/issues", &json!({ "title": 7 }))
+        .assert_names_field("title");
+    upstream
+        .post(
+            ADA,
+            "/repos/acme/widgets/issues",
+            &json!({ "title": "x", "assignees": ["nobody-at-all"] }),
+        )
         .assert_names_field("assignees");
-    upstream.patch(ADA, "/repos/acme/widgets/issues/1", &json!({ "state": "ajar" })).assert_names_field("state");
+    upstream
+        .patch(ADA, "/repos/acme/widgets/issues/1", &json!({ "state": "ajar" }))
+        .assert_names_field("state");
 }
 
 #[test]
@@ -171,7 +221,10 @@ fn comments_are_listed_created_changed_and_deleted() {
     assert_eq!(upstream.get(ADA, &format!("{list}?page=2")).items().len(), 15);
     let created = upstream.post(BEN, list, &json!({ "body": "Hello" })).assert_status(201);
     let path = format!("/repos/acme/widgets/issues/comments/{}", created.body["id"]);
-    assert_eq!(upstream.patch(BEN, &path, &json!({ "body": "Hello again" })).assert_status(200).body["body"], "Hello again");
+    assert_eq!(
+        upstream.patch(BEN, &path, &json!({ "body": "Hello again" })).assert_status(200).body["body"],
+        "Hello again"
+    );
     upstream.patch(DAN, &path, &json!({ "body": "no" })).assert_status(403);
     upstream.delete(BEN, &path).assert_status(204);
     upstream.get(BEN, &path).assert_status(404);
@@ -185,7 +238,9 @@ fn labels_are_created_renamed_and_deleted() {
     upstream.post(ADA, labels, &json!({ "name": "red hot", "color": "ff0000" })).assert_status(201);
     upstream.post(ADA, labels, &json!({ "name": "RED hot" })).assert_names_field("name");
     upstream.post(ADA, labels, &json!({ "name": "x", "color": "red" })).assert_names_field("color");
-    let renamed = upstream.patch(ADA, &format!("{labels}/red%20hot"), &json!({ "new_name": "cold" })).assert_status(200);
+    let renamed = upstream
+        .patch(ADA, &format!("{labels}/red%20hot"), &json!({ "new_name": "cold" }))
+        .assert_status(200);
     assert_eq!(renamed.body["url"], "http://upstream.test/repos/acme/widgets/labels/cold");
     upstream.delete(ADA, &format!("{labels}/cold")).assert_status(204);
     upstream.get(ADA, &format!("{labels}/cold")).assert_status(404);
@@ -197,8 +252,16 @@ fn a_renamed_repository_redirects_reads_by_301_and_writes_by_307() {
     let moved = upstream.get(ADA, "/repos/acme/cogs/issues?state=all").assert_status(301);
     let address = moved.header("location").to_owned();
     assert_eq!(address, "http://upstream.test/repositories/1003/issues?state=all");
-    assert_eq!(upstream.get(ADA, address.strip_prefix("http://upstream.test").expect("our address")).assert_status(200).items().len(), 3);
-    let moved = upstream.patch(ADA, "/repos/acme/cogs", &json!({ "description": "x" })).assert_status(307);
+    assert_eq!(
+        upstream
+            .get(ADA, address.strip_prefix("http://upstream.test").expect("our address"))
+            .assert_status(200)
+            .items()
+            .len(),
+        3
+    );
+    let moved =
+        upstream.patch(ADA, "/repos/acme/cogs", &json!({ "description": "x" })).assert_status(307);
     assert_eq!(moved.header("location"), "http://upstream.test/repositories/1003");
     assert_eq!(upstream.get(ADA, "/repositories/1003").body["name"], "sprockets");
     upstream.get(DAN, "/repositories/1002").assert_status(404);
@@ -210,8 +273,12 @@ fn renaming_keeps_the_old_name_known_and_a_taken_name_is_refused() {
     upstream.patch(ADA, "/repos/acme/widgets", &json!({ "name": "gizmos" })).assert_status(200);
     upstream.get(ADA, "/repos/acme/widgets").assert_status(301);
     upstream.get(ADA, "/repos/acme/gizmos").assert_status(200);
-    upstream.patch(ADA, "/repos/acme/gizmos", &json!({ "name": "gadgets" })).assert_names_field("name");
-    upstream.patch(ADA, "/repos/acme/gizmos", &json!({ "name": "a/b", "private": "no" })).assert_names_field("name");
+    upstream
+        .patch(ADA, "/repos/acme/gizmos", &json!({ "name": "gadgets" }))
+        .assert_names_field("name");
+    upstream
+        .patch(ADA, "/repos/acme/gizmos", &json!({ "name": "a/b", "private": "no" }))
+        .assert_names_field("name");
 }
 
 #[test]
@@ -229,7 +296,10 @@ fn every_address_in_a_link_or_url_field_can_be_followed() {
         &repository["url"],
     ];
     for address in addresses {
-        let path = address.as_str().and_then(|address| address.strip_prefix("http://upstream.test")).expect("our address");
+        let path = address
+            .as_str()
+            .and_then(|address| address.strip_prefix("http://upstream.test"))
+            .expect("our address");
         upstream.get(ADA, path).assert_status(200);
     }
 }

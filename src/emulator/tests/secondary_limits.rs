@@ -1,4 +1,5 @@
-//! Document 1, Secondary rate limits and Client behavior after a limit, row by row; `limits` has the first of them.
+//! Document 1, Secondary rate limits and Client behavior after a limit, row by row; `limits` has
+//! the first of them.
 
 use serde_json::json;
 
@@ -9,7 +10,9 @@ fn open_issue(upstream: &mut Upstream, token: &str) -> Answer {
 }
 
 fn is_secondary(answer: &Answer) -> bool {
-    answer.body["message"].as_str().is_some_and(|message| message.starts_with("You have exceeded a secondary rate limit"))
+    answer.body["message"]
+        .as_str()
+        .is_some_and(|message| message.starts_with("You have exceeded a secondary rate limit"))
 }
 
 const QUERY: &str = "{ viewer { login } }";
@@ -19,7 +22,17 @@ fn at_most_90_seconds_of_cpu_time_are_spent_in_60_seconds() {
     let mut upstream = Upstream::new();
     upstream.set_limit("cpu.burst", 1_000);
     upstream.set_limit("cpu-micros.read", 10_000_000);
-    for path in ["/user", "/users/ada", "/users/ben", "/repos/acme/widgets", "/user/orgs", "/meta", "/", "/events", "/orgs/acme"] {
+    for path in [
+        "/user",
+        "/users/ada",
+        "/users/ben",
+        "/repos/acme/widgets",
+        "/user/orgs",
+        "/meta",
+        "/",
+        "/events",
+        "/orgs/acme",
+    ] {
         upstream.get(ADA, path).assert_status(200);
     }
     let refused = upstream.get(ADA, "/users/cleo").assert_status(403);
@@ -64,7 +77,13 @@ fn by_default_other_limits_are_met_long_before_cpu_time() {
     upstream.get(ADA, "/repos/acme/widgets/issues?per_page=100&state=all").assert_status(200);
     open_issue(&mut upstream, ADA).assert_status(201);
     upstream.post(ADA, "/graphql", &json!({ "query": QUERY })).assert_status(200);
-    let dearest = upstream.emulator.transcript(0).iter().map(|entry| entry.cpu_micros).max().expect("three requests");
+    let dearest = upstream
+        .emulator
+        .transcript(0)
+        .iter()
+        .map(|entry| entry.cpu_micros)
+        .max()
+        .expect("three requests");
     let seconds_of_the_largest_budget = dearest * 15_000 / 1_000_000;
     assert!(dearest > 0 && seconds_of_the_largest_budget < 60, "{dearest}");
 }
@@ -73,14 +92,22 @@ fn by_default_other_limits_are_met_long_before_cpu_time() {
 fn some_endpoints_have_a_lower_content_limit() {
     let mut upstream = Upstream::new();
     let release = |upstream: &mut Upstream, number: u32| {
-        upstream.post(ADA, "/repos/acme/widgets/releases", &json!({ "tag_name": format!("v2.0.{number}") }))
+        upstream.post(
+            ADA,
+            "/repos/acme/widgets/releases",
+            &json!({ "tag_name": format!("v2.0.{number}") }),
+        )
     };
     for number in 0..20 {
         release(&mut upstream, number).assert_status(201);
     }
     open_issue(&mut upstream, ADA).assert_status(201);
     let refused = release(&mut upstream, 20).assert_status(403);
-    assert!(refused.body["message"].as_str().is_some_and(|message| message.contains("content creation")));
+    assert!(
+        refused.body["message"]
+            .as_str()
+            .is_some_and(|message| message.contains("content creation"))
+    );
     upstream.set_limit("content.hour@POST /repos/{owner}/{repo}/issues", 1);
     upstream.pass(60);
     open_issue(&mut upstream, ADA).assert_status(403);
@@ -126,7 +153,10 @@ fn a_refused_request_is_counted_nowhere() {
         let books = upstream.books();
         assert_eq!(books["secondary"][0]["points"]["GET /user"], 2);
         assert_eq!(books["windows"][0]["used"], 2);
-        assert_eq!((&books["refused_secondary"], &books["sent_while_limited"]), (&json!(turn), &json!(turn - 1)));
+        assert_eq!(
+            (&books["refused_secondary"], &books["sent_while_limited"]),
+            (&json!(turn), &json!(turn - 1))
+        );
     }
     upstream.pass(60);
     upstream.get(ADA, "/user").assert_status(200);
@@ -138,7 +168,9 @@ fn retry_after_can_be_asked_for_or_kept_back() {
         let mut upstream = Upstream::new();
         upstream.set_limit("points.rest", 0);
         upstream.set_limit("refusal.retry-after", value);
-        let said = [ADA, BEN].map(|token| upstream.get(token, "/user").assert_status(403).header("retry-after").to_owned());
+        let said = [ADA, BEN].map(|token| {
+            upstream.get(token, "/user").assert_status(403).header("retry-after").to_owned()
+        });
         assert_eq!(said, expected);
     }
 }
@@ -163,14 +195,22 @@ fn a_secondary_refusal_with_nothing_remaining_lasts_until_the_reset() {
     upstream.set_limit("points.rest", 1);
     upstream.set_limit("core.user", 1);
     upstream.set_limit("refusal.retry-after", 0);
-    let reset: u64 = upstream.get(ADA, "/user").assert_status(200).header("x-ratelimit-reset").parse().expect("seconds");
+    let reset: u64 = upstream
+        .get(ADA, "/user")
+        .assert_status(200)
+        .header("x-ratelimit-reset")
+        .parse()
+        .expect("seconds");
     let refused = upstream.get(ADA, "/user").assert_status(403);
     assert!(is_secondary(&refused), "it is secondary by its message");
     assert_eq!((refused.remaining(), refused.header("retry-after")), (0, ""));
     upstream.pass(120);
     let waiting = upstream.get(ADA, "/search/issues?q=x").assert_status(403);
     assert!(is_secondary(&waiting));
-    assert_eq!(waiting.header("retry-after").parse::<u64>().ok(), Some(reset - upstream.now.as_secs()));
+    assert_eq!(
+        waiting.header("retry-after").parse::<u64>().ok(),
+        Some(reset - upstream.now.as_secs())
+    );
     assert_eq!(upstream.books()["sent_while_limited"], 1);
     upstream.now = Timestamp::from_secs(reset);
     upstream.get(ADA, "/user").assert_status(200);

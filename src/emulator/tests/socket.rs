@@ -23,7 +23,13 @@ fn http1() -> Http {
     Client::builder(TokioExecutor::new()).build_http()
 }
 
-async fn ask(client: &Http, handle: &Handle, method: Method, path: &str, body: Bytes) -> (u16, Value) {
+async fn ask(
+    client: &Http,
+    handle: &Handle,
+    method: Method,
+    path: &str,
+    body: Bytes,
+) -> (u16, Value) {
     let uri = format!("http://{}{path}", handle.addr());
     let request = Request::builder()
         .method(method)
@@ -55,7 +61,14 @@ async fn it_speaks_http1_and_h2c_on_one_port() {
 async fn a_gate_holds_requests_and_a_test_can_wait_until_they_are_held() {
     let handle = serve().await;
     let client = http1();
-    let (_, gate) = ask(&client, &handle, Method::POST, "/_emulator/gates", Bytes::from(r#"{"match":{"path":"/user"}}"#)).await;
+    let (_, gate) = ask(
+        &client,
+        &handle,
+        Method::POST,
+        "/_emulator/gates",
+        Bytes::from(r#"{"match":{"path":"/user"}}"#),
+    )
+    .await;
     let id = gate["id"].as_u64().expect("an id");
     let held = async {
         let (first, second) = tokio::join!(
@@ -65,10 +78,19 @@ async fn a_gate_holds_requests_and_a_test_can_wait_until_they_are_held() {
         assert_eq!((first.0, second.0), (200, 200));
     };
     let opened = async {
-        let (_, seen) = ask(&client, &handle, Method::GET, &format!("/_emulator/gates/{id}?held=2"), Bytes::new()).await;
+        let (_, seen) = ask(
+            &client,
+            &handle,
+            Method::GET,
+            &format!("/_emulator/gates/{id}?held=2"),
+            Bytes::new(),
+        )
+        .await;
         assert_eq!(seen["held"], 2);
         assert_eq!(handle.with_emulator(|emulator| emulator.held(GateId(id))), 2);
-        let (status, _) = ask(&client, &handle, Method::DELETE, &format!("/_emulator/gates/{id}"), Bytes::new()).await;
+        let (status, _) =
+            ask(&client, &handle, Method::DELETE, &format!("/_emulator/gates/{id}"), Bytes::new())
+                .await;
         assert_eq!(status, 200);
     };
     tokio::join!(held, opened);
@@ -79,7 +101,14 @@ async fn a_gate_holds_requests_and_a_test_can_wait_until_they_are_held() {
 async fn a_client_that_goes_away_frees_its_place() {
     let handle = serve().await;
     let client = http1();
-    let (_, gate) = ask(&client, &handle, Method::POST, "/_emulator/gates", Bytes::from(r#"{"match":{"path":"/user"}}"#)).await;
+    let (_, gate) = ask(
+        &client,
+        &handle,
+        Method::POST,
+        "/_emulator/gates",
+        Bytes::from(r#"{"match":{"path":"/user"}}"#),
+    )
+    .await;
     let gate = GateId(gate["id"].as_u64().expect("an id"));
     let mut leaving = Box::pin(ask(&client, &handle, Method::GET, "/user", Bytes::new()));
     tokio::select! {
@@ -102,12 +131,17 @@ async fn a_body_above_the_limit_is_413_and_an_upload_is_only_counted() {
     let handle = serve().await;
     let client = http1();
     let large = Bytes::from(vec![b'x'; 11 * 1024 * 1024]);
-    let (_, releases) = ask(&client, &handle, Method::GET, "/repos/acme/widgets/releases", Bytes::new()).await;
-    let path = format!("/api/uploads/repos/acme/widgets/releases/{}/assets?name=large.bin", releases[0]["id"]);
+    let (_, releases) =
+        ask(&client, &handle, Method::GET, "/repos/acme/widgets/releases", Bytes::new()).await;
+    let path = format!(
+        "/api/uploads/repos/acme/widgets/releases/{}/assets?name=large.bin",
+        releases[0]["id"]
+    );
     let (status, asset) = ask(&client, &handle, Method::POST, &path, large).await;
     assert_eq!((status, &asset["size"]), (201, &json!(11 * 1024 * 1024)));
     let just_too_large = Bytes::from(vec![b'x'; 10 * 1024 * 1024 + 1]);
-    let (status, _) = ask(&client, &handle, Method::POST, "/repos/acme/widgets/issues", just_too_large).await;
+    let (status, _) =
+        ask(&client, &handle, Method::POST, "/repos/acme/widgets/issues", just_too_large).await;
     assert_eq!(status, 413);
     handle.shutdown().await;
 }
@@ -139,11 +173,21 @@ async fn it_ends_also_when_every_place_is_taken() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let clock = Clock::manual(START);
     let emulator = Emulator::new(Options::default(), clock.now());
-    let handle = Server::start_narrow(listener, emulator, clock, Duration::ZERO, Courier::default(), 1);
+    let handle =
+        Server::start_narrow(listener, emulator, clock, Duration::ZERO, Courier::default(), 1);
     let client = http1();
-    let (_, gate) = ask(&client, &handle, Method::POST, "/_emulator/gates", Bytes::from(r#"{"match":{"path":"/user"}}"#)).await;
+    let (_, gate) = ask(
+        &client,
+        &handle,
+        Method::POST,
+        "/_emulator/gates",
+        Bytes::from(r#"{"match":{"path":"/user"}}"#),
+    )
+    .await;
     let gate = GateId(gate["id"].as_u64().expect("an id"));
-    let request = Request::get(format!("http://{}/user", handle.addr())).body(Full::new(Bytes::new())).expect("well formed");
+    let request = Request::get(format!("http://{}/user", handle.addr()))
+        .body(Full::new(Bytes::new()))
+        .expect("well formed");
     let held = tokio::spawn(client.request(request));
     handle.wait_until_held(gate, 1).await;
     tokio::time::timeout(Duration::from_secs(30), handle.shutdown()).await.expect("it ends");

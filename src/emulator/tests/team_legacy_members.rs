@@ -42,7 +42,9 @@ fn adding_keeps_the_role_that_somebody_has() {
 fn the_person_must_be_in_at_least_one_other_team_of_the_organisation() {
     let mut upstream = Upstream::new();
     for user in ["triage-bot", "finn", "hugo", "dan"] {
-        upstream.put(ADA, &format!("{MEMBERS}/{user}"), &Value::Null).assert_names_field("username");
+        upstream
+            .put(ADA, &format!("{MEMBERS}/{user}"), &Value::Null)
+            .assert_names_field("username");
     }
     upstream.put(ADA, "/teams/402/memberships/triage-bot", &Value::Null).assert_status(200);
     upstream.put(ADA, &format!("{MEMBERS}/triage-bot"), &Value::Null).assert_status(204);
@@ -50,7 +52,9 @@ fn the_person_must_be_in_at_least_one_other_team_of_the_organisation() {
 
 #[test]
 fn an_organisation_cannot_be_added() {
-    Upstream::new().put(ADA, &format!("{MEMBERS}/globex"), &Value::Null).assert_names_field("username");
+    Upstream::new()
+        .put(ADA, &format!("{MEMBERS}/globex"), &Value::Null)
+        .assert_names_field("username");
 }
 
 #[test]
@@ -77,7 +81,13 @@ fn a_put_needs_content_length_zero() {
     let mut upstream = Upstream::new();
     upstream.put(BEN, &format!("{MEMBERS}/cleo"), &json!({ "role": "member" })).assert_status(400);
     upstream.get(BEN, &format!("{MEMBERS}/cleo")).assert_status(404);
-    let request = request(Method::PUT, BEN, &format!("{MEMBERS}/cleo"), &[("content-length", "0")], &Value::Null);
+    let request = request(
+        Method::PUT,
+        BEN,
+        &format!("{MEMBERS}/cleo"),
+        &[("content-length", "0")],
+        &Value::Null,
+    );
     upstream.send(&request).assert_status(204);
 }
 
@@ -85,5 +95,8 @@ fn a_put_needs_content_length_zero() {
 fn an_invitation_is_no_membership_here() {
     let mut upstream = Upstream::new();
     upstream.delete(ADA, "/teams/401/members/hugo").assert_status(404);
-    assert_eq!(upstream.get(ADA, "/teams/401/memberships/hugo").assert_status(200).body["state"], "pending");
+    assert_eq!(
+        upstream.get(ADA, "/teams/401/memberships/hugo").assert_status(200).body["state"],
+        "pending"
+    );
 }

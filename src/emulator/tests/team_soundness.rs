@@ -1,4 +1,5 @@
-//! Whatever is asked of teams and people, the world stays sound. The random requests are made from a seed, which a failure prints.
+//! Whatever is asked of teams and people, the world stays sound. The random requests are made from
+//! a seed, which a failure prints.
 
 use std::collections::BTreeSet;
 
@@ -12,24 +13,50 @@ use crate::emulator::world::{Invitee, Organization, Privacy, World};
 
 const REQUESTS: u32 = 15_000;
 /// Mostly those that may change something.
-const TOKENS: [&str; 8] =
-    [ADA, ADA, BEN, DAN, INSTALLATION, "emu_classic_cleo_all_scopes", "emu_classic_hugo_org_scopes", "emu_classic_finn_org_scopes"];
+const TOKENS: [&str; 8] = [
+    ADA,
+    ADA,
+    BEN,
+    DAN,
+    INSTALLATION,
+    "emu_classic_cleo_all_scopes",
+    "emu_classic_hugo_org_scopes",
+    "emu_classic_finn_org_scopes",
+];
 
 fn any<'a>(dice: &mut Dice, from: &[&'a str]) -> &'a str {
     dice.pick(from).copied().unwrap_or("")
 }
 
 fn parameter(dice: &mut Dice, name: &str, world: &World) -> String {
-    let any_id = |dice: &mut Dice, ids: Vec<u64>| dice.pick(&ids).map_or_else(|| "0".to_owned(), u64::to_string);
-    let team_ids = || world.organizations.values().flat_map(|organization| organization.teams.keys().copied()).collect();
+    let any_id = |dice: &mut Dice, ids: Vec<u64>| {
+        dice.pick(&ids).map_or_else(|| "0".to_owned(), u64::to_string)
+    };
+    let team_ids = || {
+        world
+            .organizations
+            .values()
+            .flat_map(|organization| organization.teams.keys().copied())
+            .collect()
+    };
     match name {
         "{org}" => any(dice, &["acme", "acme", "globex", "vandelay"]).to_owned(),
         "{org_id}" => any(dice, &["201", "202", "231"]).to_owned(),
-        "{team_slug}" => any(dice, &["platform", "bots", "new-team", "x", "staff", "ent:architects", "ent:new"]).to_owned(),
+        "{team_slug}" => {
+            any(dice, &["platform", "bots", "new-team", "x", "staff", "ent:architects", "ent:new"])
+                .to_owned()
+        }
         "{team_id}" => any_id(dice, team_ids()),
-        "{username}" => any(dice, &["ada", "ben", "cleo", "dan", "finn", "gwen", "hugo", "triage-bot", "globex"]).to_owned(),
+        "{username}" => any(
+            dice,
+            &["ada", "ben", "cleo", "dan", "finn", "gwen", "hugo", "triage-bot", "globex"],
+        )
+        .to_owned(),
         "{invitation_id}" => {
-            let invitations = world.organizations.values().flat_map(|organization| organization.people.invitations.keys().copied());
+            let invitations = world
+                .organizations
+                .values()
+                .flat_map(|organization| organization.people.invitations.keys().copied());
             any_id(dice, invitations.collect())
         }
         "{role_id}" => any(dice, &["601", "602", "603"]).to_owned(),
@@ -47,9 +74,14 @@ fn body(dice: &mut Dice, world: &World) -> Value {
         let (name, value) = match dice.below(12) {
             0 => ("name", json!(any(dice, &["New team", "x", "Platform", "New"]))),
             1 => ("role", json!(any(dice, &["member", "maintainer", "admin", "direct_member"]))),
-            2 => ("parent_team_id", if dice.below(3) == 0 { Value::Null } else { json!(team(dice)) }),
+            2 => {
+                ("parent_team_id", if dice.below(3) == 0 { Value::Null } else { json!(team(dice)) })
+            }
             3 => ("privacy", json!(any(dice, &["secret", "closed"]))),
-            4 => ("invitee_id", json!([131, 132, 133, 101, 104][usize::try_from(dice.below(5)).unwrap_or(0)])),
+            4 => (
+                "invitee_id",
+                json!([131, 132, 133, 101, 104][usize::try_from(dice.below(5)).unwrap_or(0)]),
+            ),
             5 => ("team_ids", json!([team(dice), team(dice)])),
             6 => ("email", json!(any(dice, &["a@example.net", "finn@example.com"]))),
             7 => ("state", json!("active")),
@@ -68,24 +100,56 @@ fn assert_sound(organization: &Organization, world: &World, context: &str) {
     assert!(!organization.owners.is_empty(), "{context}: an owner is left");
     assert!(organization.owners.is_subset(members), "{context}: owners are members");
     assert!(organization.people.public.is_subset(members), "{context}: who is public is a member");
-    assert!(organization.roles.values().all(|users| users.is_subset(members)), "{context}: who has a role is a member");
-    let slugs: BTreeSet<&str> = organization.teams.values().map(|team| team.slug.as_str()).collect();
+    assert!(
+        organization.roles.values().all(|users| users.is_subset(members)),
+        "{context}: who has a role is a member"
+    );
+    let slugs: BTreeSet<&str> =
+        organization.teams.values().map(|team| team.slug.as_str()).collect();
     assert_eq!(slugs.len(), organization.teams.len(), "{context}: slugs are unique");
     for team in organization.teams.values() {
-        assert!(team.people.keys().all(|user| members.contains(user)), "{context}: people of {} are members", team.slug);
-        assert!(team.parent.is_none_or(|parent| organization.teams.contains_key(&parent)), "{context}: {} has its parent", team.slug);
-        assert!(!organization.teams_below(team.id).contains(&team.id), "{context}: {} is not below itself", team.slug);
-        assert!(team.parent.is_none() || team.privacy == Privacy::Closed, "{context}: {} is nested and not secret", team.slug);
+        assert!(
+            team.people.keys().all(|user| members.contains(user)),
+            "{context}: people of {} are members",
+            team.slug
+        );
+        assert!(
+            team.parent.is_none_or(|parent| organization.teams.contains_key(&parent)),
+            "{context}: {} has its parent",
+            team.slug
+        );
+        assert!(
+            !organization.teams_below(team.id).contains(&team.id),
+            "{context}: {} is not below itself",
+            team.slug
+        );
+        assert!(
+            team.parent.is_none() || team.privacy == Privacy::Closed,
+            "{context}: {} is nested and not secret",
+            team.slug
+        );
     }
     let mut invited = BTreeSet::new();
-    for invitation in organization.people.invitations.values().filter(|invitation| invitation.failure.is_none()) {
-        assert!(invitation.teams.keys().all(|team| organization.teams.contains_key(team)), "{context}: invited to teams that are there");
+    for invitation in
+        organization.people.invitations.values().filter(|invitation| invitation.failure.is_none())
+    {
+        assert!(
+            invitation.teams.keys().all(|team| organization.teams.contains_key(team)),
+            "{context}: invited to teams that are there"
+        );
         if let Invitee::User(user) = invitation.invitee {
-            assert!(!members.contains(&user) && invited.insert(user), "{context}: {} is invited once", world.login(user));
+            assert!(
+                !members.contains(&user) && invited.insert(user),
+                "{context}: {} is invited once",
+                world.login(user)
+            );
         }
     }
     for teams in organization.people.grants.values() {
-        assert!(teams.keys().all(|team| organization.teams.contains_key(team)), "{context}: grants are of teams that are there");
+        assert!(
+            teams.keys().all(|team| organization.teams.contains_key(team)),
+            "{context}: grants are of teams that are there"
+        );
     }
 }
 
@@ -107,7 +171,13 @@ fn no_sequence_of_requests_makes_people_and_teams_disagree() {
         let world = &upstream.emulator.state.world;
         let segments = route.template.split('/');
         let segments: Vec<String> = segments
-            .map(|segment| if segment.starts_with('{') { parameter(&mut dice, segment, world) } else { segment.to_owned() })
+            .map(|segment| {
+                if segment.starts_with('{') {
+                    parameter(&mut dice, segment, world)
+                } else {
+                    segment.to_owned()
+                }
+            })
             .collect();
         let path = segments.join("/");
         let body = if route.verb == Verb::Get { Value::Null } else { body(&mut dice, world) };

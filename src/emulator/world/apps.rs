@@ -1,4 +1,5 @@
-//! What apps, their installations and the plan of their owners mean for who pays and how much. Data and look-ups; rules are in `reach` and `limits`.
+//! What apps, their installations and the plan of their owners mean for who pays and how much. Data
+//! and look-ups; rules are in `reach` and `limits`.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,8 @@ impl World {
     /// The app and the organisation of an installation.
     pub fn installation(&self, id: u64) -> Option<(&App, u64)> {
         self.apps.iter().find_map(|app| {
-            let (_, organization) = app.installations.iter().find(|(installation, _)| *installation == id)?;
+            let (_, organization) =
+                app.installations.iter().find(|(installation, _)| *installation == id)?;
             Some((app, *organization))
         })
     }
@@ -41,8 +43,9 @@ impl World {
         self.installation_terms.get(&installation).unwrap_or(EVERYTHING)
     }
 
-    /// Who pays for a token's requests. Document 1: an "app or OAuth app owned by an enterprise-cloud organization, acting for a member" has a
-    /// budget of its own; asked at every request, because membership changes.
+    /// Who pays for a token's requests. Document 1: an "app or OAuth app owned by an
+    /// enterprise-cloud organization, acting for a member" has a budget of its own; asked at every
+    /// request, because membership changes.
     pub fn payer(&self, token: &Token) -> AccountId {
         let app = match token.kind {
             TokenKind::AppUser => token.app,
@@ -52,7 +55,9 @@ impl World {
         let (Some(app), Some(user)) = (app, token.user) else { return token.account };
         let owner = self.owner_of_app(app).and_then(|owner| self.on_enterprise_cloud(owner));
         match owner.and_then(|id| self.organizations.get(&id)) {
-            Some(organization) if organization.members.contains(&user) => AccountId::AppUser { app, user },
+            Some(organization) if organization.members.contains(&user) => {
+                AccountId::AppUser { app, user }
+            }
             _ => token.account,
         }
     }
@@ -71,14 +76,21 @@ impl World {
     }
 
     fn plan(&self, owner: Option<Owner>) -> Plan {
-        if owner.and_then(|owner| self.on_enterprise_cloud(owner)).is_some() { Plan::EnterpriseCloud } else { Plan::Usual }
+        if owner.and_then(|owner| self.on_enterprise_cloud(owner)).is_some() {
+            Plan::EnterpriseCloud
+        } else {
+            Plan::Usual
+        }
     }
 
-    /// What the limit of an account depends on (Document 1: repositories, organization users, and who is on the enterprise cloud).
+    /// What the limit of an account depends on (Document 1: repositories, organization users, and
+    /// who is on the enterprise cloud).
     pub fn scale(&self, account: AccountId) -> Scale {
         match account {
             AccountId::Installation(id) => self.scale_of_installation(id),
-            AccountId::OauthApp(id) => Scale { plan: self.plan(self.owner_of_app(id)), ..Scale::default() },
+            AccountId::OauthApp(id) => {
+                Scale { plan: self.plan(self.owner_of_app(id)), ..Scale::default() }
+            }
             AccountId::Workflow(repository) => {
                 let owner = self.repositories.get(&repository).map(|repository| repository.owner);
                 Scale { plan: self.plan(owner), ..Scale::default() }
@@ -88,15 +100,23 @@ impl World {
     }
 
     fn scale_of_installation(&self, id: u64) -> Scale {
-        let organization = self.installation(id).and_then(|(_, organization)| self.organizations.get(&organization));
+        let organization = self
+            .installation(id)
+            .and_then(|(_, organization)| self.organizations.get(&organization));
         let Some(organization) = organization else { return Scale::default() };
         let owner = Owner::Organization(organization.id);
         let repositories = match &self.terms(id).repositories {
-            Some(chosen) => chosen.iter().filter(|id| self.repositories.contains_key(id)).count() as u64,
+            Some(chosen) => {
+                chosen.iter().filter(|id| self.repositories.contains_key(id)).count() as u64
+            }
             // Counted when they come and go: this is asked several times for every request.
             None => self.ownership.count(owner),
         };
-        Scale { repositories, users: organization.members.len() as u64, plan: self.plan(Some(owner)) }
+        Scale {
+            repositories,
+            users: organization.members.len() as u64,
+            plan: self.plan(Some(owner)),
+        }
     }
 }
 
@@ -125,16 +145,30 @@ mod tests {
         assert_eq!(payer(&world, "emu_classic_iris"), AccountId::User(IRIS));
         world.organizations.get_mut(&INITECH_LABS).expect("the organisation").members.remove(&IRIS);
         assert_eq!(payer(&world, "emu_app_user_iris"), AccountId::User(IRIS));
-        assert_eq!(payer(&world, "emu_app_user_ben"), AccountId::User(102), "acme is not on the enterprise cloud");
+        assert_eq!(
+            payer(&world, "emu_app_user_ben"),
+            AccountId::User(102),
+            "acme is not on the enterprise cloud"
+        );
     }
 
     #[test]
     fn an_installation_is_scaled_by_what_it_reaches() {
         let world = world();
         let scale = |id| world.scale(AccountId::Installation(id));
-        let owned = world.repositories.values().filter(|repository| repository.owner == Owner::Organization(201)).count() as u64;
-        assert_eq!((scale(311).repositories, scale(311).users, scale(311).plan), (owned, 6, Plan::Usual));
-        assert_eq!((scale(361).repositories, scale(361).users, scale(361).plan), (2, 2, Plan::EnterpriseCloud));
+        let owned = world
+            .repositories
+            .values()
+            .filter(|repository| repository.owner == Owner::Organization(201))
+            .count() as u64;
+        assert_eq!(
+            (scale(311).repositories, scale(311).users, scale(311).plan),
+            (owned, 6, Plan::Usual)
+        );
+        assert_eq!(
+            (scale(361).repositories, scale(361).users, scale(361).plan),
+            (2, 2, Plan::EnterpriseCloud)
+        );
         assert_eq!(scale(999).repositories, 0);
     }
 
@@ -142,8 +176,14 @@ mod tests {
     fn the_higher_plan_is_of_what_its_organisation_owns() {
         let world = world();
         let plan = |account| world.scale(account).plan;
-        assert_eq!((plan(AccountId::OauthApp(371)), plan(AccountId::OauthApp(321))), (Plan::EnterpriseCloud, Plan::Usual));
-        assert_eq!((plan(AccountId::Workflow(3_000_002)), plan(AccountId::Workflow(1_001))), (Plan::EnterpriseCloud, Plan::Usual));
+        assert_eq!(
+            (plan(AccountId::OauthApp(371)), plan(AccountId::OauthApp(321))),
+            (Plan::EnterpriseCloud, Plan::Usual)
+        );
+        assert_eq!(
+            (plan(AccountId::Workflow(3_000_002)), plan(AccountId::Workflow(1_001))),
+            (Plan::EnterpriseCloud, Plan::Usual)
+        );
         assert_eq!(plan(AccountId::App(351)), Plan::Usual);
     }
 }

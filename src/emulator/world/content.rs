@@ -42,10 +42,12 @@ pub struct Repository {
     pub releases: BTreeMap<u64, Release>,
 }
 
-/// The switches that `PATCH /repos/{owner}/{repo}` turns, by their names on the wire; absent ones are off.
+/// The switches that `PATCH /repos/{owner}/{repo}` turns, by their names on the wire; absent ones
+/// are off.
 pub type Features = BTreeMap<&'static str, bool>;
 
-/// The switches of a repository that the wire names (Document 3, Repository object) and a PATCH may set, with the seed's values.
+/// The switches of a repository that the wire names (Document 3, Repository object) and a PATCH may
+/// set, with the seed's values.
 pub const FEATURES: &[(&str, bool)] = &[
     ("archived", false),
     ("is_template", false),

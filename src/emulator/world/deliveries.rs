@@ -1,4 +1,5 @@
-//! What webhooks delivered or have yet to deliver: the record of one webhook, of bounded length and size.
+//! What webhooks delivered or have yet to deliver: the record of one webhook, of bounded length and
+//! size.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,12 +11,13 @@ use super::hooks::ContentType;
 use crate::clock::Timestamp;
 use crate::emulator::validators::hex;
 
-/// The oldest deliveries of a webhook are forgotten when there are more. How many the service keeps is not shown.
+/// The oldest deliveries of a webhook are forgotten when there are more. How many the service keeps
+/// is not shown.
 pub const DELIVERIES_MAX: usize = 1_000;
 /// And when their payloads together are larger: payloads hold what callers wrote.
 const LOG_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// What still waits to be sent is kept beyond that: "whenever subscribed events occur" (Document 3, Events). Only when nobody takes it for
-/// a long time do these bounds end it too.
+/// What still waits to be sent is kept beyond that: "whenever subscribed events occur" (Document 3,
+/// Events). Only when nobody takes it for a long time do these bounds end it too.
 const WAITING_MAX: usize = 10_000;
 const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Of a receiver's answer no more is kept than this, and this many headers.
@@ -133,14 +135,32 @@ impl Failure {
 impl Receipt {
     /// An answer, cut to what is kept of it.
     #[must_use]
-    pub fn answered(status: StatusCode, headers: &HeaderMap, payload: &[u8], duration: Duration) -> Self {
+    pub fn answered(
+        status: StatusCode,
+        headers: &HeaderMap,
+        payload: &[u8],
+        duration: Duration,
+    ) -> Self {
         let kept = &payload[..payload.len().min(ANSWER_BYTES_MAX)];
-        let text = |value: &[u8]| String::from_utf8_lossy(&value[..value.len().min(ANSWER_HEADER_BYTES_MAX)]).into_owned();
-        let joined = |name| headers.get_all(name).iter().map(|value| text(value.as_bytes())).take(ANSWER_HEADERS_MAX).collect::<Vec<_>>();
+        let text = |value: &[u8]| {
+            String::from_utf8_lossy(&value[..value.len().min(ANSWER_HEADER_BYTES_MAX)]).into_owned()
+        };
+        let joined = |name| {
+            headers
+                .get_all(name)
+                .iter()
+                .map(|value| text(value.as_bytes()))
+                .take(ANSWER_HEADERS_MAX)
+                .collect::<Vec<_>>()
+        };
         Self::Answered {
             status: status.as_u16(),
             duration,
-            headers: headers.keys().take(ANSWER_HEADERS_MAX).map(|name| (name.to_string(), joined(name).join(", "))).collect(),
+            headers: headers
+                .keys()
+                .take(ANSWER_HEADERS_MAX)
+                .map(|name| (name.to_string(), joined(name).join(", ")))
+                .collect(),
             payload: String::from_utf8_lossy(kept).into_owned(),
         }
     }
@@ -153,13 +173,15 @@ impl Receipt {
         }
     }
 
-    /// "Text outcome; OK occurs; other values: not shown": the reason phrase of an answer, else what went wrong.
+    /// "Text outcome; OK occurs; other values: not shown": the reason phrase of an answer, else
+    /// what went wrong.
     pub fn text(&self) -> &'static str {
         match self {
             Self::Pending => "Pending",
-            Self::Answered { status, .. } => {
-                StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Unknown status")
-            }
+            Self::Answered { status, .. } => StatusCode::from_u16(*status)
+                .ok()
+                .and_then(|status| status.canonical_reason())
+                .unwrap_or("Unknown status"),
             Self::Failed { failure, .. } => failure.text(),
         }
     }
@@ -167,7 +189,9 @@ impl Receipt {
     /// How long it took, in seconds.
     pub fn duration_secs(&self) -> f64 {
         match self {
-            Self::Answered { duration, .. } | Self::Failed { duration, .. } => duration.as_secs_f64(),
+            Self::Answered { duration, .. } | Self::Failed { duration, .. } => {
+                duration.as_secs_f64()
+            }
             Self::Pending => 0.0,
         }
     }
@@ -184,7 +208,8 @@ impl Receipt {
     fn bytes(&self) -> usize {
         match self {
             Self::Answered { headers, payload, .. } => {
-                payload.len() + headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+                payload.len()
+                    + headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
             }
             Self::Pending | Self::Failed { .. } => 0,
         }
@@ -238,7 +263,8 @@ impl Log {
         self.deliveries.get(at)
     }
 
-    /// Adds a delivery, whose id must be above all others; a pending one waits to be sent. The oldest are forgotten for it when there are many.
+    /// Adds a delivery, whose id must be above all others; a pending one waits to be sent. The
+    /// oldest are forgotten for it when there are many.
     pub fn append(&mut self, delivery: Delivery) {
         if delivery.receipt == Receipt::Pending {
             self.waiting.push_back(delivery.id);
@@ -257,7 +283,9 @@ impl Log {
 
     /// Forgets the oldest of those that wait; false when none does.
     pub fn forget_waiting(&mut self) -> bool {
-        let Some(gone) = self.pop_waiting().and_then(|at| self.deliveries.remove(at)) else { return false };
+        let Some(gone) = self.pop_waiting().and_then(|at| self.deliveries.remove(at)) else {
+            return false;
+        };
         self.bytes = self.bytes.saturating_sub(gone.bytes());
         true
     }
@@ -266,13 +294,16 @@ impl Log {
     fn pop_waiting(&mut self) -> Option<usize> {
         let id = self.waiting.pop_front()?;
         let at = self.deliveries.binary_search_by_key(&id, |delivery| delivery.id).ok()?;
-        self.waiting_bytes = self.waiting_bytes.saturating_sub(self.deliveries.get(at)?.payload.len());
+        self.waiting_bytes =
+            self.waiting_bytes.saturating_sub(self.deliveries.get(at)?.payload.len());
         Some(at)
     }
 
     /// Notes what became of a delivery; nothing when it was forgotten meanwhile.
     pub fn settle(&mut self, id: u64, receipt: Receipt) {
-        let Ok(at) = self.deliveries.binary_search_by_key(&id, |delivery| delivery.id) else { return };
+        let Ok(at) = self.deliveries.binary_search_by_key(&id, |delivery| delivery.id) else {
+            return;
+        };
         if let Some(delivery) = self.deliveries.get_mut(at) {
             self.bytes += receipt.bytes();
             self.bytes = self.bytes.saturating_sub(delivery.receipt.bytes());
@@ -283,9 +314,13 @@ impl Log {
 
     /// The newest always stays, however large it is.
     fn forget_oldest(&mut self) {
-        while self.deliveries.len() > 1 && (self.deliveries.len() > DELIVERIES_MAX || self.bytes > LOG_BYTES_MAX) {
-            let is_pending = self.deliveries.front().is_some_and(|oldest| oldest.receipt == Receipt::Pending);
-            if is_pending && self.deliveries.len() <= WAITING_MAX && self.bytes <= WAITING_BYTES_MAX {
+        while self.deliveries.len() > 1
+            && (self.deliveries.len() > DELIVERIES_MAX || self.bytes > LOG_BYTES_MAX)
+        {
+            let is_pending =
+                self.deliveries.front().is_some_and(|oldest| oldest.receipt == Receipt::Pending);
+            if is_pending && self.deliveries.len() <= WAITING_MAX && self.bytes <= WAITING_BYTES_MAX
+            {
                 return;
             }
             let Some(oldest) = self.deliveries.pop_front() else { return };

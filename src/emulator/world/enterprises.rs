@@ -1,5 +1,5 @@
-//! Enterprises: organisations under one roof, and teams that are assigned to some of them (Document 2, Enterprise team organization
-//! assignments).
+//! Enterprises: organisations under one roof, and teams that are assigned to some of them (Document
+//! 2, Enterprise team organization assignments).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,8 +48,10 @@ impl World {
 
     /// Whether the user owns the enterprise or is a member of one of its organisations.
     pub fn belongs_to_enterprise(&self, user: u64, enterprise: &Enterprise) -> bool {
-        let mut organizations = enterprise.organizations.iter().filter_map(|id| self.organizations.get(id));
-        enterprise.owners.contains(&user) || organizations.any(|organization| organization.members.contains(&user))
+        let mut organizations =
+            enterprise.organizations.iter().filter_map(|id| self.organizations.get(id));
+        enterprise.owners.contains(&user)
+            || organizations.any(|organization| organization.members.contains(&user))
     }
 
     /// The enterprise teams that are assigned to an organisation.

@@ -1,8 +1,8 @@
 //! The commits of a repository: what each made of the files, and which one each branch has reached.
 //!
-//! A repository has no history of its own until something is pushed to it: it begins then with the README that it always had. Every id is
-//! the one that git gives to the same content, author, time and message. Merges, tags, modes of files and everything else that Git knows are
-//! left out.
+//! A repository has no history of its own until something is pushed to it: it begins then with the
+//! README that it always had. Every id is the one that git gives to the same content, author, time
+//! and message. Merges, tags, modes of files and everything else that Git knows are left out.
 
 mod objects;
 mod pulls;
@@ -82,7 +82,13 @@ impl History {
     /// That of a repository to which nothing was pushed yet.
     fn begun(repository: &Repository, author: Author) -> Self {
         let files = Tree::from([(README.to_owned(), Bytes::from(repository.readme.clone()))]);
-        let draft = Draft { parent: None, message: "Begin".to_owned(), author, at: repository.pushed_at, files };
+        let draft = Draft {
+            parent: None,
+            message: "Begin".to_owned(),
+            author,
+            at: repository.pushed_at,
+            files,
+        };
         let commit = draft.commit();
         let mut history = Self {
             commits: BTreeMap::new(),
@@ -101,7 +107,9 @@ impl History {
             self.contents.entry(*id).or_insert_with(|| content.clone());
         }
         for folder in commit.folders() {
-            self.trees.entry(folder.object.id).or_insert_with(|| (commit.sha.clone(), folder.path.to_owned()));
+            self.trees
+                .entry(folder.object.id)
+                .or_insert_with(|| (commit.sha.clone(), folder.path.to_owned()));
         }
         self.commits.insert(commit.sha.clone(), commit);
     }
@@ -119,14 +127,18 @@ impl History {
         self.heads.keys().map(String::as_str)
     }
 
-    /// What is shown when no commit is asked for. A default branch that nothing was ever pushed to shows what there is.
+    /// What is shown when no commit is asked for. A default branch that nothing was ever pushed to
+    /// shows what there is.
     pub fn tip(&self, repository: &Repository) -> Option<&Commit> {
-        self.head(&repository.default_branch).or_else(|| self.commits.get(self.heads.values().next()?))
+        self.head(&repository.default_branch)
+            .or_else(|| self.commits.get(self.heads.values().next()?))
     }
 
     /// A branch, its full name, or a commit.
     pub fn named(&self, name: &str) -> Option<&Commit> {
-        self.head(name).or_else(|| self.head(name.strip_prefix("refs/heads/")?)).or_else(|| self.commits.get(name))
+        self.head(name)
+            .or_else(|| self.head(name.strip_prefix("refs/heads/")?))
+            .or_else(|| self.commits.get(name))
     }
 
     /// A commit and those before it, newest first.
@@ -134,12 +146,21 @@ impl History {
         std::iter::successors(Some(commit), |commit| self.commits.get(commit.parent.as_deref()?))
     }
 
-    /// Adds a commit to a branch; none when there is no such branch. A path that git would not take is left as it is.
-    pub fn add(&mut self, branch: &str, message: String, author: Author, at: Timestamp, edit: Edit) -> Result<Option<Commit>, Full> {
+    /// Adds a commit to a branch; none when there is no such branch. A path that git would not take
+    /// is left as it is.
+    pub fn add(
+        &mut self,
+        branch: &str,
+        message: String,
+        author: Author,
+        at: Timestamp,
+        edit: Edit,
+    ) -> Result<Option<Commit>, Full> {
         let Some(head) = self.head(branch) else { return Ok(None) };
         let (mut files, mut blobs) = (Tree::clone(&head.files), BTreeMap::clone(&head.blobs));
         let added = message.len() + edit.content.as_ref().map_or(0, Bytes::len);
-        let draft = Draft { parent: Some(head.sha.clone()), message, author, at, files: Tree::new() };
+        let draft =
+            Draft { parent: Some(head.sha.clone()), message, author, at, files: Tree::new() };
         if is_path(&edit.path) {
             make_way(&mut files, &edit.path);
             make_way(&mut blobs, &edit.path);
@@ -159,9 +180,15 @@ impl History {
     /// Adds a commit that is not there yet, within the bounds.
     fn admit(&mut self, commit: &Commit, added_bytes: usize) -> Result<(), Full> {
         let new = |folder: &Folder<'_>| !self.trees.contains_key(&folder.object.id);
-        let trees: usize = commit.folders().iter().filter(|folder| new(folder)).map(|folder| folder.path.len() + TREE_BYTES).sum();
+        let trees: usize = commit
+            .folders()
+            .iter()
+            .filter(|folder| new(folder))
+            .map(|folder| folder.path.len() + TREE_BYTES)
+            .sum();
         let bytes = self.bytes.saturating_add(added_bytes).saturating_add(trees);
-        if self.commits.len() >= COMMITS_MAX || commit.files.len() > FILES_MAX || bytes > BYTES_MAX {
+        if self.commits.len() >= COMMITS_MAX || commit.files.len() > FILES_MAX || bytes > BYTES_MAX
+        {
             return Err(Full);
         }
         self.bytes = bytes;
@@ -187,7 +214,8 @@ impl World {
     /// A repository's commits as they are now.
     pub fn history(&self, repository: &Repository) -> Arc<History> {
         let known = self.histories.get(&repository.id).cloned();
-        known.unwrap_or_else(|| Arc::new(History::begun(repository, self.author(self.machine_user))))
+        known
+            .unwrap_or_else(|| Arc::new(History::begun(repository, self.author(self.machine_user))))
     }
 
     /// The same, to be changed; none when there is no such repository.

@@ -1,4 +1,5 @@
-//! Webhooks as they exist: whose they are, where and how they deliver. What they delivered is in `deliveries`, the rules are in `resources`.
+//! Webhooks as they exist: whose they are, where and how they deliver. What they delivered is in
+//! `deliveries`, the rules are in `resources`.
 
 use super::World;
 use super::deliveries::Log;
@@ -42,7 +43,8 @@ pub struct Config {
     pub password: Option<String>,
 }
 
-/// The media type of payloads. "Other supported values beyond json: not shown"; `form` is the other one that published clients send.
+/// The media type of payloads. "Other supported values beyond json: not shown"; `form` is the other
+/// one that published clients send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentType {
     #[default]
@@ -104,7 +106,8 @@ impl Target {
         }
     }
 
-    /// As the delivery header names it. Document 3 gives `repository` as an example; `integration` is the running service's word for an app.
+    /// As the delivery header names it. Document 3 gives `repository` as an example; `integration`
+    /// is the running service's word for an app.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Organization(_) => "organization",
@@ -123,7 +126,9 @@ pub struct Mailbox {
 impl World {
     pub fn hook_mut(&mut self, mailbox: Mailbox) -> Option<&mut Hook> {
         match mailbox.target {
-            Target::Organization(id) => self.organizations.get_mut(&id)?.hooks.get_mut(&mailbox.hook),
+            Target::Organization(id) => {
+                self.organizations.get_mut(&id)?.hooks.get_mut(&mailbox.hook)
+            }
             Target::App(id) => self.app_hooks.get_mut(&id).filter(|hook| hook.id == mailbox.hook),
         }
     }

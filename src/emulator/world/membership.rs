@@ -1,14 +1,18 @@
-//! How people belong to an organisation beside its lists of members and owners: invitations, who is public, organisation roles of teams,
-//! and what teams may do in repositories. Data and look-ups; how people come and go is in `resources/organizations/joining.rs`.
+//! How people belong to an organisation beside its lists of members and owners: invitations, who is
+//! public, organisation roles of teams, and what teams may do in repositories. Data and look-ups;
+//! how people come and go is in `resources/organizations/joining.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Organization, RepositoryRole, TeamRole};
 use crate::clock::Timestamp;
 
-/// Roles that an organisation can give, by their ids. The documents name these two (Document 2, Custom properties) and no ids.
-pub const ORGANIZATION_ROLES: [(u64, &str); 2] =
-    [(601, "custom_properties_org_definitions_manager"), (602, "custom_properties_org_values_editor")];
+/// Roles that an organisation can give, by their ids. The documents name these two (Document 2,
+/// Custom properties) and no ids.
+pub const ORGANIZATION_ROLES: [(u64, &str); 2] = [
+    (601, "custom_properties_org_definitions_manager"),
+    (602, "custom_properties_org_values_editor"),
+];
 
 /// What an organisation knows of people and teams beyond who they are.
 #[derive(Debug, Default)]
@@ -59,7 +63,8 @@ pub struct InvitationFailure {
     pub reason: String,
 }
 
-/// "One of `direct_member`, `admin`, `billing_manager`, `hiring_manager`, `reinstate`" (Document 2, Team invitation).
+/// "One of `direct_member`, `admin`, `billing_manager`, `hiring_manager`, `reinstate`" (Document 2,
+/// Team invitation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvitationRole {
     DirectMember,
@@ -70,7 +75,13 @@ pub enum InvitationRole {
 }
 
 impl InvitationRole {
-    pub const ALL: [Self; 5] = [Self::DirectMember, Self::Admin, Self::BillingManager, Self::HiringManager, Self::Reinstate];
+    pub const ALL: [Self; 5] = [
+        Self::DirectMember,
+        Self::Admin,
+        Self::BillingManager,
+        Self::HiringManager,
+        Self::Reinstate,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -96,7 +107,9 @@ impl Organization {
     /// Whether the user is in a team that has this organisation role; people of child teams are.
     pub fn has_role_by_team(&self, user: u64, role: &str) -> bool {
         let teams = self.people.team_roles.get(role).into_iter().flatten();
-        teams.filter_map(|id| self.teams.get(id)).any(|team| self.everyone_in_team(team).contains_key(&user))
+        teams
+            .filter_map(|id| self.teams.get(id))
+            .any(|team| self.everyone_in_team(team).contains_key(&user))
     }
 
     pub fn is_last_owner(&self, user: u64) -> bool {
@@ -119,12 +132,19 @@ mod tests {
     #[test]
     fn a_role_that_a_team_has_is_its_peoples() {
         let mut world = seed::world(&Options::default(), Timestamp::from_secs(1_800_000_000));
-        let acme = world.organizations.values_mut().find(|organization| organization.login == "acme").expect("it is in the seed");
+        let acme = world
+            .organizations
+            .values_mut()
+            .find(|organization| organization.login == "acme")
+            .expect("it is in the seed");
         let (_, role) = ORGANIZATION_ROLES[0];
         let build_bot = 111;
         assert!(!acme.has_role(build_bot, OrganizationRole::OwnerOr(role)));
         acme.people.team_roles.entry(role).or_default().insert(401);
-        assert!(acme.has_role(build_bot, OrganizationRole::OwnerOr(role)), "platform-core is nested in platform");
+        assert!(
+            acme.has_role(build_bot, OrganizationRole::OwnerOr(role)),
+            "platform-core is nested in platform"
+        );
         assert!(!acme.has_role(build_bot, OrganizationRole::OwnerOr(ORGANIZATION_ROLES[1].1)));
     }
 }

@@ -1,5 +1,5 @@
-//! Tokens that come and go while the world lives: made for an installation, replaced, taken back. A token keeps its position, which the
-//! transcript names, for as long as it is good.
+//! Tokens that come and go while the world lives: made for an installation, replaced, taken back. A
+//! token keeps its position, which the transcript names, for as long as it is good.
 
 use std::sync::Arc;
 
@@ -8,8 +8,9 @@ use crate::clock::Timestamp;
 use crate::emulator::accounts::{Standing, Token};
 use crate::emulator::fault::{Code, Fault};
 
-/// The most tokens made at run time that are kept; then those that have expired make place. Five times what Document 1 lets one app ask
-/// for in the hour that such a token lives ("2,000 OAuth access token requests per hour").
+/// The most tokens made at run time that are kept; then those that have expired make place. Five
+/// times what Document 1 lets one app ask for in the hour that such a token lives ("2,000 OAuth
+/// access token requests per hour").
 const MINTED_MAX: usize = 10_000;
 
 impl World {
@@ -21,9 +22,16 @@ impl World {
             return Ok(());
         }
         let oldest = self.minted.front().copied();
-        let dead = |position: &usize| self.tokens.get(*position).is_some_and(|token| !token.standing.is_good_at(now));
+        let dead = |position: &usize| {
+            self.tokens.get(*position).is_some_and(|token| !token.standing.is_good_at(now))
+        };
         let Some(position) = oldest.filter(dead) else {
-            return Err(Fault::field("Token", "base", Code::Invalid, "there are too many tokens already"));
+            return Err(Fault::field(
+                "Token",
+                "base",
+                Code::Invalid,
+                "there are too many tokens already",
+            ));
         };
         self.minted.rotate_left(1);
         self.replace_token(position, token);
@@ -62,14 +70,19 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 
     fn minted(world: &World, number: u64, end: Timestamp) -> Token {
-        Token { value: format!("minted-{number}"), standing: Standing::ValidUntil(end), ..(*world.tokens[0]).clone() }
+        Token {
+            value: format!("minted-{number}"),
+            standing: Standing::ValidUntil(end),
+            ..(*world.tokens[0]).clone()
+        }
     }
 
     #[test]
     fn tokens_are_bounded_in_number_and_expired_ones_make_place() {
         let mut world = seed::world(&Options::default(), NOW);
         let before = world.tokens.len();
-        let (early, late) = (NOW + std::time::Duration::from_hours(1), NOW + std::time::Duration::from_hours(2));
+        let (early, late) =
+            (NOW + std::time::Duration::from_hours(1), NOW + std::time::Duration::from_hours(2));
         for number in 0..MINTED_MAX as u64 {
             let token = minted(&world, number, early);
             world.mint(token, NOW).expect("there is place");
@@ -79,7 +92,11 @@ mod tests {
         world.mint(one_more, early).expect("the oldest has expired");
         assert_eq!(world.tokens.len(), before + MINTED_MAX);
         assert_eq!(world.good_token("minted-99999", early), Some(before));
-        assert_eq!(world.good_token("minted-0", NOW), None, "nobody finds the one whose place was taken");
+        assert_eq!(
+            world.good_token("minted-0", NOW),
+            None,
+            "nobody finds the one whose place was taken"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What exists upstream: users, organisations, repositories and what is in them. Data and look-ups; rules are in `resources`.
+//! What exists upstream: users, organisations, repositories and what is in them. Data and look-ups;
+//! rules are in `resources`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -33,12 +34,19 @@ mod tokens;
 mod views;
 
 pub use apps::Terms;
-pub use content::{Asset, Comment, FEATURES, Issue, IssueState, Label, Milestone, Release, Repository, Visibility};
-pub use deliveries::{ANSWER_BYTES_MAX, Attempt, DELIVERIES_MAX, Delivery, Failure, Log, Posted, Receipt, Signatures, Standing, guid};
+pub use content::{
+    Asset, Comment, FEATURES, Issue, IssueState, Label, Milestone, Release, Repository, Visibility,
+};
+pub use deliveries::{
+    ANSWER_BYTES_MAX, Attempt, DELIVERIES_MAX, Delivery, Failure, Log, Posted, Receipt, Signatures,
+    Standing, guid,
+};
 pub use enterprises::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
 pub use history::{Author, Commit, Draft, Edit, Full, History, README, Tree};
 pub use hooks::{Certificate, Config, ContentType, Hook, Mailbox, Target};
-pub use membership::{Invitation, InvitationFailure, InvitationRole, Invitee, ORGANIZATION_ROLES, People, Purpose};
+pub use membership::{
+    Invitation, InvitationFailure, InvitationRole, Invitee, ORGANIZATION_ROLES, People, Purpose,
+};
 pub use people::{App, OauthApp, Organization, User};
 pub use teams::{Privacy, RepositoryRole, Team, TeamRole};
 pub use tokens::TokenView;
@@ -59,7 +67,8 @@ pub struct World {
     pub repositories: BTreeMap<u64, Repository>,
     /// Lower-case login of a user or organisation.
     logins: HashMap<String, Owner>,
-    /// Lower-case `owner/name`, also names that a repository had before (those answer with a redirect).
+    /// Lower-case `owner/name`, also names that a repository had before (those answer with a
+    /// redirect).
     repository_names: HashMap<String, u64>,
     /// Named as the author of what installations and workflows make.
     pub machine_user: u64,
@@ -146,14 +155,16 @@ impl World {
         self.repositories.insert(repository.id, repository);
     }
 
-    /// Gives a repository another name; the old one stays known and leads to it. False when the name is taken.
+    /// Gives a repository another name; the old one stays known and leads to it. False when the
+    /// name is taken.
     pub fn rename_repository(&mut self, id: u64, name: &str) -> bool {
         let Some(repository) = self.repositories.get(&id) else { return false };
         let full_name = format!("{}/{name}", self.owner_login(repository.owner)).to_lowercase();
         if self.repository_names.get(&full_name).is_some_and(|taken| *taken != id) {
             return false;
         }
-        let before = self.repositories.get(&id).map(|repository| self.full_name(repository).to_lowercase());
+        let before =
+            self.repositories.get(&id).map(|repository| self.full_name(repository).to_lowercase());
         let before = before.map(|name| (name, id));
         self.former.extend(before.filter(|named| !self.former.contains(named)));
         self.repository_names.insert(full_name, id);
@@ -191,8 +202,12 @@ impl World {
     /// The names a repository had before, lower-case.
     pub fn former_names(&self, repository: &Repository) -> Vec<&str> {
         let now = self.full_name(repository).to_lowercase();
-        let mut names: Vec<&str> =
-            self.former.iter().filter(|(name, id)| *id == repository.id && *name != now).map(|(name, _)| name.as_str()).collect();
+        let mut names: Vec<&str> = self
+            .former
+            .iter()
+            .filter(|(name, id)| *id == repository.id && *name != now)
+            .map(|(name, _)| name.as_str())
+            .collect();
         names.dedup();
         names
     }
@@ -209,7 +224,9 @@ impl World {
     pub fn owner_login(&self, owner: Owner) -> &str {
         match owner {
             Owner::User(id) => self.login(id),
-            Owner::Organization(id) => self.organizations.get(&id).map_or("ghost", |organization| &organization.login),
+            Owner::Organization(id) => {
+                self.organizations.get(&id).map_or("ghost", |organization| &organization.login)
+            }
         }
     }
 

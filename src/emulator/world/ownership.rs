@@ -1,4 +1,5 @@
-//! Who owns which repositories, so that one owner's are found and counted without a look at everyone's.
+//! Who owns which repositories, so that one owner's are found and counted without a look at
+//! everyone's.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
@@ -40,17 +41,22 @@ impl World {
     /// The repositories of an owner, by id.
     pub fn repositories_of(&self, owner: Owner) -> impl Iterator<Item = &Repository> {
         let ids = self.ownership.0.get(&owner).map(|of| &of.all);
-        // Where most repositories are one owner's, walking through all is quicker than looking them up.
+        // Where most repositories are one owner's, walking through all is quicker than looking them
+        // up.
         let walks = ids.is_some_and(|ids| ids.len() > self.repositories.len() / 4);
-        let (walked, looked_up) = if walks { (Some(self.repositories.values()), None) } else { (None, ids) };
-        let walked = walked.into_iter().flatten().filter(move |repository| repository.owner == owner);
+        let (walked, looked_up) =
+            if walks { (Some(self.repositories.values()), None) } else { (None, ids) };
+        let walked =
+            walked.into_iter().flatten().filter(move |repository| repository.owner == owner);
         walked.chain(looked_up.into_iter().flatten().filter_map(|id| self.repositories.get(id)))
     }
 
     /// How many public repositories an owner has.
     pub fn public_repositories(&self, owner: Owner) -> u64 {
         let count = self.ownership.0.get(&owner).map_or(0, |of| of.public);
-        let is_counted = |repository: &&Repository| repository.owner == owner && repository.visibility == Visibility::Public;
+        let is_counted = |repository: &&Repository| {
+            repository.owner == owner && repository.visibility == Visibility::Public
+        };
         debug_assert_eq!(
             count,
             self.repositories.values().filter(is_counted).count() as u64,
@@ -71,9 +77,16 @@ impl World {
     /// What an owner shows of itself has changed: among it is how many public repositories it has.
     pub fn owner_changed(&mut self, owner: Owner, now: Timestamp) {
         match owner {
-            Owner::User(id) => self.users.get_mut(&id).into_iter().for_each(|user| user.updated_at = user.updated_at.max(now)),
+            Owner::User(id) => self
+                .users
+                .get_mut(&id)
+                .into_iter()
+                .for_each(|user| user.updated_at = user.updated_at.max(now)),
             Owner::Organization(id) => {
-                self.organizations.get_mut(&id).into_iter().for_each(|one| one.updated_at = one.updated_at.max(now));
+                self.organizations
+                    .get_mut(&id)
+                    .into_iter()
+                    .for_each(|one| one.updated_at = one.updated_at.max(now));
             }
         }
     }
@@ -89,7 +102,8 @@ impl World {
     }
 }
 
-/// The keys of all threads of a user: nothing sorts before an issue of that number, nor after such a request for a feature.
+/// The keys of all threads of a user: nothing sorts before an issue of that number, nor after such
+/// a request for a feature.
 fn keys_of(user: u64) -> RangeInclusive<(u64, u64, Topic)> {
     (user, 0, Topic::Numbered(0))..=(user, u64::MAX, Topic::FeatureRequest(u64::MAX))
 }
@@ -102,16 +116,25 @@ mod tests {
 
     #[test]
     fn counts_follow_what_happens_to_repositories() {
-        let mut world = seed::world(&Options { repositories: 100, ..Options::default() }, Timestamp::from_secs(1_800_000_000));
+        let mut world = seed::world(
+            &Options { repositories: 100, ..Options::default() },
+            Timestamp::from_secs(1_800_000_000),
+        );
         let acme = world.owner("acme").expect("an organisation");
         let (all, public) = (world.repositories_of(acme).count(), world.public_repositories(acme));
         assert_eq!(world.ownership.count(acme), all as u64);
-        let widgets = world.repository_named("acme", "widgets").map(|repository| repository.id).expect("a repository");
+        let widgets = world
+            .repository_named("acme", "widgets")
+            .map(|repository| repository.id)
+            .expect("a repository");
         for _ in 0..2 {
             world.set_visibility(widgets, Visibility::Private);
             assert_eq!(world.public_repositories(acme), public - 1);
         }
         world.set_visibility(widgets, Visibility::Public);
-        assert_eq!((world.repositories_of(acme).count(), world.public_repositories(acme)), (all, public));
+        assert_eq!(
+            (world.repositories_of(acme).count(), world.public_repositories(acme)),
+            (all, public)
+        );
     }
 }

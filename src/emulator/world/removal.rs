@@ -3,13 +3,16 @@
 use super::{Owner, World};
 
 impl World {
-    /// Takes a repository away with everything that is in it, its former names and what people were told of it.
+    /// Takes a repository away with everything that is in it, its former names and what people were
+    /// told of it.
     pub fn remove_repository(&mut self, id: u64) {
         let Some(repository) = self.repositories.remove(&id) else { return };
         self.repository_names.retain(|_, named| *named != id);
         self.former.retain(|(_, named)| *named != id);
         self.ownership.remove(&repository);
-        if let Some(origin) = repository.fork_of.and_then(|origin| self.repositories.get_mut(&origin)) {
+        if let Some(origin) =
+            repository.fork_of.and_then(|origin| self.repositories.get_mut(&origin))
+        {
             origin.forks.remove(&id);
         }
         for fork in &repository.forks {
@@ -32,7 +35,12 @@ impl World {
     /// Takes an organisation away, and its repositories.
     pub fn remove_organization(&mut self, id: u64) {
         let owner = Owner::Organization(id);
-        let theirs: Vec<u64> = self.repositories.values().filter(|repository| repository.owner == owner).map(|one| one.id).collect();
+        let theirs: Vec<u64> = self
+            .repositories
+            .values()
+            .filter(|repository| repository.owner == owner)
+            .map(|one| one.id)
+            .collect();
         for repository in theirs {
             self.remove_repository(repository);
         }
@@ -44,7 +52,8 @@ impl World {
         }
         self.issue_fields.remove(&id);
         self.properties.forget_organization(id);
-        // Installations go with what they were on; one left without terms would be granted everything.
+        // Installations go with what they were on; one left without terms would be granted
+        // everything.
         for app in &mut self.apps {
             for (installation, _) in app.installations.extract_if(.., |(_, on)| *on == id) {
                 self.installation_terms.remove(&installation);

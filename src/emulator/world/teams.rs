@@ -1,5 +1,5 @@
-//! Teams of an organisation: who is in them, what lies below them, what they may do in repositories. Data and look-ups; what a caller
-//! may do with a team is said in `resources/teams`.
+//! Teams of an organisation: who is in them, what lies below them, what they may do in
+//! repositories. Data and look-ups; what a caller may do with a team is said in `resources/teams`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,7 +93,8 @@ impl RepositoryRole {
         }
     }
 
-    /// "Where pull and push permissions are accepted they map to the Read and Write roles" (Document 2, Team membership).
+    /// "Where pull and push permissions are accepted they map to the Read and Write roles"
+    /// (Document 2, Team membership).
     pub fn role_name(self) -> &'static str {
         match self {
             Self::Pull => "read",
@@ -125,7 +126,13 @@ impl Organization {
         let mut below = BTreeSet::new();
         let mut next = vec![id];
         while let Some(id) = next.pop() {
-            next.extend(children.remove(&id).unwrap_or_default().into_iter().filter(|child| below.insert(*child)));
+            next.extend(
+                children
+                    .remove(&id)
+                    .unwrap_or_default()
+                    .into_iter()
+                    .filter(|child| below.insert(*child)),
+            );
         }
         below
     }
@@ -134,19 +141,24 @@ impl Organization {
     pub fn team_and_above(&self, id: u64) -> BTreeSet<u64> {
         let mut above = BTreeSet::new();
         let mut next = Some(id);
-        while let Some(team) = next.and_then(|id| self.teams.get(&id)).filter(|team| !above.contains(&team.id)) {
+        while let Some(team) =
+            next.and_then(|id| self.teams.get(&id)).filter(|team| !above.contains(&team.id))
+        {
             above.insert(team.id);
             next = team.parent;
         }
         above
     }
 
-    /// Everyone in the team with the role there: "includes members of child teams" (Document 2), who are members of this one whatever they
-    /// are in theirs; "organization owners show maintainer".
+    /// Everyone in the team with the role there: "includes members of child teams" (Document 2),
+    /// who are members of this one whatever they are in theirs; "organization owners show
+    /// maintainer".
     pub fn everyone_in_team(&self, team: &Team) -> BTreeMap<u64, TeamRole> {
         let children = self.teams_below(team.id).into_iter().filter_map(|id| self.teams.get(&id));
-        let mut everyone: BTreeMap<u64, TeamRole> =
-            children.flat_map(|child| child.people.keys()).map(|user| (*user, TeamRole::Member)).collect();
+        let mut everyone: BTreeMap<u64, TeamRole> = children
+            .flat_map(|child| child.people.keys())
+            .map(|user| (*user, TeamRole::Member))
+            .collect();
         everyone.extend(&team.people);
         for (user, role) in &mut everyone {
             *role = self.shown_role(*user, *role);
@@ -159,16 +171,25 @@ impl Organization {
         if self.owners.contains(&user) { TeamRole::Maintainer } else { role }
     }
 
-    /// Repositories of the team and what it may do there; nested teams have what the teams above them have, too.
+    /// Repositories of the team and what it may do there; nested teams have what the teams above
+    /// them have, too.
     pub fn team_repositories(&self, team: u64) -> BTreeMap<u64, RepositoryRole> {
         let above = self.team_and_above(team);
-        let strongest = |teams: &BTreeMap<u64, RepositoryRole>| above.iter().filter_map(|id| teams.get(id)).max().copied();
-        self.people.grants.iter().filter_map(|(repository, teams)| Some((*repository, strongest(teams)?))).collect()
+        let strongest = |teams: &BTreeMap<u64, RepositoryRole>| {
+            above.iter().filter_map(|id| teams.get(id)).max().copied()
+        };
+        self.people
+            .grants
+            .iter()
+            .filter_map(|(repository, teams)| Some((*repository, strongest(teams)?)))
+            .collect()
     }
 
-    /// Whether a team gives the user every right in a repository. Lesser rights are what members have anyway.
+    /// Whether a team gives the user every right in a repository. Lesser rights are what members
+    /// have anyway.
     pub fn administers_by_team(&self, user: u64, repository: u64) -> bool {
-        let is_in = |team: u64| self.teams.get(&team).is_some_and(|team| team.people.contains_key(&user));
+        let is_in =
+            |team: u64| self.teams.get(&team).is_some_and(|team| team.people.contains_key(&user));
         let gives = |team: u64| is_in(team) || self.teams_below(team).into_iter().any(is_in);
         let grants = self.people.grants.get(&repository).into_iter().flatten();
         grants.into_iter().any(|(team, role)| *role == RepositoryRole::Admin && gives(*team))
@@ -183,7 +204,11 @@ mod tests {
     #[test]
     fn teams_nested_in_a_ring_do_not_go_on_for_ever() {
         let mut world = seed::world(&Options::default(), Timestamp::from_secs(1_800_000_000));
-        let acme = world.organizations.values_mut().find(|organization| organization.login == "acme").expect("it is in the seed");
+        let acme = world
+            .organizations
+            .values_mut()
+            .find(|organization| organization.login == "acme")
+            .expect("it is in the seed");
         acme.teams.get_mut(&401).expect("platform").parent = Some(402);
         assert_eq!(acme.teams_below(401), BTreeSet::from([401, 402]));
         assert_eq!(acme.team_and_above(401), BTreeSet::from([401, 402]));
@@ -191,6 +216,9 @@ mod tests {
 
     #[test]
     fn pull_and_push_map_to_the_read_and_write_roles() {
-        assert_eq!((RepositoryRole::Pull.role_name(), RepositoryRole::Push.role_name()), ("read", "write"));
+        assert_eq!(
+            (RepositoryRole::Pull.role_name(), RepositoryRole::Push.role_name()),
+            ("read", "write")
+        );
     }
 }

@@ -27,7 +27,9 @@ impl World {
         let permissions = match &token.permissions {
             Permissions::NotApplicable => BTreeMap::new(),
             Permissions::All => BTreeMap::from([("*", "admin")]),
-            Permissions::Only(granted) => granted.iter().map(|(name, level)| (*name, level.name())).collect(),
+            Permissions::Only(granted) => {
+                granted.iter().map(|(name, level)| (*name, level.name())).collect()
+            }
         };
         TokenView {
             token: token.value.clone(),
@@ -44,7 +46,8 @@ impl World {
 /// A token as `/_emulator/world` shows it. The secret is in it: it is made up, and a test needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TokenView {
-    /// The secret, to be sent as `Authorization: Bearer`; for an OAuth app `CLIENT_ID:CLIENT_SECRET`.
+    /// The secret, to be sent as `Authorization: Bearer`; for an OAuth app
+    /// `CLIENT_ID:CLIENT_SECRET`.
     pub token: String,
     /// The name of the account whose budget it spends.
     pub account: String,

@@ -1,4 +1,5 @@
-//! Teams and enterprises as the control plane shows them: everything that a test needs to pick a case.
+//! Teams and enterprises as the control plane shows them: everything that a test needs to pick a
+//! case.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +18,12 @@ impl World {
     }
 
     fn team_view(&self, team: &Team) -> Value {
-        let maintainers: BTreeSet<u64> =
-            team.people.iter().filter(|(_, role)| **role == TeamRole::Maintainer).map(|(user, _)| *user).collect();
+        let maintainers: BTreeSet<u64> = team
+            .people
+            .iter()
+            .filter(|(_, role)| **role == TeamRole::Maintainer)
+            .map(|(user, _)| *user)
+            .collect();
         json!({
             "id": team.id,
             "slug": team.slug,
@@ -47,7 +52,10 @@ impl World {
     /// The enterprises with their teams.
     pub fn enterprise_views(&self) -> Vec<Value> {
         let logins_of = |ids: &BTreeSet<u64>| -> Vec<&str> {
-            ids.iter().filter_map(|id| self.organizations.get(id)).map(|organization| organization.login.as_str()).collect()
+            ids.iter()
+                .filter_map(|id| self.organizations.get(id))
+                .map(|organization| organization.login.as_str())
+                .collect()
         };
         let enterprises = self.enterprises.values().map(|enterprise| {
             let teams = enterprise.teams.values().map(|team| {

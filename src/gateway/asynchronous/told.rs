@@ -1,6 +1,7 @@
 //! The status resource of a write, as JSON (CONTRACT §3).
 //!
-//! An answer's body stands in it as it is where it is JSON itself. Operators are told the same (CONTRACT §5).
+//! An answer's body stands in it as it is where it is JSON itself. Operators are told the same
+//! (CONTRACT §5).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +22,8 @@ use crate::writes::State;
 use crate::writes::record::Shape;
 
 impl Gateway {
-    /// A write as the status resource tells it; the answer's addresses as this client, or else the upstream, writes them.
+    /// A write as the status resource tells it; the answer's addresses as this client, or else the
+    /// upstream, writes them.
     pub fn told(&self, listed: Listed, origin: Option<&Origin>) -> Bytes {
         let Listed { write, progress } = listed;
         let response = progress.response.map(|response| match origin {
@@ -29,7 +31,11 @@ impl Gateway {
                 let root = if write.shape == Shape::V3 { Root::V3 } else { origin.root };
                 self.reply_from_kept(*response, &Origin { base: origin.base.clone(), root })
             }
-            None => Reply { status: response.status, headers: response.headers, body: ReplyBody::Whole(response.body.unwrap_or_default()) },
+            None => Reply {
+                status: response.status,
+                headers: response.headers,
+                body: ReplyBody::Whole(response.body.unwrap_or_default()),
+            },
         });
         let told = Told {
             id: write.id.to_string(),
@@ -46,7 +52,8 @@ impl Gateway {
             message: progress.reason.as_ref().map(|reason| &*reason.message),
             response: response.as_ref().map(TellResponse::of),
         };
-        // Texts and numbers always make JSON, and the answer's own is JSON where it stands as it is.
+        // Texts and numbers always make JSON, and the answer's own is JSON where it stands as it
+        // is.
         Bytes::from(serde_json::to_vec(&told).unwrap_or_default())
     }
 }
@@ -89,7 +96,11 @@ enum TellBody<'w> {
 impl<'w> TellResponse<'w> {
     fn of(reply: &'w Reply) -> Self {
         let ReplyBody::Whole(body) = &reply.body else {
-            return Self { status: reply.status.as_u16(), headers: BTreeMap::new(), body: TellBody::None };
+            return Self {
+                status: reply.status.as_u16(),
+                headers: BTreeMap::new(),
+                body: TellBody::None,
+            };
         };
         let mut headers = BTreeMap::<_, String>::new();
         for (name, value) in &reply.headers {

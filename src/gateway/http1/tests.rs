@@ -12,8 +12,14 @@ struct Read {
     is_reusable: bool,
 }
 
-/// Asks with `method`, and reads `answer`, which arrives in pieces of so many bytes and then ends the stream or not.
-async fn ask(method: Method, answer: &'static str, piece_bytes: usize, closes: bool) -> Result<(Read, HeaderMap), Broken> {
+/// Asks with `method`, and reads `answer`, which arrives in pieces of so many bytes and then ends
+/// the stream or not.
+async fn ask(
+    method: Method,
+    answer: &'static str,
+    piece_bytes: usize,
+    closes: bool,
+) -> Result<(Read, HeaderMap), Broken> {
     let (ours, mut theirs) = duplex(1024);
     let upstream = tokio::spawn(async move {
         let mut asked = [0; 4];
@@ -40,7 +46,10 @@ async fn read(answer: &'static str) -> Result<(u16, String, bool), String> {
     let mut all = Vec::new();
     for piece_bytes in [1, 7, 4096] {
         let read = ask(Method::GET, answer, piece_bytes, false).await;
-        all.push(read.map(|(read, _)| (read.status, read.body, read.is_reusable)).map_err(|Broken(why)| why));
+        all.push(
+            read.map(|(read, _)| (read.status, read.body, read.is_reusable))
+                .map_err(|Broken(why)| why),
+        );
     }
     all.dedup();
     assert_eq!(all.len(), 1, "{all:?}");
@@ -53,13 +62,22 @@ fn whole(status: u16, body: &str, is_reusable: bool) -> (u16, String, bool) {
 
 #[tokio::test]
 async fn an_answer_is_read_to_where_its_head_says_that_it_ends() {
-    assert_eq!(read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").await, Ok(whole(200, "hello", true)));
-    assert_eq!(read("HTTP/1.1 200 OK\r\ncontent-length: 5, 5\r\nContent-Length: 5\r\n\r\nhello").await, Ok(whole(200, "hello", true)));
+    assert_eq!(
+        read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").await,
+        Ok(whole(200, "hello", true))
+    );
+    assert_eq!(
+        read("HTTP/1.1 200 OK\r\ncontent-length: 5, 5\r\nContent-Length: 5\r\n\r\nhello").await,
+        Ok(whole(200, "hello", true))
+    );
     assert_eq!(
         read("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 1\r\n\r\n").await,
         Ok(whole(200, "hello", true))
     );
-    assert_eq!(read("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\nETag: \"a\"\r\n\r\n").await, Ok(whole(304, "", true)));
+    assert_eq!(
+        read("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\nETag: \"a\"\r\n\r\n").await,
+        Ok(whole(304, "", true))
+    );
     assert_eq!(read("HTTP/1.1 204\r\n\r\n").await, Ok(whole(204, "", true)));
     assert_eq!(
         read("HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\nHTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n").await,
@@ -68,7 +86,8 @@ async fn an_answer_is_read_to_where_its_head_says_that_it_ends() {
 }
 
 #[tokio::test]
-async fn a_coding_that_nobody_knows_ends_where_its_length_or_its_connection_does_and_the_connection_with_it() {
+async fn a_coding_that_nobody_knows_ends_where_its_length_or_its_connection_does_and_the_connection_with_it()
+ {
     for answer in [
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: other\r\n\r\nhello",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: other\r\nContent-Length: 5\r\n\r\nhello",
@@ -86,12 +105,17 @@ async fn without_a_length_a_body_ends_with_its_connection() {
 
 #[tokio::test]
 async fn the_answer_to_a_head_has_no_body() {
-    let (read, headers) = ask(Method::HEAD, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", 3, false).await.unwrap();
-    assert_eq!((read.body.as_str(), read.is_reusable, &headers["content-length"]), ("", true, &HeaderValue::from_static("5")));
+    let (read, headers) =
+        ask(Method::HEAD, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", 3, false).await.unwrap();
+    assert_eq!(
+        (read.body.as_str(), read.is_reusable, &headers["content-length"]),
+        ("", true, &HeaderValue::from_static("5"))
+    );
 }
 
 #[tokio::test]
-async fn a_connection_is_not_used_again_when_the_upstream_says_so_or_more_came_than_was_asked_for() {
+async fn a_connection_is_not_used_again_when_the_upstream_says_so_or_more_came_than_was_asked_for()
+{
     for answer in [
         "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 5\r\n\r\nhello",
         "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello",
@@ -99,9 +123,16 @@ async fn a_connection_is_not_used_again_when_the_upstream_says_so_or_more_came_t
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
     ] {
         let (read, _) = ask(Method::GET, answer, 4096, false).await.unwrap();
-        assert_eq!(read, Read { status: 200, body: "hello".into(), is_reusable: false }, "{answer}");
+        assert_eq!(
+            read,
+            Read { status: 200, body: "hello".into(), is_reusable: false },
+            "{answer}"
+        );
     }
-    assert_eq!(read("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello").await, Ok(whole(200, "hello", true)));
+    assert_eq!(
+        read("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello").await,
+        Ok(whole(200, "hello", true))
+    );
 }
 
 #[tokio::test]
@@ -147,7 +178,8 @@ async fn a_head_without_end_is_given_up() {
 
 #[tokio::test]
 async fn headers_keep_their_lines_and_folds_become_spaces() {
-    let answer = "HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a:  2 \r\nX-B: 3\r\n 4\r\nContent-Length: 0\r\n\r\n";
+    let answer =
+        "HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a:  2 \r\nX-B: 3\r\n 4\r\nContent-Length: 0\r\n\r\n";
     let (_, headers) = ask(Method::GET, answer, 5, false).await.unwrap();
     assert_eq!(headers.get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
     assert_eq!(headers["x-b"], "3 4");
@@ -166,7 +198,10 @@ async fn a_body_is_framed_as_was_said_and_never_otherwise() {
     assert_eq!(sent, b"head:5\r\nhello\r\n0\r\n\r\n");
 
     connection.send(&Method::POST, b"head:", b"", Outgoing::Length(5), None).await.unwrap();
-    assert!(connection.send_body(b"hello!", None).await.is_err() && connection.finish_body(None).await.is_err());
+    assert!(
+        connection.send_body(b"hello!", None).await.is_err()
+            && connection.finish_body(None).await.is_err()
+    );
     connection.send_body(b"hello", None).await.unwrap();
     assert!(connection.finish_body(None).await.is_ok());
 }

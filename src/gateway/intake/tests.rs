@@ -11,7 +11,10 @@ fn take(raw: &str) -> Result<Intake, Malformed> {
     let mut headers = HeaderMap::new();
     for line in lines.filter(|line| !line.is_empty()) {
         let (name, value) = line.split_once(':').unwrap();
-        headers.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value.trim()).unwrap());
+        headers.append(
+            http::HeaderName::from_bytes(name.as_bytes()).unwrap(),
+            HeaderValue::from_str(value.trim()).unwrap(),
+        );
     }
     check(&method, Methods::Documented, &uri, &headers, Wire::Http1(raw.as_bytes()))
 }
@@ -34,11 +37,20 @@ fn every_shape_leads_to_the_same_canonical_path() {
         ("/graphql", Root::Plain, Service::Graphql, "/graphql"),
         ("/api/graphql", Root::V3, Service::Graphql, "/graphql"),
         ("/api/v3/graphql", Root::V3, Service::Graphql, "/graphql"),
-        ("/api/uploads/repos/a/b/releases/1/assets", Root::V3, Service::Uploads, "/repos/a/b/releases/1/assets"),
+        (
+            "/api/uploads/repos/a/b/releases/1/assets",
+            Root::V3,
+            Service::Uploads,
+            "/repos/a/b/releases/1/assets",
+        ),
         ("/_weir/writes/1", Root::Plain, Service::Weir, "/_weir/writes/1"),
     ] {
         let intake = get(target).unwrap();
-        assert_eq!((intake.root, intake.service, intake.path.as_str()), (root, service, path), "{target}");
+        assert_eq!(
+            (intake.root, intake.service, intake.path.as_str()),
+            (root, service, path),
+            "{target}"
+        );
     }
 }
 
@@ -51,9 +63,14 @@ fn an_encoded_letter_is_the_letter() {
 
 #[test]
 fn an_address_prefix_is_taken_off_once_and_stands_nowhere_else() {
-    for target in
-        ["/api/v3/api/v3/user", "/api/v3/API/V3/user", "/api/v3/api%2fv3/user", "/API/v3/user", "/api%2Fv3/user", "/api/uploads/api/v3/x"]
-    {
+    for target in [
+        "/api/v3/api/v3/user",
+        "/api/v3/API/V3/user",
+        "/api/v3/api%2fv3/user",
+        "/API/v3/user",
+        "/api%2Fv3/user",
+        "/api/uploads/api/v3/x",
+    ] {
         assert!(matches!(get(target), Err(Malformed::Bad(_))), "{target}");
     }
 }
@@ -85,17 +102,24 @@ fn headers_that_choose_an_answer_are_ascii_and_one() {
 
 #[test]
 fn a_host_is_a_name_or_an_address_with_a_port() {
-    for host in ["weir", "weir:8080", "api.example.com", "127.0.0.1:1", "[::1]", "[::1]:80", "a_b"] {
+    for host in ["weir", "weir:8080", "api.example.com", "127.0.0.1:1", "[::1]", "[::1]:80", "a_b"]
+    {
         assert!(is_host(host), "{host}");
     }
-    for host in ["", "]:[", "h:abc", ":80", "..", "a..b", "h:99999", "[::1", "[x]:1", "a/b", "a b", "u@h", "h:+1"] {
+    for host in [
+        "", "]:[", "h:abc", ":80", "..", "a..b", "h:99999", "[::1", "[x]:1", "a/b", "a b", "u@h",
+        "h:+1",
+    ] {
         assert!(!is_host(host), "{host}");
     }
 }
 
 #[test]
 fn an_encoded_slash_is_data() {
-    assert_eq!(get("/repos/a/b/contents/x%2Fy?ref=a%0Ab").unwrap().target(), "/repos/a/b/contents/x%2Fy?ref=a%0Ab");
+    assert_eq!(
+        get("/repos/a/b/contents/x%2Fy?ref=a%0Ab").unwrap().target(),
+        "/repos/a/b/contents/x%2Fy?ref=a%0Ab"
+    );
 }
 
 #[test]
@@ -133,7 +157,10 @@ fn framing_in_doubt_is_refused() {
         "X: a\nContent-Length: 5",
     ] {
         let raw = format!("POST /a HTTP/1.1\r\nHost: w\r\n{headers}\r\n\r\n");
-        let parsed = format!("POST /a HTTP/1.1\r\nHost: w\r\n{}\r\n\r\n", headers.replace('\n', "\r\n").replace("\r\r", "\r"));
+        let parsed = format!(
+            "POST /a HTTP/1.1\r\nHost: w\r\n{}\r\n\r\n",
+            headers.replace('\n', "\r\n").replace("\r\r", "\r")
+        );
         let refused = take(&parsed).is_err() || check_raw_head(raw.as_bytes()).is_err();
         assert!(refused, "{headers}");
     }
@@ -141,11 +168,18 @@ fn framing_in_doubt_is_refused() {
 
 #[test]
 fn both_lengths_are_seen_even_when_the_parser_hid_one() {
-    let raw = b"POST /a HTTP/1.1\r\nHost: w\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let raw =
+        b"POST /a HTTP/1.1\r\nHost: w\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut headers = HeaderMap::new();
     headers.insert(HOST, HeaderValue::from_static("w"));
     headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    let answer = check(&Method::POST, Methods::Documented, &Uri::from_static("/a"), &headers, Wire::Http1(raw));
+    let answer = check(
+        &Method::POST,
+        Methods::Documented,
+        &Uri::from_static("/a"),
+        &headers,
+        Wire::Http1(raw),
+    );
     assert_eq!(answer, Err(Malformed::Bad("both Transfer-Encoding and Content-Length")));
 }
 
@@ -164,7 +198,9 @@ fn sizes_and_methods_have_their_own_refusals() {
     assert_eq!(get(&format!("/{}", "a".repeat(9000))), Err(Malformed::TargetTooLong));
     assert_eq!(take("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n"), Err(Malformed::Method));
     assert_eq!(take("BREW / HTTP/1.1\r\nHost: a\r\n\r\n"), Err(Malformed::Method));
-    let many = (0..101).fold(String::from("GET / HTTP/1.1\r\nHost: a\r\n"), |raw, n| raw + &format!("X-{n}: 1\r\n")) + "\r\n";
+    let many = (0..101).fold(String::from("GET / HTTP/1.1\r\nHost: a\r\n"), |raw, n| {
+        raw + &format!("X-{n}: 1\r\n")
+    }) + "\r\n";
     assert_eq!(take(&many), Err(Malformed::HeadTooLarge));
     let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(HEAD_BYTES_MAX));
     assert_eq!(take(&long), Err(Malformed::HeadTooLarge));
@@ -172,6 +208,12 @@ fn sizes_and_methods_have_their_own_refusals() {
 
 #[test]
 fn a_zero_length_is_no_body() {
-    assert_eq!(take("PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").unwrap().body, BodyFraming::None);
-    assert_eq!(take("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n").unwrap().body, BodyFraming::Length(12));
+    assert_eq!(
+        take("PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").unwrap().body,
+        BodyFraming::None
+    );
+    assert_eq!(
+        take("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n").unwrap().body,
+        BodyFraming::Length(12)
+    );
 }

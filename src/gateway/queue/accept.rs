@@ -1,4 +1,5 @@
-//! Taking a write in: its place in its lane, its `Idempotency-Key`, and the store, before anybody is told that it is accepted (CONTRACT §3).
+//! Taking a write in: its place in its lane, its `Idempotency-Key`, and the store, before anybody
+//! is told that it is accepted (CONTRACT §3).
 
 use std::sync::Arc;
 
@@ -27,7 +28,8 @@ pub struct New {
     pub deadline: Timestamp,
     /// Its body's part of the memory for bodies.
     pub memory: Option<OwnedSemaphorePermit>,
-    /// Who waits for its answer, if anybody does, and is never told that it is kept: it is not begun without them.
+    /// Who waits for its answer, if anybody does, and is never told that it is kept: it is not
+    /// begun without them.
     pub asker: Option<Box<Asker>>,
 }
 
@@ -60,8 +62,13 @@ impl From<LanesFull> for NotAccepted {
 }
 
 impl Queue {
-    /// Accepts a write, or finds the one that its key stands for. Once this has begun it goes on by itself: dropped, it only tells nobody.
-    pub async fn accept(self: &Arc<Self>, turns: &Arc<Turns>, new: New) -> Result<Accepted, NotAccepted> {
+    /// Accepts a write, or finds the one that its key stands for. Once this has begun it goes on by
+    /// itself: dropped, it only tells nobody.
+    pub async fn accept(
+        self: &Arc<Self>,
+        turns: &Arc<Turns>,
+        new: New,
+    ) -> Result<Accepted, NotAccepted> {
         let (queue, turns) = (Arc::clone(self), Arc::clone(turns));
         let accepting = tokio::spawn(async move { queue.take_in(&turns, new).await });
         let lost = |_| Err(NotAccepted::Store(StoreError::Failed("it was interrupted".into())));
@@ -74,14 +81,20 @@ impl Queue {
         let (number, kept) = loop {
             let earlier = {
                 let inner = &mut *self.inner.lock();
-                let keyed = new.write.key.and_then(|key| inner.keys.get(&(client, key.name)).map(|keyed| (key, keyed)));
+                let keyed = new
+                    .write
+                    .key
+                    .and_then(|key| inner.keys.get(&(client, key.name)).map(|keyed| (key, keyed)));
                 match keyed {
-                    Some((key, keyed)) if keyed.meaning != key.meaning => return Err(NotAccepted::KeyTaken),
+                    Some((key, keyed)) if keyed.meaning != key.meaning => {
+                        return Err(NotAccepted::KeyTaken);
+                    }
                     Some((_, keyed)) => keyed.number,
                     None => break self.insert(inner, turns, &mut new, now)?,
                 }
             };
-            // The same write comes twice at once: the second hears of it when the first is kept, or takes its place.
+            // The same write comes twice at once: the second hears of it when the first is kept, or
+            // takes its place.
             if let Some(accepted) = self.kept(earlier, &mut new.asker).await? {
                 return Ok(accepted);
             }
@@ -140,7 +153,8 @@ impl Queue {
         if let Some(key) = new.write.key {
             inner.keys.insert((new.class.client, key.name), Keyed { number, meaning: key.meaning });
         }
-        let mut live = Live::new(new.write.id, new.class.clone(), now, new.write.key, progress, turn, size);
+        let mut live =
+            Live::new(new.write.id, new.class.clone(), now, new.write.key, progress, turn, size);
         live.memory = new.memory.take();
         live.attended = attended.then_some(1);
         live.asker = new.asker.take();
@@ -153,7 +167,8 @@ impl Queue {
         Ok((number, kept))
     }
 
-    /// Whether a client may have so much more of the store, of which others want their part; its finished writes are there until they are forgotten.
+    /// Whether a client may have so much more of the store, of which others want their part; its
+    /// finished writes are there until they are forgotten.
     fn has_room(&self, inner: &Inner, client: u32, size: Size) -> Result<(), NotAccepted> {
         let (own, all) = (inner.holdings.of(client), inner.holdings.all());
         let free = self.store.room(all.bytes).unwrap_or(u64::MAX);
@@ -164,8 +179,13 @@ impl Queue {
         if has_own && may_be { Ok(()) } else { Err(NotAccepted::Full) }
     }
 
-    /// The name of a write once it is kept; `None` when it is not after all. Whoever wants it without waiting for it takes it over.
-    async fn kept(&self, number: u64, asker: &mut Option<Box<Asker>>) -> Result<Option<Accepted>, NotAccepted> {
+    /// The name of a write once it is kept; `None` when it is not after all. Whoever wants it
+    /// without waiting for it takes it over.
+    async fn kept(
+        &self,
+        number: u64,
+        asker: &mut Option<Box<Asker>>,
+    ) -> Result<Option<Accepted>, NotAccepted> {
         // It belongs to nobody's connection from here on, which has to be kept before it is told.
         let (told, id) = loop {
             let watched = {
@@ -186,7 +206,8 @@ impl Queue {
                     (true, Some(_)) => {
                         live.attended = None;
                         live.progress.attended = false;
-                        live.progress.deadline = live.progress.deadline.max(self.clock.now() + PATIENCE);
+                        live.progress.deadline =
+                            live.progress.deadline.max(self.clock.now() + PATIENCE);
                         let progress = live.ending.as_deref().unwrap_or(&live.progress);
                         let told = self.store.apply(Change::Progress(number, progress.encode()));
                         if !live.is_ending() {
@@ -203,7 +224,9 @@ impl Queue {
                 changed.await;
             }
         };
-        told.await.map(|()| Some(Accepted { id, watched: None, effort: None })).map_err(NotAccepted::Store)
+        told.await
+            .map(|()| Some(Accepted { id, watched: None, effort: None }))
+            .map_err(NotAccepted::Store)
     }
 }
 
@@ -253,7 +276,14 @@ mod tests {
             key: None,
         };
         let class = Class { client, content: true, resource: ResourceName::core() };
-        New { write, class, lane: "/repos/acme/widgets".into(), deadline: Timestamp::FAR_FUTURE, memory: None, asker: None }
+        New {
+            write,
+            class,
+            lane: "/repos/acme/widgets".into(),
+            deadline: Timestamp::FAR_FUTURE,
+            memory: None,
+            asker: None,
+        }
     }
 
     /// As many as a client may have.
@@ -264,7 +294,13 @@ mod tests {
                 Ok(one) => accepted.push(one.id),
                 Err(refused) => {
                     // The room itself may end before the client's part of it does.
-                    assert!(matches!(refused, NotAccepted::Full | NotAccepted::Store(StoreError::Full(_))), "{refused:?}");
+                    assert!(
+                        matches!(
+                            refused,
+                            NotAccepted::Full | NotAccepted::Store(StoreError::Full(_))
+                        ),
+                        "{refused:?}"
+                    );
                     return accepted;
                 }
             }
@@ -272,7 +308,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_leaves_room_in_the_store_and_what_it_has_finished_counts_until_it_is_forgotten() {
+    async fn a_client_leaves_room_in_the_store_and_what_it_has_finished_counts_until_it_is_forgotten()
+     {
         let clock = Clock::manual(Timestamp::from_secs(1_000));
         let store = Arc::new(MemoryStore::with_room(ROOM));
         let queue = Queue::new(store, clock.clone(), RETENTION, Arc::new(Metrics::new()));

@@ -1,4 +1,5 @@
-//! Whoever waits for a write in the queue: what the write waits for, costs and comes to is said of that request as of any other (CONTRACT §3, §6).
+//! Whoever waits for a write in the queue: what the write waits for, costs and comes to is said of
+//! that request as of any other (CONTRACT §3, §6).
 
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use crate::gateway::counted::Counted;
 use crate::gateway::effort::{Effort, Hold};
 use crate::gateway::interim::Interims;
 
-/// The request that a write is carried out for; of one that nobody waits for, nothing but its effort.
+/// The request that a write is carried out for; of one that nobody waits for, nothing but its
+/// effort.
 #[derive(Default)]
 pub struct Asker {
     /// Shared by all requests that wait for the write.
@@ -26,7 +28,12 @@ pub struct Asker {
 
 impl Asker {
     /// Of a request that is about to wait.
-    pub fn new(effort: Effort, span: tracing::Span, interims: Option<Arc<Interims>>, waits: Option<Counted>) -> Self {
+    pub fn new(
+        effort: Effort,
+        span: tracing::Span,
+        interims: Option<Arc<Interims>>,
+        waits: Option<Counted>,
+    ) -> Self {
         Self { effort, span: Some(span), interims, waits, is_held: false }
     }
 

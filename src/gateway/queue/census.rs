@@ -1,6 +1,7 @@
 //! How many writes are in each state, and since when those wait that have not come to their end.
 //!
-//! Kept as states change, because a scrape must not walk a million finished writes. Left out: which writes these are.
+//! Kept as states change, because a scrape must not walk a million finished writes. Left out: which
+//! writes these are.
 
 use std::collections::BTreeSet;
 
@@ -81,7 +82,11 @@ mod tests {
         }
         assert_eq!(census.oldest(), Some(at(200)));
         census.change(8, at(200), State::Queued, State::Sending);
-        assert_eq!(census.oldest(), Some(at(200)), "one that is being sent has not come to its end");
+        assert_eq!(
+            census.oldest(),
+            Some(at(200)),
+            "one that is being sent has not come to its end"
+        );
         census.change(8, at(200), State::Sending, State::Unknown);
         assert_eq!(census.oldest(), Some(at(300)));
         census.remove(7, at(300), State::Queued);

@@ -1,6 +1,8 @@
-//! What each client's writes take of the store, those among it that have come to their end and can still be looked up.
+//! What each client's writes take of the store, those among it that have come to their end and can
+//! still be looked up.
 //!
-//! A write is counted as it was accepted and as it ended; the few bytes by which it grows between are not. Left out: places in lanes, which are counted there.
+//! A write is counted as it was accepted and as it ended; the few bytes by which it grows between
+//! are not. Left out: places in lanes, which are counted there.
 
 use std::collections::HashMap;
 
@@ -61,10 +63,16 @@ mod tests {
         for (client, bytes) in [(1, 10), (1, 20), (2, 5)] {
             holdings.add(client, bytes);
         }
-        assert_eq!((holdings.of(1), holdings.all()), (Held { writes: 2, bytes: 30 }, Held { writes: 3, bytes: 35 }));
+        assert_eq!(
+            (holdings.of(1), holdings.all()),
+            (Held { writes: 2, bytes: 30 }, Held { writes: 3, bytes: 35 })
+        );
         holdings.remove(1, 20);
         holdings.remove(1, 10);
-        assert_eq!((holdings.of(1), holdings.of(2)), (Held::default(), Held { writes: 1, bytes: 5 }));
+        assert_eq!(
+            (holdings.of(1), holdings.of(2)),
+            (Held::default(), Held { writes: 1, bytes: 5 })
+        );
         holdings.remove(2, 5);
         holdings.remove(3, 5);
         assert_eq!(holdings, Holdings::default());

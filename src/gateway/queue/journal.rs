@@ -1,6 +1,8 @@
-//! Where an attempt to send a queued write says so, before its first byte leaves, and what is known when it has failed (DESIGN D7).
+//! Where an attempt to send a queued write says so, before its first byte leaves, and what is known
+//! when it has failed (DESIGN D7).
 //!
-//! A crash finds the store as the last of these words left it: what was never said to be sending was never sent.
+//! A crash finds the store as the last of these words left it: what was never said to be sending
+//! was never sent.
 
 use std::sync::Arc;
 
@@ -33,7 +35,15 @@ impl Journal {
     pub(super) fn new(queue: &Arc<Queue>, active: &Arc<Active>, number: u64, live: &Live) -> Self {
         let Progress { attempts, may_have_run, .. } = live.progress;
         let patience = if live.attended.is_some() { Patience::Waiting } else { Patience::Queued };
-        Self { queue: Arc::clone(queue), active: Arc::clone(active), number, run: live.run, attempts, may_have_run, patience }
+        Self {
+            queue: Arc::clone(queue),
+            active: Arc::clone(active),
+            number,
+            run: live.run,
+            attempts,
+            may_have_run,
+            patience,
+        }
     }
 
     /// Which run of the write it is.
@@ -90,14 +100,20 @@ impl Journal {
         drop(told);
     }
 
-    fn back(&self, not_before: Timestamp, may_have_run: bool, unmade: u32) -> Option<BoxFuture<'static, Result<(), StoreError>>> {
+    fn back(
+        &self,
+        not_before: Timestamp,
+        may_have_run: bool,
+        unmade: u32,
+    ) -> Option<BoxFuture<'static, Result<(), StoreError>>> {
         let inner = &mut *self.queue.inner.lock();
         let live = inner.live.get_mut(&self.number).filter(|live| !live.is_ending())?;
         live.on_wire = None;
         live.progress.attempts = live.progress.attempts.saturating_sub(unmade);
         live.progress.not_before = not_before;
         live.progress.may_have_run |= may_have_run;
-        // One that may have been executed cannot be taken back any more, and is sending until its end.
+        // One that may have been executed cannot be taken back any more, and is sending until its
+        // end.
         if !live.progress.may_have_run {
             inner.census.change(self.number, live.accepted, live.progress.state, State::Queued);
             live.progress.state = State::Queued;

@@ -1,4 +1,5 @@
-//! What clients and operators may want of a write that is in the queue: to take it back, to try it again, to see it (CONTRACT §3, §5).
+//! What clients and operators may want of a write that is in the queue: to take it back, to try it
+//! again, to see it (CONTRACT §3, §5).
 
 use std::sync::Arc;
 
@@ -62,22 +63,35 @@ impl Queue {
     pub async fn cancel(self: &Arc<Self>, id: WriteId, by: &str) -> Result<(), NotChanged> {
         let (kept, running) = {
             let inner = &mut *self.inner.lock();
-            let Some(live) = inner.live.get_mut(&id.number).filter(|live| live.salt == id.salt && live.is_kept) else {
-                let finished = inner.finished.get(&id.number).filter(|finished| finished.salt == id.salt);
-                return Err(finished.map_or(NotChanged::NoSuchWrite, |finished| NotChanged::State(finished.state)));
+            let Some(live) =
+                inner.live.get_mut(&id.number).filter(|live| live.salt == id.salt && live.is_kept)
+            else {
+                let finished =
+                    inner.finished.get(&id.number).filter(|finished| finished.salt == id.salt);
+                return Err(finished.map_or(NotChanged::NoSuchWrite, |finished| {
+                    NotChanged::State(finished.state)
+                }));
             };
             if live.is_ending() || live.progress.state != State::Queued {
-                return Err(NotChanged::State(live.ending.as_deref().unwrap_or(&live.progress).state));
+                return Err(NotChanged::State(
+                    live.ending.as_deref().unwrap_or(&live.progress).state,
+                ));
             }
             let message = format!("It was cancelled by {by} before anything was sent.");
             let reason = Some(Box::new(Reason { word: "cancelled".into(), message, status: 409 }));
             let class = live.class.clone();
-            let progress = Progress { state: State::Cancelled, finished: Some(self.clock.now()), reason, ..live.progress.clone() };
+            let progress = Progress {
+                state: State::Cancelled,
+                finished: Some(self.clock.now()),
+                reason,
+                ..live.progress.clone()
+            };
             let running = live.running.clone();
             self.dispatch.lock().withdraw(&class, id.number);
             (self.end(inner, id.number, progress), running)
         };
-        // It was nowhere near the wire, and an attempt that asks from now on finds the write ending.
+        // It was nowhere near the wire, and an attempt that asks from now on finds the write
+        // ending.
         if let Some(running) = running {
             running.abort();
         }
@@ -88,39 +102,64 @@ impl Queue {
         match self.standing(id).map(|standing| standing.state) {
             Some(State::Cancelled) => Ok(()),
             // It will not be sent by this process, but that is not kept.
-            Some(State::Queued) => Err(NotChanged::Store(StoreError::Failed("the cancellation is not kept yet".into()))),
+            Some(State::Queued) => Err(NotChanged::Store(StoreError::Failed(
+                "the cancellation is not kept yet".into(),
+            ))),
             Some(other) => Err(NotChanged::State(other)),
             None => Err(NotChanged::NoSuchWrite),
         }
     }
 
-    /// Tries a write again that has ended without being done: an operator's word, who has to say what may be of one whose outcome is unknown.
-    pub async fn retry(self: &Arc<Self>, turns: &Arc<Turns>, lane: &str, id: WriteId, repetition: Repetition) -> Result<(), NotChanged> {
-        let stored = self.store.load(id.number).await.map_err(NotChanged::Store)?.ok_or(NotChanged::NoSuchWrite)?;
-        let unreadable = |fault: crate::writes::record::Unreadable| NotChanged::Store(StoreError::Failed(fault.to_string()));
+    /// Tries a write again that has ended without being done: an operator's word, who has to say
+    /// what may be of one whose outcome is unknown.
+    pub async fn retry(
+        self: &Arc<Self>,
+        turns: &Arc<Turns>,
+        lane: &str,
+        id: WriteId,
+        repetition: Repetition,
+    ) -> Result<(), NotChanged> {
+        let stored = self
+            .store
+            .load(id.number)
+            .await
+            .map_err(NotChanged::Store)?
+            .ok_or(NotChanged::NoSuchWrite)?;
+        let unreadable = |fault: crate::writes::record::Unreadable| {
+            NotChanged::Store(StoreError::Failed(fault.to_string()))
+        };
         let write = Write::decode(&stored.request).map_err(unreadable)?;
         let before = Progress::decode(&stored.progress).map_err(unreadable)?;
         let now = self.clock.now();
         let told = {
             let inner = &mut *self.inner.lock();
-            let finished = inner.finished.get(&id.number).filter(|finished| finished.salt == id.salt);
+            let finished =
+                inner.finished.get(&id.number).filter(|finished| finished.salt == id.salt);
             let Some(finished) = finished else {
                 let live = inner.live.get(&id.number).filter(|live| live.salt == id.salt);
-                return Err(live.map_or(NotChanged::NoSuchWrite, |live| NotChanged::State(live.progress.state)));
+                return Err(live.map_or(NotChanged::NoSuchWrite, |live| {
+                    NotChanged::State(live.progress.state)
+                }));
             };
             let may_have_run = before.may_have_run || finished.state == State::Unknown;
             match finished.state {
-                State::Failed | State::Cancelled | State::Unknown if may_have_run && repetition == Repetition::IfNotExecuted => {
+                State::Failed | State::Cancelled | State::Unknown
+                    if may_have_run && repetition == Repetition::IfNotExecuted =>
+                {
                     return Err(NotChanged::State(State::Unknown));
                 }
                 State::Failed | State::Cancelled | State::Unknown => {}
-                state @ (State::Queued | State::Sending | State::Done) => return Err(NotChanged::State(state)),
+                state @ (State::Queued | State::Sending | State::Done) => {
+                    return Err(NotChanged::State(state));
+                }
             }
             let class = finished.class.clone();
-            let turn = turns.enter_queued(class.client, lane, id.number).map_err(|_| NotChanged::Full)?;
+            let turn =
+                turns.enter_queued(class.client, lane, id.number).map_err(|_| NotChanged::Full)?;
             // What may have been executed cannot be taken back, and is sending until its end.
             let state = if may_have_run { State::Sending } else { State::Queued };
-            let progress = Progress { state, may_have_run, ..Progress::queued(now, now + PATIENCE) };
+            let progress =
+                Progress { state, may_have_run, ..Progress::queued(now, now + PATIENCE) };
             let forgotten_at = before.finished.unwrap_or(now) + self.retention;
             if !inner.expiry.remove(&(forgotten_at, id.number)) {
                 // It had no end when an earlier process left it.
@@ -132,7 +171,10 @@ impl Queue {
                 inner.holdings.remove(before.class.client, before.bytes);
             }
             if let Some(key) = write.key {
-                inner.keys.entry((class.client, key.name)).or_insert(Keyed { number: id.number, meaning: key.meaning });
+                inner
+                    .keys
+                    .entry((class.client, key.name))
+                    .or_insert(Keyed { number: id.number, meaning: key.meaning });
             }
             let encoded = progress.encode();
             let size = Size::of(&Stored { request: stored.request, progress: encoded.clone() });
@@ -168,7 +210,8 @@ impl Queue {
         }
     }
 
-    /// Nobody waits any more for a write that came with a connection: it is given up unless somebody else does, or it is on its way.
+    /// Nobody waits any more for a write that came with a connection: it is given up unless
+    /// somebody else does, or it is on its way.
     pub fn left(self: &Arc<Self>, id: WriteId) {
         let inner = &mut *self.inner.lock();
         let Some(live) = inner.live.get_mut(&id.number) else { return };
@@ -179,10 +222,14 @@ impl Queue {
         }
     }
 
-    /// A write that only those wait for who are told now: nothing of it was executed, and nothing is kept. `false`: it is kept with its reason.
+    /// A write that only those wait for who are told now: nothing of it was executed, and nothing
+    /// is kept. `false`: it is kept with its reason.
     pub(super) fn give_up_attended(&self, number: u64, refused: &Refused) -> bool {
         let inner = &mut *self.inner.lock();
-        let is_attended = inner.live.get(&number).is_some_and(|live| live.attended.is_some() && !live.is_ending());
+        let is_attended = inner
+            .live
+            .get(&number)
+            .is_some_and(|live| live.attended.is_some() && !live.is_ending());
         if is_attended {
             self.drop_live(inner, number, Some(refused));
         }
@@ -211,7 +258,8 @@ impl Queue {
     pub async fn look_up(&self, id: WriteId) -> Result<Option<Listed>, StoreError> {
         let Some(standing) = self.standing(id) else { return Ok(None) };
         let Some(stored) = self.store.load(id.number).await? else { return Ok(None) };
-        let unreadable = |fault: crate::writes::record::Unreadable| StoreError::Failed(fault.to_string());
+        let unreadable =
+            |fault: crate::writes::record::Unreadable| StoreError::Failed(fault.to_string());
         let write = Write::decode(&stored.request).map_err(unreadable)?;
         let progress = match standing.progress {
             Some(progress) => progress,
@@ -220,10 +268,12 @@ impl Queue {
         Ok(Some(Listed { write, progress }))
     }
 
-    /// The names of some writes, the oldest first. Looks through a part of them at a time: writing goes on meanwhile.
+    /// The names of some writes, the oldest first. Looks through a part of them at a time: writing
+    /// goes on meanwhile.
     pub fn select(&self, selection: &Selection) -> Vec<WriteId> {
         let wanted = |state: State, client: u32| {
-            selection.state.is_none_or(|wanted| wanted == state) && selection.client.is_none_or(|wanted| wanted == client)
+            selection.state.is_none_or(|wanted| wanted == state)
+                && selection.client.is_none_or(|wanted| wanted == client)
         };
         let mut chosen = Vec::new();
         let after = selection.after.map_or(Some(0), |after| after.number.checked_add(1));
@@ -235,9 +285,12 @@ impl Queue {
             let Some(first) = live.into_iter().chain(finished).min() else { break };
             let part = first..=first.saturating_add(LOOKED_AT_ONCE);
             let live = inner.live.range(part.clone()).filter(|(_, live)| live.is_kept);
-            let live = live.map(|(number, live)| (*number, live.salt, live.progress.state, live.class.client));
+            let live = live
+                .map(|(number, live)| (*number, live.salt, live.progress.state, live.class.client));
             let finished = inner.finished.range(part.clone());
-            let finished = finished.map(|(number, finished)| (*number, finished.salt, finished.state, finished.class.client));
+            let finished = finished.map(|(number, finished)| {
+                (*number, finished.salt, finished.state, finished.class.client)
+            });
             let mut found: Vec<_> = live
                 .chain(finished)
                 .filter(|(_, _, state, client)| wanted(*state, *client))
@@ -265,7 +318,9 @@ impl Queue {
             return Ok(standing.progress);
         }
         let Some(stored) = self.store.load(id.number).await? else { return Ok(None) };
-        Progress::decode(&stored.progress).map(Some).map_err(|fault| StoreError::Failed(fault.to_string()))
+        Progress::decode(&stored.progress)
+            .map(Some)
+            .map_err(|fault| StoreError::Failed(fault.to_string()))
     }
 }
 
@@ -280,14 +335,24 @@ mod tests {
     use crate::telemetry::Metrics;
     use crate::writes::memory::MemoryStore;
 
-    /// A queue in which writes of these numbers have come to their end; every third one failed, every second one is the client 1's.
+    /// A queue in which writes of these numbers have come to their end; every third one failed,
+    /// every second one is the client 1's.
     fn queue(numbers: impl Iterator<Item = u64>) -> Arc<Queue> {
         let clock = Clock::manual(Timestamp::EPOCH);
-        let queue = Queue::new(Arc::new(MemoryStore::default()), clock, Duration::from_secs(1), Arc::new(Metrics::new()));
+        let queue = Queue::new(
+            Arc::new(MemoryStore::default()),
+            clock,
+            Duration::from_secs(1),
+            Arc::new(Metrics::new()),
+        );
         let inner = &mut *queue.inner.lock();
         for number in numbers {
             let state = if number % 3 == 0 { State::Failed } else { State::Done };
-            let class = Class { client: u32::from(number % 2 == 0), content: false, resource: ResourceName::core() };
+            let class = Class {
+                client: u32::from(number % 2 == 0),
+                content: false,
+                resource: ResourceName::core(),
+            };
             inner.census.add(number, Timestamp::EPOCH, state);
             inner.finished.insert(number, Finished { salt: 0, class, state, bytes: 0, key: None });
         }
@@ -315,10 +380,21 @@ mod tests {
     #[test]
     fn what_is_rare_is_found_among_what_is_not() {
         let queue = queue(1..=30_000);
-        let selection = Selection { state: Some(State::Failed), client: Some(1), at_most: 2, ..Selection::default() };
+        let selection = Selection {
+            state: Some(State::Failed),
+            client: Some(1),
+            at_most: 2,
+            ..Selection::default()
+        };
         assert_eq!(numbers(&queue, &selection), [6, 12]);
         let after = Some(WriteId { number: 29_990, salt: 0 });
-        assert_eq!(numbers(&queue, &Selection { after, at_most: 9, ..selection.clone() }), [29_994, 30_000]);
-        assert_eq!(numbers(&queue, &Selection { state: Some(State::Unknown), ..selection }), [0; 0]);
+        assert_eq!(
+            numbers(&queue, &Selection { after, at_most: 9, ..selection.clone() }),
+            [29_994, 30_000]
+        );
+        assert_eq!(
+            numbers(&queue, &Selection { state: Some(State::Unknown), ..selection }),
+            [0; 0]
+        );
     }
 }

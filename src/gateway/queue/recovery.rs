@@ -1,7 +1,9 @@
-//! What an earlier process left in the store: writes that go on, in their order, and those whose outcome nobody knows any more (DESIGN D7).
+//! What an earlier process left in the store: writes that go on, in their order, and those whose
+//! outcome nobody knows any more (DESIGN D7).
 //!
-//! What was queued is queued again. What was being sent may have been executed: a method that may be repeated is, any other ends as unknown. Whose client, account or
-//! permission is gone from the config ends with that as its reason.
+//! What was queued is queued again. What was being sent may have been executed: a method that may
+//! be repeated is, any other ends as unknown. Whose client, account or permission is gone from the
+//! config ends with that as its reason.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -76,7 +78,14 @@ impl Queue {
         let recovered = self.recover(gateway, recovery);
         if recovered != Recovered::default() {
             let Recovered { queued, repeated, unknown, failed, finished } = recovered;
-            tracing::info!(queued, repeated, unknown, failed, finished, "writes of an earlier run were found");
+            tracing::info!(
+                queued,
+                repeated,
+                unknown,
+                failed,
+                finished,
+                "writes of an earlier run were found"
+            );
         }
         tokio::spawn(Arc::clone(self).run(Weak::clone(current), called));
         tokio::spawn(Arc::clone(self).forget());
@@ -95,11 +104,21 @@ impl Queue {
             let class = match &home {
                 Ok((class, _)) => class.clone(),
                 // Nobody's: only operators see it.
-                Err(_) => Class { client: gateway.client_named(&write.client), content: false, resource: crate::api::ResourceName::core() },
+                Err(_) => Class {
+                    client: gateway.client_named(&write.client),
+                    content: false,
+                    resource: crate::api::ResourceName::core(),
+                },
             };
             if progress.state.is_final() {
                 counts.finished += 1;
-                self.finished(&write, class, progress.state, progress.finished.unwrap_or(now), size);
+                self.finished(
+                    &write,
+                    class,
+                    progress.state,
+                    progress.finished.unwrap_or(now),
+                    size,
+                );
                 continue;
             }
             let ended = match (&home, progress.state) {
@@ -111,12 +130,18 @@ impl Queue {
                 (_, State::Sending) if !write.is_idempotent() => {
                     counts.unknown += 1;
                     let message = "The gateway ended while it was being sent: it may have been executed or not.".to_owned();
-                    Some((State::Unknown, Reason { word: "interrupted".into(), message, status: 502 }))
+                    Some((
+                        State::Unknown,
+                        Reason { word: "interrupted".into(), message, status: 502 },
+                    ))
                 }
                 (Err(refused), state) => {
                     let may_have_run = progress.may_have_run || state == State::Sending;
                     counts.failed += 1;
-                    Some((if may_have_run { State::Unknown } else { State::Failed }, refused.as_reason()))
+                    Some((
+                        if may_have_run { State::Unknown } else { State::Failed },
+                        refused.as_reason(),
+                    ))
                 }
                 (Ok(_), State::Sending) => {
                     counts.repeated += 1;
@@ -128,14 +153,26 @@ impl Queue {
                 }
             };
             match (ended, home) {
-                (None, Ok((_, lane))) => self.take_over(gateway, &write, class, &lane, progress, size),
+                (None, Ok((_, lane))) => {
+                    self.take_over(gateway, &write, class, &lane, progress, size)
+                }
                 (Some((state, reason)), _) => {
-                    let progress = Progress { state, finished: Some(now), reason: Some(Box::new(reason)), ..progress };
-                    let why = progress.reason.as_ref().map(|reason| &*reason.message).unwrap_or_default();
+                    let progress = Progress {
+                        state,
+                        finished: Some(now),
+                        reason: Some(Box::new(reason)),
+                        ..progress
+                    };
+                    let why =
+                        progress.reason.as_ref().map(|reason| &*reason.message).unwrap_or_default();
                     tracing::warn!(write = %write.id, client = &*write.client, state = state.name(), why, "a write of an earlier run does not go on");
                     // Should it not be kept, the next start finds it as this one did.
                     drop(self.store.apply(Change::Progress(number, progress.encode())));
-                    self.metrics.write_ended(state.name(), progress.attempts, now.since(write.accepted));
+                    self.metrics.write_ended(
+                        state.name(),
+                        progress.attempts,
+                        now.since(write.accepted),
+                    );
                     self.finished(&write, class, state, now, size);
                 }
                 (None, Err(_)) => {}
@@ -153,11 +190,28 @@ impl Queue {
         inner.census.add(number, write.accepted, state);
         let bytes = size.all();
         inner.holdings.add(class.client, bytes);
-        inner.finished.insert(number, Finished { salt: write.id.salt, class, state, bytes, key: write.key.map(|key| Box::new(key.name)) });
+        inner.finished.insert(
+            number,
+            Finished {
+                salt: write.id.salt,
+                class,
+                state,
+                bytes,
+                key: write.key.map(|key| Box::new(key.name)),
+            },
+        );
         inner.expiry.insert((at + self.retention, number));
     }
 
-    fn take_over(&self, gateway: &Gateway, write: &Write, class: Class, lane: &str, progress: Progress, size: Size) {
+    fn take_over(
+        &self,
+        gateway: &Gateway,
+        write: &Write,
+        class: Class,
+        lane: &str,
+        progress: Progress,
+        size: Size,
+    ) {
         let inner = &mut *self.inner.lock();
         let number = write.id.number;
         let turn = gateway.turns.readmit(class.client, lane, number);
@@ -181,7 +235,8 @@ impl Gateway {
         Ok((Class { client, content, resource: route.endpoint.resource.clone() }, route.lane))
     }
 
-    /// A client's place in the config, where those that are there no more have one too; of any other, a place that nobody has.
+    /// A client's place in the config, where those that are there no more have one too; of any
+    /// other, a place that nobody has.
     fn client_named(&self, name: &str) -> u32 {
         let place = self.config.clients.iter().position(|client| &*client.name == name);
         place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX)

@@ -1,4 +1,5 @@
-//! Queued writes brought on their way: one task for each that is under way, and the truth about how it ended (DESIGN D7).
+//! Queued writes brought on their way: one task for each that is under way, and the truth about how
+//! it ended (DESIGN D7).
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,7 +21,8 @@ use crate::tokens::{Cause, Lack};
 
 /// The shortest way back to the queue. Ours: what cannot be done now is not asked for all the time.
 const REST_MIN: Duration = Duration::from_secs(1);
-/// How long it rests while no token of its account is accepted. Ours: a token that was refused is tried again after minutes, another one may be given at any time.
+/// How long it rests while no token of its account is accepted. Ours: a token that was refused is
+/// tried again after minutes, another one may be given at any time.
 const TOKEN_REST: Duration = Duration::from_secs(30);
 
 /// A place among those under way, until it is dropped.
@@ -38,7 +40,11 @@ impl Drop for Place {
 
 impl Queue {
     /// Starts what may start, as long as the gateway lives.
-    pub(super) async fn run(self: Arc<Self>, current: Weak<Current>, mut called: mpsc::UnboundedReceiver<u64>) {
+    pub(super) async fn run(
+        self: Arc<Self>,
+        current: Weak<Current>,
+        mut called: mpsc::UnboundedReceiver<u64>,
+    ) {
         loop {
             tokio::select! {
                 number = called.recv() => {
@@ -69,11 +75,16 @@ impl Queue {
 
     fn start_all(self: &Arc<Self>, current: &Current) {
         let inner = &mut *self.inner.lock();
-        // Looked for under the lock: what begins by an earlier config is seen by whoever puts another one in force.
+        // Looked for under the lock: what begins by an earlier config is seen by whoever puts
+        // another one in force.
         let gateway = &current.gateway();
         loop {
             let Some((class, number)) = self.dispatch.lock().take_next() else { return };
-            let Some(live) = inner.live.get_mut(&number).filter(|live| !live.is_ending() && live.running.is_none()) else {
+            let Some(live) = inner
+                .live
+                .get_mut(&number)
+                .filter(|live| !live.is_ending() && live.running.is_none())
+            else {
                 self.dispatch.lock().ended(&class);
                 continue;
             };
@@ -91,10 +102,20 @@ impl Queue {
         }
     }
 
-    async fn carry_out(self: &Arc<Self>, gateway: &Arc<Gateway>, number: u64, journal: Arc<Journal>) {
+    async fn carry_out(
+        self: &Arc<Self>,
+        gateway: &Arc<Gateway>,
+        number: u64,
+        journal: Arc<Journal>,
+    ) {
         let came = match self.read(gateway, number).await {
             Some(Ok(write)) => gateway.carry_out(&write, &journal, self, number).await,
-            Some(Err(reason)) => Came::ToEnd(Ended { state: State::Failed, response: None, reason: Some(Box::new(reason)), refused: None }),
+            Some(Err(reason)) => Came::ToEnd(Ended {
+                state: State::Failed,
+                response: None,
+                reason: Some(Box::new(reason)),
+                refused: None,
+            }),
             None => Came::Away,
         };
         let ended = match came {
@@ -110,9 +131,13 @@ impl Queue {
         let now = self.clock.now();
         let kept = {
             let inner = &mut *self.inner.lock();
-            let Some(live) = inner.live.get(&number).filter(|live| live.run == journal.run()) else { return };
+            let Some(live) = inner.live.get(&number).filter(|live| live.run == journal.run())
+            else {
+                return;
+            };
             let Ended { state, response, reason, .. } = ended;
-            let progress = Progress { state, finished: Some(now), response, reason, ..live.progress.clone() };
+            let progress =
+                Progress { state, finished: Some(now), response, reason, ..live.progress.clone() };
             log_end(gateway, number, live, &progress, now);
             self.end(inner, number, progress)
         };
@@ -122,12 +147,18 @@ impl Queue {
         }
     }
 
-    /// The config has changed: whatever is not on its way to the upstream is begun anew by the one in force, which may have no place for it; what is, when it comes
-    /// back and is to be tried again.
+    /// The config has changed: whatever is not on its way to the upstream is begun anew by the one
+    /// in force, which may have no place for it; what is, when it comes back and is to be tried
+    /// again.
     pub(in crate::gateway) fn look_anew(&self) {
         let inner = &mut *self.inner.lock();
         let under_way = |live: &Live| live.is_called && live.is_kept && !live.is_ending();
-        let numbers: Vec<u64> = inner.live.iter().filter(|(_, live)| under_way(live)).map(|(number, _)| *number).collect();
+        let numbers: Vec<u64> = inner
+            .live
+            .iter()
+            .filter(|(_, live)| under_way(live))
+            .map(|(number, _)| *number)
+            .collect();
         for number in numbers {
             self.begin_anew_off_wire(inner, number);
         }
@@ -167,11 +198,16 @@ impl Queue {
         });
     }
 
-    /// What the store has of a write. Asked until it answers; `None` when the write is no more, or the gateway ends.
+    /// What the store has of a write. Asked until it answers; `None` when the write is no more, or
+    /// the gateway ends.
     async fn read(&self, gateway: &Gateway, number: u64) -> Option<Result<Write, Reason>> {
         loop {
             match self.store.load(number).await {
-                Ok(stored) => return stored.map(|stored| Write::decode(&stored.request).map_err(|fault| unreadable(&fault))),
+                Ok(stored) => {
+                    return stored.map(|stored| {
+                        Write::decode(&stored.request).map_err(|fault| unreadable(&fault))
+                    });
+                }
                 Err(fault) => {
                     tracing::error!(write = number, error = %fault, "a queued write could not be read, and is tried again");
                     gateway.wait_until(self.clock.now() + STORE_PAUSE).await;
@@ -202,14 +238,26 @@ struct Ended {
 
 impl Gateway {
     /// Brings a write to its end, if it can be.
-    async fn carry_out(self: &Arc<Self>, write: &Write, journal: &Arc<Journal>, queue: &Queue, number: u64) -> Came {
-        let Some(progress) = queue.inner.lock().live.get(&number).map(|live| live.progress.clone()) else { return Came::Away };
+    async fn carry_out(
+        self: &Arc<Self>,
+        write: &Write,
+        journal: &Arc<Journal>,
+        queue: &Queue,
+        number: u64,
+    ) -> Came {
+        let Some(progress) = queue.inner.lock().live.get(&number).map(|live| live.progress.clone())
+        else {
+            return Came::Away;
+        };
         let (effort, span, interims) = {
             let inner = queue.inner.lock();
             let asker = inner.live.get(&number).and_then(|live| live.asker.as_deref());
-            asker.map(|asker| (asker.effort.clone(), asker.span.clone(), asker.interims.clone())).unwrap_or_default()
+            asker
+                .map(|asker| (asker.effort.clone(), asker.span.clone(), asker.interims.clone()))
+                .unwrap_or_default()
         };
-        let (mut job, priced) = match self.queued_job(write, progress.deadline, Arc::clone(journal)) {
+        let (mut job, priced) = match self.queued_job(write, progress.deadline, Arc::clone(journal))
+        {
             Ok(job) => job,
             Err(refused) => return Came::ToEnd(Ended::refused(&refused, progress.may_have_run)),
         };
@@ -228,8 +276,13 @@ impl Gateway {
             let answered = self.carry(&job, &effort).await;
             let progress = {
                 let inner = queue.inner.lock();
-                let Some(live) = inner.live.get(&number).filter(|live| !live.is_ending()) else { return Came::Away };
-                if self.is_draining() && live.attended.is_none() && matches!(answered, Err(Refused::ClientGone)) {
+                let Some(live) = inner.live.get(&number).filter(|live| !live.is_ending()) else {
+                    return Came::Away;
+                };
+                if self.is_draining()
+                    && live.attended.is_none()
+                    && matches!(answered, Err(Refused::ClientGone))
+                {
                     return Came::Away;
                 }
                 if live.attended == Some(0) && live.progress.state == State::Queued {
@@ -242,22 +295,40 @@ impl Gateway {
             let may_rest = journal.patience() == Patience::Queued && soon < progress.deadline;
             match answered {
                 // Somebody has taken it over since who need not wait.
-                Err(Refused::Limited { .. }) if progress.deadline > job.deadline => job.deadline = progress.deadline,
-                // The line before the books is full, which is no reason to give up what was accepted.
-                Err(Refused::Limited { limit: LimitKind::QueueFull, until, .. }) if may_rest => return Came::ToRest(until.max(soon)),
-                // No token could carry it, and it is not the one that was refused with the last of them (DESIGN D7): one may come, or be good again.
-                Err(Refused::TokensRejected) if may_rest && progress.attempts == attempts_before => return Came::ToRest(now + TOKEN_REST),
-                Err(Refused::TokenUnavailable(Lack { cause: Cause::Passing, until, .. })) if may_rest => {
+                Err(Refused::Limited { .. }) if progress.deadline > job.deadline => {
+                    job.deadline = progress.deadline
+                }
+                // The line before the books is full, which is no reason to give up what was
+                // accepted.
+                Err(Refused::Limited { limit: LimitKind::QueueFull, until, .. }) if may_rest => {
+                    return Came::ToRest(until.max(soon));
+                }
+                // No token could carry it, and it is not the one that was refused with the last of
+                // them (DESIGN D7): one may come, or be good again.
+                Err(Refused::TokensRejected)
+                    if may_rest && progress.attempts == attempts_before =>
+                {
+                    return Came::ToRest(now + TOKEN_REST);
+                }
+                Err(Refused::TokenUnavailable(Lack { cause: Cause::Passing, until, .. }))
+                    if may_rest =>
+                {
                     return Came::ToRest(until.unwrap_or(soon).max(soon));
                 }
-                // It has failed and is to be tried again later, or the store would not have it: nothing was sent since.
+                // It has failed and is to be tried again later, or the store would not have it:
+                // nothing was sent since.
                 Err(Refused::ClientGone) => return Came::ToRest(progress.not_before.max(soon)),
                 answered => break (answered, progress.may_have_run),
             }
         };
         let answer = match answered {
             Ok(answer) => answer,
-            Err(refused) => return Came::ToEnd(Ended::refused(&refused, may_have_run).after(effort.figures(self.clock.now()).error)),
+            Err(refused) => {
+                return Came::ToEnd(
+                    Ended::refused(&refused, may_have_run)
+                        .after(effort.figures(self.clock.now()).error),
+                );
+            }
         };
         if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
             self.graphql_prices.learn(operation, body);
@@ -271,8 +342,18 @@ impl Gateway {
         let (state, reason) = if status.is_success() {
             (State::Done, None)
         } else if status.is_server_error() || may_have_run {
-            let earlier = if status.is_server_error() { "" } else { "an earlier attempt may have been executed, and at the last one " };
-            (State::Unknown, Some(Box::new(outcome_unknown(&format!("{earlier}the upstream answered {}", status.as_u16())))))
+            let earlier = if status.is_server_error() {
+                ""
+            } else {
+                "an earlier attempt may have been executed, and at the last one "
+            };
+            (
+                State::Unknown,
+                Some(Box::new(outcome_unknown(&format!(
+                    "{earlier}the upstream answered {}",
+                    status.as_u16()
+                )))),
+            )
         } else {
             (State::Failed, None)
         };
@@ -283,7 +364,11 @@ impl Gateway {
 impl Ended {
     /// `may_have_run`: an earlier attempt may have been executed.
     fn refused(refused: &Refused, may_have_run: bool) -> Self {
-        let state = if may_have_run || matches!(refused, Refused::OutcomeUnknown) { State::Unknown } else { State::Failed };
+        let state = if may_have_run || matches!(refused, Refused::OutcomeUnknown) {
+            State::Unknown
+        } else {
+            State::Failed
+        };
         let told = (state == State::Failed).then(|| refused.clone());
         Self { state, response: None, reason: Some(Box::new(refused.as_reason())), refused: told }
     }
@@ -291,7 +376,9 @@ impl Ended {
     /// With what went wrong last, where its outcome is unknown.
     fn after(self, error: Option<String>) -> Self {
         match error {
-            Some(error) if self.state == State::Unknown => Self { reason: Some(Box::new(outcome_unknown(&error))), ..self },
+            Some(error) if self.state == State::Unknown => {
+                Self { reason: Some(Box::new(outcome_unknown(&error))), ..self }
+            }
             _ => self,
         }
     }
@@ -300,18 +387,29 @@ impl Ended {
 /// What is known of a write of which nobody knows whether it was executed.
 fn outcome_unknown(known: &str) -> Reason {
     let Reason { word, status, .. } = Refused::OutcomeUnknown.as_reason();
-    let message = format!("It is unknown whether this write was executed: {known}. Look before you send it again.");
+    let message = format!(
+        "It is unknown whether this write was executed: {known}. Look before you send it again."
+    );
     Reason { word, message, status }
 }
 
 /// The store had something of this number that is no write.
 fn unreadable(fault: &Unreadable) -> Reason {
-    Reason { word: "unreadable".into(), message: format!("What was kept of it cannot be read: {fault}."), status: 500 }
+    Reason {
+        word: "unreadable".into(),
+        message: format!("What was kept of it cannot be read: {fault}."),
+        status: 500,
+    }
 }
 
 /// What nobody knows is for an operator to look into.
 fn log_end(gateway: &Gateway, number: u64, live: &Live, progress: &Progress, now: Timestamp) {
-    let client = gateway.config.clients.get(live.class.client as usize).map(|client| &*client.name).unwrap_or_default();
+    let client = gateway
+        .config
+        .clients
+        .get(live.class.client as usize)
+        .map(|client| &*client.name)
+        .unwrap_or_default();
     let id = WriteId { number, salt: live.salt };
     let took_ms = u64::try_from(now.since(live.accepted).as_millis()).unwrap_or(u64::MAX);
     let status = progress.response.as_ref().map(|response| response.status.as_u16());
@@ -332,10 +430,16 @@ mod tests {
     use crate::telemetry::Metrics;
     use crate::writes::memory::MemoryStore;
 
-    /// As happens to a task that is begun, under the queue's lock, when the runtime is about to end: it is dropped at once.
+    /// As happens to a task that is begun, under the queue's lock, when the runtime is about to
+    /// end: it is dropped at once.
     #[test]
     fn a_place_can_be_given_back_while_the_queue_is_looked_through() {
-        let queue = Queue::new(Arc::new(MemoryStore::with_room(1_000)), Clock::system(), Duration::ZERO, Arc::new(Metrics::new()));
+        let queue = Queue::new(
+            Arc::new(MemoryStore::with_room(1_000)),
+            Clock::system(),
+            Duration::ZERO,
+            Arc::new(Metrics::new()),
+        );
         let class = Class { client: 0, content: true, resource: ResourceName::core() };
         assert!(queue.dispatch.lock().ready(&class, 1));
         let place = Place { queue: Arc::clone(&queue), class };

@@ -1,4 +1,5 @@
-//! What a request meets before it is sent: stored answers, a fetch that is under way already, its turn in its lane, admission.
+//! What a request meets before it is sent: stored answers, a fetch that is under way already, its
+//! turn in its lane, admission.
 
 use std::time::Duration;
 
@@ -10,7 +11,9 @@ use crate::clock::Timestamp;
 use crate::decision::cache_key::{Accept, CacheKey};
 use crate::decision::freshness::{Stored, TokenKey};
 use crate::decision::lanes::{LaneKey, LaneTicket, Place};
-use crate::decision::{AccountId, ClientId, Decision, Demand, LimitKind, Refusal, Ticket, Until, WriteSpacing};
+use crate::decision::{
+    AccountId, ClientId, Decision, Demand, LimitKind, Refusal, Ticket, Until, WriteSpacing,
+};
 use crate::simulation::Unplayable;
 use crate::simulation::bots::Ask;
 use crate::simulation::route::Route;
@@ -63,9 +66,18 @@ impl Run<'_> {
         let Some(plan) = self.plan.clients.get(client) else { return };
         let turn = self.turn;
         self.turn += 1;
-        let by_rules = |route: Route| Route { candidates: self.plan.rules.candidates(&route.candidates, turn), ..route };
-        let Some(route) = Route::of(&ask, plan).map(by_rules).filter(|route| !route.candidates.is_empty()) else {
-            return self.turned_away(asker, LimitKind::NoAccount, self.now + Duration::from_secs(60));
+        let by_rules = |route: Route| Route {
+            candidates: self.plan.rules.candidates(&route.candidates, turn),
+            ..route
+        };
+        let Some(route) =
+            Route::of(&ask, plan).map(by_rules).filter(|route| !route.candidates.is_empty())
+        else {
+            return self.turned_away(
+                asker,
+                LimitKind::NoAccount,
+                self.now + Duration::from_secs(60),
+            );
         };
         let key = route.scope.map(|scope| CacheKey::new(scope, &ask.path, &Accept::Json, VERSION));
         if let Some(key) = &key {
@@ -109,8 +121,17 @@ impl Run<'_> {
         }
         let is_its_turn = match job.route.lane.take() {
             None => true,
-            Some(resource) => match self.lanes.enter(LaneKey { client: u32::try_from(client).unwrap_or(u32::MAX), resource }) {
-                Err(_) => return self.turned_away(asker, LimitKind::QueueFull, self.now + Duration::from_secs(1)),
+            Some(resource) => match self
+                .lanes
+                .enter(LaneKey { client: u32::try_from(client).unwrap_or(u32::MAX), resource })
+            {
+                Err(_) => {
+                    return self.turned_away(
+                        asker,
+                        LimitKind::QueueFull,
+                        self.now + Duration::from_secs(1),
+                    );
+                }
                 Ok((ticket, place)) => {
                     job.lane = Some(ticket);
                     self.by_lane.insert(ticket, id);
@@ -149,13 +170,18 @@ impl Run<'_> {
     fn demand(&self, job: &Job) -> Demand {
         let route = &job.route;
         let stored = job.key.as_ref().and_then(|key| self.store.get(key));
-        let prefer = stored.and_then(Stored::preferred_token).map(|TokenKey(token)| AccountId(u32::try_from(token).unwrap_or(0)));
+        let prefer = stored
+            .and_then(Stored::preferred_token)
+            .map(|TokenKey(token)| AccountId(u32::try_from(token).unwrap_or(0)));
         Demand {
             client: ClientId(u32::try_from(job.client).unwrap_or(u32::MAX)),
             held_bytes: job.body.len() as u64,
             candidates: route.candidates.clone(),
             prefer,
-            resource: self.admission.books().resource_for(route.endpoint.id, &route.endpoint.resource),
+            resource: self
+                .admission
+                .books()
+                .resource_for(route.endpoint.id, &route.endpoint.resource),
             endpoint: route.endpoint.id,
             cost: route.endpoint.primary_cost,
             points: route.points,
@@ -174,7 +200,13 @@ impl Run<'_> {
         };
         let Some(job) = self.close(id) else { return };
         self.story.tell(self.now, || {
-            format!("we refuse {} {} for {} until {}", job.method, job.path, refusal.limit.name(), super::story::clock(until))
+            format!(
+                "we refuse {} {} for {} until {}",
+                job.method,
+                job.path,
+                refusal.limit.name(),
+                super::story::clock(until)
+            )
         });
         for asker in job.askers {
             self.turned_away(asker, refusal.limit, until);
@@ -193,10 +225,13 @@ impl Run<'_> {
         self.answered(asker);
     }
 
-    /// The bot of a job has no patience left. One that is sent already, or that others wait for too, goes on.
+    /// The bot of a job has no patience left. One that is sent already, or that others wait for
+    /// too, goes on.
     pub(super) fn gives_up(&mut self, id: u64) {
         let Some(job) = self.jobs.get(&id).filter(|job| job.askers.len() == 1) else { return };
-        let Some(ticket) = job.ticket.filter(|ticket| self.by_ticket.contains_key(ticket)) else { return };
+        let Some(ticket) = job.ticket.filter(|ticket| self.by_ticket.contains_key(ticket)) else {
+            return;
+        };
         self.by_ticket.remove(&ticket);
         self.admission.abandon(self.now, ticket);
         let Some(job) = self.close(id) else { return };

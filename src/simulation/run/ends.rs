@@ -16,7 +16,12 @@ use crate::simulation::Unplayable;
 
 impl Run<'_> {
     /// An answer that is no refusal for a limit.
-    pub(super) fn answer(&mut self, id: u64, account: AccountId, answer: &Answer) -> Result<(), Unplayable> {
+    pub(super) fn answer(
+        &mut self,
+        id: u64,
+        account: AccountId,
+        answer: &Answer,
+    ) -> Result<(), Unplayable> {
         if answer.status.is_server_error() {
             return self.failed(id, Failure::Upstream5xx);
         }
@@ -28,13 +33,17 @@ impl Run<'_> {
                     stored.confirm(self.now, &answer.headers, token, None);
                 }
             } else if storable(answer.status, &answer.headers) {
-                self.store.put(&key, Stored::new(self.now, answer.status, &answer.headers, token, None));
+                self.store
+                    .put(&key, Stored::new(self.now, answer.status, &answer.headers, token, None));
             }
         }
         let Some(job) = self.close(id) else { return Ok(()) };
         if let (Some(key), Some((asked, answered))) = (&job.key, answer.versions) {
             if !is_confirmed && answer.status != StatusCode::OK {
-                return Err(Unplayable(format!("{} was answered with {}", job.path, answer.status)));
+                return Err(Unplayable(format!(
+                    "{} was answered with {}",
+                    job.path, answer.status
+                )));
             }
             let shown = self.shown.entry(key.clone()).or_default();
             if !is_confirmed {
@@ -74,7 +83,11 @@ impl Run<'_> {
     /// An attempt has failed.
     pub(super) fn failed(&mut self, id: u64, failure: Failure) -> Result<(), Unplayable> {
         let Some(job) = self.jobs.get(&id) else { return Ok(()) };
-        let policy = if job.is_read() { READS } else { Policy { max_attempts: self.plan.write_attempts, patience: Patience::Waiting } };
+        let policy = if job.is_read() {
+            READS
+        } else {
+            Policy { max_attempts: self.plan.write_attempts, patience: Patience::Waiting }
+        };
         let (attempt, deadline) = (job.attempt, job.deadline);
         match policy.next(self.now, &job.method, attempt, failure, self.jitter.unit()) {
             Next::Retry { not_before } if not_before <= deadline => {
@@ -120,7 +133,11 @@ impl Run<'_> {
 
     /// A bot has its answer, whatever it is.
     pub(super) fn answered(&mut self, asker: Asker) {
-        let Some((place, bot)) = asker.bot.and_then(|place| Some((place, self.bots.get_mut(place)?))) else { return };
+        let Some((place, bot)) =
+            asker.bot.and_then(|place| Some((place, self.bots.get_mut(place)?)))
+        else {
+            return;
+        };
         bot.pending = bot.pending.saturating_sub(1);
         let again: Option<Timestamp> = bot.again(self.now);
         if let Some(at) = again {
@@ -136,7 +153,9 @@ impl Run<'_> {
         }
         if let Some(ticket) = job.lane {
             self.by_lane.remove(&ticket);
-            if let Some(next) = self.lanes.leave(ticket).and_then(|next| self.by_lane.get(&next).copied()) {
+            if let Some(next) =
+                self.lanes.leave(ticket).and_then(|next| self.by_lane.get(&next).copied())
+            {
                 self.agenda.put(self.now, Event::Retries(next));
             }
         }

@@ -1,4 +1,5 @@
-//! The way to the upstream and back: what is sent, how long it takes, what gets lost, what the answer teaches the books.
+//! The way to the upstream and back: what is sent, how long it takes, what gets lost, what the
+//! answer teaches the books.
 
 use std::time::Duration;
 
@@ -17,9 +18,11 @@ use crate::simulation::plan::{BEGINNING, Order};
 use crate::simulation::truth::Kind;
 use crate::simulation::upstream::{PEER, Whose};
 
-/// Of a hundred lost exchanges, how many are lost on the way there: never executed, which nobody can tell.
+/// Of a hundred lost exchanges, how many are lost on the way there: never executed, which nobody
+/// can tell.
 const LOST_BEFORE: f64 = 20.0;
-/// Of a hundred lost answers, how many are missed at once, because the connection is closed; the others take [`TIMEOUT`].
+/// Of a hundred lost answers, how many are missed at once, because the connection is closed; the
+/// others take [`TIMEOUT`].
 const MISSED_AT_ONCE: f64 = 50.0;
 /// CONTRACT §2, `upstream.response_timeout`.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -59,7 +62,8 @@ pub(super) struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     body: Bytes,
-    /// Of a polled resource: the version that there was when the request left, and the one that was answered with.
+    /// Of a polled resource: the version that there was when the request left, and the one that was
+    /// answered with.
     pub versions: Option<(u64, u64)>,
 }
 
@@ -71,20 +75,41 @@ impl Run<'_> {
         job.ticket = None;
         let place = place_of(grant.account);
         let stored = job.key.as_ref().and_then(|key| self.store.get(key));
-        let validators = stored.and_then(|stored| stored.validators(Some(self.plan.rules.owner(grant.account))));
-        let request = self.upstream.request(self.now, (place, Whose::Ours), (&job.method, &job.path, &job.body), validators.as_ref())?;
-        let polled = self.polling.resource(&job.path).map(|resource| (resource, self.polling.version(resource)));
+        let validators =
+            stored.and_then(|stored| stored.validators(Some(self.plan.rules.owner(grant.account))));
+        let request = self.upstream.request(
+            self.now,
+            (place, Whose::Ours),
+            (&job.method, &job.path, &job.body),
+            validators.as_ref(),
+        )?;
+        let polled = self
+            .polling
+            .resource(&job.path)
+            .map(|resource| (resource, self.polling.version(resource)));
         let route = &job.route;
-        let kind = Kind { graphql: route.graphql, content: route.endpoint.content_generating, token_request: route.token_request };
+        let kind = Kind {
+            graphql: route.graphql,
+            content: route.endpoint.content_generating,
+            token_request: route.token_request,
+        };
         let costs = route.endpoint.primary_cost > 0;
-        let (endpoint, resource) = (route.endpoint, self.admission.books().resource_for(route.endpoint.id, &route.endpoint.resource));
+        let (endpoint, resource) = (
+            route.endpoint,
+            self.admission.books().resource_for(route.endpoint.id, &route.endpoint.resource),
+        );
         self.note_if_told(place, costs.then_some(&resource));
         let fate = match self.network.percent(self.plan.network.lost_percent) {
             false => Fate::Answered,
             true if self.network.percent(LOST_BEFORE) => Fate::LostBefore,
             true => Fate::LostAfter,
         };
-        self.story.tell(self.now, || format!("sent on {place}: {} {} (lease {})", endpoint.method, endpoint.template, grant.lease.0));
+        self.story.tell(self.now, || {
+            format!(
+                "sent on {place}: {} {} (lease {})",
+                endpoint.method, endpoint.template, grant.lease.0
+            )
+        });
         let way = self.way();
         let flight = self.number();
         match fate {
@@ -112,7 +137,8 @@ impl Run<'_> {
         let arrival = self.upstream.emulator.arrive(self.now, &flight.request, PEER);
         flight.number = Some(arrival.id);
         let (head, body) = arrival.response.into_parts();
-        let versions = flight.polled.map(|(resource, asked)| (asked, self.polling.version(resource)));
+        let versions =
+            flight.polled.map(|(resource, asked)| (asked, self.polling.version(resource)));
         flight.answer = Some(Answer { status: head.status, headers: head.headers, body, versions });
         let Some(entry) = self.upstream.emulator.latest() else { return };
         let (place, is_ours) = (place_of(flight.account), flight.job.is_some());
@@ -151,13 +177,20 @@ impl Run<'_> {
     fn window_begins(&mut self, place: usize, resource: &'static str) {
         let windows = self.upstream.emulator.budget_windows(self.now);
         let Some(truth) = self.truth.get_mut(place) else { return };
-        let window = windows.iter().find(|window| window.account == truth.login() && window.resource == resource);
+        let window = windows
+            .iter()
+            .find(|window| window.account == truth.login() && window.resource == resource);
         if let Some(window) = window {
             truth.window_began(window);
             self.story.tell(self.now, || {
-                format!("a window of {resource} begins for {} until {}", truth.name(), super::story::clock(window.reset))
+                format!(
+                    "a window of {resource} begins for {} until {}",
+                    truth.name(),
+                    super::story::clock(window.reset)
+                )
             });
-            self.agenda.put(window.reset - Duration::from_millis(1), Event::WindowEnds(place, resource));
+            self.agenda
+                .put(window.reset - Duration::from_millis(1), Event::WindowEnds(place, resource));
         }
     }
 
@@ -170,7 +203,11 @@ impl Run<'_> {
         match flight.fate {
             Fate::LostAfter => {
                 emulator.abandon(self.now, number);
-                let noticed = if self.network.percent(MISSED_AT_ONCE) { self.now + way } else { flight.sent_at + TIMEOUT };
+                let noticed = if self.network.percent(MISSED_AT_ONCE) {
+                    self.now + way
+                } else {
+                    flight.sent_at + TIMEOUT
+                };
                 self.agenda.put(noticed.max(self.now), Event::Missed(id));
             }
             Fate::Answered | Fate::LostBefore => {
@@ -183,7 +220,9 @@ impl Run<'_> {
 
     /// There will be no answer: it counts as spent.
     pub(super) fn missed(&mut self, id: u64) -> Result<(), Unplayable> {
-        let Some(Flight { job: Some((job, lease)), sent_at, .. }) = self.flights.remove(&id) else { return Ok(()) };
+        let Some(Flight { job: Some((job, lease)), sent_at, .. }) = self.flights.remove(&id) else {
+            return Ok(());
+        };
         self.report.lost += 1;
         self.story.tell(self.now, || format!("no answer came for lease {}", lease.0));
         let jitter = self.jitter.unit();
@@ -194,24 +233,40 @@ impl Run<'_> {
 
     /// The answer is here: it settles its lease, and teaches.
     pub(super) fn returns(&mut self, id: u64) -> Result<(), Unplayable> {
-        let Some(Flight { job, account, sent_at, answer: Some(mut answer), kind, .. }) = self.flights.remove(&id) else { return Ok(()) };
+        let Some(Flight { job, account, sent_at, answer: Some(mut answer), kind, .. }) =
+            self.flights.remove(&id)
+        else {
+            return Ok(());
+        };
         let Some((job, lease)) = job else {
             self.outsider_learns(&answer);
             return Ok(());
         };
         self.wobble(&mut answer.headers);
         let rate = RateHeaders::parse(&answer.headers);
-        let may_refuse = kind.graphql || matches!(answer.status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
-        let refusal = may_refuse.then(|| limit_refusal(answer.status, &answer.headers, &answer.body, self.now)).flatten();
+        let may_refuse = kind.graphql
+            || matches!(answer.status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
+        let refusal = may_refuse
+            .then(|| limit_refusal(answer.status, &answer.headers, &answer.body, self.now))
+            .flatten();
         self.story.tell(self.now, || {
             let shown = rate.as_ref().map(|rate| (rate.remaining, super::story::clock(rate.reset)));
-            format!("lease {} answered {} with {shown:?}{}", lease.0, answer.status, if refusal.is_some() { ", a refusal" } else { "" })
+            format!(
+                "lease {} answered {} with {shown:?}{}",
+                lease.0,
+                answer.status,
+                if refusal.is_some() { ", a refusal" } else { "" }
+            )
         });
         if let Some(refusal) = &refusal {
             self.remember(place_of(account), refusal, rate.as_ref());
         }
         let jitter = self.jitter.unit();
-        let settlement = Settlement::Answered { status: answer.status, rate: rate.as_ref(), refusal: refusal.as_ref() };
+        let settlement = Settlement::Answered {
+            status: answer.status,
+            rate: rate.as_ref(),
+            refusal: refusal.as_ref(),
+        };
         self.admission.settle(self.now, lease, settlement, jitter);
         self.was_away(job, sent_at);
         if refusal.is_some() { self.limited(job) } else { self.answer(job, account, &answer) }
@@ -261,7 +316,10 @@ impl Run<'_> {
 
     /// Others know when to stop, too.
     fn outsider_learns(&mut self, answer: &Answer) {
-        let Some(refusal) = limit_refusal(answer.status, &answer.headers, &answer.body, self.now) else { return };
+        let Some(refusal) = limit_refusal(answer.status, &answer.headers, &answer.body, self.now)
+        else {
+            return;
+        };
         self.outside().refused += 1;
         let rate = RateHeaders::parse(&answer.headers);
         let until = named_by(self.now, &refusal, rate.as_ref());
@@ -273,18 +331,28 @@ impl Run<'_> {
         let plan = &self.plan.network;
         let millis = match plan.order {
             Order::Kept => plan.least_millis,
-            Order::Shuffled if self.network.percent(SLOW) => self.network.between(plan.slow_millis.0, plan.slow_millis.1),
+            Order::Shuffled if self.network.percent(SLOW) => {
+                self.network.between(plan.slow_millis.0, plan.slow_millis.1)
+            }
             Order::Shuffled => plan.least_millis + self.network.below(plan.spread_millis),
         };
         Duration::from_millis(millis)
     }
 
     /// Makes the reset of an answer wrong, by whole seconds as the header has them.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a few seconds")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        reason = "a few seconds"
+    )]
     fn wobble(&mut self, headers: &mut HeaderMap) {
         let most = self.plan.network.wobble.as_millis() as f64 / 1_000.0;
         let shift = ((self.network.unit() * 2.0 - 1.0) * most).round() as i64;
-        let Some(reset) = headers.get(RATE_RESET).and_then(|value| value.to_str().ok()?.parse::<u64>().ok()) else { return };
+        let Some(reset) =
+            headers.get(RATE_RESET).and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
+        else {
+            return;
+        };
         if shift != 0 {
             headers.insert(RATE_RESET, HeaderValue::from(reset.saturating_add_signed(shift)));
         }
@@ -310,7 +378,10 @@ impl Run<'_> {
     /// Counts a request that is sent although we were told to wait: a promise broken.
     fn note_if_told(&mut self, place: usize, resource: Option<&ResourceName>) {
         let Some(told) = self.told.get(place) else { return };
-        let of_resource = told.resources.iter().any(|(named, until)| Some(named) == resource && self.now < *until);
+        let of_resource = told
+            .resources
+            .iter()
+            .any(|(named, until)| Some(named) == resource && self.now < *until);
         if self.now < told.account_until || of_resource {
             self.report.sent_while_told += 1;
             self.story.tell(self.now, || format!("SENT on {place} although we were told to wait"));

@@ -1,7 +1,8 @@
 //! One run: takes events in the order of their time and lets each do its part.
 //!
-//! `asks` is what a request meets before it is sent, `exchanges` the way to the upstream and back, `ends` what becomes of it, `story` what is remembered of
-//! it all. They are the gateway's shell in virtual time: they decide nothing that `decision/` decides.
+//! `asks` is what a request meets before it is sent, `exchanges` the way to the upstream and back,
+//! `ends` what becomes of it, `story` what is remembered of it all. They are the gateway's shell in
+//! virtual time: they decide nothing that `decision/` decides.
 
 mod asks;
 mod ends;
@@ -35,9 +36,11 @@ use story::Story;
 /// As many writes may stand in lanes as may in the gateway (CONTRACT §2, `writes.queue_max`).
 const LANES_MAX: usize = 10_000;
 /// How often a read is tried, as in the gateway.
-const READS: Policy = Policy { max_attempts: NonZeroU32::MIN.saturating_add(2), patience: Patience::Waiting };
-/// How many leases and waiting requests are checked in each step, on average: the whole check is made after as many steps as it costs, so that
-/// checking takes a fixed part of the time. With no more than this many, as in most runs of a debug build, that is after every step.
+const READS: Policy =
+    Policy { max_attempts: NonZeroU32::MIN.saturating_add(2), patience: Patience::Waiting };
+/// How many leases and waiting requests are checked in each step, on average: the whole check is
+/// made after as many steps as it costs, so that checking takes a fixed part of the time. With no
+/// more than this many, as in most runs of a debug build, that is after every step.
 const CHECKED_A_STEP: usize = if cfg!(debug_assertions) { 64 } else { 4 };
 
 /// Something that happens.
@@ -117,7 +120,11 @@ pub(super) struct Run<'p> {
 impl<'p> Run<'p> {
     /// Everything at the beginning of its time.
     pub fn new(plan: &'p Plan) -> Result<Self, Unplayable> {
-        let clients = plan.clients.iter().map(|client| ClientReport { name: client.name.to_string(), ..ClientReport::default() }).collect();
+        let clients = plan
+            .clients
+            .iter()
+            .map(|client| ClientReport { name: client.name.to_string(), ..ClientReport::default() })
+            .collect();
         let mut run = Self {
             plan,
             now: BEGINNING,
@@ -144,7 +151,12 @@ impl<'p> Run<'p> {
             told: plan.upstream.accounts.iter().map(|_| Told::default()).collect(),
             silence_until: Timestamp::EPOCH,
             outsider_waits_until: Timestamp::EPOCH,
-            report: Report { runs: 1, hours: plan.length.as_secs_f64() / 3_600.0, clients, ..Report::default() },
+            report: Report {
+                runs: 1,
+                hours: plan.length.as_secs_f64() / 3_600.0,
+                clients,
+                ..Report::default()
+            },
             story: Story::new(plan.narration),
         };
         run.begin();
@@ -179,9 +191,19 @@ impl<'p> Run<'p> {
                 let (habits, clients) = (workload.habits(), self.plan.clients.len().max(1));
                 for number in 0..self.plan.bots {
                     let place = usize::try_from(number).unwrap_or(0);
-                    // A workload's own clients are named after its habits; else every client has bots of every habit.
-                    let habit = if workload.clients().is_some() && clients == habits.len() { place } else { place / clients };
-                    let mut bot = Bot::new(number, place % clients, habits[habit % habits.len()], self.plan.seed);
+                    // A workload's own clients are named after its habits; else every client has
+                    // bots of every habit.
+                    let habit = if workload.clients().is_some() && clients == habits.len() {
+                        place
+                    } else {
+                        place / clients
+                    };
+                    let mut bot = Bot::new(
+                        number,
+                        place % clients,
+                        habits[habit % habits.len()],
+                        self.plan.seed,
+                    );
                     self.agenda.put(self.now + bot.first(), Event::Wakes(place));
                     self.bots.push(bot);
                 }
@@ -223,7 +245,8 @@ impl<'p> Run<'p> {
             Event::WindowEnds(account, resource) => self.window_ends(account, resource),
             Event::Refuses => {
                 if let Some(refusal) = self.plan.upstream.refusal {
-                    self.upstream.refuse_next_of(place_of(refusal.account), refusal.retry_after_secs);
+                    self.upstream
+                        .refuse_next_of(place_of(refusal.account), refusal.retry_after_secs);
                 }
             }
         }
@@ -242,10 +265,16 @@ impl<'p> Run<'p> {
 
     fn recorded_asks(&mut self, place: usize) {
         let Demanded::Trace(trace) = &self.plan.demand else { return };
-        let Some(trace::Recorded { client, method, path, .. }) = trace.requests.get(place).cloned() else { return };
+        let Some(trace::Recorded { client, method, path, .. }) = trace.requests.get(place).cloned()
+        else {
+            return;
+        };
         let name = trace.clients.get(client);
         // Whoever the plan does not know has no budget in it.
-        let Some(client) = self.plan.clients.iter().position(|known| Some(&known.name) == name) else { return };
+        let Some(client) = self.plan.clients.iter().position(|known| Some(&known.name) == name)
+        else {
+            return;
+        };
         let body = trace::body(&method);
         self.ask(None, client, Ask { method, path, body, patience: None });
     }
@@ -253,7 +282,12 @@ impl<'p> Run<'p> {
     fn polls(&mut self, place: usize) {
         let Some(polled) = self.polling.asks.get(place).copied() else { return };
         let client = polled.bot % self.plan.clients.len().max(1);
-        let ask = Ask { method: http::Method::GET, path: polling::path_of(polled.resource), body: bytes::Bytes::new(), patience: None };
+        let ask = Ask {
+            method: http::Method::GET,
+            path: polling::path_of(polled.resource),
+            body: bytes::Bytes::new(),
+            patience: None,
+        };
         self.ask(None, client, ask);
     }
 
@@ -263,7 +297,8 @@ impl<'p> Run<'p> {
         self.polling.change(self.now, &mut self.upstream.emulator, resource)
     }
 
-    /// Hands out what the core has decided, and makes sure that it is asked again when it wants to be.
+    /// Hands out what the core has decided, and makes sure that it is asked again when it wants to
+    /// be.
     fn deliver(&mut self) -> Result<(), Unplayable> {
         while let Some((ticket, decision)) = self.admission.next_decided() {
             let Some(job) = self.by_ticket.remove(&ticket) else { continue };
@@ -292,8 +327,14 @@ impl<'p> Run<'p> {
         self.unchecked = 0;
         let broken = self.admission.audit();
         for invariant in &broken {
-            *self.report.broken.entry(format!("{} {}", invariant.number(), invariant.name())).or_default() += 1;
-            self.story.tell(self.now, || format!("INVARIANT {} is broken: {}", invariant.number(), invariant.name()));
+            *self
+                .report
+                .broken
+                .entry(format!("{} {}", invariant.number(), invariant.name()))
+                .or_default() += 1;
+            self.story.tell(self.now, || {
+                format!("INVARIANT {} is broken: {}", invariant.number(), invariant.name())
+            });
         }
         debug_assert!(broken.is_empty(), "broken invariants: {broken:?}");
     }
@@ -301,21 +342,33 @@ impl<'p> Run<'p> {
     fn window_ends(&mut self, account: usize, resource: &'static str) {
         let name = self.truth.get(account).map(Truth::login).unwrap_or_default();
         let windows = self.upstream.emulator.budget_windows(self.now);
-        let window = windows.iter().find(|window| window.account == name && window.resource == resource);
+        let window =
+            windows.iter().find(|window| window.account == name && window.resource == resource);
         if let (Some(window), Some(truth)) = (window, self.truth.get_mut(account)) {
             truth.window_ended(window);
-            self.story
-                .tell(self.now, || format!("the window of {resource} ends for {}: {} of {} used", truth.name(), window.used, window.limit));
+            self.story.tell(self.now, || {
+                format!(
+                    "the window of {resource} ends for {}: {} of {} used",
+                    truth.name(),
+                    window.used,
+                    window.limit
+                )
+            });
         }
     }
 
     fn conclude(mut self, end: Timestamp) -> Report {
         for (invariant, count) in self.admission.books().broken().filter(|(_, count)| *count > 0) {
-            *self.report.broken.entry(format!("{} {}", invariant.number(), invariant.name())).or_default() += count;
+            *self
+                .report
+                .broken
+                .entry(format!("{} {}", invariant.number(), invariant.name()))
+                .or_default() += count;
         }
         let (sent_while_limited, banned) = self.upstream.verdict(end);
         let limits = self.plan.settings.limits;
-        let accounts = self.truth.into_iter().map(|truth| truth.report(self.plan.length, &limits)).collect();
+        let accounts =
+            self.truth.into_iter().map(|truth| truth.report(self.plan.length, &limits)).collect();
         Report { accounts, sent_while_limited, banned, story: self.story.told(), ..self.report }
     }
 

@@ -1,4 +1,5 @@
-//! What led to the first refusal by the upstream, in words: the last events before it and some after it. Nothing is made unless it is asked for.
+//! What led to the first refusal by the upstream, in words: the last events before it and some
+//! after it. Nothing is made unless it is asked for.
 
 use std::collections::VecDeque;
 
@@ -55,5 +56,11 @@ pub(super) fn clock(at: Timestamp) -> String {
         None => ("-", BEGINNING.since(at).as_millis().try_into().unwrap_or(0)),
     };
     let seconds = millis / 1_000;
-    format!("{sign}{:02}:{:02}:{:02}.{:03}", seconds / 3_600, seconds / 60 % 60, seconds % 60, millis % 1_000)
+    format!(
+        "{sign}{:02}:{:02}:{:02}.{:03}",
+        seconds / 3_600,
+        seconds / 60 % 60,
+        seconds % 60,
+        millis % 1_000
+    )
 }

@@ -7,9 +7,13 @@ use super::*;
 /// What a subscriber with this level wrote while `act` ran.
 fn heard(level: &str, act: impl FnOnce()) -> String {
     let written = Arc::new(Mutex::new(Vec::new()));
-    let settings = TelemetrySettings { level: LogLevel::parse(level), ..TelemetrySettings::default() };
+    let settings =
+        TelemetrySettings { level: LogLevel::parse(level), ..TelemetrySettings::default() };
     let sink = Arc::clone(&written);
-    tracing::subscriber::with_default(subscriber(&settings, None, move || Sink(Arc::clone(&sink))), act);
+    tracing::subscriber::with_default(
+        subscriber(&settings, None, move || Sink(Arc::clone(&sink))),
+        act,
+    );
     let bytes = written.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()
 }
@@ -74,17 +78,37 @@ fn a_mistyped_level_is_info() {
 #[test]
 fn without_an_endpoint_there_are_no_spans() {
     heard("trace", || {
-        let span = crate::telemetry::spans::server_span(&http::HeaderMap::new(), (&http::Method::GET).into(), "weir.internal");
+        let span = crate::telemetry::spans::server_span(
+            &http::HeaderMap::new(),
+            (&http::Method::GET).into(),
+            "weir.internal",
+        );
         assert!(span.is_disabled());
-        assert!(crate::telemetry::spans::upstream_span(&span, (&http::Method::GET).into(), "api.example.com").is_disabled());
+        assert!(
+            crate::telemetry::spans::upstream_span(
+                &span,
+                (&http::Method::GET).into(),
+                "api.example.com"
+            )
+            .is_disabled()
+        );
     });
 }
 
 #[test]
 fn an_endpoint_that_cannot_be_used_is_refused_without_being_shown() {
-    for endpoint in ["https://user:hunter2@otel:4317", "otel:4317", "ftp://otel", "", "not a url hunter2"] {
-        let settings = TelemetrySettings { otlp_endpoint: Some(endpoint.to_owned()), ..TelemetrySettings::default() };
-        let fault = init(&settings).err().map(|fault| format!("{fault} {fault:?}")).unwrap_or_default();
-        assert!(fault.contains("http://HOST:PORT") && !fault.contains("hunter2"), "{endpoint}: {fault}");
+    for endpoint in
+        ["https://user:hunter2@otel:4317", "otel:4317", "ftp://otel", "", "not a url hunter2"]
+    {
+        let settings = TelemetrySettings {
+            otlp_endpoint: Some(endpoint.to_owned()),
+            ..TelemetrySettings::default()
+        };
+        let fault =
+            init(&settings).err().map(|fault| format!("{fault} {fault:?}")).unwrap_or_default();
+        assert!(
+            fault.contains("http://HOST:PORT") && !fault.contains("hunter2"),
+            "{endpoint}: {fault}"
+        );
     }
 }

@@ -32,7 +32,8 @@ fn gated(tell: impl Fn(u64) + Send + 'static) -> (Lines, Writing, Receiver<Vec<u
 #[test]
 fn an_orderly_end_writes_every_line_in_order() {
     let (lines, writing, written, open) = gated(|_| {});
-    let wanted: Vec<u8> = (0..1_000).flat_map(|number| format!("{number}\n").into_bytes()).collect();
+    let wanted: Vec<u8> =
+        (0..1_000).flat_map(|number| format!("{number}\n").into_bytes()).collect();
     for line in wanted.split_inclusive(|byte| *byte == b'\n') {
         lines.make_writer().write_all(line).unwrap();
     }

@@ -14,7 +14,8 @@ fn logged(log: LogFormat, act: impl FnOnce()) -> String {
 }
 
 fn outcome() -> Outcome {
-    let mut outcome = Outcome::new(&http::Method::GET, "/repos/acme/widgets?access_token=hunter2", "id-1");
+    let mut outcome =
+        Outcome::new(&http::Method::GET, "/repos/acme/widgets?access_token=hunter2", "id-1");
     outcome.client = Some("ci".into());
     outcome.endpoint = "/repos/{owner}/{repo}";
     outcome.status = 200;
@@ -51,7 +52,11 @@ fn a_request_line_has_these_keys_and_no_other() {
     full.account = Some("bot".into());
     full.resource = Some("core".into());
     full.refusal = Some("budget");
-    full.held = Some(Held { by: "primary", account: Some("bot".into()), until: Some(Timestamp::from_secs(1_800_000_000)) });
+    full.held = Some(Held {
+        by: "primary",
+        account: Some("bot".into()),
+        until: Some(Timestamp::from_secs(1_800_000_000)),
+    });
     full.error = Some(LogText::error("connection refused"));
     let line = json(&logged(LogFormat::Json, || emit(&full)));
     let mut keys: Vec<&str> = line.keys().map(String::as_str).collect();
@@ -91,7 +96,9 @@ fn a_request_line_has_these_keys_and_no_other() {
 fn what_is_not_known_is_left_out_of_the_line() {
     let line = json(&logged(LogFormat::Json, || emit(&outcome())));
     assert!(
-        ["account", "resource", "refusal", "held_by", "held_account", "held_until", "error"].iter().all(|key| !line.contains_key(*key)),
+        ["account", "resource", "refusal", "held_by", "held_account", "held_until", "error"]
+            .iter()
+            .all(|key| !line.contains_key(*key)),
         "{line:?}"
     );
 }
@@ -100,9 +107,14 @@ fn what_is_not_known_is_left_out_of_the_line() {
 fn one_line_says_what_held_a_request_whose_limit_it_is_and_until_when() {
     let mut held = outcome();
     held.queue = Duration::from_secs(20);
-    held.held = Some(Held { by: "cooldown", account: Some("bot".into()), until: Some(Timestamp::from_secs(1_800_000_000)) });
+    held.held = Some(Held {
+        by: "cooldown",
+        account: Some("bot".into()),
+        until: Some(Timestamp::from_secs(1_800_000_000)),
+    });
     let line = json(&logged(LogFormat::Json, || emit(&held)));
-    let told = ["queue_ms", "held_by", "held_account", "held_until"].map(|key| line[key].to_string());
+    let told =
+        ["queue_ms", "held_by", "held_account", "held_until"].map(|key| line[key].to_string());
     assert_eq!(told, ["20000.0", "\"cooldown\"", "\"bot\"", "\"2027-01-15T08:00:00Z\""]);
 }
 
@@ -122,7 +134,12 @@ fn nothing_a_client_sends_can_break_the_line() {
     for log in [LogFormat::Json, LogFormat::Text] {
         let text = logged(log, || emit(&request));
         assert_eq!(text.matches('\n').count(), 1, "{text}");
-        assert!(text.trim_end().chars().all(|character| character == ' ' || character.is_ascii_graphic()), "{text:?}");
+        assert!(
+            text.trim_end()
+                .chars()
+                .all(|character| character == ' ' || character.is_ascii_graphic()),
+            "{text:?}"
+        );
     }
     let line = json(&logged(LogFormat::Json, || emit(&request)));
     assert_eq!(line["level"], "INFO");
@@ -131,7 +148,9 @@ fn nothing_a_client_sends_can_break_the_line() {
 #[test]
 fn a_message_of_any_module_stays_on_its_line() {
     for log in [LogFormat::Json, LogFormat::Text] {
-        let text = logged(log, || tracing::warn!(note = "a\nb\u{7}", level = "fake", "first\nsecond {}", "\u{1b}[2J"));
+        let text = logged(log, || {
+            tracing::warn!(note = "a\nb\u{7}", level = "fake", "first\nsecond {}", "\u{1b}[2J")
+        });
         assert_eq!(text.matches('\n').count(), 1, "{text}");
         assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text:?}");
     }
@@ -141,7 +160,9 @@ fn a_message_of_any_module_stays_on_its_line() {
 
 #[test]
 fn a_value_without_end_is_cut() {
-    let text = logged(LogFormat::Json, || tracing::warn!(long = "x".repeat(100_000).as_str(), "{}", "é".repeat(100_000)));
+    let text = logged(LogFormat::Json, || {
+        tracing::warn!(long = "x".repeat(100_000).as_str(), "{}", "é".repeat(100_000))
+    });
     assert!(text.len() < 9_000, "{} bytes", text.len());
     json(&text);
 }
@@ -160,7 +181,10 @@ fn a_record_that_came_by_the_log_crate_shows_its_own_target() {
 fn text_mode_reads_as_a_line() {
     let text = logged(LogFormat::Text, || emit(&outcome()));
     assert!(
-        text.contains(" INFO ") && text.contains(" request ") && text.contains(" status=200 ") && text.contains(" cache=hit "),
+        text.contains(" INFO ")
+            && text.contains(" request ")
+            && text.contains(" status=200 ")
+            && text.contains(" cache=hit "),
         "{text}"
     );
 }

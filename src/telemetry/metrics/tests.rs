@@ -1,4 +1,5 @@
-//! The text of `/metrics` against CONTRACT §6, written out here a second time so that a renamed metric fails.
+//! The text of `/metrics` against CONTRACT §6, written out here a second time so that a renamed
+//! metric fails.
 
 use super::*;
 use crate::telemetry::outcome::{CacheOutcome, Fetch, Outcome};
@@ -88,7 +89,8 @@ fn every_metric_of_the_contract_has_exactly_its_name_and_labels() {
 #[test]
 fn the_text_has_the_metrics_of_the_contract_and_no_other() {
     let text = everything_once().encode();
-    let mut typed: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let mut typed: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     let mut named: Vec<&str> = Metric::ALL.iter().map(|metric| metric.registered_name()).collect();
     typed.sort_unstable();
     named.sort_unstable();
@@ -114,7 +116,8 @@ fn a_name_from_outside_cannot_add_a_line() {
 fn a_name_from_outside_is_cut_to_a_length() {
     let metrics = Metrics::new();
     metrics.webhook(&"é".repeat(500), "accepted");
-    let line = metrics.encode().lines().find(|line| line.starts_with("weir_webhook")).unwrap().to_owned();
+    let line =
+        metrics.encode().lines().find(|line| line.starts_with("weir_webhook")).unwrap().to_owned();
     assert!(line.len() < 250, "{line}");
 }
 
@@ -128,7 +131,10 @@ fn clients_cannot_make_up_methods_or_statuses() {
         metrics.record(&outcome);
     }
     let text = metrics.encode();
-    assert_line(&text, r#"weir_requests_total{client="_none",method="_OTHER",endpoint="_none",status="_other",cache="none"} 1000"#);
+    assert_line(
+        &text,
+        r#"weir_requests_total{client="_none",method="_OTHER",endpoint="_none",status="_other",cache="none"} 1000"#,
+    );
 }
 
 #[test]
@@ -162,14 +168,26 @@ fn a_request_the_gateway_refused_is_counted_as_a_request_and_as_a_refusal() {
     metrics.record(&refused);
     let text = metrics.encode();
     assert_line(&text, r#"weir_refused_total{client="ci",reason="budget"} 2"#);
-    assert_line(&text, r#"weir_requests_total{client="ci",method="GET",endpoint="/repos/{owner}/{repo}",status="403",cache="none"} 2"#);
+    assert_line(
+        &text,
+        r#"weir_requests_total{client="ci",method="GET",endpoint="/repos/{owner}/{repo}",status="403",cache="none"} 2"#,
+    );
 }
 
 #[test]
 fn an_upstream_that_gave_no_answer_is_counted_as_none() {
     let metrics = Metrics::new();
-    metrics.upstream(&UpstreamOutcome { account: "bot", resource: "core", endpoint: "/user", status: None, duration: Duration::ZERO });
-    assert_line(&metrics.encode(), r#"weir_upstream_requests_total{account="bot",resource="core",endpoint="/user",status="none"} 1"#);
+    metrics.upstream(&UpstreamOutcome {
+        account: "bot",
+        resource: "core",
+        endpoint: "/user",
+        status: None,
+        duration: Duration::ZERO,
+    });
+    assert_line(
+        &metrics.encode(),
+        r#"weir_upstream_requests_total{account="bot",resource="core",endpoint="/user",status="none"} 1"#,
+    );
 }
 
 #[test]
@@ -177,7 +195,10 @@ fn a_scrape_shows_only_the_gauges_drawn_for_it() {
     let metrics = everything_once();
     let text = metrics.scrape(|metrics| metrics.set_waiting("other", 1));
     assert_line(&text, r#"weir_waiting{client="other"} 1"#);
-    assert!(!text.contains(r#"weir_waiting{client="ci"}"#) && !text.contains("weir_budget_limit{"), "{text}");
+    assert!(
+        !text.contains(r#"weir_waiting{client="ci"}"#) && !text.contains("weir_budget_limit{"),
+        "{text}"
+    );
     assert!(text.contains("weir_requests_total{"), "counters stay: {text}");
 }
 

@@ -34,12 +34,20 @@ async fn collector() -> (SocketAddr, Receiver<Received>) {
                 let sender = sender.clone();
                 async move {
                     let path = request.uri().path().to_owned();
-                    let body = request.into_body().collect().await.map(Collected::to_bytes).unwrap_or_default();
+                    let body = request
+                        .into_body()
+                        .collect()
+                        .await
+                        .map(Collected::to_bytes)
+                        .unwrap_or_default();
                     let _ = sender.send(Received { path, body }).await;
                     Ok::<_, Infallible>(accepted())
                 }
             });
-            tokio::spawn(hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), answer));
+            tokio::spawn(
+                hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(stream), answer),
+            );
         }
     });
     (address, receiver)
@@ -47,19 +55,32 @@ async fn collector() -> (SocketAddr, Receiver<Received>) {
 
 /// gRPC's answer "ok" with an empty message: a length prefix of zero, then the status as a trailer.
 fn accepted() -> Response<impl hyper::body::Body<Data = Bytes, Error = Infallible>> {
-    let trailers = HeaderMap::from_iter([(http::HeaderName::from_static("grpc-status"), http::HeaderValue::from_static("0"))]);
-    let body = Full::new(Bytes::from_static(&[0; 5])).with_trailers(std::future::ready(Some(Ok(trailers))));
+    let trailers = HeaderMap::from_iter([(
+        http::HeaderName::from_static("grpc-status"),
+        http::HeaderValue::from_static("0"),
+    )]);
+    let body = Full::new(Bytes::from_static(&[0; 5]))
+        .with_trailers(std::future::ready(Some(Ok(trailers))));
     let mut response = Response::new(body);
-    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/grpc"));
+    response
+        .headers_mut()
+        .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/grpc"));
     response
 }
 
 fn finish_spans(exporter: &Exporter, spans: usize) {
-    tracing::subscriber::with_default(subscriber(&TelemetrySettings::default(), Some(exporter), std::io::sink), || {
-        for _ in 0..spans {
-            drop(spans::server_span(&HeaderMap::new(), (&http::Method::GET).into(), "weir.internal"));
-        }
-    });
+    tracing::subscriber::with_default(
+        subscriber(&TelemetrySettings::default(), Some(exporter), std::io::sink),
+        || {
+            for _ in 0..spans {
+                drop(spans::server_span(
+                    &HeaderMap::new(),
+                    (&http::Method::GET).into(),
+                    "weir.internal",
+                ));
+            }
+        },
+    );
 }
 
 fn contains(body: &[u8], text: &str) -> bool {
@@ -75,14 +96,18 @@ async fn spans_reach_the_collector_before_the_process_ends() {
 
     let export = received.recv().await.unwrap();
     assert_eq!(export.path, "/opentelemetry.proto.collector.trace.v1.TraceService/Export");
-    for text in ["weir-under-test", "service.name", "request", "http.request.method", "weir.internal"] {
+    for text in
+        ["weir-under-test", "service.name", "request", "http.request.method", "weir.internal"]
+    {
         assert!(contains(&export.body, text), "no `{text}` in the export");
     }
 }
 
 #[test]
 fn a_collector_that_is_not_there_neither_blocks_nor_fails_anything() {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .unwrap();
     let exporter = Exporter::start(&format!("http://{closed}"), "weir", 1.0).unwrap();
     finish_spans(&exporter, QUEUE_SPANS_MAX * 2);
     exporter.shutdown();
@@ -91,7 +116,8 @@ fn a_collector_that_is_not_there_neither_blocks_nor_fails_anything() {
 #[test]
 fn a_collector_that_never_answers_holds_up_the_end_for_no_longer_than_the_flush() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let exporter = Exporter::start(&format!("http://{}", silent.local_addr().unwrap()), "weir", 1.0).unwrap();
+    let exporter =
+        Exporter::start(&format!("http://{}", silent.local_addr().unwrap()), "weir", 1.0).unwrap();
     finish_spans(&exporter, QUEUE_SPANS_MAX * 2);
     let clock = crate::clock::Clock::system();
     let start = clock.now();

@@ -30,13 +30,20 @@ impl SpanExporter for Kept {
 /// The spans that were finished while `act` ran with spans on.
 fn exported(sample_ratio: f64, act: impl FnOnce()) -> Vec<SpanData> {
     let kept = Kept::default();
-    let exporter = Exporter::with_processor(SimpleSpanProcessor::new(kept.clone()), "weir", sample_ratio);
-    tracing::subscriber::with_default(subscriber(&TelemetrySettings::default(), Some(&exporter), std::io::sink), act);
+    let exporter =
+        Exporter::with_processor(SimpleSpanProcessor::new(kept.clone()), "weir", sample_ratio);
+    tracing::subscriber::with_default(
+        subscriber(&TelemetrySettings::default(), Some(&exporter), std::io::sink),
+        act,
+    );
     kept.0.lock().unwrap().clone()
 }
 
 fn headers(traceparent: &str) -> HeaderMap {
-    HeaderMap::from_iter([(HeaderName::from_static("traceparent"), HeaderValue::from_str(traceparent).unwrap())])
+    HeaderMap::from_iter([(
+        HeaderName::from_static("traceparent"),
+        HeaderValue::from_str(traceparent).unwrap(),
+    )])
 }
 
 fn outcome(status: u16) -> Outcome {
@@ -52,11 +59,17 @@ fn request(headers: &HeaderMap) -> Span {
 }
 
 fn attribute(span: &SpanData, key: &str) -> Option<Value> {
-    span.attributes.iter().find(|KeyValue { key: found, .. }| found.as_str() == key).map(|found| found.value.clone())
+    span.attributes
+        .iter()
+        .find(|KeyValue { key: found, .. }| found.as_str() == key)
+        .map(|found| found.value.clone())
 }
 
 fn named<'s>(spans: &'s [SpanData], name: &str) -> &'s SpanData {
-    spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("no span `{name}` in {spans:?}"))
+    spans
+        .iter()
+        .find(|span| span.name == name)
+        .unwrap_or_else(|| panic!("no span `{name}` in {spans:?}"))
 }
 
 #[test]
@@ -100,7 +113,8 @@ fn an_upstream_that_fails_is_an_error_of_its_span() {
             finish_upstream(&upstream, status);
         }
     });
-    let failed: Vec<bool> = spans[..3].iter().map(|span| matches!(span.status, Status::Error { .. })).collect();
+    let failed: Vec<bool> =
+        spans[..3].iter().map(|span| matches!(span.status, Status::Error { .. })).collect();
     assert_eq!(failed, [false, true, true]);
 }
 
@@ -110,7 +124,10 @@ fn the_steps_of_a_request_are_its_children() {
         let request = request(&HeaderMap::new());
         drop(cache_span(&request));
         drop(admission_span(&request));
-        finish_upstream(&upstream_span(&request, (&Method::GET).into(), "api.example.com"), Some(200));
+        finish_upstream(
+            &upstream_span(&request, (&Method::GET).into(), "api.example.com"),
+            Some(200),
+        );
         finish(&request, &outcome(200));
     });
     let parent = named(&spans, "GET /repos/{owner}/{repo}");
@@ -120,20 +137,32 @@ fn the_steps_of_a_request_are_its_children() {
         assert_eq!(child.span_context.trace_id(), parent.span_context.trace_id());
     }
     let upstream = named(&spans, "GET");
-    assert_eq!((&upstream.span_kind, attribute(upstream, "server.address")), (&SpanKind::Client, Some("api.example.com".into())));
+    assert_eq!(
+        (&upstream.span_kind, attribute(upstream, "server.address")),
+        (&SpanKind::Client, Some("api.example.com".into()))
+    );
 }
 
 #[test]
 fn what_held_a_request_is_on_its_admission_span_and_on_its_own() {
-    let by = Held { by: "primary", account: Some("bot".into()), until: Some(crate::clock::Timestamp::from_secs(1_800_000_000)) };
+    let by = Held {
+        by: "primary",
+        account: Some("bot".into()),
+        until: Some(crate::clock::Timestamp::from_secs(1_800_000_000)),
+    };
     let spans = exported(1.0, || {
         let request = request(&HeaderMap::new());
         held(&admission_span(&request), &by);
         finish(&request, &Outcome { held: Some(by), ..outcome(403) });
     });
     for name in ["admission", "GET /repos/{owner}/{repo}"] {
-        let told = ["weir.held.by", "weir.held.account", "weir.held.until"].map(|key| attribute(named(&spans, name), key));
-        assert_eq!(told, ["primary", "bot", "2027-01-15T08:00:00Z"].map(|value| Some(value.into())), "{name}");
+        let told = ["weir.held.by", "weir.held.account", "weir.held.until"]
+            .map(|key| attribute(named(&spans, name), key));
+        assert_eq!(
+            told,
+            ["primary", "bot", "2027-01-15T08:00:00Z"].map(|value| Some(value.into())),
+            "{name}"
+        );
     }
 }
 
@@ -177,7 +206,10 @@ fn a_caller_that_does_not_sample_is_obeyed_and_its_trace_still_goes_on() {
     });
     assert!(spans.is_empty(), "{spans:?}");
     let traceparent = sent["traceparent"].to_str().unwrap();
-    assert!(traceparent.starts_with(&format!("00-{CALLER_TRACE}-")) && traceparent.ends_with("-00"), "{traceparent}");
+    assert!(
+        traceparent.starts_with(&format!("00-{CALLER_TRACE}-")) && traceparent.ends_with("-00"),
+        "{traceparent}"
+    );
 }
 
 #[test]
@@ -201,7 +233,10 @@ fn the_ratio_decides_only_for_traces_that_begin_here() {
 
 #[test]
 fn a_callers_tracestate_does_not_outlive_its_traceparent() {
-    let mut sent = HeaderMap::from_iter([(HeaderName::from_static("tracestate"), HeaderValue::from_static("vendor=1"))]);
+    let mut sent = HeaderMap::from_iter([(
+        HeaderName::from_static("tracestate"),
+        HeaderValue::from_static("vendor=1"),
+    )]);
     exported(1.0, || inject(&request(&HeaderMap::new()), &mut sent));
     assert!(sent.contains_key("traceparent") && !sent.contains_key("tracestate"), "{sent:?}");
 }

@@ -66,7 +66,13 @@ fn a_used_token_is_renewed_with_at_least_five_minutes_left_and_serves_until_its_
 fn a_token_that_lives_shortly_is_renewed_at_half_of_its_life_and_not_all_the_time() {
     let installation = installation();
     let minting = installation.begin().expect("due");
-    minting.succeeded(TokenId(7), HeaderValue::from_static("Bearer t"), START + 4 * MINUTE, START, 0.5);
+    minting.succeeded(
+        TokenId(7),
+        HeaderValue::from_static("Bearer t"),
+        START + 4 * MINUTE,
+        START,
+        0.5,
+    );
     used(&installation, START);
     assert_eq!(due(&installation, START), Some(START + 2 * MINUTE));
 }
@@ -74,7 +80,11 @@ fn a_token_that_lives_shortly_is_renewed_at_half_of_its_life_and_not_all_the_tim
 #[test]
 fn a_budget_that_never_comes_back_is_looked_at_again_within_the_hour() {
     let installation = installation();
-    fail(&installation, START, MintFailure::Later(Timestamp::from_millis(u64::MAX), "spent".into()));
+    fail(
+        &installation,
+        START,
+        MintFailure::Later(Timestamp::from_millis(u64::MAX), "spent".into()),
+    );
     assert_eq!(due(&installation, START), Some(START + HOUR));
 }
 
@@ -97,7 +107,10 @@ fn a_token_that_nobody_used_is_left_to_end_and_the_next_request_has_one_minted()
     let later = START + 5 * HOUR;
     assert_eq!((due(&installation, START), due(&installation, later)), (None, None));
     assert_eq!(installation.health(later, Standing::Healthy), (Health::Expired, None));
-    assert!(!installation.is_usable(later) && installation.want(later, later + MINUTE, Standing::Healthy));
+    assert!(
+        !installation.is_usable(later)
+            && installation.want(later, later + MINUTE, Standing::Healthy)
+    );
     assert!(due(&installation, later).is_some_and(|at| at <= later));
 }
 
@@ -111,7 +124,10 @@ fn failures_are_retried_after_doubling_pauses_with_jitter_up_to_a_minute() {
         now = now + Duration::from_secs(seconds);
     }
     assert!(backoff(3, 0.0) == Duration::from_secs(4) && backoff(3, 1.0) == Duration::from_secs(8));
-    assert_eq!(installation.health(now, Standing::Healthy), (Health::Minting, Some("no answer".into())));
+    assert_eq!(
+        installation.health(now, Standing::Healthy),
+        (Health::Minting, Some("no answer".into()))
+    );
     mint(&installation, 7, now);
     assert_eq!(installation.health(now, Standing::Healthy), (Health::Healthy, None));
 }
@@ -124,7 +140,10 @@ fn an_installation_that_is_gone_is_asked_about_ever_more_rarely() {
         fail(&installation, now, MintFailure::Refused("404 Not Found".into()));
         let until = now + minutes * MINUTE;
         assert_eq!(due(&installation, now), Some(until));
-        assert_eq!(installation.health(now, Standing::Healthy), (Health::Benched { until }, Some("404 Not Found".into())));
+        assert_eq!(
+            installation.health(now, Standing::Healthy),
+            (Health::Benched { until }, Some("404 Not Found".into()))
+        );
         now = until;
     }
 }
@@ -132,11 +151,21 @@ fn an_installation_that_is_gone_is_asked_about_ever_more_rarely() {
 #[test]
 fn a_request_waits_only_for_a_token_that_can_come_in_its_time() {
     let installation = installation();
-    fail(&installation, START, MintFailure::Later(START + MINUTE, "the app's budget is spent".into()));
+    fail(
+        &installation,
+        START,
+        MintFailure::Later(START + MINUTE, "the app's budget is spent".into()),
+    );
     assert!(!installation.want(START, START + 59 * Duration::from_secs(1), Standing::Healthy));
     assert!(installation.want(START, START + MINUTE, Standing::Healthy));
-    assert!(!installation.want(START, START + MINUTE, Standing::Benched(START + HOUR)), "its app is not accepted");
-    assert_eq!(installation.due(START, Standing::Benched(START + HOUR)).map(|(at, _)| at), Some(START + HOUR));
+    assert!(
+        !installation.want(START, START + MINUTE, Standing::Benched(START + HOUR)),
+        "its app is not accepted"
+    );
+    assert_eq!(
+        installation.due(START, Standing::Benched(START + HOUR)).map(|(at, _)| at),
+        Some(START + HOUR)
+    );
 }
 
 #[test]
@@ -146,11 +175,17 @@ fn a_refused_token_is_minted_anew_once_before_the_installation_is_benched() {
     let refuse = |number, now| installation.refused(TokenId(number), &Leave::Plain, now, "401");
     assert_eq!(refuse(7, START), Verdict::Replaced);
     assert_eq!(refuse(7, START), Verdict::Ignored, "who used it as well");
-    assert!(used(&installation, START).is_none() && due(&installation, START).is_some_and(|at| at <= START));
+    assert!(
+        used(&installation, START).is_none()
+            && due(&installation, START).is_some_and(|at| at <= START)
+    );
     mint(&installation, 8, START);
     assert_eq!(refuse(8, START + MINUTE), Verdict::Benched);
     let until = START + MINUTE + PAUSE_MIN;
-    assert_eq!(installation.health(START + MINUTE, Standing::Healthy), (Health::Benched { until }, Some("401".into())));
+    assert_eq!(
+        installation.health(START + MINUTE, Standing::Healthy),
+        (Health::Benched { until }, Some("401".into()))
+    );
     assert!(!installation.want(START + MINUTE, until - MINUTE, Standing::Healthy));
     // After the pause one is minted for one request, and the others keep away until its answer.
     assert!(installation.want(until, until + MINUTE, Standing::Healthy));
@@ -158,7 +193,10 @@ fn a_refused_token_is_minted_anew_once_before_the_installation_is_benched() {
     let (token, _, leave) = installation.take(until).expect("the probe");
     assert!(installation.take(until).is_none());
     assert_eq!(installation.refused(token, &leave, until, "401"), Verdict::Benched);
-    assert_eq!(installation.health(until, Standing::Healthy).0, Health::Benched { until: until + 2 * PAUSE_MIN });
+    assert_eq!(
+        installation.health(until, Standing::Healthy).0,
+        Health::Benched { until: until + 2 * PAUSE_MIN }
+    );
 }
 
 #[test]
@@ -166,7 +204,10 @@ fn a_token_that_came_too_late_for_its_end_is_replaced_without_suspicion() {
     let installation = installation();
     for number in 7..20 {
         mint(&installation, number, START);
-        assert_eq!(installation.refused(TokenId(number), &Leave::Plain, START + HOUR, "401"), Verdict::Replaced);
+        assert_eq!(
+            installation.refused(TokenId(number), &Leave::Plain, START + HOUR, "401"),
+            Verdict::Replaced
+        );
     }
 }
 
@@ -225,7 +266,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: one mint at a time, no token after its end, no deadlock, and whoever may wait is not forgotten.
+    /// Whatever happens in whatever order: one mint at a time, no token after its end, no deadlock,
+    /// and whoever may wait is not forgotten.
     #[test]
     fn one_mint_at_a_time_and_no_asker_is_forgotten(steps in proptest::collection::vec(step(), 0..120)) {
         let installation = installation();

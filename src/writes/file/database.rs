@@ -1,15 +1,18 @@
-//! The database in the file: its tables, what makes it whole and ours, and how changes are committed.
+//! The database in the file: its tables, what makes it whole and ours, and how changes are
+//! committed.
 //!
-//! Two tables hold the two texts of each write by its number, so that progress does not write bodies again; one says whose file it is. Each text carries a checksum
-//! of its own, because redb looks at those of its pages only when a file is opened. Left out: when it is opened and committed (`keeper`).
+//! Two tables hold the two texts of each write by its number, so that progress does not write
+//! bodies again; one says whose file it is. Each text carries a checksum of its own, because redb
+//! looks at those of its pages only when a file is opened. Left out: when it is opened and
+//! committed (`keeper`).
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
 use redb::{
-    Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageBackend, StorageError, TableDefinition,
-    TableError,
+    Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageBackend,
+    StorageError, TableDefinition, TableError,
 };
 use ring::digest::{Context, SHA256};
 
@@ -22,13 +25,15 @@ const ABOUT: TableDefinition<&str, u64> = TableDefinition::new("weir.writes");
 const REQUESTS: TableDefinition<u64, &[u8]> = TableDefinition::new("requests");
 const PROGRESS: TableDefinition<u64, &[u8]> = TableDefinition::new("progress");
 
-/// What the tables are and what is in them. Records are JSON that may grow; this counts what an older version would misread.
+/// What the tables are and what is in them. Records are JSON that may grow; this counts what an
+/// older version would misread.
 pub(super) const FORMAT: u64 = 1;
 const FORMAT_KEY: &str = "format";
 /// One more than the highest number that was ever used, also by writes that are forgotten since.
 const NEXT_KEY: &str = "next";
 
-/// What redb keeps of the file in memory. Ours: its default is a gigabyte; what is read again here are the upper pages of three small trees, and answers are rare.
+/// What redb keeps of the file in memory. Ours: its default is a gigabyte; what is read again here
+/// are the upper pages of three small trees, and answers are rare.
 const CACHE_BYTES: usize = 4 * 1024 * 1024;
 /// What a text begins with.
 const CHECKSUM_BYTES: usize = 8;
@@ -52,8 +57,9 @@ pub(super) struct Trouble {
 }
 
 impl Home {
-    /// Opens what is on the disk, checks every page and every record of it, and shows each to `each`, in order. Changes nothing on the disk when it fails. See
-    /// [`Held::trust`] for `rewrite`.
+    /// Opens what is on the disk, checks every page and every record of it, and shows each to
+    /// `each`, in order. Changes nothing on the disk when it fails. See [`Held::trust`] for
+    /// `rewrite`.
     pub(super) fn open(
         disk: Box<dyn StorageBackend>,
         rewrite: bool,
@@ -61,10 +67,12 @@ impl Home {
     ) -> Result<Self, Fault> {
         let held = Held::new(disk);
         let opened = safely(|| open_checked(&held));
-        let database = opened.map_err(|panic| Fault::Damaged(format!("reading it failed: {panic}")))??;
+        let database =
+            opened.map_err(|panic| Fault::Damaged(format!("reading it failed: {panic}")))??;
         let mut home = Self { database: Some(database), held, next: 0 };
         let checked = safely(|| home.check(each));
-        home.next = checked.map_err(|panic| Fault::Damaged(format!("reading it failed: {panic}")))??;
+        home.next =
+            checked.map_err(|panic| Fault::Damaged(format!("reading it failed: {panic}")))??;
         home.held.trust(rewrite).map_err(|error| Fault::Io(error.to_string()))?;
         Ok(home)
     }
@@ -75,7 +83,10 @@ impl Home {
     }
 
     /// Makes all of these changes, in this order, or none; they are on the disk when it returns.
-    pub(super) fn commit<'c>(&mut self, changes: impl IntoIterator<Item = &'c Change>) -> Result<(), Trouble> {
+    pub(super) fn commit<'c>(
+        &mut self,
+        changes: impl IntoIterator<Item = &'c Change>,
+    ) -> Result<(), Trouble> {
         let made = safely(|| self.try_commit(changes));
         let made = made.unwrap_or_else(|panic| Err(redb::Error::Corrupted(panic)));
         match made {
@@ -100,15 +111,22 @@ impl Home {
 
     fn check(&self, each: &mut dyn FnMut(u64, Stored) -> Result<(), String>) -> Result<u64, Fault> {
         let damaged = |error: redb::Error| unreadable(&error);
-        let reading = self.database().map_err(damaged)?.begin_read().map_err(|error| damaged(error.into()))?;
+        let reading = self
+            .database()
+            .map_err(damaged)?
+            .begin_read()
+            .map_err(|error| damaged(error.into()))?;
         let about = reading.open_table(ABOUT).map_err(|error| foreign(&error))?;
-        let number = |key| Ok(about.get(key).map_err(|error| damaged(error.into()))?.map(|value| value.value()));
+        let number = |key| {
+            Ok(about.get(key).map_err(|error| damaged(error.into()))?.map(|value| value.value()))
+        };
         match number(FORMAT_KEY)? {
             Some(FORMAT) => {}
             Some(found) if found > FORMAT => return Err(Fault::Newer { found, known: FORMAT }),
             found => return Err(Fault::Damaged(format!("its format is {found:?}"))),
         }
-        let mut next = number(NEXT_KEY)?.ok_or_else(|| Fault::Damaged("it does not say how many writes there were".into()))?;
+        let mut next = number(NEXT_KEY)?
+            .ok_or_else(|| Fault::Damaged("it does not say how many writes there were".into()))?;
         let requests = reading.open_table(REQUESTS).map_err(|error| damaged(error.into()))?;
         let progress = reading.open_table(PROGRESS).map_err(|error| damaged(error.into()))?;
         let mut pairs = progress.iter().map_err(|error| damaged(error.into()))?;
@@ -116,8 +134,10 @@ impl Home {
             let (number, request) = entry.map_err(|error| damaged(error.into()))?;
             let number = number.value();
             let of = |what: String| Fault::Damaged(format!("write {number}: {what}"));
-            let (other, progress) =
-                pairs.next().ok_or_else(|| of("its progress is missing".into()))?.map_err(|error| damaged(error.into()))?;
+            let (other, progress) = pairs
+                .next()
+                .ok_or_else(|| of("its progress is missing".into()))?
+                .map_err(|error| damaged(error.into()))?;
             if other.value() != number {
                 return Err(of(format!("the next progress is that of write {}", other.value())));
             }
@@ -134,26 +154,36 @@ impl Home {
         }
     }
 
-    fn try_commit<'c>(&self, changes: impl IntoIterator<Item = &'c Change>) -> Result<u64, redb::Error> {
+    fn try_commit<'c>(
+        &self,
+        changes: impl IntoIterator<Item = &'c Change>,
+    ) -> Result<u64, redb::Error> {
         let mut writing = self.database()?.begin_write()?;
         writing.set_durability(Durability::Immediate)?;
-        // A second sync for each commit, and the reason why damage is told from a crash: with one, the last commit cannot be told from one that was cut off, and a
-        // flipped bit in it would quietly bring back what was before, also a write that has been sent since.
+        // A second sync for each commit, and the reason why damage is told from a crash: with one,
+        // the last commit cannot be told from one that was cut off, and a flipped bit in it would
+        // quietly bring back what was before, also a write that has been sent since.
         writing.set_two_phase_commit(true);
         let next = self.make(&writing, changes)?;
         writing.commit()?;
         Ok(next)
     }
 
-    fn make<'c>(&self, writing: &redb::WriteTransaction, changes: impl IntoIterator<Item = &'c Change>) -> Result<u64, redb::Error> {
+    fn make<'c>(
+        &self,
+        writing: &redb::WriteTransaction,
+        changes: impl IntoIterator<Item = &'c Change>,
+    ) -> Result<u64, redb::Error> {
         let mut requests = writing.open_table(REQUESTS)?;
         let mut progress = writing.open_table(PROGRESS)?;
         let mut next = self.next;
         for change in changes {
             match change {
                 Change::Insert(number, stored) => {
-                    requests.insert(number, closed(REQUEST, *number, &stored.request).as_slice())?;
-                    progress.insert(number, closed(STANDING, *number, &stored.progress).as_slice())?;
+                    requests
+                        .insert(number, closed(REQUEST, *number, &stored.request).as_slice())?;
+                    progress
+                        .insert(number, closed(STANDING, *number, &stored.progress).as_slice())?;
                     next = next.max(number.saturating_add(1));
                 }
                 Change::Progress(number, bytes) => {
@@ -189,7 +219,11 @@ impl Home {
     fn trouble(&self, error: &redb::Error) -> Trouble {
         // What the disk said first is the reason of all that follows.
         match self.held.failure() {
-            Some(failure) => Trouble { for_room: failure.is_for_room(), in_sync: failure.in_sync, text: failure.text },
+            Some(failure) => Trouble {
+                for_room: failure.is_for_room(),
+                in_sync: failure.in_sync,
+                text: failure.text,
+            },
             None => Trouble {
                 for_room: matches!(error, redb::Error::Io(error) if is_for_room(error.kind())),
                 in_sync: false,
@@ -217,7 +251,8 @@ impl Drop for Home {
 /// The bytes of a new file.
 pub(super) fn blank(disk: Box<dyn StorageBackend>) -> Result<(), Fault> {
     let made = || -> Result<(), redb::Error> {
-        let database = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(Held::trusted(disk))?;
+        let database =
+            Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(Held::trusted(disk))?;
         let mut writing = database.begin_write()?;
         writing.set_two_phase_commit(true);
         {
@@ -239,12 +274,20 @@ fn open_checked(held: &Held) -> Result<Database, Fault> {
         Ok(_) => {}
         Err(error) => return Err(Fault::Io(error.to_string())),
     }
-    // Every page is looked at each time: what is damaged must not be found out in the middle of the work.
-    let opened = Builder::new().set_cache_size(CACHE_BYTES).set_check_integrity_on_open(true).create_with_backend(held.clone());
+    // Every page is looked at each time: what is damaged must not be found out in the middle of the
+    // work.
+    let opened = Builder::new()
+        .set_cache_size(CACHE_BYTES)
+        .set_check_integrity_on_open(true)
+        .create_with_backend(held.clone());
     opened.map_err(|error| match error {
         DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch => Fault::InUse,
-        DatabaseError::UpgradeRequired(version) => Fault::Foreign(format!("it is a redb database of the old format {version}")),
-        DatabaseError::Storage(StorageError::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
+        DatabaseError::UpgradeRequired(version) => {
+            Fault::Foreign(format!("it is a redb database of the old format {version}"))
+        }
+        DatabaseError::Storage(StorageError::Io(error))
+            if error.kind() == std::io::ErrorKind::InvalidData =>
+        {
             Fault::Foreign(error.to_string())
         }
         error => unreadable(&error.into()),
@@ -254,7 +297,9 @@ fn open_checked(held: &Held) -> Result<Database, Fault> {
 fn unreadable(error: &redb::Error) -> Fault {
     match error {
         // What lies behind the end of the file was there once.
-        redb::Error::Io(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => Fault::Io(error.to_string()),
+        redb::Error::Io(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
+            Fault::Io(error.to_string())
+        }
         redb::Error::Corrupted(what) => Fault::Damaged(what.clone()),
         error => Fault::Damaged(error.to_string()),
     }
@@ -271,7 +316,8 @@ fn foreign(error: &TableError) -> Fault {
 const REQUEST: u8 = b'r';
 const STANDING: u8 = b'p';
 
-/// A checksum of the bytes, where they belong and what they are: a text in another's place is noticed too. Half of a common digest's half is plenty against chance.
+/// A checksum of the bytes, where they belong and what they are: a text in another's place is
+/// noticed too. Half of a common digest's half is plenty against chance.
 fn checksum(kind: u8, number: u64, bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let mut context = Context::new(&SHA256);
     context.update(&[kind]);
@@ -287,7 +333,9 @@ fn closed(kind: u8, number: u64, bytes: &[u8]) -> Vec<u8> {
 
 fn opened(kind: u8, number: u64, kept: &[u8]) -> Result<Bytes, String> {
     match kept.split_first_chunk() {
-        Some((sum, bytes)) if *sum == checksum(kind, number, bytes) => Ok(Bytes::copy_from_slice(bytes)),
+        Some((sum, bytes)) if *sum == checksum(kind, number, bytes) => {
+            Ok(Bytes::copy_from_slice(bytes))
+        }
         _ => Err("its checksum is wrong".into()),
     }
 }
@@ -296,11 +344,13 @@ fn opened(kind: u8, number: u64, kept: &[u8]) -> Result<Bytes, String> {
 fn safely<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic: Box<dyn Any + Send>| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a word".into())
+        text.or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "without a word".into())
     })
 }
 
-/// Makes a file one of another format, or one whose first request was exchanged by something that knows redb.
+/// Makes a file one of another format, or one whose first request was exchanged by something that
+/// knows redb.
 #[cfg(test)]
 pub(super) fn spoil(disk: Box<dyn StorageBackend>, format: u64, request: Option<&[u8]>) {
     let database = Builder::new().create_with_backend(Held::trusted(disk)).unwrap();

@@ -1,4 +1,5 @@
-//! Why a file of writes was not opened, for whoever has to mend it. Left out: what fails later ([`StoreError`](crate::writes::StoreError)).
+//! Why a file of writes was not opened, for whoever has to mend it. Left out: what fails later
+//! ([`StoreError`](crate::writes::StoreError)).
 
 use std::path::Path;
 
@@ -16,7 +17,9 @@ pub struct OpenError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// Where it should be is no directory.
-    #[error("there is no directory {0}; make it, or set `path` of [writes] store to a file in one that exists")]
+    #[error(
+        "there is no directory {0}; make it, or set `path` of [writes] store to a file in one that exists"
+    )]
     NoDirectory(String),
     /// Somebody has it open.
     #[error(

@@ -1,8 +1,10 @@
-//! The file as redb sees it: what it would change is held back until the file is known to be whole and ours.
+//! The file as redb sees it: what it would change is held back until the file is known to be whole
+//! and ours.
 //!
-//! Opening a database changes it: a flag that it is in use, the repair after a crash. A file that turns out to be damaged, newer or somebody else's must be left as
-//! it was, so everything that is changed before [`Held::trust`] is kept in memory, in its order, and read from there. Left out: what makes a file whole
-//! (`database`).
+//! Opening a database changes it: a flag that it is in use, the repair after a crash. A file that
+//! turns out to be damaged, newer or somebody else's must be left as it was, so everything that is
+//! changed before [`Held::trust`] is kept in memory, in its order, and read from there. Left out:
+//! what makes a file whole (`database`).
 
 use std::fmt;
 use std::io;
@@ -15,7 +17,8 @@ use redb::{BackendError, StorageBackend};
 /// How much is copied at once when a file is written again. Ours.
 const REWRITE_BYTES: usize = 1024 * 1024;
 
-/// A disk whose changes are held back until it is trusted. Cheap to share: redb owns one end, and the other says when.
+/// A disk whose changes are held back until it is trusted. Cheap to share: redb owns one end, and
+/// the other says when.
 #[derive(Clone, Debug)]
 pub(super) struct Held(Arc<Inner>);
 
@@ -37,18 +40,23 @@ enum Op {
     Sync,
 }
 
-/// The first thing that went wrong with the disk; redb says of all that follow only that there was one.
+/// The first thing that went wrong with the disk; redb says of all that follow only that there was
+/// one.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) kind: io::ErrorKind,
     pub(super) text: String,
-    /// What was written before may be in the system's memory only, and the system believes that it is on the disk.
+    /// What was written before may be in the system's memory only, and the system believes that it
+    /// is on the disk.
     pub(super) in_sync: bool,
 }
 
 impl Held {
     pub(super) fn new(disk: Box<dyn StorageBackend>) -> Self {
-        Self(Arc::new(Inner { disk, state: Mutex::new(State { back: Some(Vec::new()), failure: None }) }))
+        Self(Arc::new(Inner {
+            disk,
+            state: Mutex::new(State { back: Some(Vec::new()), failure: None }),
+        }))
     }
 
     /// One that nothing is held back of.
@@ -56,8 +64,9 @@ impl Held {
         Self(Arc::new(Inner { disk, state: Mutex::default() }))
     }
 
-    /// Makes the changes that were held back, and all further ones at once. With `rewrite`, everything that was there is written once more before: after a sync has
-    /// failed, the system shows what it could not write, and never tries again.
+    /// Makes the changes that were held back, and all further ones at once. With `rewrite`,
+    /// everything that was there is written once more before: after a sync has failed, the system
+    /// shows what it could not write, and never tries again.
     pub(super) fn trust(&self, rewrite: bool) -> io::Result<()> {
         let state = &mut *self.0.state.lock();
         let disk = self.0.disk.as_ref();
@@ -66,7 +75,9 @@ impl Held {
         }
         for op in state.back.take().unwrap_or_default() {
             let made = op.make(disk);
-            made.inspect_err(|error| state.failure = Some(Failure::new(error, matches!(op, Op::Sync))))?;
+            made.inspect_err(|error| {
+                state.failure = Some(Failure::new(error, matches!(op, Op::Sync)))
+            })?;
         }
         Ok(())
     }
@@ -90,7 +101,8 @@ impl Held {
         if state.failure.is_some() {
             return Err(io::Error::other("an earlier change of the file failed"));
         }
-        make(self.0.disk.as_ref()).inspect_err(|error| state.failure = Some(Failure::new(error, in_sync)))
+        make(self.0.disk.as_ref())
+            .inspect_err(|error| state.failure = Some(Failure::new(error, in_sync)))
     }
 }
 
@@ -107,7 +119,10 @@ impl Failure {
 
 /// Whether what failed so would not have failed with more room.
 pub(super) fn is_for_room(kind: io::ErrorKind) -> bool {
-    matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+    matches!(
+        kind,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
 }
 
 impl Op {
@@ -130,7 +145,9 @@ impl Op {
 
     /// What it makes of bytes that were read at `start`.
     fn show(&self, start: u64, out: &mut [u8]) {
-        let place = |offset: u64| usize::try_from(offset.saturating_sub(start)).unwrap_or(usize::MAX).min(out.len());
+        let place = |offset: u64| {
+            usize::try_from(offset.saturating_sub(start)).unwrap_or(usize::MAX).min(out.len())
+        };
         match self {
             Self::Write(offset, bytes) => {
                 let from = place(*offset);
@@ -177,14 +194,19 @@ impl StorageBackend for Held {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let state = &mut *self.0.state.lock();
         let Some(back) = &state.back else {
-            return self.0.disk.read(offset, out).inspect_err(|error| state.failure = Some(Failure::new(error, false)));
+            return self
+                .0
+                .disk
+                .read(offset, out)
+                .inspect_err(|error| state.failure = Some(Failure::new(error, false)));
         };
         let len = self.0.disk.len()?;
         let end = offset.saturating_add(out.len() as u64);
         if end > back.iter().fold(len, |len, op| op.len_after(len)) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let there = usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
+        let there =
+            usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
         let (before, behind) = out.split_at_mut(there);
         behind.fill(0);
         if !before.is_empty() {
@@ -216,7 +238,11 @@ impl StorageBackend for Held {
         self.0.disk.try_lock_range(start, end)
     }
 
-    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+    fn try_lock_shared_range(
+        &self,
+        start: Bound<u64>,
+        end: Bound<u64>,
+    ) -> Result<bool, BackendError> {
         self.0.disk.try_lock_shared_range(start, end)
     }
 

@@ -1,8 +1,10 @@
-//! The one thread that owns the database: it commits together what came meanwhile, and goes on after the disk has failed.
+//! The one thread that owns the database: it commits together what came meanwhile, and goes on
+//! after the disk has failed.
 //!
-//! redb refuses everything after a failed read or write, so the database is opened again then, with the same checks as at the start; what is whole on the disk goes
-//! on. New writes are what gives way: they are refused, and the outcomes of those that are there are tried once more without them. Left out: who waits for the thread
-//! (`file`).
+//! redb refuses everything after a failed read or write, so the database is opened again then, with
+//! the same checks as at the start; what is whole on the disk goes on. New writes are what gives
+//! way: they are refused, and the outcomes of those that are there are tried once more without
+//! them. Left out: who waits for the thread (`file`).
 
 use std::io;
 
@@ -13,9 +15,11 @@ use super::{Order, Shared};
 use crate::writes::outage::Outage;
 use crate::writes::{Change, StoreError, Stored};
 
-/// What stays free where the file is, for the progress of writes that are kept and for forgetting them: both need a few pages of 4 KiB each, and answers. Ours.
+/// What stays free where the file is, for the progress of writes that are kept and for forgetting
+/// them: both need a few pages of 4 KiB each, and answers. Ours.
 pub(super) const RESERVE_BYTES: u64 = 8 * 1024 * 1024;
-/// How much room a new write takes beside its bytes: its pages are copied, and pages are filled to a half at least.
+/// How much room a new write takes beside its bytes: its pages are copied, and pages are filled to
+/// a half at least.
 pub(super) const PAGES_PER_BYTE: u64 = 2;
 
 /// Where the file is. Tests have others than the real one.
@@ -35,8 +39,9 @@ pub(super) struct Keeper {
     disk: Box<dyn Disk>,
     /// `None` after a failure, until it could be opened again.
     home: Option<Home>,
-    /// Writes that were refused after a commit that may be on the disk all the same. They are removed before anything else is done: whoever was told that a write is
-    /// not kept may bring it again.
+    /// Writes that were refused after a commit that may be on the disk all the same. They are
+    /// removed before anything else is done: whoever was told that a write is not kept may bring it
+    /// again.
     in_doubt: Vec<u64>,
     /// A sync has failed since the file was opened.
     rewrite: bool,
@@ -48,7 +53,14 @@ pub(super) struct Keeper {
 
 impl Keeper {
     pub(super) fn new(disk: Box<dyn Disk>, home: Home) -> Self {
-        Self { disk, home: Some(home), in_doubt: Vec::new(), rewrite: false, failing: None, outage: Outage::default() }
+        Self {
+            disk,
+            home: Some(home),
+            in_doubt: Vec::new(),
+            rewrite: false,
+            failing: None,
+            outage: Outage::default(),
+        }
     }
 
     /// Until nobody needs it any more.
@@ -115,14 +127,23 @@ impl Keeper {
         if let Err(problem) = &rest {
             self.went_wrong(problem);
         }
-        // One that is not kept for certain may be told so; of the others nobody knows before the file can be opened again.
-        let refusal = if self.in_doubt.is_empty() { refusal } else { StoreError::Failed(text(&refusal)) };
-        changes.iter().map(|change| if is_insert(change) { Err(refusal.clone()) } else { rest.clone() }).collect()
+        // One that is not kept for certain may be told so; of the others nobody knows before the
+        // file can be opened again.
+        let refusal =
+            if self.in_doubt.is_empty() { refusal } else { StoreError::Failed(text(&refusal)) };
+        changes
+            .iter()
+            .map(|change| if is_insert(change) { Err(refusal.clone()) } else { rest.clone() })
+            .collect()
     }
 
     /// Why there is no room for what is new among them.
     fn crowded(&self, changes: &[Change]) -> Option<StoreError> {
-        let bytes = changes.iter().filter(|change| is_insert(change)).map(|change| size(change) as u64).sum::<u64>();
+        let bytes = changes
+            .iter()
+            .filter(|change| is_insert(change))
+            .map(|change| size(change) as u64)
+            .sum::<u64>();
         let room = self.disk.room().filter(|_| bytes > 0)?;
         let needed = RESERVE_BYTES.saturating_add(bytes.saturating_mul(PAGES_PER_BYTE));
         (room < needed).then(|| {
@@ -143,8 +164,9 @@ impl Keeper {
         let home = self.home()?;
         let doubtless = matches!(&doubt, Change::Remove(numbers) if numbers.is_empty());
         let committed = if doubtless { Ok(()) } else { home.commit([&doubt]) };
-        let committed =
-            committed.map(|()| changes.peek().is_some()).and_then(|any| if any { home.commit(changes).map(|()| true) } else { Ok(false) });
+        let committed = committed
+            .map(|()| changes.peek().is_some())
+            .and_then(|any| if any { home.commit(changes).map(|()| true) } else { Ok(false) });
         match committed {
             Ok(_) => {
                 self.in_doubt.clear();
@@ -153,7 +175,11 @@ impl Keeper {
             Err(trouble) => {
                 self.lose(&trouble);
                 let text = format!("{path}: {}", trouble.text);
-                Err(if trouble.for_room { StoreError::Full(text) } else { StoreError::Failed(text) })
+                Err(if trouble.for_room {
+                    StoreError::Full(text)
+                } else {
+                    StoreError::Failed(text)
+                })
             }
         }
     }
@@ -185,9 +211,11 @@ impl Keeper {
         let home = if let Some(home) = self.home.take() {
             home
         } else {
-            let fault = |fault: String| StoreError::Failed(format!("{}: {fault}", self.disk.path()));
+            let fault =
+                |fault: String| StoreError::Failed(format!("{}: {fault}", self.disk.path()));
             let disk = self.disk.open().map_err(|error| fault(error.to_string()))?;
-            let home = Home::open(disk, self.rewrite, &mut |_, _| Ok(())).map_err(|problem| fault(problem.to_string()))?;
+            let home = Home::open(disk, self.rewrite, &mut |_, _| Ok(()))
+                .map_err(|problem| fault(problem.to_string()))?;
             self.rewrite = false;
             home
         };
@@ -201,7 +229,9 @@ impl Keeper {
 
     /// Says once that it fails, not with each write that is refused.
     fn went_wrong(&mut self, problem: &StoreError) {
-        let known = self.failing.as_ref().is_some_and(|before| std::mem::discriminant(before) == std::mem::discriminant(problem));
+        let known = self.failing.as_ref().is_some_and(|before| {
+            std::mem::discriminant(before) == std::mem::discriminant(problem)
+        });
         if !known {
             let path = self.disk.path();
             let why = text(problem);
@@ -225,13 +255,19 @@ impl Keeper {
     fn went_well(&mut self, largest_insert: Option<usize>) {
         let over = match &self.failing {
             // What is no new write may go well on a full disk.
-            Some(StoreError::Full(_)) => largest_insert.is_some_and(|size| self.outage.is_over_with(size)),
+            Some(StoreError::Full(_)) => {
+                largest_insert.is_some_and(|size| self.outage.is_over_with(size))
+            }
             Some(StoreError::Failed(_)) => true,
             None => false,
         };
         if over {
             self.failing = None;
-            tracing::info!(path = self.disk.path(), refused = self.outage.end(), "writes are kept again");
+            tracing::info!(
+                path = self.disk.path(),
+                refused = self.outage.end(),
+                "writes are kept again"
+            );
         }
     }
 }

@@ -10,14 +10,22 @@ use crate::support::Setup;
 
 #[tokio::test]
 async fn a_purge_takes_stored_answers_out_by_the_beginning_of_their_path_whoever_they_are_for() {
-    let world = Setup::new().listen(ADMIN).config("[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"1h\"").start().await;
+    let world = Setup::new()
+        .listen(ADMIN)
+        .config("[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"1h\"")
+        .start()
+        .await;
     let operator = Operator::of(&world).await;
     for path in [ISSUES, "/repos/acme/widgets/issues?page=2", "/users/octo"] {
         world.get(path).await;
     }
     assert_eq!(world.get(ISSUES).await.header("cache-status"), Some("weir; hit"));
     let figures = operator.get("/api/cache").await.json();
-    assert_eq!((&figures["entries"], &figures["answers"]["hit"], &figures["evictions"]), (&json!(3), &json!(1), &json!(0)), "{figures}");
+    assert_eq!(
+        (&figures["entries"], &figures["answers"]["hit"], &figures["evictions"]),
+        (&json!(3), &json!(1), &json!(0)),
+        "{figures}"
+    );
     assert_eq!(figures["prefixes"].as_array().unwrap().len(), 2, "{figures}");
     let purged = operator.purge("{\"prefix\": \"/repos/ACME/\"}").await;
     purged.assert_status(200);
@@ -46,7 +54,10 @@ async fn a_fetch_that_was_on_its_way_when_its_path_was_purged_is_confirmed_befor
     let (asked, ()) = tokio::join!(asked, meanwhile);
     asked.assert_status(200);
     world.clock.advance(Duration::from_secs(1));
-    assert_eq!(world.get(ISSUES).await.header("cache-status"), Some("weir; fwd=stale; fwd-status=304"));
+    assert_eq!(
+        world.get(ISSUES).await.header("cache-status"),
+        Some("weir; fwd=stale; fwd-status=304")
+    );
     assert_eq!(world.get(ISSUES).await.header("cache-status"), Some("weir; hit"));
 }
 
@@ -69,7 +80,10 @@ async fn a_purge_that_says_nothing_clear_takes_nothing_out() {
     ] {
         let refused = operator.purge(body).await;
         refused.assert_status(status);
-        assert!(refused.json()["message"].as_str().is_some_and(|message| !message.is_empty()), "{body}");
+        assert!(
+            refused.json()["message"].as_str().is_some_and(|message| !message.is_empty()),
+            "{body}"
+        );
     }
     operator.ask(Method::GET, "/api/cache/purge", None).await.assert_status(405);
     operator.ask(Method::POST, "/api/cache", None).await.assert_status(405);

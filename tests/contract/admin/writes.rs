@@ -20,7 +20,8 @@ async fn post(world: &World, text: &str) -> String {
 
 async fn post_as(world: &World, text: &str, more: &[(&str, &str)]) -> String {
     let headers = [&[("prefer", "respond-async")], more].concat();
-    let accepted = world.send(Method::POST, COMMENTS, &headers, &json!({ "body": text }).to_string()).await;
+    let accepted =
+        world.send(Method::POST, COMMENTS, &headers, &json!({ "body": text }).to_string()).await;
     accepted.assert_status(202);
     accepted.json()["id"].as_str().unwrap().to_owned()
 }
@@ -40,13 +41,18 @@ impl Operator {
     /// The ids of a page of the list, and where the next one begins.
     async fn listed(&self, query: &str) -> (Vec<String>, Value) {
         let page = self.get(&format!("/api/writes{query}")).await.json();
-        let ids = page["writes"].as_array().unwrap().iter().map(|write| write["id"].as_str().unwrap().to_owned());
+        let ids = page["writes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|write| write["id"].as_str().unwrap().to_owned());
         (ids.collect(), page["next"].clone())
     }
 
     async fn weir_writes(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let address = self.address.to_string();
-        let output = self.weir("writes", &[arguments, &["--admin", &address]].concat(), Some(TOKEN)).await;
+        let output =
+            self.weir("writes", &[arguments, &["--admin", &address]].concat(), Some(TOKEN)).await;
         (output.status.code(), printed(&output))
     }
 }
@@ -60,8 +66,13 @@ async fn the_queue_is_told_by_state_by_age_and_write_by_write() {
     world.held(gate, 1).await;
     world.clock.advance(Duration::from_secs(30));
     let queue = operator.get("/api/writes").await.json();
-    let counts = json!({ "queued": 1, "sending": 1, "done": 0, "failed": 0, "unknown": 0, "cancelled": 0 });
-    assert_eq!((&queue["counts"], &queue["oldest_seconds"], &queue["durable"]), (&counts, &json!(30.0), &json!(false)), "{queue}");
+    let counts =
+        json!({ "queued": 1, "sending": 1, "done": 0, "failed": 0, "unknown": 0, "cancelled": 0 });
+    assert_eq!(
+        (&queue["counts"], &queue["oldest_seconds"], &queue["durable"]),
+        (&counts, &json!(30.0), &json!(false)),
+        "{queue}"
+    );
     let write = |id: &str, state: &str, attempts: u32| {
         json!({
             "id": id, "state": state, "client": "ci", "account": "account-0", "method": "POST", "path": COMMENTS, "attempts": attempts,
@@ -70,12 +81,26 @@ async fn the_queue_is_told_by_state_by_age_and_write_by_write() {
     };
     assert_eq!(queue["writes"], json!([write(&first, "sending", 1), write(&second, "queued", 0)]));
     world.open_gate(gate);
-    assert_eq!((end_of(&world, &first).await.as_str(), end_of(&world, &second).await.as_str()), ("done", "done"));
+    assert_eq!(
+        (end_of(&world, &first).await.as_str(), end_of(&world, &second).await.as_str()),
+        ("done", "done")
+    );
     let queue = operator.get("/api/writes").await.json();
-    assert_eq!((&queue["counts"]["done"], &queue["oldest_seconds"]), (&json!(2), &Value::Null), "{queue}");
+    assert_eq!(
+        (&queue["counts"]["done"], &queue["oldest_seconds"]),
+        (&json!(2), &Value::Null),
+        "{queue}"
+    );
     let done = &queue["writes"][1];
-    assert_eq!((&done["status"], &done["finished_at"]), (&json!(201), &json!("2027-01-15T08:00:30Z")), "{queue}");
-    assert!(!queue.to_string().contains("two"), "no body of a request or an answer is in a list: {queue}");
+    assert_eq!(
+        (&done["status"], &done["finished_at"]),
+        (&json!(201), &json!("2027-01-15T08:00:30Z")),
+        "{queue}"
+    );
+    assert!(
+        !queue.to_string().contains("two"),
+        "no body of a request or an answer is in a list: {queue}"
+    );
 }
 
 #[tokio::test]
@@ -87,12 +112,16 @@ async fn the_list_is_told_in_pages_and_by_state_and_client() {
         ids.push(post(&world, &number.to_string()).await);
         end_of(&world, &ids[number]).await;
     }
-    let others = post_as(&world, "other", &[("authorization", &format!("Bearer {OTHER_KEY}"))]).await;
+    let others =
+        post_as(&world, "other", &[("authorization", &format!("Bearer {OTHER_KEY}"))]).await;
     end_of(&world, &others).await;
     let (page, next) = operator.listed("?limit=2").await;
     assert_eq!((page.as_slice(), &next), (&ids[..2], &json!(ids[1])));
     let (page, next) = operator.listed(&format!("?limit=4&after={}", ids[1])).await;
-    assert_eq!((page, next), (vec![ids[2].clone(), ids[3].clone(), ids[4].clone(), others.clone()], Value::Null));
+    assert_eq!(
+        (page, next),
+        (vec![ids[2].clone(), ids[3].clone(), ids[4].clone(), others.clone()], Value::Null)
+    );
     assert_eq!(operator.listed("?client=other").await.0, std::slice::from_ref(&others));
     assert_eq!(operator.listed("?client=%6fther&state=done").await.0, [others]);
     assert!(operator.listed("?state=queued").await.0.is_empty());
@@ -122,7 +151,10 @@ async fn what_is_asked_wrongly_says_what_is_accepted() {
         let method = if path.ends_with("cancel") { Method::POST } else { Method::GET };
         let refused = operator.ask(method, path, None).await;
         refused.assert_status(422);
-        assert!(refused.json()["message"].as_str().unwrap().contains("an id is like"), "{refused:?}");
+        assert!(
+            refused.json()["message"].as_str().unwrap().contains("an id is like"),
+            "{refused:?}"
+        );
     }
     for (path, allow) in [
         ("/api/writes".to_owned(), "GET, HEAD"),
@@ -150,7 +182,10 @@ async fn one_write_is_told_with_its_answer_as_the_upstream_gave_it() {
     let id = post(&world, "whole").await;
     assert_eq!(end_of(&world, &id).await, "done");
     let told = operator.get(&format!("/api/writes/{id}")).await.json();
-    assert_eq!((&told["id"], &told["response"]["status"], &told["response"]["body"]["body"]), (&json!(id), &json!(201), &json!("whole")));
+    assert_eq!(
+        (&told["id"], &told["response"]["status"], &told["response"]["body"]["body"]),
+        (&json!(id), &json!(201), &json!("whole"))
+    );
     let url = told["response"]["body"]["url"].as_str().unwrap();
     assert!(url.starts_with(&format!("http://{}/", world.emulator.addr())), "{url}");
     assert!(!told.to_string().contains("emu_"), "{told}");
@@ -166,12 +201,18 @@ async fn an_operator_cancels_what_is_queued_and_nothing_else() {
     let cancelled = operator.post(&format!("/api/writes/{second}/cancel"), "").await;
     cancelled.assert_status(200);
     let told = cancelled.json();
-    assert_eq!((&told["id"], &told["state"], &told["reason"]), (&json!(second), &json!("cancelled"), &json!("cancelled")));
+    assert_eq!(
+        (&told["id"], &told["state"], &told["reason"]),
+        (&json!(second), &json!("cancelled"), &json!("cancelled"))
+    );
     assert!(told["message"].as_str().unwrap().contains("an operator"), "{told}");
     for (id, state) in [(&first, "sending"), (&second, "cancelled")] {
         let refused = operator.post(&format!("/api/writes/{id}/cancel"), "").await;
         refused.assert_status(409);
-        assert_eq!((&refused.json()["state"], &refused.json()["write"]), (&json!(state), &json!(id)));
+        assert_eq!(
+            (&refused.json()["state"], &refused.json()["write"]),
+            (&json!(state), &json!(id))
+        );
     }
     operator.post(&format!("/api/writes/{NOBODYS}/cancel"), "").await.assert_status(404);
     world.open_gate(gate);
@@ -183,12 +224,17 @@ async fn an_operator_cancels_what_is_queued_and_nothing_else() {
 async fn a_write_that_failed_or_was_cancelled_is_tried_again_by_an_operators_word() {
     let world = Setup::new().listen(ADMIN).config(QUICK).start().await;
     let operator = Operator::of(&world).await;
-    world.arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "status", "status": 422 }));
+    world
+        .arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "status", "status": 422 }));
     let id = post(&world, "again").await;
     assert_eq!(end_of(&world, &id).await, "failed");
     let again = operator.post(&format!("/api/writes/{id}/retry"), "").await;
     again.assert_status(200);
-    assert_eq!((&again.json()["id"], &again.json()["response"]), (&json!(id), &Value::Null), "{again:?}");
+    assert_eq!(
+        (&again.json()["id"], &again.json()["response"]),
+        (&json!(id), &Value::Null),
+        "{again:?}"
+    );
     assert_eq!(end_of(&world, &id).await, "done");
     let refused = operator.post(&format!("/api/writes/{id}/retry"), "{}").await;
     refused.assert_status(409);
@@ -209,9 +255,14 @@ async fn a_write_that_may_have_been_executed_is_tried_again_only_by_one_who_says
         let refused = operator.post(&path, body).await;
         refused.assert_status(409);
         assert_eq!(refused.json()["state"], "unknown");
-        assert!(refused.json()["message"].as_str().unwrap().contains("{\"even_if_executed\": true}"), "{refused:?}");
+        assert!(
+            refused.json()["message"].as_str().unwrap().contains("{\"even_if_executed\": true}"),
+            "{refused:?}"
+        );
     }
-    for (body, status) in [("{", 400), ("[]", 422), ("{\"force\": true}", 422), ("{\"even_if_executed\": 1}", 422)] {
+    for (body, status) in
+        [("{", 400), ("[]", 422), ("{\"force\": true}", 422), ("{\"even_if_executed\": 1}", 422)]
+    {
         operator.post(&path, body).await.assert_status(status);
     }
     assert_eq!(posts(&world), 1);
@@ -230,20 +281,27 @@ async fn a_write_that_is_tried_again_though_it_may_have_been_executed_cannot_be_
     let gate = world.close_gate("POST", COMMENTS);
     let before = post(&world, "before it").await;
     world.held(gate, 1).await;
-    operator.post(&format!("/api/writes/{id}/retry"), "{\"even_if_executed\": true}").await.assert_status(200);
+    operator
+        .post(&format!("/api/writes/{id}/retry"), "{\"even_if_executed\": true}")
+        .await
+        .assert_status(200);
     let refused = operator.post(&format!("/api/writes/{id}/cancel"), "").await;
     refused.assert_status(409);
     assert_eq!(refused.json()["state"], "sending");
     world.send(Method::DELETE, &format!("/_weir/writes/{id}"), &[], "").await.assert_status(409);
     world.open_gate(gate);
-    assert_eq!((end_of(&world, &before).await, end_of(&world, &id).await), ("done".to_owned(), "done".to_owned()));
+    assert_eq!(
+        (end_of(&world, &before).await, end_of(&world, &id).await),
+        ("done".to_owned(), "done".to_owned())
+    );
 }
 
 #[tokio::test]
 async fn a_retry_that_finds_the_queue_full_says_so_and_changes_nothing() {
     let world = Setup::new().listen(ADMIN).config(&format!("{QUICK}\nqueue_max = 1")).start().await;
     let operator = Operator::of(&world).await;
-    world.arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "status", "status": 422 }));
+    world
+        .arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "status", "status": 422 }));
     let failed = post(&world, "failed").await;
     assert_eq!(end_of(&world, &failed).await, "failed");
     let gate = world.close_gate("POST", COMMENTS);
@@ -258,7 +316,11 @@ async fn a_retry_that_finds_the_queue_full_says_so_and_changes_nothing() {
 
 #[tokio::test]
 async fn nothing_of_the_queue_is_told_or_changed_without_the_admin_token() {
-    let world = Setup::new().listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}")).config(QUICK).start().await;
+    let world = Setup::new()
+        .listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}"))
+        .config(QUICK)
+        .start()
+        .await;
     let operator = Operator::of(&world).await;
     let gate = world.close_gate("POST", COMMENTS);
     let (first, second) = (post(&world, "one").await, post(&world, "two").await);
@@ -271,7 +333,10 @@ async fn nothing_of_the_queue_is_told_or_changed_without_the_admin_token() {
         operator.ask(method, &path, None).await.assert_status(401);
     }
     world.open_gate(gate);
-    assert_eq!((end_of(&world, &first).await.as_str(), end_of(&world, &second).await.as_str()), ("done", "done"));
+    assert_eq!(
+        (end_of(&world, &first).await.as_str(), end_of(&world, &second).await.as_str()),
+        ("done", "done")
+    );
 }
 
 #[tokio::test]
@@ -307,9 +372,15 @@ async fn the_metrics_tell_the_queues_states_its_age_and_how_writes_ended() {
 
 #[tokio::test]
 async fn the_figures_follow_every_change_of_a_write() {
-    let world = Setup::new().listen(ADMIN).manual_clock().config(&format!("{QUICK}\nretention = \"1h\"")).start().await;
+    let world = Setup::new()
+        .listen(ADMIN)
+        .manual_clock()
+        .config(&format!("{QUICK}\nretention = \"1h\""))
+        .start()
+        .await;
     let counted = || world.gateway.queue.counts().map(|(_, count)| count);
-    world.arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "status", "status": 422 }));
+    world
+        .arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "status", "status": 422 }));
     let id = post(&world, "again").await;
     assert_eq!(end_of(&world, &id).await, "failed");
     assert_eq!(counted(), [0, 0, 0, 1, 0, 0]);
@@ -323,7 +394,11 @@ async fn the_figures_follow_every_change_of_a_write() {
 
 #[tokio::test]
 async fn weir_writes_lists_shows_cancels_and_tries_again() {
-    let world = Setup::new().listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}")).config(QUICK).start().await;
+    let world = Setup::new()
+        .listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}"))
+        .config(QUICK)
+        .start()
+        .await;
     let operator = Operator::of(&world).await;
     world.arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "reset_after" }));
     let lost = post(&world, "lost").await;
@@ -334,10 +409,18 @@ async fn weir_writes_lists_shows_cancels_and_tries_again() {
 
     let (code, table) = operator.weir_writes(&["list"]).await;
     assert_eq!(code, Some(0), "{table}");
-    assert!(table.contains("1 queued, 1 sending, 0 done, 0 failed, 1 unknown, 0 cancelled"), "{table}");
-    assert!(table.contains("lost with the process") && table.contains(&format!("{lost}  unknown  ci")), "{table}");
+    assert!(
+        table.contains("1 queued, 1 sending, 0 done, 0 failed, 1 unknown, 0 cancelled"),
+        "{table}"
+    );
+    assert!(
+        table.contains("lost with the process") && table.contains(&format!("{lost}  unknown  ci")),
+        "{table}"
+    );
     assert!(table.contains(&format!("POST {COMMENTS}")), "{table}");
-    let (_, json) = operator.weir_writes(&["list", "--state", "queued", "--client", "ci", "--limit", "5", "--json"]).await;
+    let (_, json) = operator
+        .weir_writes(&["list", "--state", "queued", "--client", "ci", "--limit", "5", "--json"])
+        .await;
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["writes"][0]["id"], json!(second));
     let (_, more) = operator.weir_writes(&["list", "--limit", "1"]).await;
@@ -353,7 +436,10 @@ async fn weir_writes_lists_shows_cancels_and_tries_again() {
 
     let (code, refused) = operator.weir_writes(&["retry", &lost]).await;
     assert_eq!(code, Some(1), "{refused}");
-    assert!(refused.contains("may have been executed") && refused.contains("--even-if-executed"), "{refused}");
+    assert!(
+        refused.contains("may have been executed") && refused.contains("--even-if-executed"),
+        "{refused}"
+    );
     assert_eq!(posts(&world), 2);
     let (code, told) = operator.weir_writes(&["retry", &lost, "--even-if-executed"]).await;
     assert_eq!(code, Some(0), "{told}");
@@ -386,5 +472,9 @@ async fn weir_writes_says_what_cannot_be_and_its_exit_code_whether_that_is_the_u
     let clients = world.address.to_string();
     let elsewhere = operator.weir("writes", &["show", &done, "--admin", &clients], None).await;
     assert_eq!(elsewhere.status.code(), Some(1));
-    assert!(printed(&elsewhere).contains("is not the admin listener of a gateway"), "{}", printed(&elsewhere));
+    assert!(
+        printed(&elsewhere).contains("is not the admin listener of a gateway"),
+        "{}",
+        printed(&elsewhere)
+    );
 }

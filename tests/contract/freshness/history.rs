@@ -1,7 +1,9 @@
 //! What was true upstream at each instant, and which of it an answer may still show.
 //!
-//! Every change is made by the test itself, so that the truth needs no asking: a subject's versions are numbered, its text says the number. Two clocks order
-//! things: ticks, one for each beginning and end of a request, say what was over before what began; the virtual time says how old something is.
+//! Every change is made by the test itself, so that the truth needs no asking: a subject's versions
+//! are numbered, its text says the number. Two clocks order things: ticks, one for each beginning
+//! and end of a request, say what was over before what began; the virtual time says how old
+//! something is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -59,8 +61,9 @@ pub struct Asked {
     pub at: Timestamp,
     /// How long the upstream's replicas may hide a change.
     pub lag: Duration,
-    /// Since when the request may have been on its way that brought the answer: who joins another client's shares its answer, and nothing tells the gateway of a
-    /// change that goes around it meanwhile. What went through it ends such joining.
+    /// Since when the request may have been on its way that brought the answer: who joins another
+    /// client's shares its answer, and nothing tells the gateway of a change that goes around it
+    /// meanwhile. What went through it ends such joining.
     pub since: Tick,
 }
 
@@ -78,7 +81,8 @@ impl Ticks {
 }
 
 impl Subject {
-    /// Begins the next change, unless another one is under way: two at once would have no order. Gives the version it makes.
+    /// Begins the next change, unless another one is under way: two at once would have no order.
+    /// Gives the version it makes.
     pub fn begin(&self, way: Way, ticks: &Ticks) -> Option<usize> {
         let mut is_being_changed = self.is_being_changed.lock();
         if *is_being_changed {
@@ -115,27 +119,36 @@ impl Subject {
     /// The oldest version that an answer to `asked` may show.
     pub fn least(&self, asked: Asked, allowed: Allowed) -> usize {
         let changes = self.changes.lock();
-        changes.iter().rposition(|change| change.must_show(asked, allowed)).map_or(0, |place| place + 1)
+        changes
+            .iter()
+            .rposition(|change| change.must_show(asked, allowed))
+            .map_or(0, |place| place + 1)
     }
 
     /// Whether an answer that was read at `tick` may show this version: it had been begun.
     pub fn may_exist(&self, version: usize, tick: Tick) -> bool {
-        version == 0 || self.changes.lock().get(version - 1).is_some_and(|change| change.begun < tick)
+        version == 0
+            || self.changes.lock().get(version - 1).is_some_and(|change| change.begun < tick)
     }
 }
 
 impl Change {
     fn must_show(&self, asked: Asked, allowed: Allowed) -> bool {
         let Some(over) = self.over else { return false };
-        // What the gateway knows of is asked for anew; where replicas lag, again and again for a while.
-        let is_known = |(tick, at): (Tick, Timestamp)| tick < asked.tick && (asked.lag.is_zero() || at + DOUBT <= asked.at);
+        // What the gateway knows of is asked for anew; where replicas lag, again and again for a
+        // while.
+        let is_known = |(tick, at): (Tick, Timestamp)| {
+            tick < asked.tick && (asked.lag.is_zero() || at + DOUBT <= asked.at)
+        };
         let before = if self.way == Way::Around { asked.since } else { asked.tick };
         let has_passed = |wait: Duration| over.0 < before && over.1 + wait + asked.lag <= asked.at;
         match allowed {
             Allowed::Nothing => has_passed(Duration::ZERO),
             Allowed::Ttl(ttl) => self.way == Way::Through && is_known(over) || has_passed(ttl),
             Allowed::Untold(unknown) => {
-                self.way == Way::Through && is_known(over) || self.told.is_some_and(is_known) || has_passed(unknown)
+                self.way == Way::Through && is_known(over)
+                    || self.told.is_some_and(is_known)
+                    || has_passed(unknown)
             }
         }
     }
@@ -178,11 +191,15 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_was_on_its_way_may_hide_what_went_around_the_gateway_meanwhile_and_only_that() {
+    fn an_answer_that_was_on_its_way_may_hide_what_went_around_the_gateway_meanwhile_and_only_that()
+    {
         let ticks = Ticks::default();
         let early = ticks.next();
         let subject = subject(&ticks);
-        assert_eq!(subject.least(Asked { since: early, ..asked(&ticks, 0, 0) }, Allowed::Nothing), 1);
+        assert_eq!(
+            subject.least(Asked { since: early, ..asked(&ticks, 0, 0) }, Allowed::Nothing),
+            1
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The network between the upstream's webhooks and the gateway, on a bad day: deliveries are lost, late, or come twice.
+//! The network between the upstream's webhooks and the gateway, on a bad day: deliveries are lost,
+//! late, or come twice.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -41,7 +42,12 @@ impl Mangler {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (world, traffic) = (Arc::clone(world), Arc::clone(traffic));
-        let mangler = Arc::new(Self { world, traffic, dice: Mutex::new(Dice::new(seed, 2)), late: Mutex::default() });
+        let mangler = Arc::new(Self {
+            world,
+            traffic,
+            dice: Mutex::new(Dice::new(seed, 2)),
+            late: Mutex::default(),
+        });
         tokio::spawn(Arc::clone(&mangler).serve(listener));
         mangler.hook(address);
         mangler
@@ -76,12 +82,15 @@ impl Mangler {
             async move { Ok::<_, Infallible>(mangler.take(request).await) }
         });
         // A receiver that fails is one more bad day.
-        let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), take).await;
+        let _ = hyper::server::conn::http1::Builder::new()
+            .serve_connection(TokioIo::new(stream), take)
+            .await;
     }
 
     async fn take(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
-        let delivery = Delivery { headers: head.headers, body: body.collect().await.unwrap().to_bytes() };
+        let delivery =
+            Delivery { headers: head.headers, body: body.collect().await.unwrap().to_bytes() };
         let fate = self.dice.lock().below(100);
         let status = match fate {
             0..15 => StatusCode::BAD_GATEWAY,
@@ -101,12 +110,16 @@ impl Mangler {
     async fn hand_on(&self, delivery: &Delivery) -> StatusCode {
         let ours = |name: &str| name.starts_with("x-") || name == "content-type";
         let headers = delivery.headers.iter().filter(|(name, _)| ours(name.as_str()));
-        let mut headers: Vec<(&str, &str)> = headers.map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        let mut headers: Vec<(&str, &str)> =
+            headers.map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         // The upstream has no key of a client.
         headers.push(("authorization", ""));
         let body = std::str::from_utf8(&delivery.body).unwrap();
         let answer = self.world.send(Method::POST, "/_weir/webhooks", &headers, body).await;
-        assert!(answer.status.is_success(), "a delivery with a right signature was refused: {answer:?}");
+        assert!(
+            answer.status.is_success(),
+            "a delivery with a right signature was refused: {answer:?}"
+        );
         let payload: Value = serde_json::from_slice(&delivery.body).unwrap();
         self.traffic.told(&payload);
         answer.status

@@ -31,7 +31,8 @@ pub struct Rules {
     pub repository: Allowed,
 }
 
-/// An issue, perhaps with a pull request, whose title is a subject; and its comments, which are another.
+/// An issue, perhaps with a pull request, whose title is a subject; and its comments, which are
+/// another.
 struct Thread {
     number: u64,
     is_pull: bool,
@@ -65,7 +66,8 @@ pub struct Traffic {
     /// How long the upstream's replicas hide a change.
     lag: Duration,
     ticks: Ticks,
-    /// When this round and the one before began: what a client left behind may be on its way a little longer.
+    /// When this round and the one before began: what a client left behind may be on its way a
+    /// little longer.
     rounds: Mutex<[Tick; 2]>,
     repository: Subject,
     repository_id: u64,
@@ -90,11 +92,19 @@ enum Target {
 impl Traffic {
     /// Over the issues and pull requests that the emulator's world begins with.
     pub fn new(world: Arc<World>, rules: Rules, lag: Duration) -> Self {
-        let repository_id = world.ask_emulator(Method::GET, REPOSITORY, &Value::Null)["id"].as_u64().unwrap();
-        let list = world.ask_emulator(Method::GET, &format!("{REPOSITORY}/issues?state=all&per_page=100"), &Value::Null);
+        let repository_id =
+            world.ask_emulator(Method::GET, REPOSITORY, &Value::Null)["id"].as_u64().unwrap();
+        let list = world.ask_emulator(
+            Method::GET,
+            &format!("{REPOSITORY}/issues?state=all&per_page=100"),
+            &Value::Null,
+        );
         let all = list.as_array().unwrap();
         let pulls = all.iter().filter(|issue| issue.get("pull_request").is_some()).take(3);
-        let issues = all.iter().filter(|issue| issue.get("pull_request").is_none() && issue["comments"] == 0).take(9);
+        let issues = all
+            .iter()
+            .filter(|issue| issue.get("pull_request").is_none() && issue["comments"] == 0)
+            .take(9);
         let thread = |issue: &Value| Thread {
             number: issue["number"].as_u64().unwrap(),
             is_pull: issue.get("pull_request").is_some(),
@@ -105,7 +115,18 @@ impl Traffic {
         let threads: Vec<Thread> = pulls.chain(issues).map(thread).collect();
         assert!(threads.iter().filter(|thread| thread.is_pull).count() == 3 && threads.len() == 12);
         let (ticks, rounds, repository, figures, findings) = Default::default();
-        Self { world, rules, lag, ticks, rounds, repository, repository_id, threads, figures, findings }
+        Self {
+            world,
+            rules,
+            lag,
+            ticks,
+            rounds,
+            repository,
+            repository_id,
+            threads,
+            figures,
+            findings,
+        }
     }
 
     /// So many requests at once, most of them reads.
@@ -133,11 +154,16 @@ impl Traffic {
     /// The gateway has taken a webhook with this payload.
     pub fn told(&self, payload: &Value) {
         let now = self.world.clock.now();
-        let told = |subject: &Subject, text: &Value| subject.told(version_in(text), &self.ticks, now);
+        let told =
+            |subject: &Subject, text: &Value| subject.told(version_in(text), &self.ticks, now);
         self.figures.told.fetch_add(1, Ordering::Relaxed);
-        let about = [&payload["issue"], &payload["pull_request"]].into_iter().find(|about| about.is_object());
+        let about = [&payload["issue"], &payload["pull_request"]]
+            .into_iter()
+            .find(|about| about.is_object());
         let number = about.and_then(|about| about["number"].as_u64());
-        if let (Some(about), Some(thread)) = (about, self.threads.iter().find(|thread| Some(thread.number) == number)) {
+        if let (Some(about), Some(thread)) =
+            (about, self.threads.iter().find(|thread| Some(thread.number) == number))
+        {
             told(&thread.title, &about["title"]);
             told(&thread.comments, &payload["comment"]["body"]);
         }
@@ -192,11 +218,18 @@ impl Traffic {
     fn path(&self, target: Target) -> String {
         match target {
             Target::Issue(place) => format!("{REPOSITORY}/issues/{}", self.threads[place].number),
-            Target::IssueByNumber(place) => format!("/repositories/{}/issues/{}", self.repository_id, self.threads[place].number),
+            Target::IssueByNumber(place) => format!(
+                "/repositories/{}/issues/{}",
+                self.repository_id, self.threads[place].number
+            ),
             Target::Pull(place) => format!("{REPOSITORY}/pulls/{}", self.threads[place].number),
             Target::List => format!("{REPOSITORY}/issues?state=all&per_page=100"),
-            Target::Comments(place) => format!("{REPOSITORY}/issues/{}/comments?per_page=100", self.threads[place].number),
-            Target::FirstComments(place) => format!("{REPOSITORY}/issues/{}/comments?per_page=10", self.threads[place].number),
+            Target::Comments(place) => {
+                format!("{REPOSITORY}/issues/{}/comments?per_page=100", self.threads[place].number)
+            }
+            Target::FirstComments(place) => {
+                format!("{REPOSITORY}/issues/{}/comments?per_page=10", self.threads[place].number)
+            }
             Target::Repository => REPOSITORY.to_owned(),
         }
     }
@@ -205,7 +238,11 @@ impl Traffic {
     fn judge(&self, target: Target, asked: Asked, answer: &Reply) {
         self.figures.reads.fetch_add(1, Ordering::Relaxed);
         let status = answer.cache_status();
-        let asked = if status.contains("collapsed") { Asked { since: self.rounds.lock()[0], ..asked } } else { asked };
+        let asked = if status.contains("collapsed") {
+            Asked { since: self.rounds.lock()[0], ..asked }
+        } else {
+            asked
+        };
         let counter = match status {
             _ if answer.status != 200 => &self.figures.failed,
             _ if status.contains("detail=stale") => &self.figures.served_stale_by_choice,
@@ -217,44 +254,73 @@ impl Traffic {
         if answer.status != 200 {
             return;
         }
-        // Served because the upstream failed: as old as the config allows, but never from before a write through the gateway.
-        let by_choice = status.contains("detail=stale").then_some(Allowed::Ttl(Duration::from_secs(3_600)));
+        // Served because the upstream failed: as old as the config allows, but never from before a
+        // write through the gateway.
+        let by_choice =
+            status.contains("detail=stale").then_some(Allowed::Ttl(Duration::from_secs(3_600)));
         let body = answer.json();
         let check = |subject: &Subject, allowed: Allowed, shown: usize, what: String| {
             let least = subject.least(asked, by_choice.unwrap_or(allowed));
             if shown < least || !subject.may_exist(shown, self.ticks.next()) {
-                self.found(&format!("{what} of {}: version {shown}, at least {least} was due; {status}", self.path(target)));
+                self.found(&format!(
+                    "{what} of {}: version {shown}, at least {least} was due; {status}",
+                    self.path(target)
+                ));
             }
         };
         let Rules { issue, list, comments, pull, repository } = self.rules;
         match target {
             Target::Issue(place) | Target::IssueByNumber(place) => {
-                check(&self.threads[place].title, issue, version_in(&body["title"]), "title".into());
+                check(
+                    &self.threads[place].title,
+                    issue,
+                    version_in(&body["title"]),
+                    "title".into(),
+                );
             }
-            Target::Pull(place) => check(&self.threads[place].title, pull, version_in(&body["title"]), "title".into()),
+            Target::Pull(place) => {
+                check(&self.threads[place].title, pull, version_in(&body["title"]), "title".into())
+            }
             Target::List => {
-                let shown = |number: u64| body.as_array().unwrap().iter().find(|issue| issue["number"] == number);
+                let shown = |number: u64| {
+                    body.as_array().unwrap().iter().find(|issue| issue["number"] == number)
+                };
                 for thread in &self.threads {
                     let title = shown(thread.number).map_or(0, |issue| version_in(&issue["title"]));
                     check(&thread.title, list, title, format!("title of {}", thread.number));
                 }
             }
             Target::Comments(place) => {
-                let newest = body.as_array().unwrap().iter().map(|comment| version_in(&comment["body"])).max().unwrap_or(0);
+                let newest = body
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|comment| version_in(&comment["body"]))
+                    .max()
+                    .unwrap_or(0);
                 check(&self.threads[place].comments, comments, newest, "comments".into());
             }
             Target::FirstComments(place) => {
                 let subject = &self.threads[place].comments;
                 let least = subject.least(asked, by_choice.unwrap_or(comments));
-                // A 304 hides that a next page has come: nobody can know but of what went through the gateway, or was told.
+                // A 304 hides that a next page has come: nobody can know but of what went through
+                // the gateway, or was told.
                 let known = subject.least(asked, Allowed::Untold(UNKNOWN_FOR_EVER));
                 let count = body.as_array().unwrap().len();
                 if count < least.min(10) || known > 10 && answer.next_page().is_none() {
                     let next = answer.header("link").unwrap_or("none").to_owned();
-                    self.found(&format!("page of {}: {count} comments, {least} were due; Link {next}; {status}", self.path(target)));
+                    self.found(&format!(
+                        "page of {}: {count} comments, {least} were due; Link {next}; {status}",
+                        self.path(target)
+                    ));
                 }
             }
-            Target::Repository => check(&self.repository, repository, version_in(&body["description"]), "description".into()),
+            Target::Repository => check(
+                &self.repository,
+                repository,
+                version_in(&body["description"]),
+                "description".into(),
+            ),
         }
     }
 
@@ -267,7 +333,11 @@ impl Traffic {
     }
 
     /// What is changed, by a request with this method, path and body, to this version.
-    fn change(&self, dice: &mut Dice, way: Way) -> Option<(&Subject, usize, Method, String, Value)> {
+    fn change(
+        &self,
+        dice: &mut Dice,
+        way: Way,
+    ) -> Option<(&Subject, usize, Method, String, Value)> {
         let thread = &self.threads[usize::try_from(dice.below(self.threads.len() as u64)).unwrap()];
         let choice = dice.below(100);
         let subject = match choice {
@@ -279,13 +349,23 @@ impl Traffic {
         let text = format!("v{version}");
         let number = thread.number;
         let (method, path, body) = match choice {
-            0..30 if thread.is_pull => (Method::PATCH, format!("{REPOSITORY}/pulls/{number}"), json!({ "title": text })),
-            0..60 => (Method::PATCH, format!("{REPOSITORY}/issues/{number}"), json!({ "title": text })),
+            0..30 if thread.is_pull => {
+                (Method::PATCH, format!("{REPOSITORY}/pulls/{number}"), json!({ "title": text }))
+            }
+            0..60 => {
+                (Method::PATCH, format!("{REPOSITORY}/issues/{number}"), json!({ "title": text }))
+            }
             60..90 => match thread.comment_ids.lock().last_chunk::<1>() {
-                Some([last]) if version > COMMENTS_MAX => {
-                    (Method::PATCH, format!("{REPOSITORY}/issues/comments/{last}"), json!({ "body": text }))
-                }
-                _ => (Method::POST, format!("{REPOSITORY}/issues/{number}/comments"), json!({ "body": text })),
+                Some([last]) if version > COMMENTS_MAX => (
+                    Method::PATCH,
+                    format!("{REPOSITORY}/issues/comments/{last}"),
+                    json!({ "body": text }),
+                ),
+                _ => (
+                    Method::POST,
+                    format!("{REPOSITORY}/issues/{number}/comments"),
+                    json!({ "body": text }),
+                ),
             },
             _ => (Method::PATCH, REPOSITORY.to_owned(), json!({ "description": text })),
         };
@@ -293,7 +373,9 @@ impl Traffic {
     }
 
     async fn change_through(&self, dice: &mut Dice) {
-        let Some((subject, version, method, path, body)) = self.change(dice, Way::Through) else { return };
+        let Some((subject, version, method, path, body)) = self.change(dice, Way::Through) else {
+            return;
+        };
         let answer = self.world.send(method.clone(), &path, &[], &body.to_string()).await;
         let is_done = answer.status.is_success();
         if !is_done {
@@ -321,17 +403,33 @@ impl Traffic {
         if *method != Method::POST {
             return;
         }
-        let thread = self.threads.iter().find(|thread| path.contains(&format!("/issues/{}/", thread.number))).unwrap();
-        let comments = self.world.ask_emulator(Method::GET, &format!("{path}?per_page=100"), &Value::Null);
-        *thread.comment_ids.lock() = comments.as_array().unwrap().iter().filter_map(|comment| comment["id"].as_u64()).collect();
+        let thread = self
+            .threads
+            .iter()
+            .find(|thread| path.contains(&format!("/issues/{}/", thread.number)))
+            .unwrap();
+        let comments =
+            self.world.ask_emulator(Method::GET, &format!("{path}?per_page=100"), &Value::Null);
+        *thread.comment_ids.lock() = comments
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|comment| comment["id"].as_u64())
+            .collect();
     }
 
     /// The truth about a change whose answer was lost.
     fn was_executed(&self, method: &Method, path: &str, version: usize) -> bool {
-        let path = if *method == Method::POST { format!("{path}?per_page=100") } else { path.to_owned() };
+        let path =
+            if *method == Method::POST { format!("{path}?per_page=100") } else { path.to_owned() };
         let state = self.world.ask_emulator(Method::GET, &path, &Value::Null);
         let texts = [&state["title"], &state["description"], &state["body"]].map(version_in);
-        let newest = state.as_array().into_iter().flatten().map(|comment| version_in(&comment["body"])).max();
+        let newest = state
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|comment| version_in(&comment["body"]))
+            .max();
         texts.into_iter().chain(newest).any(|shown| shown == version)
     }
 }

@@ -1,6 +1,8 @@
-//! An upstream of holders who see different things, whose every answer says who fetched it, and which remembers what it answered to whom.
+//! An upstream of holders who see different things, whose every answer says who fetched it, and
+//! which remembers what it answered to whom.
 //!
-//! What a holder sees, which tokens are good and what things say changes while it runs. It has no limits worth the name.
+//! What a holder sees, which tokens are good and what things say changes while it runs. It has no
+//! limits worth the name.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -64,7 +66,12 @@ const MINTED: &str = "minted-";
 
 impl Realm {
     /// With the tokens of these holders; each sees some of the repositories.
-    pub fn new(tokens: Vec<(String, Holder)>, holders: usize, installation: Option<Holder>, mut dice: Dice) -> Arc<Self> {
+    pub fn new(
+        tokens: Vec<(String, Holder)>,
+        holders: usize,
+        installation: Option<Holder>,
+        mut dice: Dice,
+    ) -> Arc<Self> {
         let mut sees = || std::array::from_fn(|repository| repository == 0 || dice.percent(45.0));
         let sees: Vec<_> = (0..holders).map(|_| sees()).collect();
         let state = State {
@@ -90,7 +97,8 @@ impl Realm {
     /// The answer to a request, sooner or later.
     pub async fn answer(self: Arc<Self>, request: Request<()>) -> Response<Bytes> {
         self.dawdle().await;
-        let response = self.state.lock().respond(&request, self.clock.get().map_or(START, Clock::now));
+        let response =
+            self.state.lock().respond(&request, self.clock.get().map_or(START, Clock::now));
         self.dawdle().await;
         response
     }
@@ -134,7 +142,8 @@ impl State {
     fn change(&mut self, dice: &mut Dice) {
         match dice.below(10) {
             0..7 => {
-                let (holder, repository) = (pick(dice, self.sees.len()), 1 + pick(dice, REPOSITORIES - 1));
+                let (holder, repository) =
+                    (pick(dice, self.sees.len()), 1 + pick(dice, REPOSITORIES - 1));
                 self.sees[holder][repository] ^= true;
             }
             7 => self.versions[pick(dice, REPOSITORIES)] += 1,
@@ -143,7 +152,9 @@ impl State {
                 let mut good: Vec<_> = self.tokens.keys().cloned().collect();
                 good.sort_unstable();
                 let drawn = good.get(pick(dice, good.len())).cloned();
-                if let Some((secret, holder)) = drawn.and_then(|secret| self.tokens.remove_entry(&secret)) {
+                if let Some((secret, holder)) =
+                    drawn.and_then(|secret| self.tokens.remove_entry(&secret))
+                {
                     // A minted one is gone for good.
                     self.revoked.extend((!secret.starts_with(MINTED)).then_some((secret, holder)));
                 }
@@ -158,21 +169,30 @@ impl State {
             self.minted += 1;
             let secret = format!("{MINTED}{}", self.minted);
             self.tokens.insert(secret.clone(), installation);
-            let body = json!({ "token": secret, "expires_at": (now + Duration::from_hours(1)).rfc3339() });
+            let body =
+                json!({ "token": secret, "expires_at": (now + Duration::from_hours(1)).rfc3339() });
             return begun(StatusCode::CREATED, now).body(body.to_string().into()).unwrap();
         }
         let Some(holder) = self.tokens.get(token(request.headers())).copied() else {
-            return begun(StatusCode::UNAUTHORIZED, now).body(json!({ "message": "Bad credentials" }).to_string().into()).unwrap();
+            return begun(StatusCode::UNAUTHORIZED, now)
+                .body(json!({ "message": "Bad credentials" }).to_string().into())
+                .unwrap();
         };
         let (status, shown, version) = self.shown(holder, &path);
         let body = json!({ "path": path, "by": holder, "shown": shown }).to_string();
         let etag = etag(request, &body);
         // The view of one holder has no date of its own, nor has what is not there.
-        let date = version.filter(|_| status == StatusCode::OK).map(|version| http_date(CHANGED + 60 * version));
+        let date = version
+            .filter(|_| status == StatusCode::OK)
+            .map(|version| http_date(CHANGED + 60 * version));
         self.answered.push(Answered { round: self.round, holder, path, status });
         self.used[holder] = (self.used[holder] + self.dice.below(1_500)).min(LIMIT * 9 / 10);
-        let asked = (header(request.headers(), "if-none-match"), header(request.headers(), "if-modified-since"));
-        let is_known = if asked.0.is_empty() { date.as_deref() == Some(asked.1) } else { asked.0 == etag };
+        let asked = (
+            header(request.headers(), "if-none-match"),
+            header(request.headers(), "if-modified-since"),
+        );
+        let is_known =
+            if asked.0.is_empty() { date.as_deref() == Some(asked.1) } else { asked.0 == etag };
         let mut response = begun(if is_known { StatusCode::NOT_MODIFIED } else { status }, now)
             .header("etag", etag)
             .header("x-fetched-by", holder)
@@ -190,7 +210,9 @@ impl State {
     /// What a holder sees at a path, and how often that has changed where it has a date.
     fn shown(&self, holder: Holder, path: &str) -> (StatusCode, String, Option<u64>) {
         let Some(below) = path.strip_prefix("/repos/acme/r") else {
-            let visible = (0..REPOSITORIES).filter(|repository| self.sees[holder][*repository]).map(|repository| format!("r{repository}"));
+            let visible = (0..REPOSITORIES)
+                .filter(|repository| self.sees[holder][*repository])
+                .map(|repository| format!("r{repository}"));
             return (StatusCode::OK, visible.collect::<Vec<_>>().join(" "), None);
         };
         let (number, below) = below.split_once('/').unwrap_or((below, ""));
@@ -209,12 +231,16 @@ pub fn pick(dice: &mut Dice, end: usize) -> usize {
 }
 
 fn begun(status: StatusCode, now: Timestamp) -> http::response::Builder {
-    Response::builder().status(status).header("date", http_date(now.as_secs())).header("content-type", "application/json")
+    Response::builder()
+        .status(status)
+        .header("date", http_date(now.as_secs()))
+        .header("content-type", "application/json")
 }
 
 /// Of the form that `predicted_etags` knows.
 fn etag(request: &Request<()>, body: &str) -> String {
-    let [accept, authorization] = ["accept", "authorization"].map(|name| header(request.headers(), name));
+    let [accept, authorization] =
+        ["accept", "authorization"].map(|name| header(request.headers(), name));
     format!("\"{}\"", digest_hex(format!("{accept}:{authorization}:{body}").as_bytes()))
 }
 

@@ -13,7 +13,11 @@ const HEADER: &str = "x-accepted-service-permissions";
 
 fn assert_states(answer: &Answer, status: u16) {
     assert_eq!(answer.status, status, "{}", answer.body);
-    assert!(answer.headers.contains_key(HEADER), "{status} from {} without the header", answer.endpoint);
+    assert!(
+        answer.headers.contains_key(HEADER),
+        "{status} from {} without the header",
+        answer.endpoint
+    );
     answer.header(HEADER);
 }
 
@@ -24,10 +28,16 @@ pub fn every_rest_answer_states_the_permissions() {
     let issues = format!("{PUBLIC}/issues");
     let first = upstream.get(&ada, "/notifications");
     assert_states(&first, 200);
-    let conditional = Ask::new("GET", "/notifications").by(&ada).header("if-modified-since", first.header("last-modified"));
+    let conditional = Ask::new("GET", "/notifications")
+        .by(&ada)
+        .header("if-modified-since", first.header("last-modified"));
     assert_states(&upstream.send(&conditional), 304);
     assert_states(&upstream.post(&ada, &issues, &json!({ "title": "t" })), 201);
-    let hook = upstream.post(&ada, "/orgs/acme/hooks", &json!({ "name": "web", "config": { "url": "http://receiver.test/" } }));
+    let hook = upstream.post(
+        &ada,
+        "/orgs/acme/hooks",
+        &json!({ "name": "web", "config": { "url": "http://receiver.test/" } }),
+    );
     assert_states(&hook, 201);
     assert_states(&upstream.delete(&ada, &format!("/orgs/acme/hooks/{}", hook.body["id"])), 204);
     assert_states(&upstream.send(&Ask::new("POST", &issues).by(&ada).text("{")), 400);
@@ -41,7 +51,10 @@ pub fn every_rest_answer_states_the_permissions() {
     upstream.set_limit("core", 0);
     let limited = upstream.get(&ada, "/user");
     assert!(limited.is_primary_refusal(), "{}", limited.status);
-    assert!(limited.headers.contains_key(HEADER), "a refusal for the rate limit without the header");
+    assert!(
+        limited.headers.contains_key(HEADER),
+        "a refusal for the rate limit without the header"
+    );
 }
 
 #[test]
@@ -57,7 +70,11 @@ pub fn the_header_states_what_the_endpoint_requires() {
     for (method, place, stated) in cases {
         for token in [upstream.classic("ada"), upstream.installation(ORGANIZATION)] {
             let answer = upstream.send(&Ask::new(method, place).by(&token).json(&json!({})));
-            assert!(answer.header(HEADER).contains(stated), "{method} {place} states {:?}, not {stated}", answer.header(HEADER));
+            assert!(
+                answer.header(HEADER).contains(stated),
+                "{method} {place} states {:?}, not {stated}",
+                answer.header(HEADER)
+            );
         }
     }
 }
@@ -77,12 +94,19 @@ pub fn endpoints_for_classic_tokens_reject_every_other_kind() {
     let world = upstream.world();
     let enterprise = world["enterprises"][0]["slug"].as_str().unwrap_or("none").to_owned();
     let team = world["enterprises"][0]["teams"][0]["slug"].as_str().unwrap_or("none").to_owned();
-    let places =
-        ["/notifications".to_owned(), "/user/migrations".to_owned(), format!("/enterprises/{enterprise}/teams/{team}/organizations")];
+    let places = [
+        "/notifications".to_owned(),
+        "/user/migrations".to_owned(),
+        format!("/enterprises/{enterprise}/teams/{team}/organizations"),
+    ];
     for place in places {
         let ada = upstream.classic("ada");
         upstream.get(&ada, &place).expect_status(200);
-        let others = [upstream.token("fine-grained", "ada"), upstream.token("app-user", "ben"), upstream.installation(ORGANIZATION)];
+        let others = [
+            upstream.token("fine-grained", "ada"),
+            upstream.token("app-user", "ben"),
+            upstream.installation(ORGANIZATION),
+        ];
         for other in others {
             upstream.get(&other, &place).expect_status(403);
         }
@@ -109,8 +133,12 @@ pub fn owners_and_maintainers_may_what_members_may_not() {
 #[test]
 pub fn the_world_has_a_token_of_every_kind() {
     let mut upstream = Upstream::new();
-    for kind in ["classic", "fine-grained", "app-user", "installation", "workflow", "oauth", "basic"] {
-        let token = upstream.token_where(|view| view.kind == kind).unwrap_or_else(|| panic!("no {kind} token"));
+    for kind in
+        ["classic", "fine-grained", "app-user", "installation", "workflow", "oauth", "basic"]
+    {
+        let token = upstream
+            .token_where(|view| view.kind == kind)
+            .unwrap_or_else(|| panic!("no {kind} token"));
         upstream.get(&token, PUBLIC).expect_status(200);
     }
     upstream.installation_with(ORGANIZATION, &[("members", "read")]);
@@ -127,7 +155,10 @@ pub fn every_permission_that_the_header_states_can_be_granted() {
         for method in methods {
             // Without a credential nothing changes, and the header is there all the same.
             let answer = upstream.send(&Ask::new(method, &place));
-            let pairs = answer.header(HEADER).split([';', ',']).filter_map(|pair| pair.trim().split_once('='));
+            let pairs = answer
+                .header(HEADER)
+                .split([';', ','])
+                .filter_map(|pair| pair.trim().split_once('='));
             for (name, level) in pairs.filter(|_| answer.is_of_a_route()) {
                 let highest = stated.entry(name.to_owned()).or_insert_with(|| level.to_owned());
                 if level != "read" {
@@ -137,9 +168,12 @@ pub fn every_permission_that_the_header_states_can_be_granted() {
         }
     }
     // What opens an enterprise is not for an installation on an organisation.
-    stated.retain(|name, _| name != "allows_permissionless_access" && !name.starts_with("enterprise_"));
+    stated.retain(|name, _| {
+        name != "allows_permissionless_access" && !name.starts_with("enterprise_")
+    });
     assert!(stated.len() > 10, "{stated:?}");
-    let place = format!("/app/installations/{}/access_tokens", upstream.installation_id(ORGANIZATION));
+    let place =
+        format!("/app/installations/{}/access_tokens", upstream.installation_id(ORGANIZATION));
     let jwt = upstream.jwt();
     upstream.post(&jwt, &place, &json!({ "permissions": stated })).expect_status(201);
 }

@@ -16,11 +16,13 @@ const NOTIFICATIONS: &str = "/notifications";
 pub fn bodies_are_json_both_ways() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let made = upstream.post(&ada, ISSUES, &json!({ "title": "A lamp is broken" })).expect_status(201);
+    let made =
+        upstream.post(&ada, ISSUES, &json!({ "title": "A lamp is broken" })).expect_status(201);
     assert!(made.header("content-type").starts_with("application/json"));
     assert_eq!(made.body["title"], "A lamp is broken");
     for text in ["{", "[1", "\"\u{0}", "{\"title\": }", "title=x", "\u{feff}{}"] {
-        let refused = upstream.send(&Ask::new("POST", ISSUES).by(&ada).text(text)).expect_status(400);
+        let refused =
+            upstream.send(&Ask::new("POST", ISSUES).by(&ada).text(text)).expect_status(400);
         assert!(refused.header("content-type").starts_with("application/json"));
         assert!(!refused.message().is_empty());
     }
@@ -31,7 +33,9 @@ pub fn the_recommended_media_type_is_accepted_on_every_request() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     for place in ["/user", ISSUES, NOTIFICATIONS, "/orgs/acme/hooks", "/rate_limit"] {
-        let with = upstream.send(&Ask::new("GET", place).by(&ada).header("accept", "application/vnd.service+json")).expect_status(200);
+        let with = upstream
+            .send(&Ask::new("GET", place).by(&ada).header("accept", "application/vnd.service+json"))
+            .expect_status(200);
         assert!(with.header("content-type").starts_with("application/json"), "{place}");
         // "Recommended": without it the same is answered.
         let without = upstream.get(&ada, place).expect_status(200);
@@ -56,9 +60,18 @@ pub fn the_version_header_selects_the_version() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     for version in ["2022-11-28", "2026-03-10"] {
-        let answer = upstream.send(&Ask::new("GET", "/user").by(&ada).header("X-Service-Api-Version", version)).expect_status(200);
-        let mut echoes = answer.headers.iter().filter(|(name, _)| name.as_str().starts_with("x-service-api-version"));
-        assert!(echoes.any(|(_, value)| value == version), "no header says that {version} was selected: {:?}", answer.headers);
+        let answer = upstream
+            .send(&Ask::new("GET", "/user").by(&ada).header("X-Service-Api-Version", version))
+            .expect_status(200);
+        let mut echoes = answer
+            .headers
+            .iter()
+            .filter(|(name, _)| name.as_str().starts_with("x-service-api-version"));
+        assert!(
+            echoes.any(|(_, value)| value == version),
+            "no header says that {version} was selected: {:?}",
+            answer.headers
+        );
     }
 }
 
@@ -82,7 +95,14 @@ fn moments(value: &Value, found: &mut Vec<String>) {
 pub fn timestamps_are_iso_8601() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    for place in ["/user", ISSUES, NOTIFICATIONS, "/orgs/acme/hooks", PUBLIC, "/repos/acme/widgets/issues/1/comments"] {
+    for place in [
+        "/user",
+        ISSUES,
+        NOTIFICATIONS,
+        "/orgs/acme/hooks",
+        PUBLIC,
+        "/repos/acme/widgets/issues/1/comments",
+    ] {
         let mut found = Vec::new();
         moments(&upstream.get(&ada, place).expect_status(200).body, &mut found);
         assert!(!found.is_empty(), "{place} has no moments");
@@ -125,7 +145,11 @@ pub fn links_lead_through_all_pages() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let first = upstream.get(&ada, &format!("{ISSUES}?state=all&per_page=20")).expect_status(200);
-    assert!(first.header("link").contains(&format!("<{BASE}/")), "links are absolute: {}", first.header("link"));
+    assert!(
+        first.header("link").contains(&format!("<{BASE}/")),
+        "links are absolute: {}",
+        first.header("link")
+    );
     assert_eq!(first.link("prev"), None);
     let last = first.link("last").expect("there are more pages");
     let mut seen: Vec<Value> = first.items().clone();
@@ -139,7 +163,11 @@ pub fn links_lead_through_all_pages() {
         address = place;
     }
     assert_eq!(address, last);
-    assert_eq!(upstream.get(&ada, &last).expect_status(200).link("last"), None, "the last page has no last");
+    assert_eq!(
+        upstream.get(&ada, &last).expect_status(200).link("last"),
+        None,
+        "the last page has no last"
+    );
     let distinct: BTreeSet<u64> = seen.iter().filter_map(|issue| issue["id"].as_u64()).collect();
     assert_eq!(distinct.len(), seen.len());
     assert!(seen.len() > 60);
@@ -151,7 +179,8 @@ pub fn delivery_lists_are_paged_by_cursor() {
     let ada = upstream.classic("ada");
     let world = upstream.world();
     let hooks = world["hooks"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let hook = hooks.iter().find(|hook| hook["organization"] == ORGANIZATION).expect("acme has a hook");
+    let hook =
+        hooks.iter().find(|hook| hook["organization"] == ORGANIZATION).expect("acme has a hook");
     let all = format!("/orgs/acme/hooks/{}/deliveries", hook["id"]);
     let whole = ids(&mut upstream, &ada, &format!("{all}?per_page=100"));
     let mut seen = Vec::new();
@@ -195,9 +224,16 @@ pub fn the_poll_interval_is_stated_and_rises_under_load() {
     let calm = upstream.get(&ada, POLLED).expect_status(200).number("x-poll-interval");
     assert!(calm >= 1);
     upstream.pass(calm);
-    assert_eq!(upstream.get(&ada, POLLED).number("x-poll-interval"), calm, "whoever obeys keeps it");
+    assert_eq!(
+        upstream.get(&ada, POLLED).number("x-poll-interval"),
+        calm,
+        "whoever obeys keeps it"
+    );
     let hasty = (0..200).map(|_| upstream.get(&ada, POLLED).number("x-poll-interval")).last();
-    assert!(hasty.is_some_and(|hasty| hasty > calm), "{hasty:?} after 200 polls in a second, {calm} before");
+    assert!(
+        hasty.is_some_and(|hasty| hasty > calm),
+        "{hasty:?} after 200 polls in a second, {calm} before"
+    );
 }
 
 #[test]
@@ -205,7 +241,9 @@ pub fn a_304_states_the_poll_interval_too() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let first = upstream.get(&ada, NOTIFICATIONS).expect_status(200);
-    let conditional = Ask::new("GET", NOTIFICATIONS).by(&ada).header("if-modified-since", first.header("last-modified"));
+    let conditional = Ask::new("GET", NOTIFICATIONS)
+        .by(&ada)
+        .header("if-modified-since", first.header("last-modified"));
     assert!(upstream.send(&conditional).expect_status(304).number("x-poll-interval") >= 1);
 }
 
@@ -249,7 +287,11 @@ pub fn a_self_hosted_instance_answers_under_its_prefix() {
         assert_eq!(own.endpoint, hosted.endpoint);
     }
     let made = upstream.get(&ada, &format!("/api/v3{PUBLIC}")).expect_status(200);
-    assert_eq!(made.body["url"], format!("{BASE}/api/v3{PUBLIC}"), "its addresses have the prefix too");
+    assert_eq!(
+        made.body["url"],
+        format!("{BASE}/api/v3{PUBLIC}"),
+        "its addresses have the prefix too"
+    );
     upstream.get(&ada, "/api/v2/user").expect_status(404);
 }
 
@@ -259,9 +301,17 @@ pub fn the_makers_words_stand_where_the_neutral_one_does() {
     let mut branded = Upstream::github();
     let ada = neutral.classic("ada");
     let ours = neutral.get(&ada, "/orgs/acme/hooks").expect_status(200);
-    let theirs =
-        branded.send(&Ask::new("GET", "/orgs/acme/hooks").by(&ada).header("accept", "application/vnd.github+json")).expect_status(200);
-    assert_eq!(theirs.header("x-accepted-github-permissions"), ours.header("x-accepted-service-permissions"));
+    let theirs = branded
+        .send(
+            &Ask::new("GET", "/orgs/acme/hooks")
+                .by(&ada)
+                .header("accept", "application/vnd.github+json"),
+        )
+        .expect_status(200);
+    assert_eq!(
+        theirs.header("x-accepted-github-permissions"),
+        ours.header("x-accepted-service-permissions")
+    );
     assert!(!ours.headers.contains_key("x-accepted-github-permissions"));
     assert!(!theirs.headers.contains_key("x-accepted-service-permissions"));
     assert_eq!(theirs.body, ours.body);

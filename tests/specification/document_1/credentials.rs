@@ -25,7 +25,11 @@ pub fn a_token_is_sent_with_either_scheme_word() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     for scheme in ["Bearer", "bearer", "token", "Token"] {
-        assert_eq!(as_written(&mut upstream, "/user", &format!("{scheme} {ada}")).expect_status(200).body["login"], "ada");
+        assert_eq!(
+            as_written(&mut upstream, "/user", &format!("{scheme} {ada}")).expect_status(200).body
+                ["login"],
+            "ada"
+        );
     }
     for wrong in ["Bearer emu_nobody", "Bearer", "Bearer ", "Digest x", "Negotiate x"] {
         let answer = as_written(&mut upstream, "/user", wrong).expect_status(401);
@@ -56,7 +60,9 @@ pub fn a_classic_token_does_what_its_scopes_allow() {
 #[test]
 pub fn an_expired_or_unknown_token_is_refused() {
     let mut upstream = Upstream::new();
-    let expired = upstream.token_where(|view| view.kind == "classic" && view.note.contains("expired")).expect("an expired token");
+    let expired = upstream
+        .token_where(|view| view.kind == "classic" && view.note.contains("expired"))
+        .expect("an expired token");
     upstream.get(&expired, "/user").expect_status(401);
     // A bad credential is refused even where none is needed.
     upstream.get("emu_nobody", PUBLIC).expect_status(401);
@@ -65,7 +71,8 @@ pub fn an_expired_or_unknown_token_is_refused() {
 #[test]
 pub fn a_fine_grained_token_needs_the_permission_of_the_endpoint() {
     let mut upstream = Upstream::new();
-    let (all, none) = (upstream.token("fine-grained", "ada"), upstream.fine_grained_without_permissions());
+    let (all, none) =
+        (upstream.token("fine-grained", "ada"), upstream.fine_grained_without_permissions());
     for place in [TEAM, "/orgs/acme/hooks", "/orgs/acme/actions/permissions"] {
         upstream.get(&all, place).expect_status(200);
         let refused = upstream.get(&none, place).expect_status(403);
@@ -78,15 +85,21 @@ pub fn an_app_user_token_acts_as_the_user_within_the_apps_permissions() {
     let mut upstream = Upstream::new();
     let user = upstream.token("app-user", "ben");
     assert_eq!(upstream.get(&user, "/user").expect_status(200).body["login"], "ben");
-    let made = upstream.post(&user, "/repos/acme/widgets/issues", &json!({ "title": "By ben's app" })).expect_status(201);
+    let made = upstream
+        .post(&user, "/repos/acme/widgets/issues", &json!({ "title": "By ben's app" }))
+        .expect_status(201);
     assert_eq!(made.body["user"]["login"], "ben");
     // Ben is a member and may; an app user token without the permission may not.
     let ben = upstream.classic("ben");
     upstream.get(&ben, TEAM).expect_status(200);
     let without = |permission: &'static str| {
-        move |view: &weir::emulator::TokenView| view.kind == "app-user" && !view.permissions.contains_key(permission)
+        move |view: &weir::emulator::TokenView| {
+            view.kind == "app-user" && !view.permissions.contains_key(permission)
+        }
     };
-    let bounded = upstream.token_where(without("members")).expect("an app user token without the members permission");
+    let bounded = upstream
+        .token_where(without("members"))
+        .expect("an app user token without the members permission");
     upstream.get(&bounded, TEAM).expect_status(403);
     // Nor does the app's permission make the user more than the user is: hooks are for owners.
     let hooks = upstream.get(&user, "/orgs/acme/hooks");
@@ -95,7 +108,8 @@ pub fn an_app_user_token_acts_as_the_user_within_the_apps_permissions() {
 
 /// Mints a token with this JWT and body.
 fn mint(upstream: &mut Upstream, jwt: &str, body: &Value) -> Answer {
-    let path = format!("/app/installations/{}/access_tokens", upstream.installation_id(ORGANIZATION));
+    let path =
+        format!("/app/installations/{}/access_tokens", upstream.installation_id(ORGANIZATION));
     upstream.post(jwt, &path, body)
 }
 
@@ -135,9 +149,11 @@ pub fn a_minted_token_expires_after_60_minutes() {
 pub fn narrowing_never_widens() {
     let mut upstream = Upstream::new();
     let jwt = upstream.jwt();
-    for wrong in
-        [json!({ "permissions": { "members": "everything" } }), json!({ "permissions": [] }), json!({ "permissions": { "members": 1 } })]
-    {
+    for wrong in [
+        json!({ "permissions": { "members": "everything" } }),
+        json!({ "permissions": [] }),
+        json!({ "permissions": { "members": 1 } }),
+    ] {
         mint(&mut upstream, &jwt, &wrong).expect_status(422);
     }
 }
@@ -172,9 +188,17 @@ pub fn a_jwt_of_the_wrong_time_key_or_app_is_refused() {
     upstream.get(&format!("{}AAAA", &jwt[..jwt.len() - 4]), APP_HOOK).expect_status(401);
     let key = upstream.world()["apps"][0]["private_key"].as_str().expect("the key").to_owned();
     let now = upstream.now.as_secs();
-    let stranger = signed(&key, &json!({ "alg": "RS256" }), &json!({ "iss": "999999", "iat": now, "exp": now + 60 }));
+    let stranger = signed(
+        &key,
+        &json!({ "alg": "RS256" }),
+        &json!({ "iss": "999999", "iat": now, "exp": now + 60 }),
+    );
     upstream.get(&stranger, APP_HOOK).expect_status(401);
-    let unsigned = signed(&key, &json!({ "alg": "none" }), &json!({ "iss": "301", "iat": now, "exp": now + 60 }));
+    let unsigned = signed(
+        &key,
+        &json!({ "alg": "none" }),
+        &json!({ "iss": "301", "iat": now, "exp": now + 60 }),
+    );
     upstream.get(&unsigned, APP_HOOK).expect_status(401);
     // The right one goes, and it is no user.
     upstream.get(&jwt, APP_HOOK).expect_status(200);
@@ -210,13 +234,19 @@ pub fn an_oauth_app_reads_public_data_with_its_id_and_secret() {
     let mut upstream = Upstream::new();
     let world = upstream.world();
     let app = &world["oauth_apps"][0];
-    let (id, secret) = (app["client_id"].as_str().expect("an id"), app["client_secret"].as_str().expect("a secret"));
+    let (id, secret) = (
+        app["client_id"].as_str().expect("an id"),
+        app["client_secret"].as_str().expect("a secret"),
+    );
     let pair = format!("{id}:{secret}");
     upstream.get(&pair, PUBLIC).expect_status(200);
     let private = private_repository(&mut upstream);
     upstream.get(&pair, &private).expect_status(404);
-    for (method, place) in [("GET", "/user"), ("POST", "/repos/acme/widgets/issues"), ("GET", APP_HOOK)] {
-        let refused = upstream.send(&Ask::new(method, place).by(&pair).json(&json!({ "title": "t" })));
+    for (method, place) in
+        [("GET", "/user"), ("POST", "/repos/acme/widgets/issues"), ("GET", APP_HOOK)]
+    {
+        let refused =
+            upstream.send(&Ask::new(method, place).by(&pair).json(&json!({ "title": "t" })));
         assert!([401, 403].contains(&refused.status), "{method} {place}: {}", refused.status);
     }
     upstream.get(&format!("{id}:wrong"), PUBLIC).expect_status(401);
@@ -245,7 +275,9 @@ pub fn without_a_credential_there_is_public_data_only() {
     for place in ["/user", "/notifications", TEAM, "/orgs/acme/hooks", "/user/migrations"] {
         upstream.get(NOBODY, place).expect_status(401);
     }
-    upstream.post(NOBODY, "/repos/acme/widgets/issues", &json!({ "title": "t" })).expect_status(401);
+    upstream
+        .post(NOBODY, "/repos/acme/widgets/issues", &json!({ "title": "t" }))
+        .expect_status(401);
 }
 
 /// Where a scope opens something, how it is asked, and how a token without it is refused.
@@ -253,9 +285,18 @@ fn assert_scope(method: &str, place: &str, body: &Value) {
     let mut upstream = Upstream::new();
     let (all, none) = (upstream.classic("ada"), upstream.classic_without_scopes("ada"));
     let refused = upstream.send(&Ask::new(method, place).by(&none).json(body));
-    assert!([403, 404].contains(&refused.status), "{method} {place} without the scope: {}", refused.status);
+    assert!(
+        [403, 404].contains(&refused.status),
+        "{method} {place} without the scope: {}",
+        refused.status
+    );
     let allowed = upstream.send(&Ask::new(method, place).by(&all).json(body));
-    assert!((200..300).contains(&allowed.status), "{method} {place} with every scope: {} {}", allowed.status, allowed.body);
+    assert!(
+        (200..300).contains(&allowed.status),
+        "{method} {place} with every scope: {} {}",
+        allowed.status,
+        allowed.body
+    );
 }
 
 #[test]
@@ -265,14 +306,24 @@ pub fn read_org_opens_team_memberships() {
 
 #[test]
 pub fn admin_org_opens_issue_field_definitions() {
-    assert_scope("POST", "/orgs/acme/issue-fields", &json!({ "name": "Size", "data_type": "text" }));
+    assert_scope(
+        "POST",
+        "/orgs/acme/issue-fields",
+        &json!({ "name": "Size", "data_type": "text" }),
+    );
     // One that may only read the organisation may not.
     let mut upstream = Upstream::new();
     let reader = upstream.token_where(|view| {
-        view.user.as_deref() == Some("ada") && view.scopes.contains(&"read:org") && !view.scopes.contains(&"admin:org")
+        view.user.as_deref() == Some("ada")
+            && view.scopes.contains(&"read:org")
+            && !view.scopes.contains(&"admin:org")
     });
     let reader = reader.expect("a token with read:org alone");
-    let refused = upstream.post(&reader, "/orgs/acme/issue-fields", &json!({ "name": "Size", "data_type": "text" }));
+    let refused = upstream.post(
+        &reader,
+        "/orgs/acme/issue-fields",
+        &json!({ "name": "Size", "data_type": "text" }),
+    );
     assert!([403, 404].contains(&refused.status), "{}", refused.status);
     upstream.get(&reader, "/orgs/acme/issue-fields").expect_status(200);
 }
@@ -288,7 +339,10 @@ pub fn the_enterprise_scopes_open_enterprise_teams() {
     let world = upstream.world();
     let enterprise = &world["enterprises"][0];
     let team = enterprise["teams"][0]["slug"].as_str().expect("an enterprise with a team");
-    let list = format!("/enterprises/{}/teams/{team}/organizations", enterprise["slug"].as_str().unwrap_or_default());
+    let list = format!(
+        "/enterprises/{}/teams/{team}/organizations",
+        enterprise["slug"].as_str().unwrap_or_default()
+    );
     assert_scope("GET", &list, &Value::Null);
     assert_scope("PUT", &format!("{list}/acme"), &json!({}));
 }

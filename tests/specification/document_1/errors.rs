@@ -37,8 +37,14 @@ pub fn what_continues_in_the_background_is_accepted() {
 pub fn deleting_has_no_content() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let hook = upstream.post(&ada, "/orgs/acme/hooks", &json!({ "name": "web", "config": { "url": "http://receiver.test/" } }));
-    let gone = upstream.delete(&ada, &format!("/orgs/acme/hooks/{}", hook.expect_status(201).body["id"])).expect_status(204);
+    let hook = upstream.post(
+        &ada,
+        "/orgs/acme/hooks",
+        &json!({ "name": "web", "config": { "url": "http://receiver.test/" } }),
+    );
+    let gone = upstream
+        .delete(&ada, &format!("/orgs/acme/hooks/{}", hook.expect_status(201).body["id"]))
+        .expect_status(204);
     assert!(gone.bytes.is_empty());
 }
 
@@ -46,8 +52,13 @@ pub fn deleting_has_no_content() {
 pub fn marking_as_read_resets_content() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let thread = upstream.get(&ada, "/notifications").expect_status(200).items()[0]["id"].as_str().expect("an id").to_owned();
-    let read = upstream.send(&Ask::new("PATCH", &format!("/notifications/threads/{thread}")).by(&ada)).expect_status(205);
+    let thread = upstream.get(&ada, "/notifications").expect_status(200).items()[0]["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    let read = upstream
+        .send(&Ask::new("PATCH", &format!("/notifications/threads/{thread}")).by(&ada))
+        .expect_status(205);
     assert!(read.bytes.is_empty());
 }
 
@@ -57,9 +68,12 @@ pub fn a_download_is_found_elsewhere() {
     for user in ["ada", "ben", "dan"] {
         let token = upstream.classic(user);
         let migrations = upstream.get(&token, "/user/migrations").expect_status(200);
-        for exported in migrations.items().iter().filter(|migration| migration["state"] == "exported") {
+        for exported in
+            migrations.items().iter().filter(|migration| migration["state"] == "exported")
+        {
             // The archive of an old one is gone.
-            let found = upstream.get(&token, &format!("/user/migrations/{}/archive", exported["id"]));
+            let found =
+                upstream.get(&token, &format!("/user/migrations/{}/archive", exported["id"]));
             if found.status == 302 {
                 assert!(!found.header("location").is_empty());
                 return;
@@ -74,7 +88,9 @@ pub fn a_304_does_not_consume_the_primary_limit() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let first = upstream.get(&ada, "/notifications").expect_status(200);
-    let conditional = Ask::new("GET", "/notifications").by(&ada).header("if-modified-since", first.header("last-modified"));
+    let conditional = Ask::new("GET", "/notifications")
+        .by(&ada)
+        .header("if-modified-since", first.header("last-modified"));
     for _ in 0..5 {
         assert_eq!(upstream.send(&conditional).expect_status(304).remaining(), first.remaining());
     }
@@ -127,8 +143,11 @@ fn synchronised(upstream: &mut Upstream) -> (String, String, String) {
         let teams = organization["teams"].as_array().map(Vec::as_slice).unwrap_or_default();
         if let Some(team) = teams.iter().find(|team| team["synchronised"] == true) {
             let owner = organization["owners"][0].as_str().unwrap_or_default();
-            let path =
-                format!("/orgs/{}/teams/{}", organization["login"].as_str().unwrap_or_default(), team["slug"].as_str().unwrap_or_default());
+            let path = format!(
+                "/orgs/{}/teams/{}",
+                organization["login"].as_str().unwrap_or_default(),
+                team["slug"].as_str().unwrap_or_default()
+            );
             return (upstream.classic(owner), path, format!("/teams/{}", team["id"]));
         }
     }
@@ -139,7 +158,9 @@ fn synchronised(upstream: &mut Upstream) -> (String, String, String) {
 pub fn team_synchronization_blocks_a_change() {
     let mut upstream = Upstream::new();
     let (owner, by_slug, by_id) = synchronised(&mut upstream);
-    upstream.put(&owner, &format!("{by_slug}/memberships/dan"), &json!({ "role": "member" })).expect_status(403);
+    upstream
+        .put(&owner, &format!("{by_slug}/memberships/dan"), &json!({ "role": "member" }))
+        .expect_status(403);
     upstream.delete(&owner, &format!("{by_slug}/memberships/dan")).expect_status(403);
     // "Also some endpoints answer 404 when a team is synchronized with an identity provider."
     upstream.put_empty(&owner, &format!("{by_id}/members/dan")).expect_status(404);
@@ -170,7 +191,11 @@ pub fn what_is_wrong_fails_validation() {
     upstream.post(&ada, ISSUES, &json!({ "title": ["t"] })).assert_names_field("title");
     upstream.post(&ada, ISSUES, &json!({})).assert_names_field("title");
     upstream
-        .post(&ada, "/orgs/acme/hooks", &json!({ "name": "email", "config": { "url": "http://receiver.test/" } }))
+        .post(
+            &ada,
+            "/orgs/acme/hooks",
+            &json!({ "name": "email", "config": { "url": "http://receiver.test/" } }),
+        )
         .assert_names_field("name");
 }
 
@@ -179,11 +204,23 @@ pub fn an_enterprise_team_is_not_modified_at_the_organization_level() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let world = upstream.world();
-    let slug = world["enterprises"][0]["teams"][0]["slug"].as_str().expect("an enterprise with a team").to_owned();
+    let slug = world["enterprises"][0]["teams"][0]["slug"]
+        .as_str()
+        .expect("an enterprise with a team")
+        .to_owned();
     assert!(slug.starts_with("ent:"), "{slug}: an enterprise team's slug has the prefix ent:");
-    let assign = format!("/enterprises/{}/teams/{slug}/organizations/acme", world["enterprises"][0]["slug"].as_str().unwrap_or_default());
+    let assign = format!(
+        "/enterprises/{}/teams/{slug}/organizations/acme",
+        world["enterprises"][0]["slug"].as_str().unwrap_or_default()
+    );
     assert!([200, 201].contains(&upstream.put(&ada, &assign, &json!({})).status));
-    upstream.put(&ada, &format!("/orgs/acme/teams/{slug}/memberships/cleo"), &json!({ "role": "member" })).expect_status(422);
+    upstream
+        .put(
+            &ada,
+            &format!("/orgs/acme/teams/{slug}/memberships/cleo"),
+            &json!({ "role": "member" }),
+        )
+        .expect_status(422);
 }
 
 #[test]
@@ -251,7 +288,17 @@ pub fn each_endpoint_answers_with_the_statuses_that_it_lists() {
     let ada = upstream.classic("ada");
     let organization = organization_of(&upstream.world())["id"].to_string();
     // "status is 200, not 201" (Document 2, Issue fields).
-    upstream.post(&ada, "/orgs/acme/issue-fields", &json!({ "name": "Size", "data_type": "text" })).expect_status(200);
-    upstream.post(&ada, "/orgs/acme/hooks", &json!({ "name": "web", "config": { "url": "http://receiver.test/" } })).expect_status(201);
-    upstream.get(&ada, &format!("/organizations/{organization}/team/401/members")).expect_status(200);
+    upstream
+        .post(&ada, "/orgs/acme/issue-fields", &json!({ "name": "Size", "data_type": "text" }))
+        .expect_status(200);
+    upstream
+        .post(
+            &ada,
+            "/orgs/acme/hooks",
+            &json!({ "name": "web", "config": { "url": "http://receiver.test/" } }),
+        )
+        .expect_status(201);
+    upstream
+        .get(&ada, &format!("/organizations/{organization}/team/401/members"))
+        .expect_status(200);
 }

@@ -1,4 +1,5 @@
-//! The route inventory: every family answers, behind a credential where it is not public data. Shapes are not shown and not looked at.
+//! The route inventory: every family answers, behind a credential where it is not public data.
+//! Shapes are not shown and not looked at.
 
 use serde_json::json;
 
@@ -18,7 +19,10 @@ fn fault(method: &str, answer: &Answer) -> Option<String> {
     if answer.status >= 500 {
         Some(format!("{method} {} {}", answer.status, answer.body))
     } else if answer.status == 401 || (answer.status == 403 && !answer.is_secondary_refusal()) {
-        Some(format!("{method} refuses an owner with every scope: {} {}", answer.status, answer.body))
+        Some(format!(
+            "{method} refuses an owner with every scope: {} {}",
+            answer.status, answer.body
+        ))
     } else if is_error && !answer.body["message"].is_string() {
         Some(format!("{method} {} without a message: {}", answer.status, answer.body))
     } else if !answer.headers.contains_key("x-accepted-service-permissions") {
@@ -46,7 +50,10 @@ fn check(group: Group) {
             known += 1;
             faults.extend(fault(method, &answer).map(|fault| format!("{place}: {fault}")));
             if *method != "GET" && ![401, 403, 404].contains(&anonymous.status) {
-                faults.push(format!("{place}: {method} without a credential: {} {}", anonymous.status, anonymous.body));
+                faults.push(format!(
+                    "{place}: {method} without a credential: {} {}",
+                    anonymous.status, anonymous.body
+                ));
             }
             // A write of the last answer must not keep the next route from being tried.
             upstream.post(NOBODY, "/_emulator/reset", &json!({})).expect_status(200);
@@ -167,7 +174,9 @@ pub fn metrics() {
 pub fn a_route_that_no_group_lists_is_not_found() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    for place in ["/orgs/acme/no-such-thing", "/no-such-thing", "/repos/acme/widgets/no-such-thing/1"] {
+    for place in
+        ["/orgs/acme/no-such-thing", "/no-such-thing", "/repos/acme/widgets/no-such-thing/1"]
+    {
         let answer = upstream.get(&ada, place).expect_status(404);
         assert!(!answer.is_of_a_route(), "{place}");
         assert!(!answer.message().is_empty());

@@ -1,7 +1,9 @@
-//! The permission matrix for app tokens: each route with no permission, with exactly its own, and at the wrong level.
+//! The permission matrix for app tokens: each route with no permission, with exactly its own, and
+//! at the wrong level.
 //!
-//! The document gives permissions names for people. What they are called on the wire is taken from the permission header, of which it is checked
-//! that all routes of a category name the same one, at the level of the row, and that no two categories share one.
+//! The document gives permissions names for people. What they are called on the wire is taken from
+//! the permission header, of which it is checked that all routes of a category name the same one,
+//! at the level of the row, and that no two categories share one.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +13,9 @@ use crate::document_1::places::{ORGANIZATION, path};
 use crate::kit::{Answer, Ask, Upstream};
 use crate::routes::{Mark, Route, routes};
 use crate::rows::document_1::matrix::{
-    ACTIONS_READ, ACTIONS_WRITE, ADMINISTRATION_READ, ADMINISTRATION_WRITE, ASSISTANT_READ, ASSISTANT_WRITE, MEMBERS_READ, MEMBERS_WRITE,
-    REPOSITORY_ADMINISTRATION_WRITE, RUNNERS_READ, RUNNERS_WRITE,
+    ACTIONS_READ, ACTIONS_WRITE, ADMINISTRATION_READ, ADMINISTRATION_WRITE, ASSISTANT_READ,
+    ASSISTANT_WRITE, MEMBERS_READ, MEMBERS_WRITE, REPOSITORY_ADMINISTRATION_WRITE, RUNNERS_READ,
+    RUNNERS_WRITE,
 };
 
 /// Lets a token see repositories; it opens no route of the matrix.
@@ -30,7 +33,8 @@ const ASSISTANT: Category = Category { word: "assistant", without: "" };
 const MEMBERS: Category = Category { word: "members", without: "" };
 const RUNNERS: Category = Category { word: "runners", without: "" };
 const ACTIONS: Category = Category { word: "actions", without: "" };
-const REPOSITORY_ADMINISTRATION: Category = Category { word: "administration", without: "organization" };
+const REPOSITORY_ADMINISTRATION: Category =
+    Category { word: "administration", without: "organization" };
 
 fn ask(upstream: &mut Upstream, token: &str, route: Route) -> Answer {
     let place = path(upstream, route.template);
@@ -38,15 +42,23 @@ fn ask(upstream: &mut Upstream, token: &str, route: Route) -> Answer {
     upstream.send(&if route.method == "GET" { ask } else { ask.json(&body_of(route)) })
 }
 
-/// Empty: what is missing is found after whoever asks was let in. A fork alone must say where it goes: an installation has no place of its own.
+/// Empty: what is missing is found after whoever asks was let in. A fork alone must say where it
+/// goes: an installation has no place of its own.
 fn body_of(route: Route) -> Value {
-    if route.template.ends_with("/forks") { json!({ "organization": ORGANIZATION, "name": "a-fork" }) } else { json!({}) }
+    if route.template.ends_with("/forks") {
+        json!({ "organization": ORGANIZATION, "name": "a-fork" })
+    } else {
+        json!({})
+    }
 }
 
 /// `name=level` pairs of the permission header.
 fn accepted(answer: &Answer) -> BTreeSet<(String, String)> {
     let pairs = answer.header("x-accepted-service-permissions").split([';', ',']);
-    pairs.filter_map(|pair| pair.trim().split_once('=')).map(|(name, level)| (name.to_owned(), level.to_owned())).collect()
+    pairs
+        .filter_map(|pair| pair.trim().split_once('='))
+        .map(|(name, level)| (name.to_owned(), level.to_owned()))
+        .collect()
 }
 
 /// Everything that is wrong with the routes of one category and level.
@@ -57,7 +69,9 @@ fn check(category: Category, level: &str, text: &'static str) {
             Mark::UserOnly => user_only(category, level, route),
             Mark::Plain | Mark::Several => with_and_without(category, level, route),
         };
-        faults.extend(found.err().map(|fault| format!("{} {}: {fault}", route.method, route.template)));
+        faults.extend(
+            found.err().map(|fault| format!("{} {}: {fault}", route.method, route.template)),
+        );
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
@@ -71,9 +85,14 @@ fn with_and_without(category: Category, level: &str, route: Route) -> Result<(),
     }
     let accepted = accepted(&refused);
     let own = own(category, level, route, &accepted)?;
-    // [M]: "need more than one permission, or accept a different permission". With all that the header names it must go.
+    // [M]: "need more than one permission, or accept a different permission". With all that the
+    // header names it must go.
     let granted: Vec<(&str, &str)> = match route.mark {
-        Mark::Several => accepted.iter().map(|(name, level)| (name.as_str(), level.as_str())).chain([LOOK]).collect(),
+        Mark::Several => accepted
+            .iter()
+            .map(|(name, level)| (name.as_str(), level.as_str()))
+            .chain([LOOK])
+            .collect(),
         _ => vec![(own.as_str(), level), LOOK],
     };
     if level == "write" && route.mark == Mark::Plain {
@@ -92,10 +111,20 @@ fn with_and_without(category: Category, level: &str, route: Route) -> Result<(),
 }
 
 /// The name of the category's permission in the header.
-fn own(category: Category, level: &str, route: Route, accepted: &BTreeSet<(String, String)>) -> Result<String, String> {
-    let is_own = |name: &str| name.contains(category.word) && (category.without.is_empty() || !name.contains(category.without));
+fn own(
+    category: Category,
+    level: &str,
+    route: Route,
+    accepted: &BTreeSet<(String, String)>,
+) -> Result<String, String> {
+    let is_own = |name: &str| {
+        name.contains(category.word)
+            && (category.without.is_empty() || !name.contains(category.without))
+    };
     let own = accepted.iter().find(|(name, named)| is_own(name) && named == level);
-    let Some((name, _)) = own else { return Err(format!("the header names {accepted:?}, not {}={level}", category.word)) };
+    let Some((name, _)) = own else {
+        return Err(format!("the header names {accepted:?}, not {}={level}", category.word));
+    };
     if route.mark == Mark::Plain && accepted.len() > 1 {
         return Err(format!("the header names {accepted:?}, but one permission is enough"));
     }
@@ -107,24 +136,38 @@ fn user_only(category: Category, level: &str, route: Route) -> Result<(), String
     let everything = upstream.installation(ORGANIZATION);
     let refused = ask(&mut upstream, &everything, route);
     if refused.status != 403 {
-        return Err(format!("an installation with every permission got {} {}", refused.status, refused.body));
+        return Err(format!(
+            "an installation with every permission got {} {}",
+            refused.status, refused.body
+        ));
     }
     let own = own(category, level, route, &accepted(&refused))?;
-    let is_enough = |given: Option<&&str>| given.is_some_and(|given| level == "read" || *given != "read");
+    let is_enough =
+        |given: Option<&&str>| given.is_some_and(|given| level == "read" || *given != "read");
     let mut views = upstream.emulator.tokens().into_iter();
-    let view = views.find(|view| view.kind == "app-user" && is_enough(view.permissions.get(own.as_str())));
-    let Some(view) = view else { return Err(format!("the world has no app user token with {own}={level}")) };
+    let view =
+        views.find(|view| view.kind == "app-user" && is_enough(view.permissions.get(own.as_str())));
+    let Some(view) = view else {
+        return Err(format!("the world has no app user token with {own}={level}"));
+    };
     // Whether a user may do it to somebody else is not the matrix's question.
     let place = path(&mut upstream, route.template).replace("cleo", &view.user.unwrap_or_default());
     let ask_own = Ask::new(route.method, &place).by(&view.token);
-    let answer = upstream.send(&if route.method == "GET" { ask_own } else { ask_own.json(&json!({})) });
+    let answer =
+        upstream.send(&if route.method == "GET" { ask_own } else { ask_own.json(&json!({})) });
     if [401, 403].contains(&answer.status) || !answer.is_of_a_route() {
         return Err(format!("an app user token got {} {}", answer.status, answer.body));
     }
-    let other = upstream.token_where(|view| view.kind == "app-user" && !view.permissions.contains_key(own.as_str()));
+    let other = upstream.token_where(|view| {
+        view.kind == "app-user" && !view.permissions.contains_key(own.as_str())
+    });
     let Some(other) = other else { return Ok(()) };
     let answer = ask(&mut upstream, &other, route);
-    if answer.status == 403 { Ok(()) } else { Err(format!("an app user token without {own} got {}", answer.status)) }
+    if answer.status == 403 {
+        Ok(())
+    } else {
+        Err(format!("an app user token without {own} got {}", answer.status))
+    }
 }
 
 #[test]

@@ -9,7 +9,8 @@ pub const ORGANIZATION: &str = "acme";
 /// Public, with issues, comments and a workflow.
 pub const PUBLIC: &str = "/repos/acme/widgets";
 
-/// A path in which every parameter names something of acme, which exists where the seed world has such a thing.
+/// A path in which every parameter names something of acme, which exists where the seed world has
+/// such a thing.
 pub fn path(upstream: &mut Upstream, template: &str) -> String {
     let world = upstream.first_world();
     let repository = private_repository_of(&world);
@@ -36,7 +37,10 @@ pub fn path(upstream: &mut Upstream, template: &str) -> String {
 
 pub fn organization_of(world: &Value) -> &Value {
     let organizations = world["organizations"].as_array().map(Vec::as_slice).unwrap_or_default();
-    organizations.iter().find(|organization| organization["login"] == ORGANIZATION).expect("the world has acme")
+    organizations
+        .iter()
+        .find(|organization| organization["login"] == ORGANIZATION)
+        .expect("the world has acme")
 }
 
 /// A team of acme that is not synchronised.
@@ -48,7 +52,10 @@ pub fn team_of(world: &Value) -> &Value {
 /// The full name of a private repository of acme.
 pub fn private_repository_of(world: &Value) -> String {
     let repositories = world["repositories"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut names = repositories.iter().filter(|repository| repository["private"] == true).filter_map(|found| found["full_name"].as_str());
+    let mut names = repositories
+        .iter()
+        .filter(|repository| repository["private"] == true)
+        .filter_map(|found| found["full_name"].as_str());
     names.find(|name| name.starts_with("acme/")).expect("acme has a private repository").to_owned()
 }
 

@@ -18,7 +18,13 @@ fn limit_of(upstream: &mut Upstream, token: &str) -> u64 {
 
 /// The world's tokens of this kind with their limits; expired ones are left out.
 fn limits_of(upstream: &mut Upstream, kind: &str) -> Vec<(String, u64)> {
-    let tokens: Vec<String> = upstream.emulator.tokens().into_iter().filter(|view| view.kind == kind).map(|view| view.token).collect();
+    let tokens: Vec<String> = upstream
+        .emulator
+        .tokens()
+        .into_iter()
+        .filter(|view| view.kind == kind)
+        .map(|view| view.token)
+        .collect();
     let mut limits = Vec::new();
     for token in tokens {
         let answer = upstream.get(&token, PUBLIC);
@@ -31,7 +37,10 @@ fn limits_of(upstream: &mut Upstream, kind: &str) -> Vec<(String, u64)> {
 
 fn assert_some_has(kind: &str, limit: u64) {
     let limits = limits_of(&mut Upstream::new(), kind);
-    assert!(limits.iter().any(|(_, found)| *found == limit), "no {kind} token has {limit}: {limits:?}");
+    assert!(
+        limits.iter().any(|(_, found)| *found == limit),
+        "no {kind} token has {limit}: {limits:?}"
+    );
 }
 
 #[test]
@@ -50,19 +59,30 @@ pub fn an_address_without_a_credential_has_60() {
 #[test]
 pub fn a_user_has_5000_shared_by_all_the_users_tokens() {
     let mut upstream = Upstream::new();
-    let tokens = [upstream.classic("ada"), upstream.classic_without_scopes("ada"), upstream.token("fine-grained", "ada")];
+    let tokens = [
+        upstream.classic("ada"),
+        upstream.classic_without_scopes("ada"),
+        upstream.token("fine-grained", "ada"),
+    ];
     for (spent, token) in (1..).zip(&tokens) {
         let answer = upstream.get(token, PUBLIC).expect_status(200);
-        assert_eq!((answer.number("x-ratelimit-limit"), answer.remaining()), (5_000, 5_000 - spent));
+        assert_eq!(
+            (answer.number("x-ratelimit-limit"), answer.remaining()),
+            (5_000, 5_000 - spent)
+        );
     }
     // Another user's budget is another one.
     let ben = upstream.classic("ben");
     assert_eq!(upstream.get(&ben, PUBLIC).remaining(), 4_999);
     // OAuth and app user tokens of apps that no enterprise owns are the same budget.
     for kind in ["oauth", "app-user"] {
-        let ordinary = limits_of(&mut upstream, kind).into_iter().find(|(_, limit)| *limit == 5_000);
+        let ordinary =
+            limits_of(&mut upstream, kind).into_iter().find(|(_, limit)| *limit == 5_000);
         let (token, _) = ordinary.unwrap_or_else(|| panic!("no {kind} token has 5000"));
-        let user = upstream.get(&token, "/user").expect_status(200).body["login"].as_str().expect("a login").to_owned();
+        let user = upstream.get(&token, "/user").expect_status(200).body["login"]
+            .as_str()
+            .expect("a login")
+            .to_owned();
         let before = upstream.get(&token, PUBLIC).remaining();
         let own = upstream.classic(&user);
         assert_eq!(upstream.get(&own, PUBLIC).remaining(), before - 1, "{kind} of {user}");
@@ -99,16 +119,26 @@ pub fn an_enterprises_oauth_app_acting_for_a_member_has_15000() {
 #[test]
 pub fn a_higher_limit_app_spends_the_users_budget_too() {
     let mut upstream = Upstream::new();
-    let tokens: Vec<(String, u64)> = ["app-user", "oauth"].into_iter().flat_map(|kind| limits_of(&mut upstream, kind)).collect();
-    let (app, _) = tokens.into_iter().find(|(_, limit)| *limit == 15_000).expect("a token with 15000");
-    let user = upstream.get(&app, "/user").expect_status(200).body["login"].as_str().expect("a login").to_owned();
+    let tokens: Vec<(String, u64)> =
+        ["app-user", "oauth"].into_iter().flat_map(|kind| limits_of(&mut upstream, kind)).collect();
+    let (app, _) =
+        tokens.into_iter().find(|(_, limit)| *limit == 15_000).expect("a token with 15000");
+    let user = upstream.get(&app, "/user").expect_status(200).body["login"]
+        .as_str()
+        .expect("a login")
+        .to_owned();
     let own = upstream.classic(&user);
-    let (before, high) = (upstream.get(&own, PUBLIC).remaining(), upstream.get(&app, PUBLIC).remaining());
+    let (before, high) =
+        (upstream.get(&own, PUBLIC).remaining(), upstream.get(&app, PUBLIC).remaining());
     for _ in 0..4 {
         upstream.get(&app, PUBLIC).expect_status(200);
     }
     assert_eq!(upstream.get(&app, PUBLIC).remaining(), high - 5);
-    assert_eq!(upstream.get(&own, PUBLIC).remaining(), before - 7, "one before, five after, and its own");
+    assert_eq!(
+        upstream.get(&own, PUBLIC).remaining(),
+        before - 7,
+        "one before, five after, and its own"
+    );
 }
 
 #[test]
@@ -129,16 +159,22 @@ pub fn an_installation_on_an_enterprise_cloud_organization_has_15000() {
     assert_some_has("installation", 15_000);
 }
 
-/// What an installation on acme is told, and what the formula says, when the world has so many repositories.
+/// What an installation on acme is told, and what the formula says, when the world has so many
+/// repositories.
 fn scaled(repositories: u32) -> (u64, u64) {
-    let mut upstream = Upstream::with(Options { repositories, base_url: BASE.to_owned(), ..Options::default() });
+    let mut upstream =
+        Upstream::with(Options { repositories, base_url: BASE.to_owned(), ..Options::default() });
     let world = upstream.world();
     let list = |name: &str| world[name].as_array().cloned().unwrap_or_default();
-    let is_acmes = |repository: &&Value| repository["full_name"].as_str().is_some_and(|name| name.starts_with("acme/"));
+    let is_acmes = |repository: &&Value| {
+        repository["full_name"].as_str().is_some_and(|name| name.starts_with("acme/"))
+    };
     let repositories = list("repositories").iter().filter(is_acmes).count() as u64;
-    let acme = list("organizations").into_iter().find(|one| one["login"] == ORGANIZATION).expect("acme");
+    let acme =
+        list("organizations").into_iter().find(|one| one["login"] == ORGANIZATION).expect("acme");
     let users = acme["members"].as_array().map_or(0, Vec::len) as u64;
-    let expected = (5_000 + 50 * repositories.saturating_sub(20) + 50 * users.saturating_sub(20)).min(12_500);
+    let expected =
+        (5_000 + 50 * repositories.saturating_sub(20) + 50 * users.saturating_sub(20)).min(12_500);
     let token = upstream.installation(ORGANIZATION);
     (limit_of(&mut upstream, &token), expected)
 }
@@ -162,7 +198,8 @@ pub fn an_installation_never_has_more_than_12500() {
 pub fn an_oauth_app_by_id_and_secret_has_5000() {
     let mut upstream = Upstream::new();
     let limits = limits_of(&mut upstream, "basic");
-    let (pair, _) = limits.iter().find(|(_, limit)| *limit == 5_000).unwrap_or_else(|| panic!("{limits:?}"));
+    let (pair, _) =
+        limits.iter().find(|(_, limit)| *limit == 5_000).unwrap_or_else(|| panic!("{limits:?}"));
     let before = upstream.get(pair, PUBLIC).remaining();
     assert_eq!(upstream.get(pair, PUBLIC).remaining(), before - 1);
 }
@@ -181,12 +218,16 @@ pub fn a_workflow_token_has_1000_for_its_repository() {
 pub fn a_workflow_token_of_an_enterprise_cloud_account_has_15000_for_its_repository() {
     // "15,000 per repository for resources of an enterprise-cloud account".
     let mut upstream = Upstream::new();
-    let tokens: Vec<_> = upstream.emulator.tokens().into_iter().filter(|view| view.kind == "workflow").collect();
+    let tokens: Vec<_> =
+        upstream.emulator.tokens().into_iter().filter(|view| view.kind == "workflow").collect();
     let world = upstream.world();
     let names = world["repositories"].as_array().cloned().unwrap_or_default();
     for view in &tokens {
         for repository in &names {
-            let answer = upstream.get(&view.token, &format!("/repos/{}", repository["full_name"].as_str().unwrap_or_default()));
+            let answer = upstream.get(
+                &view.token,
+                &format!("/repos/{}", repository["full_name"].as_str().unwrap_or_default()),
+            );
             if answer.header("x-ratelimit-limit") == "15000" {
                 return;
             }
@@ -195,10 +236,16 @@ pub fn a_workflow_token_of_an_enterprise_cloud_account_has_15000_for_its_reposit
     panic!("none of {} workflow tokens has 15000 anywhere", tokens.len());
 }
 
-/// Asks Git LFS where so many objects are. Its address is not in the documents; it is the public one of the batch format.
+/// Asks Git LFS where so many objects are. Its address is not in the documents; it is the public
+/// one of the batch format.
 fn batch(upstream: &mut Upstream, token: &str, objects: usize) -> Answer {
-    let objects: Vec<Value> = (0..objects).map(|n| json!({ "oid": format!("{n:064x}"), "size": 10 })).collect();
-    upstream.post(token, LFS, &json!({ "operation": "download", "transfers": ["basic"], "objects": objects }))
+    let objects: Vec<Value> =
+        (0..objects).map(|n| json!({ "oid": format!("{n:064x}"), "size": 10 })).collect();
+    upstream.post(
+        token,
+        LFS,
+        &json!({ "operation": "download", "transfers": ["basic"], "objects": objects }),
+    )
 }
 
 #[test]
@@ -206,10 +253,17 @@ pub fn git_lfs_without_a_credential_has_300_a_minute() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 1_000_000);
     for _ in 0..300 {
-        assert_eq!(batch(&mut upstream, NOBODY, 1).expect_status(200).number("x-ratelimit-limit"), 300);
+        assert_eq!(
+            batch(&mut upstream, NOBODY, 1).expect_status(200).number("x-ratelimit-limit"),
+            300
+        );
     }
     assert!(batch(&mut upstream, NOBODY, 1).is_primary_refusal());
-    assert_eq!(upstream.get(NOBODY, PUBLIC).expect_status(200).remaining(), 59, "other requests are counted apart");
+    assert_eq!(
+        upstream.get(NOBODY, PUBLIC).expect_status(200).remaining(),
+        59,
+        "other requests are counted apart"
+    );
     upstream.pass(60);
     batch(&mut upstream, NOBODY, 1).expect_status(200);
 }
@@ -220,7 +274,10 @@ pub fn git_lfs_with_a_credential_has_3000_a_minute() {
     let ada = upstream.classic("ada");
     upstream.set_limit("points.rest", 1_000_000);
     for _ in 0..3_000 {
-        assert_eq!(batch(&mut upstream, &ada, 1).expect_status(200).number("x-ratelimit-limit"), 3_000);
+        assert_eq!(
+            batch(&mut upstream, &ada, 1).expect_status(200).number("x-ratelimit-limit"),
+            3_000
+        );
     }
     assert!(batch(&mut upstream, &ada, 1).is_primary_refusal());
     upstream.pass(60);
@@ -235,5 +292,10 @@ pub fn a_git_lfs_batch_processes_100_objects() {
     assert_eq!(hundred.body["objects"].as_array().map(Vec::len), Some(100));
     // What becomes of more is not shown: fewer are processed, or none.
     let more = batch(&mut upstream, &ada, 101);
-    assert!(more.status >= 400 || more.body["objects"].as_array().is_some_and(|objects| objects.len() <= 100), "{}", more.status);
+    assert!(
+        more.status >= 400
+            || more.body["objects"].as_array().is_some_and(|objects| objects.len() <= 100),
+        "{}",
+        more.status
+    );
 }

@@ -1,4 +1,5 @@
-//! Rate limit response headers, `GET /rate_limit`, and how the upstream treats a client after a limit.
+//! Rate limit response headers, `GET /rate_limit`, and how the upstream treats a client after a
+//! limit.
 
 use serde_json::json;
 
@@ -31,7 +32,10 @@ pub fn remaining_and_used_are_what_is_left_and_gone() {
         assert_eq!(answer.number("x-ratelimit-remaining"), 5_000 - used);
     }
     // Errors are requests too.
-    assert_eq!(upstream.get(&ada, "/orgs/acme/hooks/999999").expect_status(404).number("x-ratelimit-used"), 6);
+    assert_eq!(
+        upstream.get(&ada, "/orgs/acme/hooks/999999").expect_status(404).number("x-ratelimit-used"),
+        6
+    );
 }
 
 #[test]
@@ -57,7 +61,9 @@ pub fn resource_is_what_the_request_counted_against() {
     let searched = upstream.get(&ada, "/search/issues?q=lamp").expect_status(200);
     assert_eq!(searched.header("x-ratelimit-resource"), "search");
     assert_eq!(searched.number("x-ratelimit-used"), 1, "each resource has a window of its own");
-    let asked = upstream.post(&ada, "/graphql", &json!({ "query": "{ viewer { login } }" })).expect_status(200);
+    let asked = upstream
+        .post(&ada, "/graphql", &json!({ "query": "{ viewer { login } }" }))
+        .expect_status(200);
     assert_eq!(asked.header("x-ratelimit-resource"), "graphql");
     assert_eq!(upstream.get(&ada, "/user").number("x-ratelimit-used"), 2);
 }
@@ -74,9 +80,16 @@ pub fn every_answer_has_all_five() {
     ];
     for answer in answers {
         for name in ["limit", "remaining", "used", "reset", "resource"] {
-            assert!(!answer.header(&format!("x-ratelimit-{name}")).is_empty(), "{name} of {}", answer.endpoint);
+            assert!(
+                !answer.header(&format!("x-ratelimit-{name}")).is_empty(),
+                "{name} of {}",
+                answer.endpoint
+            );
         }
-        assert_eq!(answer.number("x-ratelimit-used") + answer.remaining(), answer.number("x-ratelimit-limit"));
+        assert_eq!(
+            answer.number("x-ratelimit-used") + answer.remaining(),
+            answer.number("x-ratelimit-limit")
+        );
     }
 }
 
@@ -112,7 +125,9 @@ pub fn rate_limit_does_not_count_against_the_primary_limit() {
 #[test]
 pub fn rate_limit_may_count_against_the_secondary_limit() {
     let (mut upstream, ada) = ada();
-    upstream.assert_refuses_after("points of GET /rate_limit", 900, |upstream, _| upstream.get(&ada, RATE_LIMIT));
+    upstream.assert_refuses_after("points of GET /rate_limit", 900, |upstream, _| {
+        upstream.get(&ada, RATE_LIMIT)
+    });
 }
 
 #[test]
@@ -124,7 +139,9 @@ pub fn the_secondary_limit_cannot_be_queried() {
     }
     let busy = upstream.get(&ada, RATE_LIMIT).expect_status(200);
     assert!(!busy.body.to_string().contains("secondary"), "{}", busy.body);
-    let names = |answer: &Answer| answer.body["resources"].as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
+    let names = |answer: &Answer| {
+        answer.body["resources"].as_object().map(|map| map.keys().cloned().collect::<Vec<_>>())
+    };
     assert_eq!(names(&calm), names(&busy));
 }
 
@@ -160,7 +177,10 @@ pub fn after_a_secondary_limit_nothing_goes_before_retry_after() {
     let wait = refusal.number("retry-after");
     assert!(wait > 0);
     upstream.pass(wait - 1);
-    assert!(upstream.get(&ada, PUBLIC).is_secondary_refusal(), "the account waits, whatever the endpoint");
+    assert!(
+        upstream.get(&ada, PUBLIC).is_secondary_refusal(),
+        "the account waits, whatever the endpoint"
+    );
     let (mut upstream, ada, refusal) = refused(1);
     upstream.pass(refusal.number("retry-after"));
     upstream.get(&ada, "/user").expect_status(200);
@@ -172,7 +192,10 @@ pub fn a_secondary_refusal_with_nothing_remaining_lasts_until_reset() {
     upstream.set_limit("refusal.retry-after", 0);
     upstream.set_limit("core", 10);
     upstream.set_limit("points.rest", 10);
-    let reset = (0..10).map(|_| upstream.get(&ada, "/user").expect_status(200).number("x-ratelimit-reset")).last().unwrap_or(0);
+    let reset = (0..10)
+        .map(|_| upstream.get(&ada, "/user").expect_status(200).number("x-ratelimit-reset"))
+        .last()
+        .unwrap_or(0);
     // Both are exhausted now; whichever is named, nothing goes before the reset.
     let refusal = upstream.get(&ada, "/user").expect_status(403);
     assert_eq!(refusal.remaining(), 0);
@@ -226,7 +249,12 @@ pub fn who_goes_on_while_limited_is_banned() {
     upstream.pass(7_200);
     upstream.get(&ada, "/user").expect_status(403);
     let books = upstream.books();
-    assert!(books["banned"].as_array().is_some_and(|banned| banned.iter().any(|account| account == "ada")), "{books}");
+    assert!(
+        books["banned"]
+            .as_array()
+            .is_some_and(|banned| banned.iter().any(|account| account == "ada")),
+        "{books}"
+    );
     // Nobody else is.
     let ben = upstream.classic("ben");
     upstream.get(&ben, "/user").expect_status(200);

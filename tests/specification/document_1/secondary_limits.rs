@@ -7,7 +7,8 @@ use crate::kit::{Answer, Ask, Upstream};
 
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
 const QUERY: &str = "query { viewer { login } }";
-const MUTATION: &str = "mutation { addComment(input: {subjectId: \"none\", body: \"b\"}) { clientMutationId } }";
+const MUTATION: &str =
+    "mutation { addComment(input: {subjectId: \"none\", body: \"b\"}) { clientMutationId } }";
 /// So that the limit in question is the only one that is met.
 const PLENTY: u64 = 10_000_000;
 
@@ -88,12 +89,17 @@ pub fn each_rest_endpoint_has_its_own_points() {
 pub fn head_and_options_are_a_point_each() {
     let (mut upstream, ada) = unbounded();
     upstream.set_limit("points.rest", 50);
-    upstream.assert_refuses_after("points of HEAD", 50, |upstream, _| refusal_of(upstream, &Ask::new("HEAD", "/user").by(&ada)));
+    upstream.assert_refuses_after("points of HEAD", 50, |upstream, _| {
+        refusal_of(upstream, &Ask::new("HEAD", "/user").by(&ada))
+    });
     upstream.pass(3_600);
-    upstream.assert_refuses_after("points of OPTIONS", 50, |upstream, _| upstream.send(&Ask::new("OPTIONS", "/user").by(&ada)));
+    upstream.assert_refuses_after("points of OPTIONS", 50, |upstream, _| {
+        upstream.send(&Ask::new("OPTIONS", "/user").by(&ada))
+    });
 }
 
-/// A HEAD has no body that would say which limit it was; the GET at its place is asked once it is refused.
+/// A HEAD has no body that would say which limit it was; the GET at its place is asked once it is
+/// refused.
 fn refusal_of(upstream: &mut Upstream, head: &Ask) -> Answer {
     let answer = upstream.send(head);
     if answer.status != 403 {
@@ -109,7 +115,8 @@ pub fn writes_are_5_points_each() {
     for method in ["POST", "PATCH", "PUT", "DELETE"] {
         let (mut upstream, ada) = unbounded();
         let (limit, place, body) = match method {
-            // A body that fails validation makes nothing, so that the limits on content do not matter.
+            // A body that fails validation makes nothing, so that the limits on content do not
+            // matter.
             "POST" => ("points of POST", "/repos/acme/widgets/issues", json!({})),
             "PATCH" => ("points of PATCH", "/repos/acme/widgets/issues/1", json!({ "title": "t" })),
             "PUT" => ("points of PUT", "/notifications", json!({})),
@@ -118,14 +125,18 @@ pub fn writes_are_5_points_each() {
         for name in ["content.minute", "content.hour"] {
             upstream.set_limit(name, PLENTY);
         }
-        upstream.assert_refuses_after(limit, 180, |upstream, _| upstream.send(&Ask::new(method, place).by(&ada).json(&body)));
+        upstream.assert_refuses_after(limit, 180, |upstream, _| {
+            upstream.send(&Ask::new(method, place).by(&ada).json(&body))
+        });
     }
 }
 
 #[test]
 pub fn graphql_has_2000_points_a_minute() {
     let (mut upstream, ada) = unbounded();
-    upstream.assert_refuses_after("points of GraphQL without mutations", 2_000, |upstream, _| graphql(upstream, &ada, QUERY));
+    upstream.assert_refuses_after("points of GraphQL without mutations", 2_000, |upstream, _| {
+        graphql(upstream, &ada, QUERY)
+    });
 }
 
 #[test]
@@ -134,11 +145,17 @@ pub fn a_graphql_mutation_is_5_points() {
     for name in ["content.minute", "content.hour"] {
         upstream.set_limit(name, PLENTY);
     }
-    upstream.assert_refuses_after("points of GraphQL with mutations", 400, |upstream, _| graphql(upstream, &ada, MUTATION));
+    upstream.assert_refuses_after("points of GraphQL with mutations", 400, |upstream, _| {
+        graphql(upstream, &ada, MUTATION)
+    });
 }
 
 /// Sends two requests a second, each taken to use a second of CPU time.
-fn two_a_second(upstream: &mut Upstream, n: u64, ask: impl FnOnce(&mut Upstream) -> Answer) -> Answer {
+fn two_a_second(
+    upstream: &mut Upstream,
+    n: u64,
+    ask: impl FnOnce(&mut Upstream) -> Answer,
+) -> Answer {
     if n > 0 && n.is_multiple_of(2) {
         upstream.pass(1);
     }
@@ -149,7 +166,9 @@ fn two_a_second(upstream: &mut Upstream, n: u64, ask: impl FnOnce(&mut Upstream)
 pub fn there_are_90_seconds_of_cpu_time_a_minute() {
     let (mut upstream, ada) = unbounded();
     upstream.set_limit("cpu-micros.read", 1_000_000);
-    upstream.assert_refuses_after("cpu", 90, |upstream, n| two_a_second(upstream, n, |upstream| upstream.get(&ada, "/user")));
+    upstream.assert_refuses_after("cpu", 90, |upstream, n| {
+        two_a_second(upstream, n, |upstream| upstream.get(&ada, "/user"))
+    });
     upstream.pass(120);
     upstream.get(&ada, "/user").expect_status(200);
 }
@@ -160,7 +179,9 @@ pub fn graphql_has_60_of_the_90_seconds() {
     for name in ["cpu-micros.read", "cpu-micros.graphql"] {
         upstream.set_limit(name, 1_000_000);
     }
-    upstream.assert_refuses_after("cpu of GraphQL", 60, |upstream, n| two_a_second(upstream, n, |upstream| graphql(upstream, &ada, QUERY)));
+    upstream.assert_refuses_after("cpu of GraphQL", 60, |upstream, n| {
+        two_a_second(upstream, n, |upstream| graphql(upstream, &ada, QUERY))
+    });
 }
 
 #[test]
@@ -170,7 +191,9 @@ pub fn rest_and_graphql_share_the_cpu_time() {
         upstream.set_limit(name, 1_000_000);
     }
     upstream.assert_refuses_after("cpu of both", 90, |upstream, n| {
-        two_a_second(upstream, n, |upstream| if n % 2 == 0 { graphql(upstream, &ada, QUERY) } else { upstream.get(&ada, "/user") })
+        two_a_second(upstream, n, |upstream| {
+            if n % 2 == 0 { graphql(upstream, &ada, QUERY) } else { upstream.get(&ada, "/user") }
+        })
     });
 }
 
@@ -216,12 +239,22 @@ pub fn some_endpoints_have_lower_limits_on_content() {
     let (mut upstream, ada) = unbounded();
     let shown = upstream.get("", "/_emulator/limits").expect_status(200);
     let limits = shown.body["limits"].as_object().expect("limits by name");
-    let lower = limits.iter().find(|(name, value)| name.starts_with("content.minute@POST ") && value.as_u64() < Some(80));
+    let lower = limits.iter().find(|(name, value)| {
+        name.starts_with("content.minute@POST ") && value.as_u64() < Some(80)
+    });
     let (name, value) = lower.expect("an endpoint with a lower limit");
-    let place = name.trim_start_matches("content.minute@POST ").replace("{owner}", "acme").replace("{repo}", "widgets");
+    let place = name
+        .trim_start_matches("content.minute@POST ")
+        .replace("{owner}", "acme")
+        .replace("{repo}", "widgets");
     let most = value.as_u64().unwrap_or(0);
-    let sent =
-        |upstream: &mut Upstream, n: u64| upstream.post(&ada, &place, &json!({ "tag_name": format!("v{n}"), "title": "t", "body": "b" }));
+    let sent = |upstream: &mut Upstream, n: u64| {
+        upstream.post(
+            &ada,
+            &place,
+            &json!({ "tag_name": format!("v{n}"), "title": "t", "body": "b" }),
+        )
+    };
     let refused = (0..=most).map(|n| sent(&mut upstream, n)).last().expect("at least one");
     assert!(refused.is_secondary_refusal(), "{place}: {}", refused.body);
 }
@@ -243,8 +276,11 @@ pub fn at_most_2000_access_tokens_are_requested_an_hour() {
         upstream.set_limit(name, PLENTY);
     }
     let jwt = upstream.jwt();
-    let place = format!("/app/installations/{}/access_tokens", upstream.installation_id(ORGANIZATION));
-    upstream.assert_refuses_after("oauth tokens", 2_000, |upstream, _| upstream.post(&jwt, &place, &Value::Null));
+    let place =
+        format!("/app/installations/{}/access_tokens", upstream.installation_id(ORGANIZATION));
+    upstream.assert_refuses_after("oauth tokens", 2_000, |upstream, _| {
+        upstream.post(&jwt, &place, &Value::Null)
+    });
 }
 
 #[test]
@@ -263,7 +299,9 @@ pub fn a_304_counts_against_the_secondary_limits_only() {
     let (mut upstream, ada) = unbounded();
     upstream.set_limit("points.rest", 10);
     let first = upstream.get(&ada, "/notifications").expect_status(200);
-    let conditional = Ask::new("GET", "/notifications").by(&ada).header("if-modified-since", first.header("last-modified"));
+    let conditional = Ask::new("GET", "/notifications")
+        .by(&ada)
+        .header("if-modified-since", first.header("last-modified"));
     for _ in 0..9 {
         upstream.send(&conditional).expect_status(304);
     }

@@ -21,7 +21,10 @@ pub fn a_page_has_at_most_100_items_and_of_notifications_50() {
         let opened = json!({ "type": "issue_opened", "repository": "acme/widgets", "actor": "ben", "text": format!("@ada Issue {n}") });
         upstream.event(&opened);
     }
-    assert_eq!(length(&mut upstream, &ada, "/repos/acme/widgets/issues?state=all&per_page=1000"), 100);
+    assert_eq!(
+        length(&mut upstream, &ada, "/repos/acme/widgets/issues?state=all&per_page=1000"),
+        100
+    );
     assert_eq!(length(&mut upstream, &ada, "/notifications?per_page=100"), 50);
     assert_eq!(length(&mut upstream, &ada, "/notifications"), 50);
 }
@@ -31,8 +34,10 @@ pub fn a_custom_property_has_up_to_200_allowed_values() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let values = |count: usize| (0..count).map(|n| format!("value {n}")).collect::<Vec<_>>();
-    let property = |count| json!({ "value_type": "single_select", "allowed_values": values(count) });
-    let made = upstream.put(&ada, "/orgs/acme/properties/schema/size", &property(200)).expect_status(200);
+    let property =
+        |count| json!({ "value_type": "single_select", "allowed_values": values(count) });
+    let made =
+        upstream.put(&ada, "/orgs/acme/properties/schema/size", &property(200)).expect_status(200);
     assert_eq!(made.body["allowed_values"].as_array().map(Vec::len), Some(200));
     let refused = upstream.put(&ada, "/orgs/acme/properties/schema/size", &property(201));
     assert!((400..500).contains(&refused.status), "{}", refused.status);
@@ -41,16 +46,23 @@ pub fn a_custom_property_has_up_to_200_allowed_values() {
 
 #[test]
 pub fn a_batch_of_property_values_is_for_30_repositories() {
-    let mut upstream = Upstream::with(weir::emulator::Options { repositories: 60, ..weir::emulator::Options::default() });
+    let mut upstream = Upstream::with(weir::emulator::Options {
+        repositories: 60,
+        ..weir::emulator::Options::default()
+    });
     let ada = upstream.classic("ada");
-    upstream.put(&ada, "/orgs/acme/properties/schema/size", &json!({ "value_type": "string" })).expect_status(200);
+    upstream
+        .put(&ada, "/orgs/acme/properties/schema/size", &json!({ "value_type": "string" }))
+        .expect_status(200);
     let world = upstream.world();
     let names: Vec<String> = world["repositories"]
         .as_array()
         .map(Vec::as_slice)
         .unwrap_or_default()
         .iter()
-        .filter_map(|repository| repository["full_name"].as_str()?.strip_prefix("acme/").map(str::to_owned))
+        .filter_map(|repository| {
+            repository["full_name"].as_str()?.strip_prefix("acme/").map(str::to_owned)
+        })
         .take(31)
         .collect();
     assert_eq!(names.len(), 31, "acme has enough repositories");
@@ -64,7 +76,9 @@ pub fn a_batch_of_property_values_is_for_30_repositories() {
 pub fn a_migration_archive_is_there_for_7_days() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let started = upstream.post(&ada, "/user/migrations", &json!({ "repositories": ["acme/widgets"] })).expect_status(201);
+    let started = upstream
+        .post(&ada, "/user/migrations", &json!({ "repositories": ["acme/widgets"] }))
+        .expect_status(201);
     let place = format!("/user/migrations/{}", started.body["id"]);
     let archive = format!("{place}/archive");
     let mut waited = 0;
@@ -88,8 +102,12 @@ pub fn both_versions_are_served() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     for version in ["2022-11-28", "2026-03-10"] {
-        for place in ["/user", PUBLIC, "/orgs/acme/hooks", "/orgs/acme/issue-fields", "/notifications"] {
-            upstream.send(&Ask::new("GET", place).by(&ada).header("x-service-api-version", version)).expect_status(200);
+        for place in
+            ["/user", PUBLIC, "/orgs/acme/hooks", "/orgs/acme/issue-fields", "/notifications"]
+        {
+            upstream
+                .send(&Ask::new("GET", place).by(&ada).header("x-service-api-version", version))
+                .expect_status(200);
         }
     }
 }
@@ -98,7 +116,9 @@ pub fn both_versions_are_served() {
 pub fn without_the_header_there_is_a_version() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let with = upstream.send(&Ask::new("GET", "/user").by(&ada).header("x-service-api-version", "2022-11-28")).expect_status(200);
+    let with = upstream
+        .send(&Ask::new("GET", "/user").by(&ada).header("x-service-api-version", "2022-11-28"))
+        .expect_status(200);
     assert_eq!(upstream.get(&ada, "/user").expect_status(200).body, with.body);
 }
 
@@ -106,7 +126,8 @@ pub fn without_the_header_there_is_a_version() {
 pub fn a_version_that_is_no_date_is_a_bad_request() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let refused = upstream.send(&Ask::new("GET", "/user").by(&ada).header("x-service-api-version", "newest"));
+    let refused =
+        upstream.send(&Ask::new("GET", "/user").by(&ada).header("x-service-api-version", "newest"));
     assert_eq!(refused.status, 400, "{}", refused.body);
 }
 
@@ -124,7 +145,9 @@ pub fn a_self_hosted_instance_has_the_prefix_api_v3() {
     let ada = upstream.classic("ada");
     let own = upstream.get(&ada, "/api/v3/user").expect_status(200);
     assert_eq!(own.body["login"], upstream.get(&ada, "/user").expect_status(200).body["login"]);
-    upstream.post(&ada, "/api/v3/repos/acme/widgets/issues", &json!({ "title": "t" })).expect_status(201);
+    upstream
+        .post(&ada, "/api/v3/repos/acme/widgets/issues", &json!({ "title": "t" }))
+        .expect_status(201);
 }
 
 #[test]
@@ -132,10 +155,17 @@ pub fn closing_down_routes_do_what_their_replacements_do() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let team = team_of(&upstream.world()).clone();
-    let (old, new) = (format!("/teams/{}", team["id"]), format!("/orgs/acme/teams/{}", team["slug"].as_str().unwrap_or_default()));
+    let (old, new) = (
+        format!("/teams/{}", team["id"]),
+        format!("/orgs/acme/teams/{}", team["slug"].as_str().unwrap_or_default()),
+    );
     for rest in ["", "/members", "/memberships/cleo", "/invitations"] {
         let replaced = upstream.get(&ada, &format!("{new}{rest}")).expect_status(200);
-        assert_eq!(upstream.get(&ada, &format!("{old}{rest}")).expect_status(200).body, replaced.body, "{rest}");
+        assert_eq!(
+            upstream.get(&ada, &format!("{old}{rest}")).expect_status(200).body,
+            replaced.body,
+            "{rest}"
+        );
     }
     // What is done one way is seen the other.
     upstream.put(&ada, &format!("{old}/memberships/scan-bot"), &Value::Null).expect_status(200);
@@ -149,5 +179,7 @@ pub fn the_preview_of_enterprise_team_organizations_answers() {
     let world = upstream.world();
     let enterprise = world["enterprises"][0]["slug"].as_str().expect("an enterprise").to_owned();
     let team = world["enterprises"][0]["teams"][0]["slug"].as_str().expect("its team").to_owned();
-    upstream.get(&ada, &format!("/enterprises/{enterprise}/teams/{team}/organizations")).expect_status(200);
+    upstream
+        .get(&ada, &format!("/enterprises/{enterprise}/teams/{team}/organizations"))
+        .expect_status(200);
 }

@@ -1,4 +1,5 @@
-//! Organisations that an enterprise's team is assigned to: the six endpoints and the rules around them.
+//! Organisations that an enterprise's team is assigned to: the six endpoints and the rules around
+//! them.
 
 use serde_json::{Value, json};
 
@@ -49,7 +50,9 @@ pub fn assignments_are_paged() {
 pub fn organizations_are_added_together() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let added = upstream.post(&ada, &format!("{AUDITORS}/add"), &slugs(&["acme", "globex"])).expect_status(200);
+    let added = upstream
+        .post(&ada, &format!("{AUDITORS}/add"), &slugs(&["acme", "globex"]))
+        .expect_status(200);
     assert_shapes(&added.body, &ORGANIZATION_SUMMARY);
     assert_eq!(assigned(&mut upstream, AUDITORS), ["acme", "globex"]);
 }
@@ -59,7 +62,14 @@ pub fn organizations_are_removed_together() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     upstream.post(&ada, &format!("{AUDITORS}/add"), &slugs(&["acme", "globex"])).expect_status(200);
-    assert_eq!(upstream.post(&ada, &format!("{AUDITORS}/remove"), &slugs(&["acme"])).expect_status(204).bytes.len(), 0);
+    assert_eq!(
+        upstream
+            .post(&ada, &format!("{AUDITORS}/remove"), &slugs(&["acme"]))
+            .expect_status(204)
+            .bytes
+            .len(),
+        0
+    );
     assert_eq!(assigned(&mut upstream, AUDITORS), ["globex"]);
 }
 
@@ -68,8 +78,14 @@ pub fn organization_slugs_are_required_and_an_array_of_strings() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     for operation in ["add", "remove"] {
-        for body in [json!({}), json!({ "organization_slugs": "acme" }), json!({ "organization_slugs": [7] })] {
-            upstream.post(&ada, &format!("{AUDITORS}/{operation}"), &body).assert_names_field("organization_slugs");
+        for body in [
+            json!({}),
+            json!({ "organization_slugs": "acme" }),
+            json!({ "organization_slugs": [7] }),
+        ] {
+            upstream
+                .post(&ada, &format!("{AUDITORS}/{operation}"), &body)
+                .assert_names_field("organization_slugs");
         }
     }
     assert!(assigned(&mut upstream, AUDITORS).is_empty());
@@ -134,9 +150,13 @@ pub fn the_team_is_named_by_its_slug_or_its_id() {
 pub fn an_enterprise_teams_slug_is_generated_from_its_name_with_the_prefix_ent() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let made = upstream.post(&ada, "/enterprises/initech/teams", &json!({ "name": "Night Watch" })).expect_status(201);
+    let made = upstream
+        .post(&ada, "/enterprises/initech/teams", &json!({ "name": "Night Watch" }))
+        .expect_status(201);
     assert_eq!(made.body["slug"], "ent:night-watch");
-    upstream.get(&ada, "/enterprises/initech/teams/ent:night-watch/organizations").expect_status(200);
+    upstream
+        .get(&ada, "/enterprises/initech/teams/ent:night-watch/organizations")
+        .expect_status(200);
     let world = upstream.world();
     let initech = named(&world["enterprises"], "slug", "initech");
     assert_eq!(named(&initech["teams"], "name", "Night Watch")["slug"], "ent:night-watch");
@@ -173,7 +193,8 @@ pub fn only_classic_personal_access_tokens_are_accepted() {
 #[test]
 pub fn tokens_of_oauth_apps_are_not_accepted() {
     let mut upstream = Upstream::new();
-    let oauth = upstream.token_where(|view| view.kind == "oauth" && view.scopes.contains(&"admin:enterprise"));
+    let oauth = upstream
+        .token_where(|view| view.kind == "oauth" && view.scopes.contains(&"admin:enterprise"));
     let oauth = oauth.expect("a token of an OAuth app with admin:enterprise");
     assert_eq!(ask_all(&mut upstream, &oauth), [403; 6]);
 }
@@ -188,7 +209,8 @@ pub fn reading_needs_read_enterprise_and_the_others_admin_enterprise() {
     assert!(assigned(&mut upstream, AUDITORS).is_empty());
 }
 
-/// "The permission 'Enterprise teams' enterprise (read for GET, write otherwise) is named." Document 1 says where: the permission header.
+/// "The permission 'Enterprise teams' enterprise (read for GET, write otherwise) is named."
+/// Document 1 says where: the permission header.
 #[test]
 pub fn the_permission_enterprise_teams_is_named() {
     const NAMED: &str = "x-accepted-service-permissions";

@@ -1,4 +1,5 @@
-//! What people do in a repository so that others are told of it, over the routes that a client would use.
+//! What people do in a repository so that others are told of it, over the routes that a client
+//! would use.
 
 use serde_json::{Value, json};
 
@@ -12,14 +13,18 @@ const A_MINUTE: u64 = 60;
 pub fn open_issue(upstream: &mut Upstream, person: &str, body: &str) -> u64 {
     upstream.pass(A_MINUTE);
     let token = upstream.classic(person);
-    let issue = upstream.post(&token, ISSUES, &json!({ "title": format!("An issue of {person}"), "body": body })).expect_status(201);
+    let issue = upstream
+        .post(&token, ISSUES, &json!({ "title": format!("An issue of {person}"), "body": body }))
+        .expect_status(201);
     issue.body["number"].as_u64().expect("a number")
 }
 
 pub fn comment(upstream: &mut Upstream, person: &str, number: u64, body: &str) {
     upstream.pass(A_MINUTE);
     let token = upstream.classic(person);
-    upstream.post(&token, &format!("{ISSUES}/{number}/comments"), &json!({ "body": body })).expect_status(201);
+    upstream
+        .post(&token, &format!("{ISSUES}/{number}/comments"), &json!({ "body": body }))
+        .expect_status(201);
 }
 
 /// This person changes an issue: its assignees, its state.
@@ -32,7 +37,9 @@ pub fn change_issue(upstream: &mut Upstream, person: &str, number: u64, change: 
 /// Something that has no route of its own, by the control plane; `user` is told of it.
 pub fn occur(upstream: &mut Upstream, kind: &str, user: &str) {
     upstream.pass(A_MINUTE);
-    upstream.event(&json!({ "type": kind, "repository": "acme/widgets", "actor": "ben", "user": user }));
+    upstream.event(
+        &json!({ "type": kind, "repository": "acme/widgets", "actor": "ben", "user": user }),
+    );
 }
 
 /// This person watches acme/widgets from now on.
@@ -57,8 +64,14 @@ pub fn path(thread: &Value) -> String {
     format!("/notifications/threads/{}", thread["id"].as_str().expect("the id of a thread is text"))
 }
 
-/// Whether a person is told of something in a thread: the thread is read before and unread after it.
-pub fn is_told(upstream: &mut Upstream, person: &str, path: &str, happening: impl FnOnce(&mut Upstream)) -> bool {
+/// Whether a person is told of something in a thread: the thread is read before and unread after
+/// it.
+pub fn is_told(
+    upstream: &mut Upstream,
+    person: &str,
+    path: &str,
+    happening: impl FnOnce(&mut Upstream),
+) -> bool {
     let token = upstream.classic(person);
     upstream.pass(A_MINUTE);
     let read = upstream.patch(&token, path, &Value::Null).status;

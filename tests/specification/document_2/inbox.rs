@@ -11,7 +11,11 @@ const INBOX: &str = "/notifications";
 const OF_WIDGETS: &str = "/repos/acme/widgets/notifications";
 
 fn updates(list: &Answer) -> Vec<String> {
-    list.items().iter().filter_map(|thread| thread["updated_at"].as_str()).map(str::to_owned).collect()
+    list.items()
+        .iter()
+        .filter_map(|thread| thread["updated_at"].as_str())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn ids(list: &Answer) -> Vec<String> {
@@ -25,7 +29,9 @@ pub fn the_inbox_is_listed() {
     let list = upstream.get(&ada, INBOX).expect_status(200);
     assert_shapes(&list.body, &THREAD);
     let since = list.header("last-modified").to_owned();
-    upstream.send(&Ask::new("GET", INBOX).by(&ada).header("if-modified-since", &since)).expect_status(304);
+    upstream
+        .send(&Ask::new("GET", INBOX).by(&ada).header("if-modified-since", &since))
+        .expect_status(304);
     upstream.get(NOBODY, INBOX).expect_status(401);
     upstream.get(&bare, INBOX).expect_status(403);
     upstream.get(&ada, "/notifications?since=yesterday").expect_status(422);
@@ -50,11 +56,15 @@ pub fn what_was_read_is_listed_only_with_all() {
     for (list, size) in [(INBOX, 50), (OF_WIDGETS, 100)] {
         let ada = upstream.classic("ada");
         let read = ids(&upstream.get(&ada, list).expect_status(200))[0].clone();
-        upstream.patch(&ada, &format!("/notifications/threads/{read}"), &json!(null)).expect_status(205);
+        upstream
+            .patch(&ada, &format!("/notifications/threads/{read}"), &json!(null))
+            .expect_status(205);
         for (query, is_there) in [("", false), ("&all=false", false), ("&all=true", true)] {
             let mut seen = Vec::new();
             for page in 1..=2 {
-                let threads = upstream.get(&ada, &format!("{list}?per_page={size}&page={page}{query}")).expect_status(200);
+                let threads = upstream
+                    .get(&ada, &format!("{list}?per_page={size}&page={page}{query}"))
+                    .expect_status(200);
                 assert!(is_there || threads.items().iter().all(|thread| thread["unread"] == true));
                 seen.extend(ids(&threads));
             }
@@ -76,7 +86,11 @@ pub fn participating_leaves_out_what_one_merely_watches() {
     assert_ne!(watched, mentioned);
     let both = json!([mentioned, watched]);
     for list in [INBOX, OF_WIDGETS] {
-        for (query, expected) in [("", &both), ("?participating=false", &both), ("?participating=true", &json!([mentioned]))] {
+        for (query, expected) in [
+            ("", &both),
+            ("?participating=false", &both),
+            ("?participating=true", &json!([mentioned])),
+        ] {
             let seen = upstream.get(&cleo, &format!("{list}{query}")).expect_status(200);
             assert_eq!(&json!(ids(&seen)), expected, "{list}{query}");
         }
@@ -91,13 +105,27 @@ pub fn since_and_before_select_by_the_time_of_the_update() {
         let whole = upstream.get(&ada, &format!("{list}?all=true")).expect_status(200);
         let times = updates(&whole);
         let middle = times[times.len() / 2].clone();
-        let later = upstream.get(&ada, &format!("{list}?all=true&since={middle}")).expect_status(200);
-        let earlier = upstream.get(&ada, &format!("{list}?all=true&before={middle}")).expect_status(200);
-        assert!(!later.items().is_empty() && updates(&later).iter().all(|time| *time >= middle), "{list}");
-        assert!(!earlier.items().is_empty() && updates(&earlier).iter().all(|time| *time <= middle), "{list}");
-        let newest = whole.items().iter().filter(|thread| thread["updated_at"].as_str() > Some(middle.as_str()));
+        let later =
+            upstream.get(&ada, &format!("{list}?all=true&since={middle}")).expect_status(200);
+        let earlier =
+            upstream.get(&ada, &format!("{list}?all=true&before={middle}")).expect_status(200);
+        assert!(
+            !later.items().is_empty() && updates(&later).iter().all(|time| *time >= middle),
+            "{list}"
+        );
+        assert!(
+            !earlier.items().is_empty() && updates(&earlier).iter().all(|time| *time <= middle),
+            "{list}"
+        );
+        let newest = whole
+            .items()
+            .iter()
+            .filter(|thread| thread["updated_at"].as_str() > Some(middle.as_str()));
         for thread in newest {
-            assert!(ids(&later).contains(&thread["id"].as_str().unwrap_or_default().to_owned()), "{list}");
+            assert!(
+                ids(&later).contains(&thread["id"].as_str().unwrap_or_default().to_owned()),
+                "{list}"
+            );
         }
         upstream.get(&ada, &format!("{list}?before=tomorrow")).assert_names_field("before");
     }
@@ -122,7 +150,10 @@ pub fn the_inbox_is_marked_read() {
     upstream.put(NOBODY, INBOX, &json!({})).expect_status(401);
     upstream.put(&bare, INBOX, &json!({})).expect_status(403);
     assert!(!inbox(&mut upstream, "ada", "").items().is_empty());
-    assert_eq!(upstream.put(&ada, INBOX, &json!({ "read": true })).expect_status(205).bytes.len(), 0);
+    assert_eq!(
+        upstream.put(&ada, INBOX, &json!({ "read": true })).expect_status(205).bytes.len(),
+        0
+    );
     assert!(inbox(&mut upstream, "ada", "").items().is_empty());
 }
 

@@ -49,7 +49,8 @@ pub fn only_classic_personal_access_tokens_are_accepted() {
 #[test]
 pub fn tokens_of_oauth_apps_are_not_accepted() {
     let mut upstream = Upstream::new();
-    let oauth = upstream.token_where(|view| view.kind == "oauth" && view.scopes.contains(&"notifications"));
+    let oauth =
+        upstream.token_where(|view| view.kind == "oauth" && view.scopes.contains(&"notifications"));
     let oauth = oauth.expect("a token of an OAuth app with the scope notifications");
     let thread = thread(&mut upstream);
     assert_eq!(ask_all(&mut upstream, &oauth, &thread), [403; 9]);
@@ -74,7 +75,10 @@ pub fn the_scope_repo_is_enough() {
 #[test]
 pub fn another_scope_is_not() {
     let mut upstream = Upstream::new();
-    let (bare, other) = (upstream.classic_without_scopes("ada"), classic_with(&upstream, "ada", "read:org", "notifications"));
+    let (bare, other) = (
+        upstream.classic_without_scopes("ada"),
+        classic_with(&upstream, "ada", "read:org", "notifications"),
+    );
     let thread = thread(&mut upstream);
     for token in [&bare, &other] {
         assert_eq!(ask_all(&mut upstream, token, &thread), [403; 9]);
@@ -84,11 +88,15 @@ pub fn another_scope_is_not() {
 #[test]
 pub fn the_scope_repo_is_needed_to_reach_issues() {
     let mut upstream = Upstream::new();
-    let (whole, narrow) = (upstream.classic("ada"), classic_with(&upstream, "ada", "notifications", "repo"));
+    let (whole, narrow) =
+        (upstream.classic("ada"), classic_with(&upstream, "ada", "notifications", "repo"));
     upstream.event(&json!({ "type": "mention", "repository": "acme/gadgets", "actor": "ben", "user": "ada", "text": "Look" }));
     let thread = latest(&mut upstream, "ada");
     assert_eq!(thread["repository"]["private"], true);
-    let subject = thread["subject"]["url"].as_str().and_then(|url| url.strip_prefix(BASE)).expect("an address of the API");
+    let subject = thread["subject"]["url"]
+        .as_str()
+        .and_then(|url| url.strip_prefix(BASE))
+        .expect("an address of the API");
     upstream.get(&whole, subject).expect_status(200);
     let refused = upstream.get(&narrow, subject);
     assert!([403, 404].contains(&refused.status), "{} {}", refused.status, refused.body);
@@ -100,16 +108,24 @@ pub fn threads_are_polled_by_last_modified() {
     let ada = upstream.classic("ada");
     let thread = path(&thread(&mut upstream));
     upstream.pass(60);
-    for path in ["/notifications", "/repos/acme/widgets/notifications", &thread, &format!("{thread}/subscription")] {
+    for path in [
+        "/notifications",
+        "/repos/acme/widgets/notifications",
+        &thread,
+        &format!("{thread}/subscription"),
+    ] {
         let seen = upstream.get(&ada, path).expect_status(200);
         let modified = seen.header("last-modified").to_owned();
-        httpdate::parse_http_date(&modified).unwrap_or_else(|_| panic!("{path} was last modified {modified:?}"));
+        httpdate::parse_http_date(&modified)
+            .unwrap_or_else(|_| panic!("{path} was last modified {modified:?}"));
         let ask = Ask::new("GET", path).by(&ada).header("if-modified-since", &modified);
         assert_eq!(upstream.send(&ask).expect_status(304).bytes.len(), 0);
     }
     let before = inbox(&mut upstream, "ada", "").header("last-modified").to_owned();
     open_issue(&mut upstream, "ben", "Again, @ada");
-    upstream.send(&Ask::new("GET", "/notifications").by(&ada).header("if-modified-since", &before)).expect_status(200);
+    upstream
+        .send(&Ask::new("GET", "/notifications").by(&ada).header("if-modified-since", &before))
+        .expect_status(200);
 }
 
 #[test]
@@ -117,7 +133,9 @@ pub fn what_a_poll_finds_unchanged_costs_nothing() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let seen = upstream.get(&ada, "/notifications").expect_status(200);
-    let ask = Ask::new("GET", "/notifications").by(&ada).header("if-modified-since", seen.header("last-modified"));
+    let ask = Ask::new("GET", "/notifications")
+        .by(&ada)
+        .header("if-modified-since", seen.header("last-modified"));
     let unchanged = upstream.send(&ask).expect_status(304);
     assert_eq!(unchanged.remaining(), seen.remaining());
 }
@@ -132,7 +150,8 @@ pub fn the_poll_interval_is_stated_with_the_threads() {
     }
 }
 
-/// "Responses of polling endpoints carry Last-Modified" (Document 1): also the one that has nothing to tell.
+/// "Responses of polling endpoints carry Last-Modified" (Document 1): also the one that has nothing
+/// to tell.
 #[test]
 pub fn an_empty_inbox_is_polled_like_any_other() {
     let mut upstream = Upstream::new();
@@ -141,7 +160,11 @@ pub fn an_empty_inbox_is_polled_like_any_other() {
     assert!(empty.items().is_empty());
     assert!(empty.number("x-poll-interval") > 0);
     let modified = empty.header("last-modified").to_owned();
-    upstream.send(&Ask::new("GET", "/notifications").by(&cleo).header("if-modified-since", &modified)).expect_status(304);
+    upstream
+        .send(&Ask::new("GET", "/notifications").by(&cleo).header("if-modified-since", &modified))
+        .expect_status(304);
     open_issue(&mut upstream, "ben", "Look, @cleo");
-    upstream.send(&Ask::new("GET", "/notifications").by(&cleo).header("if-modified-since", &modified)).expect_status(200);
+    upstream
+        .send(&Ask::new("GET", "/notifications").by(&cleo).header("if-modified-since", &modified))
+        .expect_status(200);
 }

@@ -8,10 +8,17 @@ use crate::kit::{Answer, NOBODY, Upstream};
 
 const PERMISSION: &str = "issue_fields";
 
-/// Refused as forbidden or as not found: the documents list 404 for these routes and let every route answer 403.
+/// Refused as forbidden or as not found: the documents list 404 for these routes and let every
+/// route answer 403.
 #[track_caller]
 fn assert_refused(answer: &Answer) {
-    assert!([403, 404].contains(&answer.status), "{} {} {}", answer.status, answer.endpoint, answer.body);
+    assert!(
+        [403, 404].contains(&answer.status),
+        "{} {} {}",
+        answer.status,
+        answer.endpoint,
+        answer.body
+    );
 }
 
 fn with_options(options: &Value) -> Value {
@@ -39,7 +46,9 @@ pub fn description_is_text_or_null_and_visibility_is_accepted() {
         assert_eq!((&made.body["description"], &made.body["visibility"]), (&description, &seen));
     }
     for field in ["description", "visibility"] {
-        upstream.post(&ada, FIELDS, &json!({ "name": "Three", "data_type": "text", field: 7 })).assert_names_field(field);
+        upstream
+            .post(&ada, FIELDS, &json!({ "name": "Three", "data_type": "text", field: 7 }))
+            .assert_names_field(field);
     }
 }
 
@@ -47,7 +56,9 @@ pub fn description_is_text_or_null_and_visibility_is_accepted() {
 pub fn options_are_required_for_single_select() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    upstream.post(&ada, FIELDS, &json!({ "name": "Urgency", "data_type": "single_select" })).assert_names_field("options");
+    upstream
+        .post(&ada, FIELDS, &json!({ "name": "Urgency", "data_type": "single_select" }))
+        .assert_names_field("options");
     upstream.post(&ada, FIELDS, &with_options(&Value::Null)).assert_names_field("options");
     upstream.post(&ada, FIELDS, &select("Urgency")).expect_status(200);
 }
@@ -79,7 +90,12 @@ pub fn options_are_in_the_order_of_their_priority() {
         { "name": "Soon", "color": "yellow", "priority": 4 },
     ]);
     let (_, made) = made(&mut upstream, &with_options(&options));
-    let names: Vec<&Value> = made.body["options"].as_array().expect("options").iter().map(|option| &option["name"]).collect();
+    let names: Vec<&Value> = made.body["options"]
+        .as_array()
+        .expect("options")
+        .iter()
+        .map(|option| &option["name"])
+        .collect();
     assert_eq!(names, ["Now", "Soon", "Later"]);
 }
 
@@ -91,7 +107,8 @@ pub fn options_are_only_for_single_select() {
     let options = json!({ "options": [{ "name": "Now", "color": "red", "priority": 1 }] });
     upstream.patch(&ada, &path, &options).assert_names_field("options");
     let after = upstream.get(&ada, FIELDS).expect_status(200);
-    let region = after.items().iter().find(|field| field["name"] == "Region").expect("it is still there");
+    let region =
+        after.items().iter().find(|field| field["name"] == "Region").expect("it is still there");
     assert!(region["options"].is_null(), "{region}");
 }
 
@@ -150,7 +167,11 @@ pub fn the_permission_issue_fields_is_read_for_get_and_write_otherwise() {
 #[test]
 pub fn fine_grained_tokens_are_allowed() {
     let mut upstream = Upstream::new();
-    let (classic, fine, iat) = (upstream.classic("ada"), upstream.token("fine-grained", "ada"), upstream.installation("acme"));
+    let (classic, fine, iat) = (
+        upstream.classic("ada"),
+        upstream.token("fine-grained", "ada"),
+        upstream.installation("acme"),
+    );
     for (n, token) in [&classic, &fine, &iat].into_iter().enumerate() {
         upstream.get(token, FIELDS).expect_status(200);
         upstream.post(token, FIELDS, &text(&format!("Field {n}"))).expect_status(200);

@@ -44,7 +44,10 @@ pub fn fields_are_listed() {
     let list = upstream.get(&ada, FIELDS).expect_status(200);
     assert_shapes(&list.body, &TEXT_FIELD);
     assert_shape(&named(&list.body, "name", "Urgency"), &ISSUE_FIELD);
-    assert_eq!(named(&list.body, "name", "Region").get("options").filter(|options| !options.is_null()), None);
+    assert_eq!(
+        named(&list.body, "name", "Region").get("options").filter(|options| !options.is_null()),
+        None
+    );
     upstream.get(&ada, ELSEWHERE).expect_status(404);
 }
 
@@ -54,12 +57,17 @@ pub fn a_field_is_created_with_status_200() {
     let ada = upstream.classic("ada");
     let (path, made) = made(&mut upstream, &select("Urgency"));
     assert_shape(&made.body, &ISSUE_FIELD);
-    assert_eq!((&made.body["name"], &made.body["description"]), (&json!("Urgency"), &json!("How soon")));
+    assert_eq!(
+        (&made.body["name"], &made.body["description"]),
+        (&json!("Urgency"), &json!("How soon"))
+    );
     let list = upstream.get(&ada, FIELDS).expect_status(200);
     assert_eq!(named(&list.body, "name", "Urgency"), made.body);
     assert!(path.ends_with(&made.body["id"].to_string()));
     upstream.post(&ada, ELSEWHERE, &select("Urgency")).expect_status(404);
-    upstream.post(&ada, FIELDS, &json!({ "name": 7, "data_type": "text" })).assert_names_field("name");
+    upstream
+        .post(&ada, FIELDS, &json!({ "name": 7, "data_type": "text" }))
+        .assert_names_field("name");
 }
 
 #[test]
@@ -87,9 +95,15 @@ pub fn a_field_is_changed() {
     });
     let changed = upstream.patch(&ada, &path, &change).expect_status(200);
     assert_shape(&changed.body, &TEXT_FIELD);
-    assert_eq!((&changed.body["name"], &changed.body["description"]), (&json!("Haste"), &json!("Changed")));
+    assert_eq!(
+        (&changed.body["name"], &changed.body["description"]),
+        (&json!("Haste"), &json!("Changed"))
+    );
     let options = changed.body["options"].as_array().expect("options");
-    assert_eq!((options.len(), &options[0]["name"], &options[0]["color"]), (1, &json!("At once"), &json!("green")));
+    assert_eq!(
+        (options.len(), &options[0]["name"], &options[0]["color"]),
+        (1, &json!("At once"), &json!("green"))
+    );
     let list = upstream.get(&ada, FIELDS).expect_status(200);
     assert_eq!(named(&list.body, "name", "Haste"), changed.body);
     upstream.patch(&ada, &format!("{FIELDS}/999999999"), &change).expect_status(404);
@@ -107,7 +121,8 @@ pub fn a_field_is_deleted() {
     assert!(list.items().iter().all(|field| field["name"] != "Region"), "{}", list.body);
 }
 
-/// "path `issue_field_id` (integer, required)". A DELETE has nothing else that can be invalid, and its results are 204, 404 and 422.
+/// "path `issue_field_id` (integer, required)". A DELETE has nothing else that can be invalid, and
+/// its results are 204, 404 and 422.
 #[test]
 pub fn an_id_that_is_no_integer_fails_validation() {
     let mut upstream = Upstream::new();
@@ -119,12 +134,15 @@ pub fn an_id_that_is_no_integer_fails_validation() {
 pub fn the_examples_version_works_on_every_route() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let ask = |method: &str, path: &str| Ask::new(method, path).by(&ada).header("x-service-api-version", "2026-03-10");
+    let ask = |method: &str, path: &str| {
+        Ask::new(method, path).by(&ada).header("x-service-api-version", "2026-03-10")
+    };
     upstream.send(&ask("GET", FIELDS)).expect_status(200);
     let made = upstream.send(&ask("POST", FIELDS).json(&select("Urgency"))).expect_status(200);
     assert_shape(&made.body, &ISSUE_FIELD);
     let path = format!("{FIELDS}/{}", made.body["id"]);
-    let changed = upstream.send(&ask("PATCH", &path).json(&json!({ "name": "Haste" }))).expect_status(200);
+    let changed =
+        upstream.send(&ask("PATCH", &path).json(&json!({ "name": "Haste" }))).expect_status(200);
     assert_shape(&changed.body, &ISSUE_FIELD);
     upstream.send(&ask("DELETE", &path)).expect_status(204);
 }

@@ -36,9 +36,11 @@ pub fn members_are_listed() {
     let platform = platform(&mut upstream);
     let whole = upstream.get(&ada, &format!("{platform}/members")).expect_status(200);
     assert_shapes(&whole.body, &USER_SUMMARY);
-    let second = upstream.get(&ada, &format!("{platform}/members?per_page=1&page=2")).expect_status(200);
+    let second =
+        upstream.get(&ada, &format!("{platform}/members?per_page=1&page=2")).expect_status(200);
     assert_eq!(second.items(), &whole.items()[1..2]);
-    let maintainers = upstream.get(&ada, &format!("{platform}/members?role=maintainer")).expect_status(200);
+    let maintainers =
+        upstream.get(&ada, &format!("{platform}/members?role=maintainer")).expect_status(200);
     assert!(!maintainers.items().is_empty() && maintainers.items().len() < whole.items().len());
     upstream.get(&ada, "/teams/999999999/members").expect_status(404);
     let secret = team(&mut upstream, "acme", "incident-response").legacy;
@@ -60,8 +62,13 @@ pub fn a_person_who_is_invited_is_not_a_member_yet() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let team = platform(&mut upstream);
-    upstream.put(&ada, "/orgs/acme/teams/platform/memberships/dan", &json!({ "role": "member" })).expect_status(200);
-    assert_eq!(upstream.get(&ada, &format!("{team}/memberships/dan")).expect_status(200).body["state"], "pending");
+    upstream
+        .put(&ada, "/orgs/acme/teams/platform/memberships/dan", &json!({ "role": "member" }))
+        .expect_status(200);
+    assert_eq!(
+        upstream.get(&ada, &format!("{team}/memberships/dan")).expect_status(200).body["state"],
+        "pending"
+    );
     upstream.get(&ada, &format!("{team}/members/dan")).expect_status(404);
 }
 
@@ -78,7 +85,8 @@ pub fn a_person_of_another_team_is_added_by_an_empty_put() {
 #[test]
 pub fn an_owner_or_a_maintainer_adds_and_nobody_else() {
     let mut upstream = Upstream::new();
-    let (ada, ben, cleo) = (upstream.classic("ada"), upstream.classic("ben"), upstream.classic("cleo"));
+    let (ada, ben, cleo) =
+        (upstream.classic("ada"), upstream.classic("ben"), upstream.classic("cleo"));
     let team = platform(&mut upstream);
     upstream.put_empty(&cleo, &format!("{team}/members/scan-bot")).expect_status(403);
     upstream.put_empty(&ben, &format!("{team}/members/scan-bot")).expect_status(204);
@@ -133,7 +141,8 @@ pub fn a_membership_is_read() {
     upstream.get(&ada, &format!("{team}/memberships/triage-bot")).expect_status(404);
 }
 
-/// "PUT and DELETE `/teams/{team_id}/memberships/{username}`: request and response details: not shown".
+/// "PUT and DELETE `/teams/{team_id}/memberships/{username}`: request and response details: not
+/// shown".
 #[test]
 pub fn memberships_are_set_and_removed() {
     let mut upstream = Upstream::new();

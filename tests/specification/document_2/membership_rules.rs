@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::document_2::places::{app_user_with, classic_with, enterprise_team, named, organization, team};
+use crate::document_2::places::{
+    app_user_with, classic_with, enterprise_team, named, organization, team,
+};
 use crate::kit::{Ask, NOBODY, Upstream};
 
 const PLATFORM: &str = "/orgs/acme/teams/platform";
@@ -13,7 +15,11 @@ const CLEO: &str = "/orgs/acme/teams/platform/memberships/cleo";
 pub fn fine_grained_tokens_are_allowed() {
     let mut upstream = Upstream::new();
     let (uat, iat) = (app_user_with(&upstream, "members"), upstream.installation("acme"));
-    let (fine, oauth, classic) = (upstream.token("fine-grained", "ada"), upstream.token("oauth", "ada"), upstream.classic("ada"));
+    let (fine, oauth, classic) = (
+        upstream.token("fine-grained", "ada"),
+        upstream.token("oauth", "ada"),
+        upstream.classic("ada"),
+    );
     for token in [&uat, &iat, &fine, &oauth, &classic] {
         upstream.get(token, MEMBERS).expect_status(200);
         upstream.get(token, &format!("{PLATFORM}/invitations")).expect_status(200);
@@ -76,7 +82,10 @@ pub fn authenticated_members_of_the_organization_may_call() {
 #[test]
 pub fn classic_tokens_need_read_org() {
     let mut upstream = Upstream::new();
-    let (reading, bare) = (classic_with(&upstream, "ada", "read:org", "admin:org"), upstream.classic_without_scopes("ada"));
+    let (reading, bare) = (
+        classic_with(&upstream, "ada", "read:org", "admin:org"),
+        upstream.classic_without_scopes("ada"),
+    );
     for path in [MEMBERS, CLEO, "/orgs/acme/teams/platform/invitations"] {
         upstream.get(&reading, path).expect_status(200);
         upstream.get(&bare, path).expect_status(403);
@@ -88,7 +97,8 @@ pub fn classic_tokens_need_read_org() {
 #[test]
 pub fn an_organization_owner_or_a_team_maintainer_changes_memberships() {
     let mut upstream = Upstream::new();
-    let (ada, ben, cleo) = (upstream.classic("ada"), upstream.classic("ben"), upstream.classic("cleo"));
+    let (ada, ben, cleo) =
+        (upstream.classic("ada"), upstream.classic("ben"), upstream.classic("cleo"));
     let path = format!("{PLATFORM}/memberships/scan-bot");
     upstream.put(&cleo, &path, &json!({ "role": "member" })).expect_status(403);
     upstream.put(&cleo, CLEO, &json!({ "role": "maintainer" })).expect_status(403);
@@ -117,23 +127,38 @@ pub fn with_team_synchronization_changing_membership_fails() {
     let before = upstream.get(&dan, &format!("{}/members", staff.by_slug)).expect_status(200).body;
     for address in [&staff.by_slug, &staff.by_ids, &staff.legacy] {
         for person in ["gwen", "dan"] {
-            let put = upstream.put(&dan, &format!("{address}/memberships/{person}"), &json!({ "role": "member" }));
+            let put = upstream.put(
+                &dan,
+                &format!("{address}/memberships/{person}"),
+                &json!({ "role": "member" }),
+            );
             assert!([403, 404].contains(&put.status), "{address}: {} {}", put.status, put.body);
         }
         let removed = upstream.delete(&dan, &format!("{address}/memberships/dan"));
-        assert!([403, 404].contains(&removed.status), "{address}: {} {}", removed.status, removed.body);
+        assert!(
+            [403, 404].contains(&removed.status),
+            "{address}: {} {}",
+            removed.status,
+            removed.body
+        );
     }
-    assert_eq!(upstream.get(&dan, &format!("{}/members", staff.by_slug)).expect_status(200).body, before);
+    assert_eq!(
+        upstream.get(&dan, &format!("{}/members", staff.by_slug)).expect_status(200).body,
+        before
+    );
 }
 
-/// "a rule violation such as modifying an enterprise team at the organization level" is 422 (Document 1, Errors).
+/// "a rule violation such as modifying an enterprise team at the organization level" is 422
+/// (Document 1, Errors).
 #[test]
 pub fn an_enterprise_team_is_not_modified_at_organization_level() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let architects = enterprise_team(&mut upstream, "acme", "ent:architects");
     for address in architects.addresses() {
-        upstream.put(&ada, &format!("{address}/memberships/cleo"), &json!({ "role": "member" })).expect_status(422);
+        upstream
+            .put(&ada, &format!("{address}/memberships/cleo"), &json!({ "role": "member" }))
+            .expect_status(422);
         upstream.delete(&ada, &format!("{address}/memberships/cleo")).expect_status(422);
     }
     let after = enterprise_team(&mut upstream, "acme", "ent:architects");
@@ -145,22 +170,33 @@ pub fn the_organization_is_named_in_any_case() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let plain = upstream.get(&ada, "/orgs/acme/teams/platform/invitations").expect_status(200).body;
-    let shouted = upstream.get(&ada, "/orgs/ACME/teams/platform/invitations").expect_status(200).body;
+    let shouted =
+        upstream.get(&ada, "/orgs/ACME/teams/platform/invitations").expect_status(200).body;
     assert_eq!(plain, shouted);
     upstream.get(&ada, "/orgs/AcMe/teams/platform/members").expect_status(200);
 }
 
-/// "Where pull and push permissions are accepted they map to the Read and Write roles." They are accepted for a team's repositories.
+/// "Where pull and push permissions are accepted they map to the Read and Write roles." They are
+/// accepted for a team's repositories.
 #[test]
 pub fn pull_and_push_map_to_the_roles_read_and_write() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     for (permission, role, may_push) in [("pull", "read", false), ("push", "write", true)] {
-        upstream.put(&ada, &format!("{PLATFORM}/repos/acme/gadgets"), &json!({ "permission": permission })).expect_status(204);
+        upstream
+            .put(
+                &ada,
+                &format!("{PLATFORM}/repos/acme/gadgets"),
+                &json!({ "permission": permission }),
+            )
+            .expect_status(204);
         let list = upstream.get(&ada, &format!("{PLATFORM}/repos")).expect_status(200);
         let gadgets = named(&list.body, "full_name", "acme/gadgets");
         assert_eq!(gadgets["role_name"], role);
-        assert_eq!((&gadgets["permissions"]["pull"], &gadgets["permissions"]["push"]), (&json!(true), &json!(may_push)));
+        assert_eq!(
+            (&gadgets["permissions"]["pull"], &gadgets["permissions"]["push"]),
+            (&json!(true), &json!(may_push))
+        );
     }
 }
 
@@ -168,7 +204,9 @@ pub fn pull_and_push_map_to_the_roles_read_and_write() {
 pub fn a_teams_slug_is_generated_from_its_name() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let made = upstream.post(&ada, "/orgs/acme/teams", &json!({ "name": "Night Watch" })).expect_status(201);
+    let made = upstream
+        .post(&ada, "/orgs/acme/teams", &json!({ "name": "Night Watch" }))
+        .expect_status(201);
     assert_eq!(made.body["slug"], "night-watch");
     upstream.get(&ada, "/orgs/acme/teams/night-watch/members").expect_status(200);
     let world = organization(&mut upstream, "acme");
@@ -180,7 +218,9 @@ pub fn the_media_type_is_recommended_and_not_required() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let without = upstream.get(&ada, MEMBERS).expect_status(200).body;
-    let with = upstream.send(&Ask::new("GET", MEMBERS).by(&ada).header("accept", "application/vnd.service+json")).expect_status(200);
+    let with = upstream
+        .send(&Ask::new("GET", MEMBERS).by(&ada).header("accept", "application/vnd.service+json"))
+        .expect_status(200);
     assert_ne!(without, Value::Null);
     assert_eq!(with.body, without);
 }

@@ -15,7 +15,9 @@ fn look(upstream: &mut Upstream, person: &str) -> String {
     let answer = upstream.get(&ada, &format!("{PLATFORM}/memberships/{person}"));
     let state = match answer.status {
         404 => "(none)",
-        _ => answer.body["state"].as_str().unwrap_or_else(|| panic!("a membership without a state: {}", answer.body)),
+        _ => answer.body["state"]
+            .as_str()
+            .unwrap_or_else(|| panic!("a membership without a state: {}", answer.body)),
     };
     observe(MACHINE, state);
     state.to_owned()
@@ -23,7 +25,9 @@ fn look(upstream: &mut Upstream, person: &str) -> String {
 
 fn put(upstream: &mut Upstream, person: &str, role: &str) {
     let ada = upstream.classic("ada");
-    upstream.put(&ada, &format!("{PLATFORM}/memberships/{person}"), &json!({ "role": role })).expect_status(200);
+    upstream
+        .put(&ada, &format!("{PLATFORM}/memberships/{person}"), &json!({ "role": role }))
+        .expect_status(200);
 }
 
 /// The role of a person's membership of the platform team.
@@ -62,8 +66,12 @@ pub fn somebody_else_is_invited_by_mail_and_pending() {
 pub fn only_an_organization_owner_invites_somebody_else() {
     let mut upstream = Upstream::new();
     let ben = upstream.classic("ben");
-    upstream.put(&ben, &format!("{PLATFORM}/memberships/scan-bot"), &json!({ "role": "member" })).expect_status(200);
-    upstream.put(&ben, &format!("{PLATFORM}/memberships/dan"), &json!({ "role": "member" })).expect_status(403);
+    upstream
+        .put(&ben, &format!("{PLATFORM}/memberships/scan-bot"), &json!({ "role": "member" }))
+        .expect_status(200);
+    upstream
+        .put(&ben, &format!("{PLATFORM}/memberships/dan"), &json!({ "role": "member" }))
+        .expect_status(403);
     assert_eq!(look(&mut upstream, "dan"), "(none)");
 }
 
@@ -73,7 +81,9 @@ pub fn a_person_who_accepts_the_invitation_becomes_a_team_member() {
     let (ada, dan) = (upstream.classic("ada"), upstream.classic("dan"));
     put(&mut upstream, "dan", "member");
     assert_eq!(look(&mut upstream, "dan"), "pending");
-    upstream.patch(&dan, "/user/memberships/orgs/acme", &json!({ "state": "active" })).expect_status(200);
+    upstream
+        .patch(&dan, "/user/memberships/orgs/acme", &json!({ "state": "active" }))
+        .expect_status(200);
     assert_eq!(look(&mut upstream, "dan"), "active");
     let members = upstream.get(&ada, &format!("{PLATFORM}/members")).expect_status(200);
     named(&members.body, "login", "dan");

@@ -37,7 +37,11 @@ pub fn members_of_child_teams_are_listed_too() {
     let (parent, child) = (platform(&mut upstream), team(&mut upstream, "acme", "platform-core"));
     assert_eq!(child.view["parent"], parent.id());
     let only_in_the_child = "build-bot";
-    let is_in = |team: &Team| team.view["members"].as_array().is_some_and(|members| members.contains(&json!(only_in_the_child)));
+    let is_in = |team: &Team| {
+        team.view["members"]
+            .as_array()
+            .is_some_and(|members| members.contains(&json!(only_in_the_child)))
+    };
     assert_eq!((is_in(&parent), is_in(&child)), (false, true));
     for address in parent.addresses() {
         let list = upstream.get(&ada, &format!("{address}/members")).expect_status(200);
@@ -52,13 +56,19 @@ pub fn the_role_filter_selects_by_the_role_in_the_team() {
     let platform = platform(&mut upstream);
     let mut selected = Vec::new();
     for role in ["maintainer", "member"] {
-        let list = upstream.get(&ada, &format!("{}/members?role={role}", platform.by_slug)).expect_status(200);
+        let list = upstream
+            .get(&ada, &format!("{}/members?role={role}", platform.by_slug))
+            .expect_status(200);
         assert!(!list.items().is_empty(), "{role}");
         selected.push(texts(&list.body, "login"));
     }
-    assert!(selected[0].contains(&"ben".to_owned()) && selected[1].contains(&"cleo".to_owned()), "{selected:?}");
+    assert!(
+        selected[0].contains(&"ben".to_owned()) && selected[1].contains(&"cleo".to_owned()),
+        "{selected:?}"
+    );
     let mut selected = selected.concat();
-    let mut all = texts(&upstream.get(&ada, &format!("{}/members", platform.by_slug)).body, "login");
+    let mut all =
+        texts(&upstream.get(&ada, &format!("{}/members", platform.by_slug)).body, "login");
     selected.sort();
     all.sort();
     assert_eq!(selected, all);
@@ -109,8 +119,12 @@ pub fn the_address_of_a_membership_leads_to_it() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let platform = platform(&mut upstream);
-    let seen = upstream.get(&ada, &format!("{}/memberships/cleo", platform.by_slug)).expect_status(200).body;
-    let address = seen["url"].as_str().and_then(|url| url.strip_prefix(BASE)).expect("an address of the API");
+    let seen = upstream
+        .get(&ada, &format!("{}/memberships/cleo", platform.by_slug))
+        .expect_status(200)
+        .body;
+    let address =
+        seen["url"].as_str().and_then(|url| url.strip_prefix(BASE)).expect("an address of the API");
     assert_eq!(upstream.get(&ada, address).expect_status(200).body, seen);
 }
 
@@ -125,15 +139,21 @@ pub fn a_membership_is_set() {
             assert_shape(&set.body, &TEAM_MEMBERSHIP);
             assert_eq!((&set.body["role"], &set.body["state"]), (&json!(role), &json!("active")));
         }
-        upstream.put(&ada, &format!("{address}/memberships/finn"), &json!({ "role": "member" })).expect_status(200);
+        upstream
+            .put(&ada, &format!("{address}/memberships/finn"), &json!({ "role": "member" }))
+            .expect_status(200);
         let pending = upstream.get(&ada, &format!("{address}/memberships/finn")).expect_status(200);
         assert_shape(&pending.body, &TEAM_MEMBERSHIP);
         upstream.put(&ada, &format!("{address}/memberships/globex"), &json!({})).expect_status(422);
     }
     let dan = upstream.classic("dan");
     for address in synchronised(&mut upstream).addresses() {
-        upstream.put(&dan, &format!("{address}/memberships/gwen"), &json!({ "role": "member" })).expect_status(403);
-        upstream.put(&dan, &format!("{address}/memberships/dan"), &json!({ "role": "member" })).expect_status(403);
+        upstream
+            .put(&dan, &format!("{address}/memberships/gwen"), &json!({ "role": "member" }))
+            .expect_status(403);
+        upstream
+            .put(&dan, &format!("{address}/memberships/dan"), &json!({ "role": "member" }))
+            .expect_status(403);
     }
 }
 
@@ -143,11 +163,16 @@ pub fn the_role_is_optional() {
     let ada = upstream.classic("ada");
     let platform = platform(&mut upstream);
     for (body, person) in [("{}", "scan-bot"), ("", "triage-bot")] {
-        let ask = crate::kit::Ask::new("PUT", &format!("{}/memberships/{person}", platform.by_slug)).by(&ada).text(body);
+        let ask =
+            crate::kit::Ask::new("PUT", &format!("{}/memberships/{person}", platform.by_slug))
+                .by(&ada)
+                .text(body);
         let set = upstream.send(&ask).expect_status(200);
         assert_shape(&set.body, &TEAM_MEMBERSHIP);
     }
-    upstream.put(&ada, &format!("{}/memberships/cleo", platform.by_slug), &json!({ "role": 7 })).assert_names_field("role");
+    upstream
+        .put(&ada, &format!("{}/memberships/cleo", platform.by_slug), &json!({ "role": 7 }))
+        .assert_names_field("role");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The 304 of notification routes that change something.
 //!
-//! The documents list the status and say what it means ("conditional request matched"), not how it comes about for a change. Each test asks
-//! for a change that is already made, on the condition that nothing was modified since: by either reading nothing is left to do.
+//! The documents list the status and say what it means ("conditional request matched"), not how it
+//! comes about for a change. Each test asks for a change that is already made, on the condition
+//! that nothing was modified since: by either reading nothing is left to do.
 
 use serde_json::{Value, json};
 
@@ -14,7 +15,8 @@ fn thread(upstream: &mut Upstream) -> String {
     path(&latest(upstream, "cleo"))
 }
 
-/// Makes the change, waits, and asks for it once more unless `seen` was modified since then; the second answer.
+/// Makes the change, waits, and asks for it once more unless `seen` was modified since then; the
+/// second answer.
 fn repeated(upstream: &mut Upstream, method: &str, path: &str, body: &Value, seen: &str) -> Answer {
     let cleo = upstream.classic("cleo");
     let change = Ask::new(method, path).by(&cleo).json(body);
@@ -31,7 +33,8 @@ pub fn an_inbox_that_is_read_is_not_modified() {
     let mut upstream = Upstream::new();
     thread(&mut upstream);
     assert_eq!(inbox(&mut upstream, "cleo", "").items().len(), 1);
-    repeated(&mut upstream, "PUT", "/notifications", &json!({}), "/notifications?all=true").expect_status(304);
+    repeated(&mut upstream, "PUT", "/notifications", &json!({}), "/notifications?all=true")
+        .expect_status(304);
 }
 
 #[test]
@@ -45,12 +48,14 @@ pub fn a_thread_that_is_read_is_not_modified() {
 pub fn a_subscription_that_is_so_already_is_not_modified() {
     let mut upstream = Upstream::new();
     let subscription = format!("{}/subscription", thread(&mut upstream));
-    repeated(&mut upstream, "PUT", &subscription, &json!({ "ignored": true }), &subscription).expect_status(304);
+    repeated(&mut upstream, "PUT", &subscription, &json!({ "ignored": true }), &subscription)
+        .expect_status(304);
 }
 
 #[test]
 pub fn a_subscription_that_is_gone_is_not_modified() {
     let mut upstream = Upstream::new();
     let thread = thread(&mut upstream);
-    repeated(&mut upstream, "DELETE", &format!("{thread}/subscription"), &Value::Null, &thread).expect_status(304);
+    repeated(&mut upstream, "DELETE", &format!("{thread}/subscription"), &Value::Null, &thread)
+        .expect_status(304);
 }

@@ -61,7 +61,11 @@ pub fn enterprise_team(upstream: &mut Upstream, login: &str, slug: &str) -> Team
 #[track_caller]
 pub fn named(list: &Value, key: &str, value: &str) -> Value {
     let items = list.as_array().map(Vec::as_slice).unwrap_or_default();
-    items.iter().find(|item| item[key] == value).cloned().unwrap_or_else(|| panic!("nothing whose {key} is {value} in {list}"))
+    items
+        .iter()
+        .find(|item| item[key] == value)
+        .cloned()
+        .unwrap_or_else(|| panic!("nothing whose {key} is {value} in {list}"))
 }
 
 /// One text of every item of a list, in its order.
@@ -73,19 +77,25 @@ pub fn texts(list: &Value, key: &str) -> Vec<String> {
 /// An app user access token of acme's owner, or else of any member, that has this permission.
 pub fn app_user_with(upstream: &Upstream, permission: &str) -> String {
     let has = |view: &weir::emulator::TokenView| {
-        view.kind == "app-user" && (view.permissions.contains_key(permission) || view.permissions.contains_key("*"))
+        view.kind == "app-user"
+            && (view.permissions.contains_key(permission) || view.permissions.contains_key("*"))
     };
     let of_ada = upstream.token_where(|view| has(view) && view.user.as_deref() == Some("ada"));
-    of_ada
-        .or_else(|| upstream.token_where(has))
-        .unwrap_or_else(|| panic!("the world has no app user token with the permission {permission}"))
+    of_ada.or_else(|| upstream.token_where(has)).unwrap_or_else(|| {
+        panic!("the world has no app user token with the permission {permission}")
+    })
 }
 
 /// A classic token of this person that has the one scope and not the other.
 pub fn classic_with(upstream: &Upstream, person: &str, scope: &str, without: &str) -> String {
     let fitting = upstream.token_where(|view| {
         let has = |scope: &str| view.scopes.contains(&scope);
-        view.kind == "classic" && view.user.as_deref() == Some(person) && has(scope) && !has(without)
+        view.kind == "classic"
+            && view.user.as_deref() == Some(person)
+            && has(scope)
+            && !has(without)
     });
-    fitting.unwrap_or_else(|| panic!("the world has no classic token of {person} with {scope} and without {without}"))
+    fitting.unwrap_or_else(|| {
+        panic!("the world has no classic token of {person} with {scope} and without {without}")
+    })
 }

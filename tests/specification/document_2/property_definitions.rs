@@ -53,7 +53,10 @@ pub fn definitions_are_written_together() {
     assert_shapes(&written.body, &DEFINITION);
     let after = upstream.get(&ada, SCHEMA).expect_status(200);
     for name in ["importance", "motto"] {
-        assert_eq!(named(&written.body, "property_name", name), named(&after.body, "property_name", name));
+        assert_eq!(
+            named(&written.body, "property_name", name),
+            named(&after.body, "property_name", name)
+        );
     }
     for untouched in before {
         named(&after.body, "property_name", &untouched);
@@ -111,18 +114,24 @@ pub fn its_address_leads_to_it() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     for definition in upstream.get(&ada, SCHEMA).expect_status(200).items() {
-        let address = definition["url"].as_str().and_then(|url| url.strip_prefix(BASE)).expect("an address of the API");
+        let address = definition["url"]
+            .as_str()
+            .and_then(|url| url.strip_prefix(BASE))
+            .expect("an address of the API");
         assert_eq!(&upstream.get(&ada, address).expect_status(200).body, definition);
     }
 }
 
-/// "values named: `org_actors` (default), `org_and_repo_actors`"; "example values: string, `single_select`"; "example value: organization".
+/// "values named: `org_actors` (default), `org_and_repo_actors`"; "example values: string,
+/// `single_select`"; "example value: organization".
 #[test]
 pub fn the_values_that_are_named_occur() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let first = upstream.put(&ada, &format!("{SCHEMA}/importance"), &full()).expect_status(200);
-    let second = upstream.put(&ada, &format!("{SCHEMA}/motto"), &json!({ "value_type": "string" })).expect_status(200);
+    let second = upstream
+        .put(&ada, &format!("{SCHEMA}/motto"), &json!({ "value_type": "string" }))
+        .expect_status(200);
     assert_shape(&first.body, &NAMED_VALUES);
     assert_shape(&second.body, &NAMED_VALUES);
 }
@@ -131,16 +140,25 @@ pub fn the_values_that_are_named_occur() {
 pub fn a_default_value_is_null_or_text_or_a_list() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let none = upstream.put(&ada, &format!("{SCHEMA}/motto"), &json!({ "value_type": "string", "default_value": null })).expect_status(200);
+    let none = upstream
+        .put(
+            &ada,
+            &format!("{SCHEMA}/motto"),
+            &json!({ "value_type": "string", "default_value": null }),
+        )
+        .expect_status(200);
     assert_eq!(none.body["default_value"], Value::Null);
     let text = upstream.put(&ada, &format!("{SCHEMA}/importance"), &full()).expect_status(200);
     assert_eq!(text.body["default_value"], "low");
     // The documents do not name the type of a property whose value is a list; the world has one.
-    let of_lists =
-        json!({ "value_type": "multi_select", "required": true, "allowed_values": ["a", "b", "c"], "default_value": ["a", "c"] });
+    let of_lists = json!({ "value_type": "multi_select", "required": true, "allowed_values": ["a", "b", "c"], "default_value": ["a", "c"] });
     let list = upstream.put(&ada, &format!("{SCHEMA}/letters"), &of_lists).expect_status(200);
     assert_eq!(list.body["default_value"], json!(["a", "c"]));
     upstream
-        .put(&ada, &format!("{SCHEMA}/motto"), &json!({ "value_type": "string", "default_value": 7 }))
+        .put(
+            &ada,
+            &format!("{SCHEMA}/motto"),
+            &json!({ "value_type": "string", "default_value": 7 }),
+        )
         .assert_names_field("default_value");
 }

@@ -29,21 +29,34 @@ pub fn a_batch_names_each_property_and_its_type() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     upstream.patch(&ada, SCHEMA, &json!({})).assert_names_field("properties");
-    upstream.patch(&ada, SCHEMA, &json!({ "properties": "motto" })).assert_names_field("properties");
+    upstream
+        .patch(&ada, SCHEMA, &json!({ "properties": "motto" }))
+        .assert_names_field("properties");
     batch(&mut upstream, &ada, &json!({ "property_name": "motto" })).expect_status(422);
     batch(&mut upstream, &ada, &json!({ "value_type": "string" })).expect_status(422);
     upstream.get(&ada, &path("motto")).expect_status(404);
-    batch(&mut upstream, &ada, &json!({ "property_name": "motto", "value_type": "string" })).expect_status(200);
+    batch(&mut upstream, &ada, &json!({ "property_name": "motto", "value_type": "string" }))
+        .expect_status(200);
 }
 
 #[test]
 pub fn a_put_wants_the_type_and_nothing_else() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    upstream.put(&ada, &path("motto"), &json!({ "description": "d" })).assert_names_field("value_type");
+    upstream
+        .put(&ada, &path("motto"), &json!({ "description": "d" }))
+        .assert_names_field("value_type");
     upstream.put(&ada, &path("motto"), &json!({ "value_type": "string" })).expect_status(200);
-    for field in ["required", "description", "allowed_values", "values_editable_by", "require_explicit_values"] {
-        upstream.put(&ada, &path("motto"), &json!({ "value_type": "string", field: 7 })).assert_names_field(field);
+    for field in [
+        "required",
+        "description",
+        "allowed_values",
+        "values_editable_by",
+        "require_explicit_values",
+    ] {
+        upstream
+            .put(&ada, &path("motto"), &json!({ "value_type": "string", field: 7 }))
+            .assert_names_field(field);
     }
 }
 
@@ -63,7 +76,14 @@ pub fn a_batch_creates_or_replaces_and_what_it_omits_reverts_to_its_default() {
     let after = upstream.get(&ada, &path("motto")).expect_status(200).body;
     assert_eq!(after["values_editable_by"], "org_actors");
     let fresh = named(&fresh.body, "property_name", "fresh");
-    for field in ["required", "default_value", "description", "allowed_values", "values_editable_by", "require_explicit_values"] {
+    for field in [
+        "required",
+        "default_value",
+        "description",
+        "allowed_values",
+        "values_editable_by",
+        "require_explicit_values",
+    ] {
         assert_eq!(after[field], fresh[field], "{field}");
     }
 }
@@ -72,7 +92,8 @@ pub fn a_batch_creates_or_replaces_and_what_it_omits_reverts_to_its_default() {
 pub fn values_editable_by_is_org_actors_by_default() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let put = upstream.put(&ada, &path("motto"), &json!({ "value_type": "string" })).expect_status(200);
+    let put =
+        upstream.put(&ada, &path("motto"), &json!({ "value_type": "string" })).expect_status(200);
     assert_eq!(put.body["values_editable_by"], "org_actors");
 }
 
@@ -80,11 +101,14 @@ pub fn values_editable_by_is_org_actors_by_default() {
 pub fn allowed_values_are_at_most_200_and_keep_their_order() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let select = |values: &[String]| json!({ "value_type": "single_select", "allowed_values": values });
+    let select =
+        |values: &[String]| json!({ "value_type": "single_select", "allowed_values": values });
     let put = upstream.put(&ada, &path("letters"), &select(&values(200))).expect_status(200);
     assert_eq!(put.body["allowed_values"], json!(values(200)));
     assert_eq!(upstream.get(&ada, &path("letters")).body["allowed_values"], json!(values(200)));
-    upstream.put(&ada, &path("letters"), &select(&values(201))).assert_names_field("allowed_values");
+    upstream
+        .put(&ada, &path("letters"), &select(&values(201)))
+        .assert_names_field("allowed_values");
     let mut in_batch = select(&values(201));
     in_batch["property_name"] = json!("letters");
     batch(&mut upstream, &ada, &in_batch).expect_status(422);
@@ -110,7 +134,8 @@ pub fn definitions_are_written_by_administrators_and_definitions_managers() {
     assert_roles(&mut upstream);
     for person in ["ada", "ben"] {
         let token = upstream.classic(person);
-        batch(&mut upstream, &token, &json!({ "property_name": "motto", "value_type": "string" })).expect_status(200);
+        batch(&mut upstream, &token, &json!({ "property_name": "motto", "value_type": "string" }))
+            .expect_status(200);
         upstream.put(&token, &path("motto"), &json!({ "value_type": "string" })).expect_status(200);
         upstream.delete(&token, &path("motto")).expect_status(204);
     }
@@ -118,7 +143,8 @@ pub fn definitions_are_written_by_administrators_and_definitions_managers() {
     upstream.put(&ada, &path("motto"), &json!({ "value_type": "string" })).expect_status(200);
     for person in ["cleo", "triage-bot"] {
         let token = upstream.classic(person);
-        batch(&mut upstream, &token, &json!({ "property_name": "motto", "value_type": "string" })).expect_status(403);
+        batch(&mut upstream, &token, &json!({ "property_name": "motto", "value_type": "string" }))
+            .expect_status(403);
         upstream.put(&token, &path("motto"), &json!({ "value_type": "string" })).expect_status(403);
         upstream.delete(&token, &path("motto")).expect_status(403);
     }
@@ -149,7 +175,8 @@ fn assert_roles(upstream: &mut Upstream) {
 pub fn the_permission_is_read_or_write_or_admin_as_stated() {
     let mut upstream = Upstream::new();
     let none = upstream.installation_with("acme", &[("metadata", "read")]);
-    let [read, write, admin] = ["read", "write", "admin"].map(|level| upstream.installation_with("acme", &[(PERMISSION, level)]));
+    let [read, write, admin] = ["read", "write", "admin"]
+        .map(|level| upstream.installation_with("acme", &[(PERMISSION, level)]));
     let definition = json!({ "property_name": "motto", "value_type": "string" });
     let values = json!({ "repository_names": ["widgets"], "properties": [{ "property_name": "motto", "value": "on" }] });
     for token in [&none, &read, &write] {
@@ -174,7 +201,11 @@ pub fn the_permission_is_read_or_write_or_admin_as_stated() {
 #[test]
 pub fn fine_grained_tokens_are_allowed() {
     let mut upstream = Upstream::new();
-    let (classic, fine, iat) = (upstream.classic("ada"), upstream.token("fine-grained", "ada"), upstream.installation("acme"));
+    let (classic, fine, iat) = (
+        upstream.classic("ada"),
+        upstream.token("fine-grained", "ada"),
+        upstream.installation("acme"),
+    );
     for token in [&classic, &fine, &iat] {
         upstream.get(token, SCHEMA).expect_status(200);
         upstream.get(token, VALUES).expect_status(200);

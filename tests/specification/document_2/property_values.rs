@@ -14,7 +14,8 @@ const ELSEWHERE: &str = "/orgs/there-is-no-such-organization/properties/values";
 
 /// A world with a property of text, `motto`, and one of lists, `letters`.
 fn with_properties(repositories: u32) -> (Upstream, String) {
-    let mut upstream = Upstream::with(Options { repositories, base_url: BASE.to_owned(), ..Options::default() });
+    let mut upstream =
+        Upstream::with(Options { repositories, base_url: BASE.to_owned(), ..Options::default() });
     let ada = upstream.classic("ada");
     let definitions = json!({ "properties": [
         { "property_name": "motto", "value_type": "string" },
@@ -33,7 +34,10 @@ fn value(upstream: &mut Upstream, repository: &str, property: &str) -> Value {
     let ada = upstream.classic("ada");
     let list = upstream.get(&ada, &format!("{VALUES}?per_page=100")).expect_status(200);
     let line = named(&list.body, "repository_name", repository);
-    let found = line["properties"].as_array().and_then(|all| all.iter().find(|one| one["property_name"] == property)).cloned();
+    let found = line["properties"]
+        .as_array()
+        .and_then(|all| all.iter().find(|one| one["property_name"] == property))
+        .cloned();
     found.map_or(Value::Null, |property| property["value"].clone())
 }
 
@@ -77,13 +81,19 @@ pub fn values_are_written() {
 #[test]
 pub fn a_value_is_null_or_text_or_a_list() {
     let (mut upstream, ada) = with_properties(12);
-    upstream.patch(&ada, VALUES, &write(&["widgets"], "motto", &json!("onward"))).expect_status(204);
-    upstream.patch(&ada, VALUES, &write(&["widgets"], "letters", &json!(["a", "c"]))).expect_status(204);
+    upstream
+        .patch(&ada, VALUES, &write(&["widgets"], "motto", &json!("onward")))
+        .expect_status(204);
+    upstream
+        .patch(&ada, VALUES, &write(&["widgets"], "letters", &json!(["a", "c"])))
+        .expect_status(204);
     assert_eq!(value(&mut upstream, "widgets", "motto"), "onward");
     assert_eq!(value(&mut upstream, "widgets", "letters"), json!(["a", "c"]));
     assert_eq!(value(&mut upstream, "gadgets", "letters"), Value::Null);
     let list = upstream.get(&ada, VALUES).expect_status(200);
-    for property in named(&list.body, "repository_name", "widgets")["properties"].as_array().expect("a list") {
+    for property in
+        named(&list.body, "repository_name", "widgets")["properties"].as_array().expect("a list")
+    {
         assert_shape(property, &VALUE);
     }
 }
@@ -94,7 +104,9 @@ pub fn a_value_that_is_not_allowed_fails_validation() {
     for wrong in [json!(["a", "d"]), json!("a, b"), json!({ "a": true })] {
         upstream.patch(&ada, VALUES, &write(&["widgets"], "letters", &wrong)).expect_status(422);
     }
-    upstream.patch(&ada, VALUES, &write(&["widgets"], "there-is-no-such-property", &json!("a"))).expect_status(422);
+    upstream
+        .patch(&ada, VALUES, &write(&["widgets"], "there-is-no-such-property", &json!("a")))
+        .expect_status(422);
     assert_eq!(value(&mut upstream, "widgets", "letters"), Value::Null);
 }
 
@@ -114,9 +126,13 @@ pub fn at_most_30_repositories_are_written_at_once() {
     let names = repositories(&mut upstream);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     assert!(names.len() > 30, "the world is too small: {}", names.len());
-    upstream.patch(&ada, VALUES, &write(&names[..31], "motto", &json!("onward"))).assert_names_field("repository_names");
+    upstream
+        .patch(&ada, VALUES, &write(&names[..31], "motto", &json!("onward")))
+        .assert_names_field("repository_names");
     assert_eq!(value(&mut upstream, names[0], "motto"), Value::Null);
-    upstream.patch(&ada, VALUES, &write(&names[..30], "motto", &json!("onward"))).expect_status(204);
+    upstream
+        .patch(&ada, VALUES, &write(&names[..30], "motto", &json!("onward")))
+        .expect_status(204);
     assert_eq!(value(&mut upstream, names[29], "motto"), "onward");
     assert_eq!(value(&mut upstream, names[30], "motto"), Value::Null);
 }
@@ -125,11 +141,23 @@ pub fn at_most_30_repositories_are_written_at_once() {
 pub fn repositories_and_properties_and_each_name_and_value_are_required() {
     let (mut upstream, ada) = with_properties(12);
     let property = json!([{ "property_name": "motto", "value": "onward" }]);
-    upstream.patch(&ada, VALUES, &json!({ "properties": property })).assert_names_field("repository_names");
-    upstream.patch(&ada, VALUES, &json!({ "repository_names": "widgets", "properties": property })).assert_names_field("repository_names");
-    upstream.patch(&ada, VALUES, &json!({ "repository_names": ["widgets"] })).assert_names_field("properties");
+    upstream
+        .patch(&ada, VALUES, &json!({ "properties": property }))
+        .assert_names_field("repository_names");
+    upstream
+        .patch(&ada, VALUES, &json!({ "repository_names": "widgets", "properties": property }))
+        .assert_names_field("repository_names");
+    upstream
+        .patch(&ada, VALUES, &json!({ "repository_names": ["widgets"] }))
+        .assert_names_field("properties");
     for incomplete in [json!({ "property_name": "motto" }), json!({ "value": "onward" })] {
-        upstream.patch(&ada, VALUES, &json!({ "repository_names": ["widgets"], "properties": [incomplete] })).expect_status(422);
+        upstream
+            .patch(
+                &ada,
+                VALUES,
+                &json!({ "repository_names": ["widgets"], "properties": [incomplete] }),
+            )
+            .expect_status(422);
     }
     assert_eq!(value(&mut upstream, "widgets", "motto"), Value::Null);
 }
@@ -137,13 +165,22 @@ pub fn repositories_and_properties_and_each_name_and_value_are_required() {
 #[test]
 pub fn repository_query_limits_the_repositories() {
     let (mut upstream, ada) = with_properties(12);
-    let by_keyword = upstream.get(&ada, &format!("{VALUES}?repository_query=gadgets")).expect_status(200);
+    let by_keyword =
+        upstream.get(&ada, &format!("{VALUES}?repository_query=gadgets")).expect_status(200);
     assert_eq!(texts(&by_keyword.body, "repository_name"), ["gadgets"]);
     let world = upstream.world();
-    let private = world["repositories"].as_array().expect("a list").iter().filter(|one| one["private"] == true);
-    let mut private: Vec<String> =
-        private.filter_map(|one| one["full_name"].as_str()).filter(|name| name.starts_with("acme/")).map(str::to_owned).collect();
-    let by_qualifier = upstream.get(&ada, &format!("{VALUES}?repository_query=is:private")).expect_status(200);
+    let private = world["repositories"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|one| one["private"] == true);
+    let mut private: Vec<String> = private
+        .filter_map(|one| one["full_name"].as_str())
+        .filter(|name| name.starts_with("acme/"))
+        .map(str::to_owned)
+        .collect();
+    let by_qualifier =
+        upstream.get(&ada, &format!("{VALUES}?repository_query=is:private")).expect_status(200);
     let mut found = texts(&by_qualifier.body, "repository_full_name");
     private.sort();
     found.sort();

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use crate::document_2::happenings::{change_issue, comment, latest, occur, open_issue, path, watch};
+use crate::document_2::happenings::{
+    change_issue, comment, latest, occur, open_issue, path, watch,
+};
 use crate::kit::Upstream;
 use crate::rows::document_2::notifications::THREAD;
 use crate::shape::assert_shape;
@@ -96,11 +98,12 @@ pub fn mention_is_being_named() {
 /// ben opens a pull request and asks for a review: a person, or a team.
 fn request_review(upstream: &mut Upstream, whom: (&str, &str)) {
     upstream.pass(60);
-    let opened = upstream.event(&json!({ "type": "pull_request_opened", "repository": "acme/widgets", "actor": "ben" }));
+    let opened = upstream.event(
+        &json!({ "type": "pull_request_opened", "repository": "acme/widgets", "actor": "ben" }),
+    );
     upstream.pass(60);
     let (key, name) = whom;
-    let request =
-        json!({ "type": "review_requested", "repository": "acme/widgets", "actor": "ben", "number": opened.body["id"], key: name });
+    let request = json!({ "type": "review_requested", "repository": "acme/widgets", "actor": "ben", "number": opened.body["id"], key: name });
     upstream.event(&request);
 }
 

@@ -7,19 +7,30 @@ use crate::kit::Upstream;
 use crate::rows::document_2::membership::TEAM_INVITATION;
 use crate::shape::{assert_shapes, is_timestamp};
 
-const ROLES: [&str; 5] = ["direct_member", "admin", "billing_manager", "hiring_manager", "reinstate"];
+const ROLES: [&str; 5] =
+    ["direct_member", "admin", "billing_manager", "hiring_manager", "reinstate"];
 
 /// Invites an address to acme and to these teams.
 fn invite(upstream: &mut Upstream, email: &str, role: &str, teams: &[u64]) {
     let ada = upstream.classic("ada");
-    upstream.post(&ada, "/orgs/acme/invitations", &json!({ "email": email, "role": role, "team_ids": teams })).expect_status(201);
+    upstream
+        .post(
+            &ada,
+            "/orgs/acme/invitations",
+            &json!({ "email": email, "role": role, "team_ids": teams }),
+        )
+        .expect_status(201);
 }
 
 /// The pending invitation of this address to a team.
 fn invitation(upstream: &mut Upstream, team: &str, email: &str) -> Value {
     let ada = upstream.classic("ada");
     let list = upstream.get(&ada, &format!("{team}/invitations?per_page=100")).expect_status(200);
-    list.items().iter().find(|item| item["email"] == email).cloned().unwrap_or_else(|| panic!("{email} in {}", list.body))
+    list.items()
+        .iter()
+        .find(|item| item["email"] == email)
+        .cloned()
+        .unwrap_or_else(|| panic!("{email} in {}", list.body))
 }
 
 #[test]
@@ -63,7 +74,9 @@ pub fn the_login_is_null_when_the_invitee_is_not_an_existing_account() {
     let ada = upstream.classic("ada");
     let platform = team(&mut upstream, "acme", "platform");
     invite(&mut upstream, "somebody@example.org", "direct_member", &[platform.id()]);
-    assert!(invitation(&mut upstream, &platform.by_slug, "somebody@example.org")["login"].is_null());
+    assert!(
+        invitation(&mut upstream, &platform.by_slug, "somebody@example.org")["login"].is_null()
+    );
     let list = upstream.get(&ada, &format!("{}/invitations", platform.by_slug)).expect_status(200);
     assert!(texts(&list.body, "login").contains(&"hugo".to_owned()), "{}", list.body);
 }
@@ -73,7 +86,8 @@ pub fn a_failure_is_told_by_when_and_why_and_both_are_empty_without_one() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let platform = team(&mut upstream, "acme", "platform");
-    let pending = upstream.get(&ada, &format!("{}/invitations", platform.by_slug)).expect_status(200);
+    let pending =
+        upstream.get(&ada, &format!("{}/invitations", platform.by_slug)).expect_status(200);
     for item in pending.items() {
         assert_eq!((&item["failed_at"], &item["failed_reason"]), (&json!(""), &json!("")));
     }
@@ -89,11 +103,15 @@ pub fn a_failure_is_told_by_when_and_why_and_both_are_empty_without_one() {
 pub fn team_count_says_to_how_many_teams_and_the_address_which() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let (platform, bots) = (team(&mut upstream, "acme", "platform"), team(&mut upstream, "acme", "bots"));
+    let (platform, bots) =
+        (team(&mut upstream, "acme", "platform"), team(&mut upstream, "acme", "bots"));
     invite(&mut upstream, "somebody@example.org", "direct_member", &[platform.id(), bots.id()]);
     let seen = invitation(&mut upstream, &bots.by_slug, "somebody@example.org");
     assert_eq!(seen["team_count"], 2);
-    let address = seen["invitation_teams_url"].as_str().and_then(|url| url.strip_prefix(crate::kit::BASE)).expect("an address of the API");
+    let address = seen["invitation_teams_url"]
+        .as_str()
+        .and_then(|url| url.strip_prefix(crate::kit::BASE))
+        .expect("an address of the API");
     let teams = upstream.get(&ada, address).expect_status(200);
     let mut slugs = texts(&teams.body, "slug");
     slugs.sort();
@@ -106,7 +124,12 @@ pub fn a_page_has_30_invitations_or_as_many_as_asked_up_to_100() {
     let ada = upstream.classic("ada");
     let platform = team(&mut upstream, "acme", "platform");
     for n in 0..110 {
-        invite(&mut upstream, &format!("person-{n}@example.org"), "direct_member", &[platform.id()]);
+        invite(
+            &mut upstream,
+            &format!("person-{n}@example.org"),
+            "direct_member",
+            &[platform.id()],
+        );
         upstream.pass(10);
     }
     let path = format!("{}/invitations", platform.by_slug);

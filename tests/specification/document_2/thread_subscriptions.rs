@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::document_2::happenings::{change_issue, comment, is_told, latest, open_issue, path, watch};
+use crate::document_2::happenings::{
+    change_issue, comment, is_told, latest, open_issue, path, watch,
+};
 use crate::kit::{Ask, NOBODY, Upstream};
 use crate::recorder::observe;
 use crate::rows::document_2::notifications::SUBSCRIPTION;
@@ -52,10 +54,13 @@ impl Conversation {
     /// Whether cleo is told when ben writes this.
     fn tells(&mut self, text: &str) -> bool {
         let number = self.number;
-        is_told(&mut self.upstream, "cleo", &self.thread, |upstream| comment(upstream, "ben", number, text))
+        is_told(&mut self.upstream, "cleo", &self.thread, |upstream| {
+            comment(upstream, "ben", number, text)
+        })
     }
 
-    /// Looks at the subscription and, when there is none, at whether cleo is told of comments; the state.
+    /// Looks at the subscription and, when there is none, at whether cleo is told of comments; the
+    /// state.
     fn look(&mut self) -> &'static str {
         let cleo = self.upstream.classic("cleo");
         let seen = self.upstream.get(&cleo, &self.subscription());
@@ -81,7 +86,9 @@ pub fn a_subscription_is_read() {
     let seen = upstream.get(&cleo, &path).expect_status(200);
     assert_shape(&seen.body, &SUBSCRIPTION);
     let since = seen.header("last-modified").to_owned();
-    upstream.send(&Ask::new("GET", &path).by(&cleo).header("if-modified-since", &since)).expect_status(304);
+    upstream
+        .send(&Ask::new("GET", &path).by(&cleo).header("if-modified-since", &since))
+        .expect_status(304);
     upstream.get(NOBODY, &path).expect_status(401);
     upstream.get(&bare, &path).expect_status(403);
 }
@@ -112,7 +119,11 @@ pub fn ignored_is_false_by_default_and_a_boolean() {
 #[test]
 pub fn a_subscription_is_deleted() {
     let mut talk = Conversation::with_a_mention();
-    let (path, cleo, bare) = (talk.subscription(), talk.upstream.classic("cleo"), talk.upstream.classic_without_scopes("ada"));
+    let (path, cleo, bare) = (
+        talk.subscription(),
+        talk.upstream.classic("cleo"),
+        talk.upstream.classic_without_scopes("ada"),
+    );
     talk.upstream.delete(NOBODY, &path).expect_status(401);
     talk.upstream.delete(&bare, &path).expect_status(403);
     assert_eq!(talk.upstream.delete(&cleo, &path).expect_status(204).bytes.len(), 0);

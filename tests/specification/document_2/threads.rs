@@ -19,7 +19,9 @@ pub fn unread(upstream: &mut Upstream) -> Value {
 fn look(upstream: &mut Upstream, thread: &Value) -> &'static str {
     let mut found = Vec::new();
     for page in 1..=3 {
-        found.extend(inbox(upstream, "ada", &format!("?all=true&page={page}")).items().iter().cloned());
+        found.extend(
+            inbox(upstream, "ada", &format!("?all=true&page={page}")).items().iter().cloned(),
+        );
     }
     let found = found.iter().find(|one| one["id"] == thread["id"]);
     let state = match found.map(|thread| &thread["unread"]) {
@@ -40,7 +42,9 @@ pub fn a_thread_is_read() {
     let seen = upstream.get(&ada, &path).expect_status(200);
     assert_shape(&seen.body, &THREAD);
     let since = seen.header("last-modified").to_owned();
-    upstream.send(&Ask::new("GET", &path).by(&ada).header("if-modified-since", &since)).expect_status(304);
+    upstream
+        .send(&Ask::new("GET", &path).by(&ada).header("if-modified-since", &since))
+        .expect_status(304);
     upstream.get(NOBODY, &path).expect_status(401);
     upstream.get(&bare, &path).expect_status(403);
 }
@@ -56,14 +60,18 @@ pub fn a_thread_is_marked_read() {
     assert_eq!(upstream.patch(&ada, &path, &Value::Null).expect_status(205).bytes.len(), 0);
     assert_eq!(look(&mut upstream, &thread), "read");
     let left = inbox(&mut upstream, "ada", "?per_page=50");
-    assert!(left.items().iter().all(|one| one["id"] != thread["id"]), "it is in the inbox no longer");
+    assert!(
+        left.items().iter().all(|one| one["id"] != thread["id"]),
+        "it is in the inbox no longer"
+    );
 }
 
 #[test]
 pub fn a_thread_is_marked_done() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let (first, second) = (unread(&mut upstream), inbox(&mut upstream, "ada", "").items()[1].clone());
+    let (first, second) =
+        (unread(&mut upstream), inbox(&mut upstream, "ada", "").items()[1].clone());
     upstream.patch(&ada, &path(&second), &Value::Null).expect_status(205);
     for (thread, before) in [(first, "unread"), (second, "read")] {
         assert_eq!(look(&mut upstream, &thread), before);
@@ -78,12 +86,15 @@ pub fn threads_up_to_last_read_at_are_marked_read() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let threads = inbox(&mut upstream, "ada", "").items().clone();
-    let (newest, middle, oldest) = (&threads[0], &threads[threads.len() / 2], &threads[threads.len() - 1]);
+    let (newest, middle, oldest) =
+        (&threads[0], &threads[threads.len() / 2], &threads[threads.len() - 1]);
     assert!(newest["updated_at"].as_str() > middle["updated_at"].as_str());
     for thread in [newest, middle, oldest] {
         assert_eq!(look(&mut upstream, thread), "unread");
     }
-    upstream.put(&ada, "/notifications", &json!({ "last_read_at": middle["updated_at"] })).expect_status(205);
+    upstream
+        .put(&ada, "/notifications", &json!({ "last_read_at": middle["updated_at"] }))
+        .expect_status(205);
     for (thread, state) in [(newest, "unread"), (middle, "read"), (oldest, "read")] {
         assert_eq!(look(&mut upstream, thread), state);
     }
@@ -120,12 +131,23 @@ pub fn its_addresses_lead_to_it_and_to_its_subject() {
     let cleo = upstream.classic("cleo");
     let number = open_issue(&mut upstream, "ben", "Look, @cleo");
     let thread = latest(&mut upstream, "cleo");
-    let local = |url: &Value| url.as_str().and_then(|url| url.strip_prefix(BASE)).expect("an address of the API").to_owned();
-    assert_eq!(upstream.get(&cleo, &local(&thread["url"])).expect_status(200).body["id"], thread["id"]);
+    let local = |url: &Value| {
+        url.as_str()
+            .and_then(|url| url.strip_prefix(BASE))
+            .expect("an address of the API")
+            .to_owned()
+    };
+    assert_eq!(
+        upstream.get(&cleo, &local(&thread["url"])).expect_status(200).body["id"],
+        thread["id"]
+    );
     upstream.get(&cleo, &local(&thread["subscription_url"])).expect_status(200);
     let subject = &thread["subject"];
     assert_eq!((&subject["type"], &subject["title"]), (&json!("Issue"), &json!("An issue of ben")));
-    assert_eq!(upstream.get(&cleo, &local(&subject["url"])).expect_status(200).body["number"], number);
+    assert_eq!(
+        upstream.get(&cleo, &local(&subject["url"])).expect_status(200).body["number"],
+        number
+    );
     upstream.get(&cleo, &local(&subject["latest_comment_url"])).expect_status(200);
 }
 

@@ -13,7 +13,11 @@ const DELIVERIES: &str = "/app/hook/deliveries";
 /// The id of a delivery of the app's webhook.
 fn a_delivery(upstream: &mut Upstream, jwt: &str) -> u64 {
     let answer = upstream.get(jwt, DELIVERIES).expect_status(200);
-    answer.items().first().and_then(|delivery| delivery["id"].as_u64()).expect("the app's webhook has deliveries")
+    answer
+        .items()
+        .first()
+        .and_then(|delivery| delivery["id"].as_u64())
+        .expect("the app's webhook has deliveries")
 }
 
 #[test]
@@ -36,7 +40,12 @@ pub fn every_field_of_its_configuration_is_optional() {
     let before = upstream.get(&jwt, CONFIG).expect_status(200).body;
     let after = upstream.patch(&jwt, CONFIG, &json!({ "insecure_ssl": 1 })).expect_status(200).body;
     assert_eq!((&after["url"], &after["content_type"]), (&before["url"], &before["content_type"]));
-    assert_eq!(after["insecure_ssl"].as_str().map_or_else(|| after["insecure_ssl"].to_string(), str::to_owned), "1");
+    assert_eq!(
+        after["insecure_ssl"]
+            .as_str()
+            .map_or_else(|| after["insecure_ssl"].to_string(), str::to_owned),
+        "1"
+    );
     upstream.patch(&jwt, CONFIG, &json!({})).expect_status(200);
 }
 
@@ -72,7 +81,9 @@ pub fn what_is_malformed_about_its_deliveries_is_refused() {
     upstream.get(&jwt, &format!("{DELIVERIES}/first")).expect_status(400);
     upstream.post(&jwt, &format!("{DELIVERIES}/first/attempts"), &Value::Null).expect_status(400);
     upstream.get(&jwt, &format!("{DELIVERIES}/99999999999999999999")).expect_status(422);
-    upstream.post(&jwt, &format!("{DELIVERIES}/99999999999999999999/attempts"), &Value::Null).expect_status(422);
+    upstream
+        .post(&jwt, &format!("{DELIVERIES}/99999999999999999999/attempts"), &Value::Null)
+        .expect_status(422);
     upstream.patch(&jwt, CONFIG, &json!({ "url": 7 })).assert_names_field("url");
 }
 

@@ -10,7 +10,11 @@ use crate::shape::{assert_shape, assert_shapes};
 /// The path of the deliveries of the world's hook that has most of them.
 pub fn seeded(upstream: &mut Upstream) -> String {
     let world = upstream.world();
-    let hooks = world["hooks"].as_array().expect("the world shows its hooks").iter().filter(|hook| hook["organization"] == "acme");
+    let hooks = world["hooks"]
+        .as_array()
+        .expect("the world shows its hooks")
+        .iter()
+        .filter(|hook| hook["organization"] == "acme");
     let hook = hooks.max_by_key(|hook| hook["deliveries"].as_u64()).expect("acme has a hook");
     format!("{HOOKS}/{}/deliveries", hook["id"])
 }
@@ -73,11 +77,17 @@ pub fn deliveries_are_filtered_by_their_outcome() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let path = seeded(&mut upstream);
-    let failed = upstream.get(&ada, &format!("{path}?status=failure&per_page=100")).expect_status(200);
+    let failed =
+        upstream.get(&ada, &format!("{path}?status=failure&per_page=100")).expect_status(200);
     assert!(!failed.items().is_empty(), "the world has a failed delivery");
     assert!(failed.items().iter().all(|one| one["status"] != "OK"));
-    let fine = upstream.get(&ada, &format!("{path}?status=success&per_page=100")).expect_status(200);
-    assert!(fine.items().iter().all(|one| one["status_code"].as_u64().is_some_and(|code| (200..400).contains(&code))));
+    let fine =
+        upstream.get(&ada, &format!("{path}?status=success&per_page=100")).expect_status(200);
+    assert!(
+        fine.items()
+            .iter()
+            .all(|one| one["status_code"].as_u64().is_some_and(|code| (200..400).contains(&code)))
+    );
 }
 
 #[test]
@@ -99,10 +109,17 @@ pub fn an_attempt_resends_the_delivery_with_redelivery_true() {
     let ada = upstream.classic("ada");
     let path = seeded(&mut upstream);
     let first = upstream.get(&ada, &path).body[0].clone();
-    upstream.post(&ada, &format!("{path}/{}/attempts", first["id"]), &Value::Null).expect_status(202);
+    upstream
+        .post(&ada, &format!("{path}/{}/attempts", first["id"]), &Value::Null)
+        .expect_status(202);
     let again = upstream.get(&ada, &path).body[0].clone();
-    assert_eq!((&again["guid"], &again["redelivery"], &again["event"]), (&first["guid"], &json!(true), &first["event"]));
+    assert_eq!(
+        (&again["guid"], &again["redelivery"], &again["event"]),
+        (&first["guid"], &json!(true), &first["event"])
+    );
     assert_ne!(again["id"], first["id"]);
     upstream.post(&ada, &format!("{path}/first/attempts"), &Value::Null).expect_status(400);
-    upstream.post(&ada, &format!("{path}/99999999999999999999/attempts"), &Value::Null).expect_status(422);
+    upstream
+        .post(&ada, &format!("{path}/99999999999999999999/attempts"), &Value::Null)
+        .expect_status(422);
 }

@@ -67,22 +67,29 @@ pub fn every_flag_of_the_body_is_a_boolean_and_kept() {
         "exclude_owner_projects",
         "org_metadata_only",
     ] {
-        upstream.post(&ada, MIGRATIONS, &json!({ "repositories": ["ada/dotfiles"], flag: "yes" })).assert_names_field(flag);
+        upstream
+            .post(&ada, MIGRATIONS, &json!({ "repositories": ["ada/dotfiles"], flag: "yes" }))
+            .assert_names_field(flag);
     }
-    let body =
-        json!({ "repositories": ["ada/dotfiles"], "exclude_attachments": true, "exclude_releases": true, "exclude_owner_projects": true });
+    let body = json!({ "repositories": ["ada/dotfiles"], "exclude_attachments": true, "exclude_releases": true, "exclude_owner_projects": true });
     let begun = start(&mut upstream, &body).body;
     for flag in ["exclude_attachments", "exclude_releases", "exclude_owner_projects"] {
         assert_eq!(begun[flag], true, "{flag}");
     }
-    assert_eq!((&begun["org_metadata_only"], &begun["lock_repositories"]), (&json!(false), &json!(false)));
+    assert_eq!(
+        (&begun["org_metadata_only"], &begun["lock_repositories"]),
+        (&json!(false), &json!(false))
+    );
 }
 
 #[test]
 pub fn organization_metadata_alone_wants_no_repositories() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let begun = upstream.post(&ada, MIGRATIONS, &json!({ "repositories": [], "org_metadata_only": true })).expect_status(201).body;
+    let begun = upstream
+        .post(&ada, MIGRATIONS, &json!({ "repositories": [], "org_metadata_only": true }))
+        .expect_status(201)
+        .body;
     assert_eq!((&begun["org_metadata_only"], &begun["repositories"]), (&json!(true), &json!([])));
     let body = json!({ "repositories": ["ada/dotfiles"], "org_metadata_only": true });
     upstream.post(&ada, MIGRATIONS, &body).assert_names_field("repositories");
@@ -92,10 +99,19 @@ pub fn organization_metadata_alone_wants_no_repositories() {
 pub fn exclude_names_repositories_and_nothing_else() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    upstream.post(&ada, MIGRATIONS, &json!({ "repositories": ["ada/dotfiles"], "exclude": ["repositories"] })).expect_status(201);
-    upstream.post(&ada, MIGRATIONS, &json!({ "repositories": ["ada/dotfiles"], "exclude": ["issues"] })).assert_names_field("exclude");
+    upstream
+        .post(
+            &ada,
+            MIGRATIONS,
+            &json!({ "repositories": ["ada/dotfiles"], "exclude": ["repositories"] }),
+        )
+        .expect_status(201);
+    upstream
+        .post(&ada, MIGRATIONS, &json!({ "repositories": ["ada/dotfiles"], "exclude": ["issues"] }))
+        .assert_names_field("exclude");
     let path = exported(&mut upstream, &of_dotfiles());
-    let without = upstream.get(&ada, &format!("{path}?exclude=repositories")).expect_status(200).body;
+    let without =
+        upstream.get(&ada, &format!("{path}?exclude=repositories")).expect_status(200).body;
     assert!(without["repositories"].as_array().is_none_or(Vec::is_empty), "{without}");
 }
 
@@ -104,12 +120,18 @@ pub fn repositories_are_locked_at_the_start_and_can_be_unlocked_after_the_export
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let change = json!({ "title": "while it is locked" });
-    let begun = start(&mut upstream, &json!({ "repositories": ["ada/dotfiles"], "lock_repositories": true })).body;
+    let begun = start(
+        &mut upstream,
+        &json!({ "repositories": ["ada/dotfiles"], "lock_repositories": true }),
+    )
+    .body;
     assert_eq!(begun["lock_repositories"], true);
     let refused = upstream.post(&ada, "/repos/ada/dotfiles/issues", &change);
     assert!((400..500).contains(&refused.status), "{} {}", refused.status, refused.body);
     upstream.pass(3_600);
-    upstream.delete(&ada, &format!("{MIGRATIONS}/{}/repos/dotfiles/lock", begun["id"])).expect_status(204);
+    upstream
+        .delete(&ada, &format!("{MIGRATIONS}/{}/repos/dotfiles/lock", begun["id"]))
+        .expect_status(204);
     upstream.post(&ada, "/repos/ada/dotfiles/issues", &change).expect_status(201);
 }
 
@@ -119,7 +141,16 @@ pub fn the_archive_has_json_files_of_the_resources_that_exist() {
     let path = exported(&mut upstream, &json!({ "repositories": ["acme/widgets"] }));
     let files = unpacked(&mut upstream, &path);
     let found = resources(&files);
-    for resource in ["issues", "issue_comments", "milestones", "pull_requests", "releases", "repositories", "schema", "users"] {
+    for resource in [
+        "issues",
+        "issue_comments",
+        "milestones",
+        "pull_requests",
+        "releases",
+        "repositories",
+        "schema",
+        "users",
+    ] {
         assert!(found.contains(resource), "{resource} is not in {found:?}");
     }
     let known = [
@@ -144,8 +175,12 @@ pub fn the_archive_has_json_files_of_the_resources_that_exist() {
     assert!(found.iter().all(|resource| known.contains(&resource.as_str())), "{found:?}");
     let issues: usize = files
         .iter()
-        .filter(|(file, _)| file.strip_suffix(".json").is_some_and(|stem| stem.starts_with("issues_")))
-        .map(|(_, content)| serde_json::from_slice::<Value>(content).expect("JSON").as_array().map_or(0, Vec::len))
+        .filter(|(file, _)| {
+            file.strip_suffix(".json").is_some_and(|stem| stem.starts_with("issues_"))
+        })
+        .map(|(_, content)| {
+            serde_json::from_slice::<Value>(content).expect("JSON").as_array().map_or(0, Vec::len)
+        })
         .sum();
     assert!(issues > 30, "every issue, not a page of them: {issues}");
 }
@@ -156,15 +191,25 @@ pub fn the_archive_has_git_data_unless_it_is_excluded() {
     let path = exported(&mut upstream, &of_dotfiles());
     let files = unpacked(&mut upstream, &path);
     assert!(files.iter().any(|(name, _)| name.starts_with("repositories/")), "Git data");
-    let path = exported(&mut upstream, &json!({ "repositories": ["ada/dotfiles"], "exclude_git_data": true }));
+    let path = exported(
+        &mut upstream,
+        &json!({ "repositories": ["ada/dotfiles"], "exclude_git_data": true }),
+    );
     let files = unpacked(&mut upstream, &path);
-    assert!(!files.iter().any(|(name, content)| name.starts_with("repositories/") && !content.is_empty()));
+    assert!(
+        !files
+            .iter()
+            .any(|(name, content)| name.starts_with("repositories/") && !content.is_empty())
+    );
 }
 
 #[test]
 pub fn without_metadata_only_the_git_source_is_included() {
     let mut upstream = Upstream::new();
-    let path = exported(&mut upstream, &json!({ "repositories": ["ada/dotfiles"], "exclude_metadata": true }));
+    let path = exported(
+        &mut upstream,
+        &json!({ "repositories": ["ada/dotfiles"], "exclude_metadata": true }),
+    );
     let files = unpacked(&mut upstream, &path);
     assert!(!resources(&files).contains("issues"), "{:?}", resources(&files));
     assert!(files.iter().any(|(name, _)| name.starts_with("repositories/")));
@@ -173,7 +218,10 @@ pub fn without_metadata_only_the_git_source_is_included() {
 #[test]
 pub fn excluded_releases_are_not_in_the_archive() {
     let mut upstream = Upstream::new();
-    let path = exported(&mut upstream, &json!({ "repositories": ["acme/widgets"], "exclude_releases": true }));
+    let path = exported(
+        &mut upstream,
+        &json!({ "repositories": ["acme/widgets"], "exclude_releases": true }),
+    );
     let files = unpacked(&mut upstream, &path);
     assert!(!resources(&files).contains("releases"));
 }

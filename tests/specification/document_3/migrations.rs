@@ -41,7 +41,8 @@ pub fn address(upstream: &mut Upstream, path: &str) -> String {
 
 /// Fetches an archive at the address that its redirect names, without a credential.
 pub fn fetch(upstream: &mut Upstream, address: &str) -> Answer {
-    let path = address.splitn(4, '/').nth(3).map(|rest| format!("/{rest}")).expect("an absolute address");
+    let path =
+        address.splitn(4, '/').nth(3).map(|rest| format!("/{rest}")).expect("an absolute address");
     upstream.send(&Ask::new("GET", &path).by(NOBODY))
 }
 
@@ -49,7 +50,11 @@ pub fn fetch(upstream: &mut Upstream, address: &str) -> Answer {
 fn in_state(upstream: &mut Upstream, state: &str) -> Vec<u64> {
     let ada = upstream.classic("ada");
     let list = upstream.get(&ada, &format!("{MIGRATIONS}?per_page=100")).expect_status(200);
-    list.items().iter().filter(|one| one["state"] == state).filter_map(|one| one["id"].as_u64()).collect()
+    list.items()
+        .iter()
+        .filter(|one| one["state"] == state)
+        .filter_map(|one| one["id"].as_u64())
+        .collect()
 }
 
 #[test]
@@ -88,8 +93,12 @@ pub fn a_migration_is_started() {
     assert_eq!(begun.body["repositories"][0]["full_name"], "ada/dotfiles");
     let ada = upstream.classic("ada");
     upstream.post(&ada, MIGRATIONS, &json!({})).assert_names_field("repositories");
-    upstream.post(&ada, MIGRATIONS, &json!({ "repositories": "ada/dotfiles" })).assert_names_field("repositories");
-    upstream.post(&ada, MIGRATIONS, &json!({ "repositories": ["ada/nothing"] })).assert_names_field("repositories");
+    upstream
+        .post(&ada, MIGRATIONS, &json!({ "repositories": "ada/dotfiles" }))
+        .assert_names_field("repositories");
+    upstream
+        .post(&ada, MIGRATIONS, &json!({ "repositories": ["ada/nothing"] }))
+        .assert_names_field("repositories");
     assert_refused(&mut upstream, "POST", MIGRATIONS);
 }
 
@@ -161,7 +170,10 @@ pub fn after_7_days_the_archive_is_gone_and_the_state_stays() {
 /// The state, and whether there is still an archive.
 fn state(upstream: &mut Upstream, path: &str, has_archive: bool) -> String {
     let ada = upstream.classic("ada");
-    let state = upstream.get(&ada, path).expect_status(200).body["state"].as_str().unwrap_or_default().to_owned();
+    let state = upstream.get(&ada, path).expect_status(200).body["state"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     if has_archive { state } else { format!("{state} (archive deleted)") }
 }
 
@@ -172,6 +184,9 @@ pub fn the_world_has_a_migration_in_each_state() {
     for state in ["pending", "exporting", "exported", "failed"] {
         let ids = in_state(&mut upstream, state);
         let id = ids.first().unwrap_or_else(|| panic!("none is {state}"));
-        assert_shape(&upstream.get(&ada, &format!("{MIGRATIONS}/{id}")).expect_status(200).body, &USER_MIGRATION);
+        assert_shape(
+            &upstream.get(&ada, &format!("{MIGRATIONS}/{id}")).expect_status(200).body,
+            &USER_MIGRATION,
+        );
     }
 }

@@ -25,8 +25,12 @@ fn sent(upstream: &mut Upstream, event: &str) -> Outgoing {
     let now = upstream.now;
     let mut found = None;
     for outgoing in upstream.emulator.take_outgoing(now) {
-        let receipt =
-            Receipt::Answered { status: 200, duration: Duration::from_millis(80), headers: Vec::new(), payload: "thanks".to_owned() };
+        let receipt = Receipt::Answered {
+            status: 200,
+            duration: Duration::from_millis(80),
+            headers: Vec::new(),
+            payload: "thanks".to_owned(),
+        };
         upstream.emulator.delivered(outgoing.id, receipt);
         let is_ours = outgoing.request.uri().host() == Some("bots.example.com");
         if is_ours && header(&outgoing, "X-Service-Event") == event {
@@ -47,12 +51,18 @@ fn header<'a>(outgoing: &'a Outgoing, name: &str) -> &'a str {
 
 fn open_an_issue(upstream: &mut Upstream) {
     let ada = upstream.classic("ada");
-    upstream.post(&ada, "/repos/acme/widgets/issues", &json!({ "title": "told" })).expect_status(201);
+    upstream
+        .post(&ada, "/repos/acme/widgets/issues", &json!({ "title": "told" }))
+        .expect_status(201);
 }
 
 fn signature(algorithm: hmac::Algorithm, body: &[u8]) -> String {
     let tag = hmac::sign(&hmac::Key::new(algorithm, SECRET.as_bytes()), body);
-    tag.as_ref().iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+    tag.as_ref()
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
 }
 
 #[test]
@@ -70,7 +80,8 @@ pub fn the_payload_carries_an_action_and_the_affected_objects() {
     let mut upstream = Upstream::new();
     hook(&mut upstream, &["issues"], "json");
     open_an_issue(&mut upstream);
-    let payload: Value = serde_json::from_slice(sent(&mut upstream, "issues").request.body()).expect("JSON");
+    let payload: Value =
+        serde_json::from_slice(sent(&mut upstream, "issues").request.body()).expect("JSON");
     assert_eq!(payload["action"], "opened");
     assert_eq!(payload["issue"]["title"], "told");
     assert_eq!(payload["repository"]["full_name"], "acme/widgets");
@@ -101,8 +112,14 @@ pub fn it_is_signed_with_the_secret() {
     open_an_issue(&mut upstream);
     let outgoing = sent(&mut upstream, "issues");
     let body = outgoing.request.body();
-    assert_eq!(header(&outgoing, "X-Hub-Signature-256"), format!("sha256={}", signature(hmac::HMAC_SHA256, body)));
-    assert_eq!(header(&outgoing, "X-Hub-Signature"), format!("sha1={}", signature(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, body)));
+    assert_eq!(
+        header(&outgoing, "X-Hub-Signature-256"),
+        format!("sha256={}", signature(hmac::HMAC_SHA256, body))
+    );
+    assert_eq!(
+        header(&outgoing, "X-Hub-Signature"),
+        format!("sha1={}", signature(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, body))
+    );
 }
 
 #[test]
@@ -136,7 +153,9 @@ pub fn an_attempt_is_sent_with_the_same_guid() {
     assert_eq!((&delivery["status"], &delivery["status_code"]), (&json!("OK"), &json!(200)));
     let detail = upstream.get(&ada, &format!("{path}/{}", delivery["id"])).body;
     assert_eq!(detail["response"]["payload"], "thanks");
-    upstream.post(&ada, &format!("{path}/{}/attempts", delivery["id"]), &Value::Null).expect_status(202);
+    upstream
+        .post(&ada, &format!("{path}/{}/attempts", delivery["id"]), &Value::Null)
+        .expect_status(202);
     let again = sent(&mut upstream, "issues");
     assert_eq!(header(&again, "X-Service-Delivery"), header(&first, "X-Service-Delivery"));
     assert_eq!(again.request.body(), first.request.body());
@@ -158,7 +177,8 @@ pub fn the_named_events_occur() {
 pub fn events_of_an_organization_with_the_app_reach_the_app() {
     let mut upstream = Upstream::new();
     let jwt = upstream.jwt();
-    let before = upstream.get(&jwt, "/app/hook/deliveries").expect_status(200).body[0]["id"].clone();
+    let before =
+        upstream.get(&jwt, "/app/hook/deliveries").expect_status(200).body[0]["id"].clone();
     open_an_issue(&mut upstream);
     let newest = upstream.get(&jwt, "/app/hook/deliveries").expect_status(200).body[0].clone();
     assert_ne!(newest["id"], before);

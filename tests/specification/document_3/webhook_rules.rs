@@ -24,8 +24,11 @@ pub fn a_star_means_all_events() {
     let mut body = minimal();
     body["events"] = json!(["*"]);
     let hook = upstream.post(&ada, HOOKS, &body).expect_status(201).body;
-    upstream.post(&ada, "/repos/acme/widgets/issues", &json!({ "title": "told" })).expect_status(201);
-    let deliveries = upstream.get(&ada, &format!("{HOOKS}/{}/deliveries", hook["id"])).expect_status(200);
+    upstream
+        .post(&ada, "/repos/acme/widgets/issues", &json!({ "title": "told" }))
+        .expect_status(201);
+    let deliveries =
+        upstream.get(&ada, &format!("{HOOKS}/{}/deliveries", hook["id"])).expect_status(200);
     assert!(deliveries.items().iter().any(|one| one["event"] == "issues"), "{}", deliveries.body);
 }
 
@@ -34,8 +37,11 @@ pub fn an_event_that_is_not_selected_is_not_delivered() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let hook = upstream.post(&ada, HOOKS, &minimal()).expect_status(201).body;
-    upstream.post(&ada, "/repos/acme/widgets/issues", &json!({ "title": "not told" })).expect_status(201);
-    let deliveries = upstream.get(&ada, &format!("{HOOKS}/{}/deliveries", hook["id"])).expect_status(200);
+    upstream
+        .post(&ada, "/repos/acme/widgets/issues", &json!({ "title": "not told" }))
+        .expect_status(201);
+    let deliveries =
+        upstream.get(&ada, &format!("{HOOKS}/{}/deliveries", hook["id"])).expect_status(200);
     assert!(deliveries.items().iter().all(|one| one["event"] != "issues"), "{}", deliveries.body);
 }
 
@@ -50,7 +56,10 @@ pub fn the_secret_is_never_returned() {
         let answer = upstream.get(&ada, &path).expect_status(200);
         assert!(!answer.bytes.windows(6).any(|window| window == b"sesame"), "{path}");
     }
-    assert!(upstream.get(&ada, &format!("{path}/config")).body["secret"].is_string(), "it is shown masked");
+    assert!(
+        upstream.get(&ada, &format!("{path}/config")).body["secret"].is_string(),
+        "it is shown masked"
+    );
 }
 
 #[test]
@@ -58,10 +67,21 @@ pub fn an_update_without_the_secret_removes_it() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let path = created(&mut upstream, &ada);
-    upstream.patch(&ada, &path, &json!({ "config": { "url": "https://bots.example.com/hook", "secret": "again" } })).expect_status(200);
+    upstream
+        .patch(
+            &ada,
+            &path,
+            &json!({ "config": { "url": "https://bots.example.com/hook", "secret": "again" } }),
+        )
+        .expect_status(200);
     assert!(upstream.get(&ada, &format!("{path}/config")).body["secret"].is_string());
-    upstream.patch(&ada, &path, &json!({ "config": { "url": "https://bots.example.com/hook" } })).expect_status(200);
-    assert_eq!(upstream.get(&ada, &format!("{path}/config")).expect_status(200).body["secret"], Value::Null);
+    upstream
+        .patch(&ada, &path, &json!({ "config": { "url": "https://bots.example.com/hook" } }))
+        .expect_status(200);
+    assert_eq!(
+        upstream.get(&ada, &format!("{path}/config")).expect_status(200).body["secret"],
+        Value::Null
+    );
 }
 
 #[test]
@@ -118,8 +138,12 @@ pub fn fine_grained_tokens_need_the_webhooks_permission() {
     let other = upstream.installation_with("acme", &[("members", "write")]);
     let path = created(&mut upstream, &writer);
     upstream.get(&reader, &path).expect_status(200);
-    for (method, path) in [("POST", HOOKS.to_owned()), ("PATCH", path.clone()), ("DELETE", path.clone()), ("POST", format!("{path}/pings"))]
-    {
+    for (method, path) in [
+        ("POST", HOOKS.to_owned()),
+        ("PATCH", path.clone()),
+        ("DELETE", path.clone()),
+        ("POST", format!("{path}/pings")),
+    ] {
         let ask = crate::kit::Ask::new(method, &path).by(&reader).json(&minimal());
         upstream.send(&ask).expect_status(403);
     }
@@ -142,7 +166,11 @@ pub fn an_oauth_app_sees_only_its_own_hooks() {
     upstream.patch(&app, &mine, &json!({ "active": false })).expect_status(404);
     upstream.get(&app, &its).expect_status(200);
     let listed = upstream.get(&app, HOOKS).expect_status(200);
-    assert!(listed.items().iter().all(|hook| !mine.ends_with(&format!("/{}", hook["id"]))), "{}", listed.body);
+    assert!(
+        listed.items().iter().all(|hook| !mine.ends_with(&format!("/{}", hook["id"]))),
+        "{}",
+        listed.body
+    );
 }
 
 #[test]

@@ -27,7 +27,10 @@ pub fn hooks_are_listed() {
     let ada = upstream.classic("ada");
     created(&mut upstream, &ada);
     assert_shapes(&upstream.get(&ada, HOOKS).expect_status(200).body, &ORGANIZATION_WEBHOOK);
-    assert_eq!(upstream.get(&ada, &format!("{HOOKS}?per_page=1")).expect_status(200).items().len(), 1);
+    assert_eq!(
+        upstream.get(&ada, &format!("{HOOKS}?per_page=1")).expect_status(200).items().len(),
+        1
+    );
     upstream.get(&ada, "/orgs/nobody/hooks").expect_status(404);
 }
 
@@ -38,11 +41,27 @@ pub fn a_hook_is_created() {
     let hook = create(&mut upstream, &ada);
     assert_shape(&hook.body, &ORGANIZATION_WEBHOOK);
     assert_eq!((&hook.body["name"], &hook.body["type"]), (&json!("web"), &json!("Organization")));
-    upstream.post(&ada, "/orgs/nobody/hooks", &json!({ "name": "web", "config": { "url": "https://a.example.com" } })).expect_status(404);
-    upstream.post(&ada, HOOKS, &json!({ "name": "email", "config": { "url": "https://a.example.com" } })).assert_names_field("name");
+    upstream
+        .post(
+            &ada,
+            "/orgs/nobody/hooks",
+            &json!({ "name": "web", "config": { "url": "https://a.example.com" } }),
+        )
+        .expect_status(404);
+    upstream
+        .post(
+            &ada,
+            HOOKS,
+            &json!({ "name": "email", "config": { "url": "https://a.example.com" } }),
+        )
+        .assert_names_field("name");
     upstream.post(&ada, HOOKS, &json!({ "name": "web" })).assert_names_field("config");
-    upstream.post(&ada, HOOKS, &json!({ "name": "web", "config": {} })).assert_names_field("config.url");
-    upstream.post(&ada, HOOKS, &json!({ "config": { "url": "https://a.example.com" } })).assert_names_field("name");
+    upstream
+        .post(&ada, HOOKS, &json!({ "name": "web", "config": {} }))
+        .assert_names_field("config.url");
+    upstream
+        .post(&ada, HOOKS, &json!({ "config": { "url": "https://a.example.com" } }))
+        .assert_names_field("name");
     let wrong = json!({ "name": "web", "config": { "url": "https://a.example.com" }, "events": "push", "active": "yes" });
     upstream.post(&ada, HOOKS, &wrong).assert_names_field("events");
 }
@@ -65,8 +84,13 @@ pub fn a_hook_is_changed() {
     let changed = upstream.patch(&ada, &path, &change).expect_status(200);
     assert_shape(&changed.body, &ORGANIZATION_WEBHOOK);
     assert_eq!(changed.body["events"], json!(["*"]));
-    assert_eq!((&changed.body["active"], &changed.body["config"]["url"]), (&json!(false), &json!("https://b.example.com/x")));
-    upstream.patch(&ada, &path, &json!({ "config": { "secret": "s" } })).assert_names_field("config.url");
+    assert_eq!(
+        (&changed.body["active"], &changed.body["config"]["url"]),
+        (&json!(false), &json!("https://b.example.com/x"))
+    );
+    upstream
+        .patch(&ada, &path, &json!({ "config": { "secret": "s" } }))
+        .assert_names_field("config.url");
     upstream.patch(&ada, &format!("{HOOKS}/999999999"), &json!({})).expect_status(404);
 }
 
@@ -86,7 +110,9 @@ pub fn a_hooks_configuration_is_read_and_changed() {
     let ada = upstream.classic("ada");
     let path = format!("{}/config", created(&mut upstream, &ada));
     assert_shape(&upstream.get(&ada, &path).expect_status(200).body, &WEBHOOK_CONFIGURATION);
-    let changed = upstream.patch(&ada, &path, &json!({ "url": "https://c.example.com/x" })).expect_status(200);
+    let changed = upstream
+        .patch(&ada, &path, &json!({ "url": "https://c.example.com/x" }))
+        .expect_status(200);
     assert_shape(&changed.body, &WEBHOOK_CONFIGURATION);
     assert_eq!(changed.body["url"], "https://c.example.com/x");
     assert_eq!(changed.body["content_type"], "json", "the other fields are optional and stay");

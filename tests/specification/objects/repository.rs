@@ -1,4 +1,5 @@
-//! The repository object inside migrations and notifications (Document 3). Its fields are a paragraph there, not a table; each sentence is a line here.
+//! The repository object inside migrations and notifications (Document 3). Its fields are a
+//! paragraph there, not a table; each sentence is a line here.
 
 use crate::objects::user::USER_SUMMARY;
 use crate::shape::{Field, Object, Type, field, listed};
@@ -11,7 +12,11 @@ pub static REPOSITORY: Object = Object { name: "Repository object", fields: FIEL
 
 static PERMISSIONS: Object = Object {
     name: "Repository permissions",
-    fields: &[field("admin", Type::Boolean), field("push", Type::Boolean), field("pull", Type::Boolean)],
+    fields: &[
+        field("admin", Type::Boolean),
+        field("push", Type::Boolean),
+        field("pull", Type::Boolean),
+    ],
 };
 
 static LICENSE: Object = Object {

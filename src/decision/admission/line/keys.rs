@@ -1,4 +1,5 @@
-//! What those have in common that are held by the same: the names and keys of sorts and classes. And the order in which they are served.
+//! What those have in common that are held by the same: the names and keys of sorts and classes.
+//! And the order in which they are served.
 
 use crate::api::{EndpointId, ResourceName};
 use crate::decision::admission::shares::Tag;
@@ -54,7 +55,12 @@ impl ClassId {
 }
 
 impl SortKey {
-    pub(in crate::decision::admission) fn new(demand: &Demand, list: ListId, priority: Priority, resource: ResourceName) -> Self {
+    pub(in crate::decision::admission) fn new(
+        demand: &Demand,
+        list: ListId,
+        priority: Priority,
+        resource: ResourceName,
+    ) -> Self {
         let Demand { cost, graphql, content, token_request, write, .. } = *demand;
         let price = if cost == 0 { Price::Free } else { Price::Counted };
         Self { list, priority, resource, price, graphql, content, token_request, write }
@@ -79,11 +85,15 @@ impl ClassKey {
     /// All of it as one number, which is looked for faster.
     pub(super) fn packed(self) -> u128 {
         let Self { sort, endpoint, cost, points } = self;
-        u128::from(sort.0) << 96 | (endpoint.index() as u128) << 64 | u128::from(cost) << 32 | u128::from(points)
+        u128::from(sort.0) << 96
+            | (endpoint.index() as u128) << 64
+            | u128::from(cost) << 32
+            | u128::from(points)
     }
 }
 
-/// The order of service: priority, share, age. All of it in one number, because ranks are compared more often than anything else.
+/// The order of service: priority, share, age. All of it in one number, because ranks are compared
+/// more often than anything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::decision::admission) struct Rank(u128);
 

@@ -1,4 +1,5 @@
-//! Who is in an enterprise team (Document 1, Route inventory, enterprise-teams: "memberships"; shapes are not shown).
+//! Who is in an enterprise team (Document 1, Route inventory, enterprise-teams: "memberships";
+//! shapes are not shown).
 
 use http::StatusCode;
 use serde_json::Value;
@@ -12,12 +13,42 @@ use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/enterprises/{enterprise}/teams/{enterprise-team}/memberships", READ, list),
-    Route::new(Verb::Post, "/enterprises/{enterprise}/teams/{enterprise-team}/memberships/add", WRITE, add),
-    Route::new(Verb::Post, "/enterprises/{enterprise}/teams/{enterprise-team}/memberships/remove", WRITE, remove),
-    Route::new(Verb::Get, "/enterprises/{enterprise}/teams/{enterprise-team}/memberships/{username}", READ, get),
-    Route::new(Verb::Put, "/enterprises/{enterprise}/teams/{enterprise-team}/memberships/{username}", WRITE, put),
-    Route::new(Verb::Delete, "/enterprises/{enterprise}/teams/{enterprise-team}/memberships/{username}", WRITE, delete),
+    Route::new(
+        Verb::Get,
+        "/enterprises/{enterprise}/teams/{enterprise-team}/memberships",
+        READ,
+        list,
+    ),
+    Route::new(
+        Verb::Post,
+        "/enterprises/{enterprise}/teams/{enterprise-team}/memberships/add",
+        WRITE,
+        add,
+    ),
+    Route::new(
+        Verb::Post,
+        "/enterprises/{enterprise}/teams/{enterprise-team}/memberships/remove",
+        WRITE,
+        remove,
+    ),
+    Route::new(
+        Verb::Get,
+        "/enterprises/{enterprise}/teams/{enterprise-team}/memberships/{username}",
+        READ,
+        get,
+    ),
+    Route::new(
+        Verb::Put,
+        "/enterprises/{enterprise}/teams/{enterprise-team}/memberships/{username}",
+        WRITE,
+        put,
+    ),
+    Route::new(
+        Verb::Delete,
+        "/enterprises/{enterprise}/teams/{enterprise-team}/memberships/{username}",
+        WRITE,
+        delete,
+    ),
 ];
 
 fn list(call: &mut Call<'_>) -> Outcome {
@@ -47,7 +78,9 @@ fn add(call: &mut Call<'_>) -> Outcome {
 /// Answers with those who were named, whether they had been in it or not.
 fn remove(call: &mut Call<'_>) -> Outcome {
     team(call)?;
-    let users = ids_of_names(call, "usernames", |login| call.world.user_by_login(login).map(|user| user.id))?;
+    let users = ids_of_names(call, "usernames", |login| {
+        call.world.user_by_login(login).map(|user| user.id)
+    })?;
     team_mut(call)?.members.retain(|user| !users.contains(user));
     Ok(summaries(call, &users))
 }
@@ -60,13 +93,22 @@ fn of_path(call: &Call<'_>) -> Result<u64, Fault> {
 fn get(call: &mut Call<'_>) -> Outcome {
     let user = of_path(call)?;
     let is_member = team(call)?.members.contains(&user);
-    if is_member { Ok(Reply::ok(Renderer::of(call).user_summary(user))) } else { Err(Fault::NotFound) }
+    if is_member {
+        Ok(Reply::ok(Renderer::of(call).user_summary(user)))
+    } else {
+        Err(Fault::NotFound)
+    }
 }
 
 fn put(call: &mut Call<'_>) -> Outcome {
     let user = of_path(call)?;
     if named_person(call, call.params.get("username")).is_none() {
-        return Err(Fault::field("EnterpriseTeam", "username", Code::Invalid, "the user does not belong to the enterprise"));
+        return Err(Fault::field(
+            "EnterpriseTeam",
+            "username",
+            Code::Invalid,
+            "the user does not belong to the enterprise",
+        ));
     }
     team_mut(call)?.members.insert(user);
     Ok(Reply::json(StatusCode::CREATED, Renderer::of(call).user_summary(user)))

@@ -1,7 +1,9 @@
-//! Teams of an enterprise: which one a path names; what can be asked of them is in the files beside this one.
+//! Teams of an enterprise: which one a path names; what can be asked of them is in the files beside
+//! this one.
 //!
-//! Document 2 says it of the organisation assignments, and the other routes of the family are asked in the same way: "only classic personal
-//! access tokens: `read:enterprise` for GET, `admin:enterprise` for all others".
+//! Document 2 says it of the organisation assignments, and the other routes of the family are asked
+//! in the same way: "only classic personal access tokens: `read:enterprise` for GET,
+//! `admin:enterprise` for all others".
 
 pub mod memberships;
 pub mod organizations;
@@ -40,8 +42,13 @@ pub fn team_mut<'a>(call: &'a mut Call<'_>) -> Result<&'a mut EnterpriseTeam, Fa
     Ok(team)
 }
 
-/// The ids of the things that an array of names in the body means, each once, in the order of the body; every name must mean one.
-fn ids_of_names(call: &Call<'_>, field: &str, meaning: impl Fn(&str) -> Option<u64>) -> Result<Vec<u64>, Fault> {
+/// The ids of the things that an array of names in the body means, each once, in the order of the
+/// body; every name must mean one.
+fn ids_of_names(
+    call: &Call<'_>,
+    field: &str,
+    meaning: impl Fn(&str) -> Option<u64>,
+) -> Result<Vec<u64>, Fault> {
     let mut fields = Fields::parse("EnterpriseTeam", call.body)?;
     if !fields.has(field) {
         fields.reject(field, Code::MissingField, format!("{field} is required"));
@@ -49,7 +56,11 @@ fn ids_of_names(call: &Call<'_>, field: &str, meaning: impl Fn(&str) -> Option<u
     let names = fields.strings(field).unwrap_or_default();
     let found: Vec<Option<u64>> = names.iter().map(|name| meaning(name)).collect();
     if found.iter().any(Option::is_none) {
-        fields.reject(field, Code::Invalid, format!("{field} has a name that the enterprise does not know"));
+        fields.reject(
+            field,
+            Code::Invalid,
+            format!("{field} has a name that the enterprise does not know"),
+        );
     }
     fields.check()?;
     let mut seen = std::collections::BTreeSet::new();

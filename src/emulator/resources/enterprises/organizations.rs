@@ -1,4 +1,5 @@
-//! Which organisations an enterprise team is assigned to (Document 2, Enterprise team organization assignments).
+//! Which organisations an enterprise team is assigned to (Document 2, Enterprise team organization
+//! assignments).
 
 use http::StatusCode;
 use serde_json::Value;
@@ -12,23 +13,62 @@ use crate::emulator::reply::Reply;
 use crate::emulator::route::{Outcome, Route, Verb};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/enterprises/{enterprise}/teams/{enterprise-team}/organizations", READ, list),
-    Route::new(Verb::Post, "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/add", WRITE, add),
-    Route::new(Verb::Post, "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/remove", WRITE, remove),
-    Route::new(Verb::Get, "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/{org}", READ, get),
-    Route::new(Verb::Put, "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/{org}", WRITE, put),
-    Route::new(Verb::Delete, "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/{org}", WRITE, delete),
+    Route::new(
+        Verb::Get,
+        "/enterprises/{enterprise}/teams/{enterprise-team}/organizations",
+        READ,
+        list,
+    ),
+    Route::new(
+        Verb::Post,
+        "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/add",
+        WRITE,
+        add,
+    ),
+    Route::new(
+        Verb::Post,
+        "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/remove",
+        WRITE,
+        remove,
+    ),
+    Route::new(
+        Verb::Get,
+        "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/{org}",
+        READ,
+        get,
+    ),
+    Route::new(
+        Verb::Put,
+        "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/{org}",
+        WRITE,
+        put,
+    ),
+    Route::new(
+        Verb::Delete,
+        "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/{org}",
+        WRITE,
+        delete,
+    ),
 ];
 
 fn summaries(call: &Call<'_>, ids: &[u64]) -> Value {
     let renderer = Renderer::of(call);
-    ids.iter().filter_map(|id| call.world.organizations.get(id)).map(|organization| renderer.organization_summary(organization)).collect()
+    ids.iter()
+        .filter_map(|id| call.world.organizations.get(id))
+        .map(|organization| renderer.organization_summary(organization))
+        .collect()
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
-    let organizations = team(call)?.organizations.iter().filter_map(|id| call.world.organizations.get(id)).collect();
+    let organizations = team(call)?
+        .organizations
+        .iter()
+        .filter_map(|id| call.world.organizations.get(id))
+        .collect();
     let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, organizations, |organization| renderer.organization_summary(organization)))
+    Ok(pagination::page(call, USUAL, organizations, |organization| {
+        renderer.organization_summary(organization)
+    }))
 }
 
 /// An organisation of the enterprise by its login; only those can be assigned.
@@ -37,7 +77,8 @@ fn named_organization(call: &Call<'_>, login: &str) -> Option<u64> {
     enterprise(call).ok()?.organizations.contains(&id).then_some(id)
 }
 
-/// Answers with the organisations that were named. Whether it should be all that are assigned is not shown.
+/// Answers with the organisations that were named. Whether it should be all that are assigned is
+/// not shown.
 fn add(call: &mut Call<'_>) -> Outcome {
     team(call)?;
     let ids = ids_of_names(call, "organization_slugs", |login| named_organization(call, login))?;
@@ -67,7 +108,11 @@ fn summary(call: &Call<'_>, id: u64) -> Result<Value, Fault> {
 /// "200 organization summary when assigned; 404 when not assigned."
 fn get(call: &mut Call<'_>) -> Outcome {
     let id = of_path(call)?;
-    if team(call)?.organizations.contains(&id) { Ok(Reply::ok(summary(call, id)?)) } else { Err(Fault::NotFound) }
+    if team(call)?.organizations.contains(&id) {
+        Ok(Reply::ok(summary(call, id)?))
+    } else {
+        Err(Fault::NotFound)
+    }
 }
 
 /// "201 organization summary", also when it was assigned before: no other answer is listed.

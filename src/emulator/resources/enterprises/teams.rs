@@ -1,4 +1,5 @@
-//! The teams of an enterprise: list, create, look at, change, delete (Document 1, Route inventory, enterprise-teams; shapes are not shown).
+//! The teams of an enterprise: list, create, look at, change, delete (Document 1, Route inventory,
+//! enterprise-teams; shapes are not shown).
 
 use std::collections::BTreeSet;
 
@@ -27,7 +28,9 @@ pub const ROUTES: &[Route] = &[
 fn list(call: &mut Call<'_>) -> Outcome {
     let enterprise = enterprise(call)?;
     let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, enterprise.teams.values().collect(), |team| renderer.enterprise_team(enterprise, team)))
+    Ok(pagination::page(call, USUAL, enterprise.teams.values().collect(), |team| {
+        renderer.enterprise_team(enterprise, team)
+    }))
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
@@ -36,12 +39,21 @@ fn get(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(body).changed_at(team.updated_at))
 }
 
-/// "Generated from the name with the prefix `ent:`" (Document 2). It must say something and be free.
-fn free_slug(fields: &mut Fields, enterprise: &Enterprise, name: &str, except: Option<u64>) -> String {
+/// "Generated from the name with the prefix `ent:`" (Document 2). It must say something and be
+/// free.
+fn free_slug(
+    fields: &mut Fields,
+    enterprise: &Enterprise,
+    name: &str,
+    except: Option<u64>,
+) -> String {
     let plain = description::slug(name);
     let slug = format!("{SLUG_PREFIX}{plain}");
     if plain.is_empty() || name.chars().count() > description::NAME_CHARS_MAX {
-        let message = format!("name must have a letter or digit and at most {} characters", description::NAME_CHARS_MAX);
+        let message = format!(
+            "name must have a letter or digit and at most {} characters",
+            description::NAME_CHARS_MAX
+        );
         fields.reject("name", Code::Invalid, message);
     } else if enterprise.teams.values().any(|team| team.slug == slug && Some(team.id) != except) {
         fields.reject("name", Code::AlreadyExists, "name must be unique in the enterprise");
@@ -54,12 +66,25 @@ fn create(call: &mut Call<'_>) -> Outcome {
     Fault::unless_spammed("EnterpriseTeam", enterprise.teams.len())?;
     let mut fields = Fields::parse("EnterpriseTeam", call.body)?;
     let name = fields.required_string("name");
-    let slug = if name.is_empty() { String::new() } else { free_slug(&mut fields, enterprise, &name, None) };
+    let slug = if name.is_empty() {
+        String::new()
+    } else {
+        free_slug(&mut fields, enterprise, &name, None)
+    };
     let description = description::description(&mut fields).value();
     fields.check()?;
     let (now, id) = (call.now, call.world.next_id());
     let (members, organizations) = (BTreeSet::new(), BTreeSet::new());
-    let team = EnterpriseTeam { id, slug, name, description, members, organizations, created_at: now, updated_at: now };
+    let team = EnterpriseTeam {
+        id,
+        slug,
+        name,
+        description,
+        members,
+        organizations,
+        created_at: now,
+        updated_at: now,
+    };
     let value = Renderer::of(call).enterprise_team(self::enterprise(call)?, &team);
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
     enterprise_mut(call)?.teams.insert(id, team);
@@ -69,7 +94,8 @@ fn create(call: &mut Call<'_>) -> Outcome {
 fn patch(call: &mut Call<'_>) -> Outcome {
     let id = team(call)?.id;
     let mut fields = Fields::parse("EnterpriseTeam", call.body)?;
-    let name = fields.has("name").then(|| fields.required_string("name")).filter(|name| !name.is_empty());
+    let name =
+        fields.has("name").then(|| fields.required_string("name")).filter(|name| !name.is_empty());
     let enterprise = enterprise(call)?;
     let named = name.map(|name| {
         let slug = free_slug(&mut fields, enterprise, &name, Some(id));

@@ -1,5 +1,5 @@
-//! Outside collaborators: people who may push to repositories of an organisation without being members (Document 1, Permission matrix;
-//! shapes are not shown).
+//! Outside collaborators: people who may push to repositories of an organisation without being
+//! members (Document 1, Permission matrix; shapes are not shown).
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,12 @@ use crate::emulator::world::{Owner, Repository, RepositoryRole};
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/orgs/{org}/outside_collaborators", READ, list),
     Route::new(Verb::Put, "/orgs/{org}/outside_collaborators/{username}", WRITE_AS_OWNER, convert),
-    Route::new(Verb::Delete, "/orgs/{org}/outside_collaborators/{username}", WRITE_AS_OWNER, remove),
+    Route::new(
+        Verb::Delete,
+        "/orgs/{org}/outside_collaborators/{username}",
+        WRITE_AS_OWNER,
+        remove,
+    ),
 ];
 
 fn repositories<'a>(call: &'a Call<'_>) -> impl Iterator<Item = &'a Repository> {
@@ -31,8 +36,12 @@ fn repositories<'a>(call: &'a Call<'_>) -> impl Iterator<Item = &'a Repository> 
 fn list(call: &mut Call<'_>) -> Outcome {
     let filter = filter(call)?;
     let organization = organization(call)?;
-    let everyone: BTreeSet<u64> = repositories(call).flat_map(|repository| &repository.collaborators).copied().collect();
-    let shown = everyone.into_iter().filter(|user| filter == Filter::All && !organization.members.contains(user)).collect();
+    let everyone: BTreeSet<u64> =
+        repositories(call).flat_map(|repository| &repository.collaborators).copied().collect();
+    let shown = everyone
+        .into_iter()
+        .filter(|user| filter == Filter::All && !organization.members.contains(user))
+        .collect();
     let renderer = Renderer::of(call);
     Ok(pagination::page(call, USUAL, shown, |user| renderer.user_summary(user)))
 }
@@ -43,11 +52,19 @@ fn convert(call: &mut Call<'_>) -> Outcome {
     let organization = organization(call)?;
     let teams = organization.teams.values().filter(|team| team.people.contains_key(&user));
     let held = teams.flat_map(|team| organization.team_repositories(team.id));
-    let kept: BTreeSet<u64> = held.filter(|(_, role)| *role >= RepositoryRole::Push).map(|(repository, _)| repository).collect();
+    let kept: BTreeSet<u64> = held
+        .filter(|(_, role)| *role >= RepositoryRole::Push)
+        .map(|(repository, _)| repository)
+        .collect();
     let now = call.now;
     let before = Places::of(call.world, call.organization, user);
     if joining::leave_organization(organization_mut(call)?, now, user)? == Left::No {
-        return Err(Fault::field("OutsideCollaborator", "username", Code::Invalid, "the user is not a member of the organization"));
+        return Err(Fault::field(
+            "OutsideCollaborator",
+            "username",
+            Code::Invalid,
+            "the user is not a member of the organization",
+        ));
     }
     for repository in kept {
         if let Some(repository) = call.world.repositories.get_mut(&repository) {
@@ -64,8 +81,10 @@ fn remove(call: &mut Call<'_>) -> Outcome {
         let message = "a member of the organization cannot be removed as an outside collaborator";
         return Err(Fault::field("OutsideCollaborator", "username", Code::Invalid, message));
     }
-    let ids: Vec<u64> =
-        repositories(call).filter(|repository| repository.collaborators.contains(&user)).map(|repository| repository.id).collect();
+    let ids: Vec<u64> = repositories(call)
+        .filter(|repository| repository.collaborators.contains(&user))
+        .map(|repository| repository.id)
+        .collect();
     if ids.is_empty() {
         return Err(Fault::NotFound);
     }

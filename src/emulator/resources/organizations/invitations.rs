@@ -1,4 +1,5 @@
-//! Invitations to an organisation, pending and failed (Document 1, Permission matrix; the object is Document 2's team invitation).
+//! Invitations to an organisation, pending and failed (Document 1, Permission matrix; the object is
+//! Document 2's team invitation).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,9 @@ use crate::emulator::render::{Renderer, address_of};
 use crate::emulator::reply::Reply;
 use crate::emulator::resources::teams::{organization, organization_mut};
 use crate::emulator::route::{Outcome, Route, Verb};
-use crate::emulator::world::{Invitation, InvitationRole, Invitee, Organization, Purpose, TeamRole, World};
+use crate::emulator::world::{
+    Invitation, InvitationRole, Invitee, Organization, Purpose, TeamRole, World,
+};
 
 /// The longest address that mail can carry (RFC 5321, section 4.5.3.1.3, without its brackets).
 const ADDRESS_CHARS_MAX: usize = 254;
@@ -30,16 +33,23 @@ pub const ROUTES: &[Route] = &[
 
 fn list_pending(call: &mut Call<'_>) -> Outcome {
     let wanted = role(call.query.get("role"))?;
-    list(call, |invitation| invitation.failure.is_none() && wanted.is_none_or(|wanted| wanted == invitation.role))
+    list(call, |invitation| {
+        invitation.failure.is_none() && wanted.is_none_or(|wanted| wanted == invitation.role)
+    })
 }
 
 /// `role` of the list: one of the documented roles, or `all`.
 fn role(given: Option<&str>) -> Result<Option<InvitationRole>, Fault> {
     match given {
         None | Some("" | "all") => Ok(None),
-        Some(name) => InvitationRole::named(name)
-            .map(Some)
-            .ok_or_else(|| Fault::field("OrganizationInvitation", "role", Code::Invalid, "role must be a role of invitations or all")),
+        Some(name) => InvitationRole::named(name).map(Some).ok_or_else(|| {
+            Fault::field(
+                "OrganizationInvitation",
+                "role",
+                Code::Invalid,
+                "role must be a role of invitations or all",
+            )
+        }),
     }
 }
 
@@ -49,9 +59,16 @@ fn list_failed(call: &mut Call<'_>) -> Outcome {
 
 fn list(call: &Call<'_>, is_wanted: impl Fn(&Invitation) -> bool) -> Outcome {
     let organization = organization(call)?;
-    let shown = organization.people.invitations.values().filter(|invitation| is_wanted(invitation)).collect();
+    let shown = organization
+        .people
+        .invitations
+        .values()
+        .filter(|invitation| is_wanted(invitation))
+        .collect();
     let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, shown, |invitation| renderer.invitation(organization, invitation)))
+    Ok(pagination::page(call, USUAL, shown, |invitation| {
+        renderer.invitation(organization, invitation)
+    }))
 }
 
 fn named<'a>(call: &'a Call<'_>) -> Result<&'a Invitation, Fault> {
@@ -80,7 +97,11 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let given = fields.string("role");
     let role = given.as_deref().and_then(InvitationRole::named);
     if given.is_some() && role.is_none() {
-        fields.reject("role", Code::Invalid, "role must be direct_member, admin, billing_manager, hiring_manager or reinstate");
+        fields.reject(
+            "role",
+            Code::Invalid,
+            "role must be direct_member, admin, billing_manager, hiring_manager or reinstate",
+        );
     }
     let teams = team_ids(&mut fields, organization);
     fields.check()?;
@@ -109,7 +130,10 @@ fn invitee(fields: &mut Fields, world: &World, organization: &Organization) -> O
             return None;
         }
         (None, Some(address)) if is_address(&address) => {
-            let account = world.users.values().find(|user| address_of(&user.login).eq_ignore_ascii_case(&address));
+            let account = world
+                .users
+                .values()
+                .find(|user| address_of(&user.login).eq_ignore_ascii_case(&address));
             ("email", account.map_or(Invitee::Address(address), |user| Invitee::User(user.id)))
         }
         (None, Some(_)) => {
@@ -127,14 +151,22 @@ fn invitee(fields: &mut Fields, world: &World, organization: &Organization) -> O
     }
     let is_same = |other: &Invitation| other.failure.is_none() && other.invitee == invitee;
     if organization.people.invitations.values().any(is_same) {
-        fields.reject(field, Code::AlreadyExists, "the user is already invited to the organization");
+        fields.reject(
+            field,
+            Code::AlreadyExists,
+            "the user is already invited to the organization",
+        );
     }
     Some(invitee)
 }
 
 fn is_address(text: &str) -> bool {
-    let has_parts = text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !host.contains('@'));
-    has_parts && text.chars().count() <= ADDRESS_CHARS_MAX && !text.chars().any(|c| c.is_whitespace() || c.is_control())
+    let has_parts = text
+        .split_once('@')
+        .is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !host.contains('@'));
+    has_parts
+        && text.chars().count() <= ADDRESS_CHARS_MAX
+        && !text.chars().any(|c| c.is_whitespace() || c.is_control())
 }
 
 /// Ids of the organisation's own teams that the API may change.
@@ -146,9 +178,16 @@ fn team_ids(fields: &mut Fields, organization: &Organization) -> BTreeMap<u64, T
         Some(_) => Vec::from([Value::Null]),
     };
     for item in items {
-        let team = item.as_u64().and_then(|id| organization.teams.get(&id)).filter(|team| !team.synchronised);
+        let team = item
+            .as_u64()
+            .and_then(|id| organization.teams.get(&id))
+            .filter(|team| !team.synchronised);
         let Some(team) = team else {
-            fields.reject("team_ids", Code::Invalid, "team_ids must be ids of teams of the organization that are not synchronized");
+            fields.reject(
+                "team_ids",
+                Code::Invalid,
+                "team_ids must be ids of teams of the organization that are not synchronized",
+            );
             break;
         };
         teams.insert(team.id, TeamRole::Member);

@@ -1,6 +1,8 @@
-//! How people come into an organisation and its teams, and how they leave (Document 2, States and transitions, Team membership).
+//! How people come into an organisation and its teams, and how they leave (Document 2, States and
+//! transitions, Team membership).
 //!
-//! A pending membership is an invitation that can still be accepted; who may ask for what is said where it is asked.
+//! A pending membership is an invitation that can still be accepted; who may ask for what is said
+//! where it is asked.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +10,10 @@ use crate::clock::Timestamp;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::render::team::Standing;
 use crate::emulator::resources::teams::Authority;
-use crate::emulator::world::{Invitation, InvitationFailure, InvitationRole, Invitee, Organization, Owner, Purpose, TeamRole, World};
+use crate::emulator::world::{
+    Invitation, InvitationFailure, InvitationRole, Invitee, Organization, Owner, Purpose, TeamRole,
+    World,
+};
 
 /// Who is put where, and by whom.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +21,8 @@ pub struct Placement {
     pub organization: u64,
     pub team: u64,
     pub user: u64,
-    /// None keeps the role that the person has; a new one is a member. "Defaults of `role`: not shown."
+    /// None keeps the role that the person has; a new one is a member. "Defaults of `role`: not
+    /// shown."
     pub role: Option<TeamRole>,
     pub actor: u64,
     pub authority: Authority,
@@ -37,17 +43,25 @@ pub struct Request {
 pub fn addable_user(world: &World, login: &str) -> Result<u64, Fault> {
     match world.owner(login).ok_or(Fault::NotFound)? {
         Owner::User(id) => Ok(id),
-        Owner::Organization(_) => {
-            Err(Fault::field("TeamMember", "username", Code::Invalid, "an organization cannot be a member of a team"))
-        }
+        Owner::Organization(_) => Err(Fault::field(
+            "TeamMember",
+            "username",
+            Code::Invalid,
+            "an organization cannot be a member of a team",
+        )),
     }
 }
 
 /// The role that is shown and how the membership stands; none without a membership.
-pub fn place_in_team(organization: &Organization, team: u64, user: u64) -> Option<(TeamRole, Standing)> {
+pub fn place_in_team(
+    organization: &Organization,
+    team: u64,
+    user: u64,
+) -> Option<(TeamRole, Standing)> {
     let held = organization.teams.get(&team).and_then(|team| team.people.get(&user));
     let active = held.map(|role| (organization.shown_role(user, *role), Standing::Active));
-    let promised = || organization.pending_invitation(user).and_then(|invitation| invitation.teams.get(&team));
+    let promised =
+        || organization.pending_invitation(user).and_then(|invitation| invitation.teams.get(&team));
     active.or_else(|| promised().map(|role| (*role, Standing::Pending)))
 }
 
@@ -64,7 +78,9 @@ pub fn put_in_team(world: &mut World, now: Timestamp, placement: &Placement) -> 
     }
     // "Target is not an organization member and the caller is an organization owner."
     if authority != Authority::Owner {
-        return Err(Fault::Forbidden("Only an organization owner can invite someone who is not a member of the organization."));
+        return Err(Fault::Forbidden(
+            "Only an organization owner can invite someone who is not a member of the organization.",
+        ));
     }
     if let Some(invitation) = pending_mut(of, user) {
         let promised = invitation.teams.get(&team).copied();
@@ -73,7 +89,12 @@ pub fn put_in_team(world: &mut World, now: Timestamp, placement: &Placement) -> 
     }
     let teams = BTreeMap::from([(team, role.unwrap_or(TeamRole::Member))]);
     let (invitee, role) = (Invitee::User(user), InvitationRole::DirectMember);
-    invite(world, now, Request { organization, invitee, role, teams, purpose: Purpose::Teams, actor }).map(|_| ())
+    invite(
+        world,
+        now,
+        Request { organization, invitee, role, teams, purpose: Purpose::Teams, actor },
+    )
+    .map(|_| ())
 }
 
 /// Sends an invitation; its id. (The e-mail itself goes nowhere.)
@@ -95,7 +116,8 @@ pub fn invite(world: &mut World, now: Timestamp, request: Request) -> Result<u64
     Ok(id)
 }
 
-/// The person accepts: "person becomes a team member". The invitation's id, or none when there is nothing to accept.
+/// The person accepts: "person becomes a team member". The invitation's id, or none when there is
+/// nothing to accept.
 pub fn accept(world: &mut World, now: Timestamp, organization: u64, user: u64) -> Option<u64> {
     let organization = world.organizations.get_mut(&organization)?;
     let id = organization.pending_invitation(user)?.id;
@@ -115,7 +137,13 @@ pub fn accept(world: &mut World, now: Timestamp, organization: u64, user: u64) -
 }
 
 /// The invitation cannot be accepted any more; its id, or none when there is none.
-pub fn fail(world: &mut World, now: Timestamp, organization: u64, user: u64, reason: String) -> Option<u64> {
+pub fn fail(
+    world: &mut World,
+    now: Timestamp,
+    organization: u64,
+    user: u64,
+    reason: String,
+) -> Option<u64> {
     let invitation = pending_mut(world.organizations.get_mut(&organization)?, user)?;
     invitation.failure = Some(InvitationFailure { at: now, reason });
     Some(invitation.id)
@@ -151,10 +179,20 @@ pub fn withdraw_empty(organization: &mut Organization) {
     });
 }
 
-/// Takes a member out of the organisation and of everything in it; "the user account is not deleted".
-pub fn leave_organization(organization: &mut Organization, now: Timestamp, user: u64) -> Result<Left, Fault> {
+/// Takes a member out of the organisation and of everything in it; "the user account is not
+/// deleted".
+pub fn leave_organization(
+    organization: &mut Organization,
+    now: Timestamp,
+    user: u64,
+) -> Result<Left, Fault> {
     if organization.is_last_owner(user) {
-        return Err(Fault::field("Organization", "username", Code::Invalid, "the last owner cannot leave the organization"));
+        return Err(Fault::field(
+            "Organization",
+            "username",
+            Code::Invalid,
+            "the last owner cannot leave the organization",
+        ));
     }
     if !organization.members.remove(&user) {
         return Ok(Left::No);

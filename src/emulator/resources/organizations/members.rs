@@ -1,4 +1,5 @@
-//! Members of an organisation, and which of them show that they are (Document 1, Permission matrix; shapes are not shown).
+//! Members of an organisation, and which of them show that they are (Document 1, Permission matrix;
+//! shapes are not shown).
 
 use http::{StatusCode, header};
 
@@ -34,7 +35,8 @@ enum View {
     Outside,
 }
 
-/// Members and the organisation's installation see everybody, others only who is public. So do members by a token without `read:org`.
+/// Members and the organisation's installation see everybody, others only who is public. So do
+/// members by a token without `read:org`.
 fn view(call: &Call<'_>) -> Result<View, Fault> {
     let organization = organization(call)?;
     let Some(token) = call.caller.token() else { return Ok(View::Outside) };
@@ -56,7 +58,9 @@ fn list(call: &mut Call<'_>) -> Outcome {
             Wanted::Owners => is_owner,
             Wanted::OthersThanOwners => !is_owner,
         };
-        has_role && filter == Filter::All && (view == View::Inside || organization.people.public.contains(user))
+        has_role
+            && filter == Filter::All
+            && (view == View::Inside || organization.people.public.contains(user))
     };
     let shown = organization.members.iter().copied().filter(is_wanted).collect();
     let renderer = Renderer::of(call);
@@ -75,7 +79,9 @@ fn role(call: &Call<'_>) -> Result<Wanted, Fault> {
         None | Some("" | "all") => Ok(Wanted::Everyone),
         Some("admin") => Ok(Wanted::Owners),
         Some("member") => Ok(Wanted::OthersThanOwners),
-        Some(_) => Err(Fault::field("Member", "role", Code::Invalid, "role must be all, admin or member")),
+        Some(_) => {
+            Err(Fault::field("Member", "role", Code::Invalid, "role must be all, admin or member"))
+        }
     }
 }
 
@@ -88,7 +94,11 @@ fn get(call: &mut Call<'_>) -> Outcome {
         return Ok(Reply::empty(StatusCode::FOUND).with(header::LOCATION, &address));
     }
     let user = named_user(call)?;
-    if organization.members.contains(&user) { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
+    if organization.members.contains(&user) {
+        Ok(Reply::empty(StatusCode::NO_CONTENT))
+    } else {
+        Err(Fault::NotFound)
+    }
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {
@@ -118,8 +128,13 @@ fn get_public(call: &mut Call<'_>) -> Outcome {
 
 /// The caller, if it is the member that the path names. "UAT only": an installation is nobody.
 fn oneself(call: &Call<'_>) -> Result<u64, Fault> {
-    let me = call.caller.user().ok_or(Fault::Forbidden("Resource not accessible by integration"))?;
-    if named_user(call)? == me { Ok(me) } else { Err(Fault::Forbidden("Members can show or hide only their own membership.")) }
+    let me =
+        call.caller.user().ok_or(Fault::Forbidden("Resource not accessible by integration"))?;
+    if named_user(call)? == me {
+        Ok(me)
+    } else {
+        Err(Fault::Forbidden("Members can show or hide only their own membership."))
+    }
 }
 
 fn publish(call: &mut Call<'_>) -> Outcome {

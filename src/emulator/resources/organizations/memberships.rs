@@ -1,4 +1,5 @@
-//! Memberships of an organisation, as its owners and as the person see them (Document 1, Permission matrix; shapes are not shown).
+//! Memberships of an organisation, as its owners and as the person see them (Document 1, Permission
+//! matrix; shapes are not shown).
 
 use http::StatusCode;
 
@@ -39,7 +40,10 @@ fn place(organization: &Organization, user: u64) -> Option<(&'static str, Standi
         return Some(("member", Standing::Active));
     }
     let invitation = organization.pending_invitation(user)?;
-    Some((if invitation.role == InvitationRole::Admin { "admin" } else { "member" }, Standing::Pending))
+    Some((
+        if invitation.role == InvitationRole::Admin { "admin" } else { "member" },
+        Standing::Pending,
+    ))
 }
 
 fn shown(call: &Call<'_>, organization: &Organization, user: u64) -> Outcome {
@@ -88,13 +92,22 @@ fn put(call: &mut Call<'_>) -> Outcome {
     shown(call, self::organization(call)?, user)
 }
 
-fn set_role(organization: &mut Organization, user: u64, role: Option<InvitationRole>) -> Result<(), Fault> {
+fn set_role(
+    organization: &mut Organization,
+    user: u64,
+    role: Option<InvitationRole>,
+) -> Result<(), Fault> {
     match role {
         Some(InvitationRole::Admin) => {
             organization.owners.insert(user);
         }
         Some(_) if organization.is_last_owner(user) => {
-            return Err(Fault::field("Membership", "role", Code::Invalid, "the last owner must stay one"));
+            return Err(Fault::field(
+                "Membership",
+                "role",
+                Code::Invalid,
+                "the last owner must stay one",
+            ));
         }
         Some(_) => {
             organization.owners.remove(&user);
@@ -133,13 +146,21 @@ fn list_own(call: &mut Call<'_>) -> Outcome {
         None | Some("") => None,
         Some("active") => Some(Standing::Active),
         Some("pending") => Some(Standing::Pending),
-        Some(_) => return Err(Fault::field("Membership", "state", Code::Invalid, "state must be active or pending")),
+        Some(_) => {
+            return Err(Fault::field(
+                "Membership",
+                "state",
+                Code::Invalid,
+                "state must be active or pending",
+            ));
+        }
     };
     let all = call.world.organizations.values().filter_map(|organization| {
         let (role, standing) = place(organization, me)?;
         Some((organization, role, standing))
     });
-    let mine = all.filter(|(.., standing)| wanted.is_none_or(|wanted| wanted == *standing)).collect();
+    let mine =
+        all.filter(|(.., standing)| wanted.is_none_or(|wanted| wanted == *standing)).collect();
     let renderer = Renderer::of(call);
     Ok(pagination::page(call, USUAL, mine, |(organization, role, standing)| {
         renderer.organization_membership(organization, me, role, standing)
@@ -150,13 +171,16 @@ fn get_own(call: &mut Call<'_>) -> Outcome {
     shown(call, organization_of_path(call)?, me(call)?)
 }
 
-/// "Invitation accepted by the person" (Document 2, Team membership): `{"state": "active"}`, the only change that there is.
+/// "Invitation accepted by the person" (Document 2, Team membership): `{"state": "active"}`, the
+/// only change that there is.
 fn accept(call: &mut Call<'_>) -> Outcome {
     let me = me(call)?;
     let id = organization_of_path(call)?.id;
     place(organization_of_path(call)?, me).ok_or(Fault::NotFound)?;
     let mut fields = Fields::parse("Membership", call.body)?;
-    if fields.required_string("state") != "active" && fields.value("state").is_some_and(serde_json::Value::is_string) {
+    if fields.required_string("state") != "active"
+        && fields.value("state").is_some_and(serde_json::Value::is_string)
+    {
         fields.reject("state", Code::Invalid, "state must be active");
     }
     fields.check()?;

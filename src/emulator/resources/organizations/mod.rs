@@ -1,4 +1,5 @@
-//! People of an organisation: who belongs to it, who is asked to, who may do what (Document 1, Organization permission 'Members').
+//! People of an organisation: who belongs to it, who is asked to, who may do what (Document 1,
+//! Organization permission 'Members').
 
 pub mod collaborators;
 pub mod invitations;
@@ -7,7 +8,9 @@ pub mod members;
 pub mod memberships;
 pub mod roles;
 
-use crate::emulator::access::{ADMIN_SCOPES, Need, OrganizationNeed, OrganizationRole, READ_SCOPES, Unscoped};
+use crate::emulator::access::{
+    ADMIN_SCOPES, Need, OrganizationNeed, OrganizationRole, READ_SCOPES, Unscoped,
+};
 use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
@@ -22,7 +25,13 @@ pub const WRITE_AS_OWNER: Need = need(Level::Write, ADMIN_SCOPES, OrganizationRo
 pub const WRITE_AS_MEMBER: Need = need(Level::Write, ADMIN_SCOPES, OrganizationRole::Member);
 
 const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationRole) -> Need {
-    Need::Organization(OrganizationNeed { permission: "members", level, scopes, role, unscoped: Unscoped::Forbidden })
+    Need::Organization(OrganizationNeed {
+        permission: "members",
+        level,
+        scopes,
+        role,
+        unscoped: Unscoped::Forbidden,
+    })
 }
 
 /// The id of the user that the path names.
@@ -30,7 +39,8 @@ pub fn named_user(call: &Call<'_>) -> Result<u64, Fault> {
     call.world.user_by_login(call.params.get("username")).map(|user| user.id).ok_or(Fault::NotFound)
 }
 
-/// `filter` of the lists of people. Nobody here has or lacks a second factor: `2fa_disabled` finds nobody.
+/// `filter` of the lists of people. Nobody here has or lacks a second factor: `2fa_disabled` finds
+/// nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
     All,
@@ -41,6 +51,11 @@ pub fn filter(call: &Call<'_>) -> Result<Filter, Fault> {
     match call.query.get("filter") {
         None | Some("" | "all") => Ok(Filter::All),
         Some("2fa_disabled" | "2fa_insecure") => Ok(Filter::Nobody),
-        Some(_) => Err(Fault::field("Member", "filter", Code::Invalid, "filter must be all, 2fa_disabled or 2fa_insecure")),
+        Some(_) => Err(Fault::field(
+            "Member",
+            "filter",
+            Code::Invalid,
+            "filter must be all, 2fa_disabled or 2fa_insecure",
+        )),
     }
 }

@@ -1,5 +1,5 @@
-//! Organisation roles given to people and teams (Document 1, Permission matrix; shapes are not shown). A role given here counts wherever
-//! the documents name it.
+//! Organisation roles given to people and teams (Document 1, Permission matrix; shapes are not
+//! shown). A role given here counts wherever the documents name it.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +17,63 @@ use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::world::{ORGANIZATION_ROLES, Team};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/orgs/{org}/organization-roles/{role_id}/teams", READ_AS_OWNER, list_teams),
-    Route::new(Verb::Get, "/orgs/{org}/organization-roles/{role_id}/users", READ_AS_OWNER, list_users),
-    Route::new(Verb::Put, "/orgs/{org}/organization-roles/teams/{team_slug}/{role_id}", WRITE_AS_OWNER, give_team),
-    Route::new(Verb::Delete, "/orgs/{org}/organization-roles/teams/{team_slug}/{role_id}", WRITE_AS_OWNER, take_from_team),
-    Route::new(Verb::Delete, "/orgs/{org}/organization-roles/teams/{team_slug}", WRITE_AS_OWNER, take_all_from_team),
-    Route::new(Verb::Put, "/orgs/{org}/organization-roles/users/{username}/{role_id}", WRITE_AS_OWNER, give_user),
-    Route::new(Verb::Delete, "/orgs/{org}/organization-roles/users/{username}/{role_id}", WRITE_AS_OWNER, take_from_user),
-    Route::new(Verb::Delete, "/orgs/{org}/organization-roles/users/{username}", WRITE_AS_OWNER, take_all_from_user),
+    Route::new(
+        Verb::Get,
+        "/orgs/{org}/organization-roles/{role_id}/teams",
+        READ_AS_OWNER,
+        list_teams,
+    ),
+    Route::new(
+        Verb::Get,
+        "/orgs/{org}/organization-roles/{role_id}/users",
+        READ_AS_OWNER,
+        list_users,
+    ),
+    Route::new(
+        Verb::Put,
+        "/orgs/{org}/organization-roles/teams/{team_slug}/{role_id}",
+        WRITE_AS_OWNER,
+        give_team,
+    ),
+    Route::new(
+        Verb::Delete,
+        "/orgs/{org}/organization-roles/teams/{team_slug}/{role_id}",
+        WRITE_AS_OWNER,
+        take_from_team,
+    ),
+    Route::new(
+        Verb::Delete,
+        "/orgs/{org}/organization-roles/teams/{team_slug}",
+        WRITE_AS_OWNER,
+        take_all_from_team,
+    ),
+    Route::new(
+        Verb::Put,
+        "/orgs/{org}/organization-roles/users/{username}/{role_id}",
+        WRITE_AS_OWNER,
+        give_user,
+    ),
+    Route::new(
+        Verb::Delete,
+        "/orgs/{org}/organization-roles/users/{username}/{role_id}",
+        WRITE_AS_OWNER,
+        take_from_user,
+    ),
+    Route::new(
+        Verb::Delete,
+        "/orgs/{org}/organization-roles/users/{username}",
+        WRITE_AS_OWNER,
+        take_all_from_user,
+    ),
 ];
 
 fn role(call: &Call<'_>) -> Result<&'static str, Fault> {
     let id = call.params.id("role_id")?;
-    ORGANIZATION_ROLES.iter().find(|(known, _)| *known == id).map(|(_, name)| *name).ok_or(Fault::NotFound)
+    ORGANIZATION_ROLES
+        .iter()
+        .find(|(known, _)| *known == id)
+        .map(|(_, name)| *name)
+        .ok_or(Fault::NotFound)
 }
 
 fn list_teams(call: &mut Call<'_>) -> Outcome {
@@ -45,9 +89,17 @@ fn list_teams(call: &mut Call<'_>) -> Outcome {
 fn list_users(call: &mut Call<'_>) -> Outcome {
     let role = role(call)?;
     let organization = organization(call)?;
-    let teams = organization.people.team_roles.get(role).into_iter().flatten().filter_map(|id| organization.teams.get(id));
-    let mut users: BTreeMap<u64, &str> =
-        teams.flat_map(|team| organization.everyone_in_team(team).into_keys()).map(|user| (user, "indirect")).collect();
+    let teams = organization
+        .people
+        .team_roles
+        .get(role)
+        .into_iter()
+        .flatten()
+        .filter_map(|id| organization.teams.get(id));
+    let mut users: BTreeMap<u64, &str> = teams
+        .flat_map(|team| organization.everyone_in_team(team).into_keys())
+        .map(|user| (user, "indirect"))
+        .collect();
     for user in organization.roles.get(role).into_iter().flatten() {
         users.entry(*user).and_modify(|how| *how = "mixed").or_insert("direct");
     }
@@ -65,7 +117,8 @@ fn give_team(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// Taking what was not given is no fault: nothing says that it is, and the outcome is the one asked for.
+/// Taking what was not given is no fault: nothing says that it is, and the outcome is the one asked
+/// for.
 fn take_from_team(call: &mut Call<'_>) -> Outcome {
     let (role, team) = (role(call)?, own(call)?.id);
     organization_mut(call)?.people.team_roles.entry(role).or_default().remove(&team);
@@ -84,7 +137,12 @@ fn give_user(call: &mut Call<'_>) -> Outcome {
     let (role, user) = (role(call)?, named_user(call)?);
     let organization = organization_mut(call)?;
     if !organization.members.contains(&user) {
-        return Err(Fault::field("OrganizationRole", "username", Code::Invalid, "the user is not a member of the organization"));
+        return Err(Fault::field(
+            "OrganizationRole",
+            "username",
+            Code::Invalid,
+            "the user is not a member of the organization",
+        ));
     }
     organization.roles.entry(role).or_default().insert(user);
     Ok(Reply::empty(StatusCode::NO_CONTENT))

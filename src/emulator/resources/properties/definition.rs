@@ -1,7 +1,9 @@
-//! What a custom property is: its definition, how a body states one, and which values it takes (Document 2, Custom property definition).
+//! What a custom property is: its definition, how a body states one, and which values it takes
+//! (Document 2, Custom property definition).
 //!
-//! "Full enumerations of `source_type`, `value_type` and `values_editable_by`: not shown." Of value types the two examples are taken and the
-//! running service's `multi_select` and `true_false`; of editors the two that are named.
+//! "Full enumerations of `source_type`, `value_type` and `values_editable_by`: not shown." Of value
+//! types the two examples are taken and the running service's `multi_select` and `true_false`; of
+//! editors the two that are named.
 
 use serde_json::{Value, json};
 
@@ -11,7 +13,8 @@ use crate::emulator::urls::{Urls, segment};
 
 /// "ordered, at most 200 entries".
 const ALLOWED_VALUES_MAX: usize = 200;
-/// How long texts may be, in bytes. Not shown; names and values as the running service has them or longer.
+/// How long texts may be, in bytes. Not shown; names and values as the running service has them or
+/// longer.
 const NAME_BYTES_MAX: usize = 75;
 const VALUE_BYTES_MAX: usize = 255;
 const DESCRIPTION_BYTES_MAX: usize = 1_024;
@@ -96,15 +99,16 @@ impl PropertyValue {
     }
 }
 
-/// Whether a property can have this name. Not shown; the running service's letters, and no more than its 75 characters.
+/// Whether a property can have this name. Not shown; the running service's letters, and no more
+/// than its 75 characters.
 pub fn is_name(name: &str) -> bool {
     let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '$' | '#');
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(is_usual)
 }
 
 impl Definition {
-    /// Reads a definition; what is wrong with it is noted in `fields`. "Omitted optional fields revert to defaults", so that nothing of an
-    /// earlier definition matters.
+    /// Reads a definition; what is wrong with it is noted in `fields`. "Omitted optional fields
+    /// revert to defaults", so that nothing of an earlier definition matters.
     pub fn read(fields: &mut Fields, name: String) -> Self {
         let mut definition = Self {
             name,
@@ -117,7 +121,11 @@ impl Definition {
             require_explicit_values: fields.boolean("require_explicit_values").unwrap_or(false),
         };
         if definition.description.as_ref().is_some_and(|text| text.len() > DESCRIPTION_BYTES_MAX) {
-            fields.reject("description", Code::Invalid, format!("description is longer than {DESCRIPTION_BYTES_MAX} bytes"));
+            fields.reject(
+                "description",
+                Code::Invalid,
+                format!("description is longer than {DESCRIPTION_BYTES_MAX} bytes"),
+            );
         }
         definition.allowed_values = allowed_values(fields, definition.value_type);
         definition.default_value = match fields.value("default_value").cloned() {
@@ -133,15 +141,22 @@ impl Definition {
         definition
     }
 
-    /// A value as this property takes it, or what is wrong with it. Where there is a list of allowed values, each text must be on it; a
-    /// selection without a list has nothing to select.
+    /// A value as this property takes it, or what is wrong with it. Where there is a list of
+    /// allowed values, each text must be on it; a selection without a list has nothing to select.
     pub fn accept(&self, given: &Value) -> Result<PropertyValue, String> {
         let text = |given: &Value| given.as_str().map(str::to_owned);
         let value = match self.value_type {
-            ValueType::MultiSelect => given.as_array().and_then(|items| items.iter().map(text).collect()).map(PropertyValue::Many),
+            ValueType::MultiSelect => given
+                .as_array()
+                .and_then(|items| items.iter().map(text).collect())
+                .map(PropertyValue::Many),
             _ => text(given).map(PropertyValue::One),
         };
-        let wanted = if self.value_type == ValueType::MultiSelect { "an array of strings" } else { "a string" };
+        let wanted = if self.value_type == ValueType::MultiSelect {
+            "an array of strings"
+        } else {
+            "a string"
+        };
         let value = value.ok_or_else(|| format!("is not {wanted}"))?;
         match &value {
             PropertyValue::One(text) => self.allow(text)?,
@@ -168,7 +183,8 @@ impl Definition {
         if is_allowed { Ok(()) } else { Err("is not one of the allowed values".to_owned()) }
     }
 
-    /// Whether a value that a repository has can stay when this definition takes the place of another.
+    /// Whether a value that a repository has can stay when this definition takes the place of
+    /// another.
     pub fn keeps(&self, value: &PropertyValue) -> bool {
         self.accept(&value.to_json()).is_ok()
     }
@@ -194,7 +210,11 @@ fn value_type(fields: &mut Fields) -> ValueType {
     let given = fields.required_string("value_type");
     ValueType::ALL.into_iter().find(|known| known.name() == given).unwrap_or_else(|| {
         if !given.is_empty() {
-            fields.reject("value_type", Code::Invalid, "value_type must be string, single_select, multi_select or true_false");
+            fields.reject(
+                "value_type",
+                Code::Invalid,
+                "value_type must be string, single_select, multi_select or true_false",
+            );
         }
         ValueType::Text
     })
@@ -206,7 +226,11 @@ fn editors(fields: &mut Fields) -> Editors {
         None | Some("org_actors") => Editors::OrgActors,
         Some("org_and_repo_actors") => Editors::OrgAndRepoActors,
         Some(_) => {
-            fields.reject("values_editable_by", Code::Invalid, "values_editable_by must be org_actors or org_and_repo_actors");
+            fields.reject(
+                "values_editable_by",
+                Code::Invalid,
+                "values_editable_by must be org_actors or org_and_repo_actors",
+            );
             Editors::OrgActors
         }
     }
@@ -224,7 +248,9 @@ fn allowed_values(fields: &mut Fields, value_type: ValueType) -> Option<Vec<Stri
     } else if has_twice(&values) {
         Some("allowed_values has an entry twice".to_owned())
     } else if values.iter().any(|value| value.is_empty() || value.len() > VALUE_BYTES_MAX) {
-        Some(format!("allowed_values has an entry that is empty or longer than {VALUE_BYTES_MAX} bytes"))
+        Some(format!(
+            "allowed_values has an entry that is empty or longer than {VALUE_BYTES_MAX} bytes"
+        ))
     } else {
         None
     };

@@ -1,7 +1,8 @@
-//! Custom properties of an organisation's repositories (Document 2, Custom properties): the schema. Values are in `values`.
+//! Custom properties of an organisation's repositories (Document 2, Custom properties): the schema.
+//! Values are in `values`.
 //!
-//! The routes of the schema list 200, 204, 403 and 404. What is wrong in a body is answered 422 all the same, as everywhere (Document 1,
-//! Errors: "Validation failed").
+//! The routes of the schema list 200, 204, 403 and 404. What is wrong in a body is answered 422 all
+//! the same, as everywhere (Document 1, Errors: "Validation failed").
 
 pub mod definition;
 mod selection;
@@ -31,12 +32,20 @@ pub const VALUES_EDITOR: &str = "custom_properties_org_values_editor";
 /// "Organization members may read."
 const READ: Need = need(Level::Read, &[], OrganizationRole::Member);
 /// "definition writes and deletes need organization administrator or the fine-grained role".
-const ADMIN: Need = need(Level::Admin, &["admin:org"], OrganizationRole::OwnerOr(DEFINITIONS_MANAGER));
+const ADMIN: Need =
+    need(Level::Admin, &["admin:org"], OrganizationRole::OwnerOr(DEFINITIONS_MANAGER));
 
-/// The routes list 403 and 404. No scope is named: what members may read takes none, the writes take the running service's.
+/// The routes list 403 and 404. No scope is named: what members may read takes none, the writes
+/// take the running service's.
 const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationRole) -> Need {
     let permission = "organization_custom_properties";
-    Need::Organization(OrganizationNeed { permission, level, scopes, role, unscoped: Unscoped::Forbidden })
+    Need::Organization(OrganizationNeed {
+        permission,
+        level,
+        scopes,
+        role,
+        unscoped: Unscoped::Forbidden,
+    })
 }
 
 pub const ROUTES: &[Route] = &[
@@ -70,7 +79,11 @@ impl Properties {
     }
 
     /// What a repository has for a property: its own value, else the default where one is required.
-    fn value_of<'a>(&'a self, repository: u64, definition: &'a Definition) -> Option<&'a PropertyValue> {
+    fn value_of<'a>(
+        &'a self,
+        repository: u64,
+        definition: &'a Definition,
+    ) -> Option<&'a PropertyValue> {
         let own = self.values.get(&repository).and_then(|values| values.get(&definition.name));
         own.or(definition.default_value.as_ref().filter(|_| definition.required))
     }
@@ -101,23 +114,39 @@ impl Properties {
 }
 
 impl World {
-    /// Creates or replaces a property; values that the new definition does not take are gone. (What becomes of them is not shown.)
+    /// Creates or replaces a property; values that the new definition does not take are gone. (What
+    /// becomes of them is not shown.)
     pub fn define_property(&mut self, organization: u64, definition: Definition) {
-        for repository in self.repositories.values().filter(|repository| repository.owner == Owner::Organization(organization)) {
+        for repository in self
+            .repositories
+            .values()
+            .filter(|repository| repository.owner == Owner::Organization(organization))
+        {
             let Some(values) = self.properties.values.get_mut(&repository.id) else { continue };
             values.retain(|name, value| *name != definition.name || definition.keeps(value));
         }
-        self.properties.definitions.entry(organization).or_default().insert(definition.name.clone(), definition);
+        self.properties
+            .definitions
+            .entry(organization)
+            .or_default()
+            .insert(definition.name.clone(), definition);
     }
 
     /// Deletes a property with all its values; whether there was one.
     fn undefine_property(&mut self, organization: u64, name: &str) -> bool {
-        for repository in self.repositories.values().filter(|repository| repository.owner == Owner::Organization(organization)) {
+        for repository in self
+            .repositories
+            .values()
+            .filter(|repository| repository.owner == Owner::Organization(organization))
+        {
             if let Some(values) = self.properties.values.get_mut(&repository.id) {
                 values.remove(name);
             }
         }
-        self.properties.definitions.get_mut(&organization).is_some_and(|definitions| definitions.remove(name).is_some())
+        self.properties
+            .definitions
+            .get_mut(&organization)
+            .is_some_and(|definitions| definitions.remove(name).is_some())
     }
 }
 
@@ -125,31 +154,47 @@ impl World {
 fn list(call: &mut Call<'_>) -> Outcome {
     let organization = login(call)?;
     let definitions = call.world.properties.definitions(call.organization);
-    Ok(Reply::ok(definitions.map(|definition| definition.render(call.urls, organization)).collect()))
+    Ok(Reply::ok(
+        definitions.map(|definition| definition.render(call.urls, organization)).collect(),
+    ))
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let name = call.params.get("custom_property_name");
-    let definition = call.world.properties.definition(call.organization, name).ok_or(Fault::NotFound)?;
+    let definition =
+        call.world.properties.definition(call.organization, name).ok_or(Fault::NotFound)?;
     Ok(Reply::ok(definition.render(call.urls, login(call)?)))
 }
 
-/// "Creates or replaces each listed property", all or none of them; answers with those listed, in their order.
+/// "Creates or replaces each listed property", all or none of them; answers with those listed, in
+/// their order.
 fn patch(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("CustomProperty", call.body)?;
     if !fields.has("properties") {
         fields.reject("properties", Code::MissingField, "properties is required");
     }
     let items = fields.objects("properties").unwrap_or_default();
-    if fields.value("properties").and_then(Value::as_array).is_some_and(|given| given.is_empty() || given.len() > DEFINITIONS_MAX) {
-        fields.reject("properties", Code::Invalid, format!("properties must have 1 to {DEFINITIONS_MAX} items"));
+    if fields
+        .value("properties")
+        .and_then(Value::as_array)
+        .is_some_and(|given| given.is_empty() || given.len() > DEFINITIONS_MAX)
+    {
+        fields.reject(
+            "properties",
+            Code::Invalid,
+            format!("properties must have 1 to {DEFINITIONS_MAX} items"),
+        );
         fields.check()?;
     }
     let mut listed: Vec<Definition> = Vec::new();
     for (index, mut item) in items.into_iter().enumerate() {
         let name = item.required_string("property_name");
         if !name.is_empty() && !definition::is_name(&name) {
-            item.reject("property_name", Code::Invalid, "property_name has up to 75 letters, digits, `_`, `-`, `$` and `#`");
+            item.reject(
+                "property_name",
+                Code::Invalid,
+                "property_name has up to 75 letters, digits, `_`, `-`, `$` and `#`",
+            );
         }
         if listed.iter().any(|other| !name.is_empty() && other.name == name) {
             item.reject("property_name", Code::AlreadyExists, "property_name is listed twice");
@@ -158,11 +203,16 @@ fn patch(call: &mut Call<'_>) -> Outcome {
         fields.absorb(item, &format!("properties[{index}]"));
     }
     if !leaves_room(call, listed.iter().map(|definition| definition.name.as_str())) {
-        fields.reject("properties", Code::Invalid, format!("an organization has at most {DEFINITIONS_MAX} properties"));
+        fields.reject(
+            "properties",
+            Code::Invalid,
+            format!("an organization has at most {DEFINITIONS_MAX} properties"),
+        );
     }
     fields.check()?;
     let organization = login(call)?;
-    let shown: Vec<Value> = listed.iter().map(|definition| definition.render(call.urls, organization)).collect();
+    let shown: Vec<Value> =
+        listed.iter().map(|definition| definition.render(call.urls, organization)).collect();
     for (definition, shown) in listed.into_iter().zip(&shown) {
         define(call, definition, shown);
     }
@@ -178,7 +228,11 @@ fn put(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("CustomProperty", call.body)?;
     let definition = Definition::read(&mut fields, name);
     if !leaves_room(call, [definition.name.as_str()]) {
-        fields.reject("base", Code::Invalid, format!("an organization has at most {DEFINITIONS_MAX} properties"));
+        fields.reject(
+            "base",
+            Code::Invalid,
+            format!("an organization has at most {DEFINITIONS_MAX} properties"),
+        );
     }
     fields.check()?;
     let value = definition.render(call.urls, login(call)?);
@@ -204,8 +258,12 @@ fn delete(call: &mut Call<'_>) -> Outcome {
 
 /// Whether the organisation may have these properties beside the ones that it has.
 fn leaves_room<'n>(call: &Call<'_>, more: impl IntoIterator<Item = &'n str>) -> bool {
-    let mut names: BTreeSet<&str> =
-        call.world.properties.definitions(call.organization).map(|definition| definition.name.as_str()).collect();
+    let mut names: BTreeSet<&str> = call
+        .world
+        .properties
+        .definitions(call.organization)
+        .map(|definition| definition.name.as_str())
+        .collect();
     let before = names.len();
     let more: Vec<&str> = more.into_iter().collect();
     names.extend(more);
@@ -213,7 +271,11 @@ fn leaves_room<'n>(call: &Call<'_>, more: impl IntoIterator<Item = &'n str>) -> 
 }
 
 fn login<'a>(call: &'a Call<'_>) -> Result<&'a str, Fault> {
-    call.world.organizations.get(&call.organization).map(|organization| organization.login.as_str()).ok_or(Fault::NotFound)
+    call.world
+        .organizations
+        .get(&call.organization)
+        .map(|organization| organization.login.as_str())
+        .ok_or(Fault::NotFound)
 }
 
 /// What the control plane shows of an organisation's properties.

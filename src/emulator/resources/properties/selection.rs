@@ -1,8 +1,10 @@
-//! `repository_query`: "search keywords and qualifiers limiting the repositories" (Document 2, GET values).
+//! `repository_query`: "search keywords and qualifiers limiting the repositories" (Document 2, GET
+//! values).
 //!
-//! Which qualifiers there are is not shown; these are the ones of the running service's repository search that make sense here, and
-//! `props.NAME:VALUE`. All terms must hold; `-` before a qualifier turns it round. An unknown qualifier is a keyword like any other: the route lists
-//! no status for a wrong query.
+//! Which qualifiers there are is not shown; these are the ones of the running service's repository
+//! search that make sense here, and `props.NAME:VALUE`. All terms must hold; `-` before a qualifier
+//! turns it round. An unknown qualifier is a keyword like any other: the route lists no status for
+//! a wrong query.
 
 use super::Properties;
 use crate::emulator::world::{Repository, Visibility, World};
@@ -27,7 +29,13 @@ struct Term {
 
 impl Selection {
     pub fn parse(query: &str) -> Self {
-        Self { terms: words(&query.to_lowercase()).into_iter().take(TERMS_MAX).map(|word| term(&word)).collect() }
+        Self {
+            terms: words(&query.to_lowercase())
+                .into_iter()
+                .take(TERMS_MAX)
+                .map(|word| term(&word))
+                .collect(),
+        }
     }
 
     /// Whether a repository is asked for.
@@ -55,13 +63,16 @@ fn words(query: &str) -> Vec<String> {
 fn term(word: &str) -> Term {
     let (negated, rest) = word.strip_prefix('-').map_or((false, word), |rest| (true, rest));
     match rest.split_once(':') {
-        Some((qualifier, wanted)) if is_known(qualifier) => Term { negated, qualifier: qualifier.to_owned(), wanted: wanted.to_owned() },
+        Some((qualifier, wanted)) if is_known(qualifier) => {
+            Term { negated, qualifier: qualifier.to_owned(), wanted: wanted.to_owned() }
+        }
         _ => Term { negated: false, qualifier: String::new(), wanted: word.to_owned() },
     }
 }
 
 fn is_known(qualifier: &str) -> bool {
-    const QUALIFIERS: &[&str] = &["repo", "org", "user", "visibility", "is", "archived", "template", "language", "topic"];
+    const QUALIFIERS: &[&str] =
+        &["repo", "org", "user", "visibility", "is", "archived", "template", "language", "topic"];
     QUALIFIERS.contains(&qualifier) || qualifier.starts_with("props.")
 }
 
@@ -69,7 +80,10 @@ fn holds(world: &World, organization: u64, repository: &Repository, term: &Term)
     let wanted = term.wanted.as_str();
     let is_on = |feature: &str| repository.features.get(feature) == Some(&true);
     match term.qualifier.as_str() {
-        "repo" => world.full_name(repository).to_lowercase() == wanted || repository.name.to_lowercase() == wanted,
+        "repo" => {
+            world.full_name(repository).to_lowercase() == wanted
+                || repository.name.to_lowercase() == wanted
+        }
         "org" | "user" => world.owner_login(repository.owner).to_lowercase() == wanted,
         "visibility" | "is" if matches!(wanted, "public" | "private") => {
             (repository.visibility == Visibility::Private) == (wanted == "private")
@@ -80,20 +94,29 @@ fn holds(world: &World, organization: u64, repository: &Repository, term: &Term)
         "language" => repository.language.is_some_and(|language| language.to_lowercase() == wanted),
         "topic" => repository.topics.iter().any(|topic| topic.to_lowercase() == wanted),
         "" => is_named(world, repository, wanted),
-        qualifier => {
-            qualifier.strip_prefix("props.").is_some_and(|name| has_value(&world.properties, organization, repository.id, name, wanted))
-        }
+        qualifier => qualifier.strip_prefix("props.").is_some_and(|name| {
+            has_value(&world.properties, organization, repository.id, name, wanted)
+        }),
     }
 }
 
 /// A keyword is looked for in names and descriptions.
 fn is_named(world: &World, repository: &Repository, wanted: &str) -> bool {
-    world.full_name(repository).to_lowercase().contains(wanted) || repository.description.to_lowercase().contains(wanted)
+    world.full_name(repository).to_lowercase().contains(wanted)
+        || repository.description.to_lowercase().contains(wanted)
 }
 
 /// Whether the repository shows this value, be it its own or the default.
-fn has_value(properties: &Properties, organization: u64, repository: u64, name: &str, wanted: &str) -> bool {
-    let named = properties.definitions(organization).filter(|definition| definition.name.to_lowercase() == name);
+fn has_value(
+    properties: &Properties,
+    organization: u64,
+    repository: u64,
+    name: &str,
+    wanted: &str,
+) -> bool {
+    let named = properties
+        .definitions(organization)
+        .filter(|definition| definition.name.to_lowercase() == name);
     let mut shown = named.filter_map(|definition| properties.value_of(repository, definition));
     shown.any(|value| value.has(wanted))
 }
@@ -112,8 +135,14 @@ mod tests {
 
     #[test]
     fn an_unknown_qualifier_is_a_keyword() {
-        assert_eq!(term("size:3"), Term { negated: false, qualifier: String::new(), wanted: "size:3".to_owned() });
-        assert_eq!(term("-x"), Term { negated: false, qualifier: String::new(), wanted: "-x".to_owned() });
+        assert_eq!(
+            term("size:3"),
+            Term { negated: false, qualifier: String::new(), wanted: "size:3".to_owned() }
+        );
+        assert_eq!(
+            term("-x"),
+            Term { negated: false, qualifier: String::new(), wanted: "-x".to_owned() }
+        );
         assert!(term("-is:private").negated);
     }
 }

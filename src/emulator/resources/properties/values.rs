@@ -1,5 +1,6 @@
-//! The values that repositories have for custom properties (Document 2, Custom properties), of an organisation's repositories at once and of
-//! one repository. The routes of one repository are the running service's; the documents do not show them.
+//! The values that repositories have for custom properties (Document 2, Custom properties), of an
+//! organisation's repositories at once and of one repository. The routes of one repository are the
+//! running service's; the documents do not show them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +23,13 @@ use crate::emulator::world::{Owner, Repository};
 
 /// "value writes need administrator or `custom_properties_org_values_editor`".
 const WRITE: Need = need(Level::Write, &["admin:org"], OrganizationRole::OwnerOr(VALUES_EDITOR));
-const READ_ONE: Need = Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
-const WRITE_ONE: Need = Need::Repository { permission: "repository_custom_properties", level: Level::Write, role: Role::Push };
+const READ_ONE: Need =
+    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
+const WRITE_ONE: Need = Need::Repository {
+    permission: "repository_custom_properties",
+    level: Level::Write,
+    role: Role::Push,
+};
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/orgs/{org}/properties/values", READ, list),
@@ -51,7 +57,9 @@ fn list(call: &mut Call<'_>) -> Outcome {
             && selection.takes(call.world, organization, repository)
     };
     let repositories = call.world.repositories.values().filter(is_asked).collect();
-    Ok(pagination::page(call, USUAL, repositories, |repository| render(call, organization, repository)))
+    Ok(pagination::page(call, USUAL, repositories, |repository| {
+        render(call, organization, repository)
+    }))
 }
 
 /// Document 2, Repository custom property values.
@@ -83,7 +91,8 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// The repositories that a body lists by name; a name with its owner is taken too. What the caller does not see is unknown.
+/// The repositories that a body lists by name; a name with its owner is taken too. What the caller
+/// does not see is unknown.
 fn repositories(call: &Call<'_>, fields: &mut Fields) -> BTreeSet<u64> {
     if !fields.has("repository_names") {
         fields.reject("repository_names", Code::MissingField, "repository_names is required");
@@ -91,7 +100,11 @@ fn repositories(call: &Call<'_>, fields: &mut Fields) -> BTreeSet<u64> {
     let names = fields.strings("repository_names").unwrap_or_default();
     let count = fields.value("repository_names").and_then(Value::as_array).map_or(1, Vec::len);
     if count == 0 || count > REPOSITORIES_MAX {
-        fields.reject("repository_names", Code::Invalid, format!("repository_names must have 1 to {REPOSITORIES_MAX} items"));
+        fields.reject(
+            "repository_names",
+            Code::Invalid,
+            format!("repository_names must have 1 to {REPOSITORIES_MAX} items"),
+        );
         return BTreeSet::new();
     }
     let login = call.world.owner_login(Owner::Organization(call.organization));
@@ -105,7 +118,11 @@ fn repositories(call: &Call<'_>, fields: &mut Fields) -> BTreeSet<u64> {
         });
         match repository {
             Some(repository) => drop(found.insert(repository.id)),
-            None => fields.reject("repository_names", Code::Invalid, "repository_names has one that the organization does not have"),
+            None => fields.reject(
+                "repository_names",
+                Code::Invalid,
+                "repository_names has one that the organization does not have",
+            ),
         }
     }
     found
@@ -119,7 +136,11 @@ fn wishes(call: &Call<'_>, fields: &mut Fields, organization: u64) -> Wishes {
     let items = fields.objects("properties").unwrap_or_default();
     let count = fields.value("properties").and_then(Value::as_array).map_or(1, Vec::len);
     if count == 0 || count > PROPERTIES_MAX {
-        fields.reject("properties", Code::Invalid, format!("properties must have 1 to {PROPERTIES_MAX} items"));
+        fields.reject(
+            "properties",
+            Code::Invalid,
+            format!("properties must have 1 to {PROPERTIES_MAX} items"),
+        );
         return Wishes::new();
     }
     let mut wishes = Wishes::new();
@@ -131,13 +152,18 @@ fn wishes(call: &Call<'_>, fields: &mut Fields, organization: u64) -> Wishes {
         }
         let wish = match (item.value("value").cloned(), definition) {
             (None, _) => {
-                item.reject("value", Code::MissingField, "value is required; null unsets the property");
+                item.reject(
+                    "value",
+                    Code::MissingField,
+                    "value is required; null unsets the property",
+                );
                 None
             }
             (Some(Value::Null), _) | (Some(_), None) => None,
-            (Some(value), Some(definition)) => {
-                definition.accept(&value).map_err(|why| item.reject("value", Code::Invalid, format!("value {why}"))).ok()
-            }
+            (Some(value), Some(definition)) => definition
+                .accept(&value)
+                .map_err(|why| item.reject("value", Code::Invalid, format!("value {why}")))
+                .ok(),
         };
         let is_named = !name.is_empty();
         if wishes.insert(name, wish).is_some() && is_named {
@@ -170,10 +196,14 @@ fn organization_of(call: &Call<'_>) -> Result<Option<u64>, Fault> {
 
 fn list_of_repository(call: &mut Call<'_>) -> Outcome {
     let organization = organization_of(call)?;
-    Ok(Reply::ok(organization.map_or_else(|| json!([]), |organization| shown(call, organization, call.repository))))
+    Ok(Reply::ok(
+        organization
+            .map_or_else(|| json!([]), |organization| shown(call, organization, call.repository)),
+    ))
 }
 
-/// Whoever may push sets what `org_and_repo_actors` may edit, the organisation's own editors set everything.
+/// Whoever may push sets what `org_and_repo_actors` may edit, the organisation's own editors set
+/// everything.
 fn patch_repository(call: &mut Call<'_>) -> Outcome {
     let organization = organization_of(call)?.ok_or(Fault::NotFound)?;
     let mut fields = Fields::parse("CustomPropertyValue", call.body)?;
@@ -184,14 +214,20 @@ fn patch_repository(call: &mut Call<'_>) -> Outcome {
         definition.is_some_and(|definition| definition.editors == Editors::OrgAndRepoActors)
     };
     if !edits_for_organization(call, organization) && !wishes.keys().all(is_open) {
-        return Err(Fault::Forbidden("Only the organization's actors may edit a value of this property."));
+        return Err(Fault::Forbidden(
+            "Only the organization's actors may edit a value of this property.",
+        ));
     }
     set(call, organization, call.repository, &wishes);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 fn edits_for_organization(call: &Call<'_>, organization: u64) -> bool {
-    let (Some(token), Some(organization)) = (call.caller.token(), call.world.organizations.get(&organization)) else { return false };
+    let (Some(token), Some(organization)) =
+        (call.caller.token(), call.world.organizations.get(&organization))
+    else {
+        return false;
+    };
     match token.user {
         Some(user) => organization.has_role(user, OrganizationRole::OwnerOr(VALUES_EDITOR)),
         None => token.installed_on == Some(organization.id),

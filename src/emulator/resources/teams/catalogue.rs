@@ -1,10 +1,14 @@
-//! The teams of an organisation: list, create, look at, change, delete, nest (Document 1, Permission matrix; shapes are not shown).
+//! The teams of an organisation: list, create, look at, change, delete, nest (Document 1,
+//! Permission matrix; shapes are not shown).
 
 use http::StatusCode;
 use serde_json::Value;
 
 use super::description::{self, Described};
-use super::{MANAGE, Named, READ, must_administer, organization, organization_mut, own, sees, team_mut, visible};
+use super::{
+    MANAGE, Named, READ, must_administer, organization, organization_mut, own, sees, team_mut,
+    visible,
+};
 use crate::emulator::access::{MembersNeed, Need};
 use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
@@ -35,11 +39,15 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/user/teams", Need::Members(MembersNeed::Own(Level::Read)), of_caller),
 ];
 
-/// The organisation's own teams that the caller sees, then the enterprise's that are assigned to it.
+/// The organisation's own teams that the caller sees, then the enterprise's that are assigned to
+/// it.
 fn list(call: &mut Call<'_>) -> Outcome {
     let organization = organization(call)?;
-    let own = organization.teams.values().filter(|team| sees(call, organization, team)).map(Named::Own);
-    let all = own.chain(call.world.enterprise_teams_of(organization.id).map(Named::OfEnterprise)).collect();
+    let own =
+        organization.teams.values().filter(|team| sees(call, organization, team)).map(Named::Own);
+    let all = own
+        .chain(call.world.enterprise_teams_of(organization.id).map(Named::OfEnterprise))
+        .collect();
     let renderer = Renderer::of(call);
     Ok(pagination::page(call, USUAL, all, |team| match team {
         Named::Own(team) => renderer.team(organization, team),
@@ -64,7 +72,11 @@ fn children(call: &mut Call<'_>) -> Outcome {
         // They are not nested.
         Named::OfEnterprise(_) => None,
     };
-    let teams = organization.teams.values().filter(|team| parent.is_some() && team.parent == parent).collect();
+    let teams = organization
+        .teams
+        .values()
+        .filter(|team| parent.is_some() && team.parent == parent)
+        .collect();
     let renderer = Renderer::of(call);
     Ok(pagination::page(call, USUAL, teams, |team| renderer.team(organization, team)))
 }
@@ -72,19 +84,36 @@ fn children(call: &mut Call<'_>) -> Outcome {
 fn of_caller(call: &mut Call<'_>) -> Outcome {
     let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
     let teams =
-        call.world.organizations.values().flat_map(|organization| organization.teams.values().map(move |team| (organization, team)));
+        call.world.organizations.values().flat_map(|organization| {
+            organization.teams.values().map(move |team| (organization, team))
+        });
     let mine = teams.filter(|(_, team)| team.people.contains_key(&me)).collect();
     let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, mine, |(organization, team)| renderer.whole_team(organization, team)))
+    Ok(pagination::page(call, USUAL, mine, |(organization, team)| {
+        renderer.whole_team(organization, team)
+    }))
 }
 
 /// Any member may; who does becomes its maintainer. Neither is shown.
 fn create(call: &mut Call<'_>) -> Outcome {
-    let Described { name, slug, description, privacy, permission, parent, people, repositories } = description::of_new_team(call)?;
+    let Described { name, slug, description, privacy, permission, parent, people, repositories } =
+        description::of_new_team(call)?;
     Fault::unless_spammed("Team", organization(call)?.teams.len())?;
     let (now, id) = (call.now, call.world.next_id());
     let synchronised = false;
-    let team = Team { id, slug, name, description, privacy, parent, people, permission, synchronised, created_at: now, updated_at: now };
+    let team = Team {
+        id,
+        slug,
+        name,
+        description,
+        privacy,
+        parent,
+        people,
+        permission,
+        synchronised,
+        created_at: now,
+        updated_at: now,
+    };
     let organization = organization_mut(call)?;
     for repository in repositories {
         organization.people.grants.entry(repository).or_default().insert(id, permission);

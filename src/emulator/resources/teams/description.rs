@@ -1,5 +1,5 @@
-//! What a team is to be: reading and judging the bodies that create or change one. Their fields are not shown; these are the running
-//! service's, as far as something here depends on them.
+//! What a team is to be: reading and judging the bodies that create or change one. Their fields are
+//! not shown; these are the running service's, as far as something here depends on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,8 @@ pub struct Changed {
     pub parent: Option<u64>,
 }
 
-/// "Team slug: generated from the team name" (Document 2); how is not shown. Letters and digits stay, what is between them becomes a dash.
+/// "Team slug: generated from the team name" (Document 2); how is not shown. Letters and digits
+/// stay, what is between them becomes a dash.
 pub fn slug(name: &str) -> String {
     let lower = name.to_lowercase();
     let is_kept = |c: char| c.is_alphanumeric() || c == '_';
@@ -50,11 +51,16 @@ pub fn of_new_team(call: &Call<'_>) -> Result<Described, Fault> {
     let organization = organization(call)?;
     let mut fields = Fields::parse("Team", call.body)?;
     let name = fields.required_string("name");
-    let slug = if name.is_empty() { String::new() } else { free_slug(&mut fields, organization, &name, None) };
+    let slug = if name.is_empty() {
+        String::new()
+    } else {
+        free_slug(&mut fields, organization, &name, None)
+    };
     let description = description(&mut fields).value();
     let permission = permission(&mut fields).unwrap_or(RepositoryRole::Pull);
     let parent = parent(&mut fields, call, organization).value();
-    // A team by itself is secret unless it says otherwise, a nested one is closed: the running service's defaults.
+    // A team by itself is secret unless it says otherwise, a nested one is closed: the running
+    // service's defaults.
     let usual = if parent.is_some() { Privacy::Closed } else { Privacy::Secret };
     let privacy = privacy(&mut fields).unwrap_or(usual);
     if parent.is_some() && privacy == Privacy::Secret {
@@ -71,7 +77,8 @@ pub fn of_changed_team(call: &Call<'_>, id: u64) -> Result<Changed, Fault> {
     let organization = organization(call)?;
     let team = organization.teams.get(&id).ok_or(Fault::NotFound)?;
     let mut fields = Fields::parse("Team", call.body)?;
-    let name = fields.has("name").then(|| fields.required_string("name")).filter(|name| !name.is_empty());
+    let name =
+        fields.has("name").then(|| fields.required_string("name")).filter(|name| !name.is_empty());
     let name = name.map(|name| {
         let slug = free_slug(&mut fields, organization, &name, Some(id));
         (name, slug)
@@ -81,19 +88,33 @@ pub fn of_changed_team(call: &Call<'_>, id: u64) -> Result<Changed, Fault> {
     let parent = new_parent(&mut fields, call, organization, team);
     let asked = privacy(&mut fields);
     let privacy = asked.unwrap_or(if parent.is_some() { Privacy::Closed } else { team.privacy });
-    let is_nested = parent.is_some() || organization.teams.values().any(|other| other.parent == Some(id));
+    let is_nested =
+        parent.is_some() || organization.teams.values().any(|other| other.parent == Some(id));
     if privacy == Privacy::Secret && is_nested {
-        fields.reject("privacy", Code::Invalid, "a secret team cannot be nested or have teams nested in it");
+        fields.reject(
+            "privacy",
+            Code::Invalid,
+            "a secret team cannot be nested or have teams nested in it",
+        );
     }
     fields.check()?;
     Ok(Changed { name, description, privacy, permission, parent })
 }
 
 /// The slug of a name; it must say something and belong to no other team.
-fn free_slug(fields: &mut Fields, organization: &Organization, name: &str, except: Option<u64>) -> String {
+fn free_slug(
+    fields: &mut Fields,
+    organization: &Organization,
+    name: &str,
+    except: Option<u64>,
+) -> String {
     let slug = slug(name);
     if slug.is_empty() || name.chars().count() > NAME_CHARS_MAX {
-        fields.reject("name", Code::Invalid, format!("name must have a letter or digit and at most {NAME_CHARS_MAX} characters"));
+        fields.reject(
+            "name",
+            Code::Invalid,
+            format!("name must have a letter or digit and at most {NAME_CHARS_MAX} characters"),
+        );
     } else if organization.team_by_slug(&slug).is_some_and(|taken| Some(taken.id) != except) {
         fields.reject("name", Code::AlreadyExists, "name must be unique in the organization");
     }
@@ -104,7 +125,11 @@ fn free_slug(fields: &mut Fields, organization: &Organization, name: &str, excep
 pub fn description(fields: &mut Fields) -> Change<String> {
     let given = fields.nullable_string("description");
     if matches!(&given, Change::Set(text) if text.chars().count() > DESCRIPTION_CHARS_MAX) {
-        fields.reject("description", Code::Invalid, format!("description must have at most {DESCRIPTION_CHARS_MAX} characters"));
+        fields.reject(
+            "description",
+            Code::Invalid,
+            format!("description must have at most {DESCRIPTION_CHARS_MAX} characters"),
+        );
     }
     given
 }
@@ -118,10 +143,12 @@ fn privacy(fields: &mut Fields) -> Option<Privacy> {
     privacy
 }
 
-/// What a team gets in repositories where nothing is said: only the two that map to the Read and Write roles.
+/// What a team gets in repositories where nothing is said: only the two that map to the Read and
+/// Write roles.
 fn permission(fields: &mut Fields) -> Option<RepositoryRole> {
     let given = fields.string("permission")?;
-    let role = RepositoryRole::named(&given).filter(|role| matches!(role, RepositoryRole::Pull | RepositoryRole::Push));
+    let role = RepositoryRole::named(&given)
+        .filter(|role| matches!(role, RepositoryRole::Pull | RepositoryRole::Push));
     if role.is_none() {
         fields.reject("permission", Code::Invalid, "permission must be pull or push");
     }
@@ -134,26 +161,49 @@ fn parent(fields: &mut Fields, call: &Call<'_>, organization: &Organization) -> 
     let Change::Set(id) = given else { return given };
     let found = organization.teams.get(&id).filter(|team| sees(call, organization, team));
     if found.is_none_or(|team| team.privacy == Privacy::Secret) {
-        fields.reject("parent_team_id", Code::Invalid, "parent_team_id must be a closed team of this organization");
+        fields.reject(
+            "parent_team_id",
+            Code::Invalid,
+            "parent_team_id must be a closed team of this organization",
+        );
         return Change::Keep;
     }
     given
 }
 
-fn new_parent(fields: &mut Fields, call: &Call<'_>, organization: &Organization, team: &Team) -> Option<u64> {
+fn new_parent(
+    fields: &mut Fields,
+    call: &Call<'_>,
+    organization: &Organization,
+    team: &Team,
+) -> Option<u64> {
     let parent = parent(fields, call, organization).of(team.parent);
     if parent.is_some_and(|parent| organization.team_and_above(parent).contains(&team.id)) {
-        fields.reject("parent_team_id", Code::Invalid, "a team cannot be nested in itself or in a team below it");
+        fields.reject(
+            "parent_team_id",
+            Code::Invalid,
+            "a team cannot be nested in itself or in a team below it",
+        );
     }
     parent
 }
 
 /// Logins of members of the organisation.
-fn maintainers(fields: &mut Fields, world: &World, organization: &Organization) -> BTreeMap<u64, TeamRole> {
+fn maintainers(
+    fields: &mut Fields,
+    world: &World,
+    organization: &Organization,
+) -> BTreeMap<u64, TeamRole> {
     let mut people = BTreeMap::new();
     for login in fields.strings("maintainers").unwrap_or_default() {
-        let Some(user) = world.user_by_login(&login).filter(|user| organization.members.contains(&user.id)) else {
-            fields.reject("maintainers", Code::Invalid, "maintainers must be logins of members of the organization");
+        let Some(user) =
+            world.user_by_login(&login).filter(|user| organization.members.contains(&user.id))
+        else {
+            fields.reject(
+                "maintainers",
+                Code::Invalid,
+                "maintainers must be logins of members of the organization",
+            );
             break;
         };
         people.insert(user.id, TeamRole::Maintainer);
@@ -165,14 +215,20 @@ fn maintainers(fields: &mut Fields, world: &World, organization: &Organization) 
 fn repositories(fields: &mut Fields, call: &Call<'_>) -> BTreeSet<u64> {
     let mut repositories = BTreeSet::new();
     for name in fields.strings("repo_names").unwrap_or_default() {
-        let named = name.split_once('/').and_then(|(owner, name)| call.world.repository_named(owner, name));
+        let named =
+            name.split_once('/').and_then(|(owner, name)| call.world.repository_named(owner, name));
         let token = call.caller.token();
         let given = named.filter(|repository| {
             let administers = |token| role_of_token(call.world, token, repository) >= Role::Admin;
-            repository.owner == Owner::Organization(call.organization) && token.is_some_and(administers)
+            repository.owner == Owner::Organization(call.organization)
+                && token.is_some_and(administers)
         });
         let Some(repository) = given else {
-            fields.reject("repo_names", Code::Invalid, "repo_names must be repositories of the organization that you administer");
+            fields.reject(
+                "repo_names",
+                Code::Invalid,
+                "repo_names must be repositories of the organization that you administer",
+            );
             break;
         };
         repositories.insert(repository.id);

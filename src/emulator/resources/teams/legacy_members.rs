@@ -1,4 +1,5 @@
-//! `/teams/{team_id}/members/{username}`, closing down: membership without roles or invitations (Document 2, Closing-down legacy routes).
+//! `/teams/{team_id}/members/{username}`, closing down: membership without roles or invitations
+//! (Document 2, Closing-down legacy routes).
 
 use http::StatusCode;
 
@@ -24,7 +25,8 @@ fn get(call: &mut Call<'_>) -> Outcome {
     if is_member { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
 }
 
-/// "404 when synchronization is set up": unlike the newer routes, these act as if there were nothing to change.
+/// "404 when synchronization is set up": unlike the newer routes, these act as if there were
+/// nothing to change.
 fn changeable<'a>(call: &'a Call<'_>) -> Result<&'a Team, Fault> {
     own(call).and_then(|team| if team.synchronised { Err(Fault::NotFound) } else { Ok(team) })
 }
@@ -32,24 +34,35 @@ fn changeable<'a>(call: &'a Call<'_>) -> Result<&'a Team, Fault> {
 fn put(call: &mut Call<'_>) -> Outcome {
     let team = changeable(call)?;
     let (team, authority) = (team.id, must_administer(call, team)?);
-    // "Content-Length 0". Without the header there is no body either (RFC 9110, section 8.6), and that is taken.
+    // "Content-Length 0". Without the header there is no body either (RFC 9110, section 8.6), and
+    // that is taken.
     if !call.body.is_empty() {
-        return Err(Fault::BadRequest("This route takes no body; set Content-Length to zero".to_owned()));
+        return Err(Fault::BadRequest(
+            "This route takes no body; set Content-Length to zero".to_owned(),
+        ));
     }
     let user = joining::addable_user(call.world, call.params.get("username"))?;
     if !is_in_another_team(organization(call)?, team, user) {
-        let message = "the user must belong to the organization and to at least one other team of it";
+        let message =
+            "the user must belong to the organization and to at least one other team of it";
         return Err(Fault::field("TeamMember", "username", Code::Invalid, message));
     }
-    let placement = Placement { organization: call.organization, team, user, role: None, actor: call.actor(), authority };
+    let placement = Placement {
+        organization: call.organization,
+        team,
+        user,
+        role: None,
+        actor: call.actor(),
+        authority,
+    };
     let before = Places::of(call.world, call.organization, user);
     joining::put_in_team(call.world, call.now, &placement)?;
     moved(call, call.organization, user, &before);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// "The person must already belong to the organization", and 422 "when the user is not a member of at least one other team in the same
-/// organization".
+/// "The person must already belong to the organization", and 422 "when the user is not a member of
+/// at least one other team in the same organization".
 fn is_in_another_team(organization: &Organization, team: u64, user: u64) -> bool {
     let mut others = organization.teams.values().filter(|other| other.id != team);
     organization.members.contains(&user) && others.any(|other| other.people.contains_key(&user))

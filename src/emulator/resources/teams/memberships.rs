@@ -14,20 +14,37 @@ use crate::emulator::resources::organizations::joining::{self, Left, Placement};
 use crate::emulator::route::{Outcome, Route, Verb};
 use crate::emulator::world::{Team, TeamRole};
 
-/// Of the closing-down ones "request and response details: not shown": they are answered as their replacements are.
+/// Of the closing-down ones "request and response details: not shown": they are answered as their
+/// replacements are.
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/orgs/{org}/teams/{team_slug}/memberships/{username}", READ, get),
     Route::new(Verb::Put, "/orgs/{org}/teams/{team_slug}/memberships/{username}", WRITE, put),
     Route::new(Verb::Delete, "/orgs/{org}/teams/{team_slug}/memberships/{username}", WRITE, delete),
-    Route::new(Verb::Get, "/organizations/{org_id}/team/{team_id}/memberships/{username}", READ, get),
-    Route::new(Verb::Put, "/organizations/{org_id}/team/{team_id}/memberships/{username}", WRITE, put),
-    Route::new(Verb::Delete, "/organizations/{org_id}/team/{team_id}/memberships/{username}", WRITE, delete),
+    Route::new(
+        Verb::Get,
+        "/organizations/{org_id}/team/{team_id}/memberships/{username}",
+        READ,
+        get,
+    ),
+    Route::new(
+        Verb::Put,
+        "/organizations/{org_id}/team/{team_id}/memberships/{username}",
+        WRITE,
+        put,
+    ),
+    Route::new(
+        Verb::Delete,
+        "/organizations/{org_id}/team/{team_id}/memberships/{username}",
+        WRITE,
+        delete,
+    ),
     Route::new(Verb::Get, "/teams/{team_id}/memberships/{username}", READ, get),
     Route::new(Verb::Put, "/teams/{team_id}/memberships/{username}", WRITE, put),
     Route::new(Verb::Delete, "/teams/{team_id}/memberships/{username}", WRITE, delete),
 ];
 
-/// "404 when the user has no membership". Being in a child team is none: that one ends and begins in the child.
+/// "404 when the user has no membership". Being in a child team is none: that one ends and begins
+/// in the child.
 fn get(call: &mut Call<'_>) -> Outcome {
     let user = call.world.user_by_login(call.params.get("username")).ok_or(Fault::NotFound)?.id;
     shown(call, user)
@@ -49,7 +66,9 @@ fn shown(call: &Call<'_>, user: u64) -> Outcome {
 /// "403 when team synchronization is set up."
 fn must_not_be_synchronised(team: &Team) -> Result<(), Fault> {
     if team.synchronised {
-        return Err(Fault::Forbidden("The membership of this team is synchronized with an identity provider."));
+        return Err(Fault::Forbidden(
+            "The membership of this team is synchronized with an identity provider.",
+        ));
     }
     Ok(())
 }
@@ -60,7 +79,14 @@ fn put(call: &mut Call<'_>) -> Outcome {
     let (team, authority) = (team.id, must_administer(call, team)?);
     let role = role(&mut Fields::parse("TeamMember", call.body)?)?;
     let user = joining::addable_user(call.world, call.params.get("username"))?;
-    let placement = Placement { organization: call.organization, team, user, role, actor: call.actor(), authority };
+    let placement = Placement {
+        organization: call.organization,
+        team,
+        user,
+        role,
+        actor: call.actor(),
+        authority,
+    };
     let before = Places::of(call.world, call.organization, user);
     joining::put_in_team(call.world, call.now, &placement)?;
     moved(call, call.organization, user, &before);

@@ -1,7 +1,9 @@
-//! Teams: which one a path names, who sees it and who may change it. What can be asked of them is in the files beside this one.
+//! Teams: which one a path names, who sees it and who may change it. What can be asked of them is
+//! in the files beside this one.
 //!
-//! "Team routes exist by slug (`/orgs/{org}/teams/{team_slug}/…`) and by id (`/organizations/{org_id}/team/{team_id}/…` and the
-//! closing-down `/teams/{team_id}/…`)" (Document 1): every function here reads whichever the path has.
+//! "Team routes exist by slug (`/orgs/{org}/teams/{team_slug}/…`) and by id
+//! (`/organizations/{org_id}/team/{team_id}/…` and the closing-down `/teams/{team_id}/…`)"
+//! (Document 1): every function here reads whichever the path has.
 
 pub mod catalogue;
 pub mod description;
@@ -10,15 +12,19 @@ pub mod memberships;
 pub mod repositories;
 pub mod roster;
 
-use crate::emulator::access::{ADMIN_SCOPES, Need, OrganizationNeed, OrganizationRole, READ_SCOPES, Unscoped};
+use crate::emulator::access::{
+    ADMIN_SCOPES, Need, OrganizationNeed, OrganizationRole, READ_SCOPES, Unscoped,
+};
 use crate::emulator::accounts::Level;
 use crate::emulator::call::Call;
 use crate::emulator::fault::{Code, Fault};
 use crate::emulator::world::{EnterpriseTeam, Organization, Privacy, Team, TeamRole};
 
-/// "Permission 'Members' organization: read for GET, write for PUT/DELETE"; "open to authenticated members of the organization".
+/// "Permission 'Members' organization: read for GET, write for PUT/DELETE"; "open to authenticated
+/// members of the organization".
 pub const READ: Need = need(Level::Read, READ_SCOPES);
-/// Changing who is in a team. "Classic OAuth tokens need `read:org`" is said of all these routes and nothing wider, so no more is asked.
+/// Changing who is in a team. "Classic OAuth tokens need `read:org`" is said of all these routes
+/// and nothing wider, so no more is asked.
 pub const WRITE: Need = need(Level::Write, READ_SCOPES);
 /// Changing the teams themselves (Document 1, Permission matrix).
 pub const MANAGE: Need = need(Level::Write, ADMIN_SCOPES);
@@ -72,36 +78,47 @@ pub fn visible<'a>(call: &'a Call<'_>) -> Result<Named<'a>, Fault> {
             let id = call.params.id("team_id")?;
             (organization.teams.get(&id), assigned.find(|team| team.id == id))
         }
-        slug => (organization.team_by_slug(slug), assigned.find(|team| team.slug.eq_ignore_ascii_case(slug))),
+        slug => (
+            organization.team_by_slug(slug),
+            assigned.find(|team| team.slug.eq_ignore_ascii_case(slug)),
+        ),
     };
     let own = own.filter(|team| sees(call, organization, team)).map(Named::Own);
     own.or(of_enterprise.map(Named::OfEnterprise)).ok_or(Fault::NotFound)
 }
 
-/// The same, for what an enterprise team refuses: "422 when an enterprise team is modified at organization level" (Document 2, first said
-/// of its invitations, which only an organisation's own teams have).
+/// The same, for what an enterprise team refuses: "422 when an enterprise team is modified at
+/// organization level" (Document 2, first said of its invitations, which only an organisation's own
+/// teams have).
 pub fn own<'a>(call: &'a Call<'_>) -> Result<&'a Team, Fault> {
     match visible(call)? {
         Named::Own(team) => Ok(team),
-        Named::OfEnterprise(_) => {
-            Err(Fault::field("Team", "team_slug", Code::Invalid, "an enterprise team cannot be modified at the organization level"))
-        }
+        Named::OfEnterprise(_) => Err(Fault::field(
+            "Team",
+            "team_slug",
+            Code::Invalid,
+            "an enterprise team cannot be modified at the organization level",
+        )),
     }
 }
 
 /// Whether the caller sees a team of the organisation. An installation sees all.
 pub fn sees(call: &Call<'_>, organization: &Organization, team: &Team) -> bool {
-    let is_concerned = |user| organization.owners.contains(&user) || team.people.contains_key(&user);
+    let is_concerned =
+        |user| organization.owners.contains(&user) || team.people.contains_key(&user);
     team.privacy == Privacy::Closed || call.caller.user().is_none_or(is_concerned)
 }
 
-/// What the caller may do. An installation counts as an owner where it is installed: its permissions bound it.
+/// What the caller may do. An installation counts as an owner where it is installed: its
+/// permissions bound it.
 pub fn authority(call: &Call<'_>, team: &Team) -> Result<Authority, Fault> {
     let organization = organization(call)?;
     Ok(match call.caller.user() {
         None => Authority::Owner,
         Some(user) if organization.owners.contains(&user) => Authority::Owner,
-        Some(user) if team.people.get(&user) == Some(&TeamRole::Maintainer) => Authority::Maintainer,
+        Some(user) if team.people.get(&user) == Some(&TeamRole::Maintainer) => {
+            Authority::Maintainer
+        }
         Some(_) => Authority::Member,
     })
 }
@@ -109,7 +126,9 @@ pub fn authority(call: &Call<'_>, team: &Team) -> Result<Authority, Fault> {
 /// "Caller must be organization owner or team maintainer" (Document 2).
 pub fn must_administer(call: &Call<'_>, team: &Team) -> Result<Authority, Fault> {
     match authority(call, team)? {
-        Authority::Member => Err(Fault::Forbidden("Must be an organization owner or a maintainer of the team.")),
+        Authority::Member => {
+            Err(Fault::Forbidden("Must be an organization owner or a maintainer of the team."))
+        }
         authority => Ok(authority),
     }
 }

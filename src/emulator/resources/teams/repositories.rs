@@ -1,4 +1,5 @@
-//! The repositories of a team, and what it may do there (Document 1, Permission matrix: `teams/{team_slug}/repos`; shapes are not shown).
+//! The repositories of a team, and what it may do there (Document 1, Permission matrix:
+//! `teams/{team_slug}/repos`; shapes are not shown).
 
 use http::{StatusCode, header};
 use serde_json::{Value, json};
@@ -26,10 +27,20 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}", LOOK, get),
     Route::new(Verb::Get, "/teams/{team_id}/repos/{owner}/{repo}", LOOK, get),
     Route::new(Verb::Put, "/orgs/{org}/teams/{team_slug}/repos/{owner}/{repo}", CHANGE, put),
-    Route::new(Verb::Put, "/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}", CHANGE, put),
+    Route::new(
+        Verb::Put,
+        "/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}",
+        CHANGE,
+        put,
+    ),
     Route::new(Verb::Put, "/teams/{team_id}/repos/{owner}/{repo}", CHANGE, put),
     Route::new(Verb::Delete, "/orgs/{org}/teams/{team_slug}/repos/{owner}/{repo}", CHANGE, delete),
-    Route::new(Verb::Delete, "/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}", CHANGE, delete),
+    Route::new(
+        Verb::Delete,
+        "/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}",
+        CHANGE,
+        delete,
+    ),
     Route::new(Verb::Delete, "/teams/{team_id}/repos/{owner}/{repo}", CHANGE, delete),
 ];
 
@@ -39,28 +50,34 @@ fn list(call: &mut Call<'_>) -> Outcome {
         Named::Own(team) => organization(call)?.team_repositories(team.id),
         Named::OfEnterprise(_) => std::collections::BTreeMap::new(),
     };
-    let known = held.into_iter().filter_map(|(id, role)| Some((call.world.repositories.get(&id)?, role)));
-    let shown = known.filter(|(repository, _)| access::sees(call.world, call.caller, repository)).collect();
+    let known =
+        held.into_iter().filter_map(|(id, role)| Some((call.world.repositories.get(&id)?, role)));
+    let shown =
+        known.filter(|(repository, _)| access::sees(call.world, call.caller, repository)).collect();
     Ok(pagination::page(call, USUAL, shown, |(repository, role)| render(call, repository, role)))
 }
 
 /// The repository with what the team may do in it, in place of what the caller may.
 fn render(call: &Call<'_>, repository: &Repository, role: RepositoryRole) -> Value {
     let mut value = Renderer::of(call).repository(repository);
-    let may: serde_json::Map<String, Value> =
-        RepositoryRole::ALL.iter().map(|lesser| (lesser.name().to_owned(), json!(*lesser <= role))).collect();
+    let may: serde_json::Map<String, Value> = RepositoryRole::ALL
+        .iter()
+        .map(|lesser| (lesser.name().to_owned(), json!(*lesser <= role)))
+        .collect();
     extend(&mut value, json!({ "permissions": may, "role_name": role.role_name() }));
     value
 }
 
-/// 204 when the team has it, or the repository itself for whoever accepts its media type; 404 otherwise.
+/// 204 when the team has it, or the repository itself for whoever accepts its media type; 404
+/// otherwise.
 fn get(call: &mut Call<'_>) -> Outcome {
     let held = match visible(call)? {
         Named::Own(team) => organization(call)?.team_repositories(team.id),
         Named::OfEnterprise(_) => return Err(Fault::NotFound),
     };
     let role = *held.get(&call.repository).ok_or(Fault::NotFound)?;
-    let accepts = call.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let accepts =
+        call.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     if accepts.into_iter().any(|accepted| accepted.contains("repository+json")) {
         return Ok(Reply::ok(render(call, call.repository()?, role)));
     }
@@ -74,11 +91,20 @@ fn put(call: &mut Call<'_>) -> Outcome {
     let given = fields.string("permission");
     let role = given.as_deref().and_then(RepositoryRole::named);
     if given.is_some() && role.is_none() {
-        fields.reject("permission", Code::Invalid, "permission must be pull, triage, push, maintain or admin");
+        fields.reject(
+            "permission",
+            Code::Invalid,
+            "permission must be pull, triage, push, maintain or admin",
+        );
     }
     fields.check()?;
     if call.repository()?.owner != Owner::Organization(call.organization) {
-        return Err(Fault::field("Team", "repo", Code::Invalid, "the repository must belong to the organization"));
+        return Err(Fault::field(
+            "Team",
+            "repo",
+            Code::Invalid,
+            "the repository must belong to the organization",
+        ));
     }
     let repository = call.repository;
     let teams = organization_mut(call)?.people.grants.entry(repository).or_default();

@@ -1,4 +1,5 @@
-//! Who is in a team and who is asked to be (Document 2, Team membership: `members` and `invitations`).
+//! Who is in a team and who is asked to be (Document 2, Team membership: `members` and
+//! `invitations`).
 
 use std::collections::BTreeMap;
 
@@ -25,20 +26,34 @@ fn members(call: &mut Call<'_>) -> Outcome {
     let organization = organization(call)?;
     let everyone: BTreeMap<u64, TeamRole> = match visible(call)? {
         Named::Own(team) => organization.everyone_in_team(team),
-        Named::OfEnterprise(team) => team.members.iter().map(|user| (*user, organization.shown_role(*user, TeamRole::Member))).collect(),
+        Named::OfEnterprise(team) => team
+            .members
+            .iter()
+            .map(|user| (*user, organization.shown_role(*user, TeamRole::Member)))
+            .collect(),
     };
-    let shown = everyone.into_iter().filter(|(_, role)| wanted.is_none_or(|wanted| wanted == *role)).map(|(user, _)| user).collect();
+    let shown = everyone
+        .into_iter()
+        .filter(|(_, role)| wanted.is_none_or(|wanted| wanted == *role))
+        .map(|(user, _)| user)
+        .collect();
     let renderer = Renderer::of(call);
     Ok(pagination::page(call, USUAL, shown, |user| renderer.user_summary(user)))
 }
 
-/// "String filter on role in the team"; beside the two roles `all`, which filters nothing. Its values are not shown.
+/// "String filter on role in the team"; beside the two roles `all`, which filters nothing. Its
+/// values are not shown.
 fn role_filter(call: &Call<'_>) -> Result<Option<TeamRole>, Fault> {
     match call.query.get("role") {
         None | Some("" | "all") => Ok(None),
-        Some(name) => TeamRole::named(name)
-            .map(Some)
-            .ok_or_else(|| Fault::field("TeamMember", "role", Code::Invalid, "role must be member, maintainer or all")),
+        Some(name) => TeamRole::named(name).map(Some).ok_or_else(|| {
+            Fault::field(
+                "TeamMember",
+                "role",
+                Code::Invalid,
+                "role must be member, maintainer or all",
+            )
+        }),
     }
 }
 
@@ -47,7 +62,11 @@ fn invitations(call: &mut Call<'_>) -> Outcome {
     let team = own(call)?.id;
     let organization = organization(call)?;
     let all = organization.people.invitations.values();
-    let pending = all.filter(|invitation| invitation.failure.is_none() && invitation.teams.contains_key(&team)).collect();
+    let pending = all
+        .filter(|invitation| invitation.failure.is_none() && invitation.teams.contains_key(&team))
+        .collect();
     let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, pending, |invitation| renderer.invitation(organization, invitation)))
+    Ok(pagination::page(call, USUAL, pending, |invitation| {
+        renderer.invitation(organization, invitation)
+    }))
 }

@@ -1,4 +1,5 @@
-//! Commits that are made without a branch, git's objects of a commit, and how two commits stand to each other.
+//! Commits that are made without a branch, git's objects of a commit, and how two commits stand to
+//! each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,7 +9,8 @@ use bytes::Bytes;
 use super::{Author, Commit, Full, History, Tree};
 use crate::clock::Timestamp;
 use crate::emulator::git_objects::{
-    CommitFacts, FILE_MODE, Folder, Leaf, Object, ObjectId, blob_id, commit, folders, is_path, make_way, root_tree,
+    CommitFacts, FILE_MODE, Folder, Leaf, Object, ObjectId, blob_id, commit, folders, is_path,
+    make_way, root_tree,
 };
 
 /// How two commits stand to each other.
@@ -32,10 +34,13 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// The commit that it makes. Files that git could not have beside each other, or at all, are left out.
+    /// The commit that it makes. Files that git could not have beside each other, or at all, are
+    /// left out.
     pub(super) fn commit(mut self) -> Commit {
         let mut files = Tree::new();
-        for (path, content) in std::mem::take(&mut self.files).into_iter().filter(|(path, _)| is_path(path)) {
+        for (path, content) in
+            std::mem::take(&mut self.files).into_iter().filter(|(path, _)| is_path(path))
+        {
             make_way(&mut files, &path);
             files.insert(path, content);
         }
@@ -50,7 +55,8 @@ impl Draft {
         message.retain(|c| c != '\0');
         let tree = root_tree(&leaves(&blobs)).hex();
         let (files, blobs) = (Arc::new(files), Arc::new(blobs));
-        let mut commit = Commit { sha: String::new(), tree, parent, message, author, at, files, blobs };
+        let mut commit =
+            Commit { sha: String::new(), tree, parent, message, author, at, files, blobs };
         commit.sha = commit.object().id.hex();
         commit
     }
@@ -64,7 +70,16 @@ impl Commit {
     /// The commit itself as an object of git.
     pub fn object(&self) -> Object {
         let Author { name, email, .. } = &self.author;
-        commit(CommitFacts { tree: &self.tree, parent: self.parent.as_deref(), name, email, at: self.at }, &self.message)
+        commit(
+            CommitFacts {
+                tree: &self.tree,
+                parent: self.parent.as_deref(),
+                name,
+                email,
+                at: self.at,
+            },
+            &self.message,
+        )
     }
 
     /// Its folders and their trees, the whole tree last.
@@ -80,7 +95,9 @@ impl History {
         if !self.commits.contains_key(&commit.sha) {
             let mut bytes = commit.message.len();
             // What some commit has already is kept once.
-            for (content, id) in Arc::make_mut(&mut commit.files).values_mut().zip(commit.blobs.values()) {
+            for (content, id) in
+                Arc::make_mut(&mut commit.files).values_mut().zip(commit.blobs.values())
+            {
                 match self.contents.get(id) {
                     Some(known) => *content = known.clone(),
                     None => bytes += content.len(),
@@ -104,7 +121,13 @@ impl History {
             return Some(BTreeMap::clone(&commit.blobs));
         }
         let inside = format!("{folder}/");
-        Some(commit.blobs.iter().filter_map(|(path, id)| Some((path.strip_prefix(&inside)?.to_owned(), *id))).collect())
+        Some(
+            commit
+                .blobs
+                .iter()
+                .filter_map(|(path, id)| Some((path.strip_prefix(&inside)?.to_owned(), *id)))
+                .collect(),
+        )
     }
 
     /// The commit that everything of the default branch comes from.
@@ -119,7 +142,10 @@ impl History {
     pub fn compare(&self, base: &Commit, head: &Commit) -> Comparison {
         let of_base: BTreeSet<&str> = self.until(base).map(|commit| commit.sha.as_str()).collect();
         let of_head: BTreeSet<&str> = self.until(head).map(|commit| commit.sha.as_str()).collect();
-        let merge_base = self.until(head).find(|commit| of_base.contains(commit.sha.as_str())).map(|commit| commit.sha.clone());
+        let merge_base = self
+            .until(head)
+            .find(|commit| of_base.contains(commit.sha.as_str()))
+            .map(|commit| commit.sha.clone());
         let alone = self.until(head).take_while(|commit| !of_base.contains(commit.sha.as_str()));
         let mut ahead: Vec<String> = alone.map(|commit| commit.sha.clone()).collect();
         ahead.reverse();
@@ -132,22 +158,44 @@ mod tests {
     use super::*;
 
     fn draft(message: &str, parent: Option<String>, paths: &[(&str, &'static str)]) -> Draft {
-        let author = Author { user: 1, name: "Ada L".to_owned(), email: "ada@example.com".to_owned() };
-        let files = paths.iter().map(|(path, content)| ((*path).to_owned(), Bytes::from(*content))).collect();
-        Draft { parent, message: message.to_owned(), author, at: Timestamp::from_millis(1_700_000_000_999), files }
+        let author =
+            Author { user: 1, name: "Ada L".to_owned(), email: "ada@example.com".to_owned() };
+        let files = paths
+            .iter()
+            .map(|(path, content)| ((*path).to_owned(), Bytes::from(*content)))
+            .collect();
+        Draft {
+            parent,
+            message: message.to_owned(),
+            author,
+            at: Timestamp::from_millis(1_700_000_000_999),
+            files,
+        }
     }
 
-    // mkdir -p a docs/deep; printf 'one\n' > a/one; printf 'two\n' > a.b; printf 'three\n' > a-c; printf 'deep\n' > docs/deep/é.md
-    // With author and committer `Ada L <ada@example.com>` at `1700000000 +0000`: git add .; git commit -m First
-    const FILES: [(&str, &str); 4] = [("a/one", "one\n"), ("a.b", "two\n"), ("a-c", "three\n"), ("docs/deep/é.md", "deep\n")];
+    // mkdir -p a docs/deep; printf 'one\n' > a/one; printf 'two\n' > a.b; printf 'three\n' > a-c;
+    // printf 'deep\n' > docs/deep/é.md With author and committer `Ada L <ada@example.com>` at
+    // `1700000000 +0000`: git add .; git commit -m First
+    const FILES: [(&str, &str); 4] =
+        [("a/one", "one\n"), ("a.b", "two\n"), ("a-c", "three\n"), ("docs/deep/é.md", "deep\n")];
 
     #[test]
     fn commits_and_trees_have_the_ids_that_git_gives_them() {
         let first = draft("First", None, &FILES).commit();
         // git log --format='%H %T'
         let ids = (first.sha.as_str(), first.tree.as_str());
-        assert_eq!(ids, ("925e0f1509a5a952c7060ed3e341476c15b15ec1", "812e0545371192757adb4a74709ddbc276d78c67"));
-        let folders: Vec<_> = first.folders().into_iter().map(|folder| (folder.path, folder.object.id.hex())).collect();
+        assert_eq!(
+            ids,
+            (
+                "925e0f1509a5a952c7060ed3e341476c15b15ec1",
+                "812e0545371192757adb4a74709ddbc276d78c67"
+            )
+        );
+        let folders: Vec<_> = first
+            .folders()
+            .into_iter()
+            .map(|folder| (folder.path, folder.object.id.hex()))
+            .collect();
         // git rev-parse HEAD:a HEAD:docs/deep HEAD:docs
         let known = [
             ("a", "32b97a7332f485ca3b3fd33067b39c1ccd422ae2"),
@@ -157,23 +205,44 @@ mod tests {
         ];
         assert_eq!(folders, known.map(|(path, id)| (path, id.to_owned())));
         // printf 'four\n' > a0; git add .; git commit -m Second; git log -1 --format='%H %T'
-        let second = draft("Second", Some(first.sha), &[&FILES[..], &[("a0", "four\n")]].concat()).commit();
+        let second =
+            draft("Second", Some(first.sha), &[&FILES[..], &[("a0", "four\n")]].concat()).commit();
         let ids = (second.sha.as_str(), second.tree.as_str());
-        assert_eq!(ids, ("bcfe669e4ca0bf5810f0a6369b1ca8aca8fa0394", "4ce23cbd18722183dbd4fe2ba0974ef20f8447d3"));
+        assert_eq!(
+            ids,
+            (
+                "bcfe669e4ca0bf5810f0a6369b1ca8aca8fa0394",
+                "4ce23cbd18722183dbd4fe2ba0974ef20f8447d3"
+            )
+        );
     }
 
     #[test]
     fn files_that_git_could_not_have_are_left_out() {
-        let odd =
-            draft("Fi\0rst", None, &[&FILES[..], &[(".git/config", "x"), ("a", "x"), ("../up", "x"), ("docs", "x")]].concat()).commit();
-        assert_eq!((odd.sha.as_str(), odd.message.as_str()), ("925e0f1509a5a952c7060ed3e341476c15b15ec1", "First"));
+        let odd = draft(
+            "Fi\0rst",
+            None,
+            &[&FILES[..], &[(".git/config", "x"), ("a", "x"), ("../up", "x"), ("docs", "x")]]
+                .concat(),
+        )
+        .commit();
+        assert_eq!(
+            (odd.sha.as_str(), odd.message.as_str()),
+            ("925e0f1509a5a952c7060ed3e341476c15b15ec1", "First")
+        );
     }
 
     fn begun() -> History {
         let commit = draft("First", None, &FILES).commit();
         let root = commit.sha.clone();
-        let mut history =
-            History { commits: BTreeMap::new(), heads: BTreeMap::new(), contents: BTreeMap::new(), trees: BTreeMap::new(), root, bytes: 0 };
+        let mut history = History {
+            commits: BTreeMap::new(),
+            heads: BTreeMap::new(),
+            contents: BTreeMap::new(),
+            trees: BTreeMap::new(),
+            root,
+            bytes: 0,
+        };
         history.insert(commit);
         history
     }
@@ -183,7 +252,9 @@ mod tests {
         let mut history = begun();
         for turn in 0..50 {
             let message = format!("{turn:02}");
-            history.keep(draft(&message, Some(history.root.clone()), &FILES)).expect("there is room");
+            history
+                .keep(draft(&message, Some(history.root.clone()), &FILES))
+                .expect("there is room");
         }
         assert_eq!(history.bytes, 50 * 2, "the messages");
         history.keep(draft("more", None, &[("b", "four")])).expect("there is room");
@@ -194,8 +265,14 @@ mod tests {
     fn a_tree_is_found_without_a_walk_through_branches() {
         let history = begun();
         let names = |id: &str| history.tree(id).map(|tree| tree.into_keys().collect::<Vec<_>>());
-        assert_eq!(names("af47d582bbc809a5b984c9c00b6f6e5d4a28d9c3"), Some(vec!["deep/é.md".to_owned()]));
-        assert_eq!(names("812e0545371192757adb4a74709ddbc276d78c67").map(|names| names.len()), Some(FILES.len()));
+        assert_eq!(
+            names("af47d582bbc809a5b984c9c00b6f6e5d4a28d9c3"),
+            Some(vec!["deep/é.md".to_owned()])
+        );
+        assert_eq!(
+            names("812e0545371192757adb4a74709ddbc276d78c67").map(|names| names.len()),
+            Some(FILES.len())
+        );
         assert_eq!(names("0000000000000000000000000000000000000000"), None);
     }
 }

@@ -24,7 +24,8 @@ fn file(ended_well: bool) -> Filled {
     let (store, _) = disk.open().unwrap();
     let mut expected = BTreeMap::new();
     for number in 0..40_u64 {
-        let body = vec![u8::try_from(number).unwrap(); usize::try_from(number * number * 8).unwrap()];
+        let body =
+            vec![u8::try_from(number).unwrap(); usize::try_from(number * number * 8).unwrap()];
         let write = stored(body, format!("queued {number}"));
         told(store.apply(Change::Insert(number, write.clone()))).unwrap();
         expected.insert(number, write);
@@ -49,7 +50,10 @@ fn refused_or_whole(bytes: &[u8], expected: &BTreeMap<u64, Stored>, what: &str) 
             false
         }
         Err(fault) => {
-            assert!(matches!(fault, Fault::Damaged(_) | Fault::Foreign(_) | Fault::Newer { .. }), "{what}: {fault}");
+            assert!(
+                matches!(fault, Fault::Damaged(_) | Fault::Foreign(_) | Fault::Newer { .. }),
+                "{what}: {fault}"
+            );
             assert!(disk.bytes() == bytes, "{what}: the file was changed");
             true
         }
@@ -61,12 +65,17 @@ fn a_flipped_bit_in_the_head_of_the_file_is_noticed_or_harmless() {
     for ended_well in [true, false] {
         let (whole, expected) = file(ended_well);
         let mut refused = 0;
-        // Which of its two heads is the newer one is a single bit (0 of byte 9) that nothing covers.
+        // Which of its two heads is the newer one is a single bit (0 of byte 9) that nothing
+        // covers.
         let flips = (0..320).map(|at| (at, at % 8)).chain((1..8).map(|bit| (9, bit)));
         for (at, bit) in flips {
             let mut bytes = whole.clone();
             bytes[at] ^= 1 << bit;
-            refused += usize::from(refused_or_whole(&bytes, &expected, &format!("bit {bit} of byte {at}")));
+            refused += usize::from(refused_or_whole(
+                &bytes,
+                &expected,
+                &format!("bit {bit} of byte {at}"),
+            ));
         }
         assert!(refused > 100, "{refused}");
     }
@@ -76,8 +85,16 @@ fn a_flipped_bit_in_the_head_of_the_file_is_noticed_or_harmless() {
 fn a_file_that_was_cut_is_refused() {
     for ended_well in [true, false] {
         let (whole, expected) = file(ended_well);
-        for len in (1..whole.len()).step_by(4099).chain([whole.len() - 1, whole.len() - 4096, whole.len() / 2]) {
-            assert!(refused_or_whole(&whole[..len], &expected, &format!("{len} of {} bytes", whole.len())));
+        for len in (1..whole.len()).step_by(4099).chain([
+            whole.len() - 1,
+            whole.len() - 4096,
+            whole.len() / 2,
+        ]) {
+            assert!(refused_or_whole(
+                &whole[..len],
+                &expected,
+                &format!("{len} of {} bytes", whole.len())
+            ));
         }
     }
 }
@@ -159,7 +176,11 @@ fn another_programs_database_is_left_alone() {
     let path = directory.path().join("other.redb");
     let database = Database::create(&path).unwrap();
     let writing = database.begin_write().unwrap();
-    writing.open_table(TableDefinition::<u64, &str>::new("requests")).unwrap().insert(1, "x").unwrap();
+    writing
+        .open_table(TableDefinition::<u64, &str>::new("requests"))
+        .unwrap()
+        .insert(1, "x")
+        .unwrap();
     writing.commit().unwrap();
     drop(database);
     assert!(matches!(refusal(&fs::read(&path).unwrap()).fault, Fault::Foreign(_)));
@@ -179,7 +200,10 @@ fn a_text_that_is_not_what_was_kept_is_noticed_whatever_its_page_says() {
     for request in [b"".as_slice(), b"short", b"the checksum of this is another one"] {
         let disk = TestDisk::with(&file(true).0);
         database::spoil(Box::new(disk.clone()), database::FORMAT, Some(request));
-        assert_eq!(refusal(&disk.bytes()).fault, Fault::Damaged("write 0: its checksum is wrong".into()));
+        assert_eq!(
+            refusal(&disk.bytes()).fault,
+            Fault::Damaged("write 0: its checksum is wrong".into())
+        );
     }
 }
 
@@ -189,7 +213,11 @@ fn a_write_that_its_reader_refuses_counts_as_damage() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("weir.redb");
     fs::write(&path, &bytes).unwrap();
-    let refused = FileStore::open(&path, |number, _| if number == 9 { Err("not a write".into()) } else { Ok(()) });
+    let refused =
+        FileStore::open(
+            &path,
+            |number, _| if number == 9 { Err("not a write".into()) } else { Ok(()) },
+        );
     assert_eq!(refused.err().unwrap().fault, Fault::Damaged("write 9: not a write".into()));
     assert_eq!(fs::read(&path).unwrap(), bytes);
 }
@@ -210,7 +238,10 @@ fn two_gateways_cannot_share_a_file() {
 fn a_new_file_is_its_owners_alone_and_the_only_thing_that_appears() {
     let directory = TempDir::new().unwrap();
     drop(opened(&directory));
-    let names = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    let names = fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect::<Vec<_>>();
     assert_eq!(names, ["weir.redb"]);
     let mode = fs::metadata(directory.path().join("weir.redb")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -223,6 +254,9 @@ fn no_directory_is_made_for_it() {
     let error = FileStore::open(&missing.join("weir.redb"), |_, _| Ok(())).err().unwrap();
     assert_eq!(error.fault, Fault::NoDirectory(missing.display().to_string()));
     assert!(!missing.exists());
-    assert!(matches!(FileStore::open(directory.path(), |_, _| Ok(())).err().unwrap().fault, Fault::Io(_)));
+    assert!(matches!(
+        FileStore::open(directory.path(), |_, _| Ok(())).err().unwrap().fault,
+        Fault::Io(_)
+    ));
     assert!(FileStore::open(Path::new("/"), |_, _| Ok(())).is_err());
 }

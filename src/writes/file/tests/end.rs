@@ -22,7 +22,12 @@ fn a_killed_gateway_finds_every_acknowledged_change() {
     let mut expected = BTreeMap::new();
     for salt in 0..60 {
         let number = salt as u64 % 7;
-        let step = [Step::Insert(number, salt * 300), Step::Progress(number, salt), Step::Remove(vec![number])][salt % 3].clone();
+        let step = [
+            Step::Insert(number, salt * 300),
+            Step::Progress(number, salt),
+            Step::Remove(vec![number]),
+        ][salt % 3]
+            .clone();
         let change = step.change(salt).unwrap();
         model(&mut expected, &change);
         told(store.apply(change)).unwrap();
@@ -77,11 +82,13 @@ fn a_file_that_much_has_gone_through_stays_as_large_as_what_was_in_it_at_once() 
         told(store.apply(Change::Remove(numbers))).unwrap();
         most = most.max(size());
     }
-    // 200 writes of 6 KB at a time are 1.2 MB; all that came and went are 36 MB. How many go into a commit, and so how many pages are copied, is the machine's affair.
+    // 200 writes of 6 KB at a time are 1.2 MB; all that came and went are 36 MB. How many go into a
+    // commit, and so how many pages are copied, is the machine's affair.
     assert!(most < 9_000_000, "{most} bytes");
 }
 
-/// What is on the disk when the power fails after so many operations: what was synced, and any part of what was not.
+/// What is on the disk when the power fails after so many operations: what was synced, and any part
+/// of what was not.
 fn after_power_loss(before: &[u8], done: &[Done], mut chance: impl FnMut() -> bool) -> Vec<u8> {
     let synced = done.iter().rposition(|done| matches!(done, Done::Sync)).map_or(0, |at| at + 1);
     let disk = TestDisk::with(before);

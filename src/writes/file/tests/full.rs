@@ -1,4 +1,5 @@
-//! A disk that is full or fails: what was accepted stays, what is new is refused, and all is well when the disk is.
+//! A disk that is full or fails: what was accepted stays, what is new is refused, and all is well
+//! when the disk is.
 
 use super::TestDisk;
 use crate::writes::conformance::{stored, told};
@@ -8,10 +9,12 @@ use crate::writes::{Change, Store, StoreError};
 /// Inserts until there is no room; says how many were accepted.
 fn fill(store: &dyn Store, from: u64) -> u64 {
     (from..from + 10_000)
-        .find(|number| match told(store.apply(Change::Insert(*number, stored(vec![7; 3000], "queued")))) {
-            Ok(()) => false,
-            Err(StoreError::Full(_)) => true,
-            Err(error) => panic!("{error}"),
+        .find(|number| {
+            match told(store.apply(Change::Insert(*number, stored(vec![7; 3000], "queued")))) {
+                Ok(()) => false,
+                Err(StoreError::Full(_)) => true,
+                Err(error) => panic!("{error}"),
+            }
         })
         .expect("it fills up")
 }
@@ -64,7 +67,10 @@ fn a_disk_that_is_nearly_full_is_left_to_the_writes_that_are_there() {
     assert_eq!(told(store.apply(Change::Insert(0, stored(vec![1; 4000], "queued")))), Ok(()));
     disk.0.lock().room = Some(RESERVE_BYTES + 1_000);
     let refused = told(store.apply(Change::Insert(1, stored(vec![1; 4000], "queued"))));
-    assert!(matches!(&refused, Err(StoreError::Full(why)) if why.contains("8 MiB are free")), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(StoreError::Full(why)) if why.contains("8 MiB are free")),
+        "{refused:?}"
+    );
     assert_eq!(told(store.apply(Change::Progress(0, vec![2; 20_000].into()))), Ok(()));
     assert_eq!(told(store.apply(Change::Remove(vec![0]))), Ok(()));
 }
@@ -76,8 +82,14 @@ fn a_disk_that_fails_is_asked_again_with_the_next_change() {
     told(store.apply(Change::Insert(0, stored("a", "queued")))).unwrap();
     disk.0.lock().syncs_fail = true;
     for number in 1..4 {
-        assert!(matches!(told(store.apply(Change::Insert(number, stored("b", "queued")))), Err(StoreError::Failed(_))));
-        assert!(matches!(told(store.apply(Change::Progress(0, "sending".into()))), Err(StoreError::Failed(_))));
+        assert!(matches!(
+            told(store.apply(Change::Insert(number, stored("b", "queued")))),
+            Err(StoreError::Failed(_))
+        ));
+        assert!(matches!(
+            told(store.apply(Change::Progress(0, "sending".into()))),
+            Err(StoreError::Failed(_))
+        ));
     }
     disk.0.lock().syncs_fail = false;
     assert_eq!(told(store.apply(Change::Progress(0, "done".into()))), Ok(()));
@@ -95,7 +107,10 @@ fn a_write_that_failed_is_not_there_although_it_may_have_reached_the_disk() {
         let disk = TestDisk::blank();
         let (store, _) = disk.open().unwrap();
         disk.0.lock().syncs_before_one_fails = Some(syncs);
-        assert!(matches!(told(store.apply(Change::Insert(1, stored("a", "queued")))), Err(StoreError::Failed(_))));
+        assert!(matches!(
+            told(store.apply(Change::Insert(1, stored("a", "queued")))),
+            Err(StoreError::Failed(_))
+        ));
         assert_eq!(told(store.load(1)), Ok(None), "sync {syncs} failed");
         assert!(TestDisk::with(&disk.bytes()).open().unwrap().1.is_empty(), "sync {syncs} failed");
     }
@@ -117,7 +132,13 @@ fn what_a_failed_sync_left_in_doubt_is_written_once_more() {
         .lock()
         .done
         .iter()
-        .map_while(|done| if let super::Done::Write(at, data) = done { Some((*at, data.len() as u64)) } else { None })
+        .map_while(|done| {
+            if let super::Done::Write(at, data) = done {
+                Some((*at, data.len() as u64))
+            } else {
+                None
+            }
+        })
         .collect::<Vec<_>>();
     let end = written.iter().try_fold(0, |end, (at, bytes)| (*at == end).then_some(end + bytes));
     assert_eq!(end, Some(len), "all of the file, from its beginning to its end: {written:?}");
@@ -144,11 +165,13 @@ fn what_waits_for_a_slow_disk_is_bounded() {
     // The disk takes nothing as long as this is held.
     let contents = disk.0.lock();
     let mut accepted = Vec::new();
-    let refused = (0..).map(|number| store.apply(Change::Insert(number, stored(vec![0; 100_000], "queued")))).find_map(|mut answer| {
-        let refused = futures_util::FutureExt::now_or_never(&mut answer);
-        accepted.push(answer);
-        refused
-    });
+    let refused = (0..)
+        .map(|number| store.apply(Change::Insert(number, stored(vec![0; 100_000], "queued"))))
+        .find_map(|mut answer| {
+            let refused = futures_util::FutureExt::now_or_never(&mut answer);
+            accepted.push(answer);
+            refused
+        });
     assert!(matches!(refused, Some(Err(StoreError::Full(_)))), "{refused:?}");
     assert!((600..900).contains(&accepted.len()), "{}", accepted.len());
     let progress = store.apply(Change::Progress(0, "sending".into()));

@@ -1,4 +1,5 @@
-//! What only a store that survives can show: what of it is there after an end of any kind, what becomes of files that are not as they should be, and a full disk.
+//! What only a store that survives can show: what of it is there after an end of any kind, what
+//! becomes of files that are not as they should be, and a full disk.
 
 mod damage;
 mod end;
@@ -18,7 +19,8 @@ use crate::writes::Stored;
 /// What a file system gives out at a time.
 const BLOCK_BYTES: u64 = 4096;
 
-/// A disk in memory: it may be full, fail, and tell what was done to it. Files on it are sparse: only what is written takes room.
+/// A disk in memory: it may be full, fail, and tell what was done to it. Files on it are sparse:
+/// only what is written takes room.
 #[derive(Clone, Debug, Default)]
 struct TestDisk(Arc<Mutex<Contents>>);
 
@@ -79,7 +81,9 @@ impl Contents {
     fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         let end = offset + data.len() as u64;
         for block in offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES) {
-            if !self.blocks.contains(&block) && self.blocks_max.is_some_and(|most| self.blocks.len() >= most) {
+            if !self.blocks.contains(&block)
+                && self.blocks_max.is_some_and(|most| self.blocks.len() >= most)
+            {
                 return Err(io::ErrorKind::StorageFull.into());
             }
             self.blocks.insert(block);

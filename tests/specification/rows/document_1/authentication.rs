@@ -1,4 +1,5 @@
-//! Authentication: credentials, scopes, the permission header and the other facts. The permission matrix has a file of its own.
+//! Authentication: credentials, scopes, the permission header and the other facts. The permission
+//! matrix has a file of its own.
 
 use crate::document_1::{authentication, credentials};
 use crate::evidence::Evidence;
@@ -25,7 +26,10 @@ const CREDENTIALS: &[CredentialRow] = &[
         "used with scopes",
         &[("bearer", "classic")],
         &[("bearer", "classic")],
-        tests![credentials::a_classic_token_does_what_its_scopes_allow, credentials::an_expired_or_unknown_token_is_refused],
+        tests![
+            credentials::a_classic_token_does_what_its_scopes_allow,
+            credentials::an_expired_or_unknown_token_is_refused
+        ],
     ),
     credential(
         "Fine-grained personal access token",
@@ -46,7 +50,10 @@ const CREDENTIALS: &[CredentialRow] = &[
         "created by an app for an installation",
         &[("bearer", "jwt"), ("bearer", "installation")],
         &[("bearer", "installation"), ("bearer", "classic"), ("bearer", "app-user")],
-        tests![credentials::an_installation_token_is_created_by_the_app_for_its_installation, credentials::narrowing_never_widens],
+        tests![
+            credentials::an_installation_token_is_created_by_the_app_for_its_installation,
+            credentials::narrowing_never_widens
+        ],
     ),
     credential(
         "App installation access token",
@@ -59,7 +66,13 @@ const CREDENTIALS: &[CredentialRow] = &[
         "App JWT",
         "required by the app-level endpoints, which reject user and installation tokens",
         &[("bearer", "jwt")],
-        &[("bearer", "classic"), ("bearer", "fine-grained"), ("bearer", "app-user"), ("bearer", "installation"), ("", "none")],
+        &[
+            ("bearer", "classic"),
+            ("bearer", "fine-grained"),
+            ("bearer", "app-user"),
+            ("bearer", "installation"),
+            ("", "none"),
+        ],
         tests![credentials::app_level_endpoints_take_a_jwt_and_reject_user_and_installation_tokens],
     ),
     credential(
@@ -110,8 +123,18 @@ const SCOPES: &[RuleRow] = &[
     rule("read:org", "", &[], tests![credentials::read_org_opens_team_memberships]),
     rule("admin:org", "", &[], tests![credentials::admin_org_opens_issue_field_definitions]),
     rule("admin:org_hook", "", &[], tests![credentials::admin_org_hook_opens_webhooks]),
-    rule("read:enterprise", "", &[], tests![credentials::the_enterprise_scopes_open_enterprise_teams]),
-    rule("admin:enterprise", "", &[], tests![credentials::the_enterprise_scopes_open_enterprise_teams]),
+    rule(
+        "read:enterprise",
+        "",
+        &[],
+        tests![credentials::the_enterprise_scopes_open_enterprise_teams],
+    ),
+    rule(
+        "admin:enterprise",
+        "",
+        &[],
+        tests![credentials::the_enterprise_scopes_open_enterprise_teams],
+    ),
     rule("notifications", "", &[], tests![credentials::notifications_opens_the_inbox]),
     rule("repo", "", &[], tests![credentials::repo_opens_private_repositories]),
 ];
@@ -146,7 +169,11 @@ const PERMISSION_HEADER: &[RuleRow] = &[
     rule(
         "Some endpoints work for public resources without a permission",
         "public data for a token without permissions",
-        &[Evidence::Credential { scheme: "bearer", kind: "fine-grained", outcome: crate::evidence::Outcome::Accepted }],
+        &[Evidence::Credential {
+            scheme: "bearer",
+            kind: "fine-grained",
+            outcome: crate::evidence::Outcome::Accepted,
+        }],
         tests![authentication::public_data_needs_no_permission],
     ),
 ];
@@ -176,7 +203,11 @@ const OTHER_FACTS: &[RuleRow] = &[
     rule(
         "How an app builds and signs its JWT: not shown",
         "RS256 with the app's key",
-        &[Evidence::Credential { scheme: "bearer", kind: "jwt", outcome: crate::evidence::Outcome::Accepted }],
+        &[Evidence::Credential {
+            scheme: "bearer",
+            kind: "jwt",
+            outcome: crate::evidence::Outcome::Accepted,
+        }],
         tests![credentials::a_jwt_of_the_wrong_time_key_or_app_is_refused],
     ),
 ];

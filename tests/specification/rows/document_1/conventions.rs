@@ -24,7 +24,12 @@ const ROWS: &[RuleRow] = &[
         &[Evidence::Status(200), Evidence::Status(401)],
         tests![conventions::the_authorization_header_carries_the_token],
     ),
-    rule("X-Service-Api-Version header", "selects the API version", &[], tests![conventions::the_version_header_selects_the_version]),
+    rule(
+        "X-Service-Api-Version header",
+        "selects the API version",
+        &[],
+        tests![conventions::the_version_header_selects_the_version],
+    ),
     rule("Timestamps", "ISO 8601", &[], tests![conventions::timestamps_are_iso_8601]),
     rule(
         "Page-number pagination",
@@ -48,20 +53,35 @@ const ROWS: &[RuleRow] = &[
         "Poll interval",
         "X-Poll-Interval states how often polling is allowed; it can increase under load",
         &[Evidence::Header("x-poll-interval")],
-        tests![conventions::the_poll_interval_is_stated_and_rises_under_load, conventions::a_304_states_the_poll_interval_too],
+        tests![
+            conventions::the_poll_interval_is_stated_and_rises_under_load,
+            conventions::a_304_states_the_poll_interval_too
+        ],
     ),
     rule(
         "Empty-body mutations",
         "some legacy PUT routes need Content-Length set to zero",
-        &[Evidence::Answer { method: "PUT", template: "/teams/{team_id}/members/{username}", status: 204 }],
+        &[Evidence::Answer {
+            method: "PUT",
+            template: "/teams/{team_id}/members/{username}",
+            status: 204,
+        }],
         tests![conventions::a_legacy_put_takes_an_empty_body],
     ),
     rule(
         "Team addressing",
         "by slug, by id, and the closing-down way",
         &[
-            Evidence::Answer { method: "GET", template: "/orgs/{org}/teams/{team_slug}/members", status: 200 },
-            Evidence::Answer { method: "GET", template: "/organizations/{org_id}/team/{team_id}/members", status: 200 },
+            Evidence::Answer {
+                method: "GET",
+                template: "/orgs/{org}/teams/{team_slug}/members",
+                status: 200,
+            },
+            Evidence::Answer {
+                method: "GET",
+                template: "/organizations/{org_id}/team/{team_id}/members",
+                status: 200,
+            },
             Evidence::Answer { method: "GET", template: "/teams/{team_id}/members", status: 200 },
         ],
         tests![conventions::a_team_is_addressed_by_slug_by_id_and_the_closing_down_way],
@@ -78,7 +98,10 @@ const OVERVIEW: &[RuleRow] = &[
     rule(
         "Naming",
         "`service` replaces the brand in identifiers",
-        &[Evidence::Header("x-accepted-service-permissions"), Evidence::Header("x-accepted-github-permissions")],
+        &[
+            Evidence::Header("x-accepted-service-permissions"),
+            Evidence::Header("x-accepted-github-permissions"),
+        ],
         tests![conventions::the_makers_words_stand_where_the_neutral_one_does],
     ),
     rule(
@@ -90,5 +113,8 @@ const OVERVIEW: &[RuleRow] = &[
 ];
 
 pub fn tables() -> Vec<Table> {
-    vec![Table::new(1, "Request and response conventions", 12, ROWS), Table::new(1, "What the service does", 2, OVERVIEW)]
+    vec![
+        Table::new(1, "Request and response conventions", 12, ROWS),
+        Table::new(1, "What the service does", 2, OVERVIEW),
+    ]
 }

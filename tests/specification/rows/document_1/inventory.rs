@@ -1,7 +1,9 @@
-//! The route inventory: every family of every group. A family that the document leaves open (`...`) stands here by its root and the sub-routes that
-//! the permission matrix names elsewhere; a method only where the document gives one.
+//! The route inventory: every family of every group. A family that the document leaves open (`...`)
+//! stands here by its root and the sub-routes that the permission matrix names elsewhere; a method
+//! only where the document gives one.
 //!
-//! In some groups a word is replaced by "the service"; the environments' routes show that it is `secrets`.
+//! In some groups a word is replaced by "the service"; the environments' routes show that it is
+//! `secrets`.
 
 use crate::document_1::inventory;
 use crate::evidence::Evidence;
@@ -316,7 +318,11 @@ pub const METRICS: Group = group(
 );
 
 /// "Other groups with no listed routes": nothing can be asked of them.
-pub const OTHERS: Group = group("other groups with no listed routes", "", tests![inventory::a_route_that_no_group_lists_is_not_found]);
+pub const OTHERS: Group = group(
+    "other groups with no listed routes",
+    "",
+    tests![inventory::a_route_that_no_group_lists_is_not_found],
+);
 
 /// Each group with the number of its routes here.
 pub const GROUPS: [(Group, usize); 22] = [
@@ -347,13 +353,20 @@ pub const GROUPS: [(Group, usize); 22] = [
 /// The document's table, a line for each group, and one table for each group's routes.
 pub fn tables() -> Vec<Table> {
     let lines = GROUPS.iter().map(|(group, _)| row(*group, group.name.to_owned(), Evidence::Ran));
-    let inventory = Table { document: 1, name: "Route inventory", lines: 22, rows: lines.collect() };
-    std::iter::once(inventory).chain(GROUPS.iter().map(|(group, lines)| routes_of(*group, *lines))).collect()
+    let inventory =
+        Table { document: 1, name: "Route inventory", lines: 22, rows: lines.collect() };
+    std::iter::once(inventory)
+        .chain(GROUPS.iter().map(|(group, lines)| routes_of(*group, *lines)))
+        .collect()
 }
 
 fn routes_of(group: Group, lines: usize) -> Table {
     let known = |route: Route| {
-        row(group, format!("{} {}", route.method, route.template), Evidence::Known { method: route.method, template: route.template })
+        row(
+            group,
+            format!("{} {}", route.method, route.template),
+            Evidence::Known { method: route.method, template: route.template },
+        )
     };
     let mut rows: Vec<Row> = routes(group.routes).into_iter().map(known).collect();
     if rows.is_empty() {

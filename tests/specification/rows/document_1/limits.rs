@@ -1,6 +1,8 @@
 //! Limits: primary, secondary, their headers, what follows them, and the other limits.
 
-use crate::document_1::{primary_limits as primary, rate_headers as headers, secondary_limits as secondary, versions};
+use crate::document_1::{
+    primary_limits as primary, rate_headers as headers, secondary_limits as secondary, versions,
+};
 use crate::evidence::Evidence;
 use crate::table::{RuleRow, Table, rule};
 use crate::tests;
@@ -23,16 +25,33 @@ const PRIMARY: &[RuleRow] = &[
     rule(
         "Authenticated user (personal access token, OAuth token, app user token; shared across all of them)",
         "5,000",
-        &[core("classic", 5_000), core("fine-grained", 5_000), core("oauth", 5_000), core("app-user", 5_000), Evidence::Status(403)],
-        tests![primary::a_user_has_5000_shared_by_all_the_users_tokens, primary::a_users_5001st_request_of_the_hour_is_refused],
+        &[
+            core("classic", 5_000),
+            core("fine-grained", 5_000),
+            core("oauth", 5_000),
+            core("app-user", 5_000),
+            Evidence::Status(403),
+        ],
+        tests![
+            primary::a_user_has_5000_shared_by_all_the_users_tokens,
+            primary::a_users_5001st_request_of_the_hour_is_refused
+        ],
     ),
     rule(
         "App or OAuth app owned by an enterprise-cloud organization, acting for a member",
         "15,000",
         &[core("app-user", 15_000), core("oauth", 15_000)],
-        tests![primary::an_enterprises_app_acting_for_a_member_has_15000, primary::an_enterprises_oauth_app_acting_for_a_member_has_15000],
+        tests![
+            primary::an_enterprises_app_acting_for_a_member_has_15000,
+            primary::an_enterprises_oauth_app_acting_for_a_member_has_15000
+        ],
     ),
-    rule("App installation (minimum)", "5,000", &[core("installation", 5_000)], tests![primary::an_installation_has_at_least_5000]),
+    rule(
+        "App installation (minimum)",
+        "5,000",
+        &[core("installation", 5_000)],
+        tests![primary::an_installation_has_at_least_5000],
+    ),
     rule(
         "App installation on an enterprise-cloud organization",
         "15,000",
@@ -52,7 +71,10 @@ const PRIMARY: &[RuleRow] = &[
         "OAuth app using client id and secret",
         "5,000, 15,000 if owned by an enterprise-cloud organization",
         &[core("basic", 5_000), core("basic", 15_000)],
-        tests![primary::an_oauth_app_by_id_and_secret_has_5000, primary::an_enterprises_oauth_app_by_id_and_secret_has_15000],
+        tests![
+            primary::an_oauth_app_by_id_and_secret_has_5000,
+            primary::an_enterprises_oauth_app_by_id_and_secret_has_15000
+        ],
     ),
     rule(
         "Workflow token",
@@ -78,7 +100,12 @@ const PRIMARY: &[RuleRow] = &[
 ];
 
 const PRIMARY_FACTS: &[RuleRow] = &[
-    rule("A Git LFS batch request processes 100 objects by default", "", &[], tests![primary::a_git_lfs_batch_processes_100_objects]),
+    rule(
+        "A Git LFS batch request processes 100 objects by default",
+        "",
+        &[],
+        tests![primary::a_git_lfs_batch_processes_100_objects],
+    ),
     rule(
         "Requests made by a higher-limit app also consume the lower-limit budget of the user",
         "",
@@ -123,13 +150,19 @@ const SECONDARY: &[RuleRow] = &[
         "At most 80 content-generating requests per minute and 500 per hour",
         "",
         &[refusal("content.minute", 80), refusal("content.hour", 500)],
-        tests![secondary::at_most_80_requests_a_minute_make_content, secondary::at_most_500_requests_an_hour_make_content],
+        tests![
+            secondary::at_most_80_requests_a_minute_make_content,
+            secondary::at_most_500_requests_an_hour_make_content
+        ],
     ),
     rule(
         "At most 80 content-generating requests per minute and 500 per hour",
         "some endpoints are lower; web actions count too",
         &[],
-        tests![secondary::some_endpoints_have_lower_limits_on_content, secondary::what_is_made_on_the_web_counts_as_content_too],
+        tests![
+            secondary::some_endpoints_have_lower_limits_on_content,
+            secondary::what_is_made_on_the_web_counts_as_content_too
+        ],
     ),
     rule(
         "At most 2,000 OAuth access token requests per hour for apps and OAuth apps",
@@ -141,7 +174,10 @@ const SECONDARY: &[RuleRow] = &[
         "Requests that consume excessive compute in a short time may be limited. Limits may change without notice",
         "",
         &[],
-        tests![secondary::much_compute_in_a_short_time_may_be_limited, secondary::limits_change_without_notice],
+        tests![
+            secondary::much_compute_in_a_short_time_may_be_limited,
+            secondary::limits_change_without_notice
+        ],
     ),
 ];
 
@@ -161,13 +197,25 @@ const POINTS: &[RuleRow] = &[
     rule(
         "Most REST GET, HEAD, OPTIONS",
         "1",
-        &[refusal("points of GET", 900), refusal("points of HEAD", 50), refusal("points of OPTIONS", 50)],
-        tests![secondary::a_rest_endpoint_has_900_points_a_minute, secondary::head_and_options_are_a_point_each],
+        &[
+            refusal("points of GET", 900),
+            refusal("points of HEAD", 50),
+            refusal("points of OPTIONS", 50),
+        ],
+        tests![
+            secondary::a_rest_endpoint_has_900_points_a_minute,
+            secondary::head_and_options_are_a_point_each
+        ],
     ),
     rule(
         "Most REST POST, PATCH, PUT, DELETE",
         "5",
-        &[refusal("points of POST", 180), refusal("points of PATCH", 180), refusal("points of PUT", 180), refusal("points of DELETE", 180)],
+        &[
+            refusal("points of POST", 180),
+            refusal("points of PATCH", 180),
+            refusal("points of PUT", 180),
+            refusal("points of DELETE", 180),
+        ],
         tests![secondary::writes_are_5_points_each],
     ),
 ];
@@ -177,19 +225,28 @@ const HEADERS: &[RuleRow] = &[
         "x-ratelimit-limit",
         "maximum requests per window",
         &[Evidence::Header("x-ratelimit-limit")],
-        tests![headers::limit_is_the_most_requests_of_the_window, headers::every_answer_has_all_five],
+        tests![
+            headers::limit_is_the_most_requests_of_the_window,
+            headers::every_answer_has_all_five
+        ],
     ),
     rule(
         "x-ratelimit-remaining",
         "requests left in the window",
         &[Evidence::Header("x-ratelimit-remaining")],
-        tests![headers::remaining_and_used_are_what_is_left_and_gone, headers::every_answer_has_all_five],
+        tests![
+            headers::remaining_and_used_are_what_is_left_and_gone,
+            headers::every_answer_has_all_five
+        ],
     ),
     rule(
         "x-ratelimit-used",
         "requests used in the window",
         &[Evidence::Header("x-ratelimit-used")],
-        tests![headers::remaining_and_used_are_what_is_left_and_gone, headers::every_answer_has_all_five],
+        tests![
+            headers::remaining_and_used_are_what_is_left_and_gone,
+            headers::every_answer_has_all_five
+        ],
     ),
     rule(
         "x-ratelimit-reset",
@@ -201,7 +258,10 @@ const HEADERS: &[RuleRow] = &[
         "x-ratelimit-resource",
         "the resource that the request counted against",
         &[Evidence::Header("x-ratelimit-resource")],
-        tests![headers::resource_is_what_the_request_counted_against, headers::every_answer_has_all_five],
+        tests![
+            headers::resource_is_what_the_request_counted_against,
+            headers::every_answer_has_all_five
+        ],
     ),
 ];
 
@@ -209,18 +269,33 @@ const STATUS: Evidence = Evidence::Answer { method: "GET", template: "/rate_limi
 
 const RATE_LIMIT: &[RuleRow] = &[
     rule("reports the status", "", &[STATUS], tests![headers::rate_limit_reports_the_status]),
-    rule("does not count against the primary limit", "", &[STATUS], tests![headers::rate_limit_does_not_count_against_the_primary_limit]),
+    rule(
+        "does not count against the primary limit",
+        "",
+        &[STATUS],
+        tests![headers::rate_limit_does_not_count_against_the_primary_limit],
+    ),
     rule(
         "may count against the secondary limit",
         "",
         &[STATUS, refusal("points of GET /rate_limit", 900)],
         tests![headers::rate_limit_may_count_against_the_secondary_limit],
     ),
-    rule("the secondary limit status cannot be queried", "", &[STATUS], tests![headers::the_secondary_limit_cannot_be_queried]),
+    rule(
+        "the secondary limit status cannot be queried",
+        "",
+        &[STATUS],
+        tests![headers::the_secondary_limit_cannot_be_queried],
+    ),
 ];
 
 const CLIENTS: &[RuleRow] = &[
-    rule("1", "not before x-ratelimit-reset", &[Evidence::Status(403)], tests![headers::after_a_primary_limit_nothing_goes_before_reset]),
+    rule(
+        "1",
+        "not before x-ratelimit-reset",
+        &[Evidence::Status(403)],
+        tests![headers::after_a_primary_limit_nothing_goes_before_reset],
+    ),
     rule(
         "2",
         "not before retry-after has passed",
@@ -243,11 +318,21 @@ const CLIENTS: &[RuleRow] = &[
             headers::by_itself_some_refusals_say_retry_after_and_some_do_not
         ],
     ),
-    rule("5", "continued requests may lead to a ban", &[Evidence::Status(403)], tests![headers::who_goes_on_while_limited_is_banned]),
+    rule(
+        "5",
+        "continued requests may lead to a ban",
+        &[Evidence::Status(403)],
+        tests![headers::who_goes_on_while_limited_is_banned],
+    ),
 ];
 
 const OTHER: &[RuleRow] = &[
-    rule("per_page maximum", "100 (notifications list: 50)", &[], tests![versions::a_page_has_at_most_100_items_and_of_notifications_50]),
+    rule(
+        "per_page maximum",
+        "100 (notifications list: 50)",
+        &[],
+        tests![versions::a_page_has_at_most_100_items_and_of_notifications_50],
+    ),
     rule(
         "Custom property allowed values",
         "up to 200 per property",

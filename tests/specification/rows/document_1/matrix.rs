@@ -1,6 +1,8 @@
-//! The permission matrix for app tokens: every route of every row. Where a row names a family ("autolinks"), its writing routes stand here.
+//! The permission matrix for app tokens: every route of every row. Where a row names a family
+//! ("autolinks"), its writing routes stand here.
 //!
-//! The rows after pages in the last category, and all later categories, are not shown in the document.
+//! The rows after pages in the last category, and all later categories, are not shown in the
+//! document.
 
 use crate::document_1::matrix;
 use crate::evidence::{Evidence, Granted, Outcome};
@@ -286,16 +288,66 @@ pub const REPOSITORY_ADMINISTRATION_WRITE: &str = "
 
 pub fn tables() -> Vec<Table> {
     vec![
-        category("Organization permission 'Administration', write", 54, ADMINISTRATION_WRITE, tests![matrix::administration_write]),
-        category("Organization permission 'Administration', read", 42, ADMINISTRATION_READ, tests![matrix::administration_read]),
-        category("Organization permission 'Assistant Business', write", 4, ASSISTANT_WRITE, tests![matrix::assistant_write]),
-        category("Organization permission 'Assistant Business', read", 5, ASSISTANT_READ, tests![matrix::assistant_read]),
-        category("Organization permission 'Members', write", 27, MEMBERS_WRITE, tests![matrix::members_write]),
-        category("Organization permission 'Members', read", 32, MEMBERS_READ, tests![matrix::members_read]),
-        category("Organization permission 'Self-hosted runners', write", 17, RUNNERS_WRITE, tests![matrix::runners_write]),
-        category("Organization permission 'Self-hosted runners', read", 9, RUNNERS_READ, tests![matrix::runners_read]),
-        category("Repository permission 'Actions', write", 15, ACTIONS_WRITE, tests![matrix::actions_write]),
-        category("Repository permission 'Actions', read", 30, ACTIONS_READ, tests![matrix::actions_read]),
+        category(
+            "Organization permission 'Administration', write",
+            54,
+            ADMINISTRATION_WRITE,
+            tests![matrix::administration_write],
+        ),
+        category(
+            "Organization permission 'Administration', read",
+            42,
+            ADMINISTRATION_READ,
+            tests![matrix::administration_read],
+        ),
+        category(
+            "Organization permission 'Assistant Business', write",
+            4,
+            ASSISTANT_WRITE,
+            tests![matrix::assistant_write],
+        ),
+        category(
+            "Organization permission 'Assistant Business', read",
+            5,
+            ASSISTANT_READ,
+            tests![matrix::assistant_read],
+        ),
+        category(
+            "Organization permission 'Members', write",
+            27,
+            MEMBERS_WRITE,
+            tests![matrix::members_write],
+        ),
+        category(
+            "Organization permission 'Members', read",
+            32,
+            MEMBERS_READ,
+            tests![matrix::members_read],
+        ),
+        category(
+            "Organization permission 'Self-hosted runners', write",
+            17,
+            RUNNERS_WRITE,
+            tests![matrix::runners_write],
+        ),
+        category(
+            "Organization permission 'Self-hosted runners', read",
+            9,
+            RUNNERS_READ,
+            tests![matrix::runners_read],
+        ),
+        category(
+            "Repository permission 'Actions', write",
+            15,
+            ACTIONS_WRITE,
+            tests![matrix::actions_write],
+        ),
+        category(
+            "Repository permission 'Actions', read",
+            30,
+            ACTIONS_READ,
+            tests![matrix::actions_read],
+        ),
         category(
             "Repository permission 'Administration', write",
             67,
@@ -316,15 +368,22 @@ fn category(name: &'static str, lines: usize, text: &'static str, tests: &'stati
     Table { document: 1, name, lines, rows: rows.collect() }
 }
 
-/// With the permission it is let through, without any it is not; a user's route is closed to an installation whatever it may do.
+/// With the permission it is let through, without any it is not; a user's route is closed to an
+/// installation whatever it may do.
 fn evidence(route: Route) -> Vec<Evidence> {
     let Route { method, template, mark } = route;
-    let seen = |kind, granted, outcome| Evidence::Grant { method, template, kind, granted, outcome };
+    let seen =
+        |kind, granted, outcome| Evidence::Grant { method, template, kind, granted, outcome };
     let refused = seen("installation", Granted::Nothing, Outcome::Refused);
     match mark {
-        Mark::Plain | Mark::Several => vec![refused, seen("installation", Granted::Something, Outcome::Accepted)],
+        Mark::Plain | Mark::Several => {
+            vec![refused, seen("installation", Granted::Something, Outcome::Accepted)]
+        }
         Mark::UserOnly => {
-            vec![seen("installation", Granted::Everything, Outcome::Refused), seen("app-user", Granted::Something, Outcome::Accepted)]
+            vec![
+                seen("installation", Granted::Everything, Outcome::Refused),
+                seen("app-user", Granted::Something, Outcome::Accepted),
+            ]
         }
     }
 }

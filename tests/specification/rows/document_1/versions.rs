@@ -26,13 +26,23 @@ const ROWS: &[RuleRow] = &[
         "Self-hosted instances expose the API under the /api/v3 path prefix",
         "",
         &[Evidence::Status(200)],
-        tests![versions::a_self_hosted_instance_has_the_prefix_api_v3, conventions::a_self_hosted_instance_answers_under_its_prefix],
+        tests![
+            versions::a_self_hosted_instance_has_the_prefix_api_v3,
+            conventions::a_self_hosted_instance_answers_under_its_prefix
+        ],
     ),
     rule(
         "Some routes are marked closing down",
         "their replacements do the same; the preview answers",
-        &[Evidence::Answer { method: "GET", template: "/enterprises/{enterprise}/teams/{enterprise-team}/organizations", status: 200 }],
-        tests![versions::closing_down_routes_do_what_their_replacements_do, versions::the_preview_of_enterprise_team_organizations_answers],
+        &[Evidence::Answer {
+            method: "GET",
+            template: "/enterprises/{enterprise}/teams/{enterprise-team}/organizations",
+            status: 200,
+        }],
+        tests![
+            versions::closing_down_routes_do_what_their_replacements_do,
+            versions::the_preview_of_enterprise_team_organizations_answers
+        ],
     ),
     rule(
         "The full list of supported version values and the behavior when the header is omitted: not shown",

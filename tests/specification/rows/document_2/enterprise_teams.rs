@@ -37,11 +37,41 @@ const ENDPOINTS: &[EndpointRow] = &[
         &[200],
         tests![enterprise_teams::assignments_are_listed],
     ),
-    endpoint("POST .../organizations/add", "POST", ADD, &[200], tests![enterprise_teams::organizations_are_added_together]),
-    endpoint("POST .../organizations/remove", "POST", REMOVE, &[204], tests![enterprise_teams::organizations_are_removed_together]),
-    endpoint("GET .../organizations/{org}", "GET", ASSIGNMENT, &[200, 404], tests![enterprise_teams::an_assignment_is_read]),
-    endpoint("PUT .../organizations/{org}", "PUT", ASSIGNMENT, &[201], tests![enterprise_teams::an_organization_is_assigned]),
-    endpoint("DELETE .../organizations/{org}", "DELETE", ASSIGNMENT, &[204], tests![enterprise_teams::an_assignment_ends]),
+    endpoint(
+        "POST .../organizations/add",
+        "POST",
+        ADD,
+        &[200],
+        tests![enterprise_teams::organizations_are_added_together],
+    ),
+    endpoint(
+        "POST .../organizations/remove",
+        "POST",
+        REMOVE,
+        &[204],
+        tests![enterprise_teams::organizations_are_removed_together],
+    ),
+    endpoint(
+        "GET .../organizations/{org}",
+        "GET",
+        ASSIGNMENT,
+        &[200, 404],
+        tests![enterprise_teams::an_assignment_is_read],
+    ),
+    endpoint(
+        "PUT .../organizations/{org}",
+        "PUT",
+        ASSIGNMENT,
+        &[201],
+        tests![enterprise_teams::an_organization_is_assigned],
+    ),
+    endpoint(
+        "DELETE .../organizations/{org}",
+        "DELETE",
+        ASSIGNMENT,
+        &[204],
+        tests![enterprise_teams::an_assignment_ends],
+    ),
 ];
 
 const CREDENTIALS: &[CredentialRow] = &[
@@ -49,7 +79,12 @@ const CREDENTIALS: &[CredentialRow] = &[
         "Auth",
         "only classic personal access tokens; fine-grained personal access tokens and app tokens are not accepted",
         &[("bearer", "classic")],
-        &[("bearer", "fine-grained"), ("bearer", "app-user"), ("bearer", "installation"), ("", "none")],
+        &[
+            ("bearer", "fine-grained"),
+            ("bearer", "app-user"),
+            ("bearer", "installation"),
+            ("", "none"),
+        ],
         tests![enterprise_teams::only_classic_personal_access_tokens_are_accepted],
     ),
     credential(
@@ -98,7 +133,12 @@ const RULES: &[RuleRow] = &[
 
 pub fn tables() -> Vec<Table> {
     vec![
-        Table::fields(2, 12, &ORGANIZATION_SUMMARY, tests![enterprise_teams::assignments_are_listed]),
+        Table::fields(
+            2,
+            12,
+            &ORGANIZATION_SUMMARY,
+            tests![enterprise_teams::assignments_are_listed],
+        ),
         Table::new(2, "Enterprise team organization assignments", 6, ENDPOINTS),
         Table::new(2, "Enterprise team organization assignments, credentials", 2, CREDENTIALS),
         Table::new(2, "Enterprise team organization assignments, rules", 5, RULES),

@@ -3,7 +3,9 @@
 use crate::document_2::{issue_field_rules, issue_fields};
 use crate::evidence::{Evidence, Granted, Outcome};
 use crate::shape::{Object, Type, field, listed};
-use crate::table::{CredentialRow, EndpointRow, RuleRow, Table, ValueRow, credential, endpoint, rule, value};
+use crate::table::{
+    CredentialRow, EndpointRow, RuleRow, Table, ValueRow, credential, endpoint, rule, value,
+};
 use crate::tests;
 
 const TIMES: &str = "created_at, updated_at";
@@ -52,18 +54,27 @@ pub static TEXT_FIELD: Object = Object {
 };
 
 /// The values that the document names; that there are no others is not shown.
-pub static NAMED_VALUES: Object =
-    Object { name: "Issue field, named values", fields: &[field("data_type", Type::OneOf(&["text", "single_select"]))] };
+pub static NAMED_VALUES: Object = Object {
+    name: "Issue field, named values",
+    fields: &[field("data_type", Type::OneOf(&["text", "single_select"]))],
+};
 
-pub static COLORS: Object =
-    Object { name: "Issue field option, named values", fields: &[field("color", Type::OneOf(&["red", "yellow", "green"]))] };
+pub static COLORS: Object = Object {
+    name: "Issue field option, named values",
+    fields: &[field("color", Type::OneOf(&["red", "yellow", "green"]))],
+};
 
 const NAMED: &str = "Issue field, named values";
 const NAMED_COLORS: &str = "Issue field option, named values";
 
 const VALUES: &[ValueRow] = &[
     value(NAMED, "data_type", "text", tests![issue_fields::the_values_that_are_named_occur]),
-    value(NAMED, "data_type", "single_select", tests![issue_fields::the_values_that_are_named_occur]),
+    value(
+        NAMED,
+        "data_type",
+        "single_select",
+        tests![issue_fields::the_values_that_are_named_occur],
+    ),
     value(NAMED_COLORS, "color", "red", tests![issue_fields::the_values_that_are_named_occur]),
     value(NAMED_COLORS, "color", "yellow", tests![issue_fields::the_values_that_are_named_occur]),
     value(NAMED_COLORS, "color", "green", tests![issue_fields::the_values_that_are_named_occur]),
@@ -73,10 +84,34 @@ const FIELDS: &str = "/orgs/{org}/issue-fields";
 const FIELD: &str = "/orgs/{org}/issue-fields/{issue_field_id}";
 
 const ENDPOINTS: &[EndpointRow] = &[
-    endpoint("GET /orgs/{org}/issue-fields", "GET", FIELDS, &[200, 404], tests![issue_fields::fields_are_listed]),
-    endpoint("POST /orgs/{org}/issue-fields", "POST", FIELDS, &[200, 404, 422], tests![issue_fields::a_field_is_created_with_status_200]),
-    endpoint("PATCH /orgs/{org}/issue-fields/{issue_field_id}", "PATCH", FIELD, &[200, 404, 422], tests![issue_fields::a_field_is_changed]),
-    endpoint("DELETE /orgs/{org}/issue-fields/{issue_field_id}", "DELETE", FIELD, &[204, 404], tests![issue_fields::a_field_is_deleted]),
+    endpoint(
+        "GET /orgs/{org}/issue-fields",
+        "GET",
+        FIELDS,
+        &[200, 404],
+        tests![issue_fields::fields_are_listed],
+    ),
+    endpoint(
+        "POST /orgs/{org}/issue-fields",
+        "POST",
+        FIELDS,
+        &[200, 404, 422],
+        tests![issue_fields::a_field_is_created_with_status_200],
+    ),
+    endpoint(
+        "PATCH /orgs/{org}/issue-fields/{issue_field_id}",
+        "PATCH",
+        FIELD,
+        &[200, 404, 422],
+        tests![issue_fields::a_field_is_changed],
+    ),
+    endpoint(
+        "DELETE /orgs/{org}/issue-fields/{issue_field_id}",
+        "DELETE",
+        FIELD,
+        &[204, 404],
+        tests![issue_fields::a_field_is_deleted],
+    ),
     endpoint(
         "DELETE /orgs/{org}/issue-fields/{issue_field_id}",
         "DELETE",
@@ -89,13 +124,23 @@ const ENDPOINTS: &[EndpointRow] = &[
 const CREDENTIALS: &[CredentialRow] = &[credential(
     "Issue fields",
     "fine-grained tokens allowed",
-    &[("bearer", "classic"), ("bearer", "fine-grained"), ("bearer", "installation"), ("bearer", "app-user")],
+    &[
+        ("bearer", "classic"),
+        ("bearer", "fine-grained"),
+        ("bearer", "installation"),
+        ("bearer", "app-user"),
+    ],
     &[("", "none")],
     tests![issue_field_rules::fine_grained_tokens_are_allowed],
 )];
 
 /// An installation token with something or nothing was let through or refused.
-const fn granted(method: &'static str, template: &'static str, granted: Granted, outcome: Outcome) -> Evidence {
+const fn granted(
+    method: &'static str,
+    template: &'static str,
+    granted: Granted,
+    outcome: Outcome,
+) -> Evidence {
     Evidence::Grant { method, template, kind: "installation", granted, outcome }
 }
 
@@ -115,7 +160,12 @@ const RULES: &[RuleRow] = &[
         ],
         tests![issue_field_rules::the_permission_issue_fields_is_read_for_get_and_write_otherwise],
     ),
-    rule("version", "2026-03-10 in examples", &[], tests![issue_fields::the_examples_version_works_on_every_route]),
+    rule(
+        "version",
+        "2026-03-10 in examples",
+        &[],
+        tests![issue_fields::the_examples_version_works_on_every_route],
+    ),
     rule(
         "scopes",
         "classic tokens need read:org to read, admin:org to write",
@@ -128,7 +178,12 @@ const RULES: &[RuleRow] = &[
         &[],
         tests![issue_field_rules::only_an_organization_administrator_writes],
     ),
-    rule("name, data_type", "required", &[Evidence::Status(422)], tests![issue_field_rules::name_and_data_type_are_required]),
+    rule(
+        "name, data_type",
+        "required",
+        &[Evidence::Status(422)],
+        tests![issue_field_rules::name_and_data_type_are_required],
+    ),
     rule(
         "description, visibility",
         "string or null; accepted on write",
@@ -147,7 +202,12 @@ const RULES: &[RuleRow] = &[
         &[Evidence::Status(422)],
         tests![issue_field_rules::an_option_has_a_name_a_color_and_an_integer_priority],
     ),
-    rule("priority", "ordering", &[], tests![issue_field_rules::options_are_in_the_order_of_their_priority]),
+    rule(
+        "priority",
+        "ordering",
+        &[],
+        tests![issue_field_rules::options_are_in_the_order_of_their_priority],
+    ),
     rule(
         "single_select",
         "options are only for it",

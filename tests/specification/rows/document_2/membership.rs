@@ -1,10 +1,15 @@
 //! Team membership: its objects, states, endpoints and legacy routes.
 
-use crate::document_2::{legacy_teams, membership_rules, membership_states, memberships, team_invitations};
+use crate::document_2::{
+    legacy_teams, membership_rules, membership_states, memberships, team_invitations,
+};
 use crate::evidence::{Evidence, Granted, Outcome, Trigger};
 use crate::objects::user::USER_SUMMARY;
 use crate::shape::{Object, Type, field};
-use crate::table::{CredentialRow, EndpointRow, RuleRow, StateRow, Table, ValueRow, credential, endpoint, rule, transition, value};
+use crate::table::{
+    CredentialRow, EndpointRow, RuleRow, StateRow, Table, ValueRow, credential, endpoint, rule,
+    transition, value,
+};
 use crate::tests;
 
 pub static TEAM_INVITATION: Object = Object {
@@ -14,7 +19,16 @@ pub static TEAM_INVITATION: Object = Object {
         field("login", Type::Nullable(&Type::Text)),
         field("node_id", Type::Text),
         field("email", Type::Text),
-        field("role", Type::OneOf(&["direct_member", "admin", "billing_manager", "hiring_manager", "reinstate"])),
+        field(
+            "role",
+            Type::OneOf(&[
+                "direct_member",
+                "admin",
+                "billing_manager",
+                "hiring_manager",
+                "reinstate",
+            ]),
+        ),
         field("created_at", Type::Timestamp),
         field("failed_at", Type::String),
         field("failed_reason", Type::String),
@@ -35,11 +49,31 @@ pub static TEAM_MEMBERSHIP: Object = Object {
 };
 
 const INVITATION_ROLES: &[ValueRow] = &[
-    value("Team invitation", "role", "direct_member", tests![team_invitations::the_role_is_one_of_five]),
+    value(
+        "Team invitation",
+        "role",
+        "direct_member",
+        tests![team_invitations::the_role_is_one_of_five],
+    ),
     value("Team invitation", "role", "admin", tests![team_invitations::the_role_is_one_of_five]),
-    value("Team invitation", "role", "billing_manager", tests![team_invitations::the_role_is_one_of_five]),
-    value("Team invitation", "role", "hiring_manager", tests![team_invitations::the_role_is_one_of_five]),
-    value("Team invitation", "role", "reinstate", tests![team_invitations::the_role_is_one_of_five]),
+    value(
+        "Team invitation",
+        "role",
+        "billing_manager",
+        tests![team_invitations::the_role_is_one_of_five],
+    ),
+    value(
+        "Team invitation",
+        "role",
+        "hiring_manager",
+        tests![team_invitations::the_role_is_one_of_five],
+    ),
+    value(
+        "Team invitation",
+        "role",
+        "reinstate",
+        tests![team_invitations::the_role_is_one_of_five],
+    ),
 ];
 
 const INVITATION_NOTES: &[RuleRow] = &[
@@ -130,14 +164,20 @@ const ENDPOINTS: &[EndpointRow] = &[
         "GET",
         "/orgs/{org}/teams/{team_slug}/invitations",
         &[200, 422],
-        tests![team_invitations::invitations_are_listed, team_invitations::an_enterprise_team_is_not_modified_at_organization_level],
+        tests![
+            team_invitations::invitations_are_listed,
+            team_invitations::an_enterprise_team_is_not_modified_at_organization_level
+        ],
     ),
     endpoint(
         "GET /orgs/{org}/teams/{team_slug}/invitations",
         "GET",
         "/organizations/{org_id}/team/{team_id}/invitations",
         &[200, 422],
-        tests![team_invitations::invitations_are_listed, team_invitations::an_enterprise_team_is_not_modified_at_organization_level],
+        tests![
+            team_invitations::invitations_are_listed,
+            team_invitations::an_enterprise_team_is_not_modified_at_organization_level
+        ],
     ),
     endpoint(
         "GET /orgs/{org}/teams/{team_slug}/members",
@@ -201,7 +241,13 @@ const CREDENTIALS: &[CredentialRow] = &[
     credential(
         "Team membership",
         "fine-grained tokens allowed",
-        &[("bearer", "classic"), ("bearer", "app-user"), ("bearer", "installation"), ("bearer", "fine-grained"), ("bearer", "oauth")],
+        &[
+            ("bearer", "classic"),
+            ("bearer", "app-user"),
+            ("bearer", "installation"),
+            ("bearer", "fine-grained"),
+            ("bearer", "oauth"),
+        ],
         &[],
         tests![membership_rules::fine_grained_tokens_are_allowed],
     ),
@@ -228,7 +274,12 @@ const SOMETHING: Granted = Granted::Something;
 const NOTHING: Granted = Granted::Nothing;
 
 /// An installation token with this was let through or refused.
-const fn granted(method: &'static str, template: &'static str, granted: Granted, outcome: Outcome) -> Evidence {
+const fn granted(
+    method: &'static str,
+    template: &'static str,
+    granted: Granted,
+    outcome: Outcome,
+) -> Evidence {
     Evidence::Grant { method, template, kind: "installation", granted, outcome }
 }
 
@@ -254,17 +305,42 @@ const RULES: &[RuleRow] = &[
         &[],
         tests![membership_rules::with_team_synchronization_changing_membership_fails],
     ),
-    rule("pull and push", "map to the Read and Write roles", &[], tests![membership_rules::pull_and_push_map_to_the_roles_read_and_write]),
-    rule("org", "case-insensitive", &[], tests![membership_rules::the_organization_is_named_in_any_case]),
-    rule("child teams", "includes members of child teams", &[], tests![memberships::members_of_child_teams_are_listed_too]),
-    rule("role filter", "string filter on role in the team", &[], tests![memberships::the_role_filter_selects_by_the_role_in_the_team]),
+    rule(
+        "pull and push",
+        "map to the Read and Write roles",
+        &[],
+        tests![membership_rules::pull_and_push_map_to_the_roles_read_and_write],
+    ),
+    rule(
+        "org",
+        "case-insensitive",
+        &[],
+        tests![membership_rules::the_organization_is_named_in_any_case],
+    ),
+    rule(
+        "child teams",
+        "includes members of child teams",
+        &[],
+        tests![memberships::members_of_child_teams_are_listed_too],
+    ),
+    rule(
+        "role filter",
+        "string filter on role in the team",
+        &[],
+        tests![memberships::the_role_filter_selects_by_the_role_in_the_team],
+    ),
     rule(
         "visible",
         "team must be visible to the caller",
         &[Evidence::Answer { method: "GET", template: MEMBERS, status: 404 }],
         tests![memberships::the_team_must_be_visible_to_the_caller],
     ),
-    rule("per_page, page", "of the lists", &[Evidence::Header("link")], tests![memberships::invitations_and_members_are_paged]),
+    rule(
+        "per_page, page",
+        "of the lists",
+        &[Evidence::Header("link")],
+        tests![memberships::invitations_and_members_are_paged],
+    ),
     rule(
         "per_page, page by default",
         "default 30, max 100; default 1",
@@ -287,9 +363,24 @@ const RULES: &[RuleRow] = &[
         &[Evidence::Answer { method: "PUT", template: MEMBERSHIP, status: 403 }],
         tests![membership_rules::an_organization_owner_or_a_team_maintainer_changes_memberships],
     ),
-    rule("owners", "organization owners show maintainer", &[], tests![membership_rules::organization_owners_show_maintainer]),
-    rule("url", "of the membership", &[], tests![memberships::the_address_of_a_membership_leads_to_it]),
-    rule("slug", "generated from the team name", &[], tests![membership_rules::a_teams_slug_is_generated_from_its_name]),
+    rule(
+        "owners",
+        "organization owners show maintainer",
+        &[],
+        tests![membership_rules::organization_owners_show_maintainer],
+    ),
+    rule(
+        "url",
+        "of the membership",
+        &[],
+        tests![memberships::the_address_of_a_membership_leads_to_it],
+    ),
+    rule(
+        "slug",
+        "generated from the team name",
+        &[],
+        tests![membership_rules::a_teams_slug_is_generated_from_its_name],
+    ),
     rule(
         "Accept",
         "recommended as application/vnd.service+json",
@@ -337,7 +428,10 @@ const LEGACY: &[EndpointRow] = &[
         "DELETE",
         "/teams/{team_id}/members/{username}",
         &[204, 404],
-        tests![legacy_teams::a_member_is_removed, legacy_teams::a_synchronised_team_is_not_found_by_a_change],
+        tests![
+            legacy_teams::a_member_is_removed,
+            legacy_teams::a_synchronised_team_is_not_found_by_a_change
+        ],
     ),
     endpoint(
         "GET /teams/{team_id}/memberships/{username}",
@@ -354,7 +448,10 @@ const LEGACY_RULES: &[RuleRow] = &[
         "request and response details: not shown",
         &[
             Evidence::Known { method: "PUT", template: "/teams/{team_id}/memberships/{username}" },
-            Evidence::Known { method: "DELETE", template: "/teams/{team_id}/memberships/{username}" },
+            Evidence::Known {
+                method: "DELETE",
+                template: "/teams/{team_id}/memberships/{username}",
+            },
         ],
         tests![legacy_teams::memberships_are_set_and_removed],
     ),
@@ -367,7 +464,11 @@ const LEGACY_RULES: &[RuleRow] = &[
     rule(
         "member",
         "204 member; 404 not a member, nor who is only invited",
-        &[Evidence::Answer { method: "GET", template: "/teams/{team_id}/members/{username}", status: 404 }],
+        &[Evidence::Answer {
+            method: "GET",
+            template: "/teams/{team_id}/members/{username}",
+            status: 404,
+        }],
         tests![legacy_teams::a_person_who_is_invited_is_not_a_member_yet],
     ),
     rule(
@@ -386,7 +487,12 @@ const LEGACY_RULES: &[RuleRow] = &[
 
 pub fn tables() -> Vec<Table> {
     vec![
-        Table::fields(2, 7, &USER_SUMMARY, tests![memberships::members_are_listed_as_user_summaries]),
+        Table::fields(
+            2,
+            7,
+            &USER_SUMMARY,
+            tests![memberships::members_are_listed_as_user_summaries],
+        ),
         Table::fields(2, 12, &TEAM_INVITATION, tests![team_invitations::invitations_are_listed]),
         Table::new(2, "Team invitation, roles", 5, INVITATION_ROLES),
         Table::new(2, "Team invitation, notes", 3, INVITATION_NOTES),

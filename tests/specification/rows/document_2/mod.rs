@@ -9,5 +9,12 @@ pub mod properties;
 use crate::table::Table;
 
 pub fn tables() -> Vec<Table> {
-    [membership::tables(), properties::tables(), enterprise_teams::tables(), issue_fields::tables(), notifications::tables()].concat()
+    [
+        membership::tables(),
+        properties::tables(),
+        enterprise_teams::tables(),
+        issue_fields::tables(),
+        notifications::tables(),
+    ]
+    .concat()
 }

@@ -4,7 +4,10 @@ use crate::document_2::{inbox, inbox_rules, not_modified, reasons, thread_subscr
 use crate::evidence::{Evidence, Trigger};
 use crate::objects::repository::REPOSITORY;
 use crate::shape::{Object, Type, field};
-use crate::table::{CredentialRow, EndpointRow, RuleRow, StateRow, Table, ValueRow, credential, endpoint, rule, transition, value};
+use crate::table::{
+    CredentialRow, EndpointRow, RuleRow, StateRow, Table, ValueRow, credential, endpoint, rule,
+    transition, value,
+};
 use crate::tests;
 
 static SUBJECT: Object = Object {
@@ -63,24 +66,57 @@ pub static SUBSCRIPTION: Object = Object {
 const NAME: &str = "Notification thread";
 
 const REASON_VALUES: &[ValueRow] = &[
-    value(NAME, "reason", "approval_requested", tests![reasons::approval_requested_asks_to_approve_a_deployment]),
+    value(
+        NAME,
+        "reason",
+        "approval_requested",
+        tests![reasons::approval_requested_asks_to_approve_a_deployment],
+    ),
     value(NAME, "reason", "assign", tests![reasons::assign_is_being_assigned_to_the_issue]),
     value(NAME, "reason", "author", tests![reasons::author_is_having_created_the_thread]),
-    value(NAME, "reason", "ci_activity", tests![reasons::ci_activity_is_a_workflow_run_that_completed]),
+    value(
+        NAME,
+        "reason",
+        "ci_activity",
+        tests![reasons::ci_activity_is_a_workflow_run_that_completed],
+    ),
     value(NAME, "reason", "comment", tests![reasons::comment_is_having_commented]),
-    value(NAME, "reason", "invitation", tests![reasons::invitation_is_having_accepted_one_to_a_repository]),
+    value(
+        NAME,
+        "reason",
+        "invitation",
+        tests![reasons::invitation_is_having_accepted_one_to_a_repository],
+    ),
     value(NAME, "reason", "manual", tests![reasons::manual_is_having_subscribed_to_the_thread]),
-    value(NAME, "reason", "member_feature_requested", tests![reasons::member_feature_requested_is_what_members_ask_an_owner_for]),
+    value(
+        NAME,
+        "reason",
+        "member_feature_requested",
+        tests![reasons::member_feature_requested_is_what_members_ask_an_owner_for],
+    ),
     value(NAME, "reason", "mention", tests![reasons::mention_is_being_named]),
     value(
         NAME,
         "reason",
         "review_requested",
-        tests![reasons::review_requested_asks_a_person_to_review, reasons::review_requested_asks_a_persons_team_to_review],
+        tests![
+            reasons::review_requested_asks_a_person_to_review,
+            reasons::review_requested_asks_a_persons_team_to_review
+        ],
     ),
-    value(NAME, "reason", "state_change", tests![reasons::state_change_is_having_changed_the_state]),
+    value(
+        NAME,
+        "reason",
+        "state_change",
+        tests![reasons::state_change_is_having_changed_the_state],
+    ),
     value(NAME, "reason", "subscribed", tests![reasons::subscribed_is_watching_the_repository]),
-    value(NAME, "reason", "team_mention", tests![reasons::team_mention_is_a_team_of_ones_own_being_named]),
+    value(
+        NAME,
+        "reason",
+        "team_mention",
+        tests![reasons::team_mention_is_a_team_of_ones_own_being_named],
+    ),
 ];
 
 const REASON_RULES: &[RuleRow] = &[
@@ -122,7 +158,10 @@ const THREAD_STATES: &[StateRow] = &[
         &["unread"],
         Trigger::Request("PUT", INBOX),
         "read",
-        tests![threads::without_last_read_at_all_threads_are_marked_read, threads::threads_up_to_last_read_at_are_marked_read],
+        tests![
+            threads::without_last_read_at_all_threads_are_marked_read,
+            threads::threads_up_to_last_read_at_are_marked_read
+        ],
     ),
     transition(
         "read or unread | DELETE thread",
@@ -174,7 +213,13 @@ const SUBSCRIPTION_STATES: &[StateRow] = &[
 ];
 
 const ENDPOINTS: &[EndpointRow] = &[
-    endpoint("GET /notifications", "GET", INBOX, &[200, 304, 401, 403, 422], tests![inbox::the_inbox_is_listed]),
+    endpoint(
+        "GET /notifications",
+        "GET",
+        INBOX,
+        &[200, 304, 401, 403, 422],
+        tests![inbox::the_inbox_is_listed],
+    ),
     endpoint(
         "PUT /notifications",
         "PUT",
@@ -182,9 +227,27 @@ const ENDPOINTS: &[EndpointRow] = &[
         &[202, 205, 401, 403],
         tests![inbox::the_inbox_is_marked_read, inbox::a_large_volume_is_marked_in_the_background],
     ),
-    endpoint("PUT /notifications", "PUT", INBOX, &[304], tests![not_modified::an_inbox_that_is_read_is_not_modified]),
-    endpoint("GET /notifications/threads/{thread_id}", "GET", THREAD_BY_ID, &[200, 304, 401, 403], tests![threads::a_thread_is_read]),
-    endpoint("PATCH /notifications/threads/{thread_id}", "PATCH", THREAD_BY_ID, &[205, 403], tests![threads::a_thread_is_marked_read]),
+    endpoint(
+        "PUT /notifications",
+        "PUT",
+        INBOX,
+        &[304],
+        tests![not_modified::an_inbox_that_is_read_is_not_modified],
+    ),
+    endpoint(
+        "GET /notifications/threads/{thread_id}",
+        "GET",
+        THREAD_BY_ID,
+        &[200, 304, 401, 403],
+        tests![threads::a_thread_is_read],
+    ),
+    endpoint(
+        "PATCH /notifications/threads/{thread_id}",
+        "PATCH",
+        THREAD_BY_ID,
+        &[205, 403],
+        tests![threads::a_thread_is_marked_read],
+    ),
     endpoint(
         "PATCH /notifications/threads/{thread_id}",
         "PATCH",
@@ -192,7 +255,13 @@ const ENDPOINTS: &[EndpointRow] = &[
         &[304],
         tests![not_modified::a_thread_that_is_read_is_not_modified],
     ),
-    endpoint("DELETE /notifications/threads/{thread_id}", "DELETE", THREAD_BY_ID, &[204], tests![threads::a_thread_is_marked_done]),
+    endpoint(
+        "DELETE /notifications/threads/{thread_id}",
+        "DELETE",
+        THREAD_BY_ID,
+        &[204],
+        tests![threads::a_thread_is_marked_done],
+    ),
     endpoint(
         "GET /notifications/threads/{thread_id}/subscription",
         "GET",
@@ -242,7 +311,12 @@ const CREDENTIALS: &[CredentialRow] = &[
         "Auth",
         "only classic personal access tokens; app tokens and fine-grained tokens are rejected",
         &[("bearer", "classic")],
-        &[("bearer", "app-user"), ("bearer", "installation"), ("bearer", "fine-grained"), ("", "none")],
+        &[
+            ("bearer", "app-user"),
+            ("bearer", "installation"),
+            ("bearer", "fine-grained"),
+            ("", "none"),
+        ],
         tests![inbox_rules::only_classic_personal_access_tokens_are_accepted],
     ),
     credential(
@@ -252,17 +326,60 @@ const CREDENTIALS: &[CredentialRow] = &[
         &[("bearer", "oauth")],
         tests![inbox_rules::tokens_of_oauth_apps_are_not_accepted],
     ),
-    credential("scope notifications", "is enough", &[("bearer", "classic")], &[], tests![inbox_rules::the_scope_notifications_is_enough]),
-    credential("scope repo", "is enough", &[("bearer", "classic")], &[], tests![inbox_rules::the_scope_repo_is_enough]),
-    credential("scope", "notifications or repo", &[], &[("bearer", "classic")], tests![inbox_rules::another_scope_is_not]),
+    credential(
+        "scope notifications",
+        "is enough",
+        &[("bearer", "classic")],
+        &[],
+        tests![inbox_rules::the_scope_notifications_is_enough],
+    ),
+    credential(
+        "scope repo",
+        "is enough",
+        &[("bearer", "classic")],
+        &[],
+        tests![inbox_rules::the_scope_repo_is_enough],
+    ),
+    credential(
+        "scope",
+        "notifications or repo",
+        &[],
+        &[("bearer", "classic")],
+        tests![inbox_rules::another_scope_is_not],
+    ),
 ];
 
 const LIST_RULES: &[RuleRow] = &[
-    rule("all", "default false; true includes read", &[], tests![inbox::what_was_read_is_listed_only_with_all]),
-    rule("participating", "default false", &[], tests![inbox::participating_leaves_out_what_one_merely_watches]),
-    rule("since, before", "timestamps", &[Evidence::Status(422)], tests![inbox::since_and_before_select_by_the_time_of_the_update]),
-    rule("per_page, page", "max 50, default 50; default 1", &[], tests![inbox::a_page_of_the_inbox_has_50_threads_at_most_and_by_default]),
-    rule("sorted", "by most recent update", &[], tests![inbox::the_inbox_is_sorted_by_the_most_recent_update]),
+    rule(
+        "all",
+        "default false; true includes read",
+        &[],
+        tests![inbox::what_was_read_is_listed_only_with_all],
+    ),
+    rule(
+        "participating",
+        "default false",
+        &[],
+        tests![inbox::participating_leaves_out_what_one_merely_watches],
+    ),
+    rule(
+        "since, before",
+        "timestamps",
+        &[Evidence::Status(422)],
+        tests![inbox::since_and_before_select_by_the_time_of_the_update],
+    ),
+    rule(
+        "per_page, page",
+        "max 50, default 50; default 1",
+        &[],
+        tests![inbox::a_page_of_the_inbox_has_50_threads_at_most_and_by_default],
+    ),
+    rule(
+        "sorted",
+        "by most recent update",
+        &[],
+        tests![inbox::the_inbox_is_sorted_by_the_most_recent_update],
+    ),
     rule(
         "owner, repo",
         "case-insensitive, no .git",
@@ -278,12 +395,20 @@ const LIST_RULES: &[RuleRow] = &[
 ];
 
 const RULES: &[RuleRow] = &[
-    rule("repo", "needed to reach issues and commits", &[], tests![inbox_rules::the_scope_repo_is_needed_to_reach_issues]),
+    rule(
+        "repo",
+        "needed to reach issues and commits",
+        &[],
+        tests![inbox_rules::the_scope_repo_is_needed_to_reach_issues],
+    ),
     rule(
         "Last-Modified, If-Modified-Since",
         "threads are optimized for polling",
         &[Evidence::Header("last-modified"), Evidence::Status(304)],
-        tests![inbox_rules::threads_are_polled_by_last_modified, inbox_rules::what_a_poll_finds_unchanged_costs_nothing],
+        tests![
+            inbox_rules::threads_are_polled_by_last_modified,
+            inbox_rules::what_a_poll_finds_unchanged_costs_nothing
+        ],
     ),
     rule(
         "Last-Modified of an empty inbox",
@@ -301,7 +426,10 @@ const RULES: &[RuleRow] = &[
         "last_read_at",
         "default now; later updates stay unread; omitted marks all read",
         &[],
-        tests![inbox::last_read_at_is_now_by_default_and_later_updates_stay_unread, threads::an_update_makes_a_thread_unread_again],
+        tests![
+            inbox::last_read_at_is_now_by_default_and_later_updates_stay_unread,
+            threads::an_update_makes_a_thread_unread_again
+        ],
     ),
     rule(
         "202",
@@ -310,15 +438,30 @@ const RULES: &[RuleRow] = &[
         tests![inbox::a_large_volume_is_marked_in_the_background],
     ),
     rule("thread_id", "the thread id", &[], tests![threads::a_thread_is_its_owners_alone]),
-    rule("url, subject", "where the thread and its subject are", &[], tests![threads::its_addresses_lead_to_it_and_to_its_subject]),
+    rule(
+        "url, subject",
+        "where the thread and its subject are",
+        &[],
+        tests![threads::its_addresses_lead_to_it_and_to_its_subject],
+    ),
     rule(
         "ignored",
         "boolean, default false",
         &[Evidence::Status(422)],
         tests![thread_subscriptions::ignored_is_false_by_default_and_a_boolean],
     ),
-    rule("url, thread_url", "of the subscription", &[], tests![thread_subscriptions::its_addresses_lead_to_it_and_to_the_thread]),
-    rule("ignore", "use to ignore a watched thread", &[], tests![thread_subscriptions::a_watched_thread_can_be_ignored]),
+    rule(
+        "url, thread_url",
+        "of the subscription",
+        &[],
+        tests![thread_subscriptions::its_addresses_lead_to_it_and_to_the_thread],
+    ),
+    rule(
+        "ignore",
+        "use to ignore a watched thread",
+        &[],
+        tests![thread_subscriptions::a_watched_thread_can_be_ignored],
+    ),
     rule(
         "subscribe",
         "or to subscribe to an unwatched or previously ignored one",

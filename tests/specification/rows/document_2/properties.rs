@@ -3,7 +3,9 @@
 use crate::document_2::{property_definitions, property_rules, property_values};
 use crate::evidence::{Evidence, Granted, Outcome};
 use crate::shape::{Object, Type, field};
-use crate::table::{CredentialRow, EndpointRow, RuleRow, Table, ValueRow, credential, endpoint, rule, value};
+use crate::table::{
+    CredentialRow, EndpointRow, RuleRow, Table, ValueRow, credential, endpoint, rule, value,
+};
 use crate::tests;
 
 pub static DEFINITION: Object = Object {
@@ -14,7 +16,10 @@ pub static DEFINITION: Object = Object {
         field("source_type", Type::Text),
         field("value_type", Type::Text),
         field("required", Type::Boolean),
-        field("default_value", Type::Nullable(&Type::Either(&[Type::String, Type::Array(&Type::Text)]))),
+        field(
+            "default_value",
+            Type::Nullable(&Type::Either(&[Type::String, Type::Array(&Type::Text)])),
+        ),
         field("description", Type::Nullable(&Type::String)),
         field("allowed_values", Type::Nullable(&Type::Array(&Type::Text))),
         field("values_editable_by", Type::Nullable(&Type::Text)),
@@ -53,11 +58,36 @@ pub static REPOSITORY_VALUES: Object = Object {
 const NAMED: &str = "Custom property definition, named values";
 
 const VALUES_NAMED: &[ValueRow] = &[
-    value(NAMED, "source_type", "organization", tests![property_definitions::the_values_that_are_named_occur]),
-    value(NAMED, "value_type", "string", tests![property_definitions::the_values_that_are_named_occur]),
-    value(NAMED, "value_type", "single_select", tests![property_definitions::the_values_that_are_named_occur]),
-    value(NAMED, "values_editable_by", "org_actors", tests![property_definitions::the_values_that_are_named_occur]),
-    value(NAMED, "values_editable_by", "org_and_repo_actors", tests![property_definitions::the_values_that_are_named_occur]),
+    value(
+        NAMED,
+        "source_type",
+        "organization",
+        tests![property_definitions::the_values_that_are_named_occur],
+    ),
+    value(
+        NAMED,
+        "value_type",
+        "string",
+        tests![property_definitions::the_values_that_are_named_occur],
+    ),
+    value(
+        NAMED,
+        "value_type",
+        "single_select",
+        tests![property_definitions::the_values_that_are_named_occur],
+    ),
+    value(
+        NAMED,
+        "values_editable_by",
+        "org_actors",
+        tests![property_definitions::the_values_that_are_named_occur],
+    ),
+    value(
+        NAMED,
+        "values_editable_by",
+        "org_and_repo_actors",
+        tests![property_definitions::the_values_that_are_named_occur],
+    ),
 ];
 
 const SCHEMA: &str = "/orgs/{org}/properties/schema";
@@ -65,7 +95,13 @@ const PROPERTY: &str = "/orgs/{org}/properties/schema/{custom_property_name}";
 const VALUES: &str = "/orgs/{org}/properties/values";
 
 const ENDPOINTS: &[EndpointRow] = &[
-    endpoint("GET /orgs/{org}/properties/schema", "GET", SCHEMA, &[200, 403, 404], tests![property_definitions::definitions_are_listed]),
+    endpoint(
+        "GET /orgs/{org}/properties/schema",
+        "GET",
+        SCHEMA,
+        &[200, 403, 404],
+        tests![property_definitions::definitions_are_listed],
+    ),
     endpoint(
         "PATCH /orgs/{org}/properties/schema",
         "PATCH",
@@ -101,14 +137,25 @@ const ENDPOINTS: &[EndpointRow] = &[
         &[200, 403, 404],
         tests![property_values::values_are_listed_by_repository],
     ),
-    endpoint("PATCH /orgs/{org}/properties/values", "PATCH", VALUES, &[204, 403, 404, 422], tests![property_values::values_are_written]),
+    endpoint(
+        "PATCH /orgs/{org}/properties/values",
+        "PATCH",
+        VALUES,
+        &[204, 403, 404, 422],
+        tests![property_values::values_are_written],
+    ),
 ];
 
 const CREDENTIALS: &[CredentialRow] = &[
     credential(
         "Custom properties",
         "fine-grained tokens allowed",
-        &[("bearer", "classic"), ("bearer", "fine-grained"), ("bearer", "installation"), ("bearer", "app-user")],
+        &[
+            ("bearer", "classic"),
+            ("bearer", "fine-grained"),
+            ("bearer", "installation"),
+            ("bearer", "app-user"),
+        ],
         &[],
         tests![property_rules::fine_grained_tokens_are_allowed],
     ),
@@ -122,7 +169,12 @@ const CREDENTIALS: &[CredentialRow] = &[
 ];
 
 /// An installation token with something or nothing was let through or refused.
-const fn granted(method: &'static str, template: &'static str, granted: Granted, outcome: Outcome) -> Evidence {
+const fn granted(
+    method: &'static str,
+    template: &'static str,
+    granted: Granted,
+    outcome: Outcome,
+) -> Evidence {
     Evidence::Grant { method, template, kind: "installation", granted, outcome }
 }
 
@@ -169,23 +221,50 @@ const RULES: &[RuleRow] = &[
         &[Evidence::Status(422)],
         tests![property_rules::a_batch_names_each_property_and_its_type],
     ),
-    rule("value_type", "required on write", &[Evidence::Status(422)], tests![property_rules::a_put_wants_the_type_and_nothing_else]),
+    rule(
+        "value_type",
+        "required on write",
+        &[Evidence::Status(422)],
+        tests![property_rules::a_put_wants_the_type_and_nothing_else],
+    ),
     rule(
         "PATCH",
         "creates or replaces each listed property; omitted optional fields revert to defaults",
         &[],
-        tests![property_rules::a_batch_creates_or_replaces_and_what_it_omits_reverts_to_its_default],
+        tests![
+            property_rules::a_batch_creates_or_replaces_and_what_it_omits_reverts_to_its_default
+        ],
     ),
-    rule("values_editable_by", "org_actors (default)", &[], tests![property_rules::values_editable_by_is_org_actors_by_default]),
+    rule(
+        "values_editable_by",
+        "org_actors (default)",
+        &[],
+        tests![property_rules::values_editable_by_is_org_actors_by_default],
+    ),
     rule(
         "allowed_values",
         "ordered, at most 200 entries",
         &[Evidence::Status(422)],
         tests![property_rules::allowed_values_are_at_most_200_and_keep_their_order],
     ),
-    rule("default_value", "null, string or array", &[], tests![property_definitions::a_default_value_is_null_or_text_or_a_list]),
-    rule("url", "address of the property", &[], tests![property_definitions::its_address_leads_to_it]),
-    rule("value", "null, string or array", &[], tests![property_values::a_value_is_null_or_text_or_a_list]),
+    rule(
+        "default_value",
+        "null, string or array",
+        &[],
+        tests![property_definitions::a_default_value_is_null_or_text_or_a_list],
+    ),
+    rule(
+        "url",
+        "address of the property",
+        &[],
+        tests![property_definitions::its_address_leads_to_it],
+    ),
+    rule(
+        "value",
+        "null, string or array",
+        &[],
+        tests![property_values::a_value_is_null_or_text_or_a_list],
+    ),
     rule(
         "allowed",
         "a value that is not allowed, or a property that is not there, fails validation",
@@ -198,7 +277,12 @@ const RULES: &[RuleRow] = &[
         &[],
         tests![property_values::null_unsets_the_property_on_each_listed_repository],
     ),
-    rule("repository_names", "at most 30", &[Evidence::Status(422)], tests![property_values::at_most_30_repositories_are_written_at_once]),
+    rule(
+        "repository_names",
+        "at most 30",
+        &[Evidence::Status(422)],
+        tests![property_values::at_most_30_repositories_are_written_at_once],
+    ),
     rule(
         "body",
         "repository_names, properties, property_name and value are required",
@@ -223,7 +307,12 @@ pub fn tables() -> Vec<Table> {
     vec![
         Table::fields(2, 10, &DEFINITION, tests![property_definitions::definitions_are_listed]),
         Table::new(2, "Custom property definition, values named", 5, VALUES_NAMED),
-        Table::fields(2, 4, &REPOSITORY_VALUES, tests![property_values::values_are_listed_by_repository]),
+        Table::fields(
+            2,
+            4,
+            &REPOSITORY_VALUES,
+            tests![property_values::values_are_listed_by_repository],
+        ),
         Table::fields(2, 2, &VALUE, tests![property_values::a_value_is_null_or_text_or_a_list]),
         Table::new(2, "Custom properties, endpoints", 7, ENDPOINTS),
         Table::new(2, "Custom properties, credentials", 2, CREDENTIALS),

@@ -6,20 +6,45 @@ use crate::table::{RuleRow, Table, rule};
 use crate::tests;
 
 const LISTS: &[RuleRow] = &[
-    rule("per_page", "default 30, max 100", &[], tests![deliveries::a_page_has_30_deliveries_or_as_many_as_asked_up_to_100]),
+    rule(
+        "per_page",
+        "default 30, max 100",
+        &[],
+        tests![deliveries::a_page_has_30_deliveries_or_as_many_as_asked_up_to_100],
+    ),
     rule(
         "cursor",
         "taken from the paging link of the previous response",
         &[Evidence::Header("link")],
         tests![deliveries::the_cursor_leads_through_every_delivery_once],
     ),
-    rule("status", "filter on the outcome", &[], tests![deliveries::deliveries_are_filtered_by_their_outcome]),
+    rule(
+        "status",
+        "filter on the outcome",
+        &[],
+        tests![deliveries::deliveries_are_filtered_by_their_outcome],
+    ),
 ];
 
 const HEADERS: &[RuleRow] = &[
-    rule("X-Service-Delivery", "guid", &[Evidence::Header("X-Service-Delivery")], tests![sent::it_has_the_headers_of_a_delivery]),
-    rule("X-Service-Event", "event name", &[Evidence::Header("X-Service-Event")], tests![sent::it_has_the_headers_of_a_delivery]),
-    rule("X-Service-Hook-ID", "hook id", &[Evidence::Header("X-Service-Hook-ID")], tests![sent::it_has_the_headers_of_a_delivery]),
+    rule(
+        "X-Service-Delivery",
+        "guid",
+        &[Evidence::Header("X-Service-Delivery")],
+        tests![sent::it_has_the_headers_of_a_delivery],
+    ),
+    rule(
+        "X-Service-Event",
+        "event name",
+        &[Evidence::Header("X-Service-Event")],
+        tests![sent::it_has_the_headers_of_a_delivery],
+    ),
+    rule(
+        "X-Service-Hook-ID",
+        "hook id",
+        &[Evidence::Header("X-Service-Hook-ID")],
+        tests![sent::it_has_the_headers_of_a_delivery],
+    ),
     rule(
         "X-Service-Hook-Installation-Target-ID",
         "id of the target",
@@ -32,16 +57,39 @@ const HEADERS: &[RuleRow] = &[
         &[Evidence::Header("X-Service-Hook-Installation-Target-Type")],
         tests![sent::it_has_the_headers_of_a_delivery],
     ),
-    rule("X-Hub-Signature-256", "with the secret", &[Evidence::Header("X-Hub-Signature-256")], tests![sent::it_is_signed_with_the_secret]),
-    rule("X-Hub-Signature", "legacy", &[Evidence::Header("X-Hub-Signature")], tests![sent::it_is_signed_with_the_secret]),
-    rule("User-Agent", "a hookshot agent", &[Evidence::Header("User-Agent")], tests![sent::it_has_the_headers_of_a_delivery]),
+    rule(
+        "X-Hub-Signature-256",
+        "with the secret",
+        &[Evidence::Header("X-Hub-Signature-256")],
+        tests![sent::it_is_signed_with_the_secret],
+    ),
+    rule(
+        "X-Hub-Signature",
+        "legacy",
+        &[Evidence::Header("X-Hub-Signature")],
+        tests![sent::it_is_signed_with_the_secret],
+    ),
+    rule(
+        "User-Agent",
+        "a hookshot agent",
+        &[Evidence::Header("User-Agent")],
+        tests![sent::it_has_the_headers_of_a_delivery],
+    ),
     rule(
         "content-type",
         "chosen by content_type",
         &[Evidence::Header("content-type")],
-        tests![sent::it_has_the_headers_of_a_delivery, sent::the_content_type_chooses_the_media_type],
+        tests![
+            sent::it_has_the_headers_of_a_delivery,
+            sent::the_content_type_chooses_the_media_type
+        ],
     ),
-    rule("Accept", "any", &[Evidence::Header("Accept")], tests![sent::it_has_the_headers_of_a_delivery]),
+    rule(
+        "Accept",
+        "any",
+        &[Evidence::Header("Accept")],
+        tests![sent::it_has_the_headers_of_a_delivery],
+    ),
 ];
 
 const EVENTS: &[RuleRow] = &[
@@ -52,10 +100,30 @@ const EVENTS: &[RuleRow] = &[
         tests![sent::a_subscribed_event_is_posted_to_the_url],
     ),
     rule("ping", "POST …/pings sends a ping event", &[], tests![sent::a_ping_is_sent]),
-    rule("attempts", "resends that delivery", &[], tests![sent::an_attempt_is_sent_with_the_same_guid]),
-    rule("payload", "an action and the affected objects", &[], tests![sent::the_payload_carries_an_action_and_the_affected_objects]),
-    rule("event names", "push, pull_request, issues, ping", &[], tests![sent::the_named_events_occur]),
-    rule("for an app", "events of the app", &[], tests![sent::events_of_an_organization_with_the_app_reach_the_app]),
+    rule(
+        "attempts",
+        "resends that delivery",
+        &[],
+        tests![sent::an_attempt_is_sent_with_the_same_guid],
+    ),
+    rule(
+        "payload",
+        "an action and the affected objects",
+        &[],
+        tests![sent::the_payload_carries_an_action_and_the_affected_objects],
+    ),
+    rule(
+        "event names",
+        "push, pull_request, issues, ping",
+        &[],
+        tests![sent::the_named_events_occur],
+    ),
+    rule(
+        "for an app",
+        "events of the app",
+        &[],
+        tests![sent::events_of_an_organization_with_the_app_reach_the_app],
+    ),
 ];
 
 pub fn tables() -> Vec<Table> {

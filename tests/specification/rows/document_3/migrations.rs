@@ -6,7 +6,10 @@ use crate::evidence::{Evidence, Trigger};
 use crate::objects::repository::REPOSITORY;
 use crate::objects::user::USER_SUMMARY;
 use crate::shape::{Object, Type, field, listed};
-use crate::table::{CredentialRow, EndpointRow, RuleRow, StateRow, Table, ValueRow, credential, endpoint, rule, transition, value};
+use crate::table::{
+    CredentialRow, EndpointRow, RuleRow, StateRow, Table, ValueRow, credential, endpoint, rule,
+    transition, value,
+};
 use crate::tests;
 
 const EXCLUDES: &str = "exclude_attachments, exclude_releases, exclude_owner_projects";
@@ -33,10 +36,30 @@ pub static USER_MIGRATION: Object = Object {
 };
 
 const STATES: &[ValueRow] = &[
-    value("User migration", "state", "pending", tests![migrations::the_world_has_a_migration_in_each_state]),
-    value("User migration", "state", "exporting", tests![migrations::the_world_has_a_migration_in_each_state]),
-    value("User migration", "state", "exported", tests![migrations::the_world_has_a_migration_in_each_state]),
-    value("User migration", "state", "failed", tests![migrations::the_world_has_a_migration_in_each_state]),
+    value(
+        "User migration",
+        "state",
+        "pending",
+        tests![migrations::the_world_has_a_migration_in_each_state],
+    ),
+    value(
+        "User migration",
+        "state",
+        "exporting",
+        tests![migrations::the_world_has_a_migration_in_each_state],
+    ),
+    value(
+        "User migration",
+        "state",
+        "exported",
+        tests![migrations::the_world_has_a_migration_in_each_state],
+    ),
+    value(
+        "User migration",
+        "state",
+        "failed",
+        tests![migrations::the_world_has_a_migration_in_each_state],
+    ),
 ];
 
 const TRANSITIONS: &[StateRow] = &[
@@ -59,8 +82,20 @@ const TRANSITIONS: &[StateRow] = &[
 ];
 
 const ENDPOINTS: &[EndpointRow] = &[
-    endpoint("GET /user/migrations", "GET", "/user/migrations", &[200, 304, 401, 403], tests![migrations::migrations_are_listed]),
-    endpoint("POST /user/migrations", "POST", "/user/migrations", &[201, 401, 403, 422], tests![migrations::a_migration_is_started]),
+    endpoint(
+        "GET /user/migrations",
+        "GET",
+        "/user/migrations",
+        &[200, 304, 401, 403],
+        tests![migrations::migrations_are_listed],
+    ),
+    endpoint(
+        "POST /user/migrations",
+        "POST",
+        "/user/migrations",
+        &[201, 401, 403, 422],
+        tests![migrations::a_migration_is_started],
+    ),
     endpoint(
         "GET /user/migrations/{migration_id}",
         "GET",

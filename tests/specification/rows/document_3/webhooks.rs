@@ -16,8 +16,10 @@ pub static WEBHOOK_CONFIGURATION: Object = Object {
     ],
 };
 
-static CONFIG_OF_A_HOOK: Object =
-    Object { name: "Configuration of an organization webhook", fields: &[field("url", Type::Url), field("content_type", Type::Text)] };
+static CONFIG_OF_A_HOOK: Object = Object {
+    name: "Configuration of an organization webhook",
+    fields: &[field("url", Type::Url), field("content_type", Type::Text)],
+};
 
 pub static ORGANIZATION_WEBHOOK: Object = Object {
     name: "Organization webhook",
@@ -54,17 +56,37 @@ pub static DELIVERY_SUMMARY: Object = Object {
     ],
 };
 
-static REQUEST: Object = Object { name: "Delivery request", fields: &[field("headers", Type::Map), field("payload", Type::Map)] };
-static RESPONSE: Object = Object { name: "Delivery response", fields: &[field("headers", Type::Map), field("payload", Type::String)] };
+static REQUEST: Object = Object {
+    name: "Delivery request",
+    fields: &[field("headers", Type::Map), field("payload", Type::Map)],
+};
+static RESPONSE: Object = Object {
+    name: "Delivery response",
+    fields: &[field("headers", Type::Map), field("payload", Type::String)],
+};
 
 pub static DELIVERY_DETAIL: Object = Object {
     name: "Delivery detail",
-    fields: &[field("url", Type::Url), field("request", Type::Object(&REQUEST)), field("response", Type::Object(&RESPONSE))],
+    fields: &[
+        field("url", Type::Url),
+        field("request", Type::Object(&REQUEST)),
+        field("response", Type::Object(&RESPONSE)),
+    ],
 };
 
 const CONFIGURATION_RULES: &[RuleRow] = &[
-    rule("secret", "write-only; responses show it masked", &[], tests![webhook_rules::the_secret_is_never_returned]),
-    rule("insecure_ssl", "string or number", &[], tests![webhook_rules::insecure_ssl_is_text_or_a_number]),
+    rule(
+        "secret",
+        "write-only; responses show it masked",
+        &[],
+        tests![webhook_rules::the_secret_is_never_returned],
+    ),
+    rule(
+        "insecure_ssl",
+        "string or number",
+        &[],
+        tests![webhook_rules::insecure_ssl_is_text_or_a_number],
+    ),
     rule(
         "username, password",
         "accepted on organization webhook creation only",
@@ -84,34 +106,52 @@ const CONFIGURATION_RULES: &[RuleRow] = &[
 ];
 
 const APP: &[EndpointRow] = &[
-    endpoint("GET /app/hook/config", "GET", "/app/hook/config", &[200], tests![app_webhook::an_app_reads_and_changes_its_configuration]),
+    endpoint(
+        "GET /app/hook/config",
+        "GET",
+        "/app/hook/config",
+        &[200],
+        tests![app_webhook::an_app_reads_and_changes_its_configuration],
+    ),
     endpoint(
         "PATCH /app/hook/config",
         "PATCH",
         "/app/hook/config",
         &[200],
-        tests![app_webhook::an_app_reads_and_changes_its_configuration, app_webhook::every_field_of_its_configuration_is_optional],
+        tests![
+            app_webhook::an_app_reads_and_changes_its_configuration,
+            app_webhook::every_field_of_its_configuration_is_optional
+        ],
     ),
     endpoint(
         "GET /app/hook/deliveries",
         "GET",
         "/app/hook/deliveries",
         &[200, 400, 422],
-        tests![app_webhook::its_deliveries_are_listed_by_cursor_and_shown, app_webhook::what_is_malformed_about_its_deliveries_is_refused],
+        tests![
+            app_webhook::its_deliveries_are_listed_by_cursor_and_shown,
+            app_webhook::what_is_malformed_about_its_deliveries_is_refused
+        ],
     ),
     endpoint(
         "GET /app/hook/deliveries/{delivery_id}",
         "GET",
         "/app/hook/deliveries/{delivery_id}",
         &[200, 400, 422],
-        tests![app_webhook::its_deliveries_are_listed_by_cursor_and_shown, app_webhook::what_is_malformed_about_its_deliveries_is_refused],
+        tests![
+            app_webhook::its_deliveries_are_listed_by_cursor_and_shown,
+            app_webhook::what_is_malformed_about_its_deliveries_is_refused
+        ],
     ),
     endpoint(
         "POST /app/hook/deliveries/{delivery_id}/attempts",
         "POST",
         "/app/hook/deliveries/{delivery_id}/attempts",
         &[202, 400, 422],
-        tests![app_webhook::its_delivery_is_sent_again, app_webhook::what_is_malformed_about_its_deliveries_is_refused],
+        tests![
+            app_webhook::its_delivery_is_sent_again,
+            app_webhook::what_is_malformed_about_its_deliveries_is_refused
+        ],
     ),
 ];
 
@@ -124,9 +164,27 @@ const APP_CREDENTIALS: &[CredentialRow] = &[credential(
 )];
 
 const ENDPOINTS: &[EndpointRow] = &[
-    endpoint("GET /orgs/{org}/hooks", "GET", "/orgs/{org}/hooks", &[200, 404], tests![webhooks::hooks_are_listed]),
-    endpoint("POST /orgs/{org}/hooks", "POST", "/orgs/{org}/hooks", &[201, 404, 422], tests![webhooks::a_hook_is_created]),
-    endpoint("GET /orgs/{org}/hooks/{hook_id}", "GET", "/orgs/{org}/hooks/{hook_id}", &[200, 404], tests![webhooks::a_hook_is_read]),
+    endpoint(
+        "GET /orgs/{org}/hooks",
+        "GET",
+        "/orgs/{org}/hooks",
+        &[200, 404],
+        tests![webhooks::hooks_are_listed],
+    ),
+    endpoint(
+        "POST /orgs/{org}/hooks",
+        "POST",
+        "/orgs/{org}/hooks",
+        &[201, 404, 422],
+        tests![webhooks::a_hook_is_created],
+    ),
+    endpoint(
+        "GET /orgs/{org}/hooks/{hook_id}",
+        "GET",
+        "/orgs/{org}/hooks/{hook_id}",
+        &[200, 404],
+        tests![webhooks::a_hook_is_read],
+    ),
     endpoint(
         "PATCH /orgs/{org}/hooks/{hook_id}",
         "PATCH",
@@ -186,8 +244,18 @@ const ENDPOINTS: &[EndpointRow] = &[
 ];
 
 const RULES: &[RuleRow] = &[
-    rule("owner", "Caller must be an organization owner", &[], tests![webhook_rules::only_an_organization_owner_may_call]),
-    rule("scope", "Classic tokens need admin:org_hook", &[], tests![webhook_rules::classic_tokens_need_the_scope]),
+    rule(
+        "owner",
+        "Caller must be an organization owner",
+        &[],
+        tests![webhook_rules::only_an_organization_owner_may_call],
+    ),
+    rule(
+        "scope",
+        "Classic tokens need admin:org_hook",
+        &[],
+        tests![webhook_rules::classic_tokens_need_the_scope],
+    ),
     rule(
         "OAuth apps",
         "cannot list, view or edit hooks they did not create",
@@ -212,13 +280,28 @@ const RULES: &[RuleRow] = &[
         &[],
         tests![webhook_rules::the_organization_is_named_in_any_case_and_the_hook_by_an_integer],
     ),
-    rule("PATCH", "an update without the secret removes it", &[], tests![webhook_rules::an_update_without_the_secret_removes_it]),
-    rule("defaults", "events [push], active true", &[], tests![webhook_rules::events_default_to_push_and_active_to_true]),
+    rule(
+        "PATCH",
+        "an update without the secret removes it",
+        &[],
+        tests![webhook_rules::an_update_without_the_secret_removes_it],
+    ),
+    rule(
+        "defaults",
+        "events [push], active true",
+        &[],
+        tests![webhook_rules::events_default_to_push_and_active_to_true],
+    ),
 ];
 
 pub fn tables() -> Vec<Table> {
     vec![
-        Table::fields(3, 4, &WEBHOOK_CONFIGURATION, tests![webhooks::a_hooks_configuration_is_read_and_changed]),
+        Table::fields(
+            3,
+            4,
+            &WEBHOOK_CONFIGURATION,
+            tests![webhooks::a_hooks_configuration_is_read_and_changed],
+        ),
         Table::new(3, "Webhook configuration and webhook, notes", 4, CONFIGURATION_RULES),
         Table::fields(3, 10, &ORGANIZATION_WEBHOOK, tests![webhooks::hooks_are_listed]),
         Table::fields(3, 12, &DELIVERY_SUMMARY, tests![deliveries::deliveries_are_listed]),
