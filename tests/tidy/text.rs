@@ -1,0 +1,134 @@
+//! Names, words and sentences, in code and papers.
+
+use super::{File, Rule, repository, words};
+
+#[test]
+fn modules_are_named_after_the_domain() {
+    Rule {
+        instead: "name it after what it knows or does",
+        finds: |file| {
+            let vague = ["util", "utils", "common", "helper", "helpers", "misc", "shared", "stuff"];
+            let names = file.path.split('/').map(|name| name.split('.').next().unwrap_or(name));
+            let hits = names
+                .filter(|name| vague.contains(name))
+                .map(|name| (1, format!("a place called `{name}`")));
+            if file.is_code() { hits.collect() } else { Vec::new() }
+        },
+        exceptions: &[],
+        refused: &[
+            ("src/gateway/util.rs", ""),
+            ("tests/common/mod.rs", ""),
+            ("tests/clients/helpers.py", ""),
+        ],
+    }
+    .check();
+}
+
+#[test]
+fn the_text_is_about_weir_alone() {
+    Rule {
+        instead: "write for the next engineer: no makers' brands, no paths of one machine, no package hosts (their clients know them)",
+        finds: |file| {
+            const BRANDS: &str = "claude anthropic openai chatgpt copilot llm";
+            // A path stands alone: `/repos/acme/work/` is a route.
+            const PLACES: &str = "/work/ /root/ /home/ ../shared registry.npmjs.org pypi.org crates.io/api";
+            words(&file.text.to_lowercase(), &format!("{BRANDS} {PLACES}"))
+        },
+        exceptions: &[
+            ("tests/tidy/text.rs", "it names what it refuses"),
+            ("src/api/dialect.rs", "a route segment of the upstream's `github` dialect"),
+            ("src/api/lines.rs", "the same route segment, in its test"),
+            ("src/api/table_tests.rs", "the same route segment"),
+        ],
+        refused: &[
+            ("README.md", "as Claude said"),
+            ("src/cli/a.rs", "const BIN: &str = \"/work/main/target\";"),
+            ("deploy/a.sh", "curl https://pypi.org/simple/"),
+            ("src/gateway/a.rs", "// see ../shared/DESIGN.md"),
+        ],
+    }
+    .check();
+}
+
+#[test]
+fn the_top_level_stays_small() {
+    const ENTRIES: &str = "ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md Cargo.lock Cargo.toml LICENSE Makefile README.md SECURITY.md SPECIFICATION.md benches clippy.toml config deny.toml deploy rust-toolchain.toml rustfmt.toml \
+        src tests";
+    Rule {
+        instead: "put it into one of the folders, or leave it out of the repository",
+        finds: |file| {
+            let entry = file.path.split('/').next().unwrap_or_default();
+            let known =
+                entry.starts_with('.') || ENTRIES.split_whitespace().any(|known| known == entry);
+            if known { Vec::new() } else { vec![(1, format!("a new top-level entry `{entry}`"))] }
+        },
+        exceptions: &[],
+        refused: &[("notes.md", ""), ("scripts/a.sh", "")],
+    }
+    .check();
+}
+
+#[test]
+fn lines_fit_into_a_hundred_columns() {
+    const COLUMNS: usize = 100;
+    let files: Vec<_> = repository().into_iter().filter(File::is_rust).collect();
+    let lines: usize = files.iter().map(|file| file.text.lines().count()).sum();
+    let is_long = |line: &&str| line.chars().count() > COLUMNS;
+    let long: usize = files.iter().map(|file| file.text.lines().filter(is_long).count()).sum();
+    assert!(long * 100 <= lines, "{long} of {lines} lines have more than {COLUMNS} columns");
+    let is_long_comment = |line: &&str| is_long(line) && line.trim_start().starts_with("//");
+    for file in files {
+        let comment = file.text.lines().find(is_long_comment);
+        assert!(comment.is_none(), "{}: a long comment: {comment:?}", file.path);
+    }
+}
+
+#[test]
+fn a_doc_comment_begins_with_its_subject() {
+    let (mut comments, mut findings) = (0, Vec::new());
+    for file in repository().iter().filter(|file| file.is_rust() && file.path.starts_with("src/")) {
+        for (line, comment) in doc_comments(&file.text) {
+            comments += 1;
+            if begins_with_a_question(&comment) {
+                findings.push(format!("{}:{line}: {comment}", file.path));
+            }
+        }
+    }
+    let share = format!("{} of {comments} doc comments", findings.len());
+    assert!(findings.len() * 100 <= comments, "{share}:\n{}", findings.join("\n"));
+}
+
+/// A doc comment that begins with a question word in place of the noun that it is about.
+fn begins_with_a_question(comment: &str) -> bool {
+    let first = comment.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    ["who", "what", "whose", "whether", "how", "whoever", "whatever"]
+        .contains(&first.to_lowercase().as_str())
+}
+
+/// The first line of each doc comment, with its number.
+fn doc_comments(text: &str) -> Vec<(usize, String)> {
+    let body = |line: &str| {
+        let line = line.trim_start();
+        line.strip_prefix("///")
+            .or_else(|| line.strip_prefix("//!"))
+            .map(|body| body.trim().to_owned())
+    };
+    let (mut found, mut inside) = (Vec::new(), false);
+    for (index, line) in text.lines().enumerate() {
+        let comment = body(line);
+        if let Some(comment) = comment.clone().filter(|_| !inside) {
+            found.push((index + 1, comment));
+        }
+        inside = comment.is_some();
+    }
+    found
+}
+
+#[test]
+fn a_question_word_is_found() {
+    let text = "//! How it is done.\n\n/// What is left.\n/// Whose it is.\nfn a() {}\n/// However.\nfn b() {}";
+    let comments = doc_comments(text);
+    assert_eq!(comments.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 3, 6]);
+    let questions = comments.iter().filter(|(_, comment)| begins_with_a_question(comment));
+    assert_eq!(questions.count(), 2);
+}
