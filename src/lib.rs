@@ -39,8 +39,10 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod decision;
+#[cfg(feature = "emulator")]
 pub mod emulator;
 pub mod gateway;
+#[cfg(feature = "emulator")]
 pub mod simulation;
 pub mod telemetry;
 pub mod tokens;

@@ -2,27 +2,22 @@
 //!
 //! Exit codes: 0 done, 1 it failed while running, 2 bad usage or bad config.
 
-pub mod admin_api;
-pub mod budgets;
-pub mod cache;
-pub mod check;
-pub mod demo;
-pub mod emulate;
-pub mod key;
-pub mod run;
-pub mod serve;
-pub mod simulate;
-pub mod writes;
+mod admin;
+mod check;
+#[cfg(feature = "emulator")]
+mod demo;
+#[cfg(feature = "emulator")]
+mod emulate;
+mod key;
+mod process;
+mod serve;
+#[cfg(feature = "emulator")]
+mod simulate;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-/// Bad usage or a bad config.
-pub const BAD_CONFIG: u8 = 2;
-/// It failed while running.
-pub const FAILED: u8 = 1;
 
 #[derive(Parser)]
 #[command(
@@ -41,8 +36,10 @@ enum Command {
     /// Run the gateway
     Serve(serve::Serve),
     /// Run the gateway in front of the embedded emulator, with sample bots
+    #[cfg(feature = "emulator")]
     Demo(demo::Demo),
     /// Run the upstream emulator alone
+    #[cfg(feature = "emulator")]
     Emulate(emulate::Emulate),
     /// Validate a config and print the effective one, secrets redacted
     Check {
@@ -51,13 +48,14 @@ enum Command {
         config: PathBuf,
     },
     /// Play a workload against the decision core and the emulator in virtual time
+    #[cfg(feature = "emulator")]
     Simulate(simulate::Simulate),
     /// Show what is left of every account's budgets, asked of a running gateway
-    Budgets(budgets::Budgets),
+    Budgets(admin::Budgets),
     /// Show what is stored in a running gateway, or take some of it out
-    Cache(cache::Cache),
+    Cache(admin::Cache),
     /// Show the queue of writes of a running gateway, cancel one or try it again
-    Writes(writes::Writes),
+    Writes(admin::Writes),
     /// Make a client key; prints it once, with the line for the config
     Key,
 }
@@ -66,9 +64,12 @@ enum Command {
 pub fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Serve(serve) => serve.run(),
+        #[cfg(feature = "emulator")]
         Command::Demo(demo) => demo.run(),
+        #[cfg(feature = "emulator")]
         Command::Emulate(emulate) => emulate.run(),
         Command::Check { config } => check::run(&config),
+        #[cfg(feature = "emulator")]
         Command::Simulate(simulate) => simulate.run(),
         Command::Budgets(budgets) => budgets.run(),
         Command::Cache(cache) => cache.run(),

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use tracing::{error, info, warn};
 
-use super::run::{Asked, Signals, runtime};
-use super::{BAD_CONFIG, FAILED};
+use super::process::{Asked, BAD_CONFIG, FAILED, Signals, runtime};
 use crate::admin::Admin;
 use crate::clock::Clock;
 use crate::config::{self, Config, WriteStore};

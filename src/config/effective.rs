@@ -2,7 +2,7 @@
 //! yet, and what is worth a second look.
 
 use super::printer::Printer;
-use super::state::REPLICAS_MAX;
+use super::sections::state::REPLICAS_MAX;
 use super::{Config, WriteStore};
 use crate::api::{AccountKind, Dialect, TokenKind};
 

@@ -8,16 +8,16 @@ const REDACTED: &str = "<redacted>";
 
 /// TOML in the making.
 #[derive(Default)]
-pub(super) struct Printer(String);
+pub(in crate::config) struct Printer(String);
 
 impl Printer {
     /// Begins the section `[name]`.
-    pub(super) fn section(&mut self, name: &str) {
+    pub(in crate::config) fn section(&mut self, name: &str) {
         self.header(&format!("[{name}]"));
     }
 
     /// Begins an entry `[[name]]`.
-    pub(super) fn entry(&mut self, name: &str) {
+    pub(in crate::config) fn entry(&mut self, name: &str) {
         self.header(&format!("[[{name}]]"));
     }
 
@@ -30,40 +30,40 @@ impl Printer {
     }
 
     /// A key with a value that is already TOML: a number, or what the functions below make.
-    pub(super) fn set(&mut self, key: &str, value: impl Display) {
+    pub(in crate::config) fn set(&mut self, key: &str, value: impl Display) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "{key} = {value}");
     }
 
     /// The finished text.
-    pub(super) fn finish(self) -> String {
+    pub(in crate::config) fn finish(self) -> String {
         self.0
     }
 }
 
 /// A TOML string.
-pub(super) fn text(value: impl Display) -> String {
+pub(in crate::config) fn text(value: impl Display) -> String {
     toml::Value::String(value.to_string()).to_string()
 }
 
 /// A TOML float, which always has a point.
-pub(super) fn float(value: f64) -> String {
+pub(in crate::config) fn float(value: f64) -> String {
     toml::Value::Float(value).to_string()
 }
 
 /// A list of values that are already TOML.
-pub(super) fn list(values: impl Iterator<Item = String>) -> String {
+pub(in crate::config) fn list(values: impl Iterator<Item = String>) -> String {
     format!("[{}]", values.collect::<Vec<_>>().join(", "))
 }
 
 /// A table on one line, of values that are already TOML.
-pub(super) fn inline(fields: &[(&str, String)]) -> String {
+pub(in crate::config) fn inline(fields: &[(&str, String)]) -> String {
     let fields: Vec<String> =
         fields.iter().map(|(key, value)| format!("{key} = {value}")).collect();
     format!("{{ {} }}", fields.join(", "))
 }
 
 /// A secret.
-pub(super) fn redacted() -> String {
+pub(in crate::config) fn redacted() -> String {
     text(REDACTED)
 }

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::super::FAILED;
 use super::bots::{Bots, Truth};
 use super::stage::Stage;
 use crate::api::ResourceName;
+use crate::cli::process::FAILED;
 use crate::decision::AccountId;
 
 /// Lines between two repetitions of the table's head.

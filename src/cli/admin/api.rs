@@ -1,0 +1,386 @@
+//! A question to the admin listener of a running gateway, for the commands that operators type
+//! (CONTRACT §1, §5).
+//!
+//! Where it listens and the admin token come from `[listen]` of the config; only that section is
+//! read, so that the command works where the upstream's credentials are not at hand. What is asked,
+//! and how the answer is shown, is each command's own.
+
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use http::{HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use secrecy::{ExposeSecret, SecretString};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::admin::CHALLENGE;
+use crate::cli::process::{BAD_CONFIG, FAILED, runtime};
+use crate::config::{self, Faults};
+
+/// The config that is read when none is named and there is one (CONTRACT §1).
+const DEFAULT_CONFIG: &str = "weir.toml";
+/// Where the admin token is looked for when no config has one: the name that CONTRACT §2 uses for
+/// it.
+const TOKEN_VARIABLE: &str = "WEIR_ADMIN_TOKEN";
+/// How long the whole exchange may take. Ours: an operator at a terminal; the answer takes
+/// milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest answer: 10,000 accounts with ten resources each are a fifth of it.
+const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Which gateway is asked, and how its answer is printed.
+#[derive(Args, Debug)]
+pub struct Asked {
+    /// Which.
+    #[command(flatten)]
+    pub gateway: AdminArguments,
+    /// Print the answer of the admin API as it is
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which gateway is asked.
+#[derive(Args, Clone, Debug)]
+pub struct AdminArguments {
+    /// The admin listener of the running gateway [default: `admin` in the config's listen section]
+    #[arg(long, value_name = "ADDR", value_parser = host_and_port)]
+    admin: Option<String>,
+    /// The config file, for the address and the admin token [default: weir.toml, if there is one]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// An admin listener, not asked yet.
+#[derive(Debug)]
+pub struct AdminApi {
+    /// Where it is, as `host:port`.
+    pub address: String,
+    token: Option<SecretString>,
+}
+
+/// Why there is no answer. Each says what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// The config cannot be read.
+    #[error("{0}")]
+    Config(Faults),
+    /// Nothing says where the gateway is.
+    #[error("where is the gateway? give --admin ADDR, or --config FILE with `admin` in [listen]")]
+    NoAddress,
+    /// Nobody listens there.
+    #[error(
+        "nothing answers at {address}: {problem}\nis the gateway running there, and does its config have `admin = \"{address}\"` in [listen]?"
+    )]
+    Unreachable {
+        /// Where it was looked for.
+        address: String,
+        /// The system's words.
+        problem: std::io::Error,
+    },
+    /// It takes too long.
+    #[error("{0} took the question and did not answer within {PATIENCE:?}")]
+    Timeout(String),
+    /// It wants another token, or any.
+    #[error(
+        "{address} does not accept {given}; it is `admin_token` in [listen] of its config: name that file with --config, or set {TOKEN_VARIABLE}"
+    )]
+    Unauthorized {
+        /// Who said so.
+        address: String,
+        /// What was tried.
+        given: &'static str,
+    },
+    /// It is asked for what cannot be: its own words.
+    #[error("{0}")]
+    Rejected(String),
+    /// It cannot be done with this write: the gateway's words, and where the write stands.
+    #[error("{message}")]
+    NotDone {
+        /// Why.
+        message: String,
+        /// The write's state, if it has one.
+        state: Option<String>,
+    },
+    /// Something else listens there.
+    #[error("{address} is not the admin listener of a gateway: {problem}")]
+    NotAdmin {
+        /// Where.
+        address: String,
+        /// How that shows.
+        problem: String,
+    },
+}
+
+impl Fault {
+    /// The exit code (CONTRACT §1).
+    pub fn code(&self) -> u8 {
+        if matches!(self, Self::Config(_) | Self::NoAddress | Self::Rejected(_)) {
+            BAD_CONFIG
+        } else {
+            FAILED
+        }
+    }
+}
+
+impl AdminArguments {
+    /// Asks the gateway, prints what it says, and ends as CONTRACT §1 has it. `command` is the one
+    /// that was typed.
+    pub fn ask(
+        self,
+        command: &str,
+        question: impl AsyncFnOnce(&AdminApi) -> Result<String, Fault>,
+    ) -> ExitCode {
+        let asked = self.resolve().and_then(|api| {
+            let runtime = runtime(Some(std::num::NonZeroUsize::MIN));
+            let runtime = runtime
+                .map_err(|problem| Fault::Unreachable { address: api.address.clone(), problem })?;
+            runtime.block_on(question(&api))
+        });
+        match asked {
+            // A pager that was closed has seen enough, but the command has not done what it says.
+            Ok(text) => match io::stdout().lock().write_all(text.as_bytes()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => FAILED.into(),
+            },
+            Err(fault) => {
+                eprintln!("{command}: {fault}");
+                fault.code().into()
+            }
+        }
+    }
+
+    /// Finds out where to ask and with which token.
+    pub fn resolve(self) -> Result<AdminApi, Fault> {
+        let environment = std::env::var(TOKEN_VARIABLE).ok();
+        self.resolve_in(Path::new(DEFAULT_CONFIG), environment)
+    }
+
+    fn resolve_in(
+        self,
+        default_config: &Path,
+        environment: Option<String>,
+    ) -> Result<AdminApi, Fault> {
+        let file =
+            self.config.or_else(|| default_config.exists().then(|| default_config.to_owned()));
+        let listen =
+            file.map(|file| config::load_listen(&file)).transpose().map_err(Fault::Config)?;
+        let (configured, token) =
+            listen.map_or((None, None), |listen| (listen.admin, listen.admin_token));
+        let address = self
+            .admin
+            .or_else(|| configured.map(|admin| reachable(admin).to_string()))
+            .ok_or(Fault::NoAddress)?;
+        let token =
+            token.or_else(|| environment.filter(|token| !token.is_empty()).map(SecretString::from));
+        Ok(AdminApi { address, token })
+    }
+}
+
+impl AdminApi {
+    /// The answer to `GET path`, when it is one of an admin listener.
+    pub async fn get(&self, path: &str) -> Result<Bytes, Fault> {
+        self.in_time(self.exchange(Method::GET, path, Bytes::new())).await
+    }
+
+    /// The answer to `POST path` with this body.
+    pub async fn post(&self, path: &str, body: &serde_json::Value) -> Result<Bytes, Fault> {
+        self.in_time(self.exchange(Method::POST, path, Bytes::from(body.to_string()))).await
+    }
+
+    async fn in_time(
+        &self,
+        exchange: impl Future<Output = Result<Bytes, Fault>>,
+    ) -> Result<Bytes, Fault> {
+        timeout(PATIENCE, exchange)
+            .await
+            .unwrap_or_else(|_| Err(Fault::Timeout(self.address.clone())))
+    }
+
+    async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Fault> {
+        let stream = TcpStream::connect(&self.address)
+            .await
+            .map_err(|problem| Fault::Unreachable { address: self.address.clone(), problem })?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|fault| self.not_admin(&fault))?;
+        tokio::spawn(connection);
+        let mut request =
+            Request::builder().method(&method).uri(path).header(header::HOST, &self.address);
+        if let Some(token) = &self.token {
+            let value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()));
+            let mut value = value.map_err(|_| {
+                self.not_admin(&"the admin token has characters that a header cannot hold")
+            })?;
+            value.set_sensitive(true);
+            request = request.header(header::AUTHORIZATION, value);
+        }
+        let request = request.body(Full::new(body)).map_err(|fault| self.not_admin(&fault))?;
+        let answer = sender.send_request(request).await.map_err(|fault| self.not_admin(&fault))?;
+        let status = answer.status();
+        match status {
+            StatusCode::UNAUTHORIZED if is_of_admin(answer.headers()) => {
+                return Err(self.unauthorized());
+            }
+            // Those of the last three that are about a write say so.
+            StatusCode::OK
+            | StatusCode::UNPROCESSABLE_ENTITY
+            | StatusCode::NOT_FOUND
+            | StatusCode::CONFLICT
+            | StatusCode::SERVICE_UNAVAILABLE => {}
+            status => {
+                return Err(self.not_admin(&format!("it answers {status} to {method} {path}")));
+            }
+        }
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = body
+            .map(http_body_util::Collected::to_bytes)
+            .map_err(|fault| self.not_admin(&fault))?;
+        match status {
+            StatusCode::OK => Ok(body),
+            StatusCode::UNPROCESSABLE_ENTITY => Err(Fault::Rejected(message_of(&body))),
+            status => Err(not_done(&body).unwrap_or_else(|| {
+                self.not_admin(&format!("it answers {status} to {method} {path}"))
+            })),
+        }
+    }
+
+    /// What is asked is no admin listener.
+    pub fn not_admin(&self, problem: &dyn std::fmt::Display) -> Fault {
+        Fault::NotAdmin { address: self.address.clone(), problem: problem.to_string() }
+    }
+
+    fn unauthorized(&self) -> Fault {
+        let given = if self.token.is_some() {
+            "this admin token"
+        } else {
+            "a question without an admin token"
+        };
+        Fault::Unauthorized { address: self.address.clone(), given }
+    }
+}
+
+/// The `message` of an error, or what there is in its place.
+fn message_of(body: &[u8]) -> String {
+    let error: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let message = error.as_ref().and_then(|error| error.get("message")?.as_str());
+    message.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned)
+}
+
+/// What an admin listener says of a write with which something cannot be done; `None`: that is none
+/// of its answers.
+fn not_done(body: &[u8]) -> Option<Fault> {
+    let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let text = |key: &str| answer.get(key)?.as_str().map(str::to_owned);
+    text("write")?;
+    Some(Fault::NotDone { message: text("message")?, state: text("state") })
+}
+
+/// Whether a 401 is that of an admin listener and not of something else that wants credentials.
+fn is_of_admin(headers: &http::HeaderMap) -> bool {
+    headers.get(header::WWW_AUTHENTICATE).is_some_and(|value| value == CHALLENGE)
+}
+
+/// Where to connect for what a listener is bound to: "every address" is none that can be connected
+/// to.
+fn reachable(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
+}
+
+fn host_and_port(text: &str) -> Result<String, String> {
+    let port = text
+        .rsplit_once(':')
+        .filter(|(host, _)| !host.is_empty())
+        .and_then(|(_, port)| port.parse::<u16>().ok());
+    port.map(|_| text.to_owned())
+        .ok_or_else(|| "not a host and a port, such as 127.0.0.1:9090".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(
+        admin: Option<&str>,
+        config: Option<&str>,
+        environment: Option<&str>,
+    ) -> Result<AdminApi, Fault> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("weir.toml");
+        if let Some(text) = config {
+            std::fs::write(&file, text).unwrap();
+        }
+        let arguments = AdminArguments { admin: admin.map(str::to_owned), config: None };
+        arguments.resolve_in(&file, environment.map(str::to_owned))
+    }
+
+    fn token(api: &AdminApi) -> Option<&str> {
+        api.token.as_ref().map(ExposeSecret::expose_secret)
+    }
+
+    const CONFIG: &str = r#"
+        [listen]
+        admin = "0.0.0.0:9191"
+        admin_token = { value = "sesame" }
+        [[tokens]]
+        account = "bot"
+        kind = "classic"
+        secret = { env = "NOT_SET_WHERE_AN_OPERATOR_TYPES" }
+    "#;
+
+    #[test]
+    fn address_and_token_come_from_the_config_whatever_else_is_missing_from_it() {
+        let api = resolved(None, Some(CONFIG), Some("other")).unwrap();
+        assert_eq!((api.address.as_str(), token(&api)), ("127.0.0.1:9191", Some("sesame")));
+    }
+
+    #[test]
+    fn an_address_that_is_given_goes_before_that_of_the_config() {
+        let api = resolved(Some("[::1]:9"), Some(CONFIG), None).unwrap();
+        assert_eq!((api.address.as_str(), token(&api)), ("[::1]:9", Some("sesame")));
+    }
+
+    #[test]
+    fn without_a_config_the_token_comes_from_the_environment() {
+        let api = resolved(Some("weir.internal:9090"), None, Some("sesame")).unwrap();
+        assert_eq!((api.address.as_str(), token(&api)), ("weir.internal:9090", Some("sesame")));
+        assert_eq!(token(&resolved(Some("weir.internal:9090"), None, Some("")).unwrap()), None);
+    }
+
+    #[test]
+    fn nothing_to_go_by_is_bad_usage_and_so_is_a_bad_config() {
+        for (config, said) in [
+            (None, "--admin ADDR"),
+            (Some("[upstream]\n"), "--admin ADDR"),
+            (Some("[listen]\nadmin = 3"), "listen.admin"),
+        ] {
+            let fault = resolved(None, config, None).unwrap_err();
+            assert_eq!(fault.code(), BAD_CONFIG);
+            assert!(fault.to_string().contains(said), "{fault}");
+        }
+    }
+
+    #[test]
+    fn an_address_without_a_port_is_bad_usage() {
+        for text in ["127.0.0.1", ":9090", "host:port", "host:70000", ""] {
+            assert!(host_and_port(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_token_is_not_in_what_is_printed_about_the_question() {
+        let api = resolved(None, Some(CONFIG), None).unwrap();
+        assert!(!format!("{api:?} {}", api.unauthorized()).contains("sesame"));
+    }
+}

@@ -1,0 +1,115 @@
+//! `weir cache`: what is stored in a running gateway; `weir cache purge PREFIX` takes some of it
+//! out (CONTRACT §1, §5).
+//!
+//! How the gateway is found and asked is in `admin_api`.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use super::api::{AdminApi, Asked, Fault};
+use crate::admin::cache::{Figures, Part, Purged};
+
+/// The arguments of `weir cache`.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Cache {
+    #[command(flatten)]
+    asked: Asked,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Take out the stored answers whose path begins with PREFIX, for every client
+    Purge {
+        /// The beginning of the paths, such as /repos/acme/; / is everything
+        prefix: String,
+        #[command(flatten)]
+        asked: Asked,
+    },
+}
+
+impl Cache {
+    /// Asks once and prints.
+    pub fn run(self) -> ExitCode {
+        let (asked, prefix) = match self.action {
+            Some(Action::Purge { prefix, asked }) => (asked, Some(prefix)),
+            None => (self.asked, None),
+        };
+        asked.gateway.ask("weir cache", async |api| ask(api, prefix, asked.json).await)
+    }
+}
+
+async fn ask(api: &AdminApi, prefix: Option<String>, json: bool) -> Result<String, Fault> {
+    let body = match &prefix {
+        Some(prefix) => {
+            api.post("/api/cache/purge", &serde_json::json!({ "prefix": prefix })).await?
+        }
+        None => api.get("/api/cache").await?,
+    };
+    // Also for `--json`: what is piped on should be what it is taken for.
+    let text = if prefix.is_some() {
+        serde_json::from_slice(&body).map(|purged: Purged| told(&purged))
+    } else {
+        serde_json::from_slice(&body).map(|figures: Figures| table(&figures))
+    };
+    let text = text.map_err(|_| api.not_admin(&"its answer is not about a cache"))?;
+    Ok(if json { String::from_utf8_lossy(&body).into_owned() + "\n" } else { text })
+}
+
+fn told(purged: &Purged) -> String {
+    let answers = if purged.entries == 1 { "answer" } else { "answers" };
+    format!(
+        "{} stored {answers} below {} taken out, {}\n",
+        purged.entries,
+        purged.prefix,
+        mib(purged.bytes)
+    )
+}
+
+fn table(figures: &Figures) -> String {
+    let mut text = format!(
+        "{} stored answers, {} of {}; {} thrown out to make room\n",
+        figures.entries,
+        mib(figures.bytes),
+        mib(figures.max_bytes),
+        figures.evictions
+    );
+    let answers: Vec<_> =
+        figures.answers.iter().map(|(cache, count)| format!("{count} {cache}")).collect();
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "answers since the start: {}",
+        if answers.is_empty() { "none".into() } else { answers.join(", ") }
+    );
+    for (title, parts) in [("view of", &figures.scopes), ("path", &figures.prefixes)] {
+        if !parts.is_empty() {
+            text.push_str(&part_table(title, parts));
+        }
+    }
+    text
+}
+
+fn part_table(title: &str, parts: &[Part]) -> String {
+    let width = parts
+        .iter()
+        .map(|part| part.name.chars().count())
+        .max()
+        .unwrap_or_default()
+        .max(title.len());
+    let mut text = format!("\n{title:width$}  {:>9}  {:>12}\n", "answers", "bytes");
+    for part in parts {
+        let _ = writeln!(text, "{:width$}  {:>9}  {:>12}", part.name, part.entries, part.bytes);
+    }
+    text
+}
+
+fn mib(bytes: u64) -> String {
+    // Tenths of a MiB are what an operator looks at.
+    let tenths = bytes.saturating_mul(10) / (1024 * 1024);
+    format!("{}.{} MiB", tenths / 10, tenths % 10)
+}

@@ -1,0 +1,365 @@
+//! `weir writes`: the queue of writes of a running gateway, and an operator's word about one of
+//! them (CONTRACT §1, §5).
+//!
+//! How the gateway is found and asked is in `admin_api`; what may become of a write, in the
+//! gateway's queue.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand, value_parser};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::api::{AdminApi, Asked, Fault};
+use super::table::{plain, visible};
+use crate::admin::writes::{EXAMPLE_ID, Item, LISTED_MAX, Listing};
+use crate::writes::{State, WriteId};
+
+/// The arguments of `weir writes`.
+#[derive(Args)]
+pub struct Writes {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// List writes, the oldest first
+    List(List),
+    /// Show one write, with the upstream's answer
+    Show {
+        /// Its id
+        #[arg(value_parser = write_id)]
+        id: WriteId,
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Take a write back that is still queued; it is not sent then
+    Cancel {
+        /// Its id
+        #[arg(value_parser = write_id)]
+        id: WriteId,
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Try a write again that is failed, cancelled or unknown
+    ///
+    /// One that is unknown may have been executed: the answer was lost, or was an error that does
+    /// not tell. Trying it again may execute it a second time, so it is refused without
+    /// --even-if-executed. Look first whether the upstream has done what was asked.
+    Retry {
+        /// Its id
+        #[arg(value_parser = write_id)]
+        id: WriteId,
+        /// Also when it may have been executed already, which makes it happen twice
+        #[arg(long)]
+        even_if_executed: bool,
+        #[command(flatten)]
+        asked: Asked,
+    },
+}
+
+#[derive(Args)]
+struct List {
+    /// Only those in this state
+    #[arg(long, value_name = "STATE", value_parser = PossibleValuesParser::new(State::ALL.map(State::name)))]
+    state: Option<String>,
+    /// Only those of this client
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
+    /// Only those after this one
+    #[arg(long, value_name = "ID", value_parser = write_id)]
+    after: Option<WriteId>,
+    /// How many, at most
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u16).range(1..=LISTED_MAX as i64))]
+    limit: u16,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+/// One write, as far as it is shown to people.
+#[derive(Deserialize)]
+struct Told {
+    #[serde(flatten)]
+    write: Item,
+    message: Option<String>,
+    response: Option<ToldResponse>,
+}
+
+#[derive(Deserialize)]
+struct ToldResponse {
+    status: u16,
+    body: Value,
+}
+
+impl Writes {
+    /// Asks once and prints.
+    pub fn run(self) -> ExitCode {
+        const COMMAND: &str = "weir writes";
+        match self.action {
+            Action::List(list) => {
+                list.asked.gateway.clone().ask(COMMAND, async |api| list.ask(api).await)
+            }
+            Action::Show { id, asked } => asked.gateway.ask(COMMAND, async |api| {
+                let body = api.get(&format!("/api/writes/{id}")).await?;
+                printed(api, &body, asked.json, shown)
+            }),
+            Action::Cancel { id, asked } => asked.gateway.ask(COMMAND, async |api| {
+                let body = api.post(&format!("/api/writes/{id}/cancel"), &json!({})).await?;
+                printed(api, &body, asked.json, standing)
+            }),
+            Action::Retry { id, even_if_executed, asked } => {
+                asked.gateway.ask(COMMAND, async |api| {
+                    let order = json!({ "even_if_executed": even_if_executed });
+                    let body = api
+                        .post(&format!("/api/writes/{id}/retry"), &order)
+                        .await
+                        .map_err(|fault| in_our_words(id, fault))?;
+                    printed(api, &body, asked.json, standing)
+                })
+            }
+        }
+    }
+}
+
+impl List {
+    async fn ask(&self, api: &AdminApi) -> Result<String, Fault> {
+        let mut path = format!("/api/writes?limit={}", self.limit);
+        for (name, value) in [
+            ("state", &self.state),
+            ("client", &self.client),
+            ("after", &self.after.map(|id| id.to_string())),
+        ] {
+            if let Some(value) = value {
+                // Writing to a string does not fail.
+                let _ = write!(path, "&{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
+            }
+        }
+        let body = api.get(&path).await?;
+        printed(api, &body, self.asked.json, |listing: &Listing| table(listing, &api.address))
+    }
+}
+
+/// An answer as it is, or as people read it. Also the first must be what it is taken for.
+fn printed<'b, T: Deserialize<'b>>(
+    api: &AdminApi,
+    body: &'b [u8],
+    json: bool,
+    tell: impl FnOnce(&T) -> String,
+) -> Result<String, Fault> {
+    let answer: T = serde_json::from_slice(body)
+        .map_err(|_| api.not_admin(&"its answer is not about writes"))?;
+    Ok(if json { String::from_utf8_lossy(body).into_owned() + "\n" } else { tell(&answer) })
+}
+
+/// What the API says with a word of its own is said with a flag here.
+fn in_our_words(id: WriteId, fault: Fault) -> Fault {
+    match fault {
+        Fault::NotDone { state: Some(state), .. } if state == State::Unknown.name() => {
+            let message = format!(
+                "{id} is unknown: it may have been executed, and trying it again may execute it a second time; \
+                 look whether it was, and give --even-if-executed if it shall be tried again all the same"
+            );
+            Fault::NotDone { message, state: Some(state) }
+        }
+        fault => fault,
+    }
+}
+
+fn standing(told: &Told) -> String {
+    format!("{} is {}\n", plain(&told.write.id), told.write.state.name())
+}
+
+fn shown(told: &Told) -> String {
+    let write = &told.write;
+    let mut text = String::new();
+    let answer = told.response.as_ref();
+    let lines = [
+        ("write", Some(write.id.clone())),
+        ("state", Some(write.state.name().to_owned())),
+        ("what", Some(what(write))),
+        ("client", write.client.clone()),
+        ("account", write.account.clone()),
+        ("attempts", write.attempts.map(|attempts| attempts.to_string())),
+        ("accepted", write.accepted_at.clone()),
+        ("not before", write.not_before.clone()),
+        ("finished", write.finished_at.clone()),
+        ("reason", write.reason.clone()),
+        ("", told.message.clone()),
+        ("answer", answer.map(|answer| answer.status.to_string())),
+    ];
+    for (name, value) in lines {
+        if let Some(value) = value {
+            let _ = writeln!(text, "{name:10}  {}", visible(&value));
+        }
+    }
+    if let Some(body) = answer.map(|answer| &answer.body).filter(|body| !body.is_null()) {
+        let body = serde_json::to_string_pretty(body).unwrap_or_default();
+        for line in body.lines() {
+            let _ = writeln!(text, "{}", visible(line));
+        }
+    }
+    text
+}
+
+fn table(listing: &Listing, address: &str) -> String {
+    let counts: Vec<_> = State::ALL
+        .iter()
+        .map(|state| {
+            format!("{} {}", listing.counts.get(state).copied().unwrap_or_default(), state.name())
+        })
+        .collect();
+    let home =
+        if listing.durable { "kept on disk" } else { "kept in memory, lost with the process" };
+    let mut text = format!(
+        "weir at {address}, {}: writes {home}\n{}",
+        plain(&listing.now_iso),
+        counts.join(", ")
+    );
+    if let Some(waited) = listing.oldest_seconds {
+        let _ = write!(text, "; the oldest unfinished one has waited {waited:.0} s");
+    }
+    text.push('\n');
+    if listing.writes.is_empty() {
+        return text;
+    }
+    let heading =
+        ["id", "state", "client", "account", "accepted", "tried", "so far"].map(str::to_owned);
+    let rows: Vec<_> = std::iter::once((heading, "what".to_owned()))
+        .chain(listing.writes.iter().map(|write| row(write, &listing.now_iso)))
+        .collect();
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|(cells, _)| cells.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: [usize; 7] = std::array::from_fn(width);
+    text.push('\n');
+    for (cells, what) in &rows {
+        for (cell, width) in cells.iter().zip(widths) {
+            let _ = write!(text, "{cell:width$}  ");
+        }
+        let _ = writeln!(text, "{what}");
+    }
+    if let Some(next) = &listing.next {
+        let _ = writeln!(text, "\nthere are more: add --after {}", plain(next));
+    }
+    text
+}
+
+fn row(write: &Item, now_iso: &str) -> ([String; 7], String) {
+    let cell = |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), plain);
+    let attempts = write.attempts.map_or_else(|| "-".into(), |attempts| attempts.to_string());
+    let so_far = match (write.status, &write.reason, &write.not_before) {
+        (Some(status), ..) => status.to_string(),
+        (None, Some(reason), _) => plain(reason),
+        // In this form the later time is the greater text.
+        (None, None, Some(not_before)) if not_before.as_str() > now_iso => {
+            format!("not before {}", plain(not_before))
+        }
+        (None, None, Some(_)) if write.state == State::Queued => "waits".into(),
+        _ => "-".into(),
+    };
+    let id = plain(&write.id);
+    let (client, account, accepted) =
+        (cell(&write.client), cell(&write.account), cell(&write.accepted_at));
+    ([id, write.state.name().into(), client, account, accepted, attempts, so_far], what(write))
+}
+
+fn what(write: &Item) -> String {
+    let part = |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), plain);
+    format!("{} {}", part(&write.method), part(&write.path))
+}
+
+fn write_id(text: &str) -> Result<WriteId, String> {
+    text.parse().map_err(|_| format!("not the id of a write, such as {EXAMPLE_ID}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(id: &str, state: State) -> Item {
+        Item {
+            id: id.into(),
+            state,
+            client: Some("ci".into()),
+            account: Some("build-bot".into()),
+            method: Some("POST".into()),
+            path: Some("/repos/acme/widgets/issues".into()),
+            attempts: Some(0),
+            accepted_at: Some("2027-01-15T08:00:00Z".into()),
+            not_before: None,
+            finished_at: None,
+            reason: None,
+            status: None,
+        }
+    }
+
+    fn listing(writes: Vec<Item>) -> Listing {
+        let counts = [(State::Queued, 1), (State::Done, 2)].into();
+        Listing {
+            now_iso: "2027-01-15T08:00:30Z".into(),
+            durable: true,
+            counts,
+            oldest_seconds: Some(30.4),
+            writes,
+            next: None,
+        }
+    }
+
+    #[test]
+    fn each_write_is_a_line_with_what_has_come_of_it() {
+        let queued = Item {
+            not_before: Some("2027-01-15T08:00:31Z".into()),
+            ..item("2-0000000000000007", State::Queued)
+        };
+        let done = Item {
+            status: Some(201),
+            attempts: Some(1),
+            ..item("1-0000000000000007", State::Done)
+        };
+        let unreadable = Item {
+            account: None,
+            method: None,
+            path: None,
+            reason: Some("unreadable".into()),
+            ..item("3-0000000000000007", State::Failed)
+        };
+        let expected = "weir at 127.0.0.1:9090, 2027-01-15T08:00:30Z: writes kept on disk\n\
+            1 queued, 0 sending, 2 done, 0 failed, 0 unknown, 0 cancelled; the oldest unfinished one has waited 30 s\n\
+            \n\
+            id                  state   client  account    accepted              tried  so far                           what\n\
+            1-0000000000000007  done    ci      build-bot  2027-01-15T08:00:00Z  1      201                              POST /repos/acme/widgets/issues\n\
+            2-0000000000000007  queued  ci      build-bot  2027-01-15T08:00:00Z  0      not before 2027-01-15T08:00:31Z  POST /repos/acme/widgets/issues\n\
+            3-0000000000000007  failed  ci      -          2027-01-15T08:00:00Z  0      unreadable                       - -\n";
+        assert_eq!(table(&listing(vec![done, queued, unreadable]), "127.0.0.1:9090"), expected);
+    }
+
+    #[test]
+    fn what_came_from_outside_cannot_command_the_terminal() {
+        let odd = "x\u{1b}[2J\n".to_owned();
+        let write = Item {
+            path: Some(odd.clone()),
+            reason: Some(odd.clone()),
+            ..item("1-0000000000000007", State::Failed)
+        };
+        let told = Told {
+            write,
+            message: Some(odd.clone()),
+            response: Some(ToldResponse { status: 422, body: json!({ "message": odd }) }),
+        };
+        let texts = [shown(&told), table(&listing(vec![told.write]), "127.0.0.1:9090")];
+        assert!(
+            texts.iter().all(|text| text
+                .chars()
+                .all(|character| character == '\n' || !character.is_control())),
+            "{texts:?}"
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! `weir demo`: the gateway in front of the embedded emulator, driven by sample bots (CONTRACT §1).
+//!
+//! Everything is as in production: the gateway's own config, listener and upstream client; the bots
+//! speak HTTP to it. The figures come from the bots (what clients saw) and from the emulator (what
+//! really arrived).
+
+mod bots;
+mod report;
+mod stage;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::process::{Asked, FAILED, Signals, runtime};
+use crate::config::parse_duration;
+use crate::gateway::listen::Listening;
+use crate::telemetry::{self, LogFormat, LogLevel, TelemetrySettings};
+use bots::Bots;
+use report::Report;
+use stage::Stage;
+
+/// The arguments of `weir demo`.
+#[derive(Args)]
+pub struct Demo {
+    /// How many sample bots; 0 only serves
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    bots: u32,
+    /// How long, such as 30s; without it until Ctrl-C
+    #[arg(long = "for", value_parser = parse_duration, value_name = "DURATION")]
+    run_for: Option<Duration>,
+    /// Where the gateway listens
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDR")]
+    listen: SocketAddr,
+}
+
+impl Demo {
+    /// Runs until the time is over or Ctrl-C, then prints the summary.
+    pub fn run(self) -> ExitCode {
+        // The table is what there is to see; warnings still show.
+        let settings = TelemetrySettings {
+            log: LogFormat::Text,
+            level: LogLevel::or_warn(),
+            ..TelemetrySettings::default()
+        };
+        let guard = match telemetry::init(&settings) {
+            Ok(guard) => guard,
+            Err(fault) => {
+                eprintln!("weir demo: {fault}");
+                return FAILED.into();
+            }
+        };
+        let code = match runtime(None) {
+            Ok(runtime) => {
+                let code = runtime.block_on(self.show()).unwrap_or_else(|fault| {
+                    eprintln!("weir demo: {fault}");
+                    FAILED.into()
+                });
+                runtime.shutdown_background();
+                code
+            }
+            Err(fault) => {
+                eprintln!("weir demo: {fault}");
+                FAILED.into()
+            }
+        };
+        guard.shutdown();
+        code
+    }
+
+    async fn show(self) -> Result<ExitCode, String> {
+        let mut signals = Signals::install().map_err(|fault| fault.to_string())?;
+        let stage = Stage::build(self.listen, self.bots).await?;
+        let listening = Listening::open(&stage.current)
+            .map_err(|fault| format!("{fault}; another address can be given with --listen"))?;
+        let address = listening.addresses.first().copied().unwrap_or(self.listen);
+        println!("{}", stage.welcome(address));
+        let bots = Arc::new(Bots::new(address, &stage));
+        let running = bots.start();
+        let mut report = Report::new(&stage, Arc::clone(&bots), self.bots > 0);
+        let over = async {
+            match self.run_for {
+                Some(run_for) => sleep(run_for).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(over);
+        let mut ticks = interval(Duration::from_secs(1));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => report.line(),
+                () = &mut over => break,
+                // There is no config file to read again.
+                asked = signals.next() => if asked == Asked::End { break },
+            }
+        }
+        // Bots finish the request they are at, so that every write has an outcome. A second Ctrl-C
+        // does not wait for that.
+        bots.stop();
+        println!("\nending: the bots finish what they are at");
+        tokio::select! {
+            () = running.finished() => {}
+            _ = signals.next() => {}
+        }
+        report.close();
+        let verdict = report.summary(&bots.truth(&stage));
+        listening.drain(Duration::from_secs(5)).await;
+        stage.close().await;
+        Ok(verdict)
+    }
+}

@@ -1,0 +1,303 @@
+//! `weir simulate`: a workload in virtual time, and what came of it (CONTRACT §1).
+//!
+//! Nothing is sent anywhere. Exit code 1 when an invariant of the decision core broke, with the
+//! seed and the command that shows it again.
+
+mod arguments;
+mod table;
+
+use std::fs::File;
+use std::io::{self, BufReader, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::process::{BAD_CONFIG, FAILED};
+use crate::config::{self, Config};
+use crate::decision::freshness::Mode;
+use crate::simulation::plan::{Known, Narration, Network, Order, Outside};
+use crate::simulation::rivals::{self, Rival, Rules};
+use crate::simulation::sizing::{self, Sizing};
+use crate::simulation::sweep::{Sweep, sweep};
+use crate::simulation::trace::Trace;
+use crate::simulation::{Plan, Unplayable, Workload};
+
+use arguments::Accounts;
+pub use arguments::Simulate;
+
+/// How many unknown clients are named.
+const UNKNOWN_SHOWN: usize = 5;
+
+/// Where plans come from: the files that the arguments name, read once.
+struct Sources {
+    config: Option<Config>,
+    trace: Option<Arc<Trace>>,
+}
+
+impl Simulate {
+    /// Plays, and prints what came of it.
+    pub fn run(self) -> ExitCode {
+        let sources = match self.sources() {
+            Ok(sources) => sources,
+            Err(problem) => {
+                eprintln!("weir simulate: {problem}");
+                return BAD_CONFIG.into();
+            }
+        };
+        let played = match self.accounts {
+            Some(Accounts::Number(_)) | None if self.compares() => self.compare(&sources),
+            Some(Accounts::Auto) => self.size(&sources),
+            Some(Accounts::Number(_)) | None => self.play(&sources),
+        };
+        match played {
+            Ok((text, verdict)) => {
+                // A pager that was closed has read enough.
+                let _ = io::stdout().lock().write_all(text.as_bytes());
+                verdict
+            }
+            Err(unplayable) => {
+                eprintln!("weir simulate: {unplayable}");
+                BAD_CONFIG.into()
+            }
+        }
+    }
+
+    fn sources(&self) -> Result<Sources, String> {
+        if self.accounts == Some(Accounts::Auto) && (self.seeds.get() > 1 || self.explain) {
+            return Err("--accounts auto plays one seed and tells no story: give it without --seeds and --explain".to_owned());
+        }
+        let config = match &self.config {
+            None => None,
+            Some(path) => {
+                Some(config::load_without_secrets(path).map_err(|faults| faults.to_string())?)
+            }
+        };
+        let trace = match &self.trace {
+            None => None,
+            Some(path) => Some(Arc::new(read_trace(path)?)),
+        };
+        if let (Some(config), Some(trace)) = (&config, &trace) {
+            say_who_is_left_out(config, trace)?;
+        }
+        Ok(Sources { config, trace })
+    }
+
+    /// The plan of the arguments with this many accounts.
+    fn plan(&self, sources: &Sources, accounts: Option<u32>) -> Plan {
+        let mut plan = match &sources.config {
+            Some(config) => Plan::from_config(config, self.workload, accounts, self.bots),
+            None => Plan::new(self.workload, accounts.unwrap_or(arguments::ACCOUNTS), self.bots),
+        };
+        if let Some(trace) = &sources.trace {
+            let known = if sources.config.is_some() { Known::FromConfig } else { Known::FromTrace };
+            plan = plan.replaying(Arc::clone(trace), known);
+        }
+        plan.seed = self.seed;
+        plan.length = self.hours.unwrap_or(if sources.trace.is_some() {
+            plan.length
+        } else {
+            arguments::LENGTH
+        });
+        plan.network = Network {
+            order: if self.reorder { Order::Shuffled } else { Order::Kept },
+            lost_percent: self.lost,
+            wobble: self.wobble,
+            ..plan.network
+        };
+        if let Some(spacing) = self.spacing {
+            plan.settings.spacing = spacing;
+            plan.settings.notify_spacing = plan.settings.notify_spacing.min(spacing);
+        }
+        plan.outside =
+            self.outside.map(|every| Outside { account: crate::decision::AccountId(0), every });
+        plan.narration = if self.explain { Narration::FirstRefusal } else { Narration::Silent };
+        plan
+    }
+
+    fn play(&self, sources: &Sources) -> Result<(String, ExitCode), Unplayable> {
+        let accounts = match self.accounts {
+            Some(Accounts::Number(accounts)) => Some(accounts.get()),
+            _ => None,
+        };
+        let plan = self.plan(sources, accounts);
+        let shows = self.seeds.get() > 1 && io::stderr().is_terminal();
+        let tell = |ended: u64| {
+            if shows {
+                eprint!("\r{ended} of {} seeds ", self.seeds);
+            }
+        };
+        // The story of the worst is told afterwards, by playing it once more.
+        let silent = Plan {
+            narration: if self.seeds.get() > 1 { Narration::Silent } else { plan.narration },
+            ..plan.clone()
+        };
+        let mut swept = sweep(&silent, self.seeds.get(), self.threads(), &tell)?;
+        if shows {
+            eprint!("\r                        \r");
+        }
+        self.retell(&plan, &mut swept)?;
+        if self.strict {
+            fail_refused(&mut swept);
+        }
+        let verdict =
+            if swept.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) };
+        for (seed, problem) in &swept.failures {
+            eprintln!(
+                "weir simulate: seed {seed} failed: {problem}\n  again: {}",
+                self.command(*seed)
+            );
+        }
+        let text =
+            if self.json { self.as_json(&swept) } else { table::of_sweep(self, &plan, &swept) };
+        Ok((text, verdict))
+    }
+
+    /// Plays the worst seed again with its story.
+    fn retell(&self, plan: &Plan, swept: &mut Sweep) -> Result<(), Unplayable> {
+        let Some(worst) = swept
+            .worst
+            .as_mut()
+            .filter(|worst| self.seeds.get() > 1 && self.explain && worst.report.refusals() > 0)
+        else {
+            return Ok(());
+        };
+        let again = sweep(&Plan { seed: worst.seed, ..plan.clone() }, 1, 1, &|_| ())?;
+        worst.report.story = again.total.story;
+        Ok(())
+    }
+
+    /// Whether other gateways are played too.
+    fn compares(&self) -> bool {
+        self.workload == Workload::Polling && self.trace.is_none() && !self.explain
+    }
+
+    fn compare(&self, sources: &Sources) -> Result<(String, ExitCode), Unplayable> {
+        let accounts = if let Some(Accounts::Number(accounts)) = self.accounts {
+            Some(accounts.get())
+        } else {
+            None
+        };
+        let plan = self.plan(sources, accounts);
+        let rivals = rivals::compare(&plan, self.seeds.get(), self.threads())?;
+        let mut verdict = ExitCode::SUCCESS;
+        for rival in &rivals {
+            for (seed, problem) in &rival.swept.failures {
+                eprintln!("weir simulate: {}: seed {seed} failed: {problem}", rival.rules.name());
+                verdict = FAILED.into();
+            }
+            // Where answers have a lifetime, they may be as old as that.
+            if rival.rules == Rules::Weir
+                && plan.freshness == Mode::Revalidate
+                && rival.report().tally.stale > 0
+            {
+                eprintln!("weir simulate: {} stale answers", rival.report().tally.stale);
+                verdict = FAILED.into();
+            }
+        }
+        let as_json = |rival: &Rival| json!({ "rules": rival.rules, "report": rival.report() });
+        let text = if self.json {
+            format!("{}\n", json!({ "gateways": rivals.iter().map(as_json).collect::<Vec<_>>() }))
+        } else {
+            table::of_rivals(self, &plan, &rivals)
+        };
+        Ok((text, verdict))
+    }
+
+    fn threads(&self) -> usize {
+        std::thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(usize::try_from(self.seeds.get()).unwrap_or(1))
+    }
+
+    fn size(&self, sources: &Sources) -> Result<(String, ExitCode), Unplayable> {
+        let sizing: Sizing = sizing::size(|accounts| self.plan(sources, Some(accounts)))?;
+        let text =
+            if self.json { format!("{}\n", json!(sizing)) } else { table::of_sizing(&sizing) };
+        let is_refused = sizing.report.refusals() + sizing.report.sent_while_told > 0;
+        let has_failed = sizing.report.broken() > 0 || (self.strict && is_refused);
+        let verdict = if has_failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS };
+        Ok((text, verdict))
+    }
+
+    fn as_json(&self, swept: &Sweep) -> String {
+        let failures: Vec<_> = swept
+            .failures
+            .iter()
+            .map(|(seed, problem)| json!({ "seed": seed, "problem": problem, "again": self.command(*seed) }))
+            .collect();
+        let worst =
+            swept.worst.as_ref().map(|worst| json!({ "seed": worst.seed, "report": worst.report }));
+        let seeds = json!({ "first": self.seed, "count": self.seeds });
+        format!(
+            "{}\n",
+            json!({ "seeds": seeds, "report": swept.total, "worst": worst, "failures": failures })
+        )
+    }
+}
+
+/// A refusal by the upstream counts as a failure of the seed that did worst.
+fn fail_refused(swept: &mut Sweep) {
+    let Some(worst) = &swept.worst else { return };
+    let (refusals, told) = (swept.total.refusals(), swept.total.sent_while_told);
+    if refusals + told > 0 {
+        swept.failures.push((worst.seed, format!("{refusals} refusals by the upstream in all seeds, {told} sent although told to wait")));
+    }
+}
+
+/// Requests of clients that the config does not know are not played: says so on standard error, and
+/// fails when that is all of them.
+fn say_who_is_left_out(config: &Config, trace: &Trace) -> Result<(), String> {
+    let is_known = |client: usize| {
+        trace
+            .clients
+            .get(client)
+            .is_some_and(|name| config.clients.iter().any(|known| known.name == *name))
+    };
+    let left_out = trace.requests.iter().filter(|request| !is_known(request.client)).count();
+    let unknown: Vec<&str> = (0..trace.clients.len())
+        .filter(|client| !is_known(*client))
+        .map(|client| &*trace.clients[client])
+        .collect();
+    if left_out > 0 {
+        let shown = unknown
+            .get(..UNKNOWN_SHOWN)
+            .map_or_else(|| unknown.join(", "), |first| format!("{} and others", first.join(", ")));
+        let problem = format!(
+            "{left_out} of {} recorded requests are of clients that the config does not have ({shown})",
+            trace.requests.len()
+        );
+        if left_out == trace.requests.len() {
+            return Err(problem);
+        }
+        eprintln!("weir simulate: {problem}: they are left out");
+    }
+    Ok(())
+}
+
+/// Reads a recorded log; says on standard error what of it could not be read.
+fn read_trace(path: &Path) -> Result<Trace, String> {
+    let failed = |fault: io::Error| format!("{}: cannot be read: {}", path.display(), fault.kind());
+    let trace = Trace::read(BufReader::new(File::open(path).map_err(failed)?)).map_err(failed)?;
+    for (line, problem) in &trace.first_bad {
+        eprintln!("weir simulate: {}:{line}: {problem}", path.display());
+    }
+    if trace.bad > trace.first_bad.len() {
+        eprintln!(
+            "weir simulate: {}: {} further bad lines",
+            path.display(),
+            trace.bad - trace.first_bad.len()
+        );
+    }
+    if trace.requests.is_empty() {
+        return Err(format!(
+            "{}: no line of it is a request of the gateway's JSON log",
+            path.display()
+        ));
+    }
+    Ok(trace)
+}
+
+#[cfg(test)]
+mod tests;

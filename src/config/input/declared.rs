@@ -1,0 +1,136 @@
+//! Named entries, such as `[[accounts]]`, and references to them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::document::{listed, quoted};
+use super::reader::{Entry, Reader};
+
+/// The entries of one kind with their names. Entries that have a fault keep their place, so that
+/// references to them are not faults as well.
+pub(in crate::config) struct Declared<T> {
+    noun: &'static str,
+    items: Vec<Option<T>>,
+    names: Vec<Arc<str>>,
+    by_name: HashMap<Arc<str>, usize>,
+    /// Whether every entry's name could be read; if not, an unknown reference may mean one of
+    /// those.
+    complete: bool,
+}
+
+impl<T> Declared<T> {
+    /// Reads `[[key]]`; `read` gets each entry with its name.
+    pub(in crate::config) fn read<'a>(
+        root: &mut Reader<'a>,
+        key: &'static str,
+        noun: &'static str,
+        mut read: impl FnMut(&mut Reader<'a>, Option<Arc<str>>) -> Option<T>,
+    ) -> Self {
+        let mut declared = Self {
+            noun,
+            items: Vec::new(),
+            names: Vec::new(),
+            by_name: HashMap::new(),
+            complete: true,
+        };
+        let mut index = 0;
+        let items = root.entries(key, |reader| {
+            let name = reader.required::<Arc<str>>("name");
+            declared.declare(reader, name.clone(), index, key);
+            index += 1;
+            read(reader, name)
+        });
+        // No list of tables, or an item of it is no table: its name is not known either.
+        declared.complete &= items.as_ref().is_some_and(|items| items.len() == index);
+        declared.items = items.unwrap_or_default();
+        declared
+    }
+
+    /// A single entry that is not in the file.
+    pub(in crate::config) fn implicit(noun: &'static str, name: Arc<str>, item: T) -> Self {
+        let by_name = HashMap::from([(name.clone(), 0)]);
+        Self { noun, items: vec![Some(item)], names: vec![name], by_name, complete: true }
+    }
+
+    fn declare(
+        &mut self,
+        reader: &mut Reader<'_>,
+        name: Option<Arc<str>>,
+        index: usize,
+        key: &str,
+    ) {
+        let Some(name) = name else {
+            self.complete = false;
+            return;
+        };
+        if let Some(first) = self.by_name.get(&name) {
+            let problem = format!("duplicate {} name {}", self.noun, quoted(&name));
+            reader.refuse::<()>(
+                "name",
+                problem,
+                format!("another name; {key}[{first}] has this one"),
+            );
+            // It was to have another name, which others may refer to.
+            self.complete = false;
+        } else {
+            self.by_name.insert(name.clone(), index);
+            self.names.push(name);
+        }
+    }
+
+    /// The index of the entry that `entry` names.
+    pub(in crate::config) fn resolve(&self, entry: &Entry<'_>) -> Option<usize> {
+        let text = entry.text::<Arc<str>>()?;
+        let found = self.by_name.get(text).copied();
+        if found.is_none() && self.complete {
+            return entry
+                .refuse(format!("unknown {} {}", self.noun, quoted(text)), self.accepted());
+        }
+        found
+    }
+
+    /// The index of the entry that `key` of another table must name.
+    pub(in crate::config) fn reference(
+        &self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+    ) -> Option<usize> {
+        match reader.entry(key) {
+            Some(entry) => self.resolve(&entry),
+            None => reader.refuse(key, "missing", self.accepted()),
+        }
+    }
+
+    /// The names that a reference may have.
+    pub(in crate::config) fn accepted(&self) -> String {
+        match self.names.as_slice() {
+            [] => format!("none: the file has no {}", self.noun),
+            names => listed(names.iter().map(AsRef::as_ref)),
+        }
+    }
+
+    /// The same, to be changed.
+    pub(in crate::config) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        self.items.get_mut(index)?.as_mut()
+    }
+
+    /// The entry at `index`, unless it has a fault.
+    pub(in crate::config) fn get(&self, index: usize) -> Option<&T> {
+        self.items.get(index)?.as_ref()
+    }
+
+    /// How many there are, those with faults included.
+    pub(in crate::config) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there is none and that is for sure.
+    pub(in crate::config) fn is_empty(&self) -> bool {
+        self.complete && self.items.is_empty()
+    }
+
+    /// The entries; `None` when one of them has a fault.
+    pub(in crate::config) fn finish(self) -> Option<Vec<T>> {
+        self.items.into_iter().collect()
+    }
+}

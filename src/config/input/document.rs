@@ -1,0 +1,179 @@
+//! The file being read: where its lines are, where its secrets and files come from, and what was
+//! found wrong with it so far.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::path::Path;
+
+use toml::de::DeTable;
+
+use super::fault::{Fault, Faults};
+
+/// The largest config that is read. A thousand clients take about 200 KiB; more than this is some
+/// other file.
+pub(crate) const FILE_BYTES_MAX: usize = 1024 * 1024;
+/// The most faults that are kept: beyond it the file is something else, and the list would be of no
+/// use.
+const FAULTS_MAX: usize = 1_000;
+/// The most syntax errors that are listed; after the first few they are mostly echoes of one
+/// another.
+const SYNTAX_FAULTS_MAX: usize = 20;
+
+/// What stands in a secret's place once the file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Secrets {
+    /// The secret itself, from where the file says that it is.
+    Resolved,
+    /// A stand-in: for what looks at a config without using it, on machines where its secrets are
+    /// not.
+    Presumed,
+}
+
+/// The file being read. Shared by all its readers, which add their faults to it.
+pub(crate) struct Document<'a> {
+    file_name: &'a str,
+    /// Looks up an environment variable.
+    pub(crate) env: &'a dyn Fn(&str) -> Option<String>,
+    /// Where relative paths begin.
+    pub(crate) base_dir: &'a Path,
+    /// Where secrets come from.
+    pub(crate) secrets: Secrets,
+    line_starts: Vec<usize>,
+    faults: RefCell<Vec<Fault>>,
+}
+
+impl<'a> Document<'a> {
+    pub(crate) fn new(
+        text: &str,
+        file_name: &'a str,
+        env: &'a dyn Fn(&str) -> Option<String>,
+        base_dir: &'a Path,
+        secrets: Secrets,
+    ) -> Self {
+        let after_newlines =
+            text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        let line_starts = std::iter::once(0).chain(after_newlines).collect();
+        Self { file_name, env, base_dir, secrets, line_starts, faults: RefCell::default() }
+    }
+
+    /// The line, counted from 1, and the column in bytes, counted from 1, of a byte offset.
+    fn position(&self, at: usize) -> (usize, usize) {
+        let line = self.line_starts.partition_point(|start| *start <= at);
+        let start =
+            line.checked_sub(1).and_then(|index| self.line_starts.get(index)).copied().unwrap_or(0);
+        (line.max(1), at - start + 1)
+    }
+
+    /// Adds a fault about the key at the byte offset `at`; `None` when it stands nowhere in the
+    /// file.
+    pub(crate) fn fault(
+        &self,
+        at: Option<usize>,
+        key: &str,
+        problem: String,
+        accepted: Option<String>,
+    ) {
+        let mut faults = self.faults.borrow_mut();
+        if faults.len() < FAULTS_MAX {
+            let line = at.map(|at| self.position(at).0);
+            faults.push(Fault {
+                file: self.file_name.to_owned(),
+                line,
+                key: key.to_owned(),
+                problem,
+                accepted,
+            });
+        }
+    }
+
+    /// The file as a table; `None` when it is not TOML, with a fault for each line that is not.
+    pub(crate) fn parse<'t>(&self, text: &'t str) -> Option<DeTable<'t>> {
+        let (table, errors) = DeTable::parse_recoverable(text);
+        if errors.is_empty() {
+            return Some(table.into_inner());
+        }
+        let hint = other_format(text);
+        let shown = if hint.is_some() { 1 } else { SYNTAX_FAULTS_MAX };
+        let mut lines = HashSet::new();
+        for error in errors {
+            // Only the parser's own words: its full message quotes the line, which may hold a
+            // secret.
+            let at = error.span().map(|span| span.start);
+            let (line, column) = at.map_or((0, 0), |at| self.position(at));
+            if lines.len() < shown && lines.insert(line) {
+                let place = if column > 0 { format!(" (column {column})") } else { String::new() };
+                self.fault(
+                    at,
+                    "",
+                    format!("not TOML: {}{place}{}", error.message(), hint.unwrap_or_default()),
+                    None,
+                );
+            }
+        }
+        None
+    }
+
+    /// The outcome: the config, or everything that is wrong with it in the order of its lines.
+    pub(crate) fn finish<T>(self, config: Option<T>) -> Result<T, Faults> {
+        let mut faults = self.faults.into_inner();
+        match config {
+            Some(config) if faults.is_empty() => Ok(config),
+            _ => {
+                faults.sort_by_key(|fault| fault.line);
+                if faults.len() == FAULTS_MAX {
+                    let problem = format!("{FAULTS_MAX} faults and more; only these are listed");
+                    faults.push(Fault {
+                        file: self.file_name.to_owned(),
+                        line: None,
+                        key: String::new(),
+                        problem,
+                        accepted: None,
+                    });
+                }
+                Err(Faults(faults))
+            }
+        }
+    }
+}
+
+/// What else a file that is not TOML seems to be, with what to do about it.
+fn other_format(text: &str) -> Option<&'static str> {
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    let first_line =
+        text.lines().find(|line| !line.trim_start().starts_with('#')).unwrap_or_default();
+    let in_list = text.strip_prefix('[').map(str::trim_start);
+    if text.starts_with('{') || in_list.is_some_and(|rest| rest.starts_with(['{', '"'])) {
+        Some(
+            "; if this is JSON, write it as TOML: sections such as `[listen]`, then lines `key = value`",
+        )
+    } else if first_line.starts_with("---")
+        || (first_line.trim_end().ends_with(':') && !first_line.contains('='))
+    {
+        Some(
+            "; if this is YAML, write it as TOML: sections such as `[listen]`, then lines `key = value`",
+        )
+    } else {
+        None
+    }
+}
+
+/// A text from the file for use in a message: in backquotes, on one line, and not too long.
+pub(crate) fn quoted(text: &str) -> String {
+    const SHOWN: usize = 60;
+    let shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+    let rest = if text.chars().nth(SHOWN).is_some() { "…" } else { "" };
+    format!("`{shown}{rest}`")
+}
+
+/// Names for use in a message: the first few, and how many there are when that is not all.
+pub(crate) fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 24;
+    let count = names.len();
+    let mut list = names.take(SHOWN).collect::<Vec<_>>().join(", ");
+    if count > SHOWN {
+        // Writing to a string cannot fail.
+        let _ = write!(list, ", … {count} in all");
+    }
+    list
+}

@@ -1,0 +1,101 @@
+//! A TOML file read strictly: its values with their places, and every fault at once.
+//!
+//! Left out: the sections of the config; other files of the program are read with it too.
+
+pub(in crate::config) mod declared;
+pub(in crate::config) mod document;
+pub(in crate::config) mod fault;
+pub(in crate::config) mod http_url;
+pub(in crate::config) mod reader;
+pub(in crate::config) mod scalars;
+pub(in crate::config) mod secret;
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use document::{Document, FILE_BYTES_MAX, Secrets};
+use fault::{Fault, Faults};
+use reader::Reader;
+
+/// The same for a file of another kind, whose keys `read` knows.
+pub(crate) fn load_as<T>(
+    path: &Path,
+    read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
+) -> Result<T, Faults> {
+    load_with(path, Secrets::Resolved, read)
+}
+
+pub(in crate::config) fn load_with<T>(
+    path: &Path,
+    secrets: Secrets,
+    read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
+) -> Result<T, Faults> {
+    let file_name = path.display().to_string();
+    let text = read_file(path).map_err(|(line, problem)| {
+        Faults(vec![Fault {
+            file: file_name.clone(),
+            line,
+            key: String::new(),
+            problem,
+            accepted: None,
+        }])
+    })?;
+    let env = |name: &str| std::env::var(name).ok();
+    parse_with(&text, &file_name, &env, path.parent().unwrap_or(Path::new("")), secrets, read)
+}
+
+/// The text of a file; or what is wrong with it, with the line where that is.
+fn read_file(path: &Path) -> Result<String, (Option<usize>, String)> {
+    let failed = |error: io::Error| (None, format!("cannot be read: {}", error.kind()));
+    let mut bytes = Vec::new();
+    // One byte more than is accepted tells a file that is too large.
+    File::open(path)
+        .map_err(failed)?
+        .take(FILE_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    check_size(bytes.len()).map_err(|problem| (None, problem))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let line = error.as_bytes().iter().take(good).filter(|byte| **byte == b'\n').count() + 1;
+        (Some(line), "not TOML: the file is not text in UTF-8".to_owned())
+    })
+}
+
+fn check_size(bytes: usize) -> Result<(), String> {
+    if bytes > FILE_BYTES_MAX {
+        Err(format!("larger than {FILE_BYTES_MAX} bytes, which no config is"))
+    } else {
+        Ok(())
+    }
+}
+
+/// The same for a file of another kind, whose keys `read` knows.
+pub(crate) fn parse_as<T>(
+    text: &str,
+    file_name: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    base_dir: &Path,
+    read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
+) -> Result<T, Faults> {
+    parse_with(text, file_name, env, base_dir, Secrets::Resolved, read)
+}
+
+fn parse_with<T>(
+    text: &str,
+    file_name: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    base_dir: &Path,
+    secrets: Secrets,
+    read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
+) -> Result<T, Faults> {
+    let document = Document::new(text, file_name, env, base_dir, secrets);
+    if let Err(problem) = check_size(text.len()) {
+        document.fault(None, "", problem, None);
+        return document.finish(None);
+    }
+    let table = document.parse(text);
+    let config = table.as_ref().and_then(|table| Reader::document(&document, table, read));
+    document.finish(config)
+}

@@ -1,0 +1,224 @@
+//! How single values are written: texts, numbers, durations, sizes, addresses and paths.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use super::document::quoted;
+use super::reader::{Entry, Read};
+
+/// The longest duration accepted: a year. Longer ones are typing errors, and would overflow the
+/// clocks of timers.
+const DURATION_MAX: Duration = Duration::from_hours(366 * 24);
+/// The longest text accepted.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// Bytes, written like `"64MiB"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::config) struct Size(pub(in crate::config) u64);
+
+impl Size {
+    pub(in crate::config) const fn mib(count: u64) -> Self {
+        Self(count * 1024 * 1024)
+    }
+}
+
+/// A part of a whole, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::config) struct Ratio(pub(in crate::config) f64);
+
+const DURATION_UNITS: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const SIZE_UNITS: [(&str, u64); 5] =
+    [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+
+/// The number and the unit of a text like `30s`.
+fn quantity(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
+/// The shortest text for `amount`: its greatest unit that divides it.
+fn quantity_text(amount: u64, units: &[(&str, u64)]) -> String {
+    let fits =
+        |(_, factor): &&(&str, u64)| amount.is_multiple_of(*factor) && (amount > 0 || *factor == 1);
+    units
+        .iter()
+        .rev()
+        .find(fits)
+        .map_or_else(String::new, |(name, factor)| format!("{}{name}", amount / factor))
+}
+
+/// Reads a duration as it is written in the file and on the command line: `30s`, `500ms`, `2h`; at
+/// most a year.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let duration = quantity(text, &DURATION_UNITS)
+        .map(Duration::from_millis)
+        .filter(|duration| *duration <= DURATION_MAX);
+    duration.ok_or_else(|| {
+        "accepted: a whole number and a unit, such as 30s, 500ms, 5m or 2h".to_owned()
+    })
+}
+
+/// A duration as it is written in the file: `30s`.
+pub(in crate::config) fn duration_text(duration: Duration) -> String {
+    match u64::try_from(duration.as_millis()).unwrap_or(u64::MAX) {
+        0 => "0s".to_owned(),
+        millis => quantity_text(millis, &DURATION_UNITS[..4]),
+    }
+}
+
+/// A size as it is written in the file: `64MiB`.
+pub(in crate::config) fn size_text(bytes: u64) -> String {
+    quantity_text(bytes, &SIZE_UNITS)
+}
+
+impl Read for Duration {
+    fn accepted() -> String {
+        "a duration such as \"30s\": a whole number and ms, s, m, h or d, at most a year".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        let text = entry.text::<Self>()?;
+        let duration = quantity(text, &DURATION_UNITS)
+            .map(Duration::from_millis)
+            .filter(|duration| *duration <= DURATION_MAX);
+        duration
+            .or_else(|| entry.refuse(format!("bad duration {}", quoted(text)), Self::accepted()))
+    }
+}
+
+impl Read for Size {
+    fn accepted() -> String {
+        "a size such as \"64MiB\": a whole number and B, KiB, MiB, GiB or TiB".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        let text = entry.text::<Self>()?;
+        quantity(text, &SIZE_UNITS)
+            .map(Size)
+            .or_else(|| entry.refuse(format!("bad size {}", quoted(text)), Self::accepted()))
+    }
+}
+
+impl Read for Ratio {
+    fn accepted() -> String {
+        "a number from 0 to 1".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        let text = match entry.value() {
+            DeValue::Float(float) => float.as_str(),
+            DeValue::Integer(integer) => integer.as_str(),
+            _ => return entry.refuse_type(),
+        };
+        let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
+        number.map(Ratio).or_else(|| entry.refuse("out of bounds", Self::accepted()))
+    }
+}
+
+/// A whole number from `least` on.
+fn whole<T: Read + TryFrom<u64>>(entry: &Entry<'_>, least: u64) -> Option<T> {
+    let DeValue::Integer(integer) = entry.value() else { return entry.refuse_type() };
+    let number = u64::from_str_radix(integer.as_str(), integer.radix())
+        .ok()
+        .filter(|number| *number >= least);
+    number
+        .and_then(|number| T::try_from(number).ok())
+        .or_else(|| entry.refuse("out of bounds", T::accepted()))
+}
+
+impl Read for u32 {
+    fn accepted() -> String {
+        format!("a whole number from 0 to {}", u32::MAX)
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        whole(entry, 0)
+    }
+}
+
+impl Read for u64 {
+    fn accepted() -> String {
+        // TOML's integers are signed and end here.
+        format!("a whole number from 1 to {}", i64::MAX)
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        whole(entry, 1)
+    }
+}
+
+impl Read for NonZeroU32 {
+    fn accepted() -> String {
+        format!("a whole number from 1 to {}", u32::MAX)
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        let DeValue::Integer(integer) = entry.value() else { return entry.refuse_type() };
+        let number =
+            u32::from_str_radix(integer.as_str(), integer.radix()).ok().and_then(NonZeroU32::new);
+        number.or_else(|| entry.refuse("out of bounds", Self::accepted()))
+    }
+}
+
+impl Read for bool {
+    fn accepted() -> String {
+        "true or false".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        entry.value().as_bool().or_else(|| entry.refuse_type())
+    }
+}
+
+/// A text that is shown and sent in headers: printable ASCII without spaces at its ends.
+impl Read for Arc<str> {
+    fn accepted() -> String {
+        format!("1 to {TEXT_BYTES_MAX} printable ASCII characters, without spaces at the ends")
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        let text = entry.text::<Self>()?;
+        let printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        if !printable || text.is_empty() || text.len() > TEXT_BYTES_MAX || text.trim() != text {
+            return entry.refuse(format!("bad text {}", quoted(text)), Self::accepted());
+        }
+        Some(text.into())
+    }
+}
+
+impl Read for SocketAddr {
+    fn accepted() -> String {
+        "an IP address and a port such as \"127.0.0.1:8080\"".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        let text = entry.text::<Self>()?;
+        SocketAddr::from_str(text)
+            .ok()
+            .or_else(|| entry.refuse(format!("bad address {}", quoted(text)), Self::accepted()))
+    }
+}
+
+/// Relative paths begin where the config file is.
+impl Read for PathBuf {
+    fn accepted() -> String {
+        "the path of a file, relative to the config file or absolute".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        let text = entry.text::<Self>()?;
+        if text.is_empty() || text.contains('\0') {
+            return entry.refuse("bad path", Self::accepted());
+        }
+        Some(entry.document.base_dir.join(text))
+    }
+}

@@ -1,0 +1,249 @@
+//! `[[accounts]]`: who a budget belongs to.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::api::AccountKind;
+use crate::config::input::declared::Declared;
+use crate::config::input::document::quoted;
+use crate::config::input::reader::{Choice, Entry, Read, Reader};
+use crate::config::printer::{Printer, list, text};
+
+/// One entry of `[[accounts]]`.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// Its name, unique among accounts.
+    pub name: Arc<str>,
+    /// What it is at the upstream.
+    pub kind: AccountKind,
+    /// What it can see there.
+    pub reach: Reach,
+    /// Requests of each window that are left to others.
+    pub reserve: u32,
+    /// The account whose budgets its requests consume as well: an index into
+    /// [`Config::accounts`](crate::config::Config::accounts).
+    pub also_spends: Option<usize>,
+    /// It is in the config no more, and keeps its place for what goes on by an earlier one
+    /// (`succession`).
+    pub retired: bool,
+}
+
+/// What an account's `also_spends` may name.
+const ALSO_SPENDS: &str = "another account of kind `user` that has no also_spends itself";
+
+/// The owners and repositories that an account can see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// No bound is known: every route may be tried.
+    Everything,
+    /// These and no others; never empty.
+    Only(Vec<Territory>),
+}
+
+/// One entry of an account's `reach`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Territory {
+    /// An owner with all its repositories.
+    Owner(Arc<str>),
+    /// A single repository.
+    Repository {
+        /// Whose it is.
+        owner: Arc<str>,
+        /// Its name without the owner.
+        name: Arc<str>,
+    },
+}
+
+impl Reach {
+    /// Whether routes about `owner` as a whole are within reach. Names at the upstream do not tell
+    /// case.
+    pub fn covers_owner(&self, owner: &str) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Only(territories) => {
+                territories.iter().any(|territory| matches!(territory, Territory::Owner(own) if own.eq_ignore_ascii_case(owner)))
+            }
+        }
+    }
+
+    /// Whether routes about the repository `owner/name` are within reach.
+    pub fn covers_repository(&self, owner: &str, name: &str) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Only(territories) => territories.iter().any(|territory| match territory {
+                Territory::Owner(own) => own.eq_ignore_ascii_case(owner),
+                Territory::Repository { owner: own, name: its } => {
+                    own.eq_ignore_ascii_case(owner) && its.eq_ignore_ascii_case(name)
+                }
+            }),
+        }
+    }
+}
+
+impl Choice for AccountKind {
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("user", Self::User),
+        ("installation", Self::Installation),
+        ("app", Self::App),
+        ("oauth-app", Self::OauthApp),
+        ("workflow", Self::Workflow),
+        ("anonymous", Self::Anonymous),
+    ];
+}
+
+impl Account {
+    pub(in crate::config) fn read_all(root: &mut Reader<'_>) -> Declared<Self> {
+        let mut also: Vec<Option<Entry<'_>>> = Vec::new();
+        let mut anonymous = false;
+        let mut accounts = Declared::read(root, "accounts", "account", |reader, name| {
+            let (kind, reach, reserve) = (
+                reader.required("kind"),
+                reader.or("reach", Reach::Everything),
+                reader.or("reserve", 0),
+            );
+            also.push(reader.entry("also_spends"));
+            if kind == Some(AccountKind::Anonymous) && std::mem::replace(&mut anonymous, true) {
+                let problem = "a second anonymous account: both would spend the one budget of this machine's address";
+                reader.refuse::<()>("kind", problem, "one account of kind `anonymous`");
+            }
+            Some(Self {
+                name: name?,
+                kind: kind?,
+                reach,
+                reserve,
+                also_spends: None,
+                retired: false,
+            })
+        });
+        for (index, entry) in also.iter().enumerate() {
+            if let Some(entry) = entry {
+                accounts.link(index, entry, |target| also.get(target).is_some_and(Option::is_some));
+            }
+        }
+        if accounts.is_empty() {
+            root.refuse::<()>("accounts", "missing", "at least one entry, written [[accounts]]");
+        }
+        accounts
+    }
+
+    /// For an app that the file gives no account: what it does as itself spends a budget of its
+    /// own.
+    pub(in crate::config) fn of_app(app_id: u64, others: &[Self]) -> Self {
+        let mut name = format!("app {app_id}");
+        while others.iter().any(|other| *other.name == *name) {
+            name.push('\'');
+        }
+        Self {
+            name: name.into(),
+            kind: AccountKind::App,
+            reach: Reach::Everything,
+            reserve: 0,
+            also_spends: None,
+            retired: false,
+        }
+    }
+
+    /// Whether its reach is exactly one repository.
+    pub(in crate::config) fn is_of_one_repository(&self) -> bool {
+        matches!(&self.reach, Reach::Only(territories) if matches!(territories.as_slice(), [Territory::Repository { .. }]))
+    }
+
+    pub(in crate::config) fn print(&self, all: &[Self], printer: &mut Printer) {
+        printer.entry("accounts");
+        printer.set("name", text(&self.name));
+        printer.set("kind", text(self.kind.name()));
+        // Without the key the reach is everything; there is no value that says so.
+        if let Reach::Only(territories) = &self.reach {
+            printer.set("reach", list(territories.iter().map(text)));
+        }
+        printer.set("reserve", self.reserve);
+        if let Some(other) = self.also_spends.and_then(|index| all.get(index)) {
+            printer.set("also_spends", text(&other.name));
+        }
+    }
+}
+
+impl Declared<Account> {
+    /// Takes `entry`, the `also_spends` of the account at `index`. One step only: the upstream
+    /// knows no more, and a circle would spend for ever.
+    fn link(&mut self, index: usize, entry: &Entry<'_>, links_on: impl Fn(usize) -> bool) {
+        let Some(target) = self.resolve(entry) else { return };
+        let kind_of = |index: usize| self.get(index).map(|account| account.kind);
+        let problem = if kind_of(index).is_some_and(|kind| kind != AccountKind::User) {
+            "only an account of kind `user` has tokens that spend another budget as well".to_owned()
+        } else if target == index {
+            "the account would spend its own budget twice".to_owned()
+        } else if let Some(kind) = kind_of(target).filter(|kind| *kind != AccountKind::User) {
+            format!("the account is of kind `{}`", kind.name())
+        } else if links_on(target) {
+            "the account spends a third one's budget as well".to_owned()
+        } else {
+            if let Some(account) = self.get_mut(index) {
+                account.also_spends = Some(target);
+            }
+            return;
+        };
+        entry.refuse::<()>(problem, ALSO_SPENDS);
+    }
+}
+
+impl fmt::Display for Territory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owner(owner) => f.write_str(owner),
+            Self::Repository { owner, name } => write!(f, "{owner}/{name}"),
+        }
+    }
+}
+
+impl Read for Reach {
+    fn accepted() -> String {
+        format!("a list, each of it {}; leave the key out for everything", Territory::accepted())
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        match Vec::read(entry)? {
+            none if none.is_empty() => {
+                entry.refuse("the account can see nothing", Self::accepted())
+            }
+            territories => Some(Self::Only(territories)),
+        }
+    }
+}
+
+impl Read for Territory {
+    fn accepted() -> String {
+        "an owner such as \"acme\" or a repository such as \"acme/widgets\"".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        let written = entry.text::<Self>()?;
+        let is_name = |part: &str| {
+            !part.is_empty()
+                && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        };
+        match written.split_once('/') {
+            None if is_name(written) => Some(Self::Owner(written.into())),
+            Some((owner, name)) if is_name(owner) && is_name(name) => {
+                Some(Self::Repository { owner: owner.into(), name: name.into() })
+            }
+            _ => entry
+                .refuse(format!("bad owner or repository {}", quoted(written)), Self::accepted()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_in_reach_brings_its_repositories_and_a_repository_only_itself() {
+        let repository = Territory::Repository { owner: "corp".into(), name: "tools".into() };
+        let reach = Reach::Only(vec![Territory::Owner("acme".into()), repository]);
+        assert!(reach.covers_owner("Acme") && reach.covers_repository("ACME", "widgets"));
+        assert!(reach.covers_repository("corp", "Tools"));
+        assert!(!reach.covers_owner("corp") && !reach.covers_repository("corp", "other"));
+        assert!(Reach::Everything.covers_owner("corp"));
+    }
+}

@@ -1,0 +1,202 @@
+//! `[[apps]]`: apps whose installation tokens the gateway mints and renews itself.
+
+use std::collections::HashSet;
+
+use secrecy::SecretString;
+
+use super::accounts::Account;
+use crate::api::AccountKind;
+use crate::config::input::declared::Declared;
+use crate::config::input::reader::{Choice, Reader};
+use crate::config::input::secret::Pem;
+use crate::config::printer::{Printer, inline, list, redacted, text};
+
+/// One entry of `[[apps]]`.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// The app's id at the upstream.
+    pub app_id: u64,
+    /// The RSA key that signs the app's JWTs, PEM.
+    pub private_key: SecretString,
+    /// The account that pays for what the app does as itself, such as minting: an index into
+    /// [`Config::accounts`](crate::config::Config::accounts), and no other app's.
+    pub account: usize,
+    /// Where it is installed.
+    pub installations: Vec<Installation>,
+}
+
+/// One installation of an app.
+#[derive(Clone, Debug)]
+pub struct Installation {
+    /// The installation's id at the upstream.
+    pub id: u64,
+    /// The account its tokens belong to: an index into
+    /// [`Config::accounts`](crate::config::Config::accounts).
+    pub account: usize,
+}
+
+/// An app whose account is not settled yet.
+struct Unpaid {
+    app_id: u64,
+    private_key: SecretString,
+    account: Option<usize>,
+    installations: Vec<Installation>,
+}
+
+/// Apps on their way in, with the accounts whose tokens they mint.
+#[derive(Default)]
+pub(in crate::config) struct Apps {
+    items: Vec<Option<Unpaid>>,
+    ids: HashSet<u64>,
+    installed: HashSet<u64>,
+    /// The accounts of kind app that an app names.
+    payers: HashSet<usize>,
+    /// Whether every app's account is known or not named.
+    payers_complete: bool,
+    owners: HashSet<usize>,
+    /// Whether every installation's account is known.
+    complete: bool,
+}
+
+impl Apps {
+    pub(in crate::config) fn read(root: &mut Reader<'_>, accounts: &Declared<Account>) -> Self {
+        let mut apps = Self { complete: true, payers_complete: true, ..Self::default() };
+        let items = root.entries("apps", |reader| apps.read_one(reader, accounts));
+        apps.complete &= items.is_some();
+        apps.payers_complete &= items.is_some();
+        apps.items = items.unwrap_or_default();
+        apps.pair_the_only_ones(accounts);
+        apps
+    }
+
+    fn read_one(
+        &mut self,
+        reader: &mut Reader<'_>,
+        accounts: &Declared<Account>,
+    ) -> Option<Unpaid> {
+        let app_id = reader.required::<u64>("app_id");
+        let private_key = reader.required::<Pem>("private_key");
+        let payer = self.read_payer(reader, accounts);
+        if app_id.is_some_and(|id| !self.ids.insert(id)) {
+            reader.refuse::<()>("app_id", "duplicate app_id", "each app once");
+        }
+        let installations = reader.entries("installations", |reader| {
+            let (id, account) = (reader.required("id"), accounts.reference(reader, "account"));
+            let is_first = account.is_none_or(|account| self.owners.insert(account));
+            self.complete &= account.is_some();
+            if let Some(owner) = account.and_then(|account| accounts.get(account))
+                && owner.kind != AccountKind::Installation
+            {
+                let problem = format!("the account is of kind `{}`", owner.kind.name());
+                reader.refuse::<()>("account", problem, "an account of kind `installation`");
+            }
+            if id.is_some_and(|id| !self.installed.insert(id)) {
+                reader.refuse::<()>("id", "duplicate installation", "each installation once");
+            } else if !is_first {
+                let problem =
+                    "another installation has this account, and their budgets are not the same";
+                reader.refuse::<()>("account", problem, "an account for each installation");
+            }
+            Some(Installation { id: id?, account: account? })
+        });
+        self.complete &= installations.is_some();
+        let installations = installations.and_then(|items| items.into_iter().collect());
+        Some(Unpaid {
+            app_id: app_id?,
+            private_key: private_key?.0,
+            account: payer,
+            installations: installations?,
+        })
+    }
+
+    /// The account of kind app that the app names, if it names one.
+    fn read_payer(
+        &mut self,
+        reader: &mut Reader<'_>,
+        accounts: &Declared<Account>,
+    ) -> Option<usize> {
+        let entry = reader.entry("account")?;
+        let Some(account) = accounts.resolve(&entry) else {
+            self.payers_complete = false;
+            return None;
+        };
+        if let Some(owner) = accounts.get(account)
+            && owner.kind != AccountKind::App
+        {
+            let problem = format!("the account is of kind `{}`", owner.kind.name());
+            return entry
+                .refuse(problem, "an account of kind `app`; leave the key out to have one made");
+        }
+        if !self.payers.insert(account) {
+            return entry.refuse(
+                "another app has this account, and their budgets are not the same",
+                "an account for each app",
+            );
+        }
+        Some(account)
+    }
+
+    /// One app and one account of kind app belong together without being told.
+    fn pair_the_only_ones(&mut self, accounts: &Declared<Account>) {
+        let mut of_apps = (0..accounts.len()).filter(|index| {
+            accounts.get(*index).is_some_and(|account| account.kind == AccountKind::App)
+        });
+        if let ([Some(app)], Some(only), None) =
+            (self.items.as_mut_slice(), of_apps.next(), of_apps.next())
+            && app.account.is_none()
+            && self.payers.is_empty()
+        {
+            app.account = Some(only);
+            self.payers.insert(only);
+        }
+    }
+
+    /// Whether the account of kind app at `index` certainly belongs to no app.
+    pub(in crate::config) fn none_pays_with(&self, index: usize) -> bool {
+        // A faulty app without a named account may be the one that it would have been paired with.
+        let may_pair = self.items.iter().any(Option::is_none);
+        self.payers_complete && !may_pair && !self.payers.contains(&index)
+    }
+
+    /// Whether the account at `index` certainly gets no tokens from an app.
+    pub(in crate::config) fn mint_none_for(&self, index: usize) -> bool {
+        self.complete && !self.owners.contains(&index)
+    }
+
+    /// The apps; an app that has no account gets one, which is added to `accounts`: its minting
+    /// spends a budget like everything else.
+    pub(in crate::config) fn finish(self, accounts: &mut Vec<Account>) -> Option<Vec<App>> {
+        let items: Vec<Unpaid> = self.items.into_iter().collect::<Option<_>>()?;
+        let paid = |app: Unpaid| {
+            let account = app.account.unwrap_or_else(|| {
+                accounts.push(Account::of_app(app.app_id, accounts));
+                accounts.len() - 1
+            });
+            App {
+                app_id: app.app_id,
+                private_key: app.private_key,
+                account,
+                installations: app.installations,
+            }
+        };
+        Some(items.into_iter().map(paid).collect())
+    }
+}
+
+impl App {
+    pub(in crate::config) fn print(&self, accounts: &[Account], printer: &mut Printer) {
+        printer.entry("apps");
+        printer.set("app_id", self.app_id);
+        printer.set("private_key", redacted());
+        if let Some(account) = accounts.get(self.account) {
+            printer.set("account", text(&account.name));
+        }
+        let installation = |installation: &Installation| {
+            let name = accounts
+                .get(installation.account)
+                .map_or_else(String::new, |account| text(&account.name));
+            inline(&[("id", installation.id.to_string()), ("account", name)])
+        };
+        printer.set("installations", list(self.installations.iter().map(installation)));
+    }
+}

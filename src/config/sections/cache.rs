@@ -1,0 +1,219 @@
+//! `[cache]`: how much is stored and how old an answer may be.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+
+use crate::api::{Dialect, Table, events_of};
+use crate::config::input::document::quoted;
+use crate::config::input::reader::{Choice, Reader};
+use crate::config::input::scalars::{Size, duration_text, size_text};
+use crate::config::printer::{Printer, text};
+
+/// Room for all stored answers when nothing else is said (CONTRACT.md, 2).
+const MAX_SIZE: Size = Size::mib(256);
+/// The largest stored answer when nothing else is said (CONTRACT.md, 2).
+const MAX_OBJECT: Size = Size::mib(8);
+/// How old an answer may be in need when nothing else is said (CONTRACT.md, 2).
+const STALE: Duration = Duration::from_hours(1);
+
+/// The section `[cache]`.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    /// Bytes of all stored answers together.
+    pub max_size: u64,
+    /// Bytes of the largest answer that is stored; at most `max_size`.
+    pub max_object: u64,
+    /// When a stored answer is served without asking.
+    pub freshness: Freshness,
+    /// The age up to which a stored answer is served when no budget is left; zero: never.
+    pub stale_if_limited: Duration,
+    /// The age up to which a stored answer is served when the upstream fails; zero: never.
+    pub stale_if_error: Duration,
+    /// Whether the validator that another token would see is computed (UPSTREAM.md, Conditional
+    /// requests).
+    pub predicted_etags: bool,
+    /// Routes with a lifetime of their own; the first match wins.
+    pub rules: Vec<CacheRule>,
+}
+
+/// When a stored answer is served without asking the upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// Never: every hit is confirmed upstream.
+    Revalidate,
+    /// As long as RFC 9111 §4.2 calls it fresh.
+    Rfc9111,
+}
+
+/// One entry of `[[cache.rules]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheRule {
+    /// The template of the route as the endpoint table has it, such as
+    /// `/repos/{owner}/{repo}/commits/{ref}`.
+    pub route: Arc<str>,
+    /// How long its answers are served without asking; `None`: as the mode says.
+    pub ttl: Option<Duration>,
+    /// The same while a webhook tells of each change.
+    pub webhook_ttl: Option<Duration>,
+}
+
+impl Choice for Freshness {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("revalidate", Self::Revalidate), ("rfc9111", Self::Rfc9111)];
+}
+
+impl Cache {
+    /// The routes of the rules are those of `dialect`; `None` when that is not known for a fault of
+    /// its own.
+    pub(in crate::config) fn read(
+        reader: &mut Reader<'_>,
+        dialect: Option<Dialect>,
+    ) -> Option<Self> {
+        let max_size = reader.positive("max_size", MAX_SIZE);
+        // A small cache without a word on objects is no contradiction.
+        let max_object = reader.positive("max_object", MAX_OBJECT.min(max_size));
+        if max_object > max_size {
+            reader.refuse::<()>(
+                "max_object",
+                "larger than max_size",
+                format!("at most {}", size_text(max_size.0)),
+            );
+        }
+        let freshness = reader.or("freshness", Freshness::Revalidate);
+        let stale_if_limited = reader.or("stale_if_limited", STALE);
+        let stale_if_error = reader.or("stale_if_error", STALE);
+        let predicted_etags = reader.or("predicted_etags", false);
+        let mut routes = HashSet::new();
+        let rules = reader.entries("rules", |reader| CacheRule::read(reader, dialect, &mut routes));
+        let rules = rules?.into_iter().collect::<Option<_>>()?;
+        let (max_size, max_object) = (max_size.0, max_object.0);
+        Some(Self {
+            max_size,
+            max_object,
+            freshness,
+            stale_if_limited,
+            stale_if_error,
+            predicted_etags,
+            rules,
+        })
+    }
+
+    pub(in crate::config) fn print(&self, printer: &mut Printer) {
+        printer.section("cache");
+        printer.set("max_size", text(size_text(self.max_size)));
+        printer.set("max_object", text(size_text(self.max_object)));
+        printer.set("freshness", text(self.freshness.name()));
+        printer.set("stale_if_limited", text(duration_text(self.stale_if_limited)));
+        printer.set("stale_if_error", text(duration_text(self.stale_if_error)));
+        printer.set("predicted_etags", self.predicted_etags);
+        for rule in &self.rules {
+            printer.entry("cache.rules");
+            printer.set("route", text(&rule.route));
+            for (key, ttl) in [("ttl", rule.ttl), ("webhook_ttl", rule.webhook_ttl)] {
+                if let Some(ttl) = ttl {
+                    printer.set(key, text(duration_text(ttl)));
+                }
+            }
+        }
+    }
+}
+
+impl CacheRule {
+    fn read(
+        reader: &mut Reader<'_>,
+        dialect: Option<Dialect>,
+        routes: &mut HashSet<Arc<str>>,
+    ) -> Option<Self> {
+        let written = reader.required::<Arc<str>>("route");
+        let (ttl, webhook_ttl) = (reader.optional("ttl"), reader.optional("webhook_ttl"));
+        if !reader.is_set("ttl") && !reader.is_set("webhook_ttl") {
+            reader.refuse::<()>(
+                "ttl",
+                "missing",
+                "a duration such as \"10m\", as ttl, webhook_ttl or both",
+            );
+        }
+        let (written, dialect) = (written?, dialect?);
+        let Some(route) = route_like(&written, dialect) else {
+            let problem = format!("unknown route {}", quoted(&written));
+            return reader.refuse(
+                "route",
+                problem,
+                "a readable route of the upstream, such as \"/repos/{owner}/{repo}/commits/{ref}\"",
+            );
+        };
+        if !routes.insert(route.clone()) {
+            reader.refuse::<()>(
+                "route",
+                "duplicate route: an earlier rule matches first",
+                "each route once",
+            );
+        }
+        if webhook_ttl.is_some() && events_of(&route).next().is_none() {
+            reader.refuse::<()>(
+                "webhook_ttl",
+                "no webhook tells of changes of this route",
+                "ttl alone",
+            );
+        }
+        Some(Self { route, ttl, webhook_ttl })
+    }
+}
+
+/// The template in the endpoint table that `written` means, whatever it calls the parameters. A
+/// rule for any other route would never match.
+fn route_like(written: &str, dialect: Dialect) -> Option<Arc<str>> {
+    let readable =
+        Table::embedded(dialect).iter().filter(|endpoint| endpoint.method == Method::GET);
+    readable
+        .map(|endpoint| endpoint.template.as_str())
+        .find(|template| is_same_route(template, written))
+        .map(Into::into)
+}
+
+fn is_same_route(template: &str, written: &str) -> bool {
+    let is_parameter =
+        |segment: &str| segment.len() > 2 && segment.starts_with('{') && segment.ends_with('}');
+    let is_rest = |segment: &str| segment.starts_with("{*");
+    let (mut left, mut right) = (template.split('/'), written.split('/'));
+    loop {
+        match (left.next(), right.next()) {
+            (None, None) => return true,
+            (Some(a), Some(b))
+                if a == b || (is_parameter(a) && is_parameter(b) && is_rest(a) == is_rest(b)) => {}
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_means_the_route_of_the_table_whatever_it_calls_the_parameters() {
+        let route =
+            |written: &str| route_like(written, Dialect::Service).map(|route| route.to_string());
+        assert_eq!(
+            route("/repos/{o}/{r}/commits/{sha}").as_deref(),
+            Some("/repos/{owner}/{repo}/commits/{ref}")
+        );
+        assert_eq!(
+            route("/repos/{owner}/{repo}/{*rest}").as_deref(),
+            Some("/repos/{owner}/{repo}/{*rest}")
+        );
+        for unknown in [
+            "",
+            "repos/{owner}/{repo}",
+            "/repos/acme/widgets",
+            "/repos/{owner}/{}",
+            "/repos/{owner}/{repo}/",
+            "/no/such/{route}",
+        ] {
+            assert_eq!(route(unknown), None, "{unknown}");
+        }
+    }
+}

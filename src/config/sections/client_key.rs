@@ -1,0 +1,115 @@
+//! Client keys: the config holds only their hashes.
+
+use ring::digest::{SHA256, SHA256_OUTPUT_LEN};
+use ring::rand::SecureRandom;
+use secrecy::SecretString;
+use zeroize::Zeroizing;
+
+use crate::config::input::reader::{Entry, Read};
+
+/// What every key begins with, so that secret scanners and people know one when they see it. No
+/// client library takes it for a credential of the upstream (CLIENTS.md, 8: no dots, not `ghs_`,
+/// not `github_pat_`).
+pub const KEY_PREFIX: &str = "weir_";
+/// The random bytes of a key: as many as its hash has.
+const KEY_BYTES: usize = 32;
+
+/// The SHA-256 of a client's key, as `key_sha256` holds it.
+///
+/// A plain hash is enough: keys are 32 random bytes, too many to guess, unlike passwords.
+pub fn digest(key: &[u8]) -> [u8; 32] {
+    let mut hash = [0; SHA256_OUTPUT_LEN];
+    hash.copy_from_slice(ring::digest::digest(&SHA256, key).as_ref());
+    hash
+}
+
+/// Makes a new key: [`KEY_PREFIX`] and 32 random bytes in hex. Fails only when the system has no
+/// random numbers.
+pub fn generate(random: &dyn SecureRandom) -> Result<SecretString, ring::error::Unspecified> {
+    let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+    random.fill(bytes.as_mut())?;
+    let mut key = String::with_capacity(KEY_PREFIX.len() + 2 * KEY_BYTES);
+    key.push_str(KEY_PREFIX);
+    push_hex(&mut key, bytes.as_ref());
+    Ok(key.into())
+}
+
+/// The hash of a key, in the form of `key_sha256`.
+pub fn digest_hex(key: &[u8]) -> String {
+    let mut hex = String::with_capacity(2 * SHA256_OUTPUT_LEN);
+    push_hex(&mut hex, &digest(key));
+    hex
+}
+
+fn push_hex(text: &mut String, bytes: &[u8]) {
+    let nibbles = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    text.extend(nibbles.filter_map(|nibble| char::from_digit(u32::from(nibble), 16)));
+}
+
+/// The value of `key_sha256`. It is never quoted: it may be a key in the place of its hash.
+pub(in crate::config) struct KeyHash(pub(in crate::config) [u8; 32]);
+
+impl Read for KeyHash {
+    fn accepted() -> String {
+        "64 hex digits, as `weir key` prints them".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        let written = entry.text::<Self>()?;
+        if let Some(hash) = from_hex(written) {
+            return Some(Self(hash));
+        }
+        let problem = if written.starts_with(KEY_PREFIX) {
+            "a key instead of its hash"
+        } else {
+            "not 64 hex digits"
+        };
+        entry.refuse(problem, Self::accepted())
+    }
+}
+
+fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let digits: Option<Vec<u8>> = text
+        .chars()
+        .map(|digit| digit.to_digit(16).and_then(|value| u8::try_from(value).ok()))
+        .collect();
+    let bytes: Vec<u8> = digits?
+        .chunks(2)
+        .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit))
+        .collect();
+    if text.len() == 2 * SHA256_OUTPUT_LEN { bytes.try_into().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use ring::rand::SystemRandom;
+    use secrecy::ExposeSecret;
+
+    use super::*;
+
+    #[test]
+    fn a_hash_is_read_as_it_is_printed() {
+        assert_eq!(from_hex(&digest_hex(b"key")), Some(digest(b"key")));
+        // FIPS 180-2, B.1.
+        assert!(digest_hex(b"abc").starts_with("ba7816bf8f01cfea"));
+        assert_eq!(from_hex(&digest_hex(b"key").to_uppercase()), Some(digest(b"key")));
+        assert_eq!(from_hex(&"0".repeat(63)), None);
+        assert_eq!(from_hex(&"0".repeat(65)), None);
+        assert_eq!(from_hex(&"ä".repeat(32)), None);
+    }
+
+    #[test]
+    fn a_key_is_long_random_and_no_client_takes_it_for_something_else() {
+        let random = SystemRandom::new();
+        let keys = [generate(&random), generate(&random)]
+            .map(|key| key.map(|key| key.expose_secret().to_owned()).unwrap_or_default());
+        assert_ne!(keys[0], keys[1]);
+        for key in keys {
+            assert_eq!(key.len(), KEY_PREFIX.len() + 64);
+            assert!(
+                key.starts_with(KEY_PREFIX)
+                    && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            );
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! `[[clients]]`: who may ask the gateway, for what, and with which share of the budgets.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::accounts::Account;
+use super::allow::Allow;
+use super::client_key::KeyHash;
+use super::pools::Pool;
+use crate::api::AccountKind;
+use crate::config::input::declared::Declared;
+use crate::config::input::reader::{Choice, Reader};
+use crate::config::input::scalars::duration_text;
+use crate::config::printer::{Printer, list, redacted, text};
+pub use crate::decision::Priority;
+
+/// How long a request may be held when nothing else is said (CONTRACT.md, 2).
+const MAX_WAIT: Duration = Duration::from_secs(30);
+
+/// One entry of `[[clients]]`.
+#[derive(Clone)]
+pub struct Client {
+    /// Its name, unique among clients.
+    pub name: Arc<str>,
+    /// SHA-256 of its key; see [`digest`](crate::config::digest).
+    pub key_sha256: [u8; 32],
+    /// The pool that fetches for it: an index into [`Config::pools`](crate::config::Config::pools).
+    pub reads: usize,
+    /// The account of its writes and of routes about "me": an index into
+    /// [`Config::accounts`](crate::config::Config::accounts). Without it, read only.
+    pub writes: Option<usize>,
+    /// Its share when requests wait, against the other clients' weights.
+    pub weight: NonZeroU32,
+    /// Whether its waiting requests go before or after those of others.
+    pub priority: Priority,
+    /// What it may ask for: anything that one of these permits; never empty.
+    pub allow: Vec<Allow>,
+    /// How long one of its requests may be held.
+    pub max_wait: Duration,
+    /// It is in the config no more, see [`Account::retired`]: nobody has its key.
+    pub retired: bool,
+}
+
+impl fmt::Debug for Client {
+    /// Leaves out the key's hash: who has it can test guesses.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("name", &self.name)
+            .field("reads", &self.reads)
+            .field("writes", &self.writes)
+            .field("weight", &self.weight)
+            .field("priority", &self.priority)
+            .field("allow", &self.allow)
+            .field("max_wait", &self.max_wait)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Choice for Priority {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("interactive", Self::Interactive), ("normal", Self::Normal), ("batch", Self::Batch)];
+}
+
+impl Client {
+    pub(in crate::config) fn read_all(
+        root: &mut Reader<'_>,
+        accounts: &Declared<Account>,
+        pools: &Declared<Pool>,
+    ) -> Declared<Self> {
+        let mut keys = HashMap::new();
+        let clients = Declared::read(root, "clients", "client", |reader, name| {
+            Self::read(reader, name, accounts, pools, &mut keys)
+        });
+        if clients.is_empty() {
+            root.refuse::<()>("clients", "missing", "at least one entry, written [[clients]]");
+        }
+        clients
+    }
+
+    fn read(
+        reader: &mut Reader<'_>,
+        name: Option<Arc<str>>,
+        accounts: &Declared<Account>,
+        pools: &Declared<Pool>,
+        keys: &mut HashMap<[u8; 32], Option<Arc<str>>>,
+    ) -> Option<Self> {
+        let key_sha256 = reader.required::<KeyHash>("key_sha256").map(|hash| hash.0);
+        if let Some(first) = key_sha256.and_then(|hash| keys.insert(hash, name.clone())) {
+            let holder = first
+                .map_or_else(|| "an earlier client".to_owned(), |name| format!("client `{name}`"));
+            reader.refuse::<()>(
+                "key_sha256",
+                format!("duplicate key: {holder} has the same"),
+                "a key for each client, made by `weir key`",
+            );
+        }
+        let reads = read_pool(reader, pools);
+        let writes = reader.entry("writes").map(|entry| accounts.resolve(&entry));
+        if let Some(Some(writer)) = writes.map(|writer| accounts.get(writer?))
+            && writer.kind == AccountKind::Anonymous
+        {
+            reader.refuse::<()>(
+                "writes",
+                "an anonymous account cannot write",
+                "an account with a credential",
+            );
+        }
+        let weight = reader.or("weight", NonZeroU32::MIN);
+        let priority = reader.or("priority", Priority::Normal);
+        let allow = reader.or("allow", vec![Allow::everything()]);
+        if allow.is_empty() {
+            reader.refuse::<()>(
+                "allow",
+                "the client may do nothing",
+                "at least one pattern; leave the key out for everything",
+            );
+        }
+        let max_wait = reader.or("max_wait", MAX_WAIT);
+        let writes = match writes {
+            None => None,
+            Some(resolved) => Some(resolved?),
+        };
+        Some(Self {
+            name: name?,
+            key_sha256: key_sha256?,
+            reads: reads?,
+            writes,
+            weight,
+            priority,
+            allow,
+            max_wait,
+            retired: false,
+        })
+    }
+
+    pub(in crate::config) fn print(
+        &self,
+        accounts: &[Account],
+        pools: &[Pool],
+        printer: &mut Printer,
+    ) {
+        printer.entry("clients");
+        printer.set("name", text(&self.name));
+        printer.set("key_sha256", redacted());
+        if let Some(pool) = pools.get(self.reads) {
+            printer.set("reads", text(&pool.name));
+        }
+        if let Some(account) = self.writes.and_then(|index| accounts.get(index)) {
+            printer.set("writes", text(&account.name));
+        }
+        printer.set("weight", self.weight);
+        printer.set("priority", text(self.priority.name()));
+        printer.set("allow", list(self.allow.iter().map(text)));
+        printer.set("max_wait", text(duration_text(self.max_wait)));
+    }
+}
+
+/// The pool that `reads` names; the only one when it is not set.
+fn read_pool(reader: &mut Reader<'_>, pools: &Declared<Pool>) -> Option<usize> {
+    match reader.entry("reads") {
+        Some(entry) => pools.resolve(&entry),
+        None if pools.len() == 1 => Some(0),
+        None => {
+            reader.refuse("reads", "missing, and there is not exactly one pool", pools.accepted())
+        }
+    }
+}

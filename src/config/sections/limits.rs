@@ -1,0 +1,103 @@
+//! `[limits]`: the upstream's secondary limits, per account. The defaults are the documented ones
+//! (Document 1, Limits); a self-hosted upstream may allow more.
+
+use std::num::NonZeroU32;
+
+use crate::config::input::reader::{Choice, Reader};
+use crate::config::input::scalars::Ratio;
+use crate::config::printer::{Printer, float, text};
+pub use crate::decision::{Pace, SecondaryLimits};
+
+/// Document 1, Secondary rate limits: requests at once.
+const CONCURRENCY: NonZeroU32 = NonZeroU32::new(100).unwrap();
+/// Document 1, Secondary rate limits: points per minute and REST endpoint.
+const REST_POINTS: NonZeroU32 = NonZeroU32::new(900).unwrap();
+/// Document 1, Secondary rate limits: points per minute of the GraphQL endpoint.
+const GRAPHQL_POINTS: NonZeroU32 = NonZeroU32::new(2_000).unwrap();
+/// Document 1, Secondary rate limits: seconds of CPU time per minute.
+const CPU_SECONDS: NonZeroU32 = NonZeroU32::new(90).unwrap();
+/// Document 1, Secondary rate limits: seconds of CPU time per minute for GraphQL.
+const GRAPHQL_CPU_SECONDS: NonZeroU32 = NonZeroU32::new(60).unwrap();
+/// Document 1, Secondary rate limits: content-generating requests per minute.
+const CONTENT_PER_MINUTE: NonZeroU32 = NonZeroU32::new(80).unwrap();
+/// Document 1, Secondary rate limits: content-generating requests per hour.
+const CONTENT_PER_HOUR: NonZeroU32 = NonZeroU32::new(500).unwrap();
+/// Document 1, Secondary rate limits: OAuth access token requests per hour.
+const OAUTH_TOKENS_PER_HOUR: NonZeroU32 = NonZeroU32::new(2_000).unwrap();
+/// The part of a budget that batch clients leave to the others (CONTRACT.md, 2).
+const BATCH_FLOOR: f64 = 0.2;
+
+/// The section `[limits]`.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Requests at once, REST and GraphQL together.
+    pub concurrency: NonZeroU32,
+    /// REST points per account, endpoint and minute.
+    pub rest_points_per_minute: NonZeroU32,
+    /// GraphQL points per account and minute.
+    pub graphql_points_per_minute: NonZeroU32,
+    /// Seconds of upstream CPU time per account and minute, REST and GraphQL together.
+    pub cpu_seconds_per_minute: NonZeroU32,
+    /// Seconds of upstream CPU time per account and minute that GraphQL may take.
+    pub graphql_cpu_seconds_per_minute: NonZeroU32,
+    /// Content-generating requests per account and minute.
+    pub content_per_minute: NonZeroU32,
+    /// Content-generating requests per account and hour.
+    pub content_per_hour: NonZeroU32,
+    /// OAuth token requests per hour.
+    pub oauth_tokens_per_hour: NonZeroU32,
+    /// How a budget is spread over its window.
+    pub pace: Pace,
+    /// The part of a budget, 0 to 1, below which requests of priority `batch` stop.
+    pub batch_floor: f64,
+}
+
+impl Choice for Pace {
+    const ALL: &'static [(&'static str, Self)] = &[("burst", Self::Burst), ("even", Self::Even)];
+}
+
+impl Limits {
+    /// The part of it that the books keep for each account.
+    pub fn secondary(&self) -> SecondaryLimits {
+        SecondaryLimits {
+            concurrency: self.concurrency.get(),
+            rest_points_per_minute: self.rest_points_per_minute.get(),
+            graphql_points_per_minute: self.graphql_points_per_minute.get(),
+            cpu_seconds_per_minute: self.cpu_seconds_per_minute.get(),
+            graphql_cpu_seconds_per_minute: self.graphql_cpu_seconds_per_minute.get(),
+            content_per_minute: self.content_per_minute.get(),
+            content_per_hour: self.content_per_hour.get(),
+            oauth_tokens_per_hour: self.oauth_tokens_per_hour.get(),
+        }
+    }
+
+    pub(in crate::config) fn read(reader: &mut Reader<'_>) -> Self {
+        Self {
+            concurrency: reader.or("concurrency", CONCURRENCY),
+            rest_points_per_minute: reader.or("rest_points_per_minute", REST_POINTS),
+            graphql_points_per_minute: reader.or("graphql_points_per_minute", GRAPHQL_POINTS),
+            cpu_seconds_per_minute: reader.or("cpu_seconds_per_minute", CPU_SECONDS),
+            graphql_cpu_seconds_per_minute: reader
+                .or("graphql_cpu_seconds_per_minute", GRAPHQL_CPU_SECONDS),
+            content_per_minute: reader.or("content_per_minute", CONTENT_PER_MINUTE),
+            content_per_hour: reader.or("content_per_hour", CONTENT_PER_HOUR),
+            oauth_tokens_per_hour: reader.or("oauth_tokens_per_hour", OAUTH_TOKENS_PER_HOUR),
+            pace: reader.or("pace", Pace::Burst),
+            batch_floor: reader.or("batch_floor", Ratio(BATCH_FLOOR)).0,
+        }
+    }
+
+    pub(in crate::config) fn print(&self, printer: &mut Printer) {
+        printer.section("limits");
+        printer.set("concurrency", self.concurrency);
+        printer.set("rest_points_per_minute", self.rest_points_per_minute);
+        printer.set("graphql_points_per_minute", self.graphql_points_per_minute);
+        printer.set("cpu_seconds_per_minute", self.cpu_seconds_per_minute);
+        printer.set("graphql_cpu_seconds_per_minute", self.graphql_cpu_seconds_per_minute);
+        printer.set("content_per_minute", self.content_per_minute);
+        printer.set("content_per_hour", self.content_per_hour);
+        printer.set("oauth_tokens_per_hour", self.oauth_tokens_per_hour);
+        printer.set("pace", text(self.pace.name()));
+        printer.set("batch_floor", float(self.batch_floor));
+    }
+}

@@ -1,0 +1,151 @@
+//! `[listen]`: where clients and operators reach the gateway, and how patient it is with them.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use crate::config::input::http_url::HttpUrl;
+use crate::config::input::reader::{Entry, Read, Reader};
+use crate::config::input::scalars::duration_text;
+use crate::config::printer::{Printer, inline, list, redacted, text};
+
+/// Where the gateway listens when nothing else is said (CONTRACT.md, 2).
+const HTTP_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// The section `[listen]`.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// Addresses for HTTP/1.1 and h2c; empty only when there is another listener.
+    pub http: Vec<SocketAddr>,
+    /// The TLS listener.
+    pub https: Option<Https>,
+    /// The path of a Unix socket that speaks plain HTTP.
+    pub unix: Option<PathBuf>,
+    /// The admin listener; without a token it is on loopback.
+    pub admin: Option<SocketAddr>,
+    /// What an operator must send to the admin listener.
+    pub admin_token: Option<SecretString>,
+    /// The gateway's own address in links and bodies; `None`: scheme and Host of each request.
+    pub public_url: Option<HttpUrl>,
+    /// The longest time a client may take for a whole request head.
+    pub header_timeout: Duration,
+    /// The longest pause between two reads of a request body.
+    pub body_timeout: Duration,
+    /// How long a kept-alive connection may be without a request.
+    pub idle_timeout: Duration,
+    /// How long requests in flight may take to finish after SIGTERM.
+    pub drain: Duration,
+}
+
+/// The TLS listener of `[listen]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Https {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The certificate chain, PEM.
+    pub cert: PathBuf,
+    /// The private key, PEM.
+    pub key: PathBuf,
+}
+
+impl Listen {
+    pub(in crate::config) fn read(reader: &mut Reader<'_>) -> Self {
+        let listen = Self {
+            http: reader.or("http", vec![HTTP_DEFAULT]),
+            https: reader.optional("https"),
+            unix: reader.optional("unix"),
+            admin: reader.optional("admin"),
+            admin_token: reader.optional("admin_token"),
+            public_url: reader.optional("public_url"),
+            header_timeout: reader.positive("header_timeout", Duration::from_secs(10)),
+            body_timeout: reader.positive("body_timeout", Duration::from_secs(30)),
+            idle_timeout: reader.positive("idle_timeout", Duration::from_mins(1)),
+            drain: reader.or("drain", Duration::from_secs(30)),
+        };
+        listen.check_addresses(reader);
+        listen
+    }
+
+    fn check_addresses(&self, reader: &Reader<'_>) {
+        if self.http.is_empty() && !reader.is_set("https") && !reader.is_set("unix") {
+            reader.refuse::<()>(
+                "http",
+                "no listener is left",
+                "at least one address in http, or https, or unix",
+            );
+        }
+        let mut taken = HashSet::new();
+        let of_http = self.http.iter().map(|address| ("http", *address));
+        let of_https = self.https.iter().map(|https| ("https", https.address));
+        let of_admin = self.admin.iter().map(|address| ("admin", *address));
+        for (key, address) in of_http.chain(of_https).chain(of_admin) {
+            // Port 0 asks the system for any free one, each time another.
+            if address.port() != 0 && !taken.insert(address) {
+                reader.refuse::<()>(
+                    key,
+                    format!("duplicate address {address}"),
+                    "an address for each listener",
+                );
+            }
+        }
+        // Who reaches the admin listener can read the books and purge the cache.
+        if let Some(admin) = self.admin
+            && !admin.ip().to_canonical().is_loopback()
+            && !reader.is_set("admin_token")
+        {
+            let problem =
+                format!("{admin} can be reached from other machines, and there is no admin_token");
+            reader.refuse::<()>(
+                "admin",
+                problem,
+                "a loopback address such as \"127.0.0.1:9090\", or any with admin_token",
+            );
+        }
+    }
+
+    pub(in crate::config) fn print(&self, printer: &mut Printer) {
+        printer.section("listen");
+        printer.set("http", list(self.http.iter().map(text)));
+        if let Some(https) = &self.https {
+            let fields = [
+                ("address", text(https.address)),
+                ("cert", text(https.cert.display())),
+                ("key", text(https.key.display())),
+            ];
+            printer.set("https", inline(&fields));
+        }
+        if let Some(unix) = &self.unix {
+            printer.set("unix", text(unix.display()));
+        }
+        if let Some(admin) = &self.admin {
+            printer.set("admin", text(admin));
+        }
+        if self.admin_token.is_some() {
+            printer.set("admin_token", redacted());
+        }
+        if let Some(public_url) = &self.public_url {
+            printer.set("public_url", text(public_url));
+        }
+        printer.set("header_timeout", text(duration_text(self.header_timeout)));
+        printer.set("body_timeout", text(duration_text(self.body_timeout)));
+        printer.set("idle_timeout", text(duration_text(self.idle_timeout)));
+        printer.set("drain", text(duration_text(self.drain)));
+    }
+}
+
+impl Read for Https {
+    fn accepted() -> String {
+        "{ address = \"0.0.0.0:8443\", cert = \"tls.crt\", key = \"tls.key\" }".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        entry.table(|reader| {
+            let (address, cert, key) =
+                (reader.required("address"), reader.required("cert"), reader.required("key"));
+            Some(Self { address: address?, cert: cert?, key: key? })
+        })
+    }
+}

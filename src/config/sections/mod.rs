@@ -1,0 +1,40 @@
+//! One file per section of the config: its type, how it is read and how it is printed.
+
+mod accounts;
+mod allow;
+mod apps;
+mod cache;
+mod check;
+mod client_key;
+mod clients;
+mod limits;
+mod listen;
+mod passthrough;
+mod pools;
+pub(in crate::config) mod state;
+mod telemetry;
+mod tokens;
+mod upstream;
+mod webhooks;
+mod writes;
+
+pub use accounts::{Account, Reach, Territory};
+pub use allow::{Allow, AllowedMethod};
+pub use apps::{App, Installation};
+pub use cache::{Cache, CacheRule, Freshness};
+pub use client_key::{KEY_PREFIX, digest, digest_hex, generate};
+pub use clients::{Client, Priority};
+pub use limits::{Limits, Pace};
+pub use listen::{Https, Listen};
+pub use passthrough::{PASSTHROUGH_ACCOUNT, Passthrough};
+pub use pools::Pool;
+pub use state::{Redis, State};
+pub use telemetry::{LogFormat, Telemetry};
+pub use tokens::Token;
+pub use upstream::Upstream;
+pub use webhooks::{Hook, Webhooks};
+pub use writes::{WriteStore, Writes};
+
+pub(in crate::config) use apps::Apps;
+pub(in crate::config) use check::{check_credentials, check_names};
+pub(in crate::config) use tokens::Tokens;

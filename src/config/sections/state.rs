@@ -1,0 +1,94 @@
+//! `[state]`: what replicas share.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use crate::config::input::reader::{Entry, Read, Reader};
+use crate::config::input::scalars::duration_text;
+use crate::config::printer::{Printer, inline, redacted, text};
+
+/// CONTRACT.md, 2.
+const OP_TIMEOUT: Duration = Duration::from_millis(50);
+/// CONTRACT.md, 2.
+pub(in crate::config) const REPLICAS_MAX: NonZeroU32 = NonZeroU32::new(3).unwrap();
+
+/// The section `[state]`.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// The Redis that holds the books; `None`: each gateway keeps its own.
+    pub redis: Option<Redis>,
+    /// The most replicas that run at once; sizes the local share while Redis is away.
+    pub replicas_max: NonZeroU32,
+}
+
+/// The Redis of `[state]`.
+#[derive(Clone, Debug)]
+pub struct Redis {
+    /// Its address; a secret, for it may hold a password.
+    pub url: SecretString,
+    /// The longest time for one operation.
+    pub op_timeout: Duration,
+}
+
+impl State {
+    pub(in crate::config) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let redis = reader.entry("redis").map(|entry| Redis::read(&entry));
+        let replicas_max = reader.or("replicas_max", REPLICAS_MAX);
+        // A Redis with a fault is not the same as none: what needs one would be blamed for that.
+        let redis = match redis {
+            None => None,
+            Some(read) => Some(read?),
+        };
+        Some(Self { redis, replicas_max })
+    }
+
+    pub(in crate::config) fn print(&self, printer: &mut Printer) {
+        printer.section("state");
+        if let Some(redis) = &self.redis {
+            printer.set(
+                "redis",
+                inline(&[
+                    ("url", redacted()),
+                    ("op_timeout", text(duration_text(redis.op_timeout))),
+                ]),
+            );
+        }
+        printer.set("replicas_max", self.replicas_max);
+    }
+}
+
+impl Read for Redis {
+    fn accepted() -> String {
+        "{ url = \"redis://127.0.0.1:6379\", op_timeout = \"50ms\" }".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        entry.table(|reader| {
+            let url = reader.required::<RedisUrl>("url").map(|url| url.0);
+            let op_timeout = reader.positive("op_timeout", OP_TIMEOUT);
+            Some(Self { url: url?, op_timeout })
+        })
+    }
+}
+
+/// An address of a Redis, which may hold a password and is therefore never quoted.
+struct RedisUrl(SecretString);
+
+impl Read for RedisUrl {
+    fn accepted() -> String {
+        "an address such as \"redis://127.0.0.1:6379\", or rediss:// for TLS".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        let written = entry.text::<Self>()?;
+        let rest = written.strip_prefix("redis://").or_else(|| written.strip_prefix("rediss://"));
+        if rest.is_some_and(|rest| !rest.is_empty())
+            && written.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            return Some(Self(written.into()));
+        }
+        entry.refuse("bad address", Self::accepted())
+    }
+}

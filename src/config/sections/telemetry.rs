@@ -1,0 +1,64 @@
+//! `[telemetry]`: logs and traces.
+
+use std::sync::Arc;
+
+use crate::config::input::http_url::HttpUrl;
+use crate::config::input::reader::{Choice, Reader};
+use crate::config::input::scalars::Ratio;
+use crate::config::printer::{Printer, float, text};
+
+/// The section `[telemetry]`.
+#[derive(Clone, Debug)]
+pub struct Telemetry {
+    /// The form of the log lines.
+    pub log: LogFormat,
+    /// Where traces and metrics are exported by OTLP/gRPC.
+    pub otlp_endpoint: Option<HttpUrl>,
+    /// The service's name in traces.
+    pub service_name: Arc<str>,
+    /// The part of requests, 0 to 1, that is traced.
+    pub sample_ratio: f64,
+}
+
+/// The form of the log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// For reading at a terminal.
+    Text,
+}
+
+impl Choice for LogFormat {
+    const ALL: &'static [(&'static str, Self)] = &[("json", Self::Json), ("text", Self::Text)];
+}
+
+impl Telemetry {
+    pub(in crate::config) fn read(reader: &mut Reader<'_>) -> Self {
+        let telemetry = Self {
+            log: reader.or("log", LogFormat::Json),
+            otlp_endpoint: reader.optional("otlp_endpoint"),
+            service_name: reader.or("service_name", "weir".into()),
+            sample_ratio: reader.or("sample_ratio", Ratio(1.0)).0,
+        };
+        if telemetry.otlp_endpoint.as_ref().is_some_and(HttpUrl::is_tls) {
+            // Traces go to a collector beside the gateway; the exporter is built without TLS.
+            reader.refuse::<()>(
+                "otlp_endpoint",
+                "export over TLS is not supported",
+                "an address such as \"http://127.0.0.1:4317\"",
+            );
+        }
+        telemetry
+    }
+
+    pub(in crate::config) fn print(&self, printer: &mut Printer) {
+        printer.section("telemetry");
+        printer.set("log", text(self.log.name()));
+        if let Some(otlp_endpoint) = &self.otlp_endpoint {
+            printer.set("otlp_endpoint", text(otlp_endpoint));
+        }
+        printer.set("service_name", text(&self.service_name));
+        printer.set("sample_ratio", float(self.sample_ratio));
+    }
+}

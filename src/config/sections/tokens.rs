@@ -1,0 +1,146 @@
+//! `[[tokens]]`: the upstream credentials of the accounts. Several tokens of one account share its
+//! budget.
+
+use std::collections::{HashMap, HashSet};
+
+use secrecy::{ExposeSecret, SecretString};
+
+use super::accounts::Account;
+use super::client_key::digest;
+use crate::api::{AccountKind, TokenKind};
+use crate::config::input::declared::Declared;
+use crate::config::input::document::listed;
+use crate::config::input::reader::{Choice, Reader};
+use crate::config::printer::{Printer, redacted, text};
+
+/// One entry of `[[tokens]]`.
+#[derive(Clone, Debug)]
+pub struct Token {
+    /// Whose it is: an index into [`Config::accounts`](crate::config::Config::accounts).
+    pub account: usize,
+    /// What kind of credential it is.
+    pub kind: TokenKind,
+    /// The credential itself; `user:password` for the kind `basic`.
+    pub secret: SecretString,
+}
+
+impl Choice for TokenKind {
+    const ALL: &'static [(&'static str, Self)] = &[
+        (Self::Classic.as_str(), Self::Classic),
+        (Self::FineGrained.as_str(), Self::FineGrained),
+        (Self::Oauth.as_str(), Self::Oauth),
+        (Self::AppUser.as_str(), Self::AppUser),
+        (Self::Installation.as_str(), Self::Installation),
+        (Self::Workflow.as_str(), Self::Workflow),
+        (Self::Basic.as_str(), Self::Basic),
+    ];
+}
+
+/// The kinds of token that spend the budget of a kind of account (Document 1, Credentials and
+/// Primary rate limits).
+const fn kinds_of(account: AccountKind) -> &'static [TokenKind] {
+    match account {
+        AccountKind::User => {
+            &[TokenKind::Classic, TokenKind::FineGrained, TokenKind::Oauth, TokenKind::AppUser]
+        }
+        AccountKind::Installation => &[TokenKind::Installation],
+        AccountKind::OauthApp => &[TokenKind::Basic],
+        AccountKind::Workflow => &[TokenKind::Workflow],
+        // An app signs its JWTs with the key in [[apps]]; nobody signs for an anonymous one.
+        AccountKind::App | AccountKind::Anonymous => &[],
+    }
+}
+
+/// Tokens on their way in: with the accounts that have one, and the hashes of those seen, to find
+/// one given twice.
+#[derive(Default)]
+pub(in crate::config) struct Tokens {
+    items: Vec<Option<Token>>,
+    owners: HashSet<usize>,
+    seen: HashMap<[u8; 32], usize>,
+    /// Whether every token's account is known; if not, no account can be said to have none.
+    complete: bool,
+}
+
+impl Tokens {
+    pub(in crate::config) fn read(root: &mut Reader<'_>, accounts: &Declared<Account>) -> Self {
+        let mut tokens = Self { complete: true, ..Self::default() };
+        let items = root.entries("tokens", |reader| tokens.read_one(reader, accounts));
+        tokens.complete &= items.is_some();
+        tokens.items = items.unwrap_or_default();
+        tokens
+    }
+
+    fn read_one(&mut self, reader: &mut Reader<'_>, accounts: &Declared<Account>) -> Option<Token> {
+        let account = accounts.reference(reader, "account");
+        let kind = reader.required::<TokenKind>("kind");
+        let secret = reader.required::<SecretString>("secret");
+        match account {
+            Some(account) => drop(self.owners.insert(account)),
+            None => self.complete = false,
+        }
+        if let (Some(owner), Some(kind)) = (account.and_then(|account| accounts.get(account)), kind)
+        {
+            check_kind(reader, owner.kind, kind);
+        }
+        if let Some(secret) = &secret {
+            self.check_new(reader, secret);
+            if kind == Some(TokenKind::Basic) && !secret.expose_secret().contains(':') {
+                reader.refuse::<()>(
+                    "secret",
+                    "the secret has no colon",
+                    "client id and client secret with a colon between them",
+                );
+            }
+        }
+        Some(Token { account: account?, kind: kind?, secret: secret? })
+    }
+
+    /// A token under two accounts would have its one budget counted twice.
+    fn check_new(&mut self, reader: &Reader<'_>, secret: &SecretString) {
+        let position = self.seen.len();
+        let first = *self.seen.entry(digest(secret.expose_secret().as_bytes())).or_insert(position);
+        if first < position {
+            reader.refuse::<()>(
+                "secret",
+                "duplicate token: an earlier entry has the same secret",
+                "each token once",
+            );
+        }
+    }
+
+    /// Whether the account at `index` certainly has no token.
+    pub(in crate::config) fn has_none(&self, index: usize) -> bool {
+        self.complete && !self.owners.contains(&index)
+    }
+
+    pub(in crate::config) fn finish(self) -> Option<Vec<Token>> {
+        self.items.into_iter().collect()
+    }
+}
+
+fn check_kind(reader: &Reader<'_>, account: AccountKind, kind: TokenKind) {
+    let fitting = kinds_of(account);
+    if !fitting.contains(&kind) {
+        let problem = format!(
+            "a token of kind `{kind}` does not belong to an account of kind `{}`",
+            account.name()
+        );
+        let accepted = match fitting {
+            [] => "none: accounts of this kind have no token".to_owned(),
+            kinds => listed(kinds.iter().map(|kind| kind.as_str())),
+        };
+        reader.refuse::<()>("kind", problem, accepted);
+    }
+}
+
+impl Token {
+    pub(in crate::config) fn print(&self, accounts: &[Account], printer: &mut Printer) {
+        printer.entry("tokens");
+        if let Some(account) = accounts.get(self.account) {
+            printer.set("account", text(&account.name));
+        }
+        printer.set("kind", text(self.kind));
+        printer.set("secret", redacted());
+    }
+}

@@ -1,0 +1,125 @@
+//! `[upstream]`: the service behind the gateway.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::api::Dialect;
+use crate::config::input::http_url::UpstreamUrl;
+use crate::config::input::reader::{Choice, Reader};
+use crate::config::input::scalars::duration_text;
+use crate::config::printer::{Printer, text};
+
+/// The section `[upstream]`.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// The API's root; a self-hosted one ends in `/api/v3`.
+    pub url: UpstreamUrl,
+    /// Where GraphQL queries go: derived from `url` unless set.
+    pub graphql_url: UpstreamUrl,
+    /// Where uploads go: derived from `url` unless set.
+    pub uploads_url: UpstreamUrl,
+    /// Which names the service uses for its headers and media types.
+    pub dialect: Dialect,
+    /// Certificate authorities to trust instead of the public ones, PEM.
+    pub ca_file: Option<PathBuf>,
+    /// The longest time for a connection, TLS included.
+    pub connect_timeout: Duration,
+    /// The longest time from the request to the head of its response.
+    pub response_timeout: Duration,
+}
+
+impl Choice for Dialect {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("service", Self::Service), ("github", Self::Github)];
+}
+
+impl Upstream {
+    pub(in crate::config) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let url: Option<UpstreamUrl> = reader.required("url");
+        let graphql_url = reader.optional("graphql_url").or_else(|| url.as_ref().map(graphql_url));
+        let uploads_url = reader.optional("uploads_url").or_else(|| url.as_ref().map(uploads_url));
+        let dialect = reader.or("dialect", Dialect::Service);
+        let ca_file = reader.optional("ca_file");
+        let connect_timeout = reader.positive("connect_timeout", Duration::from_secs(5));
+        let response_timeout = reader.positive("response_timeout", Duration::from_secs(30));
+        Some(Self {
+            url: url?,
+            graphql_url: graphql_url?,
+            uploads_url: uploads_url?,
+            dialect,
+            ca_file,
+            connect_timeout,
+            response_timeout,
+        })
+    }
+
+    pub(in crate::config) fn print(&self, printer: &mut Printer) {
+        printer.section("upstream");
+        printer.set("url", text(&self.url));
+        printer.set("graphql_url", text(&self.graphql_url));
+        printer.set("uploads_url", text(&self.uploads_url));
+        printer.set("dialect", text(self.dialect.name()));
+        if let Some(ca_file) = &self.ca_file {
+            printer.set("ca_file", text(ca_file.display()));
+        }
+        printer.set("connect_timeout", text(duration_text(self.connect_timeout)));
+        printer.set("response_timeout", text(duration_text(self.response_timeout)));
+    }
+}
+
+/// Where GraphQL is when nothing else is said: beside the REST root, or at `/api/graphql` of a
+/// self-hosted service.
+fn graphql_url(url: &UpstreamUrl) -> UpstreamUrl {
+    let prefix = url.path_prefix();
+    let path = prefix
+        .strip_suffix("/api/v3")
+        .map_or_else(|| format!("{prefix}/graphql"), |before| format!("{before}/api/graphql"));
+    UpstreamUrl::new(url.scheme(), url.host().to_owned(), url.port(), path)
+}
+
+/// Where uploads go when nothing else is said: to the host `uploads.` beside `api.`, else to
+/// `/api/uploads` as on a self-hosted service.
+fn uploads_url(url: &UpstreamUrl) -> UpstreamUrl {
+    let prefix = url.path_prefix();
+    let (host, path) = match (prefix.strip_suffix("/api/v3"), url.host().strip_prefix("api.")) {
+        (Some(before), _) => (url.host().to_owned(), format!("{before}/api/uploads")),
+        (None, Some(domain)) => (format!("uploads.{domain}"), prefix.to_owned()),
+        (None, None) => (url.host().to_owned(), format!("{prefix}/api/uploads")),
+    };
+    UpstreamUrl::new(url.scheme(), host, url.port(), path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::input::http_url::Scheme;
+
+    fn derived(scheme: Scheme, host: &str, port: u16, path: &str) -> (String, String) {
+        let url = UpstreamUrl::new(scheme, host.to_owned(), port, path.to_owned());
+        (graphql_url(&url).to_string(), uploads_url(&url).to_string())
+    }
+
+    #[test]
+    fn graphql_and_uploads_of_the_service_have_a_path_and_a_host_of_their_own() {
+        let (graphql, uploads) = derived(Scheme::Https, "api.example.com", 443, "");
+        assert_eq!(
+            (graphql.as_str(), uploads.as_str()),
+            ("https://api.example.com/graphql", "https://uploads.example.com")
+        );
+    }
+
+    #[test]
+    fn uploads_of_a_host_that_is_no_api_host_have_a_path_of_their_own() {
+        let (_, uploads) = derived(Scheme::Http, "127.0.0.1", 8090, "");
+        assert_eq!(uploads, "http://127.0.0.1:8090/api/uploads");
+    }
+
+    #[test]
+    fn graphql_and_uploads_of_a_self_hosted_service_are_beside_its_api_v3() {
+        let (graphql, uploads) = derived(Scheme::Https, "api.code.corp", 8443, "/api/v3");
+        assert_eq!(
+            (graphql.as_str(), uploads.as_str()),
+            ("https://api.code.corp:8443/api/graphql", "https://api.code.corp:8443/api/uploads")
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! `[webhooks]`: deliveries by which the upstream says that something changed, and the webhooks
+//! whose deliveries are watched.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use super::accounts::Account;
+use super::accounts::{Reach, Territory};
+use crate::config::input::declared::Declared;
+use crate::config::input::document::quoted;
+use crate::config::input::reader::{Entry, Reader};
+use crate::config::input::scalars::duration_text;
+use crate::config::printer::{Printer, list, redacted, text};
+
+/// How often a webhook's deliveries are looked through when nothing else is said: two requests each
+/// time.
+const CHECK_EVERY: Duration = Duration::from_mins(1);
+/// More often is a waste of budget.
+const CHECK_EVERY_MIN: Duration = Duration::from_secs(10);
+/// The webhook of an app, whose credential says which.
+const APP_HOOK: &str = "/app/hook";
+
+/// The section `[webhooks]`.
+#[derive(Clone, Debug)]
+pub struct Webhooks {
+    /// The secret that signs the deliveries.
+    pub secret: SecretString,
+    /// The one before, which is still good while the upstream is told of the new one.
+    pub previous_secret: Option<SecretString>,
+    /// The webhooks whose deliveries are watched.
+    pub hooks: Vec<Hook>,
+}
+
+/// One entry of `[[webhooks.hooks]]`: a webhook that delivers here, and whose deliveries are looked
+/// through.
+#[derive(Clone, Debug)]
+pub struct Hook {
+    /// Its address at the upstream.
+    pub at: Arc<str>,
+    /// Whose token may read it and its deliveries: an index into
+    /// [`Config::accounts`](crate::config::Config::accounts).
+    pub account: usize,
+    /// What it tells of.
+    pub reach: Reach,
+    /// How often.
+    pub check_every: Duration,
+}
+
+impl Webhooks {
+    pub(in crate::config) fn read(entry: &Entry<'_>, accounts: &Declared<Account>) -> Option<Self> {
+        entry.table(|reader| {
+            let (secret, previous_secret) =
+                (reader.required("secret"), reader.optional("previous_secret"));
+            let hooks = reader.entries("hooks", |reader| Hook::read(reader, accounts));
+            let hooks: Vec<Hook> = hooks?.into_iter().collect::<Option<_>>()?;
+            Some(Self { secret: secret?, previous_secret, hooks })
+        })
+    }
+
+    pub(in crate::config) fn print(&self, accounts: &[Account], printer: &mut Printer) {
+        printer.section("webhooks");
+        printer.set("secret", redacted());
+        if self.previous_secret.is_some() {
+            printer.set("previous_secret", redacted());
+        }
+        for hook in &self.hooks {
+            printer.entry("webhooks.hooks");
+            printer.set("at", text(&hook.at));
+            if let Some(account) = accounts.get(hook.account) {
+                printer.set("account", text(&account.name));
+            }
+            if let (APP_HOOK, Reach::Only(territories)) = (&*hook.at, &hook.reach) {
+                printer.set("reach", list(territories.iter().map(text)));
+            }
+            printer.set("check_every", text(duration_text(hook.check_every)));
+        }
+    }
+}
+
+impl Hook {
+    fn read(reader: &mut Reader<'_>, accounts: &Declared<Account>) -> Option<Self> {
+        let (at, account) =
+            (reader.required::<Arc<str>>("at"), accounts.reference(reader, "account"));
+        let (given, check_every) =
+            (reader.optional::<Reach>("reach"), reader.or("check_every", CHECK_EVERY));
+        if check_every < CHECK_EVERY_MIN {
+            let accepted = format!("at least \"{}\"", duration_text(CHECK_EVERY_MIN));
+            reader.refuse::<()>(
+                "check_every",
+                "too often: each check costs two requests",
+                accepted,
+            );
+        }
+        let at = at?;
+        let Some(named) = about(&at) else {
+            let accepted = "the address of a webhook, such as \"/orgs/acme/hooks/7\", \"/repos/acme/widgets/hooks/3\" or \"/app/hook\"";
+            return reader.refuse("at", format!("no webhook's address: {}", quoted(&at)), accepted);
+        };
+        let reach = match (named, given, reader.is_set("reach")) {
+            (About::Territory(_), _, true) => {
+                return reader.refuse(
+                    "reach",
+                    "what the webhook is about follows from its address",
+                    "no such key",
+                );
+            }
+            (About::App, None, false) => {
+                return reader.refuse(
+                    "reach",
+                    "missing",
+                    "the owners and repositories where the app is installed",
+                );
+            }
+            (About::Territory(territory), ..) => Reach::Only(vec![territory]),
+            (About::App, given, _) => given?,
+        };
+        Some(Self { at, account: account?, reach, check_every })
+    }
+
+    /// Where its settings are read.
+    pub fn terms_at(&self) -> &str {
+        if &*self.at == APP_HOOK { "/app" } else { &self.at }
+    }
+}
+
+/// What the address of a webhook says that it is about.
+enum About {
+    /// This.
+    Territory(Territory),
+    /// Wherever the app is installed that the credential is for.
+    App,
+}
+
+/// `None` when it is no address of a webhook.
+fn about(at: &str) -> Option<About> {
+    let is_name = |name: &str| {
+        let is_plain =
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        !name.is_empty() && name != "." && name != ".." && is_plain
+    };
+    let is_id = |id: &str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+    match at.split('/').collect::<Vec<_>>().as_slice() {
+        ["", "app", "hook"] => Some(About::App),
+        ["", "orgs", owner, "hooks", id] if is_name(owner) && is_id(id) => {
+            Some(About::Territory(Territory::Owner((*owner).into())))
+        }
+        ["", "repos", owner, name, "hooks", id] if is_name(owner) && is_name(name) && is_id(id) => {
+            Some(About::Territory(Territory::Repository {
+                owner: (*owner).into(),
+                name: (*name).into(),
+            }))
+        }
+        _ => None,
+    }
+}

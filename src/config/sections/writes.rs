@@ -1,0 +1,110 @@
+//! `[writes]`: the queue of writes.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::state::State;
+use crate::config::input::reader::{Entry, Read, Reader};
+use crate::config::input::scalars::{Size, duration_text, size_text};
+use crate::config::printer::{Printer, inline, text};
+
+/// The service's published advice: a second between mutations (UPSTREAM.md, Limits).
+const SPACING: Duration = Duration::from_secs(1);
+/// More for writes that send notifications, which the upstream limits sooner (CONTRACT.md, 2).
+const NOTIFY_SPACING: Duration = Duration::from_secs(3);
+/// CONTRACT.md, 2.
+const MAX_ATTEMPTS: NonZeroU32 = NonZeroU32::new(8).unwrap();
+/// CONTRACT.md, 2.
+const MAX_BODY: Size = Size::mib(10);
+/// CONTRACT.md, 2.
+const RETENTION: Duration = Duration::from_hours(24);
+/// CONTRACT.md, 2.
+const QUEUE_MAX: NonZeroU32 = NonZeroU32::new(10_000).unwrap();
+
+/// The section `[writes]`.
+#[derive(Clone, Debug)]
+pub struct Writes {
+    /// Where queued writes are kept.
+    pub store: WriteStore,
+    /// The least time between two writes of one account.
+    pub spacing: Duration,
+    /// The same when the write triggers notifications.
+    pub notify_spacing: Duration,
+    /// How often one write is tried at most.
+    pub max_attempts: NonZeroU32,
+    /// Bytes of the largest body that is queued; larger ones are streamed.
+    pub max_body: u64,
+    /// How long a finished write can be looked up.
+    pub retention: Duration,
+    /// How many writes may be queued.
+    pub queue_max: NonZeroU32,
+}
+
+/// Where queued writes are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteStore {
+    /// In memory: they are lost when the gateway stops.
+    Memory,
+    /// In a database file of one gateway.
+    File(PathBuf),
+    /// In the Redis of `state.redis`, shared by all replicas.
+    Redis,
+}
+
+impl Writes {
+    /// `state` is `None` when it has a fault of its own.
+    pub(in crate::config) fn read(reader: &mut Reader<'_>, state: Option<&State>) -> Self {
+        let writes = Self {
+            store: reader.or("store", WriteStore::Memory),
+            spacing: reader.or("spacing", SPACING),
+            notify_spacing: reader.or("notify_spacing", NOTIFY_SPACING),
+            max_attempts: reader.or("max_attempts", MAX_ATTEMPTS),
+            max_body: reader.positive("max_body", MAX_BODY).0,
+            retention: reader.positive("retention", RETENTION),
+            queue_max: reader.or("queue_max", QUEUE_MAX),
+        };
+        if writes.store == WriteStore::Redis && state.is_some_and(|state| state.redis.is_none()) {
+            reader.refuse::<()>(
+                "store",
+                "there is no state.redis to keep writes in",
+                "\"memory\", { path = \"weir.redb\" }, or set state.redis",
+            );
+        }
+        writes
+    }
+
+    pub(in crate::config) fn print(&self, printer: &mut Printer) {
+        printer.section("writes");
+        let store = match &self.store {
+            WriteStore::Memory => text("memory"),
+            WriteStore::Redis => text("redis"),
+            WriteStore::File(path) => inline(&[("path", text(path.display()))]),
+        };
+        printer.set("store", store);
+        printer.set("spacing", text(duration_text(self.spacing)));
+        printer.set("notify_spacing", text(duration_text(self.notify_spacing)));
+        printer.set("max_attempts", self.max_attempts);
+        printer.set("max_body", text(size_text(self.max_body)));
+        printer.set("retention", text(duration_text(self.retention)));
+        printer.set("queue_max", self.queue_max);
+    }
+}
+
+impl Read for WriteStore {
+    fn accepted() -> String {
+        "\"memory\", \"redis\" or { path = \"weir.redb\" }".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        if entry.value().is_table() {
+            return entry.table(|reader| reader.required("path").map(Self::File));
+        }
+        match entry.text::<Self>()? {
+            "memory" => Some(Self::Memory),
+            "redis" => Some(Self::Redis),
+            // Not quoted: the address of a Redis, with its password, is a likely mistake.
+            _ => entry.refuse("unknown value", Self::accepted()),
+        }
+    }
+}
