@@ -1,35 +1,52 @@
-# What there is to run. Each target installs what it needs and does not find (deploy/setup.sh).
+# The commands of this repository. Each target installs what it needs and does not find
+# (deploy/setup.sh).
 
 # Further options of `weir demo`, such as ARGS="--bots 0" to serve only.
 ARGS ?=
 LISTEN ?= 127.0.0.1:8080
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
-# Where rustup and `cargo install` put their programs, for a shell that does not know it yet.
+# rustup and `cargo install` put their programs here; a new shell may not know it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
+
+# A default toolchain of the version that rust-toolchain.toml names serves under any name, so that
+# rustup fetches nothing.
+VERSION := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+ifneq (,$(findstring rustc $(VERSION) ,$(shell cd / && rustc --version 2>/dev/null)))
+export RUSTUP_TOOLCHAIN ?= $(firstword $(shell cd / && rustup show active-toolchain 2>/dev/null))
+endif
 
 # Seeds and virtual hours of `make soak`.
 SEEDS ?= 1000
 HOURS ?= 24
 
-.PHONY: run test soak check bench setup
+.PHONY: run test test-fast soak check bench setup
 
-# The gateway in front of an emulated upstream, driven by sample bots. Ctrl-C ends it with a summary.
+# The gateway in front of an emulated upstream, driven by sample bots. Ctrl-C ends it with a
+# summary.
 run: NEEDS = build
 run: setup
-	cargo run --locked --release -- demo --listen $(LISTEN) $(ARGS)
+	cargo run --locked --profile demo -- demo --listen $(LISTEN) $(ARGS)
 
-# Everything, real client libraries included. Property tests draw the same cases each time, so that a red run is the work of what was changed; `make soak` and a
-# plain `cargo test` draw new ones. Another seed: `make test PROPTEST_RNG_SEED=2`.
+# Everything, real client libraries included. Property tests draw the same cases each time, so that
+# a failure follows from the change under test; `make soak` and a plain `cargo test` draw new ones.
+# Another seed: `make test PROPTEST_RNG_SEED=2`.
 test: NEEDS = test
 test: export PROPTEST_RNG_SEED ?= 1
 test: setup
 	cargo test --locked --no-fail-fast
 
-# Property tests with new cases, many more of them; a million answers compared with the truth; whose
-# answers hundreds of worlds of clients and pools are served; then the promises about limits over whole days: every seed with
-# reordering, lost answers and resets that wobble. A day of a thousand seeds takes about three quarters of an hour on two cores; `make soak SEEDS=50 HOURS=3` some
-# minutes. A failure prints its seed and the command that shows it again.
+# Unit tests, the contract and the repository's rules: no other languages, no network.
+test-fast: NEEDS = build
+test-fast: export PROPTEST_RNG_SEED ?= 1
+test-fast: setup
+	cargo test --locked --no-fail-fast --lib --test contract --test tidy
+
+# Property tests with many new cases; a million answers compared with the truth; hundreds of worlds
+# of clients and pools, in which nobody may see what is not for it; then the promises about limits
+# over whole days, for every seed, with reordering, lost answers and resets that wobble. A day of a
+# thousand seeds takes about 45 minutes on two cores; `make soak SEEDS=50 HOURS=3` takes minutes. A
+# failure prints its seed and the command that shows it again.
 SOAK = $(TARGET_DIR)/release/weir simulate --seeds $(SEEDS) --reorder --wobble 1000
 soak: NEEDS = build
 soak: setup
@@ -51,6 +68,7 @@ check: NEEDS = check
 check: setup
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --bin weir --no-default-features -- -D warnings
 	@if cargo deny fetch db; then \
 	    cargo deny check --hide-inclusion-graph; \
 	else \
@@ -59,7 +77,8 @@ check: setup
 	fi
 	cargo test --locked --test tidy
 
-# Hits and revalidated answers per second beside nginx's cache (benches/README.md). Five to eight minutes, most of them building.
+# Hits and revalidated answers per second beside nginx's cache (benches/README.md). Five to eight
+# minutes, most of them building.
 bench: NEEDS = bench
 bench: setup
 	cargo build --locked --profile dist

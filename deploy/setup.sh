@@ -1,12 +1,15 @@
 #!/bin/sh
-# Installs what the Makefile's targets need and do not find: setup.sh [build|test|check|bench], `build` by default.
-# As root with apt it installs; everybody else is told the one command to run, and the script stops with 1.
+# Installs what the Makefile's targets need and do not find: setup.sh [build|test|check|bench],
+# `build` by default.
+# As root with apt it installs packages; otherwise it prints the one command to run and stops with 1.
+# Rust needs no root and is always installed.
 set -eu
+export PATH="$PATH:$HOME/.cargo/bin"
 
 purpose=${1:-build}
 missing=
 
-# need COMMAND PACKAGE…: the packages (by their Debian names) that bring a command.
+# need COMMAND PACKAGE…: a command and the packages, by their Debian names, that bring it.
 need() {
     command -v "$1" >/dev/null 2>&1 && return
     shift
@@ -16,6 +19,7 @@ need() {
 # pingora's zlib is compiled by cmake, ring and mimalloc by the C compiler.
 need cc gcc libc6-dev
 need cmake cmake
+command -v cargo >/dev/null 2>&1 || need curl curl ca-certificates
 case $purpose in
 build | check) ;;
 test)
@@ -23,7 +27,7 @@ test)
     need node nodejs
     need npm npm
     need python3 python3
-    # Debian keeps the part that puts pip into a virtual environment in a package of its own.
+    # On Debian the part that puts pip into a virtual environment is a package of its own.
     python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
     ;;
 bench)
@@ -57,10 +61,12 @@ if [ -n "$missing" ]; then
     fi
 fi
 
+# The toolchain itself follows from rust-toolchain.toml.
 if ! command -v cargo >/dev/null 2>&1; then
-    printf 'Rust is missing. Run this, then the same make target again:\n\n    %s\n\n' \
-        "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile default" >&2
-    exit 1
+    echo 'Rust is missing: installing rustup from https://rustup.rs into ~/.cargo, minimal profile.'
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+        sh -s -- -y --profile minimal --default-toolchain none
+    (cd "$(dirname "$0")/.." && rustup toolchain install)
 fi
 if [ "$purpose" = check ] && ! command -v cargo-deny >/dev/null 2>&1; then
     cargo install cargo-deny --locked

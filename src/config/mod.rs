@@ -5,7 +5,7 @@
 //! rest of the crate never meets a bad config.
 
 mod effective;
-mod input;
+pub(crate) mod input;
 mod printer;
 mod reload;
 mod sections;
@@ -15,6 +15,8 @@ mod tests;
 use std::path::Path;
 
 use input::document::Secrets;
+use input::load_as;
+use input::reader::Reader;
 use sections::{Apps, Tokens};
 
 use crate::decision::{AccountId, Places};
@@ -31,13 +33,6 @@ pub use sections::{
     Pool, Priority, Reach, Redis, State, Telemetry, Territory, Token, Upstream, Webhooks,
     WriteStore, Writes, digest, digest_hex, generate,
 };
-
-/// For other files of the program that are read as strictly as this one.
-pub(crate) use input::document::quoted;
-pub(crate) use input::load_as;
-#[cfg(test)]
-pub(crate) use input::parse_as;
-pub(crate) use input::reader::{Entry, Read, Reader};
 
 /// A config that has been checked as a whole: every reference resolves, every secret is there,
 /// every number is within its bounds.

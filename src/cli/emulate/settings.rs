@@ -12,7 +12,10 @@ use serde_json::{Map, Value};
 use toml::de::DeValue;
 
 use crate::api::Dialect;
-use crate::config::{self, Entry, Faults, Read, Reader, quoted};
+use crate::config::Faults;
+use crate::config::input::document::quoted;
+use crate::config::input::load_as;
+use crate::config::input::reader::{Entry, Read, Reader};
 use crate::emulator::{Conditions, FaultSpec, Options};
 
 /// What the file says; what it does not say is left to the flags and their defaults.
@@ -31,7 +34,7 @@ pub struct Settings {
 
 /// Reads the file at `path`; relative paths in it begin beside it.
 pub fn load(path: &Path) -> Result<Settings, Faults> {
-    config::load_as(path, read)
+    load_as(path, read)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every function that reads a file has this form")]
@@ -199,7 +202,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Settings, Faults> {
-        config::parse_as(text, "emulate.toml", &|_| None, Path::new("base"), read)
+        crate::config::input::parse_as(text, "emulate.toml", &|_| None, Path::new("base"), read)
     }
 
     const WHOLE: &str = r#"

@@ -2,11 +2,13 @@
 //!
 //! Left out: the sections of the config; other files of the program are read with it too.
 
+#[cfg(feature = "emulator")]
+mod data_keys;
 pub(in crate::config) mod declared;
-pub(in crate::config) mod document;
+pub(crate) mod document;
 pub(in crate::config) mod fault;
 pub(in crate::config) mod http_url;
-pub(in crate::config) mod reader;
+pub(crate) mod reader;
 pub(in crate::config) mod scalars;
 pub(in crate::config) mod secret;
 

@@ -6,7 +6,7 @@
 //! looks like is said by its [`Read`].
 
 use toml::Spanned;
-use toml::de::{DeString, DeTable, DeValue};
+use toml::de::{DeTable, DeValue};
 
 use super::document::{Document, listed, quoted};
 
@@ -61,8 +61,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) document: &'a Document<'a>,
     /// Its full key.
     pub(crate) path: String,
-    at: usize,
-    value: &'a DeValue<'a>,
+    pub(super) at: usize,
+    pub(super) value: &'a DeValue<'a>,
 }
 
 impl<'a> Entry<'a> {
@@ -111,49 +111,6 @@ impl<'a> Entry<'a> {
             at: item.span().start,
             value: item.get_ref(),
         }
-    }
-
-    /// The keys and values of a `T` that is written as a table whose keys are data.
-    pub(crate) fn members<T: Read>(&self) -> Option<Vec<(&'a str, Entry<'a>)>> {
-        let Some(table) = self.value.as_table() else { return self.refuse_type::<T>().and(None) };
-        let member = |(key, value): (&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>)| {
-            let name: &'a str = key.get_ref();
-            let path = format!("{}.{}", self.path, written(name));
-            (
-                name,
-                Entry {
-                    document: self.document,
-                    path,
-                    at: key.span().start,
-                    value: value.get_ref(),
-                },
-            )
-        };
-        Some(table.iter().map(member).collect())
-    }
-
-    /// Adds a fault about something inside this value, named like `match.nth`, at its line or that
-    /// of the nearest thing around it.
-    pub(crate) fn refuse_inside(
-        &self,
-        inside: &str,
-        problem: impl Into<String>,
-        accepted: impl Into<String>,
-    ) {
-        let (mut at, mut value) = (self.at, Some(self.value));
-        for name in inside.split('.') {
-            let found =
-                value.and_then(DeValue::as_table).and_then(|table| table.get_key_value(name));
-            value = found.map(|(_, value)| value.get_ref());
-            at = found.map_or(at, |(key, _)| key.span().start);
-        }
-        let names: Vec<String> = inside.split('.').map(printable).collect();
-        self.document.fault(
-            Some(at),
-            &format!("{}.{}", self.path, names.join(".")),
-            problem.into(),
-            Some(accepted.into()),
-        );
     }
 
     /// Reads the value as a table; keys that `read` does not ask for become faults.
@@ -341,21 +298,10 @@ impl<'a> Reader<'a> {
 
 /// An unknown key for use in a message; one that does not look like a key is left out, for it may
 /// be a secret in the wrong place.
-fn printable(name: &str) -> String {
+pub(super) fn printable(name: &str) -> String {
     let looks_like_a_key = name.len() <= 32
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     if looks_like_a_key { name.to_owned() } else { "…".to_owned() }
-}
-
-/// A key that is data, as the file writes it: `"core.user"`.
-fn written(name: &str) -> String {
-    let is_plain =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'@');
-    match printable(name) {
-        plain if plain == name => plain,
-        _ if name.len() <= 64 && name.bytes().all(is_plain) => format!("\"{name}\""),
-        left_out => left_out,
-    }
 }
 
 /// The known key that an unknown one was probably meant to be.
