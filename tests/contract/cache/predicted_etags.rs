@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use weir::clock::Timestamp;
 use weir::config::digest_hex;
 
-use super::apps;
+use crate::auth::apps;
 use crate::support::origin::{Asked, Origin, header, token};
 use crate::support::{Reply, Setup, World};
 

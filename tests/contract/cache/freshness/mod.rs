@@ -6,11 +6,8 @@
 //! `REQUESTS=1000000 cargo test --release --test contract freshness -- --nocapture` makes a million
 //! of them.
 
-#[path = "freshness/history.rs"]
 mod history;
-#[path = "freshness/mangler.rs"]
 mod mangler;
-#[path = "freshness/traffic.rs"]
 mod traffic;
 
 use std::sync::Arc;
@@ -27,7 +24,7 @@ use mangler::Mangler;
 use traffic::{Rules, Traffic};
 
 /// Limits that are never met: here it is about what answers show.
-pub(super) const UNLIMITED: &str = r#"
+pub(crate) const UNLIMITED: &str = r#"
 [limits]
 concurrency = 10000
 rest_points_per_minute = 100000000

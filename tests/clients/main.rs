@@ -11,31 +11,18 @@
 //! client spoke to the gateway and to nobody else (`driver`). What the gateway does with requests
 //! that no library sends is left to the other tests.
 
-#[path = "clients/alone.rs"]
 mod alone;
-#[path = "clients/at_once.rs"]
 mod at_once;
-#[path = "clients/control.rs"]
 mod control;
-#[path = "clients/driver.rs"]
 mod driver;
-#[path = "clients/emulated.rs"]
 mod emulated;
-#[path = "clients/http_cache.rs"]
 mod http_cache;
-#[path = "clients/install.rs"]
 mod install;
-#[path = "clients/processes.rs"]
 mod processes;
-#[path = "clients/quick.rs"]
 mod quick;
-#[path = "clients/record.rs"]
 mod record;
-#[path = "clients/recorded.rs"]
 mod recorded;
-#[path = "clients/relay.rs"]
 mod relay;
-#[path = "clients/setting.rs"]
 mod setting;
 
 /// Makes two tests of each function that takes a library: `sentence::octokit` and

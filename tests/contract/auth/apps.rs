@@ -14,15 +14,15 @@ use weir::tokens::State;
 use crate::support::logged;
 use crate::support::{KEY, OTHER_KEY, Reply, Setup, World, all_have_status, eventually};
 
-pub(super) const APP_KEY: &str = include_str!("../../src/emulator/seed/app_key.pem");
+pub(crate) const APP_KEY: &str = include_str!("../../../src/emulator/seed/app_key.pem");
 /// Of another app: this one's JWTs signed with it are not accepted.
-const WRONG_KEY: &str = include_str!("../../src/emulator/seed/initech_app_key.pem");
-pub(super) const REPOSITORY: &str = "/repos/acme/widgets";
-pub(super) const MINT: &str = "/app/installations/311/access_tokens";
+const WRONG_KEY: &str = include_str!("../../../src/emulator/seed/initech_app_key.pem");
+pub(crate) const REPOSITORY: &str = "/repos/acme/widgets";
+pub(crate) const MINT: &str = "/app/installations/311/access_tokens";
 
 /// The app 301 of the emulator's world: `ci` reads and writes for its first installation, `other`
 /// acts as the app.
-pub(super) fn credentials(key: &str, installations: &[u64]) -> String {
+pub(crate) fn credentials(key: &str, installations: &[u64]) -> String {
     let mut text = "[[accounts]]\nname = \"the-app\"\nkind = \"app\"\n".to_owned();
     for id in installations {
         let _ = write!(text, "[[accounts]]\nname = \"installed-{id}\"\nkind = \"installation\"\n");
@@ -47,11 +47,11 @@ fn client(name: &str, key: &str, more: &str) -> String {
     )
 }
 
-pub(super) fn setup() -> Setup {
+pub(crate) fn setup() -> Setup {
     Setup::new().credentials(credentials(APP_KEY, &[311]))
 }
 
-pub(super) fn mints(world: &World) -> Vec<Entry> {
+pub(crate) fn mints(world: &World) -> Vec<Entry> {
     world
         .upstream_requests()
         .into_iter()
@@ -73,12 +73,12 @@ fn page(number: u32) -> String {
     format!("{REPOSITORY}/issues?per_page=1&page={number}")
 }
 
-pub(super) fn state(world: &World, name: &str) -> Option<State> {
+pub(crate) fn state(world: &World, name: &str) -> Option<State> {
     let health = world.gateway.tokens.health(world.clock.now());
     health.iter().find(|token| token.token.to_string() == name).map(|token| token.state)
 }
 
-pub(super) async fn ready(world: &World) {
+pub(crate) async fn ready(world: &World) {
     eventually(|| state(world, "installation 311") == Some(State::Healthy)).await;
 }
 
@@ -486,7 +486,7 @@ async fn neither_jwt_nor_minted_token_appears_in_an_answer_a_log_or_a_metric() {
 
 /// The app, its installation, and a user who sees only what is public, in one pool; `ci` reads for
 /// it.
-pub(super) fn mixed() -> Setup {
+pub(crate) fn mixed() -> Setup {
     let text = "[[accounts]]\nname = \"dan\"\nkind = \"user\"\n[[tokens]]\naccount = \"dan\"\nkind = \"classic\"\n\
         secret = { value = \"emu_classic_dan_all_scopes\" }\n"
         .to_owned()

@@ -8,7 +8,6 @@
 //! is lost. `PROPTEST_CASES=500 cargo test --release --test contract visibility` plays so many
 //! worlds; one that fails names its seed, which `PROPTEST_RNG_SEED=… PROPTEST_CASES=1` plays alone.
 
-#[path = "visibility/realm.rs"]
 mod realm;
 
 use std::collections::BTreeMap;
@@ -23,7 +22,7 @@ use weir::config::digest_hex;
 use weir::simulation::random::Dice;
 
 use super::apps::APP_KEY;
-use super::freshness::UNLIMITED;
+use crate::cache::freshness::UNLIMITED;
 use crate::support::origin::Origin;
 use crate::support::{Reply, Setup, World};
 use realm::{Answered, Holder, REPOSITORIES, Realm, pick};

@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 use weir::writes::WriteId;
 
-use super::{ADMIN, Operator, TOKEN, printed};
+use super::operator::{ADMIN, Operator, TOKEN, printed};
 use crate::support::{OTHER_KEY, Setup, World, eventually};
 
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::json;
 
-use super::{ADMIN, ISSUES, Operator};
+use super::operator::{ADMIN, ISSUES, Operator};
 use crate::support::Setup;
 
 #[tokio::test]

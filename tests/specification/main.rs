@@ -22,31 +22,17 @@
 //! What is left out: how the emulator does it, its speed, its sockets (`src/emulator/tests`,
 //! `benches/`).
 
-#[path = "specification/audit.rs"]
 mod audit;
-#[path = "specification/callers.rs"]
 mod callers;
-#[path = "specification/document_1/mod.rs"]
 mod document_1;
-#[path = "specification/document_2/mod.rs"]
 mod document_2;
-#[path = "specification/document_3/mod.rs"]
 mod document_3;
-#[path = "specification/evidence.rs"]
 mod evidence;
-#[path = "specification/kit.rs"]
 mod kit;
-#[path = "specification/objects/mod.rs"]
 mod objects;
-#[path = "specification/recorder.rs"]
 mod recorder;
-#[path = "specification/routes.rs"]
 mod routes;
-#[path = "specification/rows/mod.rs"]
 mod rows;
-#[path = "specification/shape.rs"]
 mod shape;
-#[path = "specification/table.rs"]
 mod table;
-#[path = "specification/template.rs"]
 mod template;

@@ -1,0 +1,36 @@
+//! The admin listener, the commands that ask it, the request log, and reloads.
+
+mod budgets;
+mod operator;
+mod purge;
+mod queue;
+mod reload;
+mod request_log;
+
+use std::time::Duration;
+
+use crate::support::{Reply, World, eventually};
+use operator::ISSUES;
+
+/// A request is held by `concurrency = 1` for five seconds of the test's clock; `meanwhile` looks
+/// at it.
+async fn hold_for_five_seconds<R>(world: &World, meanwhile: impl AsyncFnOnce() -> R) -> (Reply, R) {
+    world.get(ISSUES).await.assert_status(200);
+    let gate = world.close_gate("GET", "/repos/acme/widgets");
+    let holder = world.get("/repos/acme/widgets");
+    let watcher = async {
+        world.held(gate, 1).await;
+        let waiting = world.get("/repos/acme/sprockets");
+        let look = async {
+            eventually(|| world.gateway.admissions.waiting() == 1).await;
+            let seen = meanwhile().await;
+            world.clock.advance(Duration::from_secs(5));
+            world.open_gate(gate);
+            seen
+        };
+        tokio::join!(waiting, look)
+    };
+    let (held, seen) = tokio::join!(holder, watcher);
+    held.assert_status(200);
+    seen
+}

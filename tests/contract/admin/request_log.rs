@@ -1,0 +1,152 @@
+//! The log line of a request: which limit held it, how long, and how it ended (CONTRACT §6).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::hold_for_five_seconds;
+use super::operator::{ADMIN, ISSUES, Operator};
+use crate::support::logged;
+use crate::support::raw::Connection;
+use crate::support::{KEY, Setup, eventually};
+
+/// The lines of finished requests that were logged while `act` ran on this thread.
+async fn logged(act: impl AsyncFnOnce()) -> Vec<Value> {
+    logged::begin();
+    act().await;
+    let text = logged::own();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line["message"] == "request").collect()
+}
+
+#[tokio::test]
+async fn one_line_answers_why_a_request_waited() {
+    let world = Setup::new().manual_clock().config("[limits]\nconcurrency = 1").start().await;
+    let lines = logged(async || drop(hold_for_five_seconds(&world, async || {}).await)).await;
+    let waited =
+        lines.iter().find(|line| line["path"] == "/repos/acme/sprockets").expect("it has a line");
+    let told =
+        ["client", "status", "queue_ms", "held_by", "held_account"].map(|key| waited[key].clone());
+    assert_eq!(
+        told,
+        [json!("ci"), json!(200), json!(5000.0), json!("concurrency"), json!("account-0")],
+        "{waited}"
+    );
+    assert!(waited.get("held_until").is_none(), "only an answer ends it: {waited}");
+    let served =
+        lines.iter().find(|line| line["path"] == "/repos/acme/widgets").expect("it has a line");
+    assert!(served.get("held_by").is_none(), "{served}");
+}
+
+#[tokio::test]
+async fn a_refusal_is_one_line_with_the_limit_the_account_and_the_time() {
+    let world = Setup::new().manual_clock().start().await;
+    world.set_limits(&json!({ "core.user": 1 }));
+    world.get(ISSUES).await.assert_status(200);
+    let lines =
+        logged(async || world.get(&format!("{ISSUES}?page=2")).await.assert_status(403)).await;
+    let [refused] = lines.as_slice() else { panic!("one line: {lines:?}") };
+    let told = ["client", "status", "refusal", "held_by", "held_account"]
+        .map(|key| refused[key].as_str().unwrap_or("").to_owned());
+    assert_eq!(told, ["ci", "", "primary", "primary", "account-0"], "{refused}");
+    assert!(refused["held_until"].as_str().unwrap() > "2027-01-15T08:00:00Z", "{refused}");
+}
+
+#[tokio::test]
+async fn a_client_that_gives_up_waiting_leaves_a_line_that_says_what_for() {
+    let world =
+        Setup::new().listen(ADMIN).manual_clock().config("[limits]\nconcurrency = 1").start().await;
+    world.get(ISSUES).await.assert_status(200);
+    let gate = world.close_gate("GET", "/repos/acme/widgets");
+    let lines = logged(async || {
+        let leaver = async {
+            world.held(gate, 1).await;
+            let mut connection = Connection::open(world.address).await;
+            connection
+                .send(format!("GET /repos/acme/sprockets HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n").as_bytes())
+                .await;
+            eventually(|| world.gateway.admissions.waiting() == 1).await;
+            world.clock.advance(Duration::from_secs(20));
+            drop(connection);
+            // Its line is written when it has ended altogether; the other one goes on.
+            eventually(|| world.gateway.admissions.waiting() == 0 && world.gateway.active.count() == 1).await;
+            world.open_gate(gate);
+        };
+        tokio::join!(world.get("/repos/acme/widgets"), leaver).0.assert_status(200);
+    })
+    .await;
+    let left = lines.iter().find(|line| line["path"] == "/repos/acme/sprockets");
+    let left = left.unwrap_or_else(|| panic!("it has no line: {lines:?}"));
+    let told =
+        ["status", "queue_ms", "held_by", "held_account", "resource"].map(|key| left[key].clone());
+    assert_eq!(
+        told,
+        [json!(0), json!(20_000.0), json!("concurrency"), json!("account-0"), json!("core")],
+        "{left}"
+    );
+    let operator = Operator::of(&world).await;
+    assert_eq!(operator.metric("weir_wait_seconds_sum{reason=\"concurrency\"}").await, Some(20.0));
+    assert_eq!(operator.client("ci").await["waits"]["count"], 1);
+}
+
+#[tokio::test]
+async fn who_waits_for_the_fetch_of_another_is_held_by_the_same_and_for_no_longer_than_it_asks() {
+    let world = Setup::new().manual_clock().config("[limits]\nconcurrency = 1").start().await;
+    world.get(ISSUES).await.assert_status(200);
+    let gate = world.close_gate("GET", "/repos/acme/widgets");
+    let lines = logged(async || {
+        let others = async {
+            world.held(gate, 1).await;
+            let first = world.get("/repos/acme/sprockets");
+            let second = async {
+                eventually(|| world.gateway.admissions.waiting() == 1).await;
+                let second = world.get_with(
+                    "/repos/acme/sprockets",
+                    &[("prefer", "wait=3"), ("x-request-id", "second")],
+                );
+                let time = async {
+                    eventually(|| world.gateway.flights.askers() == 3).await;
+                    world.clock.advance(Duration::from_secs(4));
+                };
+                let (second, ()) = tokio::join!(second, time);
+                world.open_gate(gate);
+                second
+            };
+            tokio::join!(first, second)
+        };
+        let (holder, (first, second)) = tokio::join!(world.get("/repos/acme/widgets"), others);
+        holder.assert_status(200);
+        first.assert_status(200);
+        second.assert_secondary_limited();
+    })
+    .await;
+    let second = lines.iter().find(|line| line["request_id"] == "second").expect("it has a line");
+    let told = ["refusal", "held_by", "held_account"].map(|key| second[key].clone());
+    assert_eq!(told, [json!("concurrency"), json!("concurrency"), json!("account-0")], "{second}");
+}
+
+#[tokio::test]
+async fn a_write_behind_another_is_held_by_its_turn() {
+    let world = Setup::new().manual_clock().start().await;
+    world.get(ISSUES).await.assert_status(200);
+    let gate = world.close_gate("POST", ISSUES);
+    let lines = logged(async || {
+        let first = world.post(ISSUES, json!({ "title": "first" }));
+        let second = async {
+            world.held(gate, 1).await;
+            let second = world.post(ISSUES, json!({ "title": "second" }));
+            let time = async {
+                eventually(|| world.gateway.turns.writes() == 2).await;
+                world.clock.advance(Duration::from_secs(10));
+                world.open_gate(gate);
+            };
+            tokio::join!(second, time).0
+        };
+        let (first, second) = tokio::join!(first, second);
+        first.assert_status(201);
+        second.assert_status(201);
+    })
+    .await;
+    let held: Vec<&Value> = lines.iter().map(|line| &line["held_by"]).collect();
+    assert_eq!(held, [&Value::Null, &json!("turn")], "{lines:?}");
+}

@@ -1,0 +1,14 @@
+//! Stored responses: freshness, revalidation, invalidation, variants and shared fetches.
+
+mod age;
+pub(crate) mod freshness;
+mod invalidation;
+mod pagination;
+mod predicted_etags;
+mod request_directives;
+mod rfc9111;
+mod shared_bodies;
+mod stale_if_error;
+mod stored_answers;
+mod validators;
+mod variants;

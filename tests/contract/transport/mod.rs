@@ -1,0 +1,10 @@
+//! Connections, HTTP framing, encodings and rewritten URLs.
+
+mod compression;
+mod fast_path_hits;
+mod fast_path_misses;
+mod informational;
+mod listeners;
+mod malformed_requests;
+mod upstream_failures;
+mod url_rewriting;
