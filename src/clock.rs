@@ -213,6 +213,12 @@ pub fn machine_instant() -> Instant {
     Instant::now()
 }
 
+/// The machine's steady time, for a deadline of the runtime's timers.
+#[must_use]
+pub fn timer_now() -> tokio::time::Instant {
+    tokio::time::Instant::from_std(machine_instant())
+}
+
 fn machine_millis() -> u64 {
     machine_micros() / 1000
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::pages;
 use crate::decision::cache_key::Scope;
 use crate::gateway::Gateway;
-use crate::gateway::purge::Prefix;
+use crate::gateway::cache::invalidation::purge::Prefix;
 
 /// How many beginnings of paths are shown.
 const SHOWN_MAX: usize = 20;

@@ -33,7 +33,7 @@ use tokio::time::timeout;
 
 use crate::config::digest;
 use crate::gateway::Gateway;
-use crate::gateway::generations::Current;
+use crate::gateway::reload::Current;
 
 /// How long an operator's request head may take. CONTRACT §2 has the same for clients.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);

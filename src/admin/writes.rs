@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use super::{JSON, not_allowed, pages};
 use crate::clock::Timestamp;
 use crate::gateway::Gateway;
-use crate::gateway::asynchronous::NotRetried;
-use crate::gateway::queue::{Listed, NotChanged, Repetition, Selection};
+use crate::gateway::server::asynchronous::NotRetried;
+use crate::gateway::write::queue::{Listed, NotChanged, Repetition, Selection};
 use crate::writes::{State, StoreError, WriteId};
 
 /// Writes of one page, unless it is said how many.

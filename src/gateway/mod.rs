@@ -23,74 +23,21 @@
 //! | `watch` | the invariants of the books, once a minute |
 //! | [`rewrite`], [`headers`], [`respond`], [`added`], `range`, [`encoding`], [`refuse`], [`own`] | the answer as this client sees it |
 
-pub mod added;
-pub mod admission;
-pub mod again;
-mod asking;
-pub mod asynchronous;
-pub mod attempt;
-pub mod auth;
-mod awaited;
-pub mod body;
-pub mod candidates;
-mod chunks;
-mod conditions;
-mod confirmation;
-mod connection;
+pub mod active;
+pub mod address;
+mod background;
+pub mod cache;
 pub mod counted;
-pub mod deliveries;
-pub mod door;
-mod doubt;
-pub mod drain;
-pub mod effort;
-pub mod encoding;
-pub mod fetch;
-pub mod flight;
-pub mod generations;
-pub mod graphql_prices;
-pub mod head;
-pub mod headers;
-mod hit;
-mod hooks;
-mod http1;
-mod idle;
-pub mod intake;
-pub mod interim;
-mod job;
-pub mod large;
-pub mod listen;
-mod marks;
-mod mint;
-mod neighbours;
-pub mod own;
-pub mod passthrough;
-pub mod perform;
-mod predicted;
-pub mod purge;
-pub mod queue;
+pub mod dispatch;
+pub mod error;
+mod http;
 pub mod random;
-mod range;
-pub mod read;
-mod reference;
-pub mod refuse;
-pub mod reply;
-mod request;
-pub mod resolve;
-pub mod respond;
-pub mod rewrite;
-mod rewrite_stream;
-pub mod rights;
-pub mod route;
-mod said;
-mod second_look;
-pub mod service;
-pub mod stale;
-pub mod store;
-pub mod streams;
-pub mod turns;
-pub mod upload;
-mod waiting;
-mod watch;
+pub mod reload;
+pub mod request;
+pub mod response;
+pub mod server;
+mod upstream;
+pub mod url_rewrite;
 pub mod write;
 
 use std::collections::BTreeSet;
@@ -110,23 +57,24 @@ use crate::telemetry::{Held, Metrics};
 use crate::tokens::{Source, Tokens};
 use crate::webhooks::Receiver;
 
-use admission::Admissions;
-use auth::Clients;
-use body::BodyMemory;
-use candidates::{Accounts, Candidates};
-use drain::Active;
-use effort::Hold;
-use encoding::Encodings;
-use fetch::Upstream;
-use flight::Flights;
-use graphql_prices::GraphqlPrices;
-use intake::{Intake, Root, Service};
-use passthrough::Guests;
-use queue::Queue;
-use rewrite::{Origin, UrlMap};
-use store::Store;
-use streams::Streams;
-use turns::Turns;
+use crate::gateway::active::Active;
+use crate::gateway::address::{Root, Service};
+use crate::gateway::cache::registry::Streams;
+use crate::gateway::cache::single_flight::Flights;
+use crate::gateway::cache::store::Store;
+use crate::gateway::dispatch::admission::Admissions;
+use crate::gateway::dispatch::candidates::{Accounts, Candidates};
+use crate::gateway::dispatch::progress::Hold;
+use crate::gateway::request::body::BodyMemory;
+use crate::gateway::request::clients::Clients;
+use crate::gateway::request::graphql_prices::GraphqlPrices;
+use crate::gateway::request::passthrough::Guests;
+use crate::gateway::request::validate::Intake;
+use crate::gateway::response::compression::Encodings;
+use crate::gateway::upstream::fetch::Upstream;
+use crate::gateway::url_rewrite::map::{Origin, UrlMap};
+use crate::gateway::write::queue::Queue;
+use crate::gateway::write::turns::Turns;
 
 /// Everything that requests share, by one config. What goes on from one config to the next is
 /// shared with the gateways before and after it (`generations`).
@@ -146,7 +94,7 @@ pub struct Gateway {
     /// Memory for the bodies of writes that wait.
     pub bodies: Arc<BodyMemory>,
     /// Room for deliveries.
-    pub deliveries: Arc<deliveries::Deliveries>,
+    pub deliveries: Arc<server::deliveries::Deliveries>,
     /// Writes in their lanes.
     pub turns: Arc<Turns>,
     /// Writes that were accepted.
@@ -157,37 +105,37 @@ pub struct Gateway {
     pub waiting: Vec<Arc<AtomicU64>>,
     /// Writes that are on their way upstream.
     pub writes_on_wire: Arc<AtomicU64>,
-    table: &'static Table,
-    roots_about_caller: Arc<BTreeSet<String>>,
-    clients: Clients,
-    guests: Arc<Guests>,
+    pub table: &'static Table,
+    pub roots_about_caller: Arc<BTreeSet<String>>,
+    pub clients: Clients,
+    pub guests: Arc<Guests>,
     /// Fetches under way, by what they fetch.
     pub flights: Arc<Flights>,
     /// The bodies too large to hold that are being read.
     pub streams: Arc<Streams>,
-    graphql_prices: Arc<GraphqlPrices>,
-    upstream: Arc<Upstream>,
-    urls: UrlMap,
-    mode: Mode,
+    pub graphql_prices: Arc<GraphqlPrices>,
+    pub upstream: Arc<Upstream>,
+    pub urls: UrlMap,
+    pub mode: Mode,
     /// Lists of accounts.
-    candidates: Candidates,
+    pub candidates: Candidates,
     /// What answers have taught about tokens' rights.
-    rights: Arc<Mutex<Rights>>,
+    pub rights: Arc<Mutex<Rights>>,
     /// Told when a second look has ended.
-    look_ended: Arc<Notify>,
-    pools: Vec<Accounts>,
-    alone: Vec<Accounts>,
-    public_base: Option<String>,
+    pub look_ended: Arc<Notify>,
+    pub pools: Vec<Accounts>,
+    pub alone: Vec<Accounts>,
+    pub public_base: Option<String>,
     /// For spans: where clients reach this gateway.
-    server_address: String,
-    watch: Arc<watch::Watch>,
-    webhooks: Option<Receiver>,
+    pub server_address: String,
+    pub watch: Arc<background::audit::Watch>,
+    pub webhooks: Option<Receiver>,
     /// The webhooks that are watched.
-    hooks: hooks::Hooks,
+    pub hooks: background::webhook_monitor::Hooks,
     /// Where answers were seen to change.
-    neighbours: Arc<neighbours::Neighbours>,
+    pub neighbours: Arc<cache::pagination::Neighbours>,
     /// Where the config asks for it.
-    predictor: Option<Arc<predicted::Predictor>>,
+    pub predictor: Option<Arc<cache::predicted_etags::Predictor>>,
     /// Compressed forms of stored answers.
     pub encodings: Arc<Encodings>,
 }
@@ -214,26 +162,26 @@ impl Gateway {
         self.shared_name(account)
     }
 
-    fn shared_name(&self, account: AccountId) -> &Arc<str> {
+    pub fn shared_name(&self, account: AccountId) -> &Arc<str> {
         self.config.account(account).map_or(self.guests.name(), |account| &account.name)
     }
 
     /// What holds a request, in the words of the log.
-    fn held(&self, hold: Hold) -> Held {
+    pub fn held(&self, hold: Hold) -> Held {
         let until = if let Until::Time(until) = hold.until { Some(until) } else { None };
         let account = hold.account.map(|account| Arc::clone(self.shared_name(account)));
         Held { by: hold.by.name(), account, until }
     }
 
-    fn pool(&self, pool: usize) -> Accounts {
+    pub fn pool(&self, pool: usize) -> Accounts {
         self.pools.get(pool).map(Arc::clone).unwrap_or_default()
     }
 
-    fn account_alone(&self, account: AccountId) -> Accounts {
+    pub fn account_alone(&self, account: AccountId) -> Accounts {
         self.alone.get(account.0 as usize).map(Arc::clone).unwrap_or_default()
     }
 
-    fn origin(&self, scheme: &str, intake: &Intake) -> Origin {
+    pub fn origin(&self, scheme: &str, intake: &Intake) -> Origin {
         let base =
             self.public_base.clone().unwrap_or_else(|| [scheme, "://", &intake.host].concat());
         // Uploads and GraphQL have one address each that is not under /api/v3; answers to them keep
@@ -243,15 +191,19 @@ impl Gateway {
     }
 
     /// Which methods there are: those that the service documents, or, for a plain HTTP cache, all.
-    fn methods(&self) -> intake::Methods {
-        if self.mode == Mode::Rfc9111 { intake::Methods::All } else { intake::Methods::Documented }
+    pub fn methods(&self) -> crate::gateway::request::validate::Methods {
+        if self.mode == Mode::Rfc9111 {
+            crate::gateway::request::validate::Methods::All
+        } else {
+            crate::gateway::request::validate::Methods::Documented
+        }
     }
 
-    fn write_body_max(&self) -> usize {
+    pub fn write_body_max(&self) -> usize {
         usize::try_from(self.config.writes.max_body).unwrap_or(usize::MAX)
     }
 
-    fn hold_max(&self) -> usize {
+    pub fn hold_max(&self) -> usize {
         usize::try_from(self.config.cache.max_object).unwrap_or(usize::MAX)
     }
 }

@@ -20,8 +20,8 @@ use weir::clock::{Clock, Timestamp};
 use weir::config;
 use weir::emulator::{Emulator, Entry, GateId, Handle, Options, Server};
 use weir::gateway::Gateway;
-use weir::gateway::generations::Current;
-use weir::gateway::listen::Listening;
+use weir::gateway::reload::Current;
+use weir::gateway::server::listen::Listening;
 use weir::telemetry::Metrics;
 
 use super::driver::{Client, Library};

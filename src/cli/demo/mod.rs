@@ -18,7 +18,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::process::{Asked, FAILED, Signals, runtime};
 use crate::config::parse_duration;
-use crate::gateway::listen::Listening;
+use crate::gateway::server::listen::Listening;
 use crate::telemetry::{self, LogFormat, LogLevel, TelemetrySettings};
 use bots::Bots;
 use report::Report;

@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::config;
 use crate::emulator::{Emulator, Handle, Options, Server, TokenView};
 use crate::gateway::Gateway;
-use crate::gateway::generations::Current;
+use crate::gateway::reload::Current;
 use crate::telemetry::Metrics;
 
 /// How long the emulated upstream takes for an answer: about what the real one takes for a small

@@ -340,8 +340,8 @@ async fn a_client_that_is_missing_at_the_start_finds_its_writes_when_a_reload_br
     use std::sync::Arc;
     use weir::clock::Clock;
     use weir::config::parse;
-    use weir::gateway::generations::Current;
-    use weir::gateway::queue::Recovery;
+    use weir::gateway::reload::Current;
+    use weir::gateway::write::queue::Recovery;
     use weir::telemetry::Metrics;
     use weir::writes::memory::MemoryStore;
     use weir::writes::{Change, Store as _, Stored};

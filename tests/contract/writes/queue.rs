@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use weir::clock::Clock;
-use weir::gateway::queue::Standing;
+use weir::gateway::write::queue::Standing;
 use weir::writes::{State, WriteId};
 
 use crate::support::raw::Connection;

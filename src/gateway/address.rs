@@ -1,0 +1,63 @@
+//! What a request addresses: the shape of the address, the service behind it, its path.
+
+use std::borrow::Cow;
+
+/// Which of the upstream's roots the client addressed; decides the target upstream and the base of
+/// rewritten URLs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Root {
+    /// `http://HOST/…`: the hosted service's shape.
+    Plain,
+    /// `http://HOST/api/v3/…`: the self-hosted shape.
+    V3,
+}
+
+/// Which of the upstream's services the request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Service {
+    /// The REST API.
+    Rest,
+    /// The GraphQL endpoint.
+    Graphql,
+    /// The upload host: bodies are streamed.
+    Uploads,
+    /// The gateway's own resources under `/_weir/`.
+    Weir,
+}
+
+/// RFC 3986 §6.2.2.2: an encoded letter is the letter. Left encoded, `/%75ser` would be another
+/// route here and the same one upstream.
+pub fn decode_unreserved(path: &str) -> Cow<'_, str> {
+    if !path.contains('%') {
+        return Cow::Borrowed(path);
+    }
+    let mut out = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(at) = rest.find('%') {
+        out.push_str(&rest[..at]);
+        let Some((escape, after)) = rest[at..].split_at_checked(3) else { break };
+        let digits = escape.as_bytes();
+        match hex_digit(digits[1]).zip(hex_digit(digits[2])).map(|(high, low)| high * 16 + low) {
+            Some(byte)
+                if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') =>
+            {
+                out.push(char::from(byte))
+            }
+            // RFC 3986 §6.2.2.1: one spelling for the cache's key.
+            _ => out.push_str(&escape.to_ascii_uppercase()),
+        }
+        rest = after;
+    }
+    // Ends in half an escape only where it was never checked.
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+pub fn hex_digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+/// A target without its query.
+pub fn path_of(target: &str) -> &str {
+    target.split(['?', '#']).next().unwrap_or(target)
+}

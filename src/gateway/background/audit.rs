@@ -1,0 +1,202 @@
+//! The books watched while nobody looks: once a minute the cheap checks' counts are reported and
+//! the sums are audited.
+//!
+//! What is broken is counted in `weir_invariant_broken_total` and logged as an error, each kind
+//! once a minute however often it breaks. What the invariants are is in `decision/invariants.rs`;
+//! nothing here decides or repairs anything: the books err on the refusing side by themselves.
+
+use std::collections::BTreeMap;
+use std::sync::Weak;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::clock::Timestamp;
+use crate::decision::invariants::Invariant;
+
+use crate::gateway::Gateway;
+use crate::gateway::reload::Current;
+
+/// How often the books are audited, and the least time between two log lines about one invariant.
+/// Ours: soon enough to be of use while the cause is still in the log, rare enough to cost nothing.
+const PERIOD: Duration = Duration::from_secs(60);
+/// An audit holds the lock of the books, and its time grows with accounts and leases: the next one
+/// waits at least this many times as long as the last one took, so that audits take less than a
+/// thousandth of the time however large the books are.
+const AUDIT_REST: u32 = 1_000;
+
+/// How often each invariant was found broken, and what of it has been told.
+#[derive(Default)]
+pub struct Watch(Mutex<BTreeMap<Invariant, Told>>);
+
+#[derive(Default)]
+struct Told {
+    /// The books' own count when it was last read.
+    by_books: u64,
+    /// Found by the books and by audits, all together.
+    found: u64,
+    /// How many of these the log has told.
+    logged: u64,
+    logged_at: Timestamp,
+}
+
+impl Told {
+    /// How many are to be told now; `None`: none, or the last were told less than [`PERIOD`] ago.
+    fn news(&mut self, now: Timestamp) -> Option<u64> {
+        let new = self.found - self.logged;
+        if new == 0 || (self.logged > 0 && now.since(self.logged_at) < PERIOD) {
+            return None;
+        }
+        (self.logged, self.logged_at) = (self.found, now);
+        Some(new)
+    }
+}
+
+impl Gateway {
+    /// Watches the books until the gateway is gone.
+    pub async fn watch(current: Weak<Current>) {
+        loop {
+            let gateway = current.upgrade().map(|current| current.gateway());
+            let Some((clock, rest)) =
+                gateway.map(|gateway| (gateway.clock.clone(), gateway.look_at_books()))
+            else {
+                return;
+            };
+            clock.reach(clock.now() + rest).await;
+        }
+    }
+
+    /// Audits the books, reports what is broken, and says how long to rest. Measured with three
+    /// books and three open leases for each account, an audit holds the lock for a third of a
+    /// millisecond with 1,000 accounts and for 4 to 7 ms with 10,000.
+    fn look_at_books(&self) -> Duration {
+        let begun = self.clock.now();
+        for invariant in self.admissions.audit() {
+            self.found(invariant, 1);
+        }
+        let took = self.clock.now().since(begun);
+        self.report_broken_invariants();
+        PERIOD.max(took.saturating_mul(AUDIT_REST))
+    }
+
+    /// Brings `weir_invariant_broken_total` up to the books' own counts, and the log to the
+    /// metric's.
+    pub fn report_broken_invariants(&self) {
+        let counts: Vec<_> = self.admissions.with_books(|books, _| books.broken().collect());
+        for (invariant, count) in counts {
+            let mut told = self.watch.0.lock();
+            let told = told.entry(invariant).or_default();
+            let new = count.saturating_sub(told.by_books);
+            told.by_books = count;
+            told.found += new;
+            // Also none: an alert needs a series to watch before anything breaks.
+            self.metrics.invariant_broken(invariant.name(), new);
+        }
+        self.log_broken_invariants();
+    }
+
+    fn found(&self, invariant: Invariant, times: u64) {
+        self.watch.0.lock().entry(invariant).or_default().found += times;
+        self.metrics.invariant_broken(invariant.name(), times);
+    }
+
+    fn log_broken_invariants(&self) {
+        let now = self.clock.now();
+        for (invariant, told) in self.watch.0.lock().iter_mut() {
+            let Some(new) = told.news(now) else { continue };
+            tracing::error!(
+                number = invariant.number(),
+                invariant = invariant.name(),
+                times = new,
+                in_all = told.found,
+                "an invariant of the books is broken: this is a fault of the gateway, please report it"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::telemetry::Metrics;
+    use crate::telemetry::written::Written;
+
+    const CONFIG: &str = r#"
+        [upstream]
+        url = "http://127.0.0.1:9"
+        [[accounts]]
+        name = "bot"
+        kind = "user"
+        [[tokens]]
+        account = "bot"
+        kind = "classic"
+        secret = { value = "s3cret" }
+        [[clients]]
+        name = "ci"
+        key_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+    "#;
+
+    /// What is said of the books.
+    fn lines(written: &Written) -> Vec<String> {
+        written
+            .text()
+            .lines()
+            .filter(|line| line.contains("an invariant of the books is broken"))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    async fn turns(turns: u32) {
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_broken_is_logged_with_its_number_and_name_although_nobody_scrapes() {
+        let written = Written::default();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(written.clone()).finish();
+        let _logging = tracing::subscriber::set_default(subscriber);
+        let config = crate::config::parse(CONFIG, "test", &|_| None, Path::new(".")).unwrap();
+        let clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
+        let current = Current::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()));
+        let gateway = current.gateway();
+        turns(10).await;
+        for _ in 0..5 {
+            gateway.found(Invariant::LineAddsUp, 2);
+        }
+        turns(10).await;
+        assert_eq!(lines(&written).len(), 0, "the books are looked at once a minute");
+        clock.advance(PERIOD);
+        turns(10).await;
+        let lines = lines(&written);
+        let [line] = lines.as_slice() else { panic!("one line: {lines:?}") };
+        let told = ["ERROR", "number=8", "invariant=\"line_adds_up\"", "times=10"]
+            .map(|word| line.contains(word));
+        assert_eq!(told, [true; 4], "{line}");
+        assert!(
+            gateway
+                .metrics
+                .encode()
+                .contains("weir_invariant_broken_total{invariant=\"line_adds_up\"} 10\n")
+        );
+        drop((current, gateway));
+    }
+
+    #[test]
+    fn an_invariant_that_breaks_all_the_time_is_told_once_a_minute_and_none_is_forgotten() {
+        let (mut told, start) = (Told::default(), Timestamp::from_secs(1_000));
+        assert_eq!(told.news(start), None, "nothing is broken");
+        told.found = 3;
+        assert_eq!(told.news(start), Some(3), "the first time at once");
+        told.found = 10;
+        assert_eq!(told.news(start + PERIOD - Duration::from_millis(1)), None);
+        assert_eq!(told.news(start + PERIOD), Some(7));
+        assert_eq!(told.news(start + PERIOD * 2), None, "what was told is not told again");
+    }
+}

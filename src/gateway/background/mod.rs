@@ -1,0 +1,5 @@
+//! Work beside the requests: audit, webhook monitor, token minting.
+
+pub mod audit;
+pub mod mint;
+pub mod webhook_monitor;

@@ -1,0 +1,89 @@
+//! The conditions that a stored answer is confirmed with: validators belong to tokens (DESIGN D3),
+//! so they are chosen when it is known which token asks.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::{HeaderMap, StatusCode, header};
+use parking_lot::Mutex;
+
+use crate::decision::cache_key::CacheKey;
+use crate::decision::freshness::TokenKey;
+use crate::tokens::{Credential, TokenId};
+
+use crate::gateway::Gateway;
+use crate::gateway::cache::predicted_etags::Sent;
+use crate::gateway::cache::store::Entry;
+use crate::gateway::dispatch::job::{Conditions, Job};
+use crate::gateway::dispatch::token_keys::token_key;
+
+/// Headers that an attempt adds at most: two conditions, the credential, and the two of its trace.
+const ADDED_MAX: usize = 5;
+
+/// The validators that an entry has for each token.
+pub struct OfEntry<'e> {
+    gateway: &'e Gateway,
+    key: &'e CacheKey,
+    job: &'e Job,
+    entry: Option<&'e Entry>,
+    /// Whether the last request was sent with conditions.
+    was_asked: AtomicBool,
+    /// What it was sent with, where `ETag`s are predicted.
+    sent: Mutex<Option<Sent>>,
+}
+
+impl<'e> OfEntry<'e> {
+    /// Those of what is stored under `key`, if anything is.
+    pub fn new(
+        gateway: &'e Gateway,
+        key: &'e CacheKey,
+        job: &'e Job,
+        entry: Option<&'e Entry>,
+    ) -> Self {
+        Self { gateway, key, job, entry, was_asked: AtomicBool::new(false), sent: Mutex::new(None) }
+    }
+
+    /// Whether the last request was sent with conditions, and what it was sent with where `ETag`s
+    /// are predicted.
+    pub fn sent(self) -> (bool, Option<Sent>) {
+        (self.was_asked.into_inner(), self.sent.into_inner())
+    }
+}
+
+impl Conditions for OfEntry<'_> {
+    fn preferred(&self) -> Option<TokenId> {
+        self.entry?.stored.preferred_token().map(|TokenKey(token)| TokenId(token))
+    }
+
+    /// Decided when it is sent: a request may have waited long.
+    fn with(&self, credential: &Credential) -> HeaderMap {
+        // Room for what else is added (`attempt.rs`).
+        let mut conditions = HeaderMap::with_capacity(ADDED_MAX);
+        let entry = self.entry.filter(|entry| !self.gateway.may_hide_next(self.key, entry));
+        if let Some(validators) =
+            entry.and_then(|entry| entry.stored.validators(Some(token_key(credential.token))))
+        {
+            conditions.extend(validators.if_none_match.map(|value| (header::IF_NONE_MATCH, value)));
+            conditions.extend(
+                validators.if_modified_since.map(|value| (header::IF_MODIFIED_SINCE, value)),
+            );
+        }
+        if let Some(predictor) = &self.gateway.predictor {
+            let now = self.gateway.clock.now();
+            *self.sent.lock() =
+                Some(predictor.accompany(&mut conditions, self.job, credential, entry, now));
+        }
+        self.was_asked.store(!conditions.is_empty(), Ordering::Relaxed);
+        conditions
+    }
+
+    fn stored(&self) -> Option<StatusCode> {
+        self.entry.map(Entry::status)
+    }
+
+    fn seen_by(&self) -> Option<Vec<TokenId>> {
+        let entry = self
+            .entry
+            .filter(|entry| entry.status().is_success() || entry.status().is_redirection())?;
+        Some(entry.stored.owners().map(|TokenKey(token)| TokenId(token)).collect())
+    }
+}

@@ -1,0 +1,4 @@
+//! What has changed, and the stored answers that it invalidates.
+
+pub mod log;
+pub mod purge;

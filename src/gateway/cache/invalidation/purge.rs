@@ -1,0 +1,172 @@
+//! Taking stored answers out by the beginning of their path, for operators (CONTRACT §5): whoever's
+//! view they show, whatever their representation.
+//!
+//! A fetch that was already on its way when its path was purged may still be stored, and is then
+//! confirmed before its first use. Names of owners are the same in any case upstream, so letters'
+//! case is not told apart; nor is what is percent-encoded, which may be the same upstream: `:` and
+//! `%3A` (RFC 3986 §3.3).
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
+
+use crate::clock::Timestamp;
+
+/// Purges that are remembered one by one; of older ones everything counts as purged. Ours: an
+/// operator types them, and a fetch is over within minutes.
+const PURGES_MAX: usize = 64;
+
+/// The beginning of a path, to be purged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefix(Box<str>);
+
+/// What was taken out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Answers.
+    pub entries: u64,
+    /// Their bytes in memory.
+    pub bytes: u64,
+}
+
+impl Prefix {
+    /// What all begin with.
+    pub fn everything() -> Self {
+        Self("/".into())
+    }
+
+    /// Of a text that begins with a slash; `/` alone is everything.
+    pub fn new(text: &str) -> Option<Self> {
+        text.starts_with('/').then(|| Self(text.into()))
+    }
+
+    /// Whether this path, with or without a query, begins so.
+    pub fn begins(&self, path_and_query: &str) -> bool {
+        begins(path_and_query, &self.0)
+    }
+}
+
+/// The purges of the last while.
+#[derive(Default)]
+pub struct Purges {
+    recent: Mutex<Vec<(Prefix, Timestamp)>>,
+    /// When the last one was, in milliseconds: almost always that is all that must be looked at.
+    last: AtomicU64,
+}
+
+impl Purges {
+    /// From now on, what was asked for before `now` is not to be trusted below `prefix`.
+    pub fn note(&self, prefix: Prefix, now: Timestamp) {
+        let mut recent = self.recent.lock();
+        recent.retain(|(other, _)| *other != prefix);
+        if recent.len() >= PURGES_MAX {
+            recent.clear();
+            recent.push((Prefix("/".into()), now));
+        } else {
+            recent.push((prefix, now));
+        }
+        self.last.fetch_max(now.as_millis().saturating_add(1), Ordering::AcqRel);
+    }
+
+    /// Whether what was asked for at `requested_at` was purged since. `path` has no query.
+    pub fn covers(&self, path: &str, requested_at: Timestamp) -> bool {
+        if self.last.load(Ordering::Acquire) <= requested_at.as_millis() {
+            return false;
+        }
+        let of_path = |prefix: &Prefix| {
+            prefix.begins(path)
+                || prefix.0.split_once('?').is_some_and(|(purged, _)| is_same(purged, path))
+        };
+        self.recent.lock().iter().any(|(prefix, at)| *at >= requested_at && of_path(prefix))
+    }
+}
+
+/// As both are spelled, because a prefix may end within what is encoded, or decoded.
+fn begins(text: &str, prefix: &str) -> bool {
+    let begins = |text: &[u8], prefix: &[u8]| {
+        text.get(..prefix.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix))
+    };
+    begins(text.as_bytes(), prefix.as_bytes()) || begins(&decoded(text), &decoded(prefix))
+}
+
+fn is_same(one: &str, other: &str) -> bool {
+    decoded(one).eq_ignore_ascii_case(&decoded(other))
+}
+
+fn decoded(text: &str) -> Cow<'_, [u8]> {
+    percent_decode_str(text).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+
+    fn prefix(text: &str) -> Prefix {
+        Prefix::new(text).unwrap()
+    }
+
+    #[test]
+    fn a_prefix_begins_with_a_slash() {
+        assert_eq!(Prefix::new(""), None);
+        assert_eq!(Prefix::new("repos/acme"), None);
+        assert!(prefix("/").begins("/repos/acme/widgets?page=2"));
+    }
+
+    #[test]
+    fn the_case_of_names_makes_no_difference() {
+        assert!(prefix("/repos/acme/").begins("/repos/Acme/widgets"));
+        assert!(
+            !prefix("/repos/acme/").begins("/repos/acme-labs/widgets")
+                && !prefix("/repos/acme/").begins("/repos/acme")
+        );
+    }
+
+    #[test]
+    fn the_spelling_of_a_path_makes_no_difference() {
+        let [plain, encoded] =
+            ["/enterprises/e/teams/ent:core/", "/enterprises/e/teams/ent%3acore/"];
+        for (purged, stored) in [(plain, encoded), (encoded, plain), (encoded, encoded)] {
+            assert!(
+                prefix(purged).begins(&format!("{stored}organizations?page=2")),
+                "{purged} {stored}"
+            );
+        }
+        assert!(
+            prefix("/enterprises/e/teams/ent%3").begins("/enterprises/e/teams/ent%3Acore"),
+            "an encoded letter may be cut off"
+        );
+        let purges = Purges::default();
+        purges.note(prefix("/enterprises/e/teams/ent%3Acore?page=2"), NOW);
+        assert!(purges.covers("/enterprises/e/teams/Ent:core", NOW));
+    }
+
+    #[test]
+    fn what_was_asked_for_before_a_purge_is_not_trusted_after_it() {
+        let purges = Purges::default();
+        let later = Timestamp::from_secs(1_001);
+        assert!(!purges.covers("/repos/acme/widgets", NOW));
+        purges.note(prefix("/repos/acme/"), NOW);
+        assert!(
+            purges.covers("/repos/acme/widgets", NOW)
+                && !purges.covers("/repos/acme/widgets", later)
+        );
+        assert!(!purges.covers("/repos/other/widgets", NOW));
+        purges.note(prefix("/search/code?q=a"), NOW);
+        assert!(purges.covers("/search/code", NOW));
+    }
+
+    #[test]
+    fn what_cannot_be_remembered_counts_as_purged() {
+        let purges = Purges::default();
+        for number in 0..=PURGES_MAX {
+            purges.note(prefix(&format!("/repos/a/{number}/")), NOW);
+        }
+        assert!(
+            purges.covers("/repos/other/widgets", NOW) && purges.recent.lock().len() <= PURGES_MAX
+        );
+    }
+}

@@ -1,0 +1,443 @@
+//! A body too large to hold: read once from the upstream, and given piece by piece to everybody who
+//! asked for it.
+//!
+//! No task pumps it. Whoever needs the next piece reads it for all, and a piece is kept until the
+//! slowest has it, so that memory is bounded and the upstream is read no faster than that. It is
+//! read as long as anybody wants it, and not longer; where it breaks off, it does for everybody.
+//!
+//! A slow reader holds up the others for [`PATIENCE`] altogether. Then it is let go, and goes on by
+//! a fetch of its own (`again.rs` has how), of which it skips what it has already. Who has not
+//! joined before the beginning is gone asks for itself. What is written to clients is in
+//! `respond.rs`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
+use ring::digest::{Context, SHA256};
+use tokio::sync::{Mutex as AsyncMutex, Notify};
+use tokio::time::{Instant, sleep_until};
+
+use crate::clock::Timestamp;
+use crate::tokens::TokenId;
+
+use crate::clock::timer_now;
+use crate::gateway::cache::resume::Again;
+use crate::gateway::cache::store::Vary;
+use crate::gateway::dispatch::answer::{Answer, AnswerBody, Held};
+use crate::gateway::upstream::fetch::Exchange;
+
+/// How far the fastest reader may be ahead of the slowest. Ours: eight reads from the upstream; all
+/// large bodies at once have 32 MiB.
+const WINDOW_BYTES: usize = 512 * 1024;
+/// What a piece takes beside its bytes.
+const PIECE_BYTES: usize = 128;
+/// How long one reader may hold up the others, all in all. Ours: too short to be noticed of a body
+/// that takes this long anyway, and long enough for a client that is busy.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The body broke off: it must not pass for a whole one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost;
+
+/// What is known of the answer apart from its body.
+pub struct Head {
+    /// The status.
+    pub status: StatusCode,
+    /// All headers as received.
+    pub headers: HeaderMap,
+    /// Which token it was asked with.
+    pub token: TokenId,
+    /// When the request was sent.
+    pub requested_at: Timestamp,
+}
+
+/// A body that is being read.
+pub struct Large {
+    /// What came before it.
+    pub head: Head,
+    /// What it depends on.
+    vary: Option<Box<Vary>>,
+    /// Whether more than one may have it.
+    is_for_others: bool,
+    /// Where it comes from, as long as there is more to come.
+    source: AsyncMutex<Option<Source>>,
+    state: Mutex<State>,
+    /// The window has moved.
+    moved: Notify,
+}
+
+struct Source {
+    exchange: Box<Exchange>,
+    #[expect(dead_code, reason = "its slot of the upstream's concurrency, freed at the end")]
+    held: Held,
+}
+
+struct State {
+    /// What was read and the slowest does not have.
+    window: VecDeque<Bytes>,
+    window_bytes: usize,
+    /// What all have.
+    gone: Gone,
+    end: Option<Result<(), Lost>>,
+    door: Door,
+    readers: Vec<Option<Place>>,
+    /// Since when somebody waits for the slowest.
+    stalled_since: Option<Instant>,
+}
+
+/// The part of the body that is no longer kept.
+#[derive(Clone)]
+pub struct Gone {
+    pieces: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// Its digest; only where there are several readers, one of whom may have to go on by itself.
+    pub digest: Option<Context>,
+}
+
+/// Whether the body can be joined: only at its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Door {
+    /// By those who waited for its fetch, some of whom may still be on their way, and by others.
+    Awaiting,
+    /// By whoever comes before the window is full.
+    Open,
+    Closed,
+}
+
+/// How far a reader is.
+struct Place {
+    pieces: u64,
+    held_up: Duration,
+    /// It was let go here.
+    left_at: Option<Box<Gone>>,
+}
+
+/// What there is for a reader.
+pub enum Turn {
+    Piece(Bytes),
+    End,
+    /// It was let go after this.
+    Left(Box<Gone>),
+}
+
+/// What a reader is to do.
+enum Step {
+    Take(Turn),
+    Read,
+    Wait(Instant),
+}
+
+/// One of those who read a body. Dropped, it is wanted by one less.
+pub struct Reader {
+    stream: Arc<Large>,
+    place: usize,
+    /// How it goes on when it is let go; only from the beginning of a body that others read too.
+    again: Option<Again>,
+    /// The part of a piece that it does not have yet.
+    rest: Option<Bytes>,
+}
+
+/// A body that has just begun, in the hands of those who waited for it; dropped when all of them
+/// have joined, or will not.
+pub struct Landing(pub Arc<Large>);
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        if state.door == Door::Awaiting {
+            state.door = Door::Open;
+        }
+        self.0.rid_of_source(&mut state);
+        drop(state);
+        self.0.moved.notify_waiters();
+    }
+}
+
+impl Large {
+    /// An answer whose body is too large, or is treated so. `is_for_others`: whether more than one
+    /// reader may have it.
+    pub fn new(answer: Answer, vary: Option<Box<Vary>>, is_for_others: bool) -> Self {
+        let Answer { status, headers, body, token, requested_at, .. } = answer;
+        let (first, source) = match body {
+            AnswerBody::Whole(bytes) => (bytes, None),
+            AnswerBody::Large { first, exchange, held } => (first, Some(Source { exchange, held })),
+        };
+        let mut state = State {
+            window: VecDeque::new(),
+            window_bytes: 0,
+            gone: Gone { pieces: 0, bytes: 0, digest: Some(Context::new(&SHA256)) },
+            end: source.is_none().then_some(Ok(())),
+            door: Door::Awaiting,
+            readers: Vec::new(),
+            stalled_since: None,
+        };
+        if !first.is_empty() {
+            state.push(first);
+        }
+        Self {
+            head: Head { status, headers, token, requested_at },
+            vary,
+            is_for_others,
+            source: AsyncMutex::new(source),
+            state: Mutex::new(state),
+            moved: Notify::new(),
+        }
+    }
+
+    /// Whether it answers another request with these headers.
+    pub fn fits(&self, asked: &HeaderMap) -> bool {
+        self.vary.as_ref().is_none_or(|vary| vary.fits(asked))
+    }
+
+    /// A place at its beginning; `None` when that is gone, or for somebody else.
+    pub fn join(self: &Arc<Self>, again: Option<Again>) -> Option<Reader> {
+        let mut state = self.state.lock();
+        if state.door == Door::Closed {
+            return None;
+        }
+        if !self.is_for_others {
+            state.door = Door::Closed;
+        }
+        state.readers.push(Some(Place { pieces: 0, held_up: Duration::ZERO, left_at: None }));
+        Some(Reader { stream: Arc::clone(self), place: state.readers.len() - 1, again, rest: None })
+    }
+
+    /// What comes next for the reader at this place.
+    pub async fn next(&self, place: usize) -> Result<Turn, Lost> {
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            match self.step(place)? {
+                Step::Take(turn) => return Ok(turn),
+                Step::Read => self.read(place).await,
+                Step::Wait(deadline) => {
+                    tokio::select! {
+                        () = &mut moved => {}
+                        () = sleep_until(deadline) => self.state.lock().let_go(timer_now()),
+                    }
+                }
+            }
+        }
+    }
+
+    fn step(&self, place: usize) -> Result<Step, Lost> {
+        let mut state = self.state.lock();
+        let before = state.gone.pieces;
+        let step = state.step(place, timer_now());
+        let has_moved = state.gone.pieces > before;
+        drop(state);
+        if has_moved {
+            self.moved.notify_waiters();
+        }
+        step
+    }
+
+    /// Reads the next piece, for all.
+    async fn read(&self, place: usize) {
+        let mut source = self.source.lock().await;
+        // Another one may have done so meanwhile.
+        if !self.state.lock().is_at_end(place) {
+            return;
+        }
+        let read = match source.as_mut() {
+            Some(source) => source.exchange.read_body().await,
+            None => Ok(None),
+        };
+        let was_open = source.is_some();
+        let ended = if let Ok(Some(_)) = read { None } else { source.take() };
+        let mut state = self.state.lock();
+        match read {
+            Ok(Some(piece)) => state.push(piece),
+            Ok(None) if was_open => state.end = Some(Ok(())),
+            _ => state.end = state.end.or(Some(Err(Lost))),
+        }
+        let is_whole = state.end == Some(Ok(()));
+        drop(state);
+        if let Some(Source { exchange, .. }) = ended
+            && is_whole
+        {
+            exchange.release();
+        }
+        self.moved.notify_waiters();
+    }
+
+    /// Ends the exchange when nobody will read it any more. Whoever is reading right now wants it.
+    fn rid_of_source(&self, state: &mut State) {
+        if state.door != Door::Awaiting && state.wanting().next().is_none() {
+            state.door = Door::Closed;
+            if let Ok(mut source) = self.source.try_lock() {
+                *source = None;
+            }
+        }
+    }
+}
+
+impl State {
+    fn push(&mut self, piece: Bytes) {
+        self.window_bytes += piece.len() + PIECE_BYTES;
+        self.window.push_back(piece);
+    }
+
+    /// The places of those who have not been let go.
+    fn wanting(&self) -> impl Iterator<Item = &Place> {
+        self.readers.iter().flatten().filter(|place| place.left_at.is_none())
+    }
+
+    /// Whether the reader at this place has all that was read, and there may be more.
+    fn is_at_end(&self, place: usize) -> bool {
+        let pieces = self.gone.pieces + self.window.len() as u64;
+        let place = self.readers.get(place).and_then(Option::as_ref);
+        self.end.is_none()
+            && self.window_bytes < WINDOW_BYTES
+            && place.is_some_and(|place| place.left_at.is_none() && place.pieces == pieces)
+    }
+
+    fn step(&mut self, reader: usize, now: Instant) -> Result<Step, Lost> {
+        let Some(Some(place)) = self.readers.get_mut(reader) else { return Err(Lost) };
+        if let Some(left_at) = &place.left_at {
+            return Ok(Step::Take(Turn::Left(left_at.clone())));
+        }
+        let ahead = place
+            .pieces
+            .checked_sub(self.gone.pieces)
+            .and_then(|ahead| usize::try_from(ahead).ok())
+            .ok_or(Lost)?;
+        if let Some(piece) = self.window.get(ahead).cloned() {
+            place.pieces += 1;
+            if let (0, Some(since)) = (ahead, self.stalled_since) {
+                place.held_up += now.saturating_duration_since(since);
+            }
+            self.settle();
+            return Ok(Step::Take(Turn::Piece(piece)));
+        }
+        match self.end {
+            Some(end) => end.map(|()| Step::Take(Turn::End)),
+            None if self.window_bytes < WINDOW_BYTES => Ok(Step::Read),
+            // Who may still come can ask for itself.
+            None if self.door == Door::Open => {
+                self.door = Door::Closed;
+                self.settle();
+                self.step(reader, now)
+            }
+            None => {
+                let since = *self.stalled_since.get_or_insert(now);
+                let held_up = self.slowest().map(|place| place.held_up).max().unwrap_or_default();
+                Ok(Step::Wait(since + PATIENCE.saturating_sub(held_up)))
+            }
+        }
+    }
+
+    fn slowest(&self) -> impl Iterator<Item = &Place> {
+        self.wanting().filter(|place| place.pieces == self.gone.pieces)
+    }
+
+    /// Goes on without those for whom the others have waited long enough.
+    fn let_go(&mut self, now: Instant) {
+        let Some(since) = self.stalled_since else { return };
+        let stalled = now.saturating_duration_since(since);
+        if self.door == Door::Awaiting && stalled >= PATIENCE {
+            self.door = Door::Closed;
+        }
+        for place in self
+            .readers
+            .iter_mut()
+            .flatten()
+            .filter(|place| place.left_at.is_none() && place.pieces == self.gone.pieces)
+        {
+            if place.held_up + stalled >= PATIENCE {
+                place.left_at = Some(Box::new(self.gone.clone()));
+            }
+        }
+        self.settle();
+    }
+
+    /// Forgets what everybody has.
+    fn settle(&mut self) {
+        if self.door != Door::Closed {
+            return;
+        }
+        let (mut count, mut slowest) = (0, u64::MAX);
+        for place in self.wanting() {
+            (count, slowest) = (count + 1, slowest.min(place.pieces));
+        }
+        if count < 2 {
+            // Who is alone is never let go.
+            self.gone.digest = None;
+        }
+        while self.gone.pieces < slowest
+            && let Some(piece) = self.window.pop_front()
+        {
+            self.window_bytes -= piece.len() + PIECE_BYTES;
+            self.gone.pieces += 1;
+            self.gone.bytes += piece.len() as u64;
+            if let Some(digest) = &mut self.gone.digest {
+                digest.update(&piece);
+            }
+            self.stalled_since = None;
+        }
+    }
+}
+
+impl Reader {
+    /// The only one of an answer.
+    pub fn alone(answer: Answer) -> Self {
+        let stream = Arc::new(Large::new(answer, None, false));
+        stream.state.lock().readers.push(Some(Place {
+            pieces: 0,
+            held_up: Duration::ZERO,
+            left_at: None,
+        }));
+        stream.state.lock().door = Door::Closed;
+        Self { stream, place: 0, again: None, rest: None }
+    }
+
+    /// What came before the body.
+    pub fn head(&self) -> &Head {
+        &self.stream.head
+    }
+
+    /// The next piece; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Lost> {
+        loop {
+            if let Some(rest) = self.rest.take() {
+                return Ok(Some(rest));
+            }
+            match self.turn().await? {
+                Turn::Piece(piece) => return Ok(Some(piece)),
+                Turn::End => return Ok(None),
+                Turn::Left(gone) => {
+                    let (reader, rest) =
+                        self.again.take().ok_or(Lost)?.go_on(&self.stream.head, *gone).await?;
+                    *self = reader;
+                    self.rest = rest;
+                }
+            }
+        }
+    }
+
+    /// The same, as long as it is not let go.
+    pub async fn turn(&self) -> Result<Turn, Lost> {
+        self.stream.next(self.place).await
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = self.stream.state.lock();
+        if let Some(place) = state.readers.get_mut(self.place) {
+            *place = None;
+        }
+        // It may have been the one who waited.
+        state.stalled_since = None;
+        state.settle();
+        self.stream.rid_of_source(&mut state);
+        drop(state);
+        self.stream.moved.notify_waiters();
+    }
+}

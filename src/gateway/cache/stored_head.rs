@@ -1,0 +1,379 @@
+//! The head of a stored answer, in the form in which it goes to a client: lines of `name:
+//! value\r\n`, in one piece, with nothing to be made on a hit.
+//!
+//! Most lines are the same in thousands of answers (what the upstream says of caches, scripts and
+//! frames); those are kept once. What a client gets anew on each answer is not in it: dates,
+//! lengths, rate headers, what the gateway says of itself. Nor are addresses rewritten: they stand
+//! apart, as the upstream wrote them.
+
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue};
+use parking_lot::Mutex;
+
+use crate::gateway::http::content_coding::Codings;
+
+/// Headers whose values repeat from answer to answer; of others each entry has its own.
+/// `Content-Type` is first, because a 304 leaves it out.
+const REPEATED: [&str; 21] = [
+    "content-type",
+    "accept-ranges",
+    "access-control-allow-credentials",
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-allow-origin",
+    "access-control-expose-headers",
+    "cache-control",
+    "content-language",
+    "content-security-policy",
+    "permissions-policy",
+    "referrer-policy",
+    "server",
+    "vary",
+    "x-accepted-github-permissions",
+    "x-accepted-service-permissions",
+    "x-content-type-options",
+    "x-frame-options",
+    "x-github-media-type",
+    "x-service-media-type",
+    "x-xss-protection",
+];
+/// The rest of what repeats: which version of the API answered.
+const REPEATED_SUFFIX: &str = "-api-version-selected";
+
+/// Rewritten for each client.
+const ADDRESSES: [HeaderName; 3] = [header::LINK, header::LOCATION, header::CONTENT_LOCATION];
+
+/// Made anew for each answer, or said by [`StoredHead::new`]'s other argument. Most of them do not
+/// get as far as this (`headers.rs`).
+const MADE_ANEW: [&str; 11] = [
+    "age",
+    "cache-status",
+    "connection",
+    "content-length",
+    "date",
+    "etag",
+    "server-timing",
+    "transfer-encoding",
+    "x-from-cache",
+    "x-request-id",
+    "x-weir-account",
+];
+
+/// How many blocks of repeated lines are kept once, and the longest of them. Ours: an API has a few
+/// dozen; together 1 MiB at most, which is not weighed.
+const SHARED_MAX: usize = 512;
+const SHARED_BYTES_MAX: usize = 2048;
+
+/// A head as it is kept.
+#[derive(Clone, Debug)]
+pub struct StoredHead {
+    /// The lines that other answers have as well.
+    repeated: Block,
+    /// Its own lines, then those with addresses.
+    own: Box<[u8]>,
+    addresses_at: u32,
+    /// Bytes of the `Content-Type`, at the beginning of `repeated`.
+    type_bytes: u16,
+    is_shared: bool,
+    /// Whether the body may be given in another coding.
+    pub codings: Codings,
+}
+
+/// The blocks of repeated lines that are kept once. Bounded; what finds no place is kept with its
+/// entry.
+#[derive(Default)]
+pub struct SharedLines(Mutex<HashSet<Block>>);
+
+/// A block of repeated lines. Its length is with the lines, not with the address: every entry has
+/// one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Block(Arc<Box<[u8]>>);
+
+impl Deref for Block {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Borrow<[u8]> for Block {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Block {
+    fn new(lines: &[u8]) -> Self {
+        Self(Arc::new(lines.into()))
+    }
+
+    /// Bytes on the heap, in two allocations.
+    fn bytes(&self) -> usize {
+        self.len() + 2 * size_of::<usize>() + size_of::<Box<[u8]>>()
+    }
+}
+
+impl StoredHead {
+    /// Of the headers that reach clients. `etag` is the validator that clients know the answer by.
+    pub fn new(headers: &HeaderMap, etag: Option<&HeaderValue>, shared: &SharedLines) -> Self {
+        let (mut repeated, mut own, mut addresses) =
+            (Vec::with_capacity(1024), Vec::with_capacity(512), Vec::new());
+        for value in headers.get_all(header::CONTENT_TYPE) {
+            push_line(&mut repeated, header::CONTENT_TYPE.as_str(), value.as_bytes());
+        }
+        let type_bytes = u16::try_from(repeated.len()).unwrap_or(0);
+        if let Some(etag) = etag {
+            push_line(&mut own, header::ETAG.as_str(), etag.as_bytes());
+        }
+        for (name, value) in headers {
+            let text = name.as_str();
+            if MADE_ANEW.contains(&text) || *name == header::CONTENT_TYPE {
+                continue;
+            }
+            let lines = if ADDRESSES.contains(name) {
+                &mut addresses
+            } else if REPEATED.contains(&text) || text.ends_with(REPEATED_SUFFIX) {
+                &mut repeated
+            } else {
+                &mut own
+            };
+            push_line(lines, text, value.as_bytes());
+        }
+        let addresses_at = u32::try_from(own.len()).unwrap_or(u32::MAX);
+        own.extend_from_slice(&addresses);
+        let (repeated, is_shared) = shared.one_of(&repeated);
+        // Not `into_boxed_slice`: giving the rest of an allocation back in place leaves its size
+        // class as it is.
+        let own = own.as_slice().into();
+        Self {
+            repeated,
+            own,
+            addresses_at,
+            type_bytes,
+            is_shared,
+            codings: Codings::of(headers, etag),
+        }
+    }
+
+    /// All lines that every client gets as they are, ready to be written; after them come the
+    /// addresses and what is made anew.
+    pub fn wire(&self) -> [&[u8]; 2] {
+        [&self.repeated, self.without_addresses()]
+    }
+
+    /// The same for a 304, which describes no body.
+    pub fn wire_not_modified(&self) -> [&[u8]; 2] {
+        [
+            self.repeated.get(usize::from(self.type_bytes)..).unwrap_or_default(),
+            self.without_addresses(),
+        ]
+    }
+
+    /// The lines with addresses, as the upstream wrote them: `Link`, `Location`,
+    /// `Content-Location`.
+    pub fn addresses(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        lines(self.own.get(self.addresses_at as usize..).unwrap_or_default())
+    }
+
+    /// The same as a map, to be rewritten.
+    pub fn addresses_map(&self) -> HeaderMap {
+        let known = |name: &str| ADDRESSES.iter().find(|known| known.as_str() == name).cloned();
+        self.addresses()
+            .filter_map(|(name, value)| Some((known(name)?, HeaderValue::from_bytes(value).ok()?)))
+            .collect()
+    }
+
+    /// Every line, addresses included.
+    pub fn lines(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        lines(&self.repeated).chain(lines(&self.own))
+    }
+
+    /// The first value of this name, which is in lower case.
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.lines().find(|(line, _)| *line == name).map(|(_, value)| value)
+    }
+
+    /// The validator that clients know the answer by.
+    pub fn etag(&self) -> Option<&[u8]> {
+        lines(&self.own).find(|(name, _)| *name == "etag").map(|(_, value)| value)
+    }
+
+    /// The same as a map, to be changed.
+    pub fn to_map(&self) -> HeaderMap {
+        let mut text = BytesMut::with_capacity(self.repeated.len() + self.own.len());
+        text.extend_from_slice(&self.repeated);
+        text.extend_from_slice(&self.own);
+        let text = text.freeze();
+        let mut map = HeaderMap::with_capacity(self.lines().count() + 10);
+        for (name, value) in lines(&text) {
+            let value = text.slice_ref(value);
+            // They were a map's before.
+            if let (Ok(name), Ok(value)) = (
+                HeaderName::from_bytes(name.as_bytes()),
+                HeaderValue::from_maybe_shared::<Bytes>(value),
+            ) {
+                map.append(name, value);
+            }
+        }
+        map
+    }
+
+    /// Whether these headers, those of a 304, say nothing new. May say no where nothing is new.
+    pub fn says_already(&self, headers: &HeaderMap) -> bool {
+        headers.keys().filter(|name| !MADE_ANEW.contains(&name.as_str())).all(|name| {
+            let mut said = headers.get_all(name).iter();
+            let mut stored = self.lines().filter(|(line, _)| *line == name.as_str());
+            matches!((said.next(), said.next(), stored.next(), stored.next()), (Some(one), None, Some((_, other)), None) if one.as_bytes() == other)
+        })
+    }
+
+    /// Bytes on the heap that are this head's alone.
+    pub fn own_allocations(&self) -> [usize; 2] {
+        [if self.is_shared { 0 } else { self.repeated.bytes() }, self.own.len()]
+    }
+
+    fn without_addresses(&self) -> &[u8] {
+        self.own.get(..self.addresses_at as usize).unwrap_or(&self.own)
+    }
+}
+
+impl SharedLines {
+    /// The block that reads so, and whether others have it too.
+    fn one_of(&self, block: &[u8]) -> (Block, bool) {
+        if block.len() > SHARED_BYTES_MAX {
+            return (Block::new(block), false);
+        }
+        let mut known = self.0.lock();
+        if let Some(known) = known.get(block) {
+            return (known.clone(), true);
+        }
+        if known.len() >= SHARED_MAX {
+            known.retain(|block| Arc::strong_count(&block.0) > 1);
+        }
+        let made = Block::new(block);
+        let has_place = known.len() < SHARED_MAX && known.insert(made.clone());
+        (made, has_place)
+    }
+}
+
+fn push_line(lines: &mut Vec<u8>, name: &str, value: &[u8]) {
+    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+        lines.extend_from_slice(part);
+    }
+}
+
+/// Takes lines apart. A value holds neither `\r` nor `\n`, a name no colon: `http` has seen to
+/// that.
+fn lines(text: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
+    text.split(|byte| *byte == b'\n').filter_map(|line| {
+        let colon = memchr::memchr(b':', line)?;
+        let name = std::str::from_utf8(line.get(..colon)?).ok()?;
+        Some((name, line.get(colon + 2..line.len().checked_sub(1)?)?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in pairs {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        map
+    }
+
+    const ANSWER: [(&str, &str); 8] = [
+        ("vary", "Accept"),
+        ("last-modified", "Tue, 01 Jul 2025 00:00:00 GMT"),
+        ("link", "<https://api.example.com/a?page=2>; rel=\"next\""),
+        ("content-type", "application/json"),
+        ("x-empty", ""),
+        ("link", "<https://api.example.com/a?page=9>; rel=\"last\""),
+        ("x-api-version-selected", "2022-11-28"),
+        ("vary", "Authorization"),
+    ];
+
+    fn head(pairs: &[(&'static str, &'static str)]) -> StoredHead {
+        StoredHead::new(
+            &map(pairs),
+            Some(&HeaderValue::from_static("W/\"a\"")),
+            &SharedLines::default(),
+        )
+    }
+
+    #[test]
+    fn what_goes_in_comes_out_with_the_gateways_own_validator() {
+        let mut expected = map(&ANSWER);
+        expected.insert("etag", HeaderValue::from_static("W/\"a\""));
+        assert_eq!(head(&ANSWER).to_map(), expected);
+        assert_eq!(head(&[]).to_map().len(), 1);
+    }
+
+    #[test]
+    fn the_wire_form_has_every_line_but_addresses_and_a_304_has_no_type() {
+        let head = head(&ANSWER);
+        let wire = String::from_utf8(head.wire().concat()).unwrap();
+        assert_eq!(
+            wire,
+            "content-type: application/json\r\nvary: Accept\r\nvary: Authorization\r\nx-api-version-selected: 2022-11-28\r\n\
+             etag: W/\"a\"\r\nlast-modified: Tue, 01 Jul 2025 00:00:00 GMT\r\nx-empty: \r\n"
+        );
+        assert_eq!(
+            head.wire_not_modified().concat(),
+            wire.as_bytes()["content-type: application/json\r\n".len()..]
+        );
+        let addresses: Vec<_> = head.addresses().map(|(name, value)| (name, value.len())).collect();
+        assert_eq!(addresses, [("link", 46), ("link", 46)]);
+    }
+
+    #[test]
+    fn what_is_made_anew_for_each_answer_is_not_kept() {
+        let head = head(&[
+            ("date", "now"),
+            ("age", "1"),
+            ("content-length", "3"),
+            ("etag", "\"upstream\""),
+            ("cache-status", "x; hit"),
+        ]);
+        assert_eq!(head.lines().collect::<Vec<_>>(), [("etag", &b"W/\"a\""[..])]);
+    }
+
+    #[test]
+    fn a_304_that_repeats_what_is_stored_says_nothing_new() {
+        let head =
+            head(&[("cache-control", "max-age=1"), ("x-a", "1"), ("x-b", "1"), ("x-b", "2")]);
+        assert!(head.says_already(&map(&[
+            ("cache-control", "max-age=1"),
+            ("etag", "\"other\""),
+            ("x-a", "1")
+        ])));
+        for news in [[("cache-control", "max-age=2")], [("x-new", "1")], [("x-b", "1")]] {
+            assert!(!head.says_already(&map(&news)), "{news:?}");
+        }
+    }
+
+    #[test]
+    fn lines_that_repeat_are_kept_once_and_as_long_as_somebody_has_them() {
+        let shared = SharedLines::default();
+        let of = |kind: usize| {
+            let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from(kind))]);
+            StoredHead::new(&headers, None, &shared)
+        };
+        let (one, other) = (of(0), of(0));
+        assert!(Arc::ptr_eq(&one.repeated.0, &other.repeated.0) && one.own_allocations() == [0, 0]);
+        let held: Vec<_> = (1..SHARED_MAX).map(of).collect();
+        assert!(!of(SHARED_MAX).is_shared, "the number is bounded");
+        drop(held);
+        assert!(of(SHARED_MAX + 1).is_shared);
+        assert_eq!(shared.0.lock().len(), 2);
+    }
+}

@@ -1,0 +1,466 @@
+//! One attempt of one request: admission, credential, sending, settling.
+//!
+//! Reads and writes both come through here. Whether there is another attempt is decided in
+//! `perform.rs`.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, StatusCode};
+use tracing::Instrument;
+
+use crate::api::{LimitRefusal, RateHeaders, ResourceName, limit_refusal};
+use crate::clock::Timestamp;
+use crate::decision::rights::Lesson;
+use crate::decision::rights::plan::Resort;
+use crate::decision::rights::verdict::Verdict;
+use crate::decision::{AccountId, ClientId, Demand, Refusal};
+use crate::telemetry::{MethodName, UpstreamOutcome, spans};
+use crate::tokens::{Credential, Lack, Rejection, Source, TokenId};
+
+use crate::gateway::Gateway;
+use crate::gateway::address::Service;
+use crate::gateway::counted::Counted;
+use crate::gateway::dispatch::admission::Lease;
+use crate::gateway::dispatch::answer::{Answer, AnswerBody, Held, said};
+use crate::gateway::dispatch::job::{Conditions, Job};
+use crate::gateway::dispatch::permissions::{Offer, Whom, lesson};
+use crate::gateway::dispatch::progress::{Effort, Hold};
+use crate::gateway::upstream::fetch::{Collected, FetchError, Reuse, UpstreamRequest};
+
+/// A refusal's body is never longer than this; what follows says nothing more about limits.
+const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+/// How many tokens one attempt has minted because those that have one can carry nothing. Ours:
+/// where so many have not helped, one more will not.
+const TOKEN_WAITS_MAX: u32 = 20;
+
+/// An attempt that is admitted and not sent yet.
+pub struct Prepared<'j> {
+    /// What to send.
+    pub request: UpstreamRequest<'j>,
+    /// To be told when it is sent.
+    pub lease: Lease,
+    /// Its span.
+    pub span: tracing::Span,
+    credential: Credential,
+    resource: ResourceName,
+    requested_at: Timestamp,
+    /// What a 304 confirms.
+    stored: Option<StatusCode>,
+    /// See [`Admitted`].
+    expected: Option<Refusal>,
+    #[expect(dead_code, reason = "counts as long as it lives")]
+    on_wire: Option<Counted>,
+}
+
+/// A place in the books, with the token that will use it.
+struct Admitted {
+    lease: Lease,
+    credential: Credential,
+    resource: ResourceName,
+    /// Why no likelier account carries it; a denial is then no surprise, and this the reason to
+    /// give.
+    expected: Option<Refusal>,
+}
+
+/// Why one attempt brought no answer.
+pub enum Unanswered {
+    Refused(Refusal),
+    Limited(LimitRefusal),
+    TokenRejected,
+    /// The upstream wants another kind of credential for this route.
+    CredentialUnfit,
+    /// None of the candidates has a token that the upstream still accepts; why none could be minted
+    /// in time.
+    NoToken(Option<Lack>),
+    Failed(FetchError),
+}
+
+impl Unanswered {
+    /// Whether nothing was sent.
+    pub const fn was_not_made(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused(_)
+                | Self::NoToken(_)
+                | Self::Failed(FetchError::Connect(_) | FetchError::Deserted)
+        )
+    }
+}
+
+impl Gateway {
+    /// Admission, sending, settling: once.
+    pub async fn attempt(
+        self: &Arc<Self>,
+        job: &Job,
+        whom: &Whom,
+        effort: &Effort,
+        conditions: &impl Conditions,
+        reuse: Reuse,
+    ) -> Result<Answer, Unanswered> {
+        let prepared = self.prepare(job, whom, effort, conditions).await?;
+        if let Some(journal) = &job.journal
+            && journal.sending().await.is_err()
+        {
+            return self.conclude(job, effort, prepared, Err(FetchError::Deserted));
+        }
+        let may_send = || {
+            prepared.lease.sending();
+            effort.may_send()
+        };
+        let answered = async {
+            let mut exchange = self.upstream.send(&prepared.request, reuse, may_send).await?;
+            let (status, headers) = (exchange.status(), exchange.take_headers());
+            let bytes_max = if status.is_success() {
+                job.hold_max
+            } else {
+                job.hold_max.max(REFUSAL_BYTES_MAX)
+            };
+            Ok((status, headers, exchange.collect(bytes_max).await?))
+        };
+        let result = answered.instrument(prepared.span.clone()).await;
+        self.conclude(job, effort, prepared, result)
+    }
+
+    /// Admission, and the request complete with its credential.
+    pub async fn prepare<'j>(
+        self: &Arc<Self>,
+        job: &'j Job,
+        whom: &Whom,
+        effort: &Effort,
+        conditions: &impl Conditions,
+    ) -> Result<Prepared<'j>, Unanswered> {
+        let Admitted { lease, credential, resource, expected } =
+            self.admit(job, whom, effort, conditions.preferred()).await?;
+        effort.attempted(lease.account(), &resource);
+        let mut added = conditions.with(&credential);
+        added.extend(
+            credential.authorization.clone().map(|value| (http::header::AUTHORIZATION, value)),
+        );
+        let span = spans::upstream_span(
+            &job.span,
+            MethodName::from(&job.method),
+            self.upstream.host(job.service),
+        );
+        spans::inject(&span, &mut added);
+        let request = UpstreamRequest {
+            service: job.service,
+            method: &job.method,
+            target: &job.target,
+            headers: &job.headers,
+            added,
+            body: &job.body,
+            interims: job.interims.as_deref(),
+        };
+        let on_wire = (!job.is_read()).then(|| Counted::new(&self.writes_on_wire));
+        let (requested_at, stored) = (self.clock.now(), conditions.stored());
+        Ok(Prepared {
+            request,
+            lease,
+            span,
+            credential,
+            resource,
+            requested_at,
+            stored,
+            expected,
+            on_wire,
+        })
+    }
+
+    /// The end of an attempt, however it came: figures, span, books.
+    pub fn conclude(
+        &self,
+        job: &Job,
+        effort: &Effort,
+        prepared: Prepared<'_>,
+        result: Result<(StatusCode, HeaderMap, Collected), FetchError>,
+    ) -> Result<Answer, Unanswered> {
+        let Prepared { lease, credential, resource, span, requested_at, stored, expected, .. } =
+            prepared;
+        let elapsed = self.clock.now().since(requested_at);
+        effort.ended(elapsed);
+        let status = result.as_ref().ok().map(|(status, ..)| status.as_u16());
+        spans::finish_upstream(&span, status);
+        if let Err(error @ (FetchError::Connect(_) | FetchError::Deserted)) = result {
+            lease.never_sent();
+            return Err(Unanswered::Failed(error));
+        }
+        self.metrics.upstream(&UpstreamOutcome {
+            account: self.account_name(lease.account()),
+            resource: resource.as_str(),
+            endpoint: &job.endpoint.template,
+            status,
+            duration: elapsed,
+        });
+        // On failure the lease's drop counts it as spent.
+        let (status, mut headers, body) = result.map_err(Unanswered::Failed)?;
+        self.tokens.observe(&mut headers, self.clock.now(), elapsed);
+        let settled = self.settle(job, lease, &credential, requested_at, status, headers, body);
+        if let Ok(answer) = &settled {
+            self.learn(job, answer, stored);
+        }
+        let is_denied = match &settled {
+            Ok(answer) => matches!(lesson(answer, stored), Some(Lesson::Denied(_))),
+            Err(unanswered) => matches!(unanswered, Unanswered::CredentialUnfit),
+        };
+        match expected {
+            Some(refusal) if is_denied => Err(Unanswered::Refused(refusal)),
+            _ => settled,
+        }
+    }
+
+    /// Waits for an account, and takes one of its tokens.
+    async fn admit(
+        self: &Arc<Self>,
+        job: &Job,
+        whom: &Whom,
+        effort: &Effort,
+        prefer: Option<TokenId>,
+    ) -> Result<Admitted, Unanswered> {
+        let mut without_token = Vec::new();
+        let mut rounds = 0;
+        loop {
+            let (lease, expected) =
+                match self.admit_once(job, whom, &without_token, effort, prefer).await {
+                    // A second look that is not made refuses nothing.
+                    Err(Unanswered::Refused(refusal)) if matches!(whom, Whom::Anyone) => {
+                        rounds += 1;
+                        if rounds < TOKEN_WAITS_MAX && self.another_minted(job, effort).await {
+                            continue;
+                        }
+                        effort.refused(Hold::from(&refusal));
+                        return Err(Unanswered::Refused(refusal));
+                    }
+                    admitted => admitted?,
+                };
+            // While it waited, the account's token may have been found to be revoked: then its
+            // place goes to another account.
+            if let Some(credential) =
+                self.credential(job, lease.account(), prefer, self.clock.now())
+            {
+                return Ok(Admitted {
+                    resource: self.resource_of(job),
+                    lease,
+                    credential,
+                    expected,
+                });
+            }
+            without_token.push(lease.account());
+        }
+    }
+
+    /// A place for one of the accounts, the likeliest to be served first; with the refusal by the
+    /// likelier ones when it is a last resort.
+    async fn admit_once(
+        self: &Arc<Self>,
+        job: &Job,
+        whom: &Whom,
+        without_token: &[AccountId],
+        effort: &Effort,
+        prefer: Option<TokenId>,
+    ) -> Result<(Lease, Option<Refusal>), Unanswered> {
+        let mut refused = None;
+        for mut offer in self.offers(job, whom, without_token, self.clock.now()) {
+            let Some(awake) = self.awake(job, &offer.accounts, offer.deadline, effort).await else {
+                continue;
+            };
+            offer.accounts = awake;
+            match (self.acquire(job, &offer, effort, prefer).await, offer.resort) {
+                (Ok(lease), Resort::Ordinary) => return Ok((lease, None)),
+                (Ok(lease), Resort::Last) => return Ok((lease, refused)),
+                (Err(refusal), Resort::Ordinary) => refused = Some(refusal),
+                (Err(_), Resort::Last) => {}
+            }
+        }
+        let lack = || {
+            let now = self.clock.now();
+            // Who had no time to wait must not find the same the next time.
+            self.tokens.missed(&job.candidates, job.endpoint.tokens, now);
+            self.tokens.lack(&job.candidates, job.endpoint.tokens, now)
+        };
+        Err(refused.map_or_else(|| Unanswered::NoToken(lack()), Unanswered::Refused))
+    }
+
+    /// A place for one of an offer's accounts.
+    async fn acquire(
+        self: &Arc<Self>,
+        job: &Job,
+        offer: &Offer,
+        effort: &Effort,
+        prefer: Option<TokenId>,
+    ) -> Result<Lease, Refusal> {
+        let demand = Demand {
+            client: ClientId(job.client),
+            held_bytes: job.body.held_bytes(),
+            candidates: Arc::clone(&offer.accounts),
+            prefer: prefer.and_then(|token| self.tokens.account_of(token)),
+            resource: job.endpoint.resource.clone(),
+            endpoint: job.endpoint.id,
+            cost: job.cost,
+            points: job.points,
+            graphql: job.service == Service::Graphql,
+            content: job.content,
+            token_request: job.endpoint.token_request,
+            write: job.spacing,
+        };
+        let now = self.clock.now();
+        let span = spans::admission_span(&job.span);
+        let waiting = self.waits(job.client, effort);
+        let held = |since, refusal: &Refusal| effort.held(since, Hold::from(refusal));
+        let admitted =
+            self.admissions.acquire(demand, offer.deadline, held).instrument(span.clone()).await;
+        drop(waiting);
+        if !span.is_disabled()
+            && let Some(hold) = effort.figures(now).held
+        {
+            spans::held(&span, &self.held(hold));
+        }
+        admitted
+    }
+
+    /// A 401: the token is benched when it is the token's fault.
+    fn unauthorized(
+        &self,
+        job: &Job,
+        lease: Lease,
+        credential: &Credential,
+        headers: &HeaderMap,
+        body: &Collected,
+    ) -> Unanswered {
+        let account = self.account_name(lease.account());
+        let said = said(
+            StatusCode::UNAUTHORIZED,
+            if let Collected::Whole(bytes) = body { bytes } else { &[] },
+        );
+        let is_revoked = match credential.source {
+            // A JWT is used where nothing else is accepted, so that whatever is wrong is wrong with
+            // it.
+            Source::App(_) => true,
+            // There is nothing that could be revoked.
+            Source::Anonymous | Source::Brought => false,
+            Source::Configured(_) | Source::Installation(_) => {
+                said.eq_ignore_ascii_case("401 bad credentials")
+            }
+        };
+        if is_revoked {
+            // Before the lease ends: it goes to the next in line, who must not get this token.
+            let rejection = self.tokens.rejected(credential, self.clock.now(), headers, &said);
+            let token = credential.source.to_string();
+            match rejection {
+                Rejection::Benched => tracing::error!(
+                    account,
+                    token,
+                    said,
+                    "the upstream does not accept this token any more"
+                ),
+                Rejection::Replaced => tracing::warn!(
+                    account,
+                    token,
+                    said,
+                    "the upstream refused this token, another one takes its place"
+                ),
+                Rejection::Old => {}
+            }
+        } else {
+            tracing::warn!(account, token = %credential.source, said, endpoint = %job.endpoint.template, "the upstream wants another credential for this route");
+            self.unfit(job, lease.account(), credential);
+        }
+        lease.answered(StatusCode::UNAUTHORIZED, RateHeaders::parse(headers).as_ref(), None);
+        if is_revoked { Unanswered::TokenRejected } else { Unanswered::CredentialUnfit }
+    }
+
+    /// What the job counts against: the table's word, corrected by what answers said.
+    fn resource_of(&self, job: &Job) -> ResourceName {
+        self.admissions
+            .with_books(|books, _| books.resource_for(job.endpoint.id, &job.endpoint.resource))
+    }
+
+    /// Books an answer and says whether it is one for the client.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one answer, taken apart where it was read"
+    )]
+    fn settle(
+        &self,
+        job: &Job,
+        lease: Lease,
+        credential: &Credential,
+        requested_at: Timestamp,
+        status: StatusCode,
+        headers: HeaderMap,
+        body: Collected,
+    ) -> Result<Answer, Unanswered> {
+        let now = self.clock.now();
+        // What is wrong with a client's own credential is for the client to hear.
+        if status == StatusCode::UNAUTHORIZED && job.brought.is_none() {
+            return Err(self.unauthorized(job, lease, credential, &headers, &body));
+        }
+        if !status.is_server_error() {
+            self.tokens.accepted(credential);
+        }
+        let rate = RateHeaders::parse(&headers);
+        let (account, verdict) = (lease.account(), Verdict::Final);
+        let may_refuse = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS)
+            || job.service == Service::Graphql;
+        let refusal = match &body {
+            Collected::Whole(bytes) if may_refuse => limit_refusal(status, &headers, bytes, now),
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
+            self.metrics.limited(self.account_name(account), limit_name(&refusal));
+            tracing::warn!(account = self.account_name(account), limit = limit_name(&refusal), endpoint = %job.endpoint.template, "the upstream refused a request for a limit");
+            lease.answered(status, rate.as_ref(), Some(&refusal));
+            return match body {
+                // Part of the mutation was executed: it is no refusal of the whole, and must not be
+                // sent again (CONTRACT §4, 3).
+                Collected::Whole(bytes) if !job.is_read() && holds_graphql_data(&bytes) => {
+                    Ok(Answer {
+                        status,
+                        headers,
+                        body: AnswerBody::Whole(bytes),
+                        account,
+                        token: credential.token,
+                        requested_at,
+                        verdict,
+                    })
+                }
+                _ => Err(Unanswered::Limited(refusal)),
+            };
+        }
+        let body = match body {
+            Collected::Whole(bytes) => {
+                lease.answered(status, rate.as_ref(), None);
+                AnswerBody::Whole(bytes)
+            }
+            Collected::TooLarge(first, exchange) => {
+                lease.answer_begun(status, rate.as_ref());
+                AnswerBody::Large { first, exchange, held: Held { lease: Some(lease), status } }
+            }
+        };
+        Ok(Answer {
+            status,
+            headers,
+            body,
+            account,
+            token: credential.token,
+            requested_at,
+            verdict,
+        })
+    }
+}
+
+/// The word for a refusal by the upstream in metrics and logs.
+fn limit_name(refusal: &LimitRefusal) -> &'static str {
+    match refusal {
+        LimitRefusal::Primary { .. } => "primary",
+        LimitRefusal::Secondary { .. } => "secondary",
+    }
+}
+
+/// Whether a GraphQL answer carries data of some field, beside its errors.
+fn holds_graphql_data(body: &[u8]) -> bool {
+    let answer: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    match answer.as_ref().and_then(|answer| answer.get("data")) {
+        Some(serde_json::Value::Object(fields)) => fields.values().any(|value| !value.is_null()),
+        _ => false,
+    }
+}

@@ -1,0 +1,266 @@
+//! The second look at a denied read: another account of the pool that may see more is asked too,
+//! and what the denial is worth is told with it.
+//!
+//! Who looks, and what a denial is worth, is decided in `decision/rights`. A denial that is void is
+//! an answer only when nothing else can be said: while those who have seen the thing are limited,
+//! the limit is what the client is told, and a stored answer stands in for it where the config lets
+//! it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+
+use crate::api::Denial;
+use crate::decision::AccountId;
+use crate::decision::rights::plan::{Look, Patience};
+use crate::decision::rights::verdict::{Denials, Verdict};
+use crate::decision::rights::{Asked, Found, Holder, Lesson};
+use crate::tokens::Cause;
+
+use crate::gateway::Gateway;
+use crate::gateway::address::Service;
+use crate::gateway::dispatch::answer::{Answer, AnswerBody};
+use crate::gateway::dispatch::attempt::Unanswered;
+use crate::gateway::dispatch::candidates::Accounts;
+use crate::gateway::dispatch::job::{Conditions, Job};
+use crate::gateway::dispatch::permissions::{Whom, lesson};
+use crate::gateway::dispatch::progress::{Effort, Hold};
+use crate::gateway::dispatch::token_keys::key_of;
+use crate::gateway::error::Refused;
+use crate::gateway::upstream::fetch::{FetchError, Reuse};
+
+/// How long a second look waits for a token to be minted. Ours: several times what a mint takes;
+/// while the upstream mints nothing, what is missing is still said to be missing, soon enough.
+const LOOK_WAITS_MAX: Duration = Duration::from_secs(5);
+/// How often a second look is refused by the upstream for a limit. Ours: each refusal closes an
+/// account or a budget, so that the books answer next.
+const LOOK_REFUSALS_MAX: u32 = 3;
+
+/// What a second look brought.
+enum Looked {
+    /// What was asked for.
+    Served(Answer),
+    /// Another denial, or whatever else does not count for more.
+    Denied(AccountId),
+    /// Nothing; why, where that is known.
+    Nothing(Option<Unanswered>),
+}
+
+impl Gateway {
+    /// A read that was denied is asked once more of another account that may see more, and what
+    /// that one says counts when it is more than another denial.
+    pub async fn second_look(
+        self: &Arc<Self>,
+        job: &Job,
+        effort: &Effort,
+        conditions: &impl Conditions,
+        reuse: Reuse,
+        mut first: Answer,
+    ) -> Result<Answer, Refused> {
+        let Some(denial) = denial_of(job, &first, conditions.stored()) else { return Ok(first) };
+        let stored = conditions.seen_by().map(|tokens| {
+            let mut owners: Vec<AccountId> =
+                tokens.into_iter().filter_map(|token| self.tokens.account_of(token)).collect();
+            owners.sort_unstable();
+            owners
+        });
+        let mut denied_by = vec![first.account];
+        let looked = match self.second_candidates(job, first.account, stored.as_deref()).await {
+            Some((accounts, patience)) => {
+                self.look(job, effort, conditions, reuse, (accounts, patience)).await
+            }
+            None => Looked::Nothing(None),
+        };
+        let unanswered = match looked {
+            Looked::Served(second) => {
+                let holder = Holder { account: first.account, token: key_of(first.token.slot()) };
+                self.rights.lock().teach(
+                    self.clock.now(),
+                    job.asked,
+                    holder,
+                    Lesson::ServedElsewhere(denial),
+                    None,
+                );
+                return Ok(second);
+            }
+            Looked::Denied(account) => {
+                denied_by.push(account);
+                None
+            }
+            Looked::Nothing(unanswered) => unanswered,
+        };
+        effort.answered_by(first.account);
+        let now = self.clock.now();
+        let (hopeless, late) = self.without_token(job);
+        let denials = Denials { by: &denied_by, stored: stored.as_deref(), hopeless: &hopeless };
+        let tokens_of = |account| self.keys_of(job, account);
+        first.verdict =
+            self.rights.lock().verdict(now, job.asked, &job.candidates, &denials, &tokens_of);
+        let refused = if first.verdict == Verdict::Void {
+            self.instead_of_void(job, effort, unanswered, &late)
+        } else {
+            None
+        };
+        refused.map_or(Ok(first), Err)
+    }
+
+    /// Asks those who may see more; tells the end of the look.
+    async fn look(
+        self: &Arc<Self>,
+        job: &Job,
+        effort: &Effort,
+        conditions: &impl Conditions,
+        mut reuse: Reuse,
+        (accounts, patience): (Accounts, Patience),
+    ) -> Looked {
+        let mut look = Looking { gateway: self, asked: job.asked, found: Found::NotLooked };
+        let deadline = job.deadline.min(self.clock.now() + LOOK_WAITS_MAX);
+        let Some(accounts) = self.awake(job, &accounts, deadline, effort).await else {
+            return Looked::Nothing(None);
+        };
+        let whom = Whom::These(accounts, patience);
+        let mut refusals = 0;
+        let looked = loop {
+            match Box::pin(self.attempt(job, &whom, effort, conditions, reuse)).await {
+                Err(Unanswered::Failed(FetchError::Stale(_))) if reuse == Reuse::Idle => {
+                    reuse = Reuse::Never
+                }
+                // Others of them may be open, and the books know until when this one is not.
+                Err(Unanswered::Limited(_)) if refusals < LOOK_REFUSALS_MAX => refusals += 1,
+                looked => break looked,
+            }
+        };
+        let served = |answer: &Answer| lesson(answer, conditions.stored()) == Some(Lesson::Served);
+        look.found = match &looked {
+            Ok(second) if served(second) => Found::Something,
+            Err(unanswered) if unanswered.was_not_made() => Found::NotLooked,
+            _ => Found::Nothing,
+        };
+        match looked {
+            Ok(second) if look.found == Found::Something => Looked::Served(second),
+            // A fault says nothing of what there is.
+            Ok(second) if second.status.is_server_error() => {
+                Looked::Nothing(Some(Unanswered::Failed(FetchError::Lost(String::new()))))
+            }
+            Ok(second) => Looked::Denied(second.account),
+            Err(unanswered) => Looked::Nothing(Some(unanswered)),
+        }
+    }
+
+    /// Who may look again at a denied read, and how long they are waited for.
+    async fn second_candidates(
+        &self,
+        job: &Job,
+        first: AccountId,
+        stored: Option<&[AccountId]>,
+    ) -> Option<(Accounts, Patience)> {
+        loop {
+            // From before the question on, so that no end is missed.
+            let mut ended = std::pin::pin!(self.look_ended.notified());
+            ended.as_mut().enable();
+            let (hopeless, late) = self.without_token(job);
+            let mut unusable = hopeless.clone();
+            unusable.extend(late);
+            unusable.sort_unstable();
+            let denials = Denials { by: &[first], stored, hopeless: &hopeless };
+            let tokens_of = |account| self.keys_of(job, account);
+            let now = self.clock.now();
+            let look = self.rights.lock().second_look(
+                now,
+                job.asked,
+                &job.candidates,
+                &unusable,
+                first,
+                &denials,
+                &tokens_of,
+            );
+            match look {
+                Look::By(who, patience) => {
+                    return Some((self.candidates.part(&job.candidates, who), patience));
+                }
+                Look::No => return None,
+                Look::Later => {}
+            }
+            tokio::select! {
+                () = ended => {}
+                () = self.wait_until(job.deadline) => return None,
+            }
+        }
+    }
+
+    /// The job's candidates that have no working token and get none in time, in ascending order:
+    /// those that get none at all, and those that only come too late.
+    fn without_token(&self, job: &Job) -> (Vec<AccountId>, Vec<AccountId>) {
+        let now = self.clock.now();
+        let is_hopeless = |account: &AccountId| {
+            let lack = self.tokens.lack(&[*account], job.endpoint.tokens, now);
+            lack.is_none_or(|lack| lack.cause == Cause::Refused)
+        };
+        self.unusable(job, &[], now).into_iter().partition(is_hopeless)
+    }
+
+    /// What a client is told in place of a denial that is void; `None`: nothing keeps anybody from
+    /// answering.
+    fn instead_of_void(
+        &self,
+        job: &Job,
+        effort: &Effort,
+        unanswered: Option<Unanswered>,
+        late: &[AccountId],
+    ) -> Option<Refused> {
+        match unanswered {
+            Some(Unanswered::Refused(refusal)) => {
+                effort.refused(Hold::from(&refusal));
+                Some(self.limited(job, &refusal))
+            }
+            Some(Unanswered::Limited(_)) => Some(self.limited_now(job)),
+            Some(Unanswered::Failed(FetchError::Deserted)) => Some(Refused::ClientGone),
+            Some(Unanswered::Failed(FetchError::Timeout)) => Some(Refused::UpstreamTimeout),
+            Some(Unanswered::Failed(FetchError::Connect(_) | FetchError::Unsendable(_))) => {
+                Some(Refused::Unreachable)
+            }
+            Some(Unanswered::Failed(FetchError::Lost(_) | FetchError::Stale(_))) => {
+                Some(Refused::UpstreamFailed)
+            }
+            Some(
+                Unanswered::TokenRejected | Unanswered::CredentialUnfit | Unanswered::NoToken(_),
+            )
+            | None => self
+                .tokens
+                .lack(late, job.endpoint.tokens, self.clock.now())
+                .map(Refused::TokenUnavailable),
+        }
+    }
+}
+
+/// A second look under way; tells its end however it comes.
+struct Looking<'g> {
+    gateway: &'g Gateway,
+    asked: Asked,
+    found: Found,
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.gateway.rights.lock().looked(self.asked, self.found);
+        self.gateway.look_ended.notify_waiters();
+    }
+}
+
+/// The denial that others may know better than; none at routes of one account, at writes and at
+/// GraphQL.
+fn denial_of(job: &Job, first: &Answer, stored: Option<StatusCode>) -> Option<Denial> {
+    if job.method != Method::GET || job.service != Service::Rest || job.candidates.len() < 2 {
+        return None;
+    }
+    // An answer that is still on its way holds its slot and is passed on as it is; one that was
+    // confirmed has been looked at before.
+    if !matches!(first.body, AnswerBody::Whole(_)) || first.status == StatusCode::NOT_MODIFIED {
+        return None;
+    }
+    match lesson(first, stored)? {
+        Lesson::Denied(denial) => Some(denial),
+        Lesson::Served | Lesson::ServedElsewhere(_) => None,
+    }
+}

@@ -1,0 +1,235 @@
+//! What answers teach about the rights of tokens, in the running program: the lock around the pure
+//! [`Rights`](crate::decision::rights::Rights), and the order in which a request's accounts and
+//! tokens come out of it.
+//!
+//! Every decision is made in `decision/rights`. Here is what it needs to know of the tokens; a
+//! denied read's second look is in `second_look.rs`.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use crate::api::{Denial, accepted_permission};
+use crate::clock::Timestamp;
+use crate::decision::AccountId;
+use crate::decision::freshness::TokenKey;
+use crate::decision::rights::plan::{MOMENT, Patience, Resort, Stage, Who};
+use crate::decision::rights::{Holder, Lesson};
+use crate::tokens::{Credential, SlotId, TokenId, Trial};
+
+use crate::gateway::Gateway;
+use crate::gateway::dispatch::answer::{Answer, AnswerBody};
+use crate::gateway::dispatch::candidates::Accounts;
+use crate::gateway::dispatch::job::Job;
+use crate::gateway::dispatch::token_keys::key_of;
+use crate::gateway::upstream::fetch::OutgoingBody;
+
+/// How often an account may be found to have no token after all while another one is minted for it.
+/// Ours: each time is a refusal that came in between.
+const WITHOUT_MAX: usize = 3;
+
+/// One list of accounts that a request is offered to.
+pub struct Offer {
+    /// Who is in it.
+    pub accounts: Accounts,
+    /// How long the request may wait for one of them.
+    pub deadline: Timestamp,
+    /// What their denials are worth.
+    pub resort: Resort,
+}
+
+/// Whom a request may be offered to.
+#[derive(Clone)]
+pub enum Whom {
+    /// All who may carry it, in the order of what is known of them.
+    Anyone,
+    /// These alone, for a second look, which waits for them so long.
+    These(Accounts, Patience),
+}
+
+impl Gateway {
+    /// The lists to which a request is offered, one after the other; none when no token of its
+    /// candidates works. Accounts in `without_token` have been found to have none.
+    pub fn offers(
+        &self,
+        job: &Job,
+        whom: &Whom,
+        without_token: &[AccountId],
+        now: Timestamp,
+    ) -> Vec<Offer> {
+        let unusable = self.unusable(job, without_token, now);
+        let stages = match whom {
+            // One try is enough for a second look.
+            Whom::These(..) if !without_token.is_empty() => Vec::new(),
+            Whom::These(accounts, patience) => {
+                let deadline = deadline(job, *patience, now);
+                return vec![Offer {
+                    accounts: Arc::clone(accounts),
+                    deadline,
+                    resort: Resort::Ordinary,
+                }];
+            }
+            // Who is alone is asked, whatever is known.
+            Whom::Anyone if job.candidates.len() == 1 && unusable.is_empty() => {
+                vec![Stage {
+                    who: Who::AllBut(Vec::new()),
+                    patience: Patience::Whole,
+                    resort: Resort::Ordinary,
+                }]
+            }
+            Whom::Anyone => {
+                let tokens_of = |account| self.keys_of(job, account);
+                self.rights.lock().plan(now, job.asked, &job.candidates, &unusable, &tokens_of)
+            }
+        };
+        let offer = |stage: Stage| Offer {
+            accounts: self.candidates.part(&job.candidates, stage.who),
+            deadline: deadline(job, stage.patience, now),
+            resort: stage.resort,
+        };
+        stages.into_iter().map(offer).collect()
+    }
+
+    /// The job's candidates that have no working token for it and get none in time, in ascending
+    /// order. Free while all tokens work.
+    pub fn unusable(
+        &self,
+        job: &Job,
+        without_token: &[AccountId],
+        now: Timestamp,
+    ) -> Vec<AccountId> {
+        let mut unusable = self.asleep(job, &job.candidates, now);
+        unusable
+            .retain(|account| !self.tokens.comes(*account, job.endpoint.tokens, now, job.deadline));
+        // Who gets another one may be asked again, but not for ever.
+        let found_without =
+            |account: &AccountId| without_token.iter().filter(|other| *other == account).count();
+        let is_left = |account: &AccountId| {
+            found_without(account) < WITHOUT_MAX
+                && self.tokens.comes(*account, job.endpoint.tokens, now, job.deadline)
+        };
+        unusable.extend(without_token.iter().copied().filter(|account| !is_left(account)));
+        unusable.sort_unstable();
+        unusable.dedup();
+        unusable
+    }
+
+    /// A working credential of `account` for the job: the best by its rights; among equals one that
+    /// is to be tried again, then `preferred`.
+    pub fn credential(
+        &self,
+        job: &Job,
+        account: AccountId,
+        preferred: Option<TokenId>,
+        now: Timestamp,
+    ) -> Option<Credential> {
+        if let Some(brought) = &job.brought {
+            return Some(brought.credential());
+        }
+        // A body that is passed on once cannot be sent again after its token was refused.
+        let trial = if matches!(job.body, OutgoingBody::Streamed(_)) {
+            Trial::Reluctant
+        } else {
+            Trial::Willing
+        };
+        let slots = self.tokens.order(account, job.endpoint.tokens, preferred, trial, now);
+        let mut keys: Vec<TokenKey> = slots.into_iter().map(key_of).collect();
+        if keys.len() > 1 {
+            // Leaves equals in their order.
+            self.rights.lock().rank(now, job.asked, account, &mut keys);
+        }
+        keys.into_iter().find_map(|TokenKey(slot)| self.tokens.take(SlotId(slot), now))
+    }
+
+    pub fn keys_of(&self, job: &Job, account: AccountId) -> Vec<TokenKey> {
+        self.tokens.fitting(account, job.endpoint.tokens).map(key_of).collect()
+    }
+
+    /// Remembers what an answer says about its token. `stored` is the status that a 304 confirms.
+    pub fn learn(&self, job: &Job, answer: &Answer, stored: Option<StatusCode>) {
+        // What a client's own credential may do is that client's business, and its place somebody
+        // else's next.
+        if job.brought.is_some() {
+            return;
+        }
+        let Some(lesson) = lesson(answer, stored) else { return };
+        let accepted = accepted_permission(&answer.headers, self.config.upstream.dialect);
+        let holder = Holder { account: answer.account, token: key_of(answer.token.slot()) };
+        self.rights.lock().teach(self.clock.now(), job.asked, holder, lesson, accepted.as_ref());
+    }
+
+    /// Remembers that the upstream wants another kind of credential than this one.
+    pub fn unfit(&self, job: &Job, account: AccountId, credential: &Credential) {
+        let holder = Holder { account, token: key_of(credential.token.slot()) };
+        let lesson = Lesson::Denied(Denial::Rights { by_token: false });
+        self.rights.lock().teach(self.clock.now(), job.asked, holder, lesson, None);
+    }
+
+    /// How many credentials of other kinds a read may be tried with, at most `max`, after it was
+    /// refused with one.
+    pub fn others_of(&self, job: &Job, max: usize) -> usize {
+        let credentials = job
+            .candidates
+            .iter()
+            .flat_map(|account| self.tokens.fitting(*account, job.endpoint.tokens));
+        credentials.take(max + 1).count().saturating_sub(1)
+    }
+}
+
+fn deadline(job: &Job, patience: Patience, now: Timestamp) -> Timestamp {
+    match patience {
+        Patience::Whole => job.deadline,
+        Patience::Moment => job.deadline.min(now + MOMENT),
+        Patience::None => now,
+    }
+}
+
+/// What an answer teaches; `None`: nothing. Limit refusals and a 401 do not come here.
+pub fn lesson(answer: &Answer, stored: Option<StatusCode>) -> Option<Lesson> {
+    let body: &[u8] = if let AnswerBody::Whole(bytes) = &answer.body { bytes } else { b"" };
+    // What is confirmed is as it was stored: also a 404.
+    let status = if answer.status == StatusCode::NOT_MODIFIED { stored? } else { answer.status };
+    match Denial::read(status, &answer.headers, body) {
+        Some(denial) => Some(Lesson::Denied(denial)),
+        None => (status.is_success() || status.is_redirection()).then_some(Lesson::Served),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::HeaderMap;
+
+    use super::*;
+    use crate::decision::rights::verdict::Verdict;
+
+    fn answered(status: u16, stored: Option<u16>) -> Option<Lesson> {
+        let status_of = |status| StatusCode::from_u16(status).unwrap();
+        let answer = Answer {
+            status: status_of(status),
+            headers: HeaderMap::new(),
+            body: AnswerBody::Whole(Bytes::new()),
+            account: AccountId(0),
+            token: TokenId(0),
+            requested_at: Timestamp::EPOCH,
+            verdict: Verdict::Final,
+        };
+        lesson(&answer, stored.map(status_of))
+    }
+
+    #[test]
+    fn a_confirmed_404_is_still_a_404() {
+        assert_eq!(answered(304, Some(404)), Some(Lesson::Denied(Denial::NotFound)));
+        assert_eq!(answered(304, Some(200)), Some(Lesson::Served));
+        assert_eq!(answered(304, None), None);
+    }
+
+    #[test]
+    fn faults_of_the_upstream_and_bad_requests_teach_nothing() {
+        for status in [400, 401, 409, 410, 422, 429, 451, 500, 502, 503] {
+            assert_eq!(answered(status, Some(200)), None, "{status}");
+        }
+        assert_eq!(answered(301, None), Some(Lesson::Served));
+        assert_eq!(answered(404, Some(200)), Some(Lesson::Denied(Denial::NotFound)));
+    }
+}

@@ -1,0 +1,91 @@
+//! Requests that wait for a token to be minted: an installation that nobody missed for an hour has
+//! none (`tokens::installation`).
+//!
+//! Accounts that have a token go first, since a mint costs time and a request of the app. Those
+//! without are waited for where a list of accounts that are equally likely to serve a request has
+//! no other, and where the others can carry nothing. When a mint is due is known to `tokens/`; it
+//! is sent by `mint`.
+
+use crate::clock::Timestamp;
+use crate::decision::AccountId;
+use crate::decision::rights::plan::Who;
+use crate::gateway::Gateway;
+use crate::gateway::dispatch::candidates::Accounts;
+use crate::gateway::dispatch::job::Job;
+use crate::gateway::dispatch::progress::{Effort, Hold};
+
+/// So few accounts are looked at themselves, rather than all that have a credential out of use:
+/// those of a write, mostly one. Ours.
+const FEW: usize = 4;
+
+impl Gateway {
+    /// Those of `accounts` that have a token for the job; when none has, it waits for one until
+    /// `deadline`. `None` when none comes. The list itself while all have one.
+    pub async fn awake(
+        &self,
+        job: &Job,
+        accounts: &Accounts,
+        deadline: Timestamp,
+        effort: &Effort,
+    ) -> Option<Accounts> {
+        let began = self.clock.now();
+        let mut asleep = self.asleep(job, accounts, began);
+        if asleep.len() < accounts.len() {
+            return Some(self.candidates.part(accounts, Who::AllBut(asleep)));
+        }
+        let accepted = job.endpoint.tokens;
+        let _waiting = self.waits(job.client, effort);
+        let mut tried = Vec::new();
+        loop {
+            // Asked for before looking, so that no end of a mint is missed between the two.
+            let minted = self.tokens.mint_ended();
+            let now = self.clock.now();
+            asleep = self.asleep(job, accounts, now);
+            if asleep.len() < accounts.len() {
+                return Some(self.candidates.part(accounts, Who::AllBut(asleep)));
+            }
+            // One at a time: thousands may be idle. Who was tried before is tried again when nobody
+            // else is left.
+            let wanted =
+                |account: &&AccountId| self.tokens.want(&[**account], accepted, now, deadline);
+            let next = asleep.iter().filter(|account| !tried.contains(*account)).find(wanted);
+            let next = next.or_else(|| tried.iter().find(wanted)).copied()?;
+            if now >= deadline {
+                return None;
+            }
+            tried.push(next);
+            effort.held(began, Hold::MINT);
+            tokio::select! {
+                () = minted => {}
+                () = self.wait_until(deadline) => {}
+            }
+        }
+    }
+
+    /// The candidates that have a token can carry nothing for as long as the job may wait: whether
+    /// another one has been given one meanwhile.
+    pub async fn another_minted(&self, job: &Job, effort: &Effort) -> bool {
+        let asleep = self.asleep(job, &job.candidates, self.clock.now());
+        if asleep.is_empty() {
+            return false;
+        }
+        let asleep = self.candidates.part(&job.candidates, Who::Only(asleep));
+        self.awake(job, &asleep, job.deadline, effort).await.is_some()
+    }
+
+    /// Those of `accounts` without a usable token for the job, in ascending order. Free while all
+    /// tokens work.
+    pub fn asleep(&self, job: &Job, accounts: &[AccountId], now: Timestamp) -> Vec<AccountId> {
+        if job.brought.is_some() || self.tokens.all_in_use(now) {
+            return Vec::new();
+        }
+        let is_asleep =
+            |account: &AccountId| !self.tokens.is_usable(*account, job.endpoint.tokens, now);
+        if accounts.len() <= FEW {
+            return accounts.iter().copied().filter(is_asleep).collect();
+        }
+        let mut impaired = self.tokens.impaired(now);
+        impaired.retain(|account| accounts.binary_search(account).is_ok() && is_asleep(account));
+        impaired
+    }
+}

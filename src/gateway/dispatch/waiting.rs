@@ -1,0 +1,35 @@
+//! A wait as the figures see it: counted while it lasts, told when it ends, however it ends: also
+//! when the client goes away.
+//!
+//! What is waited for is known to the [`Effort`]; deciding how long is not done here.
+
+use crate::gateway::Gateway;
+use crate::gateway::counted::Counted;
+use crate::gateway::dispatch::progress::Effort;
+
+/// A request that waits, or may have to.
+pub struct Waiting<'w> {
+    gateway: &'w Gateway,
+    effort: &'w Effort,
+    #[expect(dead_code, reason = "counts as long as it lives")]
+    one_more: Option<Counted>,
+}
+
+impl Gateway {
+    /// A request of a client begins to wait, until what is returned is dropped.
+    pub fn waits<'w>(&'w self, client: u32, effort: &'w Effort) -> Waiting<'w> {
+        Waiting {
+            gateway: self,
+            effort,
+            one_more: self.waiting.get(client as usize).map(Counted::new),
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some((by, waited)) = self.effort.released(self.gateway.clock.now()) {
+            self.gateway.metrics.wait(by.name(), waited);
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The errors that the gateway answers itself: their words, statuses and messages.
+//!
+//! The rendering of an error as an answer is left to `response::error`.
+
+use crate::api::ResourceName;
+use crate::clock::Timestamp;
+use crate::decision::{BudgetView, LimitKind};
+use crate::tokens::Lack;
+use crate::writes::record::Reason;
+use crate::writes::{State, StoreError};
+use http::StatusCode;
+
+/// Why the gateway answers a request itself.
+#[derive(Clone, Debug)]
+pub enum Refused {
+    /// Not exactly one well-formed request; the connection is closed.
+    Malformed(Malformed),
+    /// The body broke off, or its framing did; the connection is closed.
+    BrokenBody,
+    /// The body did not arrive in time; the connection is closed.
+    BodyTimeout,
+    /// The body is larger than any request of its kind may be.
+    BodyTooLarge,
+    /// The head did not arrive in time; the connection is closed.
+    HeadTimeout,
+    /// No client has this key.
+    Unauthenticated(Unknown),
+    /// A delivery that is not signed with a secret of this gateway.
+    WrongSignature,
+    /// A delivery that is signed and cannot be read.
+    MalformedDelivery,
+    /// As many deliveries are under way, or as many bytes of them, as may be.
+    DeliveriesFull,
+    /// The client's `allow` does not cover it.
+    NotAllowed,
+    /// A write, or a route about "me", of a client without an account of its own.
+    NoAccount,
+    /// No configured token may carry it; with what would be needed.
+    NoToken(String),
+    /// The upstream accepts none of the tokens that could carry it any more.
+    TokensRejected,
+    /// A token that would have to be minted cannot be had now; with what is in the way.
+    TokenUnavailable(Lack),
+    /// A resource of the gateway's own that does not exist.
+    NoSuchResource,
+    /// Nothing stored may be served, and the client wants nothing else (`only-if-cached`).
+    NothingStored,
+    /// A budget or a secondary limit stands in the way.
+    Limited {
+        /// Which limit.
+        limit: LimitKind,
+        /// The earliest time at which it may be different.
+        until: Timestamp,
+        /// The resource asked for.
+        resource: ResourceName,
+        /// The client's view of that resource's budget.
+        view: BudgetView,
+    },
+    /// The upstream could not be reached: nothing was executed.
+    Unreachable,
+    /// The upstream took the request and did not answer properly, and the request was a read.
+    UpstreamFailed,
+    /// The upstream did not answer a read in time.
+    UpstreamTimeout,
+    /// A write may or may not have been executed (CONTRACT §4, 3).
+    OutcomeUnknown,
+    /// A write could not be kept, and was not begun.
+    NotKept,
+    /// Nobody knows whether a write is kept: the store broke off.
+    MayBeKept,
+    /// The store cannot say, or keep, what became of a write.
+    NotReadable,
+    /// An `Idempotency-Key` that cannot be used here; with the reason.
+    BadKey(&'static str),
+    /// An `Idempotency-Key` that stands for another request.
+    KeyTaken,
+    /// A write that is not queued any more cannot be cancelled; with its state.
+    NotQueued(State),
+    /// What ended a write that an earlier request had asked for.
+    Ended(Box<Reason>),
+    /// The client left before anything was sent; nobody reads the answer.
+    ClientGone,
+    /// The gateway is shutting down.
+    Draining,
+}
+
+/// Why a request is refused before anything else looks at it. The connection is closed after the
+/// answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// 400, with what is wrong.
+    Bad(&'static str),
+    /// 405: a method that is not passed on.
+    Method,
+    /// 414.
+    TargetTooLong,
+    /// 431, head above [`HEAD_BYTES_MAX`] or more than [`HEADERS_MAX`] fields.
+    HeadTooLarge,
+}
+
+/// Why a request belongs to no client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// There is no key at all.
+    NoKey,
+    /// There is one, and it is nobody's.
+    WrongKey,
+}
+
+impl Refused {
+    /// A word for metrics and logs, out of a closed set.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Malformed(_) => "malformed",
+            Self::BrokenBody => "broken_body",
+            Self::BodyTimeout => "body_timeout",
+            Self::BodyTooLarge => "body_too_large",
+            Self::HeadTimeout => "head_timeout",
+            Self::Unauthenticated(Unknown::NoKey) => "no_key",
+            Self::Unauthenticated(Unknown::WrongKey) => "wrong_key",
+            Self::WrongSignature => "wrong_signature",
+            Self::MalformedDelivery => "malformed_delivery",
+            Self::DeliveriesFull => "deliveries_full",
+            Self::NotAllowed => "not_allowed",
+            Self::NoAccount => "no_account",
+            Self::NoToken(_) => "no_token",
+            Self::TokensRejected => "tokens_rejected",
+            Self::TokenUnavailable(_) => "token_unavailable",
+            Self::NoSuchResource => "no_such_resource",
+            Self::NothingStored => "only_if_cached",
+            Self::Limited { limit, .. } => limit.name(),
+            Self::Unreachable => "upstream_unreachable",
+            Self::UpstreamFailed => "upstream_failed",
+            Self::UpstreamTimeout => "upstream_timeout",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::NotKept => "not_kept",
+            Self::MayBeKept => "may_be_kept",
+            Self::NotReadable => "not_readable",
+            Self::BadKey(_) => "bad_idempotency_key",
+            Self::KeyTaken => "idempotency_key_taken",
+            Self::NotQueued(_) => "not_queued",
+            Self::Ended(_) => "write_ended",
+            Self::ClientGone => "client_gone",
+            Self::Draining => "draining",
+        }
+    }
+
+    /// Whether the connection cannot be trusted to be at the start of another request.
+    pub const fn closes_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::Malformed(_)
+                | Self::BrokenBody
+                | Self::BodyTimeout
+                | Self::BodyTooLarge
+                | Self::HeadTimeout
+                | Self::Draining
+        )
+    }
+
+    pub fn status_and_message(&self) -> (StatusCode, String) {
+        let (status, message) = match self {
+            Self::BadKey(what) | Self::Malformed(Malformed::Bad(what)) => {
+                return (StatusCode::BAD_REQUEST, format!("Bad request: {what}."));
+            }
+            Self::NoToken(needed) => {
+                return (
+                    StatusCode::FORBIDDEN,
+                    format!("No token of this gateway may carry this request: {needed}."),
+                );
+            }
+            Self::TokenUnavailable(lack) => {
+                let message = format!(
+                    "This gateway has no token for this request at the moment ({}); nothing was executed.",
+                    lack.reason
+                );
+                return (StatusCode::SERVICE_UNAVAILABLE, message);
+            }
+            Self::Malformed(Malformed::Method) => {
+                (StatusCode::METHOD_NOT_ALLOWED, "This method is not supported.")
+            }
+            Self::Malformed(Malformed::TargetTooLong) => {
+                (StatusCode::URI_TOO_LONG, "The request target is longer than 8192 bytes.")
+            }
+            Self::Malformed(Malformed::HeadTooLarge) => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "The request head is larger than 32 KiB or has more than 100 headers.",
+            ),
+            Self::BrokenBody => {
+                (StatusCode::BAD_REQUEST, "Bad request: the body broke off or was framed wrongly.")
+            }
+            Self::BodyTimeout => {
+                (StatusCode::REQUEST_TIMEOUT, "The request body did not arrive in time.")
+            }
+            Self::HeadTimeout => {
+                (StatusCode::REQUEST_TIMEOUT, "The request head did not arrive in time.")
+            }
+            Self::BodyTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "The request body is too large."),
+            Self::Unauthenticated(Unknown::NoKey) => (
+                StatusCode::UNAUTHORIZED,
+                "Requires authentication: send the key that your gateway's operator gave you.",
+            ),
+            Self::Unauthenticated(Unknown::WrongKey) => (
+                StatusCode::UNAUTHORIZED,
+                "Bad credentials: this gateway knows no client with this key.",
+            ),
+            Self::WrongSignature => (
+                StatusCode::UNAUTHORIZED,
+                "This delivery needs one X-Hub-Signature-256 header, made with the secret of this gateway's webhook.",
+            ),
+            Self::MalformedDelivery => (
+                StatusCode::BAD_REQUEST,
+                "Bad request: the body of this delivery is not a JSON object.",
+            ),
+            Self::DeliveriesFull => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "This gateway takes no further deliveries at the moment.",
+            ),
+            Self::NotAllowed => {
+                (StatusCode::FORBIDDEN, "This gateway does not allow this request to this client.")
+            }
+            Self::NoAccount => (
+                StatusCode::FORBIDDEN,
+                "This client has no account of its own at this gateway: it cannot write, nor ask for what is about itself.",
+            ),
+            Self::TokensRejected => (
+                StatusCode::BAD_GATEWAY,
+                "The upstream accepts none of this gateway's tokens for this request; nothing was executed.",
+            ),
+            Self::NoSuchResource => (StatusCode::NOT_FOUND, "Not Found"),
+            // RFC 9111 §5.2.1.7.
+            Self::NothingStored => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "Nothing stored may be served for this request, which asks for nothing else (only-if-cached); the upstream was not asked.",
+            ),
+            Self::Unreachable => {
+                (StatusCode::BAD_GATEWAY, "The upstream cannot be reached; nothing was executed.")
+            }
+            Self::UpstreamFailed => (StatusCode::BAD_GATEWAY, "The upstream's answer was lost."),
+            Self::UpstreamTimeout => {
+                (StatusCode::GATEWAY_TIMEOUT, "The upstream did not answer in time.")
+            }
+            Self::OutcomeUnknown => (
+                StatusCode::BAD_GATEWAY,
+                "The upstream's answer was lost: it is unknown whether this request was executed. Look before you send it again.",
+            ),
+            Self::ClientGone => {
+                (StatusCode::SERVICE_UNAVAILABLE, "The client left before anything was sent.")
+            }
+            Self::Draining => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The gateway is shutting down; nothing was executed.",
+            ),
+            Self::NotKept
+            | Self::MayBeKept
+            | Self::NotReadable
+            | Self::KeyTaken
+            | Self::NotQueued(_)
+            | Self::Ended(_) => {
+                return self.of_the_queue();
+            }
+            Self::Limited { .. } => (StatusCode::FORBIDDEN, ""),
+        };
+        (status, message.to_owned())
+    }
+
+    /// The same for what the queue of writes says.
+    fn of_the_queue(&self) -> (StatusCode, String) {
+        let (status, message) = match self {
+            Self::NotQueued(state) => {
+                return (
+                    StatusCode::CONFLICT,
+                    format!("This write is {} and cannot be cancelled any more.", state.name()),
+                );
+            }
+            Self::Ended(reason) => {
+                return (
+                    StatusCode::from_u16(reason.status).unwrap_or(StatusCode::BAD_GATEWAY),
+                    reason.message.clone(),
+                );
+            }
+            Self::KeyTaken => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "This Idempotency-Key was used for another request.",
+            ),
+            Self::NotReadable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "What became of this request cannot be told at the moment; ask again.",
+            ),
+            Self::MayBeKept => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "This gateway could not make sure of this request: it is unknown whether it will be executed. Look before you send it again.",
+            ),
+            _ => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "This gateway cannot keep this request safe at the moment; nothing was executed.",
+            ),
+        };
+        (status, message.to_owned())
+    }
+
+    /// What is kept of a refusal that ends a write.
+    pub fn as_reason(&self) -> Reason {
+        let (status, message) = self.status_and_message();
+        let message = if message.is_empty() {
+            format!("The limits left no room for it in time ({}).", self.reason())
+        } else {
+            message
+        };
+        Reason { word: self.reason().to_owned(), message, status: status.as_u16() }
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(fault: StoreError) -> Self {
+        // The store has said so when it began; the request's own line and `weir_refused_total`
+        // count each.
+        tracing::debug!(error = %fault, "a write could not be kept, and was refused");
+        match fault {
+            StoreError::Full(_) => Self::NotKept,
+            StoreError::Failed(_) => Self::MayBeKept,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Content codings: which a stored answer may be sent in, which a client accepts.
+
+use crate::decision::freshness::cache_control::{CacheControl, vary_names};
+use crate::gateway::http::headers::DIGESTS;
+use crate::gateway::http::media_type::has_json_type;
+use http::header::{self, HeaderMap, HeaderValue};
+
+/// Whether an answer may be given in another coding than its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codings {
+    /// It may not.
+    AsItIs,
+    /// It may, which its `Vary` says already.
+    Chosen,
+    /// It may, which is to be said.
+    ChosenUnsaid,
+}
+
+impl Codings {
+    /// Of an answer with these headers, which clients know by this `ETag`. A strong one names bytes
+    /// (RFC 9110 §8.8.3.3), so that what has it is left alone; what must not be stored is, too,
+    /// because its compressed form would be.
+    pub fn of(headers: &HeaderMap, etag: Option<&HeaderValue>) -> Self {
+        let is_weak = etag.is_some_and(|etag| etag.as_bytes().starts_with(b"W/"));
+        if !is_weak || !is_text(headers) || headers.contains_key(header::CONTENT_ENCODING) {
+            return Self::AsItIs;
+        }
+        // RFC 9110 §7.7, RFC 9111 §5.2.2.6.
+        let control = CacheControl::parse(headers);
+        if control.no_transform
+            || control.no_store
+            || DIGESTS.iter().any(|name| headers.contains_key(*name))
+        {
+            return Self::AsItIs;
+        }
+        match vary_names(headers) {
+            None => Self::AsItIs,
+            Some(names) if names.contains(&header::ACCEPT_ENCODING) => Self::Chosen,
+            Some(_) => Self::ChosenUnsaid,
+        }
+    }
+}
+
+/// JSON, text, and what names a charset, as diffs do.
+fn is_text(headers: &HeaderMap) -> bool {
+    let content_type = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    content_type.starts_with("text/") || content_type.contains("charset=") || has_json_type(headers)
+}
+
+/// Whether a client takes gzip, and likes it no less than the text as it is (RFC 9110 §12.5.3). Who
+/// says nothing takes everything by the letter, and may not be able to read it.
+pub fn accepts_gzip(asked: &HeaderMap) -> bool {
+    let (mut gzip, mut identity, mut any) = (None, None, None);
+    for line in asked.get_all(header::ACCEPT_ENCODING) {
+        let Ok(line) = line.to_str() else { return false };
+        for item in line.split(',') {
+            let (coding, parameters) = item
+                .split_once(';')
+                .map_or((item, None), |(coding, parameters)| (coding, Some(parameters)));
+            let coding = coding.trim();
+            let weight =
+                if coding.eq_ignore_ascii_case("gzip") || coding.eq_ignore_ascii_case("x-gzip") {
+                    &mut gzip
+                } else if coding.eq_ignore_ascii_case("identity") {
+                    &mut identity
+                } else if coding == "*" {
+                    &mut any
+                } else {
+                    continue;
+                };
+            let said = parameters.map_or(WEIGHT_MAX, weight_of);
+            // Of what is said twice, less is safe.
+            *weight = Some(weight.map_or(said, |before: u16| before.min(said)));
+        }
+    }
+    let gzip = gzip.or(any).unwrap_or(0);
+    gzip > 0 && identity.is_none_or(|identity| gzip >= identity)
+}
+
+/// A weight of 1, in thousandths.
+const WEIGHT_MAX: u16 = 1000;
+
+/// RFC 9110 §12.4.2, in thousandths. What cannot be read is no reason to send something.
+fn weight_of(parameters: &str) -> u16 {
+    let Some((name, value)) = parameters.split_once('=') else { return 0 };
+    if !name.trim().eq_ignore_ascii_case("q") {
+        return 0;
+    }
+    let (whole, decimals) = value.trim().split_once('.').unwrap_or((value.trim(), ""));
+    if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
+        return 0;
+    }
+    let thousandths = decimals
+        .bytes()
+        .zip([100, 10, 1])
+        .map(|(digit, unit)| u16::from(digit - b'0') * unit)
+        .sum();
+    match (whole, thousandths) {
+        ("1", 0) => WEIGHT_MAX,
+        ("0", thousandths) => thousandths,
+        _ => 0,
+    }
+}

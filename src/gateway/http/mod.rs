@@ -1,0 +1,8 @@
+//! Headers, chunks, ranges and informational answers.
+
+pub mod chunks;
+pub mod content_coding;
+pub mod headers;
+pub mod interim;
+pub mod media_type;
+pub mod range;

@@ -1,0 +1,198 @@
+//! Who asks: a client's key to its entry in the config (CONTRACT §3, Key).
+//!
+//! Keys are looked up and compared by their SHA-256, the comparison in constant time; the key
+//! itself is never stored. What the client may do is decided by `decision/access.rs`, not here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
+use subtle::ConstantTimeEq;
+
+use crate::config::{AllowedMethod, Client as ClientConfig, Config, digest};
+use crate::decision::AccountId;
+use crate::decision::access::Rule;
+use crate::gateway::error::Unknown;
+
+/// The client's own header for its key; `Authorization` is then not the gateway's (CONTRACT §3).
+pub const KEY_HEADER: &str = "x-weir-key";
+/// Longer than any key that `weir key` makes, short enough that hashing costs nothing.
+const KEY_BYTES_MAX: usize = 512;
+
+/// A client as requests use it.
+pub struct Client {
+    /// The config's name for it.
+    pub name: Arc<str>,
+    /// Its place in the config.
+    pub index: u32,
+    /// The pool that reads for it.
+    pub pool: usize,
+    /// Its stable identity upstream.
+    pub account: Option<AccountId>,
+    /// What it may ask for.
+    pub allow: Vec<Rule>,
+    /// How long its requests may be held.
+    pub max_wait: Duration,
+}
+
+/// All clients by the digest of their key.
+pub struct Clients {
+    by_digest: HashMap<[u8; 32], Arc<Client>>,
+}
+
+impl Clients {
+    /// From the validated config. An entry of `allow` that does not parse would open nothing; the
+    /// config refuses it beforehand.
+    pub fn new(config: &Config) -> Self {
+        let served = config.clients.iter().enumerate().filter(|(_, client)| !client.retired);
+        Self {
+            by_digest: served
+                .map(|(index, client)| (client.key_sha256, Arc::new(Client::new(index, client))))
+                .collect(),
+        }
+    }
+
+    /// The client of this name.
+    pub fn named(&self, name: &str) -> Option<&Arc<Client>> {
+        self.by_digest.values().find(|client| &*client.name == name)
+    }
+
+    /// The client whose key the headers carry.
+    pub fn identify(&self, headers: &HeaderMap) -> Result<&Arc<Client>, Unknown> {
+        let mut keys = headers.get_all(KEY_HEADER).iter();
+        if let Some(key) = keys.next() {
+            if keys.next().is_some() {
+                return Err(Unknown::WrongKey);
+            }
+            return self.by_key(key.as_bytes()).ok_or(Unknown::WrongKey);
+        }
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let value = values.next().ok_or(Unknown::NoKey)?;
+        if values.next().is_some() {
+            return Err(Unknown::WrongKey);
+        }
+        self.identify_by(value)
+    }
+
+    /// The client whose key is in an `Authorization`.
+    pub fn identify_by(&self, value: &HeaderValue) -> Result<&Arc<Client>, Unknown> {
+        let (scheme, credential) = split_once(value.as_bytes(), b' ').ok_or(Unknown::WrongKey)?;
+        let credential = credential.trim_ascii();
+        if scheme.eq_ignore_ascii_case(b"bearer") || scheme.eq_ignore_ascii_case(b"token") {
+            return self.by_key(credential).ok_or(Unknown::WrongKey);
+        }
+        if scheme.eq_ignore_ascii_case(b"basic") {
+            let pair = BASE64_STANDARD.decode(credential).map_err(|_| Unknown::WrongKey)?;
+            let (user, password) = split_once(&pair, b':').ok_or(Unknown::WrongKey)?;
+            // Some clients put a token in the user's place (CLIENTS.md, 8).
+            return self.by_key(password).or_else(|| self.by_key(user)).ok_or(Unknown::WrongKey);
+        }
+        Err(Unknown::WrongKey)
+    }
+
+    /// Whether this is somebody's key.
+    pub fn have_key(&self, key: &[u8]) -> bool {
+        self.by_key(key).is_some()
+    }
+
+    fn by_key(&self, key: &[u8]) -> Option<&Arc<Client>> {
+        if key.is_empty() || key.len() > KEY_BYTES_MAX {
+            return None;
+        }
+        let digest = digest(key);
+        let (known, client) = self.by_digest.get_key_value(&digest)?;
+        bool::from(known.ct_eq(&digest)).then_some(client)
+    }
+}
+
+impl Client {
+    fn new(index: usize, client: &ClientConfig) -> Self {
+        let rule = |allow: &crate::config::Allow| {
+            let method = match &allow.method {
+                AllowedMethod::Any => "*",
+                AllowedMethod::Only(method) => method.as_str(),
+            };
+            Rule::parse(&format!("{method} {}", allow.path)).ok()
+        };
+        Self {
+            name: Arc::clone(&client.name),
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+            pool: client.reads,
+            account: client.writes.and_then(|account| u32::try_from(account).ok()).map(AccountId),
+            allow: client.allow.iter().filter_map(rule).collect(),
+            max_wait: client.max_wait,
+        }
+    }
+}
+
+fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().position(|&byte| byte == separator)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clients() -> Clients {
+        let client = Client {
+            name: "ci".into(),
+            index: 0,
+            pool: 0,
+            account: None,
+            allow: Vec::new(),
+            max_wait: Duration::from_secs(30),
+        };
+        Clients { by_digest: HashMap::from([(digest(b"weir_key"), Arc::new(client))]) }
+    }
+
+    fn identify(name: &'static str, value: &str) -> Result<String, Unknown> {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, HeaderValue::from_str(value).unwrap());
+        clients().identify(&headers).map(|client| client.name.to_string())
+    }
+
+    #[test]
+    fn every_scheme_that_clients_use_carries_the_key() {
+        for (name, value) in [
+            ("authorization", "Bearer weir_key".to_owned()),
+            ("authorization", "bearer weir_key".to_owned()),
+            ("authorization", "token weir_key".to_owned()),
+            ("authorization", format!("Basic {}", BASE64_STANDARD.encode("bot:weir_key"))),
+            (
+                "authorization",
+                format!("Basic {}", BASE64_STANDARD.encode("weir_key:x-oauth-basic")),
+            ),
+            ("x-weir-key", "weir_key".to_owned()),
+        ] {
+            assert_eq!(identify(name, &value), Ok("ci".into()), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_key_is_nobodys() {
+        for value in [
+            "Bearer weir_keys",
+            "Bearer ",
+            "Bearer",
+            "Digest weir_key",
+            "Basic !!!",
+            "Basic d2Vpcg==",
+        ] {
+            assert_eq!(identify("authorization", value), Err(Unknown::WrongKey), "{value}");
+        }
+        assert_eq!(clients().identify(&HeaderMap::new()).err(), Some(Unknown::NoKey));
+    }
+
+    #[test]
+    fn a_key_in_its_own_header_leaves_authorization_to_the_client() {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-weir-key", HeaderValue::from_static("weir_key"));
+        headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer something-else"));
+        assert!(clients().identify(&headers).is_ok());
+    }
+}

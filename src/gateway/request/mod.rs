@@ -1,0 +1,8 @@
+//! Validation of a request, its client, its route.
+
+pub mod body;
+pub mod clients;
+pub mod graphql_prices;
+pub mod passthrough;
+pub mod router;
+pub mod validate;

@@ -1,0 +1,289 @@
+//! What a request means for this client: its endpoint, whose view answers it, and which accounts
+//! may carry it.
+//!
+//! The facts come from the endpoint table and the config; the choice among the accounts is made by
+//! `decision/` when the request is admitted.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+
+use crate::api::{
+    Classified, Endpoint, GRAPHQL_MUTATION_POINTS, GRAPHQL_QUERY_POINTS, GraphqlEffect,
+    GraphqlRequest, Params, Table, lane_of,
+};
+use crate::config::Config;
+use crate::decision::cache_key::Scope;
+use crate::decision::rights::needs::{Held, unmet};
+use crate::decision::{AccountId, WriteSpacing};
+use crate::tokens::Wanted;
+
+use crate::gateway::Gateway;
+use crate::gateway::dispatch::candidates::{Accounts, Place, Territories};
+use crate::gateway::dispatch::client_credential::Brought;
+use crate::gateway::dispatch::route::MINT;
+use crate::gateway::dispatch::route::Route;
+use crate::gateway::error::Refused;
+use crate::gateway::request::clients::Client;
+use crate::gateway::request::validate::Intake;
+
+impl Gateway {
+    /// The endpoint's name, also of a request that turns out to have no route.
+    pub fn classify<'p>(&self, intake: &'p Intake) -> Classified<'static, 'p> {
+        self.table.classify(&intake.method, &intake.path)
+    }
+
+    /// The route of a REST request or an upload.
+    pub fn route(
+        &self,
+        classified: Classified<'static, '_>,
+        intake: &Intake,
+        client: &Client,
+        brought: Option<&Brought>,
+    ) -> Result<Route, Refused> {
+        let Classified { endpoint, params } = classified;
+        if endpoint.template == MINT {
+            // Its answer is an upstream credential, which no client sees (CONTRACT §4, 6).
+            return Err(Refused::NoToken(
+                "installation tokens are minted for the gateway alone".into(),
+            ));
+        }
+        let is_read = matches!(intake.method, Method::GET | Method::HEAD);
+        let view = self.view_for(client, brought, is_read);
+        let own = client.account;
+        let about_caller = endpoint.about_caller || self.may_be_about_caller(endpoint, intake);
+        let (scope, accounts) = if let Some(brought) = brought {
+            (brought.scope(), self.account_alone(brought.account()))
+        } else if is_read && !about_caller {
+            (Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX)), self.pool(client.pool))
+        } else {
+            // A pool of one account has only one identity to be "me".
+            let alone = self
+                .pool(client.pool)
+                .first()
+                .copied()
+                .filter(|_| is_read && self.pool(client.pool).len() == 1);
+            let account = self
+                .acting_app(endpoint, client, is_read)
+                .or(own)
+                .or(alone)
+                .ok_or(Refused::NoAccount)?;
+            (Scope::Account(account.0), self.account_alone(account))
+        };
+        // Which kind a client's own credential is, and what it reaches, is not known; the upstream
+        // will say.
+        let candidates = if brought.is_some() {
+            accounts
+        } else {
+            self.able(endpoint, &params, &intake.path, &accounts)?
+        };
+        let spacing = match (is_read, endpoint.notifies) {
+            (true, _) => WriteSpacing::None,
+            (false, false) => WriteSpacing::Plain,
+            (false, true) => WriteSpacing::Notifies,
+        };
+        Ok(Route {
+            endpoint,
+            scope,
+            candidates,
+            view,
+            // Two spellings may be one resource, as in `doubt.rs`.
+            lane: if is_read {
+                String::new()
+            } else {
+                lane_of(&percent_decode_str(&intake.path).decode_utf8_lossy())
+            },
+            cost: endpoint.primary_cost,
+            points: endpoint.points,
+            content: endpoint.content_generating,
+            spacing,
+        })
+    }
+
+    /// The app that a read of what only apps see is about: the client's own account, else the only
+    /// app of its pool.
+    fn acting_app(&self, endpoint: &Endpoint, client: &Client, is_read: bool) -> Option<AccountId> {
+        let wanted = Wanted::by(endpoint);
+        if !is_read
+            || !wanted.only_app()
+            || client.account.is_some_and(|own| self.tokens.may_carry(own, wanted))
+        {
+            return client.account;
+        }
+        let is_app = |account| self.tokens.may_carry(account, wanted);
+        let apps = self.candidates.able(
+            &self.pool(client.pool),
+            wanted,
+            Territories::default(),
+            is_app,
+        )?;
+        if let [app] = *apps { Some(app) } else { None }
+    }
+
+    /// Whether a request may be answered differently for each account although its endpoint is not:
+    /// an unknown spelling of a route about "me" that the upstream may know, or a search that names
+    /// "me".
+    fn may_be_about_caller(&self, endpoint: &Endpoint, intake: &Intake) -> bool {
+        let query = intake.query.as_deref().unwrap_or_default();
+        if query.bytes().any(|byte| matches!(byte, b'@' | b'%')) {
+            let decoded = percent_decode_str(query).decode_utf8_lossy().to_ascii_lowercase();
+            if decoded.contains("@me") {
+                return true;
+            }
+        }
+        if !endpoint.generic {
+            return false;
+        }
+        let first = intake.path.split('/').nth(1).unwrap_or_default();
+        let word: String = first
+            .chars()
+            .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+            .collect::<String>()
+            .to_ascii_lowercase();
+        self.roots_about_caller.contains(&word)
+    }
+
+    /// The route of a GraphQL request: a query is read for the pool and not kept, anything else is
+    /// a write of the client's own account. What could not be read may make something that people
+    /// see, and keeps the distances of such a write.
+    pub fn graphql_route(
+        &self,
+        client: &Client,
+        asked: &GraphqlRequest,
+        brought: Option<&Brought>,
+    ) -> Result<Route, Refused> {
+        let Classified { endpoint, .. } = self.table.classify(&Method::POST, "/graphql");
+        let guest = brought.map(|brought| (brought.scope(), self.account_alone(brought.account())));
+        let own = guest.or_else(|| {
+            client.account.map(|account| (Scope::Account(account.0), self.account_alone(account)))
+        });
+        let (scope, accounts) = match asked.effect {
+            // `viewer` may stand in any query: the client's own identity answers it where it has
+            // one.
+            GraphqlEffect::Query => own.unwrap_or((
+                Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX)),
+                self.pool(client.pool),
+            )),
+            _ => own.ok_or(Refused::NoAccount)?,
+        };
+        let candidates = if brought.is_some() {
+            accounts
+        } else {
+            self.able(endpoint, &Params::default(), "/graphql", &accounts)?
+        };
+        let (points, spacing) = match asked.effect {
+            GraphqlEffect::Query => (GRAPHQL_QUERY_POINTS, WriteSpacing::None),
+            GraphqlEffect::Plain => (GRAPHQL_MUTATION_POINTS, WriteSpacing::Plain),
+            GraphqlEffect::Notifies | GraphqlEffect::Creates | GraphqlEffect::Unclear => {
+                (GRAPHQL_MUTATION_POINTS, WriteSpacing::Notifies)
+            }
+        };
+        Ok(Route {
+            endpoint,
+            scope,
+            view: Arc::clone(&candidates),
+            candidates,
+            lane: "/graphql".into(),
+            cost: asked
+                .priced
+                .map_or(endpoint.primary_cost, |operation| self.graphql_prices.of(operation)),
+            points,
+            content: matches!(asked.effect, GraphqlEffect::Creates | GraphqlEffect::Unclear),
+            spacing,
+        })
+    }
+
+    /// Whose budget a client is told about: its pool's for reads, its own account's for writes
+    /// (DESIGN D9).
+    pub fn view_of(&self, client: &Client, is_read: bool) -> Arc<[AccountId]> {
+        match client.account {
+            Some(account) if !is_read => self.account_alone(account),
+            _ => self.pool(client.pool),
+        }
+    }
+
+    /// Those of `accounts` that have a token of an accepted kind and reach what the path names;
+    /// looked up, not worked out, but for the first time.
+    fn able(
+        &self,
+        endpoint: &'static Endpoint,
+        params: &Params<'_, '_>,
+        path: &str,
+        accounts: &Accounts,
+    ) -> Result<Accounts, Refused> {
+        let place = place_of(params, path);
+        let wanted = Wanted::by(endpoint);
+        let is_able = |account| {
+            self.tokens.may_carry(account, wanted) && reaches(&self.config, account, place)
+        };
+        let able =
+            self.candidates.able(accounts, wanted, self.candidates.territories(place), is_able);
+        able.ok_or_else(|| Refused::NoToken(self.why_nobody(endpoint, place, accounts)))
+    }
+
+    /// Why none of `accounts` may carry a request.
+    fn why_nobody(&self, endpoint: &Endpoint, place: Place<'_>, accounts: &[AccountId]) -> String {
+        let held = |account: &AccountId| {
+            let settings = self.config.account(*account)?;
+            Some(Held {
+                name: &settings.name,
+                kind: settings.kind,
+                tokens: self.tokens.kinds_of(*account).collect(),
+                accepted: self.tokens.may_carry(*account, Wanted::by(endpoint)),
+                reaches: reaches(&self.config, *account, place),
+            })
+        };
+        let named = match place {
+            Place::Repository { owner, name } => format!("{owner}/{name}"),
+            Place::Owner(owner) => owner.to_owned(),
+            Place::Neither => String::new(),
+        };
+        unmet(endpoint, &named, &accounts.iter().filter_map(held).collect::<Vec<_>>())
+    }
+}
+
+/// The first segments of all routes about "me": `user`, `notifications`, and whatever else the
+/// table says.
+pub fn roots_about_caller(table: &Table) -> BTreeSet<String> {
+    let own = table.iter().filter(|endpoint| endpoint.about_caller);
+    own.filter_map(|endpoint| endpoint.template.split('/').nth(1))
+        .filter(|segment| !segment.is_empty())
+        .map(str::to_ascii_lowercase)
+        .collect()
+}
+
+/// What a path names, as far as `reach` bounds it.
+fn place_of<'p>(params: &Params<'_, 'p>, path: &'p str) -> Place<'p> {
+    let (owner, name) = (params.get("owner"), params.get("repo"));
+    if let (Some(owner), Some(name)) = (owner, name) {
+        return Place::Repository { owner, name };
+    }
+    let mut segments = path.split('/').skip(1);
+    let first = segments.next();
+    let owner = owner.or_else(|| segments.next().filter(|_| first == Some("repos")));
+    let name = name.or_else(|| segments.next().filter(|_| first == Some("repos")));
+    match (owner, name, params.get("org")) {
+        (Some(owner), Some(name), _) => Place::Repository { owner, name },
+        // By its number an organization cannot be told from others.
+        (_, _, Some(org))
+            if first == Some("orgs")
+                || first == Some("organizations")
+                    && !org.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
+            Place::Owner(org)
+        }
+        _ => Place::Neither,
+    }
+}
+
+/// Whether an account's `reach` covers a place.
+fn reaches(config: &Config, account: AccountId, place: Place<'_>) -> bool {
+    let Some(account) = config.account(account) else { return false };
+    match place {
+        Place::Repository { owner, name } => account.reach.covers_repository(owner, name),
+        Place::Owner(owner) => account.reach.covers_owner(owner),
+        Place::Neither => true,
+    }
+}

@@ -1,0 +1,444 @@
+//! Is this exactly one well-formed request, and which of the upstream's address shapes does it use?
+//!
+//! Nothing here knows clients, endpoints or limits. Whatever two HTTP implementations could read
+//! differently is refused (CONTRACT §3), because a request that the gateway and the upstream
+//! understand differently is a way around every check behind this one. Encoded bytes of a path
+//! segment are data and stay as they came (UPSTREAM.md, Conditional requests).
+
+use std::net::Ipv6Addr;
+
+use crate::gateway::address::{Root, Service, decode_unreserved, hex_digit};
+use crate::gateway::error::Malformed;
+use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::{HeaderMap, Method, Uri};
+
+/// The longest request head, in bytes (CONTRACT §3).
+pub const HEAD_BYTES_MAX: usize = 32 * 1024;
+/// The most header fields of a request (CONTRACT §3).
+pub const HEADERS_MAX: usize = 100;
+/// The longest request target, in bytes: RFC 9110 §4.1 asks for at least 8,000.
+const TARGET_BYTES_MAX: usize = 8 * 1024;
+
+/// A request that is well-formed, with its address in canonical form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intake {
+    /// One of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS; with [`Methods::All`] any but CONNECT
+    /// and TRACE.
+    pub method: Method,
+    /// The shape the client used.
+    pub root: Root,
+    /// The service addressed.
+    pub service: Service,
+    /// The path without `/api/v3` and its like; begins with exactly one `/`; never with dot
+    /// segments.
+    pub path: String,
+    /// The raw query without `?`.
+    pub query: Option<String>,
+    /// The Host header (or `:authority`) as sent.
+    pub host: String,
+    /// How the body is framed.
+    pub body: BodyFraming,
+}
+
+/// How long the body says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyFraming {
+    /// No body.
+    None,
+    /// `Content-Length`; zero only on HTTP/2.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`, or an HTTP/2 body without a length.
+    Chunked,
+}
+
+impl Intake {
+    /// Path and query as they go upstream.
+    #[must_use]
+    pub fn target(&self) -> String {
+        match &self.query {
+            Some(query) => format!("{}?{query}", self.path),
+            None => self.path.clone(),
+        }
+    }
+}
+
+/// Which HTTP version framed the head, and the head's bytes where the protocol has them.
+#[derive(Clone, Copy, Debug)]
+pub enum Wire<'a> {
+    /// HTTP/1.x with the head as received: some faults are gone from the parsed form.
+    Http1(&'a [u8]),
+    /// HTTP/2, whose framing cannot contradict itself.
+    Http2,
+}
+
+/// What no other method may look like: an upstream that does not mind the case would take it for
+/// one of these, past every rule for it; and TRACE and its like give back the head of the request,
+/// credential included.
+const KNOWN_METHODS: [&str; 10] =
+    ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "TRACK"];
+
+/// Which methods are passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Methods {
+    /// Those that the service documents.
+    Documented,
+    /// Those too that nobody here knows: they are taken for unsafe, and never repeated (RFC 9110
+    /// §9.1, §16.1.1).
+    All,
+}
+
+/// Checks a request head and brings its address into canonical form.
+pub fn check(
+    method: &Method,
+    methods: Methods,
+    uri: &Uri,
+    headers: &HeaderMap,
+    wire: Wire<'_>,
+) -> Result<Intake, Malformed> {
+    check_size(uri, headers, wire)?;
+    let body = check_framing(headers, wire)?;
+    let is_passed = match *method {
+        Method::GET
+        | Method::HEAD
+        | Method::POST
+        | Method::PUT
+        | Method::PATCH
+        | Method::DELETE
+        | Method::OPTIONS => true,
+        _ => {
+            methods == Methods::All
+                && !KNOWN_METHODS.iter().any(|known| method.as_str().eq_ignore_ascii_case(known))
+        }
+    };
+    if !is_passed {
+        return Err(Malformed::Method);
+    }
+    let host = check_host(uri, headers, wire)?;
+    check_one_ascii(headers)?;
+    addressed(method, uri, host, body)
+}
+
+/// Checks a head of HTTP/1.1 without a body whose header lines have passed [`check`] before, byte
+/// for byte, with `host` in them: only its request line is new. The method is one of those that are
+/// documented.
+pub fn check_again(
+    method: &Method,
+    uri: &Uri,
+    head: &[u8],
+    host: &str,
+) -> Result<Intake, Malformed> {
+    if target_bytes(uri) > TARGET_BYTES_MAX {
+        return Err(Malformed::TargetTooLong);
+    }
+    if head.len() > HEAD_BYTES_MAX {
+        return Err(Malformed::HeadTooLarge);
+    }
+    check_line(head)?;
+    addressed(method, uri, host.to_owned(), BodyFraming::None)
+}
+
+/// Checks the first line of what a client sends: parsers below us mend some that are no request
+/// lines.
+pub fn check_line(read: &[u8]) -> Result<(), Malformed> {
+    let line = memchr::memchr(b'\n', read).and_then(|end| read.get(..end)?.strip_suffix(b"\r"));
+    check_request_line(line.ok_or(Malformed::Bad("a line that does not end in CR LF"))?)
+}
+
+/// A request whose head is well-formed, once its address is.
+fn addressed(
+    method: &Method,
+    uri: &Uri,
+    host: String,
+    body: BodyFraming,
+) -> Result<Intake, Malformed> {
+    // RFC 9112 §3.2.4: the gateway as a whole is asked for its options alone.
+    let path = if uri.path() == "*" && *method == Method::OPTIONS { "/" } else { uri.path() };
+    let (root, service, path) = split_shape(&decode_unreserved(check_path(path)?));
+    if is_prefixed(&path) {
+        return Err(Malformed::Bad("an address prefix twice"));
+    }
+    let query = uri.query().map(check_query).transpose()?;
+    Ok(Intake { method: method.clone(), root, service, path, query, host, body })
+}
+
+fn target_bytes(uri: &Uri) -> usize {
+    uri.path_and_query().map_or(0, |target| target.as_str().len())
+}
+
+fn check_size(uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) -> Result<(), Malformed> {
+    if target_bytes(uri) > TARGET_BYTES_MAX {
+        return Err(Malformed::TargetTooLong);
+    }
+    let head_bytes = match wire {
+        Wire::Http1(raw) => raw.len(),
+        // RFC 9113 §6.5.2 counts 32 bytes of overhead a field; the names and values alone are what
+        // an HTTP/1.1 head would have held.
+        Wire::Http2 => {
+            headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
+        }
+    };
+    if head_bytes > HEAD_BYTES_MAX || headers.len() > HEADERS_MAX {
+        return Err(Malformed::HeadTooLarge);
+    }
+    Ok(())
+}
+
+/// RFC 9112 §6.1–6.3, read strictly: whatever smuggling has been built on is refused.
+fn check_framing(headers: &HeaderMap, wire: Wire<'_>) -> Result<BodyFraming, Malformed> {
+    if let Wire::Http1(raw) = wire {
+        check_raw_head(raw)?;
+    }
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let coding = codings.next();
+    if codings.next().is_some() {
+        return Err(Malformed::Bad("more than one Transfer-Encoding"));
+    }
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let length = lengths.next();
+    if lengths.next().is_some() {
+        return Err(Malformed::Bad("more than one Content-Length"));
+    }
+    match (coding, length) {
+        (Some(_), Some(_)) => Err(Malformed::Bad("both Transfer-Encoding and Content-Length")),
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
+            Ok(BodyFraming::Chunked)
+        }
+        (Some(_), None) => Err(Malformed::Bad("a Transfer-Encoding other than chunked")),
+        (None, Some(length)) => match plain_digits(length.as_bytes()) {
+            // HTTP/2 frames the body by itself, and can send one all the same.
+            Some(0) if matches!(wire, Wire::Http1(_)) => Ok(BodyFraming::None),
+            Some(length) => Ok(BodyFraming::Length(length)),
+            None => Err(Malformed::Bad("a Content-Length that is not plain digits")),
+        },
+        (None, None) if matches!(wire, Wire::Http2) => Ok(BodyFraming::Chunked),
+        (None, None) => Ok(BodyFraming::None),
+    }
+}
+
+/// What the parser below us forgives or forgets: both lengths at once, bare line feeds, an obsolete
+/// line fold.
+fn check_raw_head(raw: &[u8]) -> Result<(), Malformed> {
+    let mut length_seen = false;
+    let mut coding_seen = false;
+    let mut rest = raw;
+    for index in 0.. {
+        if rest.is_empty() {
+            break;
+        }
+        let (line, after) =
+            rest.split_at(memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1));
+        rest = after;
+        let Some(line) = line.strip_suffix(b"\r\n") else {
+            return Err(Malformed::Bad("a line that does not end in CR LF"));
+        };
+        // Every byte, without stopping at the first: several at once are compared so.
+        if line.iter().filter(|byte| (**byte < 0x20 && **byte != b'\t') || **byte == 0x7f).count()
+            > 0
+        {
+            return Err(Malformed::Bad("control characters"));
+        }
+        if index == 0 {
+            check_request_line(line)?;
+            continue;
+        }
+        if line.first().is_some_and(|byte| matches!(byte, b' ' | b'\t')) {
+            return Err(Malformed::Bad("a folded header line"));
+        }
+        let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
+        length_seen |= name.eq_ignore_ascii_case(b"content-length");
+        coding_seen |= name.eq_ignore_ascii_case(b"transfer-encoding");
+    }
+    if length_seen && coding_seen {
+        return Err(Malformed::Bad("both Transfer-Encoding and Content-Length"));
+    }
+    Ok(())
+}
+
+/// RFC 9112 §3: three parts with one space between them; the target a path, or an absolute address
+/// of this scheme, or `*`.
+fn check_request_line(line: &[u8]) -> Result<(), Malformed> {
+    let mut parts = line.split(|&byte| byte == b' ');
+    let (Some(_), Some(target), Some(version), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(Malformed::Bad("a request line that is not three words"));
+    };
+    let is_known = target.starts_with(b"/")
+        || target == b"*"
+        || target.get(..7).is_some_and(|start| start.eq_ignore_ascii_case(b"http://"));
+    if !is_known || target.iter().any(|&byte| byte <= 0x20 || byte >= 0x7f || byte == b'#') {
+        return Err(Malformed::Bad("a request target that is no path"));
+    }
+    if !version.starts_with(b"HTTP/1.") {
+        return Err(Malformed::Bad("an HTTP version that is not served"));
+    }
+    Ok(())
+}
+
+fn plain_digits(text: &[u8]) -> Option<u64> {
+    // A leading zero is read as octal by some parsers, and no client writes one.
+    let canonical = text == b"0"
+        || (text.first().is_some_and(|byte| (b'1'..=b'9').contains(byte))
+            && text.iter().all(u8::is_ascii_digit));
+    canonical.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
+}
+
+fn check_host(uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) -> Result<String, Malformed> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = hosts.next();
+    if hosts.next().is_some() {
+        return Err(Malformed::Bad("more than one Host"));
+    }
+    let host = host
+        .map(|host| host.to_str().map_err(|_| Malformed::Bad("a Host that is not ASCII")))
+        .transpose()?;
+    let host = match (uri.authority(), host, wire) {
+        (Some(authority), Some(host), _) if !authority.as_str().eq_ignore_ascii_case(host) => {
+            return Err(Malformed::Bad("a Host that differs from the request target"));
+        }
+        (Some(authority), None, Wire::Http2) => authority.as_str(),
+        (_, Some(host), _) => host,
+        (_, None, _) => return Err(Malformed::Bad("no Host")),
+    };
+    // The host is echoed into Link, Location and body URLs: nothing but a host and a port may stand
+    // in it.
+    if !is_host(host) {
+        return Err(Malformed::Bad("a Host that is not a host name with an optional port"));
+    }
+    Ok(host.to_owned())
+}
+
+/// RFC 9110 §7.2: a name or an address, an optional port.
+fn is_host(host: &str) -> bool {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((address, rest)) if address.parse::<Ipv6Addr>().is_ok() => ("v6", rest),
+            _ => return false,
+        },
+        None => host.find(':').map_or((host, ""), |at| host.split_at(at)),
+    };
+    let is_name = name.split('.').all(|label| {
+        !label.is_empty()
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    });
+    let is_port = port.is_empty()
+        || port.strip_prefix(':').is_some_and(|port| {
+            port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()
+        });
+    is_name && is_port
+}
+
+/// The path with leading slashes collapsed (CLIENTS.md, 6).
+fn check_path(path: &str) -> Result<&str, Malformed> {
+    if !path.starts_with('/') {
+        return Err(Malformed::Bad("a request target that is not a path"));
+    }
+    let rest = path.trim_start_matches('/');
+    let path = &path[path.len() - rest.len() - 1..];
+    let mut bytes = path.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            0..=0x20 | 0x7f.. | b'\\' | b'#' => {
+                return Err(Malformed::Bad("a path with characters that must be encoded"));
+            }
+            b'%' => match (bytes.next().and_then(hex_digit), bytes.next().and_then(hex_digit)) {
+                (Some(high), Some(low)) if high * 16 + low >= 0x20 && high * 16 + low != 0x7f => {}
+                (Some(_), Some(_)) => return Err(Malformed::Bad("control characters in the path")),
+                _ => return Err(Malformed::Bad("a percent sign that encodes nothing")),
+            },
+            _ => {}
+        }
+    }
+    if path.as_bytes().windows(2).any(|two| two == b"//") {
+        return Err(Malformed::Bad("an empty path segment"));
+    }
+    if path.bytes().any(|byte| matches!(byte, b'.' | b'%')) && path.split('/').any(is_dot_segment) {
+        return Err(Malformed::Bad("a dot segment in the path"));
+    }
+    Ok(path)
+}
+
+/// `.` and `..` in any mixture of plain and encoded form (RFC 3986 §5.2.4 after §6.2.2.2), also
+/// before an encoded slash.
+fn is_dot_segment(segment: &str) -> bool {
+    let decoded =
+        segment.to_ascii_lowercase().replace("%2e", ".").replace("%5c", "/").replace("%2f", "/");
+    decoded.split('/').any(|part| part == "." || part == "..")
+}
+
+fn check_query(query: &str) -> Result<String, Malformed> {
+    if query.bytes().any(|byte| byte <= 0x20 || byte >= 0x7f || byte == b'#') {
+        return Err(Malformed::Bad("a query with characters that must be encoded"));
+    }
+    if !query.contains('%') {
+        return Ok(query.to_owned());
+    }
+    // The parser below us encodes raw control characters; nobody searches for them, but for tabs
+    // and line ends.
+    let lower = query.to_ascii_lowercase();
+    let is_control = |escape: &str| {
+        let code = escape.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        code.is_some_and(|code| {
+            (code < 0x20 && !matches!(code, b'\t' | b'\n' | b'\r')) || code == 0x7f
+        })
+    };
+    if lower.split('%').skip(1).any(is_control) {
+        return Err(Malformed::Bad("control characters in the query"));
+    }
+    Ok(query.to_owned())
+}
+
+/// Whether a canonical path still has a prefix, which the upstream might take off in its turn: then
+/// it would be another route there than here.
+fn is_prefixed(path: &str) -> bool {
+    if !path.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("/api")) {
+        return false;
+    }
+    let lower = path.to_ascii_lowercase().replace("%2f", "/");
+    ["/api/v3", "/api/graphql", "/api/uploads"].iter().any(|prefix| {
+        lower.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+/// The headers that choose between stored answers must mean one thing: said at most once where one
+/// value is meant, and in ASCII.
+fn check_one_ascii(headers: &HeaderMap) -> Result<(), Malformed> {
+    for name in ["x-service-api-version", "x-github-api-version"] {
+        if headers.get_all(name).iter().count() > 1 {
+            return Err(Malformed::Bad("more than one API version"));
+        }
+    }
+    let choosing = ["accept", "x-service-api-version", "x-github-api-version"];
+    let is_ascii =
+        choosing.iter().flat_map(|name| headers.get_all(*name)).all(|value| value.to_str().is_ok());
+    if is_ascii { Ok(()) } else { Err(Malformed::Bad("a header value that is not ASCII")) }
+}
+
+/// CONTRACT §3, base URLs.
+fn split_shape(path: &str) -> (Root, Service, String) {
+    let under = |prefix: &str| {
+        path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    if under("/_weir").is_some() {
+        return (Root::Plain, Service::Weir, path.to_owned());
+    }
+    if matches!(path, "/graphql" | "/api/graphql" | "/api/v3/graphql") {
+        let root = if path == "/graphql" { Root::Plain } else { Root::V3 };
+        return (root, Service::Graphql, "/graphql".to_owned());
+    }
+    let absolute = |rest: &str| if rest.is_empty() { "/".to_owned() } else { rest.to_owned() };
+    if let Some(rest) = under("/api/uploads") {
+        return (Root::V3, Service::Uploads, absolute(rest));
+    }
+    if let Some(rest) = under("/api/v3") {
+        // A library puts its base URL before every path, also before that of a write's `Location`.
+        if rest.strip_prefix("/_weir").is_some_and(|own| own.is_empty() || own.starts_with('/')) {
+            return (Root::V3, Service::Weir, rest.to_owned());
+        }
+        return (Root::V3, Service::Rest, absolute(rest));
+    }
+    (Root::Plain, Service::Rest, path.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! The one table from a refusal to an HTTP answer (CONTRACT §3). Nothing else picks the status of
+//! the gateway's own errors.
+//!
+//! The wording and the headers of limit refusals are those that client libraries act on
+//! (CLIENTS.md, 4 and 5); why a request is refused is decided elsewhere.
+
+use crate::gateway::error::Refused;
+use crate::gateway::response::budget_headers::RateView;
+use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
+
+use crate::api::ResourceName;
+use crate::clock::Timestamp;
+use crate::decision::{BudgetView, LimitKind};
+use crate::tokens::Lack;
+
+use crate::gateway::error::Malformed;
+use crate::gateway::response::reply::Reply;
+use crate::gateway::url_rewrite::map::Origin;
+
+/// The page that `documentation_url` points at, served by the gateway itself.
+pub const HELP_PATH: &str = "/_weir/help";
+
+/// The longest wait that a client is told. Ours: a day, longer than any window of the upstream's
+/// limits.
+const WAIT_SECS_MAX: u64 = 24 * 60 * 60;
+
+/// The answer. `origin` is the gateway's address as the client knows it.
+pub fn render_error(error: &Refused, origin: &Origin, now: Timestamp) -> Reply {
+    if let Refused::Limited { limit, until, resource, view } = error {
+        return limited(*limit, *until, resource, view, origin, now);
+    }
+    let (status, message) = error.status_and_message();
+    let reply = error_reply(status, &message, origin, error.reason());
+    match error {
+        Refused::Malformed(Malformed::Method) => reply
+            .with(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")),
+        Refused::Unauthenticated(_) => {
+            reply.with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"weir\""))
+        }
+        Refused::TokenUnavailable(Lack { until: Some(until), .. }) => {
+            reply.with(RETRY_AFTER, HeaderValue::from(secs_until(*until, now)))
+        }
+        Refused::Unreachable
+        | Refused::Draining
+        | Refused::DeliveriesFull
+        | Refused::NotKept
+        | Refused::MayBeKept
+        | Refused::NotReadable
+        | Refused::TokenUnavailable(_) => reply.with(RETRY_AFTER, HeaderValue::from_static("5")),
+        _ => reply,
+    }
+}
+
+fn error_reply(status: StatusCode, message: &str, origin: &Origin, anchor: &str) -> Reply {
+    let documentation = format!("{}{HELP_PATH}#{anchor}", origin.base);
+    Reply::json(status, &json!({ "message": message, "documentation_url": documentation }))
+}
+
+/// Whether a limit is, for this client, a budget with nothing left until the reset; every other
+/// passes sooner, and leaves the budget as it is.
+const fn is_budget(limit: LimitKind) -> bool {
+    match limit {
+        // What is below the floor is not this client's.
+        LimitKind::Primary | LimitKind::BatchFloor => true,
+        LimitKind::Probe
+        | LimitKind::Cooldown
+        | LimitKind::Concurrency
+        | LimitKind::Points
+        | LimitKind::GraphqlPoints
+        | LimitKind::ContentPerMinute
+        | LimitKind::ContentPerHour
+        | LimitKind::Cpu
+        | LimitKind::GraphqlCpu
+        | LimitKind::OauthTokens
+        | LimitKind::Spacing
+        | LimitKind::Pace
+        | LimitKind::QueueFull
+        | LimitKind::NoAccount => false,
+    }
+}
+
+/// Never in the past, never "now": a client that trusts it would spin. Never beyond what a client
+/// can count: "never" comes from the books too.
+fn secs_until(until: Timestamp, now: Timestamp) -> u64 {
+    until.as_secs_ceil().saturating_sub(now.as_secs()).clamp(1, WAIT_SECS_MAX)
+}
+
+/// 403 and not 429: on 429 some clients multiply their retries and others do not see a rate limit
+/// (CLIENTS.md, 4).
+fn limited(
+    limit: LimitKind,
+    until: Timestamp,
+    resource: &ResourceName,
+    view: &BudgetView,
+    origin: &Origin,
+    now: Timestamp,
+) -> Reply {
+    let retry_after = secs_until(until, now);
+    let reset = now.as_secs() + retry_after;
+    let (reply, shown) = if is_budget(limit) {
+        let message = format!("API rate limit exceeded for this client's pool ({resource}).");
+        let shown = RateView { limit: view.limit, remaining: 0, used: view.limit, reset };
+        (error_reply(StatusCode::FORBIDDEN, &message, origin, "rate-limit"), shown)
+    } else {
+        let message = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.";
+        let shown = RateView::served(view, now);
+        (error_reply(StatusCode::FORBIDDEN, message, origin, "secondary-rate-limits"), shown)
+    };
+    let mut reply = reply.with(RETRY_AFTER, HeaderValue::from(retry_after));
+    shown.write(&mut reply.headers, resource);
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::address::Root;
+    use crate::gateway::response::reply::ReplyBody;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+
+    /// All but those that are budgets.
+    const OTHER_LIMITS: [LimitKind; 14] = [
+        LimitKind::Probe,
+        LimitKind::Cooldown,
+        LimitKind::Concurrency,
+        LimitKind::Points,
+        LimitKind::GraphqlPoints,
+        LimitKind::ContentPerMinute,
+        LimitKind::ContentPerHour,
+        LimitKind::Cpu,
+        LimitKind::GraphqlCpu,
+        LimitKind::OauthTokens,
+        LimitKind::Spacing,
+        LimitKind::Pace,
+        LimitKind::QueueFull,
+        LimitKind::NoAccount,
+    ];
+
+    fn view() -> BudgetView {
+        BudgetView { limit: 150, remaining: 40, used: 110, reset: Timestamp::from_secs(4_600) }
+    }
+
+    fn origin() -> Origin {
+        Origin { base: "http://weir:8080".into(), root: Root::Plain }
+    }
+
+    fn limited(limit: LimitKind, until: Timestamp) -> (Reply, serde_json::Value) {
+        let reply = Refused::Limited { limit, until, resource: ResourceName::core(), view: view() }
+            .answer(&origin(), NOW);
+        let ReplyBody::Whole(body) = &reply.body else { panic!("refusals are small") };
+        let body = serde_json::from_slice(body).unwrap();
+        (reply, body)
+    }
+
+    fn header<'r>(reply: &'r Reply, name: &str) -> &'r str {
+        reply.headers.get(name).unwrap().to_str().unwrap()
+    }
+
+    #[test]
+    fn an_exhausted_budget_is_a_403_that_client_libraries_know() {
+        for limit in [LimitKind::Primary, LimitKind::BatchFloor] {
+            let (reply, body) = limited(limit, Timestamp::from_secs(4_600));
+            assert_eq!(reply.status, StatusCode::FORBIDDEN);
+            assert!(body["message"].as_str().unwrap().starts_with("API rate limit exceeded"));
+            assert_eq!(header(&reply, "x-ratelimit-remaining"), "0");
+            assert_eq!(header(&reply, "x-ratelimit-limit"), "150");
+            assert_eq!(header(&reply, "x-ratelimit-used"), "150");
+            assert_eq!(header(&reply, "x-ratelimit-reset"), "4600");
+            assert_eq!(header(&reply, "x-ratelimit-resource"), "core");
+            assert_eq!(header(&reply, "retry-after"), "3600");
+        }
+    }
+
+    #[test]
+    fn a_reset_is_never_in_the_past() {
+        let (reply, _) = limited(LimitKind::Primary, Timestamp::from_secs(10));
+        assert_eq!(header(&reply, "x-ratelimit-reset"), "1001");
+        assert_eq!(header(&reply, "retry-after"), "1");
+    }
+
+    #[test]
+    fn every_other_limit_leaves_something_remaining_and_links_where_clients_look() {
+        for limit in OTHER_LIMITS {
+            let (reply, body) = limited(limit, Timestamp::from_secs(1_007));
+            assert_eq!(reply.status, StatusCode::FORBIDDEN, "{limit:?}");
+            assert!(
+                body["message"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with("You have exceeded a secondary rate limit. "),
+                "{limit:?}"
+            );
+            assert!(
+                body["documentation_url"].as_str().unwrap().ends_with("#secondary-rate-limits"),
+                "{limit:?}"
+            );
+            assert_eq!(
+                (header(&reply, "retry-after"), header(&reply, "x-ratelimit-remaining")),
+                ("7", "40"),
+                "{limit:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_client_is_told_to_wait_whole_seconds_and_never_none() {
+        for limit in [LimitKind::Primary, LimitKind::BatchFloor].into_iter().chain(OTHER_LIMITS) {
+            for (until_millis, told) in [
+                (0, "1"),
+                (1_000_000, "1"),
+                (1_000_001, "1"),
+                (1_001_000, "1"),
+                (1_001_001, "2"),
+                (1_059_999, "60"),
+                (u64::MAX, "86400"),
+            ] {
+                let (reply, _) = limited(limit, Timestamp::from_millis(until_millis));
+                assert_eq!(header(&reply, "retry-after"), told, "{limit:?} until {until_millis}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_limit_has_a_word_of_its_own_in_metrics_and_logs() {
+        let all = [LimitKind::Primary, LimitKind::BatchFloor].into_iter().chain(OTHER_LIMITS);
+        let word = |limit| {
+            Refused::Limited { limit, until: NOW, resource: ResourceName::core(), view: view() }
+                .reason()
+        };
+        let words: std::collections::BTreeSet<_> = all.map(word).collect();
+        assert_eq!(words.len(), 2 + OTHER_LIMITS.len());
+        for expected in ["cpu", "graphql_cpu", "oauth_tokens", "pace", "batch_floor"] {
+            assert!(words.contains(expected), "{expected}");
+        }
+    }
+
+    #[test]
+    fn a_served_answer_never_shows_an_empty_budget() {
+        let view = BudgetView { limit: 50, remaining: 0, used: 50, reset: Timestamp::EPOCH };
+        assert_eq!(
+            RateView::served(&view, NOW),
+            RateView { limit: 50, remaining: 1, used: 49, reset: 1_001 }
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! Answers that the gateway makes itself: `GET /rate_limit` from the client's own view, and the
+//! page that errors link to.
+
+use serde_json::{Map, json};
+
+use crate::api::ResourceName;
+
+use crate::gateway::Gateway;
+use crate::gateway::dispatch::candidates::Accounts;
+use crate::gateway::response::budget_headers::RateView;
+use crate::gateway::response::error::HELP_PATH;
+use crate::gateway::response::reply::{Reply, ReplyBody};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+
+/// What clients look for in `/rate_limit` (CLIENTS.md, 12; UPSTREAM.md, Limits), whether or not it
+/// was ever asked for.
+const ALWAYS_LISTED: [&str; 12] = [
+    "core",
+    "search",
+    "graphql",
+    "integration_manifest",
+    "source_import",
+    "code_scanning_upload",
+    "code_scanning_autofix",
+    "actions_runner_registration",
+    "scim",
+    "dependency_snapshots",
+    "dependency_sbom",
+    "code_search",
+];
+
+const HELP: &str = "weir: what the gateway's own errors mean\n\n\
+#rate-limit\n  403, message \"API rate limit exceeded...\": the budget of your pool is used up, or what is left of it is kept for clients of a higher priority. Ask again at x-ratelimit-reset.\n\n\
+#secondary-rate-limits\n  403, message \"You have exceeded a secondary rate limit...\": too much at once, or too many requests wait already. Ask again after Retry-After seconds.\n\n\
+#no_key #wrong_key\n  401: send your key as Authorization: Bearer KEY, as the password of Basic, or as X-Weir-Key: KEY.\n\n\
+#wrong_signature #malformed_delivery #deliveries_full\n  401, 400, 503: a webhook delivery must be signed with sha256 and the secret in [webhooks], be JSON, and not come with too many others at once.\n\n\
+#not_allowed #no_account #no_token\n  403: your client's entry in the gateway's config does not cover this request, has no account of its own, or no token of the gateway may carry it.\n\n\
+#malformed #broken_body #body_too_large #body_timeout #head_timeout\n  400, 405, 408, 413, 414, 431: the request is not exactly one well-formed request, or did not arrive in time.\n\n\
+#upstream_unreachable\n  502: no connection to the upstream. Nothing was executed.\n\n\
+#tokens_rejected\n  502: the upstream rejects the gateway's tokens; its operator has to replace them. Nothing was executed.\n\n\
+#token_unavailable\n  503: the gateway cannot get a token from the upstream at the moment; the message says why. Nothing was executed.\n\n\
+#only_if_cached\n  504: you asked for what is stored and nothing else, and nothing stored may be served. The upstream was not asked.\n\n\
+#upstream_failed #upstream_timeout\n  502, 504: the upstream took a read and gave no proper answer.\n\n\
+#outcome_unknown\n  502: a write was sent and its answer was lost. It may have been executed and was not repeated: look before you send it again.\n\n\
+#draining\n  503: this gateway is shutting down.\n";
+
+impl Gateway {
+    /// `GET /rate_limit`: spends nothing (CONTRACT §3).
+    pub fn rate_limit(&self, accounts: &Accounts) -> Reply {
+        let mut names: Vec<ResourceName> =
+            ALWAYS_LISTED.iter().map(|name| ResourceName::new(name)).collect();
+        names.extend(self.admissions.with_books(|books, _| books.resources_seen(accounts)));
+        let shown = |name: &ResourceName| {
+            let (view, now) = self.admissions.view(accounts, name);
+            (name.as_str().to_owned(), RateView::plain(&view, now).json())
+        };
+        let resources: Map<String, serde_json::Value> = names.iter().map(shown).collect();
+        let rate = resources.get("core").cloned();
+        Reply::json(StatusCode::OK, &json!({ "resources": resources, "rate": rate }))
+    }
+
+    /// A page below `/_weir/` that needs no key; `None` when there is none of this name.
+    pub fn public_page(path: &str) -> Option<Reply> {
+        (path == HELP_PATH).then(|| {
+            let mut reply = Reply::empty(StatusCode::OK);
+            reply
+                .headers
+                .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+            reply.body = ReplyBody::Whole(bytes::Bytes::from_static(HELP.as_bytes()));
+            reply
+        })
+    }
+}

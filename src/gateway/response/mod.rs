@@ -1,0 +1,9 @@
+//! An answer or an error as the client sees it.
+
+pub mod budget_headers;
+pub mod compression;
+pub mod error;
+pub mod gateway_headers;
+pub mod local_pages;
+pub mod render;
+pub mod reply;

@@ -1,0 +1,146 @@
+//! What carries a credential and is therefore never kept (CONTRACT §4, 6): a queued write is
+//! written to the store with its headers, its query and its body.
+//!
+//! One idea: **a request is judged by the names of its route, its headers and the parts of its
+//! query**, each read as the upstream reads it and without what divides its words, so that
+//! `X-Api-Key`, `api_key` and `ap%69key` are one. Values are looked at for this gateway's own keys
+//! alone, which it can tell. Left out: what a body says. It is the client's text, and a route whose
+//! body is known to hold a credential is known by its name.
+
+use http::{HeaderMap, HeaderName, header};
+use percent_encoding::percent_decode_str;
+
+use crate::api::Endpoint;
+use crate::config::KEY_PREFIX;
+use crate::gateway::request::clients::{Clients, KEY_HEADER};
+
+/// What a name of one has in it.
+const NAMED: [&str; 10] = [
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "auth",
+    "apikey",
+    "accesskey",
+    "session",
+    "signature",
+    "credential",
+];
+/// Words too short to be looked for inside others.
+const WORDS: [&str; 4] = ["otp", "sig", "jwt", "pwd"];
+/// Beside one of these a `code` is an OAuth code (RFC 6749 §4.1.2, §4.1.3). Alone it may be
+/// anything: a code that a secret scan or a country has.
+const BESIDE_CODE: [&str; 5] =
+    ["client_id", "redirect_uri", "grant_type", "code_verifier", "state"];
+/// Parts of the templates of routes whose requests or answers carry one, beside those about access
+/// tokens: runners are registered with one, an app's manifest is turned into one, a webhook has
+/// one.
+const ROUTES: [&str; 6] = [
+    "registration-token",
+    "remove-token",
+    "generate-jitconfig",
+    "/app-manifests/",
+    "/hooks",
+    "/hook/",
+];
+/// Where a credential has its place: it ends at the gateway and is not kept. What is in these lines
+/// is not looked at.
+const END_HERE: [HeaderName; 4] = [
+    header::AUTHORIZATION,
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static(KEY_HEADER),
+    HeaderName::from_static("idempotency-key"),
+];
+
+/// Whether a request or its answer carries a credential.
+pub(super) fn carries_credential(
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+    query: Option<&str>,
+    clients: &Clients,
+) -> bool {
+    let by_route =
+        || endpoint.token_request || ROUTES.iter().any(|part| endpoint.template.contains(part));
+    let mut kept = headers.iter().filter(|(name, _)| !END_HERE.contains(name));
+    by_route()
+        || kept.any(|(name, value)| {
+            is_name_of_one(name.as_str()) || has_key(value.as_bytes(), clients)
+        })
+        || query.is_some_and(|query| query_carries_one(query, clients))
+}
+
+fn query_carries_one(query: &str, clients: &Clients) -> bool {
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    // Some read `;` as `&`.
+    let names: Vec<_> = query
+        .split(['&', ';'])
+        .map(|part| decoded(part.split('=').next().unwrap_or_default()))
+        .collect();
+    let is_there = |wanted: &str| names.iter().any(|name| name.eq_ignore_ascii_case(wanted));
+    names.iter().any(|name| is_name_of_one(name))
+        || is_there("code") && BESIDE_CODE.iter().any(|other| is_there(other))
+        || has_key(&percent_decode_str(query).collect::<Vec<_>>(), clients)
+}
+
+fn is_name_of_one(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let words: Vec<_> = name.split(|letter: char| !letter.is_alphanumeric()).collect();
+    let whole = words.concat();
+    NAMED.iter().any(|part| whole.contains(part)) || words.iter().any(|word| WORDS.contains(word))
+}
+
+/// Whether there is a client's key in it that begins as all begin that are made here.
+fn has_key(text: &[u8], clients: &Clients) -> bool {
+    memchr::memmem::find_iter(text, KEY_PREFIX).any(|start| {
+        let from = text.get(start..).unwrap_or_default();
+        let end = from
+            .iter()
+            .position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
+            .unwrap_or(from.len());
+        from.get(..end).is_some_and(|key| clients.have_key(key))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_credential_is_known_by_its_name_however_it_is_spelled() {
+        for name in [
+            "access_token",
+            "Access-Token",
+            "X-Apikey",
+            "x-api-key",
+            "API_KEY",
+            "api.key",
+            "X-Access-Key",
+            "X-Session-Id",
+            "client_secret",
+            "x-github-otp",
+            "sig",
+            "signature",
+            "X-Amz-Signature",
+            "X-Amz-Credential",
+            "user[password]",
+            "private-token",
+        ] {
+            assert!(is_name_of_one(name), "{name}");
+        }
+        for name in [
+            "accept",
+            "content-type",
+            "x-github-api-version",
+            "if-match",
+            "design",
+            "sigma",
+            "key",
+            "per_page",
+            "user-agent",
+            "code",
+        ] {
+            assert!(!is_name_of_one(name), "{name}");
+        }
+    }
+}

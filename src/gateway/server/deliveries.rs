@@ -1,0 +1,153 @@
+//! `POST /_weir/webhooks`: a delivery of the upstream's, which has no client key and is known by
+//! its signature (CONTRACT §3).
+//!
+//! Whether it is genuine and what it changed is decided in `webhooks/`; the store is told before
+//! the answer, so that whoever hears of the delivery's end finds the cache told.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use pingora::protocols::http::ServerSession;
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::webhooks::{BODY_BYTES_MAX, Effect, Keys, Received, Receiver, Rejected, Signature};
+
+use crate::gateway::Gateway;
+use crate::gateway::error::Refused;
+use crate::gateway::request::body::{BodyFault, BodyMemory, BodyRead, HeldBody};
+use crate::gateway::request::validate::Intake;
+use crate::gateway::response::reply::Reply;
+use crate::gateway::server::request::{Body, Request};
+use crate::gateway::server::session::Door;
+use crate::gateway::server::stages::{Stop, expects};
+
+/// Where the upstream delivers to.
+pub const WEBHOOKS_PATH: &str = "/_weir/webhooks";
+
+/// The event of a delivery whose word cannot be taken for it.
+const UNVERIFIED: &str = "unverified";
+/// How many may be under way. Ours: the upstream sends one for each event, and each takes
+/// milliseconds.
+const DELIVERIES_MAX: usize = 256;
+/// What their bodies may take together. Ours: room for two of the largest, and for thousands of
+/// ordinary ones.
+const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// By when a delivery is to be there as a whole: the upstream waits no longer for the answer
+/// (UPSTREAM.md, Webhooks).
+const WHOLE_WITHIN: Duration = Duration::from_secs(10);
+
+/// Room for deliveries, apart from that of clients: whoever sends one need not have signed it, and
+/// is to take nothing from anybody else.
+pub struct Deliveries {
+    places: Semaphore,
+    bodies: BodyMemory,
+}
+
+impl Default for Deliveries {
+    /// All of it free.
+    fn default() -> Self {
+        Self {
+            places: Semaphore::new(DELIVERIES_MAX),
+            bodies: BodyMemory::as_it_comes(HELD_BYTES_MAX),
+        }
+    }
+}
+
+impl Deliveries {
+    /// How many are being read.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        DELIVERIES_MAX.saturating_sub(self.places.available_permits())
+    }
+}
+
+impl Door {
+    /// Answers a delivery. Nothing of one that is not signed is looked at but its size.
+    pub(super) async fn delivery(
+        &self,
+        session: &mut ServerSession,
+        request: &mut Request,
+        intake: &Intake,
+    ) -> Result<Reply, Stop> {
+        let gateway = &self.gateway;
+        request.outcome.endpoint = WEBHOOKS_PATH;
+        let Some(receiver) = &gateway.webhooks else { return Err(Refused::NoSuchResource.into()) };
+        let refuse = |refused: Refused| {
+            gateway.metrics.webhook(UNVERIFIED, refused.reason());
+            Err(refused.into())
+        };
+        let Some(signature) = Signature::of(&request.asked) else {
+            return refuse(Refused::WrongSignature);
+        };
+        let body = match self.delivered(session, request, intake).await {
+            Ok(body) => body,
+            Err(refused) => return refuse(refused),
+        };
+        let now = gateway.clock.now();
+        match receiver.receive(&request.asked, &signature, &body.bytes, now, |stale| {
+            gateway.make_doubtful(stale, now)
+        }) {
+            Ok(Received { event, effect }) => {
+                let outcome = match effect {
+                    Effect::Applied => "accepted",
+                    Effect::Duplicate => "duplicate",
+                };
+                gateway.metrics.webhook(&event, outcome);
+                Ok(Reply::json(StatusCode::ACCEPTED, &json!({ "message": outcome })))
+            }
+            Err(Rejected::Signature) => refuse(Refused::WrongSignature),
+            Err(Rejected::Malformed) => refuse(Refused::MalformedDelivery),
+        }
+    }
+
+    /// The body, if it comes in time and there is room for it.
+    async fn delivered(
+        &self,
+        session: &mut ServerSession,
+        request: &mut Request,
+        intake: &Intake,
+    ) -> Result<HeldBody, Refused> {
+        let gateway = &self.gateway;
+        let deadline = gateway.clock.now() + WHOLE_WITHIN;
+        let Ok(_place) = gateway.deliveries.places.try_acquire() else {
+            return Err(Refused::DeliveriesFull);
+        };
+        let expects = expects(&request.asked, session.req_header().version);
+        let pause_max = gateway.config.listen.body_timeout;
+        let read = tokio::select! {
+            read = gateway.deliveries.bodies.read(session, intake.body, expects, BODY_BYTES_MAX, pause_max) => read,
+            () = gateway.clock.reach(deadline) => Err(BodyFault::Timeout),
+        };
+        let refused = match read {
+            Ok(BodyRead::Whole(body)) => {
+                request.body = Body::Settled;
+                request.outcome.bytes_in = body.bytes.len() as u64;
+                return Ok(body);
+            }
+            Ok(BodyRead::TooLarge(_)) => return Err(Refused::BodyTooLarge),
+            Err(BodyFault::NoRoom) => return Err(Refused::DeliveriesFull),
+            Err(BodyFault::Timeout) => Refused::BodyTimeout,
+            Err(BodyFault::Broken) => Refused::BrokenBody,
+        };
+        request.body = Body::Settled;
+        Err(refused)
+    }
+}
+
+/// What takes deliveries; `None` where the config has no secret for them.
+pub fn receiver(config: &crate::config::Config) -> Option<Receiver> {
+    use secrecy::ExposeSecret;
+    let webhooks = config.webhooks.as_ref()?;
+    let secrets = [Some(&webhooks.secret), webhooks.previous_secret.as_ref()];
+    let keys =
+        Keys::new(secrets.into_iter().flatten().map(|secret| secret.expose_secret().as_bytes()));
+    Some(Receiver::new(keys, config.upstream.dialect))
+}
+
+impl Gateway {
+    /// Whether a request to this path is a delivery.
+    pub fn is_delivery(intake: &Intake) -> bool {
+        intake.method == http::Method::POST && intake.path == WEBHOOKS_PATH
+    }
+}

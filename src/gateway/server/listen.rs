@@ -1,0 +1,120 @@
+//! Opening the listeners on the caller's runtime, and closing them: pingora's own server would take
+//! the whole process.
+
+use std::fs::Permissions;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::IntoRawFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pingora::listeners::ListenerConfig;
+use pingora::protocols::l4::stream::L4BufferSettings;
+use pingora::server::Fds;
+use pingora::services::Service as _;
+use pingora::services::listening::Service;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::gateway::reload::Current;
+use crate::gateway::server::session::FrontDoor;
+
+/// One write for each ordinary answer (PINGORA.md, Speed on this path).
+const WRITE_BUFFER_BYTES: usize = 16 * 1024;
+
+/// Who may connect to a Unix socket: its owner and its group. A key is needed all the same.
+const SOCKET_MODE: u32 = 0o660;
+
+/// Opens a Unix socket, in the place of one that nobody listens on any more.
+fn bind_socket(path: &Path) -> io::Result<UnixListener> {
+    let said = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot listen on {}: {error}", path.display()))
+    };
+    if let Ok(there) = std::fs::symlink_metadata(path) {
+        if !there.file_type().is_socket() {
+            return Err(said(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "it exists and is not a socket",
+            )));
+        }
+        if UnixStream::connect(path).is_ok() {
+            return Err(said(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "another process listens on it",
+            )));
+        }
+        std::fs::remove_file(path).map_err(said)?;
+    }
+    let listener = UnixListener::bind(path).map_err(said)?;
+    std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)).map_err(said)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// The open listeners.
+pub struct Listening {
+    current: Arc<Current>,
+    /// Where it is reached by HTTP, with the ports that the system chose for port 0.
+    pub addresses: Vec<SocketAddr>,
+    stop: watch::Sender<bool>,
+    services: Vec<JoinHandle<()>>,
+}
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Everything in flight was finished.
+    Completely,
+    /// This many requests were cut off at the end of the time allowed.
+    CutOff(usize),
+}
+
+impl Listening {
+    /// Opens every configured listener; fails before anything is served when one cannot be opened.
+    pub fn open(current: &Arc<Current>) -> io::Result<Self> {
+        let gateway = current.gateway();
+        let (stop, stopped) = watch::channel(false);
+        let mut fds = Fds::new();
+        let mut service = Service::new("weir".into(), FrontDoor::new(current, "http"));
+        let mut addresses = Vec::new();
+        for address in &gateway.config.listen.http {
+            let listener = TcpListener::bind(address).map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+            })?;
+            listener.set_nonblocking(true)?;
+            let bound = listener.local_addr()?;
+            fds.add(bound.to_string(), listener.into_raw_fd());
+            let buffers = L4BufferSettings::default().write(WRITE_BUFFER_BYTES);
+            service.add_listener(ListenerConfig::tcp(bound.to_string()).l4_buffer(buffers));
+            addresses.push(bound);
+        }
+        if let Some(path) = &gateway.config.listen.unix {
+            // The framework would panic on a path that it cannot use, and take another process's
+            // socket away.
+            fds.add(path.display().to_string(), bind_socket(path)?.into_raw_fd());
+            service.add_uds(&path.display().to_string(), Some(Permissions::from_mode(SOCKET_MODE)));
+        }
+        let fds = Arc::new(Mutex::new(fds));
+        let services =
+            vec![tokio::spawn(async move { service.start_service(Some(fds), stopped, 1).await })];
+        Ok(Self { current: Arc::clone(current), addresses, stop, services })
+    }
+
+    /// Stops accepting, lets what is in flight finish for at most `grace`, then cuts the rest off.
+    pub async fn drain(self, grace: Duration) -> Drained {
+        // Closing the door first: a connection accepted before hears 503 only from now on.
+        self.stop.send_replace(true);
+        let gateway = self.current.gateway();
+        gateway.active.drain();
+        let finished = tokio::time::timeout(grace, gateway.active.idle()).await.is_ok();
+        let left = gateway.active.count();
+        for service in self.services {
+            service.abort();
+        }
+        if finished { Drained::Completely } else { Drained::CutOff(left) }
+    }
+}

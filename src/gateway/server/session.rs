@@ -1,0 +1,247 @@
+//! Between pingora's listener and the path of a request: deadlines of the head, HTTP/1.1 or HTTP/2,
+//! keep-alive.
+//!
+//! pingora's `ProxyHttp` is not used: its phases begin after the head was read without a total
+//! deadline, and every request here is answered by the gateway itself. This is an application on
+//! pingora's listener and sessions instead; what happens to a request is in `service.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::Method;
+use pingora::ErrorType;
+use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v2::server::H2Options;
+use pingora::protocols::{Peek as _, Stream};
+use pingora::server::ShutdownWatch;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::clock::timer_now;
+use crate::gateway::Gateway;
+use crate::gateway::address::Root;
+use crate::gateway::error::Malformed;
+use crate::gateway::error::Refused;
+use crate::gateway::reload::Current;
+use crate::gateway::request::validate::HEAD_BYTES_MAX;
+use crate::gateway::response::error::render_error;
+use crate::gateway::response::render;
+use crate::gateway::server::connection::{Connection, Watch};
+use crate::gateway::server::fast_path::{Age, Next};
+use crate::gateway::server::stages::Known;
+use crate::gateway::url_rewrite::map::Origin;
+
+/// How long an unread request body is drained so that its connection can be used again.
+const DRAIN_BODY: Duration = Duration::from_secs(5);
+/// How HTTP/2's connection preface begins, and no request of HTTP/1.1 that is served here (RFC 9113
+/// §3.4).
+pub(super) const PREFACE_BEGINS: &[u8; 4] = b"PRI ";
+/// The length of the whole preface.
+const PREFACE_BYTES: usize = 24;
+
+/// A listener's application: bounds the time before the first bytes, tells HTTP/2 from HTTP/1.1,
+/// answers hits (`hit.rs`), and hands everything else to a [`Door`].
+///
+/// The framework would look for the whole preface without a deadline, and so never answer a request
+/// shorter than that.
+pub struct FrontDoor {
+    current: Arc<Current>,
+    scheme: &'static str,
+}
+
+/// The HTTP side of a listener, for requests by one config.
+pub struct Door {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) scheme: &'static str,
+}
+
+/// The same for connections that speak HTTP/2.
+struct StreamsDoor {
+    front: Arc<FrontDoor>,
+    options: HttpServerOptions,
+}
+
+impl FrontDoor {
+    /// For a listener of this scheme, `http` or `https`.
+    pub fn new(current: &Arc<Current>, scheme: &'static str) -> Self {
+        Self { current: Arc::clone(current), scheme }
+    }
+
+    /// For a request that begins now.
+    fn door(&self) -> Door {
+        Door { gateway: self.current.gateway(), scheme: self.scheme }
+    }
+
+    /// Has `door` go by the config in force; whether it did not.
+    pub(super) fn renew(&self, door: &mut Door) -> bool {
+        let is_old = !self.current.is(&door.gateway);
+        if is_old {
+            *door = self.door();
+        }
+        is_old
+    }
+}
+
+#[async_trait]
+impl ServerApp for FrontDoor {
+    async fn process_new(
+        self: &Arc<Self>,
+        stream: Stream,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Stream> {
+        let mut connection = Box::new(Connection::new(stream));
+        let mut watch = Watch::new(shutdown);
+        let mut age = Age::New;
+        let mut door = self.door();
+        loop {
+            match self.reads(&mut door, &mut connection, &mut watch, age, shutdown).await {
+                Next::Over => return None,
+                Next::Unreadable(refused) => {
+                    door.refuse_unread(&mut ServerSession::new_http1(connection), refused).await;
+                    return None;
+                }
+                Next::Preface => {
+                    let listen = &door.gateway.config.listen;
+                    timeout(listen.header_timeout, connection.try_peek(&mut [0; PREFACE_BYTES]))
+                        .await
+                        .ok()?
+                        .ok()?;
+                    let _connection = door.gateway.active.connect();
+                    let mut options = HttpServerOptions::default();
+                    options.h2c = true;
+                    options.h2_idle_timeout = Some(listen.idle_timeout);
+                    return Arc::new(StreamsDoor { front: Arc::clone(self), options })
+                        .process_new(connection, shutdown)
+                        .await;
+                }
+                Next::Session { known, deadline } => {
+                    let session = ServerSession::new_http1(connection);
+                    let stream =
+                        Box::pin(door.one(session, known, HeadDue { at: deadline, age }, shutdown))
+                            .await?;
+                    (connection, age) = (Connection::of(stream)?, Age::Used);
+                }
+            }
+        }
+    }
+}
+
+/// By when the head of a session's request must be there.
+#[derive(Clone, Copy)]
+struct HeadDue {
+    at: Instant,
+    age: Age,
+}
+
+#[async_trait]
+impl HttpServerApp for StreamsDoor {
+    /// The framework's way here is that of HTTP/2, a session for each request.
+    async fn process_new_http(
+        self: &Arc<Self>,
+        session: ServerSession,
+        shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        let door = self.front.door();
+        let at = timer_now() + door.gateway.config.listen.header_timeout;
+        let stream = door.one(session, None, HeadDue { at, age: Age::New }, shutdown).await?;
+        Some(ReusedHttpStream::new(stream, None))
+    }
+
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        Some(&self.options)
+    }
+
+    fn h2_options(&self) -> Option<H2Options> {
+        let mut options = H2Options::default();
+        options.max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX));
+        options.max_concurrent_streams(250);
+        Some(options)
+    }
+}
+
+impl Door {
+    /// One request of a session; returns the connection when it can carry another.
+    async fn one(
+        &self,
+        mut session: ServerSession,
+        known: Option<Box<Known>>,
+        due: HeadDue,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Stream> {
+        let listen = &self.gateway.config.listen;
+        session.set_pipelining_enabled(false);
+        session.set_read_timeout(Some(listen.body_timeout));
+        session.set_write_timeout(Some(listen.body_timeout));
+        session.set_total_drain_timeout(Some(DRAIN_BODY));
+        session.set_keepalive(if *shutdown.borrow() {
+            None
+        } else {
+            Some(listen.idle_timeout.as_secs().max(1))
+        });
+        let mut stopping = shutdown.clone();
+        let read = tokio::select! {
+            biased;
+            read = timeout_at(due.at, session.read_request()) => read,
+            _ = stopping.wait_for(|stopping| *stopping) => return None,
+        };
+        match read {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => return None,
+            Ok(Err(error)) => {
+                if *error.etype() == ErrorType::InvalidHTTPHeader {
+                    self.refuse_unread(
+                        &mut session,
+                        Refused::Malformed(fault_of_head(&error.to_string())),
+                    )
+                    .await;
+                }
+                return None;
+            }
+            Err(_) => {
+                if due.age == Age::New {
+                    self.refuse_unread(&mut session, Refused::HeadTimeout).await;
+                }
+                return None;
+            }
+        }
+        let _active = self.gateway.active.enter();
+        self.serve(&mut session, known.map(|known| *known)).await.ok()?;
+        if *shutdown.borrow() {
+            session.set_keepalive(None);
+        }
+        // Flushing what a client does not read must end some time.
+        let stream = timeout(listen.body_timeout, session.finish()).await.ok()?.ok().flatten()?;
+        // Nothing of a next request was read: then the framework gives no connection back.
+        Some(stream.into_parts().0)
+    }
+
+    /// Refuses what has no readable head; the connection is closed afterwards.
+    async fn refuse_unread(&self, session: &mut ServerSession, refused: Refused) {
+        session.set_keepalive(None);
+        let origin = Origin {
+            base: self.gateway.public_base.clone().unwrap_or_default(),
+            root: Root::Plain,
+        };
+        let reply = render_error(&refused, &origin, self.gateway.clock.now());
+        self.gateway.metrics.refused(None, refused.reason());
+        tracing::info!(
+            refusal = refused.reason(),
+            "a connection without a readable request was closed"
+        );
+        // It is being closed in any case.
+        let _ =
+            render::write(session, &Method::GET, reply, self.gateway.config.listen.body_timeout)
+                .await;
+        session.shutdown().await;
+    }
+}
+
+/// What the framework found wrong with a head; it has its own, higher limits, which are only told
+/// by their wording.
+fn fault_of_head(error: &str) -> Malformed {
+    if error.contains("too many headers") || error.contains("larger than") {
+        return Malformed::HeadTooLarge;
+    }
+    Malformed::Bad("the head is not well-formed HTTP")
+}

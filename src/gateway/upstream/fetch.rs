@@ -1,0 +1,533 @@
+//! The upstream client: one attempt of one request over pingora's connector, and what is known of
+//! it when it fails. What is on the wire is in `http1.rs`.
+//!
+//! No limits, tokens, retries or caching here: the caller holds the lease, puts the credential in,
+//! and decides what a failure means (DESIGN D7).
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, StatusCode};
+use pingora::connectors::{ConnectorOptions, TransportConnector};
+use pingora::upstreams::peer::{HttpPeer, PeerOptions};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::clock::Clock;
+use crate::config::{Upstream as UpstreamConfig, UpstreamUrl};
+
+use crate::gateway::address::Service;
+use crate::gateway::http::interim::Interims;
+use crate::gateway::upstream::http1::{AnswerHead, Broken, Connection, Outgoing};
+use crate::gateway::upstream::idle::IdleConnections;
+use crate::gateway::upstream::resolve::Resolver;
+
+/// Memory for the bodies of one address whose length nobody has said, all together, while it is not
+/// known whether they can be held. Ours: one that is whole takes as much again for a moment, to be
+/// put together; the bound for all large bodies at once is 32 MiB.
+const UNMEASURED_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What each of them has without asking: more than most answers, and four times what is read at
+/// once.
+const UNMEASURED_BYTES_FREE: usize = 256 * 1024;
+/// In such portions.
+const UNIT_BYTES: usize = 64 * 1024;
+/// Idle connections are kept in a pool of our own, so the connector keeps none.
+const CONNECTOR_POOL_SIZE: usize = 1;
+
+/// The upstream's three addresses and the connections to them.
+pub struct Upstream {
+    connector: TransportConnector,
+    resolver: Resolver,
+    rest: Arc<Address>,
+    graphql: Arc<Address>,
+    uploads: Arc<Address>,
+    connect_timeout: Duration,
+    response_timeout: Duration,
+}
+
+/// One of the upstream's addresses, and the idle connections to it.
+struct Address {
+    url: UpstreamUrl,
+    idle: IdleConnections,
+    /// Memory for bodies that may turn out too large to hold.
+    unmeasured: Arc<Semaphore>,
+}
+
+/// A connection for one request.
+struct Connected {
+    connection: Connection,
+    is_reused: bool,
+}
+
+/// Whether a request may go over a connection that was used before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// An idle one is taken when there is one.
+    Idle,
+    /// It gets a connection of its own.
+    Never,
+}
+
+impl Reuse {
+    /// Methods that RFC 9110 §9.2.2 calls idempotent may meet a connection that the upstream is
+    /// closing: they can be sent again.
+    pub fn of(method: &Method) -> Self {
+        if method.is_idempotent() { Self::Idle } else { Self::Never }
+    }
+}
+
+/// A request as it goes upstream, credential included.
+pub struct UpstreamRequest<'r> {
+    /// Which address it goes to.
+    pub service: Service,
+    /// The method.
+    pub method: &'r Method,
+    /// Canonical path and query; the address's own prefix is put before it.
+    pub target: &'r str,
+    /// End-to-end headers; no Host, no framing.
+    pub headers: &'r HeaderMap,
+    /// What this attempt adds, or puts in the place of those: conditions, the sensitive
+    /// `Authorization`, `traceparent`.
+    pub added: HeaderMap,
+    /// How the body is sent.
+    pub body: &'r OutgoingBody,
+    /// Where informational answers go; those to a streamed body are asked for with its pieces.
+    pub interims: Option<&'r Interims>,
+}
+
+/// The body of an [`UpstreamRequest`].
+#[derive(Clone)]
+pub enum OutgoingBody {
+    /// None at all (GET, HEAD).
+    Absent,
+    /// Held in memory, possibly empty: sent with its length.
+    Whole(Bytes),
+    /// Sent piece by piece by the caller through [`Exchange::send_body`], with this length or
+    /// chunked.
+    Streamed(Option<u64>),
+}
+
+impl OutgoingBody {
+    /// Bytes of it that are held in memory.
+    pub fn held_bytes(&self) -> u64 {
+        match self {
+            Self::Whole(body) => body.len() as u64,
+            Self::Absent | Self::Streamed(_) => 0,
+        }
+    }
+}
+
+/// Why there is no answer, in the terms that DESIGN D7 decides by.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// No connection was made: the upstream has seen nothing of the request.
+    #[error("no connection to the upstream: {0}")]
+    Connect(String),
+    /// The upstream may have executed the request.
+    #[error("the upstream's answer was lost: {0}")]
+    Lost(String),
+    /// A connection that had been used before died under the request, most likely closed by the
+    /// upstream before it; what became of it is not known.
+    #[error("an idle connection to the upstream died: {0}")]
+    Stale(String),
+    /// The client left before anything was sent.
+    #[error("the client left before anything was sent")]
+    Deserted,
+    /// No answer within `response_timeout`; the upstream may have executed the request.
+    #[error("no answer from the upstream in time")]
+    Timeout,
+    /// The request cannot be put on the wire.
+    #[error("the request cannot be sent: {0}")]
+    Unsendable(String),
+}
+
+impl FetchError {
+    /// Whether the upstream may have executed the request.
+    pub fn may_have_run(&self) -> bool {
+        matches!(self, Self::Lost(_) | Self::Stale(_) | Self::Timeout)
+    }
+}
+
+/// An answer whose body has not been read yet, on the connection it comes from.
+pub struct Exchange {
+    connection: Connection,
+    address: Arc<Address>,
+    body_timeout: Duration,
+    status: StatusCode,
+    headers: HeaderMap,
+    /// What was read of a body that turned out too large to hold.
+    pending: VecDeque<Bytes>,
+    /// What [`Address::unmeasured`] has given for it.
+    memory: Option<OwnedSemaphorePermit>,
+}
+
+/// Whether more of a streamed body is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// Its next piece, or its end.
+    GoesOn,
+    /// Nothing: the upstream has answered.
+    Answered,
+}
+
+/// A body that was read as far as the bound allowed.
+pub enum Collected {
+    /// All of it; the connection went back to the pool.
+    Whole(Bytes),
+    /// More than the bound: what was read, and the exchange to read the rest from.
+    TooLarge(Bytes, Box<Exchange>),
+}
+
+impl Upstream {
+    /// Connects lazily: nothing is sent before the first request.
+    pub fn new(config: &UpstreamConfig, clock: &Clock) -> Self {
+        let mut options = ConnectorOptions::new(CONNECTOR_POOL_SIZE);
+        options.ca_file = config.ca_file.as_ref().map(|path| path.display().to_string());
+        let address = |url: &UpstreamUrl| {
+            let unmeasured = Arc::new(Semaphore::new(UNMEASURED_BYTES_MAX / UNIT_BYTES));
+            Arc::new(Address {
+                url: url.clone(),
+                idle: IdleConnections::new(clock.clone()),
+                unmeasured,
+            })
+        };
+        Self {
+            connector: TransportConnector::new(Some(options)),
+            resolver: Resolver::new(clock.clone()),
+            rest: address(&config.url),
+            graphql: address(&config.graphql_url),
+            uploads: address(&config.uploads_url),
+            connect_timeout: config.connect_timeout,
+            response_timeout: config.response_timeout,
+        }
+    }
+
+    /// The host that a service is reached at, for spans and logs.
+    pub fn host(&self, service: Service) -> &str {
+        self.address(service).url.host()
+    }
+
+    fn address(&self, service: Service) -> &Arc<Address> {
+        match service {
+            Service::Graphql => &self.graphql,
+            Service::Uploads => &self.uploads,
+            Service::Rest | Service::Weir => &self.rest,
+        }
+    }
+
+    /// Sends one request, once, and reads the head of its answer. `may_send` is asked right before
+    /// the first byte leaves.
+    ///
+    /// POST and PATCH always get a connection of their own ([`Reuse::of`]): a pooled one that dies
+    /// under them would leave their outcome unknown.
+    pub async fn send(
+        self: &Arc<Self>,
+        request: &UpstreamRequest<'_>,
+        reuse: Reuse,
+        may_send: impl FnOnce() -> bool,
+    ) -> Result<Exchange, FetchError> {
+        let to = self.address(request.service);
+        let head = head_of(&to.url, request)?;
+        let Connected { mut connection, is_reused } = self.connect(to, reuse).await?;
+        if !may_send() {
+            return Err(FetchError::Deserted);
+        }
+        match self.exchange_head(&mut connection, &head, request).await {
+            Ok((status, headers)) => Ok(Exchange {
+                connection,
+                address: Arc::clone(to),
+                body_timeout: self.response_timeout,
+                status,
+                headers,
+                pending: VecDeque::new(),
+                memory: None,
+            }),
+            Err(FetchError::Lost(error)) if is_reused => Err(FetchError::Stale(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn connect(&self, to: &Address, reuse: Reuse) -> Result<Connected, FetchError> {
+        let idle = if reuse == Reuse::Idle { to.idle.take() } else { None };
+        if let Some(connection) = idle {
+            return Ok(Connected { connection, is_reused: true });
+        }
+        Box::pin(self.connect_anew(to)).await
+    }
+
+    async fn connect_anew(&self, to: &Address) -> Result<Connected, FetchError> {
+        let addresses =
+            timeout(self.connect_timeout, self.resolver.lookup(to.url.host(), to.url.port())).await;
+        let addresses = match addresses {
+            Ok(addresses) => addresses.map_err(|error| FetchError::Connect(error.to_string()))?,
+            Err(_) => {
+                return Err(FetchError::Connect(format!(
+                    "{} was not resolved in time",
+                    to.url.host()
+                )));
+            }
+        };
+        let mut last = FetchError::Connect(format!("{} has no address", to.url.host()));
+        for address in addresses.iter() {
+            let peer = self.peer(&to.url, *address);
+            match timeout(self.connect_timeout, self.connector.new_stream(&peer)).await {
+                Ok(Ok(stream)) => {
+                    return Ok(Connected { connection: Connection::new(stream), is_reused: false });
+                }
+                Ok(Err(error)) => {
+                    last = FetchError::Connect(format!("{address}: {}", error.etype().as_str()))
+                }
+                Err(_) => last = FetchError::Connect(format!("{address}: timed out")),
+            }
+        }
+        self.resolver.forget(to.url.host(), to.url.port());
+        Err(last)
+    }
+
+    fn peer(&self, url: &UpstreamUrl, address: SocketAddr) -> HttpPeer {
+        // An empty SNI would turn certificate checking off (PINGORA.md, Pitfalls).
+        let mut peer = HttpPeer::new(address, url.is_tls(), url.host().to_owned());
+        peer.options = PeerOptions::new();
+        peer.options.connection_timeout = Some(self.connect_timeout);
+        peer.options.total_connection_timeout = Some(self.connect_timeout);
+        peer
+    }
+
+    async fn exchange_head(
+        &self,
+        connection: &mut Connection,
+        head: &[u8],
+        request: &UpstreamRequest<'_>,
+    ) -> Result<AnswerHead, FetchError> {
+        let (body, outgoing): (&[u8], _) = match request.body {
+            OutgoingBody::Absent => (&[], Outgoing::Length(0)),
+            OutgoingBody::Whole(body) => (body, Outgoing::Length(body.len() as u64)),
+            OutgoingBody::Streamed(length) => {
+                (&[], length.map_or(Outgoing::Chunks, Outgoing::Length))
+            }
+        };
+        let (limit, interims) = (self.response_timeout, request.interims);
+        match request.body {
+            OutgoingBody::Absent => {
+                let both = async {
+                    connection.send(request.method, head, body, outgoing, interims).await?;
+                    connection.read_head(interims).await
+                };
+                in_time(limit, both).await
+            }
+            OutgoingBody::Whole(_) => match in_time(
+                limit,
+                connection.send(request.method, head, body, outgoing, interims),
+            )
+            .await?
+            {
+                Some(early) => Ok(early),
+                None => in_time(limit, connection.read_head(interims)).await,
+            },
+            OutgoingBody::Streamed(_) => {
+                in_time(limit, connection.send(request.method, head, body, outgoing, interims))
+                    .await?;
+                // The caller drives both directions.
+                Ok((StatusCode::CONTINUE, HeaderMap::new()))
+            }
+        }
+    }
+}
+
+/// The head of a request as it is on the wire.
+fn head_of(url: &UpstreamUrl, request: &UpstreamRequest<'_>) -> Result<BytesMut, FetchError> {
+    let mut head = BytesMut::with_capacity(1024);
+    // The GraphQL address is complete in itself.
+    let target = if request.service == Service::Graphql {
+        request.target.strip_prefix("/graphql").unwrap_or_default()
+    } else {
+        request.target
+    };
+    // `intake` has seen to it; a line that is none would be another request.
+    if target.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return Err(FetchError::Unsendable("the path has a space or a control character".into()));
+    }
+    for part in [
+        request.method.as_str(),
+        " ",
+        url.path_prefix(),
+        target,
+        " HTTP/1.1\r\nhost: ",
+        url.authority(),
+        "\r\n",
+    ] {
+        head.extend_from_slice(part.as_bytes());
+    }
+    let kept = request.headers.iter().filter(|(name, _)| !request.added.contains_key(*name));
+    for (name, value) in kept.chain(&request.added) {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    }
+    let framing = match &request.body {
+        OutgoingBody::Absent => String::new(),
+        OutgoingBody::Whole(body) => format!("content-length: {}\r\n", body.len()),
+        OutgoingBody::Streamed(Some(length)) => format!("content-length: {length}\r\n"),
+        OutgoingBody::Streamed(None) => "transfer-encoding: chunked\r\n".into(),
+    };
+    head.extend_from_slice(framing.as_bytes());
+    head.extend_from_slice(b"\r\n");
+    Ok(head)
+}
+
+/// A step of an exchange, or `Timeout`. What breaks may have been executed all the same.
+async fn in_time<T>(
+    limit: Duration,
+    step: impl Future<Output = Result<T, Broken>>,
+) -> Result<T, FetchError> {
+    match timeout(limit, step).await {
+        Ok(done) => done.map_err(|Broken(why)| FetchError::Lost(why)),
+        Err(_) => Err(FetchError::Timeout),
+    }
+}
+
+impl Exchange {
+    /// The answer's status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The answer's headers, which are given away.
+    pub fn take_headers(&mut self) -> HeaderMap {
+        std::mem::take(&mut self.headers)
+    }
+
+    /// Sends a piece of a streamed body; an empty piece does nothing. The upstream may answer
+    /// before it has all of it, and then takes no more.
+    pub async fn send_body(
+        &mut self,
+        piece: &[u8],
+        interims: Option<&Interims>,
+    ) -> Result<Sending, FetchError> {
+        let early = in_time(self.body_timeout, self.connection.send_body(piece, interims)).await?;
+        Ok(early.map_or(Sending::GoesOn, |head| self.answered(head)))
+    }
+
+    /// Ends a streamed body and reads the head of the answer.
+    pub async fn finish_streamed(&mut self, interims: Option<&Interims>) -> Result<(), FetchError> {
+        let head = match in_time(self.body_timeout, self.connection.finish_body(interims)).await? {
+            Some(early) => early,
+            None => in_time(self.body_timeout, self.connection.read_head(interims)).await?,
+        };
+        self.answered(head);
+        Ok(())
+    }
+
+    fn answered(&mut self, head: AnswerHead) -> Sending {
+        (self.status, self.headers) = head;
+        Sending::Answered
+    }
+
+    /// The next piece of the answer's body; `None` at its end. What was read before it has been
+    /// passed on.
+    pub async fn read_body(&mut self) -> Result<Option<Bytes>, FetchError> {
+        if let Some(piece) = self.pending.pop_front() {
+            return Ok(Some(piece));
+        }
+        self.memory = None;
+        self.next_piece().await
+    }
+
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, FetchError> {
+        in_time(self.body_timeout, self.connection.read_body()).await
+    }
+
+    /// Whether so much of a body whose length nobody has said may be held, in case it ends soon.
+    fn may_hold(&mut self, bytes: usize) -> bool {
+        let units = bytes.saturating_sub(UNMEASURED_BYTES_FREE).div_ceil(UNIT_BYTES);
+        let have = self.memory.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let Ok(more @ 1..) = u32::try_from(units.saturating_sub(have)) else {
+            return units <= have;
+        };
+        let Ok(more) = Arc::clone(&self.address.unmeasured).try_acquire_many_owned(more) else {
+            return false;
+        };
+        match &mut self.memory {
+            Some(memory) => memory.merge(more),
+            None => self.memory = Some(more),
+        }
+        true
+    }
+
+    /// Reads the body up to `bytes_max`; a longer one is handed back with what was read, and so is
+    /// one of unknown length when too many such are read at once.
+    pub async fn collect(mut self, bytes_max: usize) -> Result<Collected, FetchError> {
+        let left = self.connection.body_bytes_left();
+        if left == Some(0) {
+            self.release();
+            return Ok(Collected::Whole(Bytes::new()));
+        }
+        if left.is_some_and(|left| left > bytes_max as u64) {
+            return Ok(Collected::TooLarge(Bytes::new(), Box::new(self)));
+        }
+        let Some(first) = self.next_piece().await? else {
+            self.release();
+            return Ok(Collected::Whole(Bytes::new()));
+        };
+        if first.len() > bytes_max {
+            return Ok(Collected::TooLarge(first, Box::new(self)));
+        }
+        let Some(second) = self.next_piece().await? else {
+            self.release();
+            return Ok(Collected::Whole(first));
+        };
+        let Some(left) = left.and_then(|left| usize::try_from(left).ok()) else {
+            return self.collect_unmeasured(VecDeque::from([first, second]), bytes_max).await;
+        };
+        let mut body = BytesMut::with_capacity(left);
+        body.extend_from_slice(&first);
+        body.extend_from_slice(&second);
+        loop {
+            if body.len() > bytes_max {
+                return Ok(Collected::TooLarge(body.freeze(), Box::new(self)));
+            }
+            match self.next_piece().await? {
+                Some(piece) => body.extend_from_slice(&piece),
+                None => break,
+            }
+        }
+        self.release();
+        Ok(Collected::Whole(body.freeze()))
+    }
+
+    /// A body of unknown length, in its pieces until it is whole: one buffer that grows takes three
+    /// times the memory while it is copied.
+    async fn collect_unmeasured(
+        mut self,
+        mut pieces: VecDeque<Bytes>,
+        bytes_max: usize,
+    ) -> Result<Collected, FetchError> {
+        let mut length = pieces.iter().map(Bytes::len).sum();
+        loop {
+            if length > bytes_max || !self.may_hold(length) {
+                self.pending = pieces;
+                return Ok(Collected::TooLarge(Bytes::new(), Box::new(self)));
+            }
+            let Some(piece) = self.next_piece().await? else { break };
+            length += piece.len();
+            pieces.push_back(piece);
+        }
+        let mut body = BytesMut::with_capacity(length);
+        for piece in pieces {
+            body.extend_from_slice(&piece);
+        }
+        self.release();
+        Ok(Collected::Whole(body.freeze()))
+    }
+
+    /// Puts the connection back, if its answer has been read to its end.
+    pub fn release(self) {
+        if self.connection.is_reusable() {
+            self.address.idle.put(self.connection);
+        }
+    }
+}

@@ -1,0 +1,557 @@
+//! One connection to the upstream, in HTTP/1.1: a request's head and body out, an answer's head and
+//! body in (RFC 9112).
+//!
+//! Ours instead of the framework's client session, which keeps each header in two maps and has each
+//! head copied three times: for a 304 that is more work than all else about it. Connecting stays
+//! the framework's. No deadlines, retries or pooling here, and no upgrades: nobody asks for one.
+
+use std::future::poll_fn;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::sync::LazyLock;
+use std::task::Poll;
+
+use bytes::{Buf, Bytes, BytesMut};
+use futures_util::FutureExt;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+use pingora::protocols::Stream;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::gateway::http::chunks::ChunkReader;
+use crate::gateway::http::interim::{Interim, Interims};
+
+/// What is read at once: a head with a small body.
+const READ_BYTES: usize = 4 * 1024;
+/// What is read at once of a body that is known to be long.
+const BODY_READ_BYTES: usize = 64 * 1024;
+/// The longest head of an answer. Ours: eight times what a request may have, and far above what the
+/// service sends.
+const HEAD_BYTES_MAX: usize = 256 * 1024;
+/// The most headers of an answer, by the same reckoning.
+const HEADERS_MAX: usize = 256;
+
+/// The most informational answers before one that is final. Ours: a few hints and a sign of life
+/// every second while an answer may take 30.
+const INTERIM_MAX: usize = 32;
+/// The most bytes of their heads, all together. Ours: twice what a request's head may have.
+const INTERIM_BYTES_MAX: usize = 64 * 1024;
+
+/// Names that most answers of the service have and that are no standard ones, which would be made
+/// anew for each answer; in either spelling of the service's own name.
+const USUAL: [&str; 11] = [
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+    "x-ratelimit-resource",
+    "x-ratelimit-used",
+    "x-github-request-id",
+    "x-github-media-type",
+    "x-service-request-id",
+    "x-service-media-type",
+    "x-oauth-scopes",
+    "x-accepted-oauth-scopes",
+];
+
+static USUAL_NAMES: LazyLock<[HeaderName; USUAL.len()]> =
+    LazyLock::new(|| USUAL.map(HeaderName::from_static));
+
+/// Why a connection is of no more use, in the words of the log.
+#[derive(Debug)]
+pub struct Broken(pub String);
+
+impl From<&str> for Broken {
+    fn from(what: &str) -> Self {
+        Self(what.into())
+    }
+}
+
+impl From<std::io::Error> for Broken {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.kind().to_string())
+    }
+}
+
+/// A connection, with what is known of the exchange on it.
+pub struct Connection {
+    stream: Stream,
+    /// What was read and not used yet.
+    read: BytesMut,
+    outgoing: Outgoing,
+    /// Whether it was asked for a head alone.
+    is_head: bool,
+    incoming: Incoming,
+    /// Whether the upstream lets another request follow.
+    persists: bool,
+    /// How many informational answers this exchange has had, and the bytes of their heads.
+    informational: (usize, usize),
+}
+
+/// Status and headers of a final answer.
+pub type AnswerHead = (StatusCode, HeaderMap);
+
+/// How a request's body is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outgoing {
+    /// With so many bytes to come.
+    Length(u64),
+    /// In chunks, until it ends.
+    Chunks,
+}
+
+/// What is left of an answer's body.
+enum Incoming {
+    Done,
+    Length(u64),
+    Chunks(Box<ChunkReader>),
+    UntilClosed,
+}
+
+/// What has happened while bytes were being sent.
+enum Step {
+    /// So many of them were taken.
+    Sent(usize),
+    /// No more of them can be.
+    Unsendable(Broken),
+    /// The upstream has said something.
+    Heard,
+}
+
+impl Connection {
+    /// On a stream on which nothing is under way.
+    pub fn new(stream: Stream) -> Self {
+        let (read, outgoing, incoming) = (BytesMut::new(), Outgoing::Length(0), Incoming::Done);
+        Self {
+            stream,
+            read,
+            outgoing,
+            is_head: false,
+            incoming,
+            persists: true,
+            informational: (0, 0),
+        }
+    }
+
+    /// Sends a request: its head as it is on the wire, and what there is of its body, as
+    /// [`Connection::send_body`] does.
+    pub async fn send(
+        &mut self,
+        method: &Method,
+        head: &[u8],
+        body: &[u8],
+        outgoing: Outgoing,
+        interims: Option<&Interims>,
+    ) -> Result<Option<AnswerHead>, Broken> {
+        self.is_head = *method == Method::HEAD;
+        self.outgoing = outgoing;
+        self.informational = (0, 0);
+        // Until an answer was read to its end, the connection is in the middle of something.
+        self.incoming = Incoming::UntilClosed;
+        self.stream.write_all(head).await?;
+        if body.is_empty() {
+            self.stream.flush().await?;
+            return Ok(None);
+        }
+        self.send_body(body, interims).await
+    }
+
+    /// Sends a piece of the body. Where the upstream does not take it at once, what it says
+    /// meanwhile is read: a final answer is the answer, the rest is not sent, and nothing may
+    /// follow on the connection (RFC 9112 §9.3, §9.5).
+    pub async fn send_body(
+        &mut self,
+        piece: &[u8],
+        interims: Option<&Interims>,
+    ) -> Result<Option<AnswerHead>, Broken> {
+        match self.outgoing {
+            // An empty chunk would end the body.
+            _ if piece.is_empty() => Ok(None),
+            Outgoing::Length(left) => {
+                let left = left
+                    .checked_sub(piece.len() as u64)
+                    .ok_or("the body is longer than was said")?;
+                let early = self.send_parts(&[piece], interims).await?;
+                if early.is_none() {
+                    self.outgoing = Outgoing::Length(left);
+                }
+                Ok(early)
+            }
+            Outgoing::Chunks => {
+                let size = format!("{:x}\r\n", piece.len());
+                self.send_parts(&[size.as_bytes(), piece, b"\r\n"], interims).await
+            }
+        }
+    }
+
+    /// Ends the body; with the answer if it came before that.
+    pub async fn finish_body(
+        &mut self,
+        interims: Option<&Interims>,
+    ) -> Result<Option<AnswerHead>, Broken> {
+        match self.outgoing {
+            Outgoing::Length(0) => Ok(None),
+            Outgoing::Length(_) => Err("the body is shorter than was said".into()),
+            Outgoing::Chunks => {
+                let early = self.send_parts(&[b"0\r\n\r\n"], interims).await?;
+                if early.is_none() {
+                    self.outgoing = Outgoing::Length(0);
+                }
+                Ok(early)
+            }
+        }
+    }
+
+    /// Sends these bytes, or as many as the upstream takes before it answers.
+    async fn send_parts(
+        &mut self,
+        parts: &[&[u8]],
+        interims: Option<&Interims>,
+    ) -> Result<Option<AnswerHead>, Broken> {
+        // At last nothing: what is left in buffers.
+        for part in parts.iter().copied().chain([&[][..]]) {
+            let mut rest = part;
+            loop {
+                match self.step(rest).await? {
+                    Step::Sent(0) if !rest.is_empty() => {
+                        return self
+                            .said_before(Broken("nothing more can be sent".into()), interims)
+                            .await;
+                    }
+                    Step::Sent(count) => rest = rest.get(count..).unwrap_or_default(),
+                    Step::Unsendable(broken) => return self.said_before(broken, interims).await,
+                    Step::Heard => {
+                        if let Some(head) = self.final_head(interims)? {
+                            return self.begin_body(head).map(Some);
+                        }
+                        continue;
+                    }
+                }
+                if rest.is_empty() {
+                    break;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// One step of sending; while the upstream takes nothing, it is listened to.
+    async fn step(&mut self, rest: &[u8]) -> Result<Step, Broken> {
+        let Self { stream, read, .. } = self;
+        poll_fn(|context| {
+            let to = Pin::new(&mut *stream);
+            let sent = if rest.is_empty() {
+                to.poll_flush(context).map_ok(|()| 0)
+            } else {
+                to.poll_write(context, rest)
+            };
+            if let Poll::Ready(sent) = sent {
+                return Poll::Ready(Ok(
+                    sent.map_or_else(|error| Step::Unsendable(error.into()), Step::Sent)
+                ));
+            }
+            read.reserve(READ_BYTES);
+            pin!(stream.read_buf(read)).poll(context).map(|heard| match heard? {
+                0 => Err("the connection was closed".into()),
+                _ => Ok(Step::Heard),
+            })
+        })
+        .await
+    }
+
+    /// The upstream takes nothing more: what it said before that is its answer. All of it is here,
+    /// for what cannot be sent to has no more to say.
+    async fn said_before(
+        &mut self,
+        broken: Broken,
+        interims: Option<&Interims>,
+    ) -> Result<Option<AnswerHead>, Broken> {
+        self.read_head(interims).await.map(Some).map_err(|_| broken)
+    }
+
+    /// Reads the head of the answer; informational ones before it (1xx) go to `interims`, or
+    /// nowhere. A 100 answers nothing that was asked: no request says `Expect`.
+    pub async fn read_head(&mut self, interims: Option<&Interims>) -> Result<AnswerHead, Broken> {
+        loop {
+            if let Some(head) = self.final_head(interims)? {
+                return self.begin_body(head);
+            }
+            if !self.fill(READ_BYTES).await? {
+                return Err("the connection was closed".into());
+            }
+        }
+    }
+
+    /// The head of the final answer, once it was read whole.
+    fn final_head(&mut self, interims: Option<&Interims>) -> Result<Option<Head>, Broken> {
+        // An answer never begins with nothing.
+        while !self.read.is_empty() {
+            match self.take_head()? {
+                Some(head) if head.status == StatusCode::SWITCHING_PROTOCOLS => {
+                    return Err("the protocol was switched".into());
+                }
+                Some(Head { status, headers, bytes: head_bytes, .. })
+                    if status.is_informational() =>
+                {
+                    let (count, bytes) = &mut self.informational;
+                    (*count, *bytes) = (*count + 1, *bytes + head_bytes);
+                    if *count > INTERIM_MAX || *bytes > INTERIM_BYTES_MAX {
+                        return Err(
+                            "there are too many informational answers before the final one".into(),
+                        );
+                    }
+                    if let Some(interims) = interims.filter(|_| status != StatusCode::CONTINUE) {
+                        interims.push(Interim { status, headers });
+                    }
+                }
+                Some(head) => return Ok(Some(head)),
+                None if self.read.len() > HEAD_BYTES_MAX => {
+                    return Err("the head of the answer is too large".into());
+                }
+                None => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next piece of the answer's body; `None` at its end.
+    pub async fn read_body(&mut self) -> Result<Option<Bytes>, Broken> {
+        loop {
+            let wanted = match self.incoming {
+                Incoming::Done => return Ok(None),
+                Incoming::Length(left) => usize::try_from(left).unwrap_or(usize::MAX),
+                Incoming::Chunks(_) | Incoming::UntilClosed => usize::MAX,
+            };
+            if self.read.is_empty() && !self.fill(wanted.clamp(READ_BYTES, BODY_READ_BYTES)).await?
+            {
+                if matches!(self.incoming, Incoming::UntilClosed) {
+                    self.incoming = Incoming::Done;
+                    return Ok(None);
+                }
+                return Err("the answer broke off".into());
+            }
+            let piece = self.take(wanted);
+            let piece = match &mut self.incoming {
+                Incoming::Chunks(reader) => {
+                    let (data, rest) = reader
+                        .push(piece)
+                        .map_err(|_| "the answer's chunks are not well-formed")?;
+                    // What follows the end was not asked for.
+                    self.persists &= rest.is_empty();
+                    if reader.is_done() {
+                        self.incoming = Incoming::Done;
+                    }
+                    data
+                }
+                Incoming::Length(left) => {
+                    *left = left.saturating_sub(piece.len() as u64);
+                    if *left == 0 {
+                        self.incoming = Incoming::Done;
+                    }
+                    piece
+                }
+                Incoming::UntilClosed | Incoming::Done => piece,
+            };
+            if !piece.is_empty() {
+                return Ok(Some(piece));
+            }
+        }
+    }
+
+    /// How much of the answer's body is to come, where its head says so.
+    pub fn body_bytes_left(&self) -> Option<u64> {
+        match self.incoming {
+            Incoming::Done => Some(0),
+            Incoming::Length(left) => Some(left),
+            Incoming::Chunks(_) | Incoming::UntilClosed => None,
+        }
+    }
+
+    /// Whether another request may follow: the answer was read to its end, and nothing after it.
+    pub fn is_reusable(&self) -> bool {
+        self.persists
+            && self.read.is_empty()
+            && matches!(self.incoming, Incoming::Done)
+            && self.outgoing == Outgoing::Length(0)
+    }
+
+    /// Forgets what only the last exchange needed. What a long body was read into would else be
+    /// kept with each idle connection.
+    pub fn rest(&mut self) {
+        if self.read.capacity() > 2 * READ_BYTES {
+            self.read = BytesMut::new();
+        }
+    }
+
+    /// Whether there is nothing to read. An idle connection on which there is was closed, or says
+    /// what nobody asked for.
+    pub fn is_silent(&mut self) -> bool {
+        self.stream.read(&mut [0]).now_or_never().is_none()
+    }
+
+    /// Reads what is there, at most about `bytes`; `false` at the end of the stream.
+    async fn fill(&mut self, bytes: usize) -> Result<bool, Broken> {
+        self.read.reserve(bytes);
+        Ok(self.stream.read_buf(&mut self.read).await? > 0)
+    }
+
+    /// A copy of its own: what is stored must not keep the whole buffer alive.
+    fn take(&mut self, bytes_max: usize) -> Bytes {
+        let here = bytes_max.min(self.read.len());
+        let piece = Bytes::copy_from_slice(self.read.get(..here).unwrap_or_default());
+        self.read.advance(here);
+        piece
+    }
+
+    /// The head at the beginning of what was read, once it is whole.
+    fn take_head(&mut self) -> Result<Option<Head>, Broken> {
+        let mut lines = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+        let mut parsed = httparse::Response::new(&mut []);
+        // What the framework forgave as well.
+        let mut parser = httparse::ParserConfig::default();
+        parser
+            .allow_spaces_after_header_name_in_responses(true)
+            .allow_obsolete_multiline_headers_in_responses(true);
+        let length =
+            match parser.parse_response_with_uninit_headers(&mut parsed, &self.read, &mut lines) {
+                Ok(httparse::Status::Complete(length)) => length,
+                Ok(httparse::Status::Partial) => return Ok(None),
+                Err(error) => {
+                    return Err(Broken(format!(
+                        "the head of the answer is not well-formed: {error}"
+                    )));
+                }
+            };
+        let status = parsed
+            .code
+            .and_then(|code| StatusCode::from_u16(code).ok())
+            .ok_or("the answer's status is none")?;
+        let is_http10 = parsed.version == Some(0);
+        // One copy for all values: they are parts of it.
+        let head = Bytes::copy_from_slice(self.read.get(..length).unwrap_or_default());
+        let start = self.read.as_ptr().addr();
+        let mut headers = HeaderMap::with_capacity(parsed.headers.len());
+        for line in parsed.headers.iter() {
+            let name = name_of(line.name).ok_or("the answer has a header without a name")?;
+            let at = line.value.as_ptr().addr().wrapping_sub(start);
+            let value = if memchr::memchr2(b'\r', b'\n', line.value).is_some() {
+                HeaderValue::from_bytes(&unfolded(line.value))
+            } else if at <= head.len() && line.value.len() <= head.len() - at {
+                HeaderValue::from_maybe_shared(head.slice(at..at + line.value.len()))
+            } else {
+                HeaderValue::from_bytes(line.value)
+            };
+            headers.append(name, value.map_err(|_| "the answer has a header that cannot be read")?);
+        }
+        self.read.advance(length);
+        Ok(Some(Head { status, headers, bytes: length, is_http10 }))
+    }
+
+    /// Finds out how the body is framed (RFC 9112 §6.3) and whether the connection outlives it
+    /// (§9.3).
+    fn begin_body(&mut self, head: Head) -> Result<AnswerHead, Broken> {
+        let Head { status, mut headers, is_http10, .. } = head;
+        let tokens = || {
+            headers
+                .get_all(header::CONNECTION)
+                .iter()
+                .filter_map(|line| line.to_str().ok())
+                .flat_map(|line| line.split(','))
+        };
+        let says = |what: &str| tokens().any(|token| token.trim().eq_ignore_ascii_case(what));
+        self.persists = if is_http10 { says("keep-alive") } else { !says("close") };
+        let length = content_length(&headers)?;
+        let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+        let coding = (codings.next(), codings.next());
+        self.incoming = match coding {
+            _ if self.is_head
+                || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) =>
+            {
+                Incoming::Done
+            }
+            (Some(coding), None)
+                if coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") =>
+            {
+                headers.remove(header::CONTENT_LENGTH);
+                // Whoever speaks HTTP/1.0 does not know chunks (§6.1).
+                self.persists &= !is_http10;
+                Incoming::Chunks(Box::default())
+            }
+            (Some(coding), None) if !names_chunks(coding) => {
+                // What it means is not known; how long it is, is said by a length or by the
+                // connection's end (§6.3), and nothing may follow it.
+                self.persists = false;
+                match length {
+                    Some(0) => Incoming::Done,
+                    Some(length) => Incoming::Length(length),
+                    None => Incoming::UntilClosed,
+                }
+            }
+            (Some(_), _) => {
+                return Err("the answer has transfer codings that were not asked for".into());
+            }
+            (None, _) => match length {
+                Some(0) => Incoming::Done,
+                Some(length) => Incoming::Length(length),
+                None => {
+                    self.persists = false;
+                    Incoming::UntilClosed
+                }
+            },
+        };
+        Ok((status, headers))
+    }
+}
+
+struct Head {
+    status: StatusCode,
+    headers: HeaderMap,
+    bytes: usize,
+    is_http10: bool,
+}
+
+/// What `Content-Length` says. Several that say the same are one (RFC 9110 §8.6); any other is no
+/// length, and where the body ends is not known.
+fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Broken> {
+    let unclear = "the answer's length is not clear";
+    // Chunks say it themselves, whatever stands beside them.
+    if headers.get_all(header::TRANSFER_ENCODING).iter().any(names_chunks) {
+        return Ok(None);
+    }
+    let mut length = None;
+    for line in headers.get_all(header::CONTENT_LENGTH) {
+        for text in line.to_str().map_err(|_| unclear)?.split(',').map(str::trim) {
+            let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            let said: u64 = text.parse().ok().filter(|_| is_plain).ok_or(unclear)?;
+            if length.is_some_and(|length| length != said) {
+                return Err(unclear.into());
+            }
+            length = Some(said);
+        }
+    }
+    Ok(length)
+}
+
+fn names_chunks(coding: &HeaderValue) -> bool {
+    coding.as_bytes().to_ascii_lowercase().windows(7).any(|word| word == b"chunked")
+}
+
+/// A value over several lines as one: each fold is a space (RFC 9112 §5.2).
+fn unfolded(value: &[u8]) -> Vec<u8> {
+    let lines = value
+        .split(|byte| matches!(byte, b'\r' | b'\n'))
+        .map(<[u8]>::trim_ascii)
+        .filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(&b' ')
+}
+
+/// A header's name.
+fn name_of(text: &str) -> Option<HeaderName> {
+    let usual =
+        || USUAL_NAMES.iter().find(|name| text.eq_ignore_ascii_case(name.as_str())).cloned();
+    let begins =
+        text.as_bytes().first_chunk::<2>().is_some_and(|begin| begin.eq_ignore_ascii_case(b"x-"));
+    begins.then(usual).flatten().or_else(|| HeaderName::from_bytes(text.as_bytes()).ok())
+}
+
+#[cfg(test)]
+mod tests;

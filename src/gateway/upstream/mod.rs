@@ -1,0 +1,6 @@
+//! Connections to the upstream and the exchange on them.
+
+pub mod fetch;
+pub mod http1;
+pub mod idle;
+pub mod resolve;

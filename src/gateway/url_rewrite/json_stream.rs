@@ -1,0 +1,209 @@
+//! The same rewriting as in `rewrite.rs`, for JSON bodies that are too large to hold: piece by
+//! piece, with a bounded memory. Short-lived secrets are emptied here as they are there: several
+//! clients may get one body.
+//!
+//! A piece may end anywhere, also in the middle of a URL or an escape; what cannot be decided yet
+//! waits for the next one.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::gateway::url_rewrite::map::{Origin, UrlMap, is_secret_key, is_url_key};
+
+/// No key of the service's JSON is nearly as long; of a longer one only the end matters.
+const KEY_BYTES_MAX: usize = 64;
+
+/// Rewrites one body for one client.
+pub struct JsonStream {
+    map: UrlMap,
+    origin: Origin,
+    place: Place,
+    /// The string that was read last, when it may be a key.
+    last_string: Vec<u8>,
+    /// Whether the value that comes next belongs to a key of a URL.
+    is_url_next: bool,
+    /// Whether it belongs to that of a secret.
+    is_secret_next: bool,
+    /// The beginning of a URL value, until it is clear whether it is the upstream's.
+    held: BytesMut,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Outside,
+    /// In a string that passes as it is: a key, or a value that is no URL, or the rest of one that
+    /// was decided.
+    String {
+        escaped: bool,
+    },
+    /// At the beginning of a URL value.
+    Url,
+    /// In a string of which nothing passes.
+    Secret {
+        escaped: bool,
+    },
+}
+
+impl JsonStream {
+    /// For a body that begins with its first piece.
+    pub fn new(map: UrlMap, origin: Origin) -> Self {
+        Self {
+            map,
+            origin,
+            place: Place::Outside,
+            last_string: Vec::new(),
+            is_url_next: false,
+            is_secret_next: false,
+            held: BytesMut::new(),
+        }
+    }
+
+    /// What can be passed on after this piece.
+    pub fn push(&mut self, piece: &[u8]) -> Bytes {
+        let mut out = BytesMut::with_capacity(piece.len() + self.held.len() + 64);
+        for &byte in piece {
+            self.take(byte, &mut out);
+        }
+        out.freeze()
+    }
+
+    /// What is left at the end: of a body that broke off inside a URL.
+    pub fn finish(mut self) -> Bytes {
+        std::mem::take(&mut self.held).freeze()
+    }
+
+    fn take(&mut self, byte: u8, out: &mut BytesMut) {
+        match self.place {
+            Place::Outside => {
+                out.extend_from_slice(&[byte]);
+                self.outside(byte);
+            }
+            Place::String { escaped } => {
+                out.extend_from_slice(&[byte]);
+                self.place = match byte {
+                    b'"' if !escaped => Place::Outside,
+                    _ => Place::String { escaped: byte == b'\\' && !escaped },
+                };
+                if self.place != Place::Outside {
+                    self.remember(byte);
+                }
+            }
+            Place::Url => {
+                self.held.extend_from_slice(&[byte]);
+                self.decide(byte, out);
+            }
+            Place::Secret { escaped: false } if byte == b'"' => {
+                out.extend_from_slice(&[byte]);
+                self.place = Place::Outside;
+            }
+            Place::Secret { escaped } => {
+                self.place = Place::Secret { escaped: byte == b'\\' && !escaped }
+            }
+        }
+    }
+
+    fn outside(&mut self, byte: u8) {
+        match byte {
+            b'"' if self.is_url_next => self.place = Place::Url,
+            b'"' if self.is_secret_next => self.place = Place::Secret { escaped: false },
+            b'"' => {
+                self.last_string.clear();
+                self.place = Place::String { escaped: false };
+            }
+            b':' => {
+                self.is_url_next = is_url_key(&self.last_string);
+                self.is_secret_next = is_secret_key(&self.last_string);
+            }
+            b',' | b'{' | b'}' | b'[' | b']' => {
+                (self.is_url_next, self.is_secret_next) = (false, false);
+                self.last_string.clear();
+            }
+            _ => {}
+        }
+    }
+
+    fn remember(&mut self, byte: u8) {
+        if self.last_string.len() == KEY_BYTES_MAX {
+            self.last_string.remove(0);
+        }
+        self.last_string.push(byte);
+    }
+
+    /// Passes a held beginning on, rewritten or not, as soon as no further byte can change that.
+    fn decide(&mut self, byte: u8, out: &mut BytesMut) {
+        let ended = byte == b'"';
+        if !ended && byte != b'\\' && self.held.len() <= self.map.longest_prefix() {
+            return;
+        }
+        let held = std::mem::take(&mut self.held);
+        match self.map.rewrite_beginning(&held, &self.origin) {
+            Some(rewritten) => out.extend_from_slice(&rewritten),
+            None => out.extend_from_slice(&held),
+        }
+        self.is_url_next = false;
+        self.last_string.clear();
+        self.place = if ended { Place::Outside } else { Place::String { escaped: byte == b'\\' } };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::address::Root;
+
+    const JSON: &str = r#"[{"url":"https://api.example.com/repos/a/b","body":"say \"url\": \"https://api.example.com/x\" \\","html_url":"https://api.example.com/h"},
+        {"labels_url" : "https://api.example.com/l{/name}","url":null,"x":["https://api.example.com/y"],"a_url":"https://api.example.community/z","b_url":"","c_url":"https://api.example.com"}]"#;
+
+    fn map() -> UrlMap {
+        UrlMap::new(
+            "https://api.example.com",
+            "https://api.example.com/graphql",
+            "https://uploads.example.com",
+        )
+    }
+
+    fn origin() -> Origin {
+        Origin { base: "http://weir:8080".into(), root: Root::V3 }
+    }
+
+    fn streamed(json: &str, piece_bytes: usize) -> String {
+        let mut stream = JsonStream::new(map(), origin());
+        let mut out = Vec::new();
+        for piece in json.as_bytes().chunks(piece_bytes) {
+            out.extend_from_slice(&stream.push(piece));
+        }
+        out.extend_from_slice(&stream.finish());
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_streamed_body_reads_like_a_held_one_wherever_its_pieces_end() {
+        let held = map().render(&map().mark_json(Bytes::from_static(JSON.as_bytes())), &origin());
+        for piece_bytes in [1, 2, 3, 7, 16, 64, 1_000] {
+            assert_eq!(streamed(JSON, piece_bytes).as_bytes(), &held[..], "{piece_bytes}");
+        }
+    }
+
+    #[test]
+    fn short_lived_secrets_are_emptied_as_in_a_held_body() {
+        use crate::gateway::url_rewrite::map::blank_secrets;
+        for json in [
+            r#"{"temp_clone_token":"AAA","name":"x"}"#,
+            r#"[{"a":{"temp_clone_token" : "A\"\\","b":"temp_clone_token"}},{"temp_clone_token":null,"c":"d"},{"temp_clone_token":"","x_temp_clone_token":"y"}]"#,
+        ] {
+            let held = blank_secrets(&Bytes::from_static(json.as_bytes()));
+            for piece_bytes in [1, 3, 1_000] {
+                assert_eq!(streamed(json, piece_bytes).as_bytes(), &held[..], "{piece_bytes}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_that_breaks_off_loses_nothing() {
+        for end in 0..JSON.len() {
+            let cut = &JSON[..end];
+            let whole = streamed(cut, 5);
+            assert!(whole.len() + 60 >= cut.len(), "{cut}");
+            assert!(!whole.is_empty() || cut.is_empty());
+        }
+    }
+}

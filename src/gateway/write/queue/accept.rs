@@ -1,0 +1,334 @@
+//! Taking a write in: its place in its lane, its `Idempotency-Key`, and the store, before anybody
+//! is told that it is accepted (CONTRACT §3).
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::clock::Timestamp;
+use crate::decision::lanes::LanesFull;
+use crate::decision::share::may_take;
+use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId};
+
+use crate::gateway::dispatch::progress::Effort;
+use crate::gateway::random;
+use crate::gateway::write::queue::{
+    Asker, Class, Inner, KEPT_MAX, Keyed, Live, PATIENCE, Queue, Size, Watched,
+};
+use crate::gateway::write::turns::Turns;
+
+/// A write that may be accepted.
+pub struct New {
+    /// What is asked for; its name is given here.
+    pub write: Write,
+    /// What it shares its obstacles with.
+    pub class: Class,
+    /// The written resource, which gives writes their order.
+    pub lane: String,
+    /// When it is given up.
+    pub deadline: Timestamp,
+    /// Its body's part of the memory for bodies.
+    pub memory: Option<OwnedSemaphorePermit>,
+    /// Who waits for its answer, if anybody does, and is never told that it is kept: it is not
+    /// begun without them.
+    pub asker: Option<Box<Asker>>,
+}
+
+/// A write that is in the queue.
+#[derive(Clone)]
+pub struct Accepted {
+    /// Its name.
+    pub id: WriteId,
+    /// For those who wait for it.
+    pub watched: Option<Arc<Watched>>,
+    /// What it costs, where somebody waits for it.
+    pub effort: Option<Effort>,
+}
+
+/// Why a write is not accepted.
+#[derive(Clone, Debug)]
+pub enum NotAccepted {
+    /// Its `Idempotency-Key` stands for another request.
+    KeyTaken,
+    /// As many writes are queued as may be, or this client's take as much room as is left.
+    Full,
+    /// The store does not take it, or nobody knows whether it has: see [`StoreError`].
+    Store(StoreError),
+}
+
+impl From<LanesFull> for NotAccepted {
+    fn from(_: LanesFull) -> Self {
+        Self::Full
+    }
+}
+
+impl Queue {
+    /// Accepts a write, or finds the one that its key stands for. Once this has begun it goes on by
+    /// itself: dropped, it only tells nobody.
+    pub async fn accept(
+        self: &Arc<Self>,
+        turns: &Arc<Turns>,
+        new: New,
+    ) -> Result<Accepted, NotAccepted> {
+        let (queue, turns) = (Arc::clone(self), Arc::clone(turns));
+        let accepting = tokio::spawn(async move { queue.take_in(&turns, new).await });
+        let lost = |_| Err(NotAccepted::Store(StoreError::Failed("it was interrupted".into())));
+        accepting.await.unwrap_or_else(lost)
+    }
+
+    async fn take_in(&self, turns: &Arc<Turns>, mut new: New) -> Result<Accepted, NotAccepted> {
+        let now = self.clock.now();
+        let client = new.class.client;
+        let (number, kept) = loop {
+            let earlier = {
+                let inner = &mut *self.inner.lock();
+                let keyed = new
+                    .write
+                    .key
+                    .and_then(|key| inner.keys.get(&(client, key.name)).map(|keyed| (key, keyed)));
+                match keyed {
+                    Some((key, keyed)) if keyed.meaning != key.meaning => {
+                        return Err(NotAccepted::KeyTaken);
+                    }
+                    Some((_, keyed)) => keyed.number,
+                    None => break self.insert(inner, turns, &mut new, now)?,
+                }
+            };
+            // The same write comes twice at once: the second hears of it when the first is kept, or
+            // takes its place.
+            if let Some(accepted) = self.kept(earlier, &mut new.asker).await? {
+                return Ok(accepted);
+            }
+        };
+        let id = new.write.id;
+        match kept.await {
+            Ok(()) => {
+                let inner = &mut *self.inner.lock();
+                let (mut watched, mut effort) = (None, None);
+                if let Some(live) = inner.live.get_mut(&number) {
+                    watched.clone_from(&live.watched);
+                    effort = live.asker.as_ref().map(|asker| asker.effort.clone());
+                    live.is_kept = true;
+                    if self.store.is_durable() {
+                        live.memory = None;
+                    }
+                    live.tell();
+                }
+                self.start_if_due(inner, number);
+                Ok(Accepted { id, watched, effort })
+            }
+            Err(fault) => {
+                let gone = {
+                    let inner = &mut *self.inner.lock();
+                    inner.forget_key(client, new.write.key.map(|key| key.name), number);
+                    inner.take_live(number)
+                };
+                if let Some(gone) = gone {
+                    gone.tell();
+                }
+                // Whether the store has it is not known: it must not come back at the next start.
+                drop(self.store.apply(Change::Remove(vec![number])));
+                Err(NotAccepted::Store(fault))
+            }
+        }
+    }
+
+    /// Gives a write its number and its place, and tells the store.
+    fn insert(
+        &self,
+        inner: &mut Inner,
+        turns: &Arc<Turns>,
+        new: &mut New,
+        now: Timestamp,
+    ) -> Result<(u64, BoxFuture<'static, Result<(), StoreError>>), NotAccepted> {
+        let number = inner.next_number;
+        new.write.id = WriteId { number, salt: random::salt() };
+        let attended = new.asker.is_some();
+        let progress = Progress { attended, ..Progress::queued(now, new.deadline) };
+        let stored = Stored { request: new.write.encode(), progress: progress.encode() };
+        let size = Size::of(&stored);
+        self.has_room(inner, new.class.client, size)?;
+        let turn = turns.enter_queued(new.class.client, &new.lane, number)?;
+        inner.next_number += 1;
+        let kept = self.store.apply(Change::Insert(number, stored));
+        if let Some(key) = new.write.key {
+            inner.keys.insert((new.class.client, key.name), Keyed { number, meaning: key.meaning });
+        }
+        let mut live =
+            Live::new(new.write.id, new.class.clone(), now, new.write.key, progress, turn, size);
+        live.memory = new.memory.take();
+        live.attended = attended.then_some(1);
+        live.asker = new.asker.take();
+        if live.turn.ahead() > 0 {
+            live.is_behind(now);
+        }
+        // Who waits for it must not miss why it is given up before the wait has begun.
+        live.watched = attended.then(Arc::default);
+        inner.add_live(number, live);
+        Ok((number, kept))
+    }
+
+    /// Whether a client may have so much more of the store, of which others want their part; its
+    /// finished writes are there until they are forgotten.
+    fn has_room(&self, inner: &Inner, client: u32, size: Size) -> Result<(), NotAccepted> {
+        let (own, all) = (inner.holdings.of(client), inner.holdings.all());
+        let free = self.store.room(all.bytes).unwrap_or(u64::MAX);
+        let wanted = u64::from(size.all());
+        // Where there is no room for anybody, the store says so in its own words.
+        let has_own = wanted > free || may_take(own.bytes, wanted, free);
+        let may_be = may_take(own.writes, 1, KEPT_MAX.saturating_sub(all.writes));
+        if has_own && may_be { Ok(()) } else { Err(NotAccepted::Full) }
+    }
+
+    /// The name of a write once it is kept; `None` when it is not after all. Whoever wants it
+    /// without waiting for it takes it over.
+    async fn kept(
+        &self,
+        number: u64,
+        asker: &mut Option<Box<Asker>>,
+    ) -> Result<Option<Accepted>, NotAccepted> {
+        // It belongs to nobody's connection from here on, which has to be kept before it is told.
+        let (told, id) = loop {
+            let watched = {
+                let inner = &mut *self.inner.lock();
+                if let Some(finished) = inner.finished.get(&number) {
+                    let id = WriteId { number, salt: finished.salt };
+                    return Ok(Some(Accepted { id, watched: None, effort: None }));
+                }
+                let Some(live) = inner.live.get_mut(&number) else { return Ok(None) };
+                let id = WriteId { number, salt: live.salt };
+                match (live.is_kept, &mut live.attended) {
+                    (false, _) => Arc::clone(live.watched.get_or_insert_default()),
+                    (true, None) => return Ok(Some(live.joined(id, asker, self.clock.now()))),
+                    (true, Some(waiting)) if asker.is_some() => {
+                        *waiting += 1;
+                        return Ok(Some(live.joined(id, asker, self.clock.now())));
+                    }
+                    (true, Some(_)) => {
+                        live.attended = None;
+                        live.progress.attended = false;
+                        live.progress.deadline =
+                            live.progress.deadline.max(self.clock.now() + PATIENCE);
+                        let progress = live.ending.as_deref().unwrap_or(&live.progress);
+                        let told = self.store.apply(Change::Progress(number, progress.encode()));
+                        if !live.is_ending() {
+                            // It was begun with the patience of those who waited.
+                            self.begin_anew_off_wire(inner, number);
+                        }
+                        break (told, id);
+                    }
+                }
+            };
+            let mut changed = std::pin::pin!(watched.changed.notified());
+            changed.as_mut().enable();
+            if self.inner.lock().live.get(&number).is_some_and(|live| !live.is_kept) {
+                changed.await;
+            }
+        };
+        told.await
+            .map(|()| Some(Accepted { id, watched: None, effort: None }))
+            .map_err(NotAccepted::Store)
+    }
+}
+
+impl Live {
+    /// One more waits for it, or wants to know where it stands.
+    fn joined(&mut self, id: WriteId, asker: &mut Option<Box<Asker>>, now: Timestamp) -> Accepted {
+        if self.asker.is_none() {
+            // Not under way yet, and so far nobody waited.
+            self.asker = asker.take();
+            self.is_behind(now);
+        }
+        let effort = self.asker.as_ref().map(|asker| asker.effort.clone());
+        Accepted { id, watched: Some(Arc::clone(self.watched.get_or_insert_default())), effort }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use http::{HeaderMap, Method};
+
+    use super::*;
+    use crate::api::ResourceName;
+    use crate::clock::Clock;
+    use crate::telemetry::Metrics;
+    use crate::writes::memory::MemoryStore;
+    use crate::writes::record::{Address, Shape};
+
+    const ROOM: usize = 100_000;
+    const RETENTION: Duration = Duration::from_secs(60);
+
+    fn new(client: u32) -> New {
+        let write = Write {
+            id: WriteId { number: 0, salt: 0 },
+            client: "ci".into(),
+            account: "bot".into(),
+            method: Method::POST,
+            address: Address::Rest,
+            shape: Shape::Plain,
+            path: "/repos/acme/widgets/issues".into(),
+            query: None,
+            headers: HeaderMap::new(),
+            body: Bytes::from(vec![b'x'; 1_000]),
+            accepted: Timestamp::EPOCH,
+            key: None,
+        };
+        let class = Class { client, content: true, resource: ResourceName::core() };
+        New {
+            write,
+            class,
+            lane: "/repos/acme/widgets".into(),
+            deadline: Timestamp::FAR_FUTURE,
+            memory: None,
+            asker: None,
+        }
+    }
+
+    /// As many as a client may have.
+    async fn fill(queue: &Arc<Queue>, turns: &Arc<Turns>, client: u32) -> Vec<WriteId> {
+        let mut accepted = Vec::new();
+        loop {
+            match queue.accept(turns, new(client)).await {
+                Ok(one) => accepted.push(one.id),
+                Err(refused) => {
+                    // The room itself may end before the client's part of it does.
+                    assert!(
+                        matches!(
+                            refused,
+                            NotAccepted::Full | NotAccepted::Store(StoreError::Full(_))
+                        ),
+                        "{refused:?}"
+                    );
+                    return accepted;
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_leaves_room_in_the_store_and_what_it_has_finished_counts_until_it_is_forgotten()
+     {
+        let clock = Clock::manual(Timestamp::from_secs(1_000));
+        let store = Arc::new(MemoryStore::with_room(ROOM));
+        let queue = Queue::new(store, clock.clone(), RETENTION, Arc::new(Metrics::new()));
+        tokio::spawn(Arc::clone(&queue).forget());
+        let (turns, _called) = Turns::new(10_000);
+        let first = fill(&queue, &turns, 1).await;
+        let others = fill(&queue, &turns, 2).await;
+        assert!(first.len() >= 50 && !others.is_empty(), "{} and {}", first.len(), others.len());
+        for id in &first {
+            queue.cancel(*id, "its client").await.unwrap();
+        }
+        assert_eq!(fill(&queue, &turns, 1).await, [], "they can be looked up, and take room");
+        clock.advance(RETENTION + Duration::from_secs(1));
+        while queue.standing(first[0]).is_some() {
+            tokio::task::yield_now().await;
+        }
+        assert!(fill(&queue, &turns, 1).await.len() >= first.len() / 2);
+        queue.counts();
+    }
+}

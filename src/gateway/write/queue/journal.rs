@@ -1,0 +1,129 @@
+//! Where an attempt to send a queued write says so, before its first byte leaves, and what is known
+//! when it has failed (DESIGN D7).
+//!
+//! A crash finds the store as the last of these words left it: what was never said to be sending
+//! was never sent.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use crate::clock::Timestamp;
+use crate::decision::retry::Patience;
+use crate::writes::{Change, Progress, State, StoreError};
+
+use crate::gateway::active::Active;
+use crate::gateway::write::queue::{Live, Queue, STORE_PAUSE};
+
+/// What an attempt says about one write.
+pub struct Journal {
+    queue: Arc<Queue>,
+    active: Arc<Active>,
+    number: u64,
+    run: u32,
+    /// Attempts that were made before this process, or before this run.
+    attempts: u32,
+    may_have_run: bool,
+    patience: Patience,
+}
+
+/// It must not be sent: it was taken back, the gateway ends, or the store does not take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MustNotBeSent;
+
+impl Journal {
+    pub(super) fn new(queue: &Arc<Queue>, active: &Arc<Active>, number: u64, live: &Live) -> Self {
+        let Progress { attempts, may_have_run, .. } = live.progress;
+        let patience = if live.attended.is_some() { Patience::Waiting } else { Patience::Queued };
+        Self {
+            queue: Arc::clone(queue),
+            active: Arc::clone(active),
+            number,
+            run: live.run,
+            attempts,
+            may_have_run,
+            patience,
+        }
+    }
+
+    /// Which run of the write it is.
+    pub(super) fn run(&self) -> u32 {
+        self.run
+    }
+
+    /// Whether somebody waits for it on a connection.
+    pub fn patience(&self) -> Patience {
+        self.patience
+    }
+
+    /// How often it was tried before.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Whether some earlier attempt may have been executed.
+    pub fn may_have_run(&self) -> bool {
+        self.may_have_run
+    }
+
+    /// It is about to be sent. When this returns, the store knows.
+    pub async fn sending(&self) -> Result<(), MustNotBeSent> {
+        let told = {
+            let inner = &mut *self.queue.inner.lock();
+            let live = inner.live.get_mut(&self.number).ok_or(MustNotBeSent)?;
+            // While the gateway drains, those are finished whose clients wait for them.
+            let is_too_late = match live.attended {
+                None => self.active.is_draining(),
+                // What may have been executed is brought to its end without them.
+                Some(waiting) => waiting == 0 && live.progress.state == State::Queued,
+            };
+            if live.is_ending() || is_too_late || live.run != self.run {
+                return Err(MustNotBeSent);
+            }
+            live.on_wire = Some(self.active.enter());
+            inner.census.change(self.number, live.accepted, live.progress.state, State::Sending);
+            live.progress.state = State::Sending;
+            live.progress.attempts += 1;
+            live.tell();
+            self.queue.store.apply(Change::Progress(self.number, live.progress.encode()))
+        };
+        let Err(fault) = told.await else { return Ok(()) };
+        tracing::error!(write = self.number, error = %fault, "a write is not sent while that cannot be kept");
+        drop(self.back(self.queue.clock.now() + STORE_PAUSE, false, 1));
+        Err(MustNotBeSent)
+    }
+
+    /// The attempt has failed and there will be another, not before this time.
+    pub fn failed(&self, not_before: Timestamp, may_have_run: bool) {
+        let told = self.back(not_before, may_have_run, 0);
+        // Should it not be kept, a crash finds the write as sending, which is on the safe side.
+        drop(told);
+    }
+
+    fn back(
+        &self,
+        not_before: Timestamp,
+        may_have_run: bool,
+        unmade: u32,
+    ) -> Option<BoxFuture<'static, Result<(), StoreError>>> {
+        let inner = &mut *self.queue.inner.lock();
+        let live = inner.live.get_mut(&self.number).filter(|live| !live.is_ending())?;
+        live.on_wire = None;
+        live.progress.attempts = live.progress.attempts.saturating_sub(unmade);
+        live.progress.not_before = not_before;
+        live.progress.may_have_run |= may_have_run;
+        // One that may have been executed cannot be taken back any more, and is sending until its
+        // end.
+        if !live.progress.may_have_run {
+            inner.census.change(self.number, live.accepted, live.progress.state, State::Queued);
+            live.progress.state = State::Queued;
+        }
+        live.tell();
+        let kept = self.queue.store.apply(Change::Progress(self.number, live.progress.encode()));
+        if live.is_overtaken {
+            // The next attempt is for the config in force to make.
+            self.queue.begin_anew(inner, self.number);
+        }
+        Some(kept)
+    }
+}

@@ -1,0 +1,405 @@
+//! What clients and operators may want of a write that is in the queue: to take it back, to try it
+//! again, to see it (CONTRACT §3, §5).
+
+use std::sync::Arc;
+
+use crate::clock::Timestamp;
+use crate::writes::record::Reason;
+use crate::writes::{Change, Progress, State, StoreError, Stored, Write, WriteId};
+
+use crate::gateway::error::Refused;
+use crate::gateway::write::queue::{Keyed, Live, PATIENCE, Queue, Size, Watched};
+use crate::gateway::write::turns::Turns;
+
+/// Writes that are looked through while none is accepted. Ours: a millisecond.
+const LOOKED_AT_ONCE: u64 = 10_000;
+
+/// Why nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotChanged {
+    /// There is no write of this name.
+    NoSuchWrite,
+    /// In this state it cannot be.
+    State(State),
+    /// As many writes are queued as may be.
+    Full,
+    /// The store does not take it.
+    Store(StoreError),
+}
+
+/// Which writes an operator wants to see.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Only those in this state.
+    pub state: Option<State>,
+    /// Only those of the client in this place of the config.
+    pub client: Option<u32>,
+    /// Only those after this one, which need not be there any more.
+    pub after: Option<WriteId>,
+    /// At most so many.
+    pub at_most: usize,
+}
+
+/// What an operator says about trying a write again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repetition {
+    /// It must not be executed twice: one whose outcome is unknown is left alone.
+    IfNotExecuted,
+    /// It may be executed a second time.
+    EvenIfExecuted,
+}
+
+/// A write as operators see it.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// What was asked for.
+    pub write: Write,
+    /// What has become of it.
+    pub progress: Progress,
+}
+
+impl Queue {
+    /// Takes a write back that is still queued.
+    pub async fn cancel(self: &Arc<Self>, id: WriteId, by: &str) -> Result<(), NotChanged> {
+        let (kept, running) = {
+            let inner = &mut *self.inner.lock();
+            let Some(live) =
+                inner.live.get_mut(&id.number).filter(|live| live.salt == id.salt && live.is_kept)
+            else {
+                let finished =
+                    inner.finished.get(&id.number).filter(|finished| finished.salt == id.salt);
+                return Err(finished.map_or(NotChanged::NoSuchWrite, |finished| {
+                    NotChanged::State(finished.state)
+                }));
+            };
+            if live.is_ending() || live.progress.state != State::Queued {
+                return Err(NotChanged::State(
+                    live.ending.as_deref().unwrap_or(&live.progress).state,
+                ));
+            }
+            let message = format!("It was cancelled by {by} before anything was sent.");
+            let reason = Some(Box::new(Reason { word: "cancelled".into(), message, status: 409 }));
+            let class = live.class.clone();
+            let progress = Progress {
+                state: State::Cancelled,
+                finished: Some(self.clock.now()),
+                reason,
+                ..live.progress.clone()
+            };
+            let running = live.running.clone();
+            self.dispatch.lock().withdraw(&class, id.number);
+            (self.end(inner, id.number, progress), running)
+        };
+        // It was nowhere near the wire, and an attempt that asks from now on finds the write
+        // ending.
+        if let Some(running) = running {
+            running.abort();
+        }
+        if let Some(kept) = kept {
+            // It cannot fail but with the runtime.
+            let _ = kept.await;
+        }
+        match self.standing(id).map(|standing| standing.state) {
+            Some(State::Cancelled) => Ok(()),
+            // It will not be sent by this process, but that is not kept.
+            Some(State::Queued) => Err(NotChanged::Store(StoreError::Failed(
+                "the cancellation is not kept yet".into(),
+            ))),
+            Some(other) => Err(NotChanged::State(other)),
+            None => Err(NotChanged::NoSuchWrite),
+        }
+    }
+
+    /// Tries a write again that has ended without being done: an operator's word, who has to say
+    /// what may be of one whose outcome is unknown.
+    pub async fn retry(
+        self: &Arc<Self>,
+        turns: &Arc<Turns>,
+        lane: &str,
+        id: WriteId,
+        repetition: Repetition,
+    ) -> Result<(), NotChanged> {
+        let stored = self
+            .store
+            .load(id.number)
+            .await
+            .map_err(NotChanged::Store)?
+            .ok_or(NotChanged::NoSuchWrite)?;
+        let unreadable = |fault: crate::writes::record::Unreadable| {
+            NotChanged::Store(StoreError::Failed(fault.to_string()))
+        };
+        let write = Write::decode(&stored.request).map_err(unreadable)?;
+        let before = Progress::decode(&stored.progress).map_err(unreadable)?;
+        let now = self.clock.now();
+        let told = {
+            let inner = &mut *self.inner.lock();
+            let finished =
+                inner.finished.get(&id.number).filter(|finished| finished.salt == id.salt);
+            let Some(finished) = finished else {
+                let live = inner.live.get(&id.number).filter(|live| live.salt == id.salt);
+                return Err(live.map_or(NotChanged::NoSuchWrite, |live| {
+                    NotChanged::State(live.progress.state)
+                }));
+            };
+            let may_have_run = before.may_have_run || finished.state == State::Unknown;
+            match finished.state {
+                State::Failed | State::Cancelled | State::Unknown
+                    if may_have_run && repetition == Repetition::IfNotExecuted =>
+                {
+                    return Err(NotChanged::State(State::Unknown));
+                }
+                State::Failed | State::Cancelled | State::Unknown => {}
+                state @ (State::Queued | State::Sending | State::Done) => {
+                    return Err(NotChanged::State(state));
+                }
+            }
+            let class = finished.class.clone();
+            let turn =
+                turns.enter_queued(class.client, lane, id.number).map_err(|_| NotChanged::Full)?;
+            // What may have been executed cannot be taken back, and is sending until its end.
+            let state = if may_have_run { State::Sending } else { State::Queued };
+            let progress =
+                Progress { state, may_have_run, ..Progress::queued(now, now + PATIENCE) };
+            let forgotten_at = before.finished.unwrap_or(now) + self.retention;
+            if !inner.expiry.remove(&(forgotten_at, id.number)) {
+                // It had no end when an earlier process left it.
+                inner.expiry.retain(|(_, number)| *number != id.number);
+            }
+            let before = inner.finished.remove(&id.number);
+            if let Some(before) = &before {
+                inner.census.forget(before.state);
+                inner.holdings.remove(before.class.client, before.bytes);
+            }
+            if let Some(key) = write.key {
+                inner
+                    .keys
+                    .entry((class.client, key.name))
+                    .or_insert(Keyed { number: id.number, meaning: key.meaning });
+            }
+            let encoded = progress.encode();
+            let size = Size::of(&Stored { request: stored.request, progress: encoded.clone() });
+            let told = self.store.apply(Change::Progress(id.number, encoded));
+            let live = Live::new(id, class, now, write.key, progress, turn, size);
+            inner.add_live(id.number, live);
+            (told, before, forgotten_at)
+        };
+        let (told, before, forgotten_at) = told;
+        let told = told.await;
+        let inner = &mut *self.inner.lock();
+        match told {
+            Ok(()) => {
+                if let Some(live) = inner.live.get_mut(&id.number) {
+                    live.is_kept = true;
+                }
+                self.start_if_due(inner, id.number);
+                Ok(())
+            }
+            Err(fault) => {
+                // As it was.
+                if let Some(taken) = inner.take_live(id.number) {
+                    taken.tell();
+                }
+                if let Some(before) = before {
+                    inner.census.add(id.number, Timestamp::EPOCH, before.state);
+                    inner.holdings.add(before.class.client, before.bytes);
+                    inner.finished.insert(id.number, before);
+                    inner.expiry.insert((forgotten_at, id.number));
+                }
+                Err(NotChanged::Store(fault))
+            }
+        }
+    }
+
+    /// Nobody waits any more for a write that came with a connection: it is given up unless
+    /// somebody else does, or it is on its way.
+    pub fn left(self: &Arc<Self>, id: WriteId) {
+        let inner = &mut *self.inner.lock();
+        let Some(live) = inner.live.get_mut(&id.number) else { return };
+        let Some(waiting) = &mut live.attended else { return };
+        *waiting = waiting.saturating_sub(1);
+        if *waiting == 0 && live.progress.state == State::Queued && !live.is_ending() {
+            self.drop_live(inner, id.number, None);
+        }
+    }
+
+    /// A write that only those wait for who are told now: nothing of it was executed, and nothing
+    /// is kept. `false`: it is kept with its reason.
+    pub(super) fn give_up_attended(&self, number: u64, refused: &Refused) -> bool {
+        let inner = &mut *self.inner.lock();
+        let is_attended = inner
+            .live
+            .get(&number)
+            .is_some_and(|live| live.attended.is_some() && !live.is_ending());
+        if is_attended {
+            self.drop_live(inner, number, Some(refused));
+        }
+        is_attended
+    }
+
+    fn drop_live(
+        &self,
+        inner: &mut crate::gateway::write::queue::Inner,
+        number: u64,
+        refused: Option<&Refused>,
+    ) {
+        let Some(mut live) = inner.take_live(number) else { return };
+        self.turn_is_over(&mut live);
+        inner.forget_key(live.class.client, live.key.map(|key| key.name), number);
+        self.dispatch.lock().withdraw(&live.class, number);
+        drop(self.store.apply(Change::Remove(vec![number])));
+        if let Some(watched) = &live.watched {
+            *watched.refused.lock() = refused.cloned();
+            watched.changed.notify_waiters();
+        }
+        // Who gives it up because nobody waits for it is not its task.
+        if refused.is_none()
+            && let Some(running) = &live.running
+        {
+            running.abort();
+        }
+    }
+
+    /// What a write asked for and what has become of it.
+    pub async fn look_up(&self, id: WriteId) -> Result<Option<Listed>, StoreError> {
+        let Some(standing) = self.standing(id) else { return Ok(None) };
+        let Some(stored) = self.store.load(id.number).await? else { return Ok(None) };
+        let unreadable =
+            |fault: crate::writes::record::Unreadable| StoreError::Failed(fault.to_string());
+        let write = Write::decode(&stored.request).map_err(unreadable)?;
+        let progress = match standing.progress {
+            Some(progress) => progress,
+            None => Progress::decode(&stored.progress).map_err(unreadable)?,
+        };
+        Ok(Some(Listed { write, progress }))
+    }
+
+    /// The names of some writes, the oldest first. Looks through a part of them at a time: writing
+    /// goes on meanwhile.
+    pub fn select(&self, selection: &Selection) -> Vec<WriteId> {
+        let wanted = |state: State, client: u32| {
+            selection.state.is_none_or(|wanted| wanted == state)
+                && selection.client.is_none_or(|wanted| wanted == client)
+        };
+        let mut chosen = Vec::new();
+        let after = selection.after.map_or(Some(0), |after| after.number.checked_add(1));
+        let Some(mut from) = after else { return chosen };
+        while chosen.len() < selection.at_most {
+            let inner = self.inner.lock();
+            let live = inner.live.range(from..).next().map(|(number, _)| *number);
+            let finished = inner.finished.range(from..).next().map(|(number, _)| *number);
+            let Some(first) = live.into_iter().chain(finished).min() else { break };
+            let part = first..=first.saturating_add(LOOKED_AT_ONCE);
+            let live = inner.live.range(part.clone()).filter(|(_, live)| live.is_kept);
+            let live = live
+                .map(|(number, live)| (*number, live.salt, live.progress.state, live.class.client));
+            let finished = inner.finished.range(part.clone());
+            let finished = finished.map(|(number, finished)| {
+                (*number, finished.salt, finished.state, finished.class.client)
+            });
+            let mut found: Vec<_> = live
+                .chain(finished)
+                .filter(|(_, _, state, client)| wanted(*state, *client))
+                .map(|(number, salt, ..)| WriteId { number, salt })
+                .collect();
+            found.sort_unstable();
+            chosen.append(&mut found);
+            let Some(next) = part.end().checked_add(1) else { break };
+            from = next;
+        }
+        chosen.truncate(selection.at_most);
+        chosen
+    }
+
+    /// Until an attended write has ended: how, when it was given up.
+    pub async fn attend(&self, id: WriteId, watched: Option<&Watched>) -> Option<Refused> {
+        self.ended(id).await;
+        watched.and_then(|watched| watched.refused.lock().clone())
+    }
+
+    /// What has become of a write.
+    pub async fn outcome(&self, id: WriteId) -> Result<Option<Progress>, StoreError> {
+        let Some(standing) = self.standing(id) else { return Ok(None) };
+        if standing.progress.is_some() {
+            return Ok(standing.progress);
+        }
+        let Some(stored) = self.store.load(id.number).await? else { return Ok(None) };
+        Progress::decode(&stored.progress)
+            .map(Some)
+            .map_err(|fault| StoreError::Failed(fault.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::api::ResourceName;
+    use crate::clock::{Clock, Timestamp};
+    use crate::gateway::write::queue::{Class, Finished};
+    use crate::telemetry::Metrics;
+    use crate::writes::memory::MemoryStore;
+
+    /// A queue in which writes of these numbers have come to their end; every third one failed,
+    /// every second one is the client 1's.
+    fn queue(numbers: impl Iterator<Item = u64>) -> Arc<Queue> {
+        let clock = Clock::manual(Timestamp::EPOCH);
+        let queue = Queue::new(
+            Arc::new(MemoryStore::default()),
+            clock,
+            Duration::from_secs(1),
+            Arc::new(Metrics::new()),
+        );
+        let inner = &mut *queue.inner.lock();
+        for number in numbers {
+            let state = if number % 3 == 0 { State::Failed } else { State::Done };
+            let class = Class {
+                client: u32::from(number % 2 == 0),
+                content: false,
+                resource: ResourceName::core(),
+            };
+            inner.census.add(number, Timestamp::EPOCH, state);
+            inner.finished.insert(number, Finished { salt: 0, class, state, bytes: 0, key: None });
+        }
+        Arc::clone(&queue)
+    }
+
+    fn numbers(queue: &Queue, selection: &Selection) -> Vec<u64> {
+        queue.select(selection).iter().map(|id| id.number).collect()
+    }
+
+    #[test]
+    fn a_page_is_found_however_many_writes_and_gaps_are_before_it() {
+        let queue = queue((1..=25_000).chain([1_000_000, u64::MAX]));
+        let page = |after: u64, at_most| {
+            let after = Some(WriteId { number: after, salt: 9 });
+            numbers(&queue, &Selection { after, at_most, ..Selection::default() })
+        };
+        assert_eq!(page(0, 3), [1, 2, 3]);
+        assert_eq!(page(9_999, 4), [10_000, 10_001, 10_002, 10_003]);
+        assert_eq!(page(24_999, 10), [25_000, 1_000_000, u64::MAX]);
+        assert_eq!(page(u64::MAX, 10), [u64::MAX; 0]);
+        assert_eq!(page(0, 25_002).len(), 25_002);
+    }
+
+    #[test]
+    fn what_is_rare_is_found_among_what_is_not() {
+        let queue = queue(1..=30_000);
+        let selection = Selection {
+            state: Some(State::Failed),
+            client: Some(1),
+            at_most: 2,
+            ..Selection::default()
+        };
+        assert_eq!(numbers(&queue, &selection), [6, 12]);
+        let after = Some(WriteId { number: 29_990, salt: 0 });
+        assert_eq!(
+            numbers(&queue, &Selection { after, at_most: 9, ..selection.clone() }),
+            [29_994, 30_000]
+        );
+        assert_eq!(
+            numbers(&queue, &Selection { state: Some(State::Unknown), ..selection }),
+            [0; 0]
+        );
+    }
+}

@@ -1,0 +1,244 @@
+//! What an earlier process left in the store: writes that go on, in their order, and those whose
+//! outcome nobody knows any more (DESIGN D7).
+//!
+//! What was queued is queued again. What was being sent may have been executed: a method that may
+//! be repeated is, any other ends as unknown. Whose client, account or permission is gone from the
+//! config ends with that as its reason.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use tokio::sync::mpsc;
+
+use crate::clock::Timestamp;
+use crate::gateway::Gateway;
+use crate::gateway::error::Refused;
+use crate::gateway::reload::Current;
+use crate::writes::record::{Reason, Unreadable};
+use crate::writes::{Change, Progress, State, Stored, Write};
+
+use crate::gateway::write::queue::{Class, Finished, Keyed, Live, Queue, Size};
+
+/// What was found in a store, the oldest first.
+#[derive(Default)]
+pub struct Recovery {
+    writes: Vec<(Write, Progress, Size)>,
+    /// No write of the store had this number, or a higher one.
+    pub next_number: u64,
+}
+
+/// How many writes an earlier process left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// They go on.
+    pub queued: usize,
+    /// They may be executed a second time, which changes nothing.
+    pub repeated: usize,
+    /// They may have been executed and are not repeated.
+    pub unknown: usize,
+    /// The config has no place for them any more.
+    pub failed: usize,
+    /// They had come to their end.
+    pub finished: usize,
+}
+
+impl Recovery {
+    /// Takes note of one write of the store.
+    pub fn take(&mut self, number: u64, stored: &Stored) -> Result<(), Unreadable> {
+        let mut write = Write::decode(&stored.request)?;
+        let mut progress = Progress::decode(&stored.progress)?;
+        // They stay in the store until somebody wants them.
+        write.body = Bytes::new();
+        write.headers = HeaderMap::new();
+        progress.response = None;
+        self.next_number = self.next_number.max(number + 1);
+        self.writes.push((write, progress, Size::of(stored)));
+        Ok(())
+    }
+}
+
+impl Recovery {
+    /// The clients whose writes these are.
+    pub fn clients(&self) -> BTreeSet<Arc<str>> {
+        self.writes.iter().map(|(write, ..)| Arc::clone(&write.client)).collect()
+    }
+}
+
+impl Queue {
+    /// Goes on with what was left, and starts what the queue does by itself.
+    pub fn start(
+        self: &Arc<Self>,
+        gateway: &Gateway,
+        current: &Weak<Current>,
+        recovery: Recovery,
+        called: mpsc::UnboundedReceiver<u64>,
+    ) -> Recovered {
+        let recovered = self.recover(gateway, recovery);
+        if recovered != Recovered::default() {
+            let Recovered { queued, repeated, unknown, failed, finished } = recovered;
+            tracing::info!(
+                queued,
+                repeated,
+                unknown,
+                failed,
+                finished,
+                "writes of an earlier run were found"
+            );
+        }
+        tokio::spawn(Arc::clone(self).run(Weak::clone(current), called));
+        tokio::spawn(Arc::clone(self).forget());
+        tokio::spawn(Arc::clone(self).keep_unkept());
+        recovered
+    }
+
+    fn recover(self: &Arc<Self>, gateway: &Gateway, mut recovery: Recovery) -> Recovered {
+        recovery.writes.sort_by_key(|(write, ..)| write.id.number);
+        let now = self.clock.now();
+        let mut counts = Recovered::default();
+        self.inner.lock().next_number = recovery.next_number.max(1);
+        for (write, progress, size) in recovery.writes {
+            let number = write.id.number;
+            let home = gateway.home_of(&write);
+            let class = match &home {
+                Ok((class, _)) => class.clone(),
+                // Nobody's: only operators see it.
+                Err(_) => Class {
+                    client: gateway.client_named(&write.client),
+                    content: false,
+                    resource: crate::api::ResourceName::core(),
+                },
+            };
+            if progress.state.is_final() {
+                counts.finished += 1;
+                self.finished(
+                    &write,
+                    class,
+                    progress.state,
+                    progress.finished.unwrap_or(now),
+                    size,
+                );
+                continue;
+            }
+            let ended = match (&home, progress.state) {
+                // Nobody waits for it any more, and nobody was told that it is kept.
+                (_, State::Queued) if progress.attended => {
+                    drop(self.store.apply(Change::Remove(vec![number])));
+                    continue;
+                }
+                (_, State::Sending) if !write.is_idempotent() => {
+                    counts.unknown += 1;
+                    let message = "The gateway ended while it was being sent: it may have been executed or not.".to_owned();
+                    Some((
+                        State::Unknown,
+                        Reason { word: "interrupted".into(), message, status: 502 },
+                    ))
+                }
+                (Err(refused), state) => {
+                    let may_have_run = progress.may_have_run || state == State::Sending;
+                    counts.failed += 1;
+                    Some((
+                        if may_have_run { State::Unknown } else { State::Failed },
+                        refused.as_reason(),
+                    ))
+                }
+                (Ok(_), State::Sending) => {
+                    counts.repeated += 1;
+                    None
+                }
+                (Ok(_), _) => {
+                    counts.queued += 1;
+                    None
+                }
+            };
+            match (ended, home) {
+                (None, Ok((_, lane))) => {
+                    self.take_over(gateway, &write, class, &lane, progress, size)
+                }
+                (Some((state, reason)), _) => {
+                    let progress = Progress {
+                        state,
+                        finished: Some(now),
+                        reason: Some(Box::new(reason)),
+                        ..progress
+                    };
+                    let why =
+                        progress.reason.as_ref().map(|reason| &*reason.message).unwrap_or_default();
+                    tracing::warn!(write = %write.id, client = &*write.client, state = state.name(), why, "a write of an earlier run does not go on");
+                    // Should it not be kept, the next start finds it as this one did.
+                    drop(self.store.apply(Change::Progress(number, progress.encode())));
+                    self.metrics.write_ended(
+                        state.name(),
+                        progress.attempts,
+                        now.since(write.accepted),
+                    );
+                    self.finished(&write, class, state, now, size);
+                }
+                (None, Err(_)) => {}
+            }
+        }
+        counts
+    }
+
+    fn finished(&self, write: &Write, class: Class, state: State, at: Timestamp, size: Size) {
+        let inner = &mut *self.inner.lock();
+        let number = write.id.number;
+        if let Some(key) = write.key {
+            inner.keys.insert((class.client, key.name), Keyed { number, meaning: key.meaning });
+        }
+        inner.census.add(number, write.accepted, state);
+        let bytes = size.all();
+        inner.holdings.add(class.client, bytes);
+        inner.finished.insert(
+            number,
+            Finished {
+                salt: write.id.salt,
+                class,
+                state,
+                bytes,
+                key: write.key.map(|key| Box::new(key.name)),
+            },
+        );
+        inner.expiry.insert((at + self.retention, number));
+    }
+
+    fn take_over(
+        &self,
+        gateway: &Gateway,
+        write: &Write,
+        class: Class,
+        lane: &str,
+        progress: Progress,
+        size: Size,
+    ) {
+        let inner = &mut *self.inner.lock();
+        let number = write.id.number;
+        let turn = gateway.turns.readmit(class.client, lane, number);
+        if let Some(key) = write.key {
+            inner.keys.insert((class.client, key.name), Keyed { number, meaning: key.meaning });
+        }
+        let may_have_run = progress.may_have_run || progress.state == State::Sending;
+        let state = if may_have_run { State::Sending } else { State::Queued };
+        let progress = Progress { state, may_have_run, ..progress };
+        let mut live = Live::new(write.id, class, write.accepted, write.key, progress, turn, size);
+        live.is_kept = true;
+        inner.add_live(number, live);
+    }
+}
+
+impl Gateway {
+    /// Where a write of an earlier process belongs now: its class and its lane.
+    fn home_of(&self, write: &Write) -> Result<(Class, String), Refused> {
+        let (route, client) = self.queued_route(write, None)?;
+        let content = route.content || write.address == crate::writes::record::Address::Graphql;
+        Ok((Class { client, content, resource: route.endpoint.resource.clone() }, route.lane))
+    }
+
+    /// A client's place in the config, where those that are there no more have one too; of any
+    /// other, a place that nobody has.
+    fn client_named(&self, name: &str) -> u32 {
+        let place = self.config.clients.iter().position(|client| &*client.name == name);
+        place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX)
+    }
+}

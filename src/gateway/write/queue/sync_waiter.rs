@@ -1,0 +1,67 @@
+//! Whoever waits for a write in the queue: what the write waits for, costs and comes to is said of
+//! that request as of any other (CONTRACT §3, §6).
+
+use std::sync::Arc;
+
+use crate::clock::Timestamp;
+
+use crate::gateway::counted::Counted;
+use crate::gateway::dispatch::progress::{Effort, Hold};
+use crate::gateway::http::interim::Interims;
+use crate::gateway::write::queue::{Live, Queue};
+
+/// The request that a write is carried out for; of one that nobody waits for, nothing but its
+/// effort.
+#[derive(Default)]
+pub struct Asker {
+    /// Shared by all requests that wait for the write.
+    pub effort: Effort,
+    /// The first one's span, for those of the attempts.
+    pub span: Option<tracing::Span>,
+    /// Where informational answers go.
+    pub interims: Option<Arc<Interims>>,
+    /// Counts its client among those that wait, until its turn has come.
+    pub waits: Option<Counted>,
+    /// Others go first.
+    is_held: bool,
+}
+
+impl Asker {
+    /// Of a request that is about to wait.
+    pub fn new(
+        effort: Effort,
+        span: tracing::Span,
+        interims: Option<Arc<Interims>>,
+        waits: Option<Counted>,
+    ) -> Self {
+        Self { effort, span: Some(span), interims, waits, is_held: false }
+    }
+
+    /// Others go first from now on, unless they did so before.
+    fn is_behind(&mut self, now: Timestamp) {
+        if !self.is_held {
+            self.is_held = true;
+            self.effort.held(now, Hold::TURN);
+        }
+    }
+}
+
+impl Live {
+    /// Others go first, which whoever waits for it is to know.
+    pub(super) fn is_behind(&mut self, now: Timestamp) {
+        self.asker.iter_mut().for_each(|asker| asker.is_behind(now));
+    }
+}
+
+impl Queue {
+    /// A write waits for its turn no more: it has come, or the write is no more.
+    pub(super) fn turn_is_over(&self, live: &mut Live) {
+        let Some(asker) = &mut live.asker else { return };
+        asker.waits = None;
+        if std::mem::take(&mut asker.is_held)
+            && let Some((by, waited)) = asker.effort.released(self.clock.now())
+        {
+            self.metrics.wait(by.name(), waited);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! A write whose body is too large to hold: it is passed on as it arrives, once (CONTRACT §2,
+//! `writes.max_body`).
+//!
+//! There is no second attempt: the body is gone when the first one fails, and the client is told
+//! so. Everything else is as for other writes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use pingora::protocols::http::ServerSession;
+use tracing::Instrument;
+
+use crate::api::LimitRefusal;
+use crate::decision::{LimitKind, Refusal, Until};
+
+use crate::gateway::Gateway;
+use crate::gateway::dispatch::answer::Answer;
+use crate::gateway::dispatch::attempt::{Prepared, Unanswered};
+use crate::gateway::dispatch::job::{Job, Unconditional};
+use crate::gateway::dispatch::perform::UNFIT;
+use crate::gateway::dispatch::permissions::Whom;
+use crate::gateway::dispatch::progress::Effort;
+use crate::gateway::error::Refused;
+use crate::gateway::request::body::{BegunBody, BodyFault};
+use crate::gateway::upstream::fetch::{Collected, Exchange, FetchError, Reuse, Sending};
+use crate::gateway::write::turns::Turn;
+use crate::gateway::write::writes::Aftermath;
+
+/// An upload that is slower on average is ended: it holds its account's only place for a write.
+/// Ours: a tenth of a slow mobile line.
+const UPLOAD_BYTES_PER_SECOND_MIN: u64 = 8 * 1024;
+
+impl Gateway {
+    /// Streams the session's body. The turn is left at the end.
+    pub async fn upload(
+        self: &Arc<Self>,
+        session: &mut ServerSession,
+        mut turn: Turn,
+        job: &Job,
+        effort: &Effort,
+        body: BegunBody,
+    ) -> Result<Answer, Refused> {
+        self.come_to_turn(&mut turn, job, effort).await?;
+        let _aftermath = Aftermath { gateway: self, job, effort };
+        match self.upload_once(session, job, effort, body).await {
+            Ok(answer) => {
+                self.invalidate_named(job, &answer);
+                // Whatever its method, it cannot be sent again to find out: its body is gone.
+                if answer.status.is_server_error() && !job.is_read() {
+                    Err(Refused::OutcomeUnknown)
+                } else {
+                    Ok(answer)
+                }
+            }
+            Err(Stopped::Client(refused)) => Err(refused),
+            Err(Stopped::Upstream(unanswered)) => Err(self.not_repeated(job, effort, unanswered)),
+        }
+    }
+
+    async fn upload_once(
+        self: &Arc<Self>,
+        session: &mut ServerSession,
+        job: &Job,
+        effort: &Effort,
+        body: BegunBody,
+    ) -> Result<Answer, Stopped> {
+        let prepared = self
+            .prepare(job, &Whom::Anyone, effort, &Unconditional)
+            .await
+            .map_err(Stopped::Upstream)?;
+        let span = prepared.span.clone();
+        match self.exchange(session, job, effort, &prepared, body).instrument(span).await {
+            Ok(answered) => {
+                self.conclude(job, effort, prepared, Ok(answered)).map_err(Stopped::Upstream)
+            }
+            Err(Stopped::Upstream(Unanswered::Failed(error))) => {
+                self.conclude(job, effort, prepared, Err(error)).map_err(Stopped::Upstream)
+            }
+            Err(stopped) => {
+                // Upstream has part of a request, which it will not execute; the books count it as
+                // spent all the same.
+                let broken = FetchError::Lost("the client's body broke off".into());
+                let _ = self.conclude(job, effort, prepared, Err(broken));
+                Err(stopped)
+            }
+        }
+    }
+
+    async fn exchange(
+        self: &Arc<Self>,
+        session: &mut ServerSession,
+        job: &Job,
+        effort: &Effort,
+        prepared: &Prepared<'_>,
+        body: BegunBody,
+    ) -> Result<(StatusCode, HeaderMap, Collected), Stopped> {
+        let may_send = || {
+            prepared.lease.sending();
+            effort.may_send()
+        };
+        let mut exchange = self
+            .upstream
+            .send(&prepared.request, Reuse::Never, may_send)
+            .await
+            .map_err(Stopped::failed)?;
+        if self.pass_on(session, job, &mut exchange, body).await? == Sending::GoesOn {
+            exchange.finish_streamed(job.interims.as_deref()).await.map_err(Stopped::failed)?;
+        }
+        let (status, headers) = (exchange.status(), exchange.take_headers());
+        Ok((status, headers, exchange.collect(job.hold_max).await.map_err(Stopped::failed)?))
+    }
+
+    /// The body, piece by piece, as fast as the slower side goes; until the upstream has answered.
+    async fn pass_on(
+        &self,
+        session: &mut ServerSession,
+        job: &Job,
+        exchange: &mut Exchange,
+        body: BegunBody,
+    ) -> Result<Sending, Stopped> {
+        let began = self.clock.now();
+        let pause_max = self.config.listen.body_timeout;
+        let mut received = 0;
+        let BegunBody { first, mut reader } = body;
+        let mut next = Some(first);
+        while let Some(piece) = next {
+            received += piece.len() as u64;
+            if exchange.send_body(&piece, job.interims.as_deref()).await.map_err(Stopped::failed)?
+                == Sending::Answered
+            {
+                return Ok(Sending::Answered);
+            }
+            if self.clock.now().since(began)
+                > pause_max + Duration::from_secs(received / UPLOAD_BYTES_PER_SECOND_MIN)
+            {
+                return Err(Stopped::Client(Refused::BodyTimeout));
+            }
+            next = reader.next(session).await.map_err(|fault| match fault {
+                BodyFault::Timeout => Stopped::Client(Refused::BodyTimeout),
+                BodyFault::Broken | BodyFault::NoRoom => Stopped::Client(Refused::BrokenBody),
+            })?;
+        }
+        Ok(Sending::GoesOn)
+    }
+
+    fn not_repeated(&self, job: &Job, effort: &Effort, unanswered: Unanswered) -> Refused {
+        match unanswered {
+            Unanswered::Refused(refusal) => self.limited(job, &refusal),
+            Unanswered::Limited(refusal) => {
+                self.limited(job, &refused_by_upstream(&refusal, job, self.clock.now()))
+            }
+            Unanswered::NoToken(Some(lack)) => Refused::TokenUnavailable(lack),
+            Unanswered::NoToken(None) | Unanswered::TokenRejected => Refused::TokensRejected,
+            Unanswered::CredentialUnfit => Refused::NoToken(UNFIT.into()),
+            Unanswered::Failed(error) => {
+                effort.failed(&error);
+                if effort.was_sent() { Refused::OutcomeUnknown } else { Refused::Unreachable }
+            }
+        }
+    }
+}
+
+/// Which side ended an upload.
+enum Stopped {
+    Client(Refused),
+    Upstream(Unanswered),
+}
+
+impl Stopped {
+    fn failed(error: FetchError) -> Self {
+        Self::Upstream(Unanswered::Failed(error))
+    }
+}
+
+fn refused_by_upstream(refusal: &LimitRefusal, job: &Job, now: crate::clock::Timestamp) -> Refusal {
+    let pause = refusal.retry_after().unwrap_or(Duration::from_secs(60));
+    Refusal {
+        limit: LimitKind::Cooldown,
+        account: None,
+        resource: job.endpoint.resource.clone(),
+        until: Until::Time(now + pause),
+    }
+}
