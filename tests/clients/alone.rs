@@ -20,7 +20,7 @@ with_each_library! {
     a_team_member_is_added_and_removed
     a_custom_property_is_defined_and_set
     a_release_gets_an_asset
-    a_repository_and_an_organisation_are_looked_through
+    a_repository_and_an_organisation_are_browsed
     graphql_answers
     an_app_acts_as_itself_and_where_it_is_installed
     an_exhausted_budget_is_a_rate_limit
@@ -125,7 +125,7 @@ fn a_release_gets_an_asset(library: Library) {
     );
 }
 
-fn a_repository_and_an_organisation_are_looked_through(library: Library) {
+fn a_repository_and_an_organisation_are_browsed(library: Library) {
     let values =
         plays(library, "look_around", &json!({ "owner": OWNER, "repo": "widgets", "org": OWNER }));
     assert_eq!(

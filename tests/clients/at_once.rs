@@ -14,8 +14,8 @@ use super::relay::Relay;
 use super::with_each_library;
 
 with_each_library! {
-    a_hundred_comments_at_once_are_written_in_the_order_in_which_they_came
-    a_hundred_comments_at_once_to_ten_issues_keep_the_order_of_each
+    concurrent_comments_are_written_in_their_order_of_arrival
+    concurrent_comments_on_ten_issues_keep_each_issues_order
 }
 
 const COMMENTS: usize = 100;
@@ -25,13 +25,13 @@ const SPACING: Duration = Duration::from_secs(3);
 /// Contents that the service lets one account make in a minute (Document 1, section 4.2).
 const CONTENTS_A_MINUTE: usize = 80;
 
-fn a_hundred_comments_at_once_are_written_in_the_order_in_which_they_came(library: Library) {
+fn concurrent_comments_are_written_in_their_order_of_arrival(library: Library) {
     let comments: Vec<_> =
         (0..COMMENTS).map(|n| json!({ "number": 2, "text": format!("2: {n:03}") })).collect();
     are_written_as_received(library, &comments);
 }
 
-fn a_hundred_comments_at_once_to_ten_issues_keep_the_order_of_each(library: Library) {
+fn concurrent_comments_on_ten_issues_keep_each_issues_order(library: Library) {
     let comment = |n: usize| json!({ "number": n % ISSUES + 1, "text": format!("{}: {n:03}", n % ISSUES + 1) });
     are_written_as_received(library, &(0..COMMENTS).map(comment).collect::<Vec<_>>());
 }
@@ -39,7 +39,7 @@ fn a_hundred_comments_at_once_to_ten_issues_keep_the_order_of_each(library: Libr
 /// Nothing puts the requests in a line here: the gateway takes them in as they come, and only the
 /// content limit holds them.
 #[test]
-fn two_libraries_at_once_are_served_each_in_full() {
+fn two_libraries_are_served_concurrently_and_in_full() {
     let quick = Quick::start(2, "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\n");
     let of = |client: usize| -> Vec<Value> {
         let comment = |n: usize| json!({ "number": n % ISSUES + 1, "text": format!("{client} to {}: {n:03}", n % ISSUES + 1) });

@@ -11,17 +11,17 @@ use super::setting::{Account, Setting, Shape};
 use super::with_each_library;
 
 with_each_library! {
-    a_read_names_the_gateway_in_every_address
-    a_list_goes_on_to_its_last_page
+    a_read_names_the_gateway_in_every_url
+    a_list_is_read_to_its_last_page
     a_lazy_attribute_is_fetched_through_the_gateway
-    a_write_is_done_once_and_seen_at_once
+    a_write_is_executed_once_and_visible_at_once
     a_former_name_leads_to_the_repository
     a_rename_is_seen_at_once
-    the_rate_limit_is_told_by_the_gateway
-    an_exhausted_budget_is_understood_as_a_rate_limit
+    the_rate_limit_is_the_gateways_own
+    an_exhausted_budget_is_recognised_as_a_rate_limit
     a_wrong_key_is_refused_before_anything_is_sent
-    a_burst_of_a_hundred_comments_is_written_once_each_and_in_order
-    a_hundred_comments_that_are_handed_over_are_written_once_each_and_in_order
+    a_burst_of_100_comments_is_written_once_each_and_in_order
+    asynchronous_comments_are_written_once_each_and_in_order
 }
 
 /// The organisation of the seed world whose repositories the tests use: its owner may rename them.
@@ -31,7 +31,7 @@ const ACCOUNTS: usize = 2;
 /// How many comments are written in a burst.
 const COMMENTS: usize = 100;
 
-fn a_read_names_the_gateway_in_every_address(library: Library) {
+fn a_read_names_the_gateway_in_every_url(library: Library) {
     let (setting, world) = emulated();
     let repository = world.repository("widgets");
     for shape in [Shape::Hosted, Shape::SelfHosted] {
@@ -49,7 +49,7 @@ fn a_read_names_the_gateway_in_every_address(library: Library) {
     setting.assert_only_own_accounts_were_seen();
 }
 
-fn a_list_goes_on_to_its_last_page(library: Library) {
+fn a_list_is_read_to_its_last_page(library: Library) {
     let (setting, world) = emulated();
     let count = world.repository("widgets")["issues"].as_u64().expect("a number of issues");
     for (shape, per_page) in [(Shape::Hosted, 30), (Shape::SelfHosted, 25)] {
@@ -96,7 +96,7 @@ fn a_lazy_attribute_is_fetched_through_the_gateway(library: Library) {
     setting.assert_only_own_accounts_were_seen();
 }
 
-fn a_write_is_done_once_and_seen_at_once(library: Library) {
+fn a_write_is_executed_once_and_visible_at_once(library: Library) {
     let (setting, _) = emulated();
     let (title, body) = ("Müßte gehen \"so\"", "Zeile eins\nline two 🦀");
     let (values, _) = setting.plays(
@@ -171,7 +171,7 @@ fn a_rename_is_seen_at_once(library: Library) {
     setting.assert_only_own_accounts_were_seen();
 }
 
-fn the_rate_limit_is_told_by_the_gateway(library: Library) {
+fn the_rate_limit_is_the_gateways_own(library: Library) {
     let (setting, _) = emulated();
     setting.plays(library, "get_repository", &json!({ "owner": OWNER, "repo": "widgets" }));
     let sent = setting.sent().len();
@@ -188,7 +188,7 @@ fn the_rate_limit_is_told_by_the_gateway(library: Library) {
     assert_eq!(setting.sent().len(), sent, "asking for the rate limit sends nothing");
 }
 
-fn an_exhausted_budget_is_understood_as_a_rate_limit(library: Library) {
+fn an_exhausted_budget_is_recognised_as_a_rate_limit(library: Library) {
     const BUDGET: u64 = 5;
     let upstream = Upstream::emulated();
     upstream.limit(&json!({ "core": BUDGET }));
@@ -256,7 +256,7 @@ fn a_wrong_key_is_refused_before_anything_is_sent(library: Library) {
 
 /// More than the 80 a minute that the limits allow: the last ones wait for the next minute, and
 /// none is refused.
-fn a_burst_of_a_hundred_comments_is_written_once_each_and_in_order(library: Library) {
+fn a_burst_of_100_comments_is_written_once_each_and_in_order(library: Library) {
     let setting = of_a_patient_client("");
     let arguments = json!({ "owner": OWNER, "repo": "widgets", "number": 2, "texts": texts() });
     let (values, _) = setting.plays(library, "comment_burst", &arguments);
@@ -264,7 +264,7 @@ fn a_burst_of_a_hundred_comments_is_written_once_each_and_in_order(library: Libr
 }
 
 /// The same as fast as they are accepted, where the limits stand in nobody's way.
-fn a_hundred_comments_that_are_handed_over_are_written_once_each_and_in_order(library: Library) {
+fn asynchronous_comments_are_written_once_each_and_in_order(library: Library) {
     let setting = of_a_patient_client("\n[limits]\ncontent_per_minute = 1000\n");
     setting.upstream.limit(&json!({ "content.minute": 1000 }));
     let arguments = json!({ "owner": OWNER, "repo": "widgets", "number": 2, "texts": texts() });

@@ -106,7 +106,7 @@ content_per_hour = 1000000
 }
 
 #[test]
-fn the_public_suite_of_cache_tests_passes_but_for_what_is_named_here() {
+fn the_public_cache_suite_passes_with_the_listed_exceptions() {
     let directory = install::installed_for_node("http-cache", &["origin.mjs", "suite.mjs"]);
     let origin = Origin::start(&directory);
     let gateway = Gateway::serve(&config(&origin.address));

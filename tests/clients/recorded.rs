@@ -12,20 +12,20 @@ use super::setting::{Account, Setting, Shape};
 use super::with_each_library;
 
 with_each_library! {
-    a_repository_is_what_was_recorded
-    a_recorded_list_goes_on_to_its_last_page
-    a_renamed_repository_is_found_where_the_gateway_says
-    labels_are_listed_made_read_changed_and_deleted
-    a_file_is_made
-    an_archive_is_elsewhere
+    a_repository_matches_the_recording
+    a_recorded_list_is_read_to_its_last_page
+    a_renamed_repository_is_found_through_the_gateway
+    labels_are_listed_created_read_changed_and_deleted
+    a_file_is_created
+    an_archive_is_a_redirect_to_another_host
     an_upload_goes_through_the_gateway
     a_validation_error_keeps_its_details
-    an_answer_that_is_no_json_is_untouched
+    a_response_that_is_not_json_is_unchanged
     a_search_is_answered
     the_rate_limit_is_not_the_recorded_one
 }
 
-fn a_repository_is_what_was_recorded(library: Library) {
+fn a_repository_matches_the_recording(library: Library) {
     let (setting, record) = replaying("get-repository");
     let recorded = &record.exchange("get", 200).response;
     for shape in [Shape::Hosted, Shape::SelfHosted] {
@@ -41,7 +41,7 @@ fn a_repository_is_what_was_recorded(library: Library) {
     assert_only_the_token_was_seen(&setting);
 }
 
-fn a_recorded_list_goes_on_to_its_last_page(library: Library) {
+fn a_recorded_list_is_read_to_its_last_page(library: Library) {
     let (setting, record) = replaying("paginate-issues");
     let (values, report) =
         setting.plays(library, "list_issues", &named(&record, &[("per_page", json!(3))]));
@@ -68,7 +68,7 @@ fn a_recorded_list_goes_on_to_its_last_page(library: Library) {
     assert_only_the_token_was_seen(&setting);
 }
 
-fn a_renamed_repository_is_found_where_the_gateway_says(library: Library) {
+fn a_renamed_repository_is_found_through_the_gateway(library: Library) {
     let (setting, record) = replaying("rename-repository");
     let sent = record.exchange("patch", 307);
     let (values, report) = setting.plays(
@@ -108,7 +108,7 @@ fn a_renamed_repository_is_found_where_the_gateway_says(library: Library) {
     assert_only_the_token_was_seen(&setting);
 }
 
-fn labels_are_listed_made_read_changed_and_deleted(library: Library) {
+fn labels_are_listed_created_read_changed_and_deleted(library: Library) {
     let (setting, record) = replaying("labels");
     let (made, changed) = (record.exchange("post", 201), record.exchange("patch", 200));
     let arguments = [
@@ -140,7 +140,7 @@ fn labels_are_listed_made_read_changed_and_deleted(library: Library) {
     assert_only_the_token_was_seen(&setting);
 }
 
-fn a_file_is_made(library: Library) {
+fn a_file_is_created(library: Library) {
     let (setting, record) = replaying("create-file");
     let exchange = record.exchange("put", 201);
     let arguments = [
@@ -163,7 +163,7 @@ fn a_file_is_made(library: Library) {
     assert_only_the_token_was_seen(&setting);
 }
 
-fn an_archive_is_elsewhere(library: Library) {
+fn an_archive_is_a_redirect_to_another_host(library: Library) {
     let (setting, record) = replaying("get-archive");
     let (values, _) =
         setting.plays(library, "archive_link", &named(&record, &[("ref", json!("main"))]));
@@ -228,7 +228,7 @@ fn a_validation_error_keeps_its_details(library: Library) {
     assert_only_the_token_was_seen(&setting);
 }
 
-fn an_answer_that_is_no_json_is_untouched(library: Library) {
+fn a_response_that_is_not_json_is_unchanged(library: Library) {
     let (setting, record) = replaying("markdown");
     let exchange = record.exchange("post", 200);
     let (owner, repo) = exchange.body["context"]
@@ -276,7 +276,7 @@ fn the_rate_limit_is_not_the_recorded_one(library: Library) {
 }
 
 #[test]
-fn the_root_lists_the_gateways_addresses() {
+fn the_root_lists_the_gateways_urls() {
     let (setting, record) = replaying("get-root");
     let (values, _) = setting.plays(Library::Octokit, "root", &json!({}));
     let recorded = &record.exchange("get", 200).response;

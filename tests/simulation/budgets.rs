@@ -9,7 +9,7 @@ use weir::simulation::plan::Outside;
 use crate::kit::{SEEDS, assert_used, minutes, played, played_without_refusal, stormy, with_core};
 
 #[test]
-fn saturated_budgets_are_used_to_99_per_cent_without_one_refusal() {
+fn saturated_budgets_are_99_per_cent_used_without_a_refusal() {
     let plan = minutes(with_core(stormy(Workload::Saturating), 400), 130);
     let report = played_without_refusal(&plan, SEEDS);
     assert!(report.windows("core") >= 2 * SEEDS, "windows end within the run");
@@ -18,7 +18,7 @@ fn saturated_budgets_are_used_to_99_per_cent_without_one_refusal() {
 }
 
 #[test]
-fn an_outside_consumer_costs_few_refusals_and_little_of_the_budget() {
+fn an_outside_consumer_costs_few_refusals_and_little_budget() {
     // One request a second on a budget of 5,000 an hour, with budget and consumer scaled down
     // alike.
     let mut plan = minutes(with_core(stormy(Workload::Saturating), 500), 130);
@@ -35,7 +35,7 @@ fn an_outside_consumer_costs_few_refusals_and_little_of_the_budget() {
 }
 
 #[test]
-fn everyday_bots_are_never_refused_by_the_upstream_and_hardly_by_us() {
+fn everyday_bots_meet_no_upstream_limit_and_few_denials() {
     let report = played_without_refusal(&minutes(stormy(Workload::Mixed), 20), 2);
     assert!(report.refused_share() < 0.01, "{:.2} % refused by us", report.refused_share() * 100.0);
     let saved: u64 = report.clients.iter().map(weir::simulation::report::ClientReport::saved).sum();
@@ -43,7 +43,7 @@ fn everyday_bots_are_never_refused_by_the_upstream_and_hardly_by_us() {
 }
 
 #[test]
-fn a_write_is_never_executed_twice_when_its_answer_is_lost() {
+fn a_write_with_a_lost_response_is_never_executed_twice() {
     // Lost POSTs end as unknown; none is asked for again. What the emulator executed is at most
     // what was asked for.
     let mut plan = minutes(stormy(Workload::Content), 60);

@@ -36,7 +36,7 @@ fn it_prints_figures_for_people_and_the_same_as_json() {
 }
 
 #[test]
-fn bad_usage_is_2_and_says_what_is_accepted() {
+fn bad_usage_exits_with_2_and_lists_what_is_accepted() {
     for (arguments, said) in [
         ("--workload nothing", "saturating"),
         ("--trace /not/here", "cannot be read"),
@@ -62,7 +62,7 @@ fn the_help_names_every_workload() {
 }
 
 #[test]
-fn it_finds_out_how_many_accounts_a_demand_needs() {
+fn it_finds_how_many_accounts_a_demand_needs() {
     let output = text(&simulate("--hours 0.2 --bots 60 --workload mixed --accounts auto").stdout);
     assert!(output.contains("would do"), "{output}");
 }

@@ -21,7 +21,7 @@ fn log(count: u64) -> String {
 }
 
 #[test]
-fn every_recorded_request_is_asked_for_its_own_client() {
+fn every_recorded_request_is_made_by_its_own_client() {
     let trace = Trace::read(log(600).as_bytes()).unwrap_or_default();
     let plan = Plan::new(Workload::Mixed, 1, 50).replaying(Arc::new(trace), Known::FromTrace);
     let report = play(&plan).unwrap_or_default();
@@ -35,7 +35,7 @@ fn every_recorded_request_is_asked_for_its_own_client() {
 }
 
 #[test]
-fn a_log_that_wants_more_than_the_budget_shows_how_much_was_refused() {
+fn a_log_beyond_the_budget_shows_how_much_was_denied() {
     let trace = Arc::new(Trace::read(log(600).as_bytes()).unwrap_or_default());
     let share = |accounts: u32| {
         let mut plan =

@@ -10,7 +10,7 @@ use crate::kit::{
 const POINTS: &str = "points of the busiest endpoint";
 
 #[test]
-fn content_is_never_above_80_a_minute_and_uses_what_the_hour_allows() {
+fn content_stays_within_80_a_minute_and_uses_the_hour() {
     let report = played_without_refusal(&minutes(reordered(Workload::Content), 120), 3);
     assert!(report.most("content per minute") <= 80);
     assert!(report.most("content per minute") > 70, "the minute was saturated");
@@ -18,7 +18,7 @@ fn content_is_never_above_80_a_minute_and_uses_what_the_hour_allows() {
 }
 
 #[test]
-fn content_with_the_default_spacing_also_uses_what_the_hour_allows() {
+fn content_with_the_default_spacing_also_uses_the_hour() {
     let mut plan = minutes(reordered(Workload::Content), 120);
     plan.settings.spacing = std::time::Duration::from_secs(1);
     plan.settings.notify_spacing = std::time::Duration::from_secs(3);
@@ -61,7 +61,7 @@ fn graphql_never_takes_more_than_its_cpu_time() {
 }
 
 #[test]
-fn an_app_never_asks_for_more_than_2000_tokens_an_hour() {
+fn an_app_requests_at_most_2000_tokens_an_hour() {
     let mut plan = minutes(reordered(Workload::Oauth), 90);
     plan.settings.accounts.truncate(1);
     plan.upstream.accounts.truncate(1);
@@ -70,7 +70,7 @@ fn an_app_never_asks_for_more_than_2000_tokens_an_hour() {
 }
 
 #[test]
-fn never_more_than_100_are_in_flight_and_nearly_100_always() {
+fn at_most_100_and_nearly_100_requests_are_in_flight() {
     let mut plan = minutes(reordered(Workload::Concurrency), 3);
     plan.bots = 300;
     let report = played_without_refusal(&plan, 1);
@@ -78,7 +78,7 @@ fn never_more_than_100_are_in_flight_and_nearly_100_always() {
 }
 
 #[test]
-fn after_a_secondary_refusal_the_account_is_silent_and_others_carry_the_reads() {
+fn after_a_secondary_limit_others_carry_the_accounts_reads() {
     let mut plan = minutes(stormy(Workload::Secondary), 4);
     plan.bots = 10;
     let report = played(&plan, 5);

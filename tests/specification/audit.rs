@@ -174,7 +174,7 @@ fn unlisted(tables: &[Table], runs: &Runs) -> BTreeSet<String> {
 }
 
 #[test]
-fn endpoints_succeed_only_with_the_statuses_that_their_rows_list() {
+fn endpoints_succeed_only_with_the_statuses_of_their_rows() {
     let tables = rows::tables();
     let unlisted = unlisted(&tables, &run_all(&tables));
     assert!(unlisted.is_empty(), "{}", unlisted.into_iter().collect::<Vec<_>>().join("\n"));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_refuses_an_endpoint_whose_tests_miss_a_status_or_the_route() {
+    fn the_table_refuses_an_endpoint_with_an_untested_status() {
         const TESTS: &[Test] = tests![asks_for_the_limits];
         assert_eq!(complaint(endpoint("a", "GET", ROUTE, &[200], TESTS)), "");
         assert!(complaint(endpoint("a", "GET", ROUTE, &[200, 404], TESTS)).contains("status: 404"));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_refuses_a_transition_that_was_not_seen_around_its_trigger() {
+    fn the_table_refuses_a_transition_unseen_around_its_trigger() {
         const TESTS: &[Test] = tests![switches_a_lamp];
         const ASKED: Trigger = Trigger::Request("GET", ROUTE);
         assert_eq!(complaint(transition("a", "lamp", &["off"], ASKED, "on", TESTS)), "");

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_there_counts_as_compared() {
+    fn only_present_fields_count_as_compared() {
         recorder::take();
         assert_shape(
             &json!({ "id": 1, "at": "2026-01-02T03:04:05Z", "state": "open", "note": null, "tags": [] }),

@@ -10,7 +10,7 @@ use super::operator::{ADMIN, ISSUES, Operator, TOKEN, printed};
 use crate::support::{KEY, Setup};
 
 #[tokio::test]
-async fn budgets_are_told_by_account_and_resource() {
+async fn budgets_are_listed_by_account_and_resource() {
     let world = Setup::new().listen(ADMIN).account("reserve = 7").manual_clock().start().await;
     world.set_limits(&json!({ "core.user": 50 }));
     world.get(ISSUES).await.assert_status(200);
@@ -35,7 +35,7 @@ async fn budgets_are_told_by_account_and_resource() {
 }
 
 #[tokio::test]
-async fn every_secondary_limit_of_the_books_is_told_with_its_maximum_and_is_a_metric() {
+async fn every_secondary_limit_is_listed_with_maximum_and_metric() {
     let world = Setup::new().listen(ADMIN).start().await;
     world.get(ISSUES).await.assert_status(200);
     let operator = Operator::of(&world).await;
@@ -56,7 +56,7 @@ async fn every_secondary_limit_of_the_books_is_told_with_its_maximum_and_is_a_me
 }
 
 #[tokio::test]
-async fn the_metrics_of_a_budget_are_what_the_books_say() {
+async fn the_metrics_of_a_budget_match_the_ledger() {
     let world = Setup::new().listen(ADMIN).manual_clock().start().await;
     world.get(ISSUES).await.assert_status(200);
     let operator = Operator::of(&world).await;
@@ -73,7 +73,7 @@ async fn the_metrics_of_a_budget_are_what_the_books_say() {
 }
 
 #[tokio::test]
-async fn a_rejected_token_is_shown_wherever_an_operator_looks_and_never_itself() {
+async fn a_rejected_token_is_reported_everywhere_without_its_secret() {
     let world = Setup::new().listen(ADMIN).accounts(2).broken_token(1).start().await;
     let operator = Operator::of(&world).await;
     assert_eq!(operator.get("/readyz").await.body, "ok\n");
@@ -102,7 +102,7 @@ async fn a_rejected_token_is_shown_wherever_an_operator_looks_and_never_itself()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_held_request_is_counted_while_it_waits_and_by_the_limit_that_held_it_afterwards() {
+async fn a_waiting_request_is_counted_then_recorded_under_its_limit() {
     let world =
         Setup::new().listen(ADMIN).manual_clock().config("[limits]\nconcurrency = 1").start().await;
     let operator = Operator::of(&world).await;
@@ -136,7 +136,7 @@ async fn a_held_request_is_counted_while_it_waits_and_by_the_limit_that_held_it_
 }
 
 #[tokio::test]
-async fn refusals_are_counted_by_client_and_reason() {
+async fn denials_are_counted_by_client_and_reason() {
     let world = Setup::new().listen(ADMIN).start().await;
     world.set_limits(&json!({ "core.user": 1 }));
     world.get(ISSUES).await.assert_status(200);
@@ -162,7 +162,7 @@ async fn refusals_are_counted_by_client_and_reason() {
 }
 
 #[tokio::test]
-async fn a_refusal_by_the_upstream_is_counted_and_the_account_shown_closed() {
+async fn an_upstream_limit_is_counted_and_its_account_shown_closed() {
     let world = Setup::new().listen(ADMIN).accounts(2).start().await;
     let once =
         json!({ "match": { "method": "GET", "path": ISSUES, "nth": 1 }, "fault": "secondary" });
@@ -195,7 +195,7 @@ async fn a_refusal_by_the_upstream_is_counted_and_the_account_shown_closed() {
 }
 
 #[tokio::test]
-async fn every_invariant_is_a_metric_from_the_beginning() {
+async fn every_invariant_is_a_metric_from_the_start() {
     let world = Setup::new().listen(ADMIN).start().await;
     let operator = Operator::of(&world).await;
     for invariant in Invariant::ALL {
@@ -205,7 +205,7 @@ async fn every_invariant_is_a_metric_from_the_beginning() {
 }
 
 #[tokio::test]
-async fn the_admin_token_is_asked_for_everything_but_health() {
+async fn the_admin_token_is_required_for_everything_but_health() {
     let world = Setup::new()
         .listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}"))
         .start()
@@ -240,7 +240,7 @@ async fn the_admin_token_is_asked_for_everything_but_health() {
 }
 
 #[tokio::test]
-async fn unknown_paths_and_methods_are_refused_in_json_and_head_is_answered_without_a_body() {
+async fn unknown_paths_and_methods_get_json_errors_and_head_no_body() {
     let world = Setup::new().listen(ADMIN).start().await;
     let operator = Operator::of(&world).await;
     for path in ["/api/budget", "/api/budgets/", "/", "/api"] {
@@ -281,7 +281,7 @@ async fn weir_budgets_prints_a_table_or_the_json_of_a_running_gateway() {
 }
 
 #[tokio::test]
-async fn weir_budgets_says_what_is_wrong_and_its_exit_code_whether_that_is_the_usage() {
+async fn weir_budgets_names_the_fault_and_tells_usage_by_exit_code() {
     let world = Setup::new()
         .listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}"))
         .start()

@@ -9,7 +9,7 @@ use super::operator::{ADMIN, ISSUES, Operator};
 use crate::support::Setup;
 
 #[tokio::test]
-async fn a_purge_takes_stored_answers_out_by_the_beginning_of_their_path_whoever_they_are_for() {
+async fn a_purge_removes_stored_responses_by_path_prefix_for_all() {
     let world = Setup::new()
         .listen(ADMIN)
         .config("[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"1h\"")
@@ -39,7 +39,7 @@ async fn a_purge_takes_stored_answers_out_by_the_beginning_of_their_path_whoever
 }
 
 #[tokio::test]
-async fn a_fetch_that_was_on_its_way_when_its_path_was_purged_is_confirmed_before_it_is_used() {
+async fn a_fetch_under_way_during_a_purge_is_revalidated_before_use() {
     let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"1h\"";
     let world = Setup::new().listen(ADMIN).manual_clock().config(rule).start().await;
     let operator = Operator::of(&world).await;
@@ -62,7 +62,7 @@ async fn a_fetch_that_was_on_its_way_when_its_path_was_purged_is_confirmed_befor
 }
 
 #[tokio::test]
-async fn a_purge_that_says_nothing_clear_takes_nothing_out() {
+async fn a_malformed_purge_removes_nothing() {
     let world = Setup::new().listen(ADMIN).start().await;
     let operator = Operator::of(&world).await;
     world.get(ISSUES).await.assert_status(200);

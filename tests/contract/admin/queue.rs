@@ -58,7 +58,7 @@ impl Operator {
 }
 
 #[tokio::test]
-async fn the_queue_is_told_by_state_by_age_and_write_by_write() {
+async fn the_queue_is_reported_by_state_age_and_write() {
     let world = Setup::new().listen(ADMIN).manual_clock().config(QUICK).start().await;
     let operator = Operator::of(&world).await;
     let gate = world.close_gate("POST", COMMENTS);
@@ -104,7 +104,7 @@ async fn the_queue_is_told_by_state_by_age_and_write_by_write() {
 }
 
 #[tokio::test]
-async fn the_list_is_told_in_pages_and_by_state_and_client() {
+async fn the_list_is_paged_and_filtered_by_state_and_client() {
     let world = Setup::new().listen(ADMIN).accounts(2).config(QUICK).start().await;
     let operator = Operator::of(&world).await;
     let mut ids = Vec::new();
@@ -129,7 +129,7 @@ async fn the_list_is_told_in_pages_and_by_state_and_client() {
 }
 
 #[tokio::test]
-async fn what_is_asked_wrongly_says_what_is_accepted() {
+async fn a_malformed_query_gets_the_accepted_values() {
     let world = Setup::new().listen(ADMIN).start().await;
     let operator = Operator::of(&world).await;
     for (query, said) in [
@@ -176,7 +176,7 @@ async fn what_is_asked_wrongly_says_what_is_accepted() {
 }
 
 #[tokio::test]
-async fn one_write_is_told_with_its_answer_as_the_upstream_gave_it() {
+async fn one_write_is_shown_with_the_upstreams_response() {
     let world = Setup::new().listen(ADMIN).config(QUICK).start().await;
     let operator = Operator::of(&world).await;
     let id = post(&world, "whole").await;
@@ -192,7 +192,7 @@ async fn one_write_is_told_with_its_answer_as_the_upstream_gave_it() {
 }
 
 #[tokio::test]
-async fn an_operator_cancels_what_is_queued_and_nothing_else() {
+async fn an_operator_cancels_queued_writes_only() {
     let world = Setup::new().listen(ADMIN).config(QUICK).start().await;
     let operator = Operator::of(&world).await;
     let gate = world.close_gate("POST", COMMENTS);
@@ -221,7 +221,7 @@ async fn an_operator_cancels_what_is_queued_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_write_that_failed_or_was_cancelled_is_tried_again_by_an_operators_word() {
+async fn an_operator_retries_a_failed_or_cancelled_write() {
     let world = Setup::new().listen(ADMIN).config(QUICK).start().await;
     let operator = Operator::of(&world).await;
     world
@@ -244,7 +244,7 @@ async fn a_write_that_failed_or_was_cancelled_is_tried_again_by_an_operators_wor
 }
 
 #[tokio::test]
-async fn a_write_that_may_have_been_executed_is_tried_again_only_by_one_who_says_so() {
+async fn an_unknown_write_is_retried_only_with_even_if_executed() {
     let world = Setup::new().listen(ADMIN).config(QUICK).start().await;
     let operator = Operator::of(&world).await;
     world.arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "reset_after" }));
@@ -272,7 +272,7 @@ async fn a_write_that_may_have_been_executed_is_tried_again_only_by_one_who_says
 }
 
 #[tokio::test]
-async fn a_write_that_is_tried_again_though_it_may_have_been_executed_cannot_be_taken_back() {
+async fn a_retry_of_an_unknown_write_cannot_be_cancelled() {
     let world = Setup::new().listen(ADMIN).config(QUICK).start().await;
     let operator = Operator::of(&world).await;
     world.arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "reset_after" }));
@@ -297,7 +297,7 @@ async fn a_write_that_is_tried_again_though_it_may_have_been_executed_cannot_be_
 }
 
 #[tokio::test]
-async fn a_retry_that_finds_the_queue_full_says_so_and_changes_nothing() {
+async fn a_retry_into_a_full_queue_is_refused_and_changes_nothing() {
     let world = Setup::new().listen(ADMIN).config(&format!("{QUICK}\nqueue_max = 1")).start().await;
     let operator = Operator::of(&world).await;
     world
@@ -315,7 +315,7 @@ async fn a_retry_that_finds_the_queue_full_says_so_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn nothing_of_the_queue_is_told_or_changed_without_the_admin_token() {
+async fn the_queue_is_closed_without_the_admin_token() {
     let world = Setup::new()
         .listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}"))
         .config(QUICK)
@@ -340,7 +340,7 @@ async fn nothing_of_the_queue_is_told_or_changed_without_the_admin_token() {
 }
 
 #[tokio::test]
-async fn the_metrics_tell_the_queues_states_its_age_and_how_writes_ended() {
+async fn the_metrics_report_queue_states_age_and_final_states() {
     let world = Setup::new().listen(ADMIN).manual_clock().config(QUICK).start().await;
     let operator = Operator::of(&world).await;
     assert_eq!(operator.metric("weir_writes_oldest_seconds").await, Some(0.0));
@@ -371,7 +371,7 @@ async fn the_metrics_tell_the_queues_states_its_age_and_how_writes_ended() {
 }
 
 #[tokio::test]
-async fn the_figures_follow_every_change_of_a_write() {
+async fn the_counts_follow_every_state_change_of_a_write() {
     let world = Setup::new()
         .listen(ADMIN)
         .manual_clock()
@@ -393,7 +393,7 @@ async fn the_figures_follow_every_change_of_a_write() {
 }
 
 #[tokio::test]
-async fn weir_writes_lists_shows_cancels_and_tries_again() {
+async fn weir_writes_lists_shows_cancels_and_retries() {
     let world = Setup::new()
         .listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}"))
         .config(QUICK)
@@ -448,7 +448,7 @@ async fn weir_writes_lists_shows_cancels_and_tries_again() {
 }
 
 #[tokio::test]
-async fn weir_writes_says_what_cannot_be_and_its_exit_code_whether_that_is_the_usage() {
+async fn weir_writes_names_the_fault_and_tells_usage_by_exit_code() {
     let world = Setup::new().listen(ADMIN).config(QUICK).start().await;
     let operator = Operator::of(&world).await;
     let done = post(&world, "done").await;

@@ -81,7 +81,7 @@ fn posted(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_key_of_a_client_that_is_taken_out_opens_nothing_also_on_a_connection_that_is_open() {
+async fn a_removed_clients_key_is_refused_on_open_connections_too() {
     let world = Setup::new().start().await;
     let mut connection = Connection::open(world.address).await;
     let request =
@@ -107,7 +107,7 @@ async fn the_key_of_a_client_that_is_taken_out_opens_nothing_also_on_a_connectio
 }
 
 #[tokio::test]
-async fn a_new_client_with_a_new_account_and_token_is_served_at_once_and_named() {
+async fn a_new_client_with_a_new_account_is_served_at_once() {
     let world = Setup::new().accounts(2).start().await;
     let token = world.tokens[1].token.clone();
     world.reload(|text| {
@@ -129,7 +129,7 @@ async fn a_new_client_with_a_new_account_and_token_is_served_at_once_and_named()
 }
 
 #[tokio::test]
-async fn a_request_under_way_ends_by_the_config_it_began_with() {
+async fn a_request_under_way_finishes_with_its_first_config() {
     let world = Setup::new().start().await;
     let gate = world.close_gate("GET", WIDGETS);
     let (answer, ()) = tokio::join!(world.get(WIDGETS), async {
@@ -142,7 +142,7 @@ async fn a_request_under_way_ends_by_the_config_it_began_with() {
 }
 
 #[tokio::test]
-async fn what_is_stored_and_what_is_known_of_budgets_is_kept() {
+async fn stored_responses_and_budgets_survive_a_reload() {
     let world = Setup::new().start().await;
     let first = world.get(WIDGETS).await;
     let books = || world.current.gateway().admissions.snapshot().1;
@@ -160,7 +160,7 @@ async fn what_is_stored_and_what_is_known_of_budgets_is_kept() {
 }
 
 #[tokio::test]
-async fn what_was_stored_for_a_pool_is_not_served_when_other_accounts_make_it() {
+async fn a_pool_with_other_accounts_does_not_reuse_stored_responses() {
     let pools = "[[pools]]\nname = \"p\"\naccounts = [\"account-0\"]\n[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"\n";
     let world = Setup::new().accounts(2).config(pools).client("reads = \"p\"").start().await;
     world.get(WIDGETS).await.assert_status(200);
@@ -179,7 +179,7 @@ async fn what_was_stored_for_a_pool_is_not_served_when_other_accounts_make_it() 
 }
 
 #[tokio::test]
-async fn a_rule_that_is_taken_out_holds_for_no_stored_answer_any_more() {
+async fn a_removed_cache_rule_applies_to_no_stored_response() {
     let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"\n";
     let world = Setup::new().config(rule).start().await;
     world.get(WIDGETS).await.assert_status(200);
@@ -190,7 +190,7 @@ async fn a_rule_that_is_taken_out_holds_for_no_stored_answer_any_more() {
 }
 
 #[tokio::test]
-async fn a_limit_holds_over_both_configs_and_a_raised_one_lets_waiting_requests_go() {
+async fn a_limit_spans_both_configs_and_raising_it_admits_waiters() {
     let world =
         Setup::new().config("[limits]\nconcurrency = 1").client("max_wait = \"10m\"").start().await;
     world.get("/repos/acme/gadgets").await.assert_status(200);
@@ -214,7 +214,7 @@ async fn a_limit_holds_over_both_configs_and_a_raised_one_lets_waiting_requests_
 }
 
 #[tokio::test]
-async fn a_token_that_is_replaced_is_used_no_more() {
+async fn a_replaced_token_is_no_longer_used() {
     let world = Setup::new().accounts(2).start().await;
     let (old, new) = (world.tokens[0].token.clone(), world.tokens[1].token.clone());
     world.get(WIDGETS).await.assert_status(200);
@@ -230,7 +230,7 @@ async fn a_token_that_is_replaced_is_used_no_more() {
 }
 
 #[tokio::test]
-async fn queued_writes_of_a_client_that_is_taken_out_fail_with_the_reason_and_others_go_on() {
+async fn queued_writes_of_a_removed_client_fail_and_others_proceed() {
     let world = Setup::new().accounts(2).config(QUICK).start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let on_wire = queue(&world, KEY, 1, "on the wire").await;
@@ -262,8 +262,7 @@ async fn queued_writes_of_a_client_that_is_taken_out_fail_with_the_reason_and_ot
 }
 
 #[tokio::test]
-async fn queued_writes_whose_account_or_permission_is_taken_away_fail_and_the_rest_goes_on_in_order()
- {
+async fn queued_writes_without_account_or_permission_fail_in_order() {
     let world = Setup::new().accounts(2).config(QUICK).start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let first = queue(&world, KEY, 1, "w 1").await;
@@ -300,7 +299,7 @@ async fn queued_writes_whose_account_or_permission_is_taken_away_fail_and_the_re
 }
 
 #[tokio::test]
-async fn a_write_that_waits_for_its_account_fails_as_soon_as_that_is_taken_out() {
+async fn a_write_waiting_for_a_removed_account_fails_at_once() {
     let world = Setup::new()
         .accounts(2)
         .config("[writes]\nspacing = \"1h\"\nnotify_spacing = \"1h\"")
@@ -321,7 +320,7 @@ async fn a_write_that_waits_for_its_account_fails_as_soon_as_that_is_taken_out()
 }
 
 #[tokio::test]
-async fn a_write_that_comes_back_from_the_wire_is_tried_again_by_the_config_in_force_alone() {
+async fn a_write_is_retried_by_the_current_config_only() {
     let world = Setup::new().accounts(2).config(QUICK).start().await;
     world.arm(&json!({ "match": { "method": "POST", "path": COMMENTS, "nth": 1 }, "fault": "secondary", "retry_after": 1 }));
     let gate = world.close_gate("POST", COMMENTS);
@@ -336,7 +335,7 @@ async fn a_write_that_comes_back_from_the_wire_is_tried_again_by_the_config_in_f
 }
 
 #[tokio::test]
-async fn a_client_that_is_missing_at_the_start_finds_its_writes_when_a_reload_brings_it_back() {
+async fn a_client_restored_by_a_reload_finds_its_writes() {
     use std::sync::Arc;
     use weir::clock::Clock;
     use weir::config::parse;
@@ -377,7 +376,7 @@ async fn a_client_that_is_missing_at_the_start_finds_its_writes_when_a_reload_br
 }
 
 #[tokio::test]
-async fn operators_reload_by_the_admin_listener_and_a_bad_config_is_422_and_leaves_the_old_one() {
+async fn the_admin_reload_refuses_a_bad_config_with_422() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("weir.toml");
     let world = Setup::new().listen("admin = \"127.0.0.1:0\"").start().await;
@@ -424,7 +423,7 @@ async fn operators_reload_by_the_admin_listener_and_a_bad_config_is_422_and_leav
 }
 
 #[tokio::test]
-async fn many_reloads_under_load_lose_and_refuse_nothing() {
+async fn reloads_under_load_lose_and_refuse_nothing() {
     let world = Setup::new().accounts(2).config(QUICK).start().await;
     let readers = (0..8).map(|number| {
         let world = &world;

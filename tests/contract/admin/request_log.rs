@@ -20,7 +20,7 @@ async fn logged(act: impl AsyncFnOnce()) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn one_line_answers_why_a_request_waited() {
+async fn one_log_line_explains_why_a_request_waited() {
     let world = Setup::new().manual_clock().config("[limits]\nconcurrency = 1").start().await;
     let lines = logged(async || drop(hold_for_five_seconds(&world, async || {}).await)).await;
     let waited =
@@ -39,7 +39,7 @@ async fn one_line_answers_why_a_request_waited() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_one_line_with_the_limit_the_account_and_the_time() {
+async fn a_denial_logs_one_line_with_limit_account_and_time() {
     let world = Setup::new().manual_clock().start().await;
     world.set_limits(&json!({ "core.user": 1 }));
     world.get(ISSUES).await.assert_status(200);
@@ -53,7 +53,7 @@ async fn a_refusal_is_one_line_with_the_limit_the_account_and_the_time() {
 }
 
 #[tokio::test]
-async fn a_client_that_gives_up_waiting_leaves_a_line_that_says_what_for() {
+async fn a_client_that_stops_waiting_leaves_a_line_naming_the_limit() {
     let world =
         Setup::new().listen(ADMIN).manual_clock().config("[limits]\nconcurrency = 1").start().await;
     world.get(ISSUES).await.assert_status(200);
@@ -90,7 +90,7 @@ async fn a_client_that_gives_up_waiting_leaves_a_line_that_says_what_for() {
 }
 
 #[tokio::test]
-async fn who_waits_for_the_fetch_of_another_is_held_by_the_same_and_for_no_longer_than_it_asks() {
+async fn a_follower_logs_the_limit_of_its_leader_and_its_own_wait() {
     let world = Setup::new().manual_clock().config("[limits]\nconcurrency = 1").start().await;
     world.get(ISSUES).await.assert_status(200);
     let gate = world.close_gate("GET", "/repos/acme/widgets");
@@ -126,7 +126,7 @@ async fn who_waits_for_the_fetch_of_another_is_held_by_the_same_and_for_no_longe
 }
 
 #[tokio::test]
-async fn a_write_behind_another_is_held_by_its_turn() {
+async fn a_write_behind_another_logs_the_wait_for_its_turn() {
     let world = Setup::new().manual_clock().start().await;
     world.get(ISSUES).await.assert_status(200);
     let gate = world.close_gate("POST", ISSUES);

@@ -87,7 +87,7 @@ async fn as_app(world: &World, method: Method, path: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn a_request_is_carried_by_a_token_that_was_minted_for_it() {
+async fn a_request_is_sent_with_a_minted_token() {
     let world = setup().start().await;
     let answer = world.get(REPOSITORY).await;
     answer.assert_status(200);
@@ -104,7 +104,7 @@ async fn a_request_is_carried_by_a_token_that_was_minted_for_it() {
 }
 
 #[tokio::test]
-async fn minting_is_booked_on_the_apps_account_like_every_request() {
+async fn minting_is_charged_to_the_apps_account() {
     let world = setup().start().await;
     ready(&world).await;
     let books = world.gateway.admissions.with_books(weir::decision::Books::snapshot);
@@ -135,7 +135,7 @@ async fn a_hundred_first_requests_at_once_mint_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_renewed_before_its_end_and_used_until_the_new_one_is_there() {
+async fn a_token_is_renewed_before_it_expires_and_used_meanwhile() {
     let world = setup().manual_clock().start().await;
     world.get(&page(1)).await.assert_status(200);
     let first = last_token(&world);
@@ -166,7 +166,7 @@ async fn a_token_is_renewed_before_its_end_and_used_until_the_new_one_is_there()
 }
 
 #[tokio::test]
-async fn the_validators_of_a_token_are_not_sent_with_its_successor() {
+async fn a_tokens_validators_are_not_sent_with_its_successor() {
     let world = setup().manual_clock().start().await;
     let path = format!("{REPOSITORY}/issues");
     world.get(&path).await.assert_status(200);
@@ -188,7 +188,7 @@ async fn the_validators_of_a_token_are_not_sent_with_its_successor() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_was_taken_back_is_minted_anew_and_nobody_notices() {
+async fn a_revoked_token_is_minted_again_unnoticed() {
     let world = setup().start().await;
     ready(&world).await;
     world.arm(&json!({ "fault": "revoke", "match": { "path": "/repos/*", "nth": 1 } }));
@@ -203,7 +203,7 @@ async fn a_token_that_was_taken_back_is_minted_anew_and_nobody_notices() {
 }
 
 #[tokio::test]
-async fn an_installation_whose_every_token_is_refused_is_benched_and_probed_after_five_minutes() {
+async fn a_refused_installation_is_quarantined_and_probed_later() {
     let world = setup().manual_clock().start().await;
     ready(&world).await;
     for _ in 0..2 {
@@ -230,7 +230,7 @@ async fn an_installation_whose_every_token_is_refused_is_benched_and_probed_afte
 }
 
 #[tokio::test]
-async fn a_clock_that_is_wrong_works_all_the_same() {
+async fn a_wrong_clock_is_corrected_by_the_upstreams_date() {
     for seconds in [-300, 300, 86_400, -7_200] {
         let world = setup().manual_clocks_apart(seconds).start().await;
         let answer = world.get(REPOSITORY).await;
@@ -254,7 +254,7 @@ async fn a_single_wrong_date_is_not_believed() {
 }
 
 #[tokio::test]
-async fn the_apps_own_routes_are_served_with_its_jwt_and_no_client_mints() {
+async fn app_routes_are_served_with_the_jwt_and_no_client_mints() {
     let world = setup().start().await;
     ready(&world).await;
     let answer = as_app(&world, Method::GET, "/app").await;
@@ -274,7 +274,7 @@ async fn the_apps_own_routes_are_served_with_its_jwt_and_no_client_mints() {
 }
 
 #[tokio::test]
-async fn a_wrong_key_is_said_plainly_and_not_tried_again_and_again() {
+async fn a_wrong_private_key_is_reported_and_not_retried() {
     let world = Setup::new()
         .credentials(credentials(WRONG_KEY, &[311, 312]))
         .listen("admin = \"127.0.0.1:0\"")
@@ -321,7 +321,7 @@ async fn a_wrong_key_is_said_plainly_and_not_tried_again_and_again() {
 }
 
 #[tokio::test]
-async fn a_mint_that_fails_is_tried_again_and_the_request_waits_for_it() {
+async fn a_failed_mint_is_retried_while_the_request_waits() {
     for fault in [
         json!({ "fault": "status", "status": 502 }),
         json!({ "fault": "lost" }),
@@ -351,7 +351,7 @@ async fn a_mint_that_fails_is_tried_again_and_the_request_waits_for_it() {
 }
 
 #[tokio::test]
-async fn an_installation_that_is_gone_is_told_at_once_with_the_upstreams_words() {
+async fn a_deleted_installation_is_reported_at_once() {
     let world = Setup::new().credentials(credentials(APP_KEY, &[999])).manual_clock().start().await;
     for _ in 0..5 {
         let answer = world.get(REPOSITORY).await;
@@ -366,7 +366,7 @@ async fn an_installation_that_is_gone_is_told_at_once_with_the_upstreams_words()
 }
 
 #[tokio::test]
-async fn a_stored_answer_bridges_the_time_in_which_no_token_can_be_minted() {
+async fn a_stored_response_is_served_while_minting_fails() {
     let world = setup().manual_clock().start().await;
     world.get(REPOSITORY).await.assert_status(200);
     world.arm(&json!({ "fault": "status", "status": 502, "match": { "path": MINT } }));
@@ -381,7 +381,7 @@ async fn a_stored_answer_bridges_the_time_in_which_no_token_can_be_minted() {
 }
 
 #[tokio::test]
-async fn a_request_waits_no_longer_for_a_token_than_it_asks() {
+async fn a_request_waits_for_a_token_up_to_its_own_limit() {
     let world = setup().manual_clock().start().await;
     let gate = world.close_gate("POST", MINT);
     let waiting = world.get_with(REPOSITORY, &[("prefer", "wait=5")]);
@@ -403,7 +403,7 @@ async fn a_request_waits_no_longer_for_a_token_than_it_asks() {
 }
 
 #[tokio::test]
-async fn without_a_credential_only_what_is_open_to_anybody_is_read() {
+async fn without_a_credential_only_public_data_is_read() {
     let text = "[[accounts]]\nname = \"nobody\"\nkind = \"anonymous\"\n".to_owned()
         + &client("ci", KEY, "");
     let world = Setup::new().credentials(text).start().await;
@@ -438,7 +438,7 @@ async fn an_oauth_app_reads_with_its_id_and_secret() {
 }
 
 #[tokio::test]
-async fn neither_jwt_nor_minted_token_appears_in_an_answer_a_log_or_a_metric() {
+async fn jwts_and_minted_tokens_appear_in_no_response_log_or_metric() {
     logged::begin();
     let world = setup().start().await;
     world.arm(&json!({ "fault": "revoke", "match": { "path": "/repos/*", "nth": 2 } }));
@@ -495,7 +495,7 @@ pub(crate) fn mixed() -> Setup {
 }
 
 #[tokio::test]
-async fn a_reader_of_what_only_apps_see_is_served_by_the_only_app_of_its_pool() {
+async fn a_reader_of_app_routes_is_served_by_its_pools_only_app() {
     let world = mixed().start().await;
     ready(&world).await;
     let answer = world.get("/app").await;
@@ -513,7 +513,7 @@ async fn a_reader_of_what_only_apps_see_is_served_by_the_only_app_of_its_pool() 
 }
 
 #[tokio::test]
-async fn an_installation_whose_token_has_ended_unused_still_takes_the_second_look() {
+async fn an_installation_without_a_live_token_is_still_probed() {
     let world = mixed().start().await;
     ready(&world).await;
     world.clock.advance(Duration::from_hours(2));
@@ -526,7 +526,7 @@ async fn an_installation_whose_token_has_ended_unused_still_takes_the_second_loo
 }
 
 #[tokio::test]
-async fn what_was_learned_of_an_installation_outlives_its_token() {
+async fn permissions_learned_of_an_installation_outlive_its_token() {
     let world = mixed().start().await;
     ready(&world).await;
     world.get("/repos/acme/gadgets").await.assert_status(200);
@@ -542,7 +542,7 @@ async fn what_was_learned_of_an_installation_outlives_its_token() {
 }
 
 #[tokio::test]
-async fn when_the_others_are_spent_a_token_is_minted_for_who_let_its_own_end() {
+async fn an_idle_installation_is_minted_for_when_others_are_spent() {
     let world = mixed().start().await;
     ready(&world).await;
     world.clock.advance(Duration::from_hours(2));

@@ -110,7 +110,7 @@ impl Member {
 }
 
 #[tokio::test]
-async fn while_who_has_seen_it_is_closed_the_stored_answer_stands_in_and_is_there_afterwards() {
+async fn a_stored_response_is_served_while_its_account_is_closed() {
     let pool = Pool::new("[cache]\nstale_if_limited = \"1h\"").await;
     pool.get(SECRET).await.assert_status(200);
     assert_eq!(pool.asked(), "tok-member");
@@ -125,8 +125,7 @@ async fn while_who_has_seen_it_is_closed_the_stored_answer_stands_in_and_is_ther
 }
 
 #[tokio::test]
-async fn who_takes_nothing_stale_is_told_of_the_limit_and_a_lifetime_is_given_to_no_denial_by_another()
- {
+async fn without_stale_responses_the_limit_is_reported_not_a_denial() {
     let rule = "[cache]\nstale_if_limited = \"1h\"\n[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
     let pool = Pool::new(rule).await;
     pool.get(SECRET).await.assert_status(200);
@@ -138,7 +137,7 @@ async fn who_takes_nothing_stale_is_told_of_the_limit_and_a_lifetime_is_given_to
 }
 
 #[tokio::test]
-async fn while_the_budget_of_who_has_seen_it_is_spent_nobody_else_denies_it() {
+async fn no_other_account_denies_while_the_seeing_one_is_spent() {
     let pool = Pool::new("[cache]\nstale_if_limited = \"1h\"").await;
     for number in 0..3 {
         pool.get(&format!("{SECRET}-{number}")).await.assert_status(200);
@@ -152,7 +151,7 @@ async fn while_the_budget_of_who_has_seen_it_is_spent_nobody_else_denies_it() {
 }
 
 #[tokio::test]
-async fn what_nobody_has_stored_in_a_place_that_another_sees_is_refused_for_the_limit() {
+async fn an_unstored_path_another_account_sees_is_limit_denied() {
     let pool = Pool::new("").await;
     pool.get(SECRET).await.assert_status(200);
     pool.close(true);
@@ -164,7 +163,7 @@ async fn what_nobody_has_stored_in_a_place_that_another_sees_is_refused_for_the_
 }
 
 #[tokio::test]
-async fn a_denial_that_nobody_could_look_at_again_is_an_answer_and_is_not_kept() {
+async fn a_denial_that_cannot_be_probed_is_served_and_not_stored() {
     let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
     let pool = Pool::new(rule).await;
     pool.close(true);
@@ -176,7 +175,7 @@ async fn a_denial_that_nobody_could_look_at_again_is_an_answer_and_is_not_kept()
 }
 
 #[tokio::test]
-async fn after_many_missing_repositories_one_that_is_denied_unseen_is_asked_for_anew() {
+async fn after_many_missing_repositories_a_denial_is_not_stored() {
     let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
     let pool = Pool::new(rule).await;
     for number in 0..20 {
@@ -195,7 +194,7 @@ async fn after_many_missing_repositories_one_that_is_denied_unseen_is_asked_for_
 }
 
 #[tokio::test]
-async fn what_everybody_denies_is_kept() {
+async fn a_denial_by_every_account_is_stored() {
     let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
     let pool = Pool::new(rule).await;
     pool.get("/repos/acme/missing").await.assert_status(404);

@@ -5,7 +5,7 @@ use crate::support::{KEY, Setup};
 const REPOSITORY: &str = "/repos/acme/widgets";
 
 #[tokio::test]
-async fn no_key_or_a_wrong_one_is_a_401_and_nothing_is_sent_upstream() {
+async fn a_missing_or_wrong_key_is_a_401_and_nothing_is_sent() {
     let world = Setup::new().start().await;
     for value in ["Bearer wrong", "token wrong", "Basic d3Jvbmc6d3Jvbmc=", "Bearer", "Digest x"] {
         let answer = world.get_with(REPOSITORY, &[("authorization", value)]).await;
@@ -21,7 +21,7 @@ async fn no_key_or_a_wrong_one_is_a_401_and_nothing_is_sent_upstream() {
 }
 
 #[tokio::test]
-async fn a_client_may_send_its_key_in_a_header_of_the_gateways_own() {
+async fn a_client_may_send_its_key_in_x_weir_key() {
     let world = Setup::new().start().await;
     world
         .get_with(
@@ -37,7 +37,7 @@ async fn a_client_may_send_its_key_in_a_header_of_the_gateways_own() {
 }
 
 #[tokio::test]
-async fn neither_key_nor_token_appears_in_any_answer() {
+async fn no_key_or_token_appears_in_any_response() {
     let world = Setup::new().start().await;
     let secret = world.tokens[0].token.clone();
     let mut answers = vec![world.get_with(REPOSITORY, &[("authorization", "Bearer wrong")]).await];
@@ -64,7 +64,7 @@ async fn neither_key_nor_token_appears_in_any_answer() {
 }
 
 #[tokio::test]
-async fn the_key_of_a_client_never_reaches_the_upstream() {
+async fn a_clients_key_never_reaches_the_upstream() {
     let world = Setup::new().start().await;
     world.get_with(REPOSITORY, &[("x-weir-key", KEY)]).await.assert_status(200);
     // The emulator answers 401 to a token that it does not know.
@@ -74,7 +74,7 @@ async fn the_key_of_a_client_never_reaches_the_upstream() {
 }
 
 #[tokio::test]
-async fn a_token_that_the_upstream_rejects_is_benched_and_another_account_answers() {
+async fn a_rejected_token_is_quarantined_and_another_account_answers() {
     let world = Setup::new().accounts(2).broken_token(0).start().await;
     for _ in 0..4 {
         world.get(REPOSITORY).await.assert_status(200);
@@ -84,7 +84,7 @@ async fn a_token_that_the_upstream_rejects_is_benched_and_another_account_answer
 }
 
 #[tokio::test]
-async fn without_any_working_token_the_client_is_told_so() {
+async fn without_a_usable_token_the_client_gets_a_clear_error() {
     let world = Setup::new().broken_token(0).start().await;
     let answer = world.get(REPOSITORY).await;
     answer.assert_status(502);
@@ -93,7 +93,7 @@ async fn without_any_working_token_the_client_is_told_so() {
 }
 
 #[tokio::test]
-async fn routes_for_an_apps_own_credential_are_refused_with_the_reason() {
+async fn routes_for_an_apps_own_credential_are_refused_with_a_reason() {
     let world = Setup::new().start().await;
     let answer = world.get("/app/hook/config").await;
     answer.assert_status(403);
@@ -102,7 +102,7 @@ async fn routes_for_an_apps_own_credential_are_refused_with_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revoked_token_does_not_fail_those_who_wait_in_line() {
+async fn a_revoked_token_does_not_fail_waiting_requests() {
     let world = Setup::new().accounts(2).broken_token(0).start().await;
     let answers =
         futures_util::future::join_all(

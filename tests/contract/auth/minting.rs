@@ -10,7 +10,7 @@ use crate::support::raw::Connection;
 use crate::support::{KEY, eventually};
 
 #[tokio::test]
-async fn who_will_not_wait_at_all_has_a_token_minted_for_the_next_time() {
+async fn a_request_that_does_not_wait_still_starts_a_mint() {
     let world = setup().manual_clock().start().await;
     ready(&world).await;
     world.clock.advance(Duration::from_hours(2));
@@ -32,7 +32,7 @@ async fn who_will_not_wait_at_all_has_a_token_minted_for_the_next_time() {
 }
 
 #[tokio::test]
-async fn who_has_more_patience_than_the_first_asker_waits_on_for_the_token() {
+async fn a_more_patient_request_keeps_waiting_for_the_mint() {
     let world = setup().manual_clock().start().await;
     let gate = world.close_gate("POST", MINT);
     let first = world.get_with(REPOSITORY, &[("prefer", "wait=5")]);
@@ -53,7 +53,7 @@ async fn who_has_more_patience_than_the_first_asker_waits_on_for_the_token() {
 }
 
 #[tokio::test]
-async fn a_mint_that_is_answered_for_ever_is_given_up() {
+async fn a_mint_whose_response_never_ends_is_abandoned() {
     let world = setup().manual_clock().start().await;
     let gate = world.close_gate("POST", MINT);
     world.held(gate, 1).await;
@@ -67,7 +67,7 @@ async fn a_mint_that_is_answered_for_ever_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_denied_read_waits_a_few_seconds_and_no_longer_for_a_token_that_may_see_more() {
+async fn a_denied_read_waits_only_seconds_for_a_better_token() {
     let world = mixed().start().await;
     ready(&world).await;
     world.clock.advance(Duration::from_hours(2));

@@ -51,7 +51,7 @@ fn asked(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_client_sees_what_its_own_credential_sees_and_the_pool_does_not() {
+async fn a_client_sees_by_its_own_credential_and_the_pool_does_not() {
     let world = strangers().start().await;
     world.get(GADGETS).await.assert_status(404);
     let own = get_as(&world, CLEO, GADGETS).await;
@@ -80,7 +80,7 @@ async fn two_credentials_and_the_pool_never_see_each_others_answers() {
 }
 
 #[tokio::test]
-async fn a_credential_that_is_one_of_the_pools_has_a_view_of_its_own_all_the_same() {
+async fn a_credential_equal_to_a_pool_token_has_its_own_view() {
     let world = strangers().start().await;
     assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; fwd=uri-miss; stored");
     assert_eq!(get_as(&world, DAN, WIDGETS).await.cache_status(), "weir; fwd=uri-miss; stored");
@@ -92,7 +92,7 @@ async fn a_credential_that_is_one_of_the_pools_has_a_view_of_its_own_all_the_sam
 }
 
 #[tokio::test]
-async fn an_answer_that_has_only_an_etag_is_confirmed_by_the_credential_that_received_it() {
+async fn an_etag_only_response_is_revalidated_by_its_credential() {
     let world = strangers().start().await;
     let labels = format!("{WIDGETS}/labels?page=1");
     for credential in [CLEO, DAN] {
@@ -125,7 +125,7 @@ async fn other_clients_with_the_same_credential_share_its_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_ask_at_once_with_one_credential_cost_one_request() {
+async fn concurrent_requests_with_one_credential_are_one_fetch() {
     let world = strangers().start().await;
     let gate = world.close_gate("GET", GADGETS);
     let answers = futures_util::future::join_all((0..10).map(|_| get_as(&world, CLEO, GADGETS)));
@@ -140,7 +140,7 @@ async fn those_who_ask_at_once_with_one_credential_cost_one_request() {
 }
 
 #[tokio::test]
-async fn each_credential_is_told_its_own_budget() {
+async fn each_credential_sees_its_own_budget() {
     let world = strangers().start().await;
     for page in 1..=3 {
         world.get(&format!("{WIDGETS}/issues?page={page}")).await.assert_status(200);
@@ -186,7 +186,7 @@ async fn a_secondary_refusal_closes_its_credential_alone() {
 }
 
 #[tokio::test]
-async fn what_the_upstream_thinks_of_a_credential_is_passed_on_and_harms_nobody() {
+async fn denials_of_a_credential_are_passed_on_and_harm_no_other() {
     let world = strangers().start().await;
     let unknown = get_as(&world, "emu_unknown_token", WIDGETS).await;
     unknown.assert_status(401);
@@ -204,7 +204,7 @@ async fn what_the_upstream_thinks_of_a_credential_is_passed_on_and_harms_nobody(
 }
 
 #[tokio::test]
-async fn what_was_stored_for_a_credential_is_not_served_to_one_that_is_revoked() {
+async fn a_revoked_credential_is_not_served_from_the_cache() {
     let world = strangers().start().await;
     get_as(&world, CLEO, GADGETS).await.assert_status(200);
     world.arm(
@@ -216,7 +216,7 @@ async fn what_was_stored_for_a_credential_is_not_served_to_one_that_is_revoked()
 }
 
 #[tokio::test]
-async fn unless_it_is_enabled_an_authorization_beside_the_key_is_ignored() {
+async fn authorization_beside_the_key_is_ignored_unless_enabled() {
     let world = Setup::new().holder("dan", "user", &[("classic", DAN)], "").start().await;
     get_as(&world, CLEO, GADGETS).await.assert_status(404);
     assert_eq!(get_as(&world, CLEO, WIDGETS).await.header("x-weir-account"), Some("dan"));
@@ -224,7 +224,7 @@ async fn unless_it_is_enabled_an_authorization_beside_the_key_is_ignored() {
 }
 
 #[tokio::test]
-async fn without_a_credential_of_its_own_a_client_is_served_as_ever() {
+async fn a_client_without_its_own_credential_is_served_by_its_pool() {
     let world = strangers().start().await;
     for headers in [vec![("x-weir-key", KEY), ("authorization", "")], vec![]] {
         assert_eq!(world.get_with(WIDGETS, &headers).await.header("x-weir-account"), Some("dan"));
@@ -232,7 +232,7 @@ async fn without_a_credential_of_its_own_a_client_is_served_as_ever() {
 }
 
 #[tokio::test]
-async fn several_authorizations_are_refused_and_nothing_is_sent() {
+async fn several_authorization_headers_are_refused_and_nothing_sent() {
     let world = strangers().start().await;
     let headers =
         [("x-weir-key", KEY), ("authorization", "Bearer one"), ("authorization", "Bearer two")];
@@ -241,7 +241,7 @@ async fn several_authorizations_are_refused_and_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn a_key_of_the_gateway_is_never_shown_to_the_upstream() {
+async fn a_gateway_key_never_reaches_the_upstream() {
     let world = strangers().start().await;
     for key in [KEY, OTHER_KEY] {
         let answer = get_as(&world, key, WIDGETS).await;
@@ -250,7 +250,7 @@ async fn a_key_of_the_gateway_is_never_shown_to_the_upstream() {
 }
 
 #[tokio::test]
-async fn a_client_may_do_with_its_own_credential_what_its_entry_allows() {
+async fn allow_limits_a_client_with_its_own_credential_too() {
     let world = strangers().client("allow = [\"GET /repos/**\"]").start().await;
     get_as(&world, CLEO, GADGETS).await.assert_status(200);
     get_as(&world, CLEO, "/user").await.assert_status(403);
@@ -258,8 +258,7 @@ async fn a_client_may_do_with_its_own_credential_what_its_entry_allows() {
 }
 
 #[tokio::test]
-async fn writes_are_made_with_the_clients_own_credential_and_make_what_others_have_stored_doubtful()
-{
+async fn writes_with_an_own_credential_invalidate_others_responses() {
     let world = strangers()
         .config("[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"10m\"")
         .start()
@@ -280,7 +279,7 @@ async fn writes_are_made_with_the_clients_own_credential_and_make_what_others_ha
 }
 
 #[tokio::test]
-async fn a_body_too_large_to_hold_goes_with_the_clients_own_credential_too() {
+async fn streamed_uploads_use_the_clients_own_credential() {
     let world = strangers().config("[writes]\nmax_body = \"64B\"").start().await;
     let body = json!({ "title": "long", "body": "x".repeat(1_000) }).to_string();
     send_as(&world, CLEO, Method::POST, &format!("{WIDGETS}/issues"), &body)
@@ -290,7 +289,7 @@ async fn a_body_too_large_to_hold_goes_with_the_clients_own_credential_too() {
 }
 
 #[tokio::test]
-async fn graphql_is_asked_with_the_clients_own_credential() {
+async fn graphql_is_sent_with_the_clients_own_credential() {
     let world = strangers().start().await;
     let body = json!({ "query": "{ viewer { login } }" }).to_string();
     let answer = send_as(&world, CLEO, Method::POST, "/graphql", &body).await;
@@ -309,7 +308,7 @@ async fn no_client_is_given_an_installation_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_goes_to_the_next_credential_when_nothing_of_the_last_is_under_way() {
+async fn an_idle_credentials_slot_goes_to_the_next_one() {
     let world = strangers().config("credentials_max = 1").start().await;
     let gate = world.close_gate("GET", GADGETS);
     let first = get_as(&world, CLEO, GADGETS);
@@ -332,7 +331,7 @@ async fn a_place_goes_to_the_next_credential_when_nothing_of_the_last_is_under_w
 }
 
 #[tokio::test]
-async fn nothing_of_a_credential_is_in_logs_metrics_or_answers() {
+async fn no_credential_is_in_logs_metrics_or_responses() {
     logged::begin();
     let world = strangers().start().await;
     let mut answers = Vec::new();

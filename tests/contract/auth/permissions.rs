@@ -35,7 +35,7 @@ fn message(answer: &Reply) -> String {
 }
 
 #[tokio::test]
-async fn a_private_repository_is_served_whichever_account_is_asked_first() {
+async fn a_private_repository_is_served_in_any_account_order() {
     for setup in [
         stranger_first(),
         Setup::new().holder("cleo", "user", &[CLEO], "").holder("dan", "user", &[DAN], ""),
@@ -51,7 +51,7 @@ async fn a_private_repository_is_served_whichever_account_is_asked_first() {
 }
 
 #[tokio::test]
-async fn after_a_second_look_requests_go_straight_to_the_account_that_sees_the_place() {
+async fn after_a_permission_retry_requests_go_to_the_seeing_account() {
     let world = stranger_first().start().await;
     world.get(&format!("{GADGETS}/issues")).await.assert_status(200);
     assert_eq!(asked(&world), ["dan", "cleo"]);
@@ -62,7 +62,7 @@ async fn after_a_second_look_requests_go_straight_to_the_account_that_sees_the_p
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn private_repositories_asked_for_all_at_once_are_all_served() {
+async fn concurrent_reads_of_private_repositories_are_all_served() {
     let world = stranger_first().start().await;
     let names: Vec<String> = (0..40).map(|number| format!("/repos/acme/secret-{number}")).collect();
     for number in 0..40 {
@@ -87,7 +87,7 @@ async fn private_repositories_asked_for_all_at_once_are_all_served() {
 }
 
 #[tokio::test]
-async fn what_a_second_look_found_is_stored_for_the_pool_and_confirmed_by_who_sees_it() {
+async fn a_permission_retrys_response_is_stored_for_the_pool() {
     let world = stranger_first().start().await;
     world.get(GADGETS).await.assert_status(200);
     let again = world.get(GADGETS).await;
@@ -96,7 +96,7 @@ async fn what_a_second_look_found_is_stored_for_the_pool_and_confirmed_by_who_se
 }
 
 #[tokio::test]
-async fn the_owner_of_a_validator_that_has_lost_its_right_is_not_preferred() {
+async fn a_validators_owner_without_permission_is_not_preferred() {
     let world = Setup::new().accounts(2).start().await;
     let labels = |page| format!("/repos/acme/gadgets/labels?page={page}");
     world.get(&labels(1)).await.assert_status(200);
@@ -115,7 +115,7 @@ async fn the_owner_of_a_validator_that_has_lost_its_right_is_not_preferred() {
 }
 
 #[tokio::test]
-async fn what_nobody_sees_is_a_404_after_one_second_look_and_later_ones_ask_one_account() {
+async fn a_path_nobody_sees_is_a_404_after_one_permission_retry() {
     let world = stranger_first().start().await;
     let first = world.get("/repos/acme/nothing").await;
     first.assert_status(404);
@@ -132,7 +132,7 @@ async fn what_nobody_sees_is_a_404_after_one_second_look_and_later_ones_ask_one_
 }
 
 #[tokio::test]
-async fn a_crawler_over_a_hundred_missing_repositories_costs_at_most_ten_requests_more() {
+async fn crawling_100_missing_repositories_costs_at_most_ten_more() {
     let world = stranger_first().start().await;
     for number in 0..100 {
         world.get(&format!("/repos/acme/missing-{number}")).await.assert_status(404);
@@ -142,7 +142,7 @@ async fn a_crawler_over_a_hundred_missing_repositories_costs_at_most_ten_request
 }
 
 #[tokio::test]
-async fn a_missing_issue_of_a_repository_that_all_see_keeps_no_account_from_it() {
+async fn a_missing_issue_excludes_no_account_from_its_repository() {
     let world = stranger_first().start().await;
     for page in 0..4 {
         world.get(&format!("/repos/acme/widgets/issues?page={page}")).await.assert_status(200);
@@ -156,7 +156,7 @@ async fn a_missing_issue_of_a_repository_that_all_see_keeps_no_account_from_it()
 }
 
 #[tokio::test]
-async fn a_missing_permission_moves_requests_to_the_account_that_has_it() {
+async fn a_missing_permission_moves_requests_to_another_account() {
     let setup = Setup::new().holder("limited", "user", &[LIMITED], "").holder(
         "app",
         "installation",
@@ -183,7 +183,7 @@ async fn a_missing_permission_moves_requests_to_the_account_that_has_it() {
 }
 
 #[tokio::test]
-async fn a_bare_403_closes_nothing_in_the_books() {
+async fn a_bare_403_closes_no_budget() {
     let world = Setup::new().holder("limited", "user", &[LIMITED], "").start().await;
     world.get(&format!("{GADGETS}/actions/runs")).await.assert_status(403);
     world.get(&format!("{GADGETS}/issues")).await.assert_status(200);
@@ -193,7 +193,7 @@ async fn a_bare_403_closes_nothing_in_the_books() {
 }
 
 #[tokio::test]
-async fn what_was_learned_is_forgotten_after_a_while() {
+async fn recorded_permissions_expire() {
     let world = stranger_first().manual_clock().start().await;
     world.get(&format!("{GADGETS}/labels")).await.assert_status(200);
     world.clock.advance(Duration::from_mins(9));
@@ -205,7 +205,7 @@ async fn what_was_learned_is_forgotten_after_a_while() {
 }
 
 #[tokio::test]
-async fn a_mistaken_memory_refuses_nothing() {
+async fn a_wrong_permission_record_refuses_nothing() {
     let world = Setup::new().accounts(2).start().await;
     world.ask_emulator(
         Method::POST,
@@ -225,7 +225,7 @@ async fn a_mistaken_memory_refuses_nothing() {
 }
 
 #[tokio::test]
-async fn an_account_that_sees_nothing_there_does_not_answer_for_one_whose_budget_is_spent() {
+async fn a_blind_account_does_not_answer_for_a_spent_one() {
     let world = stranger_first().start().await;
     world.set_limits(&json!({ "core.user": 3 }));
     for page in 1..=3 {
@@ -242,7 +242,7 @@ async fn an_account_that_sees_nothing_there_does_not_answer_for_one_whose_budget
 }
 
 #[tokio::test]
-async fn routes_of_one_account_and_writes_get_no_second_look() {
+async fn routes_of_one_account_and_writes_get_no_permission_retry() {
     let world = Setup::new().accounts(2).start().await;
     world.get("/user/repository_invitations/99999/nothing").await.assert_status(404);
     world.post("/repos/acme/nothing/issues", json!({ "title": "lost" })).await.assert_status(404);
@@ -282,7 +282,7 @@ async fn a_user_only_route_is_sent_with_the_users_token_of_the_app() {
 }
 
 #[tokio::test]
-async fn a_route_that_no_token_may_serve_is_refused_at_once_and_says_what_it_needs() {
+async fn a_route_that_fits_no_token_is_refused_naming_the_kind() {
     let world = Setup::new()
         .holder("bot", "user", &[("fine-grained", "emu_fine_grained_ada_all_permissions")], "")
         .start()
@@ -298,7 +298,7 @@ async fn a_route_that_no_token_may_serve_is_refused_at_once_and_says_what_it_nee
 }
 
 #[tokio::test]
-async fn what_no_account_reaches_is_refused_as_such() {
+async fn a_path_no_account_reaches_is_refused() {
     let world = Setup::new().holder("cleo", "user", &[CLEO], "reach = [\"acme\"]").start().await;
     for (path, named) in [
         ("/repos/globex/portal", "globex/portal"),
@@ -317,7 +317,7 @@ async fn what_no_account_reaches_is_refused_as_such() {
 }
 
 #[tokio::test]
-async fn of_an_accounts_tokens_the_one_that_sees_the_place_is_used() {
+async fn the_token_that_sees_the_path_is_used_within_an_account() {
     let tokens = [
         ("fine-grained", "emu_fine_grained_ada_no_permissions"),
         ("classic", "emu_classic_ada_all_scopes"),
@@ -330,7 +330,7 @@ async fn of_an_accounts_tokens_the_one_that_sees_the_place_is_used() {
 }
 
 #[tokio::test]
-async fn a_read_goes_to_another_account_where_the_upstream_wants_another_kind_of_credential() {
+async fn a_read_moves_on_when_the_upstream_wants_another_token_kind() {
     let world = Setup::new().accounts(2).start().await;
     world.arm(&json!({ "fault": "status", "status": 401, "body": { "message": "Requires authentication" }, "match": { "path": "/repos/*", "nth": 1 } }));
     world.get("/repos/acme/widgets").await.assert_status(200);
@@ -339,7 +339,7 @@ async fn a_read_goes_to_another_account_where_the_upstream_wants_another_kind_of
 }
 
 #[tokio::test]
-async fn when_the_upstream_wants_another_credential_of_everybody_each_is_asked_once() {
+async fn each_account_is_tried_once_when_all_credentials_are_wrong() {
     let world = Setup::new().accounts(2).start().await;
     world.arm(
         &json!({ "fault": "status", "status": 401, "body": { "message": "Requires authentication" }, "match": { "path": "/repos/*" } }),
@@ -354,7 +354,7 @@ async fn when_the_upstream_wants_another_credential_of_everybody_each_is_asked_o
 }
 
 #[tokio::test]
-async fn who_shows_no_credential_is_not_asked_again_and_again_for_a_bad_one() {
+async fn an_anonymous_account_is_not_retried_for_bad_credentials() {
     let text = format!(
         "[[accounts]]\nname = \"nobody\"\nkind = \"anonymous\"\n[[clients]]\nname = \"ci\"\nkey_sha256 = \"{}\"\n",
         weir::config::digest_hex(crate::support::KEY.as_bytes())

@@ -38,7 +38,7 @@ fn version(reply: &Reply) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn no_answer_is_older_than_its_lifetime_however_long_it_was_on_its_way() {
+async fn transit_time_counts_against_the_lifetime() {
     let staged = Staged::start().await;
     let world = Setup::new().upstream(staged.url()).manual_clock().config(RULE).start().await;
     let upstream = async {
@@ -58,7 +58,7 @@ async fn no_answer_is_older_than_its_lifetime_however_long_it_was_on_its_way() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_asked_for_earlier_and_comes_later_takes_the_place_of_nothing() {
+async fn a_late_response_to_an_earlier_request_replaces_nothing() {
     let staged = Staged::start().await;
     let setup = Setup::new().upstream(staged.url()).manual_clock().config(RULE);
     let world = setup.config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
@@ -110,7 +110,7 @@ fn changed(second: u32, now: u32) -> Response<Bytes> {
 }
 
 #[tokio::test]
-async fn a_date_that_may_stand_for_another_state_confirms_no_clients_copy() {
+async fn an_ambiguous_date_revalidates_no_clients_copy() {
     for (second, status) in [(25, 200), (5, 304)] {
         let origin = Origin::start(move |_: Request<()>| async move { changed(second, 30) }).await;
         let world = Setup::new().upstream(origin.url()).start().await;
@@ -121,7 +121,7 @@ async fn a_date_that_may_stand_for_another_state_confirms_no_clients_copy() {
 }
 
 #[tokio::test]
-async fn an_answer_whose_304_says_that_it_is_not_to_be_stored_is_stored_no_more() {
+async fn a_304_with_no_store_removes_the_stored_response() {
     let origin = Origin::start(|request: Request<()>| async move {
         let is_known = header(request.headers(), "if-none-match") == "\"it\"";
         let response =

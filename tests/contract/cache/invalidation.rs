@@ -48,7 +48,7 @@ async fn writes(world: &World, method: Method, path: &str, body: &Value) {
 }
 
 #[tokio::test]
-async fn a_repository_is_found_by_its_new_name_at_once_whatever_address_it_was_written_by() {
+async fn a_renamed_repository_is_found_by_its_new_name_at_once() {
     for by_number in [false, true] {
         let world = world().await;
         let id = stored(&world, REPOSITORY, 200).await.json()["id"].clone();
@@ -68,7 +68,7 @@ async fn a_repository_is_found_by_its_new_name_at_once_whatever_address_it_was_w
 }
 
 #[tokio::test]
-async fn what_lies_below_something_that_is_written_is_not_served_as_it_was() {
+async fn a_write_invalidates_what_lies_below_its_path() {
     let world = world().await;
     let hook = json!({ "name": "web", "config": { "url": "http://127.0.0.1:9/", "content_type": "json" } });
     let id = world.ask_emulator(Method::POST, "/orgs/acme/hooks", &hook)["id"].clone();
@@ -83,7 +83,7 @@ async fn what_lies_below_something_that_is_written_is_not_served_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_label_that_comes_to_be_by_its_name_on_an_issue_is_there_at_once() {
+async fn a_label_created_through_an_issue_shows_at_once() {
     let world = world().await;
     let labels = format!("{REPOSITORY}/labels?per_page=100");
     let writes_of = [
@@ -111,7 +111,7 @@ async fn a_label_that_comes_to_be_by_its_name_on_an_issue_is_there_at_once() {
 }
 
 #[tokio::test]
-async fn an_issue_that_joins_a_milestone_shows_in_the_others_of_it() {
+async fn an_issue_joining_a_milestone_shows_on_the_milestones_issues() {
     let world = world().await;
     let milestone = world.ask_emulator(
         Method::POST,

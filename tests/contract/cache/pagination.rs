@@ -44,7 +44,7 @@ async fn tells_of_the_next(world: &World) -> bool {
 }
 
 #[tokio::test]
-async fn a_304_alone_tells_of_no_next_page_and_a_change_above_makes_the_page_be_asked_for_anew() {
+async fn a_parent_change_refetches_a_page_that_a_304_cannot_update() {
     let world = an_eleventh_comes(Setup::new()).await;
     let answer = world.get(&page(1)).await;
     assert_eq!(
@@ -64,21 +64,21 @@ async fn a_304_alone_tells_of_no_next_page_and_a_change_above_makes_the_page_be_
 }
 
 #[tokio::test]
-async fn a_further_page_that_is_seen_makes_the_one_before_be_asked_for_anew() {
+async fn a_next_page_that_appears_refetches_the_page_before() {
     let world = an_eleventh_comes(Setup::new()).await;
     assert_eq!(world.get(&page(2)).await.json().as_array().map(Vec::len), Some(1));
     assert!(tells_of_the_next(&world).await);
 }
 
 #[tokio::test]
-async fn a_further_page_that_is_empty_says_nothing() {
+async fn an_empty_next_page_refetches_nothing() {
     let world = an_eleventh_comes(Setup::new()).await;
     world.get(&page(3)).await.assert_status(200);
     assert_eq!(world.get(&page(1)).await.cache_status(), UNCHANGED);
 }
 
 #[tokio::test]
-async fn another_page_of_the_list_that_changed_makes_it_be_asked_for_anew() {
+async fn a_changed_page_refetches_the_other_pages_of_its_list() {
     let world = an_eleventh_comes(Setup::new()).await;
     let all = format!("{ISSUE}/comments?per_page=100");
     world.get(&all).await.assert_status(200);
@@ -89,7 +89,7 @@ async fn another_page_of_the_list_that_changed_makes_it_be_asked_for_anew() {
 }
 
 #[tokio::test]
-async fn after_a_write_it_is_asked_for_anew() {
+async fn a_write_refetches_a_full_last_page() {
     let world = an_eleventh_comes(
         Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\""),
     )
@@ -102,7 +102,7 @@ async fn after_a_write_it_is_asked_for_anew() {
 }
 
 #[tokio::test]
-async fn a_page_that_names_the_last_is_asked_for_anew_once_after_a_write() {
+async fn a_page_that_links_the_last_is_refetched_once_after_a_write() {
     let world = an_eleventh_comes(
         Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\""),
     )
@@ -122,7 +122,7 @@ async fn a_page_that_names_the_last_is_asked_for_anew_once_after_a_write() {
 }
 
 #[tokio::test]
-async fn who_holds_a_page_is_told_when_another_one_has_come_after_it() {
+async fn a_client_holding_a_page_learns_of_a_new_next_page() {
     let world = an_eleventh_comes(Setup::new()).await;
     let held = world.get(&page(1)).await;
     assert_eq!(held.header("link"), None);
@@ -136,7 +136,7 @@ async fn who_holds_a_page_is_told_when_another_one_has_come_after_it() {
 }
 
 #[tokio::test]
-async fn a_page_with_room_or_a_next_is_confirmed_for_nothing_whatever_changes_beside_it() {
+async fn a_page_with_room_or_a_next_link_is_revalidated_for_free() {
     let world = an_eleventh_comes(Setup::new()).await;
     let few = format!("{ISSUE}/comments?per_page=4&page=1");
     let roomy = format!("{ISSUE}/comments?per_page=100&page=1");

@@ -189,7 +189,7 @@ impl Pair {
 }
 
 #[tokio::test]
-async fn nothing_is_predicted_unless_the_config_asks_for_it() {
+async fn nothing_is_predicted_unless_configured() {
     let pair = Pair::after_proof("", Manner::observed()).await;
     let (answer, asked) = pair.first_page_again().await;
     assert_eq!(
@@ -199,7 +199,7 @@ async fn nothing_is_predicted_unless_the_config_asks_for_it() {
 }
 
 #[tokio::test]
-async fn a_token_that_owns_no_etag_confirms_with_a_predicted_one_where_that_has_proved_right() {
+async fn a_token_without_an_etag_revalidates_with_a_predicted_one() {
     let pair = Pair::after_proof(PREDICTED, Manner::observed()).await;
     let (answer, asked) = pair.first_page_again().await;
     let predicted = asked.header("if-none-match").to_owned();
@@ -221,7 +221,7 @@ async fn a_token_that_owns_no_etag_confirms_with_a_predicted_one_where_that_has_
 }
 
 #[tokio::test]
-async fn a_304_that_names_no_etag_teaches_the_predicted_one() {
+async fn a_304_without_an_etag_teaches_the_predicted_one() {
     let pair = Pair::after_proof(PREDICTED, Manner { named: Some(""), ..Manner::observed() }).await;
     let (_, asked) = pair.first_page_again().await;
     let (_, again) = pair.first_page_again().await;
@@ -233,7 +233,7 @@ async fn a_304_that_names_no_etag_teaches_the_predicted_one() {
 }
 
 #[tokio::test]
-async fn before_a_route_has_proved_itself_nothing_is_sent() {
+async fn no_prediction_is_sent_before_a_route_is_proven() {
     let pair = Pair::new(PREDICTED, Manner::observed()).await;
     for number in 1..PROVED_BY {
         pair.world.get(&page(number)).await.assert_status(200);
@@ -243,7 +243,7 @@ async fn before_a_route_has_proved_itself_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn an_upstream_with_etags_of_another_form_is_never_sent_a_prediction() {
+async fn other_etag_forms_are_never_predicted() {
     let pair = Pair::after_proof(PREDICTED, Manner { form: another, ..Manner::observed() }).await;
     for number in PROVED_BY + 1..40 {
         pair.world.get(&page(number)).await.assert_status(200);
@@ -256,7 +256,7 @@ async fn an_upstream_with_etags_of_another_form_is_never_sent_a_prediction() {
 }
 
 #[tokio::test]
-async fn a_prediction_that_brings_what_was_stored_is_the_last_of_its_route() {
+async fn a_wrong_prediction_is_the_last_of_its_route() {
     let pair = Pair::after_proof(PREDICTED, Manner::observed()).await;
     pair.change(|manner| manner.form = another);
     let (answer, asked) = pair.first_page_again().await;
@@ -271,7 +271,7 @@ async fn a_prediction_that_brings_what_was_stored_is_the_last_of_its_route() {
 }
 
 #[tokio::test]
-async fn a_prediction_for_what_has_changed_brings_the_change_and_proves_nothing_wrong() {
+async fn a_prediction_for_a_changed_resource_disproves_nothing() {
     let pair = Pair::after_proof(PREDICTED, Manner::observed()).await;
     pair.change(|manner| manner.body = changed);
     let (answer, asked) = pair.first_page_again().await;
@@ -281,7 +281,7 @@ async fn a_prediction_for_what_has_changed_brings_the_change_and_proves_nothing_
 }
 
 #[tokio::test]
-async fn a_304_that_confirms_something_else_than_the_prediction_confirms_nothing() {
+async fn a_304_for_another_etag_than_predicted_revalidates_nothing() {
     let pair = Pair::after_proof(
         PREDICTED,
         Manner { named: Some("\"something-else\""), always_304: true, ..Manner::observed() },
@@ -296,7 +296,7 @@ async fn a_304_that_confirms_something_else_than_the_prediction_confirms_nothing
 }
 
 #[tokio::test]
-async fn beside_a_date_a_prediction_confirms_too() {
+async fn a_prediction_revalidates_beside_a_date_too() {
     let pair = Pair::after_proof(PREDICTED, Manner { dated: true, ..Manner::observed() }).await;
     let (_, asked) = pair.first_page_again().await;
     assert_eq!((asked.status, asked.header("if-modified-since")), (304, DATE));
@@ -304,7 +304,7 @@ async fn beside_a_date_a_prediction_confirms_too() {
 }
 
 #[tokio::test]
-async fn where_accounts_see_different_bodies_of_one_date_the_date_is_asked_with_alone() {
+async fn only_the_date_is_sent_where_bodies_differ_by_account() {
     let pair = Pair::after_proof(
         PREDICTED,
         Manner { dated: true, body: different_for_each, ..Manner::observed() },
@@ -321,7 +321,7 @@ async fn where_accounts_see_different_bodies_of_one_date_the_date_is_asked_with_
 }
 
 #[tokio::test]
-async fn nothing_is_predicted_of_a_body_that_is_not_kept_as_it_came() {
+async fn a_body_stored_in_changed_form_is_not_predicted() {
     let pair =
         Pair::after_proof(PREDICTED, Manner { body: with_secret, ..Manner::observed() }).await;
     let (answer, asked) = pair.first_page_again().await;
@@ -330,7 +330,7 @@ async fn nothing_is_predicted_of_a_body_that_is_not_kept_as_it_came() {
 }
 
 #[tokio::test]
-async fn a_renewed_installation_token_confirms_what_the_one_before_it_fetched() {
+async fn a_renewed_token_revalidates_its_predecessors_responses() {
     let world = apps::setup().config(PREDICTED).manual_clock().start().await;
     let list = |number: usize| format!("{}/labels?per_page=1&page={number}", apps::REPOSITORY);
     for number in 1..=PROVED_BY {

@@ -63,7 +63,7 @@ fn assert_nothing_stored(answer: &Reply) {
 }
 
 #[tokio::test]
-async fn who_says_no_cache_has_the_answer_confirmed_for_free_whatever_its_lifetime() {
+async fn no_cache_revalidates_for_free_whatever_the_lifetime() {
     for config in [PLAIN, LONG_LIVED] {
         let world = fresh(config).await;
         for header in [
@@ -89,7 +89,7 @@ async fn who_says_no_cache_has_the_answer_confirmed_for_free_whatever_its_lifeti
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_says_no_cache_joins_a_fetch_that_is_under_way_which_is_younger_than_anything_stored() {
+async fn no_cache_joins_a_fetch_under_way() {
     let world = fresh(PLAIN).await;
     let gate = world.close_gate("GET", REPOSITORY);
     let both = async {
@@ -108,7 +108,7 @@ async fn who_says_no_cache_joins_a_fetch_that_is_under_way_which_is_younger_than
 }
 
 #[tokio::test]
-async fn the_answer_to_no_store_is_not_stored_and_what_is_stored_is_served() {
+async fn no_store_stores_nothing_and_may_be_served_from_the_cache() {
     for config in [PLAIN, LONG_LIVED] {
         let world = Setup::new().manual_clock().config(config).start().await;
         for _ in 0..2 {
@@ -129,7 +129,7 @@ async fn the_answer_to_no_store_is_not_stored_and_what_is_stored_is_served() {
 }
 
 #[tokio::test]
-async fn a_change_that_no_store_has_found_is_not_hidden_from_others_by_what_is_stored() {
+async fn a_change_seen_by_no_store_invalidates_the_stored_response() {
     let world = Setup::new().config("[writes]\nspacing = \"0s\"").config(LONG_LIVED).start().await;
     let before = world.get(REPOSITORY).await;
     world.ask_emulator(http::Method::PATCH, REPOSITORY, &json!({ "description": "another" }));
@@ -143,7 +143,7 @@ async fn a_change_that_no_store_has_found_is_not_hidden_from_others_by_what_is_s
 }
 
 #[tokio::test]
-async fn who_says_no_store_takes_nothing_from_those_who_have_stored_the_same() {
+async fn no_store_keeps_an_equal_stored_response_for_others() {
     let upstream =
         Broken::start(Behaviour::Keeps("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")).await;
     let world = upstream.setup().config(LONG_LIVED).manual_clock().start().await;
@@ -157,7 +157,7 @@ async fn who_says_no_store_takes_nothing_from_those_who_have_stored_the_same() {
 }
 
 #[tokio::test]
-async fn who_says_no_store_polls_the_upstream_no_more_often_than_it_says() {
+async fn no_store_keeps_the_upstreams_poll_interval() {
     let world = Setup::new().manual_clock().start().await;
     for asked in 1..3 {
         says(&world, THREADS, "no-store").await.assert_status(200);
@@ -170,7 +170,7 @@ async fn who_says_no_store_polls_the_upstream_no_more_often_than_it_says() {
 }
 
 #[tokio::test]
-async fn the_no_cache_that_runtimes_add_to_a_condition_asks_for_no_more_than_the_condition() {
+async fn no_cache_added_by_runtimes_does_not_defeat_the_condition() {
     for (config, expected) in [(LONG_LIVED, HIT), (PLAIN, CONFIRMED)] {
         let world = fresh(config).await;
         let etag = world.get(REPOSITORY).await.header("etag").unwrap().to_owned();
@@ -196,7 +196,7 @@ async fn the_no_cache_that_runtimes_add_to_a_condition_asks_for_no_more_than_the
 }
 
 #[tokio::test]
-async fn an_age_that_a_client_names_and_a_freshness_that_it_needs_are_kept() {
+async fn max_age_and_min_fresh_are_honoured() {
     for (line, asked) in [
         ("max-age=31", 0),
         ("max-age=29", 1),
@@ -211,7 +211,7 @@ async fn an_age_that_a_client_names_and_a_freshness_that_it_needs_are_kept() {
 }
 
 #[tokio::test]
-async fn who_takes_something_stale_gets_it_unless_the_answer_forbids_it() {
+async fn max_stale_is_honoured_unless_the_response_forbids_it() {
     for (lifetime, line, asked) in [
         ("max-age=60", "max-stale=30", 0),
         ("max-age=60", "max-stale", 0),
@@ -236,7 +236,7 @@ async fn who_takes_something_stale_gets_it_unless_the_answer_forbids_it() {
 }
 
 #[tokio::test]
-async fn nobody_takes_what_a_write_made_doubtful_for_stale() {
+async fn max_stale_serves_nothing_that_a_write_invalidated() {
     let (upstream, world) = aged("max-age=60", 1).await;
     world
         .send(http::Method::POST, ISSUES, &[("content-type", "application/json")], "{}")
@@ -248,7 +248,7 @@ async fn nobody_takes_what_a_write_made_doubtful_for_stale() {
 }
 
 #[tokio::test]
-async fn who_asks_only_for_what_is_stored_gets_it_or_504_at_once_and_the_upstream_is_not_asked() {
+async fn only_if_cached_gets_the_stored_response_or_504() {
     for config in [PLAIN, LONG_LIVED] {
         let world = fresh(config).await;
         let asked = world.upstream_requests().len();
@@ -271,7 +271,7 @@ async fn who_asks_only_for_what_is_stored_gets_it_or_504_at_once_and_the_upstrea
 }
 
 #[tokio::test]
-async fn the_upstreams_word_on_polling_goes_before_a_clients() {
+async fn the_poll_interval_overrides_request_directives() {
     let world = Setup::new().manual_clock().start().await;
     world.get(THREADS).await.assert_status(200);
     world.clock.advance(Duration::from_secs(59));
@@ -286,7 +286,7 @@ async fn the_upstreams_word_on_polling_goes_before_a_clients() {
 }
 
 #[tokio::test]
-async fn who_asks_for_something_new_gets_nothing_old_in_the_place_of_a_failure() {
+async fn no_cache_gets_no_stale_response_on_a_failure() {
     let world = Setup::new().start().await;
     world.get(REPOSITORY).await.assert_status(200);
     world.arm(&json!({ "fault": "reset_before", "match": { "path": REPOSITORY } }));

@@ -20,8 +20,7 @@ async fn before(upstream: &Broken) -> World {
 }
 
 #[tokio::test]
-async fn an_answer_for_one_user_is_confirmed_before_each_use_unless_it_names_a_lifetime_for_shared_caches()
- {
+async fn a_private_response_is_revalidated_unless_s_maxage_is_named() {
     for (lifetime, reached) in
         [("private, max-age=3600", 2), ("private, max-age=60, s-maxage=60", 1)]
     {
@@ -37,7 +36,7 @@ async fn an_answer_for_one_user_is_confirmed_before_each_use_unless_it_names_a_l
 }
 
 #[tokio::test]
-async fn the_age_that_an_answer_came_with_is_told_and_counts() {
+async fn the_age_received_is_forwarded_and_counts() {
     let upstream = Broken::start(Behaviour::Keeps(
         "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nAge: 30\r\nContent-Length: 2\r\n\r\nhi",
     ));
@@ -53,7 +52,7 @@ async fn the_age_that_an_answer_came_with_is_told_and_counts() {
 }
 
 #[tokio::test]
-async fn the_upstreams_etag_is_the_clients_where_every_client_gets_the_same_bytes() {
+async fn clients_get_the_upstreams_etag_where_the_bytes_are_the_same() {
     let upstream =
         Broken::start(Behaviour::Keeps("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nETag: \"a\"\r\nContent-Length: 2\r\n\r\nhi")).await;
     let world = before(&upstream).await;
@@ -74,7 +73,7 @@ async fn the_upstreams_etag_is_the_clients_where_every_client_gets_the_same_byte
 }
 
 #[tokio::test]
-async fn an_encoding_that_is_no_choice_is_kept_and_one_that_is_not() {
+async fn a_content_coding_is_stored_only_where_it_is_not_negotiated() {
     for (vary, reached) in
         [("", 1), ("Vary: Accept-Encoding\r\n", 2), ("Content-Type: application/json\r\n", 2)]
     {
@@ -91,7 +90,7 @@ async fn an_encoding_that_is_no_choice_is_kept_and_one_that_is_not() {
 }
 
 #[tokio::test]
-async fn a_failure_is_passed_on_as_it_was_answered() {
+async fn a_failure_is_passed_on_unchanged() {
     let upstream = Broken::start(Behaviour::Keeps(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nno",
     ))
@@ -105,7 +104,7 @@ async fn a_failure_is_passed_on_as_it_was_answered() {
 }
 
 #[tokio::test]
-async fn what_must_be_confirmed_is_not_served_when_it_cannot_be() {
+async fn must_revalidate_is_not_served_when_revalidation_fails() {
     // The emulator's answers name a lifetime for shared caches, which forbids it (RFC 9111
     // §5.2.2.10).
     let world = Setup::new().manual_clock().config(PLAIN).start().await;
@@ -116,7 +115,7 @@ async fn what_must_be_confirmed_is_not_served_when_it_cannot_be() {
 }
 
 #[tokio::test]
-async fn a_method_that_nobody_knows_is_passed_on_once() {
+async fn an_unknown_method_is_passed_on_once() {
     let upstream = Broken::start(Behaviour::Keeps(
         "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 2\r\n\r\nhi",
     ))
@@ -142,7 +141,7 @@ async fn a_method_that_nobody_knows_is_passed_on_once() {
 }
 
 #[tokio::test]
-async fn what_the_answer_to_a_write_names_is_asked_for_anew() {
+async fn the_urls_in_a_write_response_are_invalidated() {
     // One of them relative to what was written.
     let named =
         "Location: issues/../issues/./7?page=1\r\nContent-Location: /repos/acme/widgets/labels\r\n";
@@ -176,7 +175,7 @@ async fn what_the_answer_to_a_write_names_is_asked_for_anew() {
 }
 
 #[tokio::test]
-async fn what_the_answer_to_a_streamed_upload_names_is_asked_for_anew() {
+async fn the_urls_in_an_upload_response_are_invalidated() {
     let says = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nLocation: /repos/acme/widgets/labels\r\nContent-Length: 2\r\n\r\nhi";
     let upstream = Broken::start(Behaviour::Keeps(says)).await;
     let world =
@@ -191,7 +190,7 @@ async fn what_the_answer_to_a_streamed_upload_names_is_asked_for_anew() {
 }
 
 #[tokio::test]
-async fn a_part_of_an_answer_is_given_whatever_the_mode() {
+async fn ranges_are_served_in_every_mode() {
     let world = Setup::new().start().await;
     let whole = world.get(REPOSITORY).await;
     let part = world.get_with(REPOSITORY, &[("range", "bytes=2-5")]).await;

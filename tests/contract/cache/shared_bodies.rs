@@ -108,7 +108,7 @@ async fn all(askers: Vec<JoinHandle<Reply>>) -> Vec<Reply> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_ask_at_once_are_given_one_fetch_however_long_it_is() {
+async fn concurrent_readers_share_one_fetch_of_any_length() {
     let body = text(3 * 1024 * 1024);
     for is_chunked in [false, true] {
         let stage = Stage::new().await;
@@ -131,7 +131,7 @@ async fn those_who_ask_at_once_are_given_one_fetch_however_long_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_comes_while_its_beginning_is_there_joins_and_who_comes_later_asks() {
+async fn a_reader_joins_while_the_start_is_held_and_fetches_later() {
     let stage = Stage::new().await;
     let body = text(2 * 1024 * 1024);
     let (early, rest) = body.split_at(100_000);
@@ -161,7 +161,7 @@ async fn who_comes_while_its_beginning_is_there_joins_and_who_comes_later_asks()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_comes_when_its_beginning_is_gone_asks() {
+async fn a_reader_fetches_when_the_start_is_gone() {
     let stage = Stage::new().await;
     let body = text(4 * 1024 * 1024);
     let (early, rest) = body.split_at(2 * 1024 * 1024);
@@ -182,7 +182,7 @@ async fn who_comes_when_its_beginning_is_gone_asks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_goes_on_without_the_one_who_asked_first_and_ends_when_nobody_is_left() {
+async fn a_fetch_outlives_its_first_reader_and_ends_with_the_last() {
     let stage = Stage::new().await;
     let body = text(2 * 1024 * 1024);
     let (early, rest) = body.split_at(100_000);
@@ -213,7 +213,7 @@ async fn it_goes_on_without_the_one_who_asked_first_and_ends_when_nobody_is_left
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_breaks_off_does_for_everybody() {
+async fn a_truncated_body_is_truncated_for_every_reader() {
     let stage = Stage::new().await;
     let body = text(100_000);
     let (mut first, mut second) =
@@ -236,7 +236,7 @@ async fn a_body_that_breaks_off_does_for_everybody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_wants_no_body_holds_nobody_up() {
+async fn a_head_request_delays_no_reader() {
     let stage = Stage::new().await;
     let body = text(2 * 1024 * 1024);
     let mut bodiless =
@@ -259,7 +259,7 @@ async fn one_who_wants_no_body_holds_nobody_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_client_gets_its_own_addresses() {
+async fn each_client_gets_its_own_urls() {
     let stage = Stage::new().await;
     let hosts = ["http://one:1", "http://two:2"];
     let mut clients = Vec::new();
@@ -294,7 +294,7 @@ async fn each_client_gets_its_own_addresses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_for_its_asker_alone_is_asked_for_by_each() {
+async fn a_response_for_one_requester_is_fetched_by_each() {
     for says in
         ["Connection: close\r\nCache-Control: no-store\r\n", "Connection: close\r\nVary: *\r\n"]
     {
@@ -337,7 +337,7 @@ async fn left_behind(stage: &Stage, body: &Arc<String>, again: String) -> Vec<u8
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_too_slow_for_the_others_gets_the_rest_by_a_fetch_of_its_own() {
+async fn a_slow_reader_gets_the_rest_by_its_own_fetch() {
     let stage = Stage::new().await;
     let body = Arc::new(text(VAST_BYTES));
     let told = left_behind(&stage, &body, head(body.len(), FIRST) + &body).await;
@@ -346,7 +346,7 @@ async fn who_is_too_slow_for_the_others_gets_the_rest_by_a_fetch_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rest_of_another_answer_is_not_given_for_that_of_the_first() {
+async fn the_rest_of_a_changed_response_is_not_appended() {
     let body = Arc::new(text(VAST_BYTES));
     let other = body.replacen("0.", "1.", 1);
     for again in [

@@ -51,7 +51,7 @@ impl Ailing {
 }
 
 #[tokio::test]
-async fn an_answer_that_says_so_stands_in_for_errors_until_its_time_is_over() {
+async fn stale_if_error_of_a_response_holds_until_it_expires() {
     for mode in MODES {
         for error in [500, 502, 503, 504] {
             let ailing = Ailing::after_an_answer(mode, "max-age=60, stale-if-error=30").await;
@@ -73,7 +73,7 @@ async fn an_answer_that_says_so_stands_in_for_errors_until_its_time_is_over() {
 }
 
 #[tokio::test]
-async fn other_failures_and_other_statuses_are_delivered() {
+async fn other_failures_and_statuses_are_delivered() {
     for mode in MODES {
         for status in [501, 505, 404] {
             let ailing = Ailing::after_an_answer(mode, "max-age=60, stale-if-error=600").await;
@@ -83,7 +83,7 @@ async fn other_failures_and_other_statuses_are_delivered() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_does_not_answer_is_an_error_too() {
+async fn a_silent_upstream_counts_as_an_error() {
     let says = "HTTP/1.1 200 OK\r\nCache-Control: max-age=1, stale-if-error=600\r\nContent-Length: 2\r\n\r\nhi";
     for mode in MODES {
         let upstream = Broken::start(Behaviour::Says(says)).await;
@@ -100,7 +100,7 @@ async fn an_upstream_that_does_not_answer_is_an_error_too() {
 }
 
 #[tokio::test]
-async fn what_an_answer_forbids_it_does_not_allow() {
+async fn cache_control_may_forbid_stale_if_error() {
     for mode in MODES {
         for forbids in [
             "max-age=60, stale-if-error=600, must-revalidate",
@@ -121,7 +121,7 @@ async fn what_an_answer_forbids_it_does_not_allow() {
 }
 
 #[tokio::test]
-async fn a_client_says_for_itself_how_stale_it_may_be() {
+async fn a_client_names_its_own_stale_if_error() {
     for mode in MODES {
         let ailing = Ailing::after_an_answer(mode, "max-age=60").await;
         ailing.later(90, 503, &[]).await.assert_status(503);
@@ -157,7 +157,7 @@ async fn a_client_says_for_itself_how_stale_it_may_be() {
 }
 
 #[tokio::test]
-async fn nothing_from_before_a_write_stands_in_for_an_error() {
+async fn no_response_older_than_a_write_is_served_on_an_error() {
     for mode in MODES {
         let ailing = Ailing::after_an_answer(mode, "max-age=60, stale-if-error=600").await;
         ailing
@@ -170,7 +170,7 @@ async fn nothing_from_before_a_write_stands_in_for_an_error() {
 }
 
 #[tokio::test]
-async fn a_304_brings_another_word_on_it() {
+async fn a_304_updates_stale_if_error() {
     for mode in MODES {
         let (status, unchanged) = (Arc::new(AtomicU16::new(200)), Arc::new(AtomicU16::new(0)));
         let (said, told) = (Arc::clone(&status), Arc::clone(&unchanged));

@@ -25,7 +25,7 @@ async fn a_hundred_at_once(world: &World) -> Vec<Reply> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_identical_gets_at_once_make_one_request_and_a_second_round_one_that_is_free() {
+async fn identical_concurrent_gets_are_one_fetch_then_a_free_one() {
     let world = Setup::new().start().await;
     let answers = a_hundred_at_once(&world).await;
     all_have_status(&answers, 200);
@@ -51,7 +51,7 @@ async fn a_hundred_identical_gets_at_once_make_one_request_and_a_second_round_on
 }
 
 #[tokio::test]
-async fn a_304_costs_no_budget_and_the_client_sees_that() {
+async fn a_304_costs_no_budget_and_the_client_sees_it() {
     let world = Setup::new().start().await;
     let first = world.get(REPOSITORY).await;
     let second = world.get(REPOSITORY).await;
@@ -62,7 +62,7 @@ async fn a_304_costs_no_budget_and_the_client_sees_that() {
 }
 
 #[tokio::test]
-async fn an_answer_survives_a_change_of_account_by_its_date() {
+async fn a_response_is_revalidated_by_another_account_by_date() {
     // With three accounts and nothing to prefer one by, the second request goes to another account
     // than the first.
     let world = Setup::new().accounts(3).start().await;
@@ -74,7 +74,7 @@ async fn an_answer_survives_a_change_of_account_by_its_date() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_the_answer_gets_a_304_of_its_own() {
+async fn a_client_with_a_current_copy_gets_a_304() {
     let world = Setup::new().start().await;
     let first = world.get(REPOSITORY).await;
     let etag = first.header("etag").unwrap().to_owned();
@@ -104,7 +104,7 @@ async fn no_cache_from_a_client_does_not_spend_budget() {
 }
 
 #[tokio::test]
-async fn fresh_answers_are_served_without_asking_in_mode_rfc9111() {
+async fn rfc9111_serves_fresh_responses_without_revalidation() {
     let world =
         Setup::new().manual_clock().config("[cache]\nfreshness = \"rfc9111\"").start().await;
     world.get(REPOSITORY).await.assert_status(200);
@@ -128,7 +128,7 @@ async fn a_rule_gives_a_route_a_lifetime_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_write_makes_its_target_and_its_lists_stale_whatever_their_lifetime() {
+async fn a_write_invalidates_its_target_and_its_lists() {
     let rules = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"10m\"\n\
                  [[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues/{issue_number}\"\nttl = \"10m\"";
     let world = Setup::new()
@@ -155,7 +155,7 @@ async fn a_write_makes_its_target_and_its_lists_stale_whatever_their_lifetime() 
 }
 
 #[tokio::test]
-async fn routes_about_me_are_answered_for_each_clients_own_account() {
+async fn routes_about_me_use_each_clients_own_account() {
     let world = Setup::new().accounts(2).start().await;
     let other = format!("Bearer {OTHER_KEY}");
     for _ in 0..2 {
@@ -185,7 +185,7 @@ async fn head_shares_the_stored_answer_and_has_no_body() {
 /// RFC 9111 §4.3.5, what a HEAD's answer does to a stored GET's, cannot come up: the upstream is
 /// never sent a HEAD that the cache has a part in.
 #[tokio::test]
-async fn a_head_is_asked_for_as_a_get_whose_answer_is_for_both() {
+async fn a_head_is_fetched_as_a_get_that_serves_both() {
     let world = Setup::new().config("[cache]\nfreshness = \"rfc9111\"").start().await;
     let head = world.send(http::Method::HEAD, REPOSITORY, &[], "").await;
     assert_eq!((head.cache_status(), head.body.len()), ("weir; fwd=uri-miss; stored", 0));
@@ -208,7 +208,7 @@ async fn a_head_is_asked_for_as_a_get_whose_answer_is_for_both() {
 }
 
 #[tokio::test]
-async fn other_media_types_are_other_answers() {
+async fn other_media_types_are_other_variants() {
     let world = Setup::new().start().await;
     let path = format!("{REPOSITORY}/readme");
     let json = world.get(&path).await;
@@ -219,7 +219,7 @@ async fn other_media_types_are_other_answers() {
 }
 
 #[tokio::test]
-async fn a_stored_answer_is_served_when_the_upstream_is_gone() {
+async fn a_stored_response_is_served_when_the_upstream_is_gone() {
     let world = Setup::new().start().await;
     let before = world.get(REPOSITORY).await;
     let (address, gateway) = (world.address, world.without_emulator().await);
@@ -239,7 +239,7 @@ async fn a_short_lived_secret_in_a_body_is_not_shared() {
 }
 
 #[tokio::test]
-async fn a_body_too_large_to_hold_is_passed_on_whole_with_its_addresses_rewritten() {
+async fn a_large_body_is_streamed_whole_with_rewritten_urls() {
     let world = Setup::new().config("[cache]\nmax_object = \"1KiB\"").start().await;
     let path = format!("{REPOSITORY}/issues?state=all&per_page=100");
     let streamed = world.get(&path).await;
@@ -282,7 +282,7 @@ async fn routes_about_me_in_disguise_are_not_shared() {
 }
 
 #[tokio::test]
-async fn nobody_polls_more_often_than_the_upstream_allows_also_when_it_asks_for_longer_pauses() {
+async fn polling_keeps_the_poll_interval_and_its_increases() {
     const THREADS: &str = "/notifications";
     let world = Setup::new().manual_clock().start().await;
     let seconds = std::time::Duration::from_secs;
@@ -310,7 +310,7 @@ async fn nobody_polls_more_often_than_the_upstream_allows_also_when_it_asks_for_
 }
 
 #[tokio::test]
-async fn what_a_write_changes_elsewhere_is_confirmed_too() {
+async fn the_side_effects_of_a_write_are_revalidated_too() {
     const THREADS: &str = "/notifications";
     const OF_REPOSITORY: &str = "/repos/acme/widgets/notifications";
     let rules: String = [

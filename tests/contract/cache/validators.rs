@@ -32,7 +32,7 @@ async fn statuses(origin: &Origin, world: &World, accepts: &[&str]) -> Vec<u16> 
 }
 
 #[tokio::test]
-async fn clients_that_share_an_answer_confirm_it_for_each_other_whatever_their_libraries_call_it() {
+async fn clients_sharing_a_response_revalidate_it_for_each_other() {
     let origin = Origin::start(|request| async move {
         let etag = format!("\"{}\"", header(request.headers(), "accept"));
         validated(request.headers(), &etag, "[]")
@@ -60,7 +60,7 @@ async fn clients_that_share_an_answer_confirm_it_for_each_other_whatever_their_l
 }
 
 #[tokio::test]
-async fn a_token_that_gets_the_same_body_as_another_one_leaves_that_one_its_etag() {
+async fn an_equal_body_keeps_the_etag_of_the_other_token() {
     let closed = Arc::new(Mutex::new(String::new()));
     let theirs = Arc::clone(&closed);
     let origin = Origin::start(move |request| {
@@ -94,7 +94,7 @@ async fn a_token_that_gets_the_same_body_as_another_one_leaves_that_one_its_etag
 const SLOW_DOWN: &str = r#"{"message":"You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}"#;
 
 #[tokio::test]
-async fn a_read_that_says_what_must_be_so_is_refused_when_it_is_not() {
+async fn a_read_with_a_failed_precondition_is_a_412() {
     let repository = "/repos/acme/widgets";
     for config in ["", "[cache]\nfreshness = \"rfc9111\""] {
         let world = Setup::new().manual_clock().config(config).start().await;
@@ -120,7 +120,7 @@ async fn a_read_that_says_what_must_be_so_is_refused_when_it_is_not() {
 }
 
 #[tokio::test]
-async fn where_clients_get_the_upstreams_own_etag_it_is_what_must_match() {
+async fn if_match_compares_the_upstreams_etag_where_clients_get_it() {
     let origin = Origin::start(|request| async move {
         let mut answer = validated(request.headers(), "\"it\"", "hi");
         answer.headers_mut().insert("content-type", "text/plain".parse().unwrap());
@@ -140,7 +140,7 @@ async fn where_clients_get_the_upstreams_own_etag_it_is_what_must_match() {
 }
 
 #[tokio::test]
-async fn a_large_body_that_is_rewritten_for_each_client_has_a_weak_etag() {
+async fn a_large_rewritten_body_has_a_weak_etag() {
     for (kind, told) in [("application/json", "W/\"it\""), ("text/plain", "\"it\"")] {
         let origin = Origin::start(move |_| async move {
             let answer = Response::builder().header("etag", "\"it\"").header("content-type", kind);

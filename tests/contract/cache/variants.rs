@@ -89,7 +89,7 @@ fn speaking(
 }
 
 #[tokio::test]
-async fn what_a_304_says_of_vary_holds_from_then_on() {
+async fn the_vary_of_a_304_holds_from_then_on() {
     for (config, vary, cache_control) in [
         (PLAIN, "Accept-Language", "max-age=60"),
         (PLAIN, "*", "max-age=60"),
@@ -107,7 +107,7 @@ async fn what_a_304_says_of_vary_holds_from_then_on() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_304_that_brings_another_vary_asks_for_its_own() {
+async fn a_follower_fetches_itself_when_a_304_changes_vary() {
     let held = Arc::new(
         Held::new(REVALIDATED, 1, |headers| speaking(headers, "", "Accept-Language", "private"))
             .await,
@@ -121,7 +121,7 @@ async fn who_waits_for_a_304_that_brings_another_vary_asks_for_its_own() {
 }
 
 #[tokio::test]
-async fn a_body_too_large_to_hold_is_taken_over_by_nobody_it_is_not_for() {
+async fn a_shared_body_is_joined_only_by_matching_requests() {
     let long = |headers: &HeaderMap| {
         let body = header(headers, "accept-language").repeat(10_000);
         Response::builder().header("vary", "Accept-Language").body(body.into()).unwrap()
@@ -140,7 +140,7 @@ async fn a_body_too_large_to_hold_is_taken_over_by_nobody_it_is_not_for() {
 }
 
 #[tokio::test]
-async fn what_must_not_be_stored_answers_nobody_else() {
+async fn a_no_store_response_serves_its_requester_only() {
     for config in [PLAIN, REVALIDATED] {
         let held = Held::new(config, 0, |headers| {
             let response = Response::builder()
@@ -164,7 +164,7 @@ async fn what_must_not_be_stored_answers_nobody_else() {
 }
 
 #[tokio::test]
-async fn an_answer_depends_on_whatever_vary_names_or_the_upstream_does_not_see_it() {
+async fn vary_selects_by_every_header_that_the_upstream_sees() {
     for (name, values) in [
         ("x-requested-with", ["a", "b"]),
         ("x-github-otp", ["123", "456"]),
@@ -192,7 +192,7 @@ async fn an_answer_depends_on_whatever_vary_names_or_the_upstream_does_not_see_i
 }
 
 #[tokio::test]
-async fn the_conditions_of_a_write_are_for_the_upstream_to_weigh() {
+async fn the_conditions_of_a_write_reach_the_upstream() {
     let held =
         Held::free(REVALIDATED, |_| Response::builder().status(412).body(Bytes::new()).unwrap())
             .await;
@@ -215,7 +215,7 @@ async fn the_conditions_of_a_write_are_for_the_upstream_to_weigh() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_a_body_too_large_to_hold_is_told_so() {
+async fn a_client_with_a_large_body_gets_a_304() {
     let held = Held::free(REVALIDATED, |_| {
         Response::builder().header("etag", "\"long\"").body("x".repeat(10_000).into()).unwrap()
     })
@@ -229,7 +229,7 @@ async fn a_client_that_has_a_body_too_large_to_hold_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_stored_answer_is_preferred_to_a_failure_where_the_config_says_so() {
+async fn a_stored_response_replaces_a_failure_where_configured() {
     for status in [500, 502, 503, 504] {
         let turns = Arc::new(Semaphore::new(1));
         let held = Held::free(REVALIDATED, move |_| {
@@ -261,7 +261,7 @@ async fn a_stored_answer_is_preferred_to_a_failure_where_the_config_says_so() {
 }
 
 #[tokio::test]
-async fn how_long_an_answer_was_on_its_way_counts_as_age_in_a_plain_cache() {
+async fn transit_time_counts_as_age_in_rfc9111() {
     let held = Held::new(PLAIN, 0, |_| {
         Response::builder().header("cache-control", "max-age=2").body("it".into()).unwrap()
     })
@@ -277,7 +277,7 @@ async fn how_long_an_answer_was_on_its_way_counts_as_age_in_a_plain_cache() {
 }
 
 #[tokio::test]
-async fn a_cookie_for_one_user_is_not_repeated_by_a_plain_cache() {
+async fn a_set_cookie_is_not_repeated_in_rfc9111() {
     for (cache_control, is_repeated) in [
         ("max-age=60", true),
         ("private", false),
@@ -302,7 +302,7 @@ async fn a_cookie_for_one_user_is_not_repeated_by_a_plain_cache() {
 }
 
 #[tokio::test]
-async fn each_variant_is_kept_and_confirmed_by_itself() {
+async fn each_variant_is_stored_and_revalidated_by_itself() {
     let says =
         |headers: &HeaderMap| speaking(headers, "Accept-Language", "Accept-Language", "private");
     let held = Held::free(REVALIDATED, says).await;

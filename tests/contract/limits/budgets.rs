@@ -15,8 +15,7 @@ use crate::support::{KEY, eventually};
 const ISSUES: &str = "/repos/acme/widgets/issues";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_accounts_of_fifty_carry_exactly_150_requests_of_200_clients_and_the_upstream_refuses_none()
- {
+async fn three_accounts_of_fifty_carry_exactly_150_of_200_requests() {
     let world = Setup::new().accounts(3).start().await;
     world.set_limits(&json!({ "core.user": 50 }));
     let answers = join_all((0..200).map(|n| {
@@ -42,7 +41,7 @@ async fn three_accounts_of_fifty_carry_exactly_150_requests_of_200_clients_and_t
 }
 
 #[tokio::test]
-async fn an_upstream_whose_clock_is_wrong_is_asked_no_sooner_and_no_later() {
+async fn a_wrong_upstream_clock_shifts_no_request() {
     for seconds in [-420, -5, 5, 420] {
         let world =
             Setup::new().manual_clocks_apart(seconds).client("max_wait = \"1ms\"").start().await;
@@ -79,7 +78,7 @@ async fn a_new_window_is_used_again() {
 }
 
 #[tokio::test]
-async fn what_is_reserved_is_left_to_others() {
+async fn a_reserve_is_left_to_others() {
     let world = Setup::new().account("reserve = 3").start().await;
     world.set_limits(&json!({ "core.user": 5 }));
     for page in 1..=2 {
@@ -90,7 +89,7 @@ async fn what_is_reserved_is_left_to_others() {
 }
 
 #[tokio::test]
-async fn an_exhausted_budget_is_bridged_by_the_stored_answer() {
+async fn a_stored_response_is_served_when_the_budget_is_spent() {
     let world = Setup::new().start().await;
     world.set_limits(&json!({ "core.user": 1 }));
     let first = world.get(ISSUES).await;
@@ -100,7 +99,7 @@ async fn an_exhausted_budget_is_bridged_by_the_stored_answer() {
 }
 
 #[tokio::test]
-async fn rate_limit_is_answered_from_the_clients_own_view_and_spends_nothing() {
+async fn rate_limit_shows_the_clients_own_view_and_costs_nothing() {
     let world = Setup::new().accounts(2).start().await;
     world.get(ISSUES).await.assert_status(200);
     let answer = world.get("/rate_limit").await.json();
@@ -115,7 +114,7 @@ async fn rate_limit_is_answered_from_the_clients_own_view_and_spends_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_is_held_no_longer_than_it_asks() {
+async fn prefer_wait_limits_the_wait() {
     let world = Setup::new().manual_clock().config("[limits]\nconcurrency = 1").start().await;
     world.get(ISSUES).await.assert_status(200);
     let gate = world.close_gate("GET", "/repos/acme/widgets");
@@ -138,7 +137,7 @@ async fn a_request_is_held_no_longer_than_it_asks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_leaves_frees_its_place() {
+async fn a_disconnected_client_frees_its_slot() {
     let world = Setup::new().config("[limits]\nconcurrency = 1").start().await;
     world.get(ISSUES).await.assert_status(200);
     let gate = world.close_gate("GET", "/repos/acme/widgets");
@@ -161,7 +160,7 @@ async fn a_client_that_leaves_frees_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn never_more_at_once_than_the_upstream_allows() {
+async fn concurrency_stays_within_the_upstreams_limit() {
     let world = Setup::new().config("[limits]\nconcurrency = 5").start().await;
     world.set_limits(&json!({ "concurrency": 5 }));
     let answers = join_all((0..60).map(|n| {
@@ -179,7 +178,7 @@ async fn never_more_at_once_than_the_upstream_allows() {
 }
 
 #[tokio::test]
-async fn a_secondary_refusal_moves_reads_to_another_account_and_is_not_shown() {
+async fn a_secondary_limit_moves_reads_to_another_account() {
     let world = Setup::new().accounts(2).start().await;
     // The emulator allows fewer points than the gateway believes, so that it refuses.
     world.set_limits(&json!({ "points.rest": 3 }));
@@ -191,7 +190,7 @@ async fn a_secondary_refusal_moves_reads_to_another_account_and_is_not_shown() {
 }
 
 #[tokio::test]
-async fn the_books_are_open_to_the_operator() {
+async fn the_ledger_is_open_to_the_operator() {
     let world = Setup::new().start().await;
     world.get(ISSUES).await.assert_status(200);
     let snapshot = world.gateway.admissions.with_books(Books::snapshot);

@@ -27,7 +27,7 @@ const ANSWERS: [(&str, u64); 5] =
     [("issues", 3), ("labels", 4), ("commits", 5), ("pulls", 7), ("milestones", 11)];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_clients_keep_a_hundred_requests_in_flight_and_never_more() {
+async fn a_thousand_clients_keep_exactly_a_hundred_in_flight() {
     let limits = "[limits]\nrest_points_per_minute = 1000000\ncpu_seconds_per_minute = 1000000";
     let world =
         Setup::new().manual_clock().config(limits).client("max_wait = \"1h\"").start().await;

@@ -20,7 +20,7 @@ async fn read(world: &World, page: &mut u32) {
 }
 
 #[tokio::test]
-async fn a_refused_account_is_silent_until_the_named_time_and_the_other_carries_the_reads() {
+async fn a_limited_account_is_silent_while_the_other_serves_reads() {
     let world = Setup::new().accounts(2).manual_clock().start().await;
     let mut page = 0;
     for _ in 0..4 {

@@ -49,7 +49,7 @@ async fn held(max_wait: &str, prefer: &str) -> (Reply, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_goes_first_does_not_wait_for_the_fetch_of_one_who_goes_last() {
+async fn a_high_priority_read_does_not_wait_for_a_low_one() {
     const BOSS: &str = "weir_key_of_somebody_who_waits_for_the_answer";
     let boss = format!(
         "[[clients]]\nname = \"boss\"\nkey_sha256 = \"{}\"\nreads = \"default\"\npriority = \"interactive\"\n[limits]\nconcurrency = 1",
@@ -82,7 +82,7 @@ async fn who_goes_first_does_not_wait_for_the_fetch_of_one_who_goes_last() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_greedy_client_asks_for_last_is_not_late_for_another_one_and_is_fetched_once() {
+async fn a_modest_client_is_not_delayed_by_a_greedy_ones_fetch() {
     const MODEST: &str = "weir_key_of_somebody_who_asks_for_one_thing";
     const SHARED: &str = "/repos/acme/sprockets";
     let modest = format!(
@@ -139,21 +139,21 @@ async fn settle(condition: impl Fn() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_is_held_no_longer_than_its_client_allows() {
+async fn max_wait_limits_the_wait() {
     let (refused, seconds) = held("7s", "").await;
     refused.assert_secondary_limited();
     assert!((7..=9).contains(&seconds), "{seconds}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_may_ask_to_be_held_shorter() {
+async fn prefer_wait_may_shorten_max_wait() {
     let (refused, seconds) = held("20s", "respond-async, wait=4").await;
     refused.assert_secondary_limited();
     assert!((4..=6).contains(&seconds), "{seconds}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_cannot_ask_to_be_held_longer_than_its_client_allows() {
+async fn prefer_wait_cannot_exceed_max_wait() {
     let (refused, seconds) = held("7s", "wait=50").await;
     refused.assert_secondary_limited();
     assert!((7..=9).contains(&seconds), "{seconds}");

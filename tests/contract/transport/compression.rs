@@ -49,8 +49,7 @@ async fn given(head: &str, bytes: usize) -> [Reply; 2] {
 }
 
 #[tokio::test]
-async fn who_accepts_gzip_gets_what_others_get_in_fewer_bytes_fetched_confirmed_or_from_the_store()
-{
+async fn gzip_clients_get_the_same_content_in_fewer_bytes() {
     for (config, first) in [(PLAIN, "weir; hit"), ("", "weir; fwd=stale; fwd-status=304")] {
         for path in [REPOSITORY, LIST] {
             let world = Setup::new().config(config).start().await;
@@ -79,7 +78,7 @@ async fn who_accepts_gzip_gets_what_others_get_in_fewer_bytes_fetched_confirmed_
 }
 
 #[tokio::test]
-async fn a_head_says_what_a_get_would() {
+async fn a_head_has_the_headers_of_a_get() {
     for path in [REPOSITORY, LIST] {
         let world = Setup::new().start().await;
         let head = world.send(Method::HEAD, path, &[ACCEPTS], "").await;
@@ -95,7 +94,7 @@ async fn a_head_says_what_a_get_would() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_the_answer_in_either_form_gets_a_304() {
+async fn a_client_with_either_form_gets_a_304() {
     let world = Setup::new().start().await;
     let etag = gzipped(&world, REPOSITORY).await.header("etag").unwrap().to_owned();
     for headers in
@@ -111,7 +110,7 @@ async fn a_client_that_has_the_answer_in_either_form_gets_a_304() {
 }
 
 #[tokio::test]
-async fn a_part_is_of_the_text_as_it_is() {
+async fn a_range_is_of_the_uncompressed_body() {
     let world = Setup::new().start().await;
     let whole = world.get(REPOSITORY).await;
     let part = world.get_with(REPOSITORY, &[ACCEPTS, ("range", "bytes=2-5")]).await;
@@ -128,7 +127,7 @@ async fn a_part_is_of_the_text_as_it_is() {
 }
 
 #[tokio::test]
-async fn each_client_gets_its_own_addresses() {
+async fn each_client_gets_its_own_urls() {
     for path in [REPOSITORY, LIST] {
         let world = Setup::new().config(PLAIN).start().await;
         for host in ["one.example", "another.example", "one.example"] {
@@ -144,7 +143,7 @@ async fn each_client_gets_its_own_addresses() {
 }
 
 #[tokio::test]
-async fn what_has_changed_is_never_given_as_it_was() {
+async fn a_changed_body_is_never_served_in_its_old_compressed_form() {
     let world = Setup::new().start().await;
     for path in [REPOSITORY, "/repos/acme/widgets/issues/3"] {
         for number in 0..5 {
@@ -161,7 +160,7 @@ async fn what_has_changed_is_never_given_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_text_of_a_kilobyte_with_a_weak_validator_is_compressed() {
+async fn a_kilobyte_with_a_weak_validator_is_compressed() {
     for head in [
         "\r\nContent-Type: text/plain\r\nETag: W/\"a\"",
         "\r\nContent-Type: application/vnd.x.diff; charset=utf-8",
@@ -173,7 +172,7 @@ async fn a_text_of_a_kilobyte_with_a_weak_validator_is_compressed() {
 }
 
 #[tokio::test]
-async fn what_is_short_or_no_text_or_must_not_be_changed_is_given_as_it_is() {
+async fn short_binary_and_no_transform_bodies_are_not_compressed() {
     let short = given("\r\nContent-Type: text/plain", 1023).await;
     let mut others = Vec::from(short);
     for head in [
@@ -199,7 +198,7 @@ async fn what_is_short_or_no_text_or_must_not_be_changed_is_given_as_it_is() {
 }
 
 #[tokio::test]
-async fn who_wants_no_change_or_nothing_kept_gets_the_text_as_it_is() {
+async fn no_transform_and_no_store_requests_get_the_plain_body() {
     let world = Setup::new().start().await;
     for line in ["no-store", "no-transform"] {
         let answer = world.get_with(REPOSITORY, &[ACCEPTS, ("cache-control", line)]).await;
@@ -211,7 +210,7 @@ async fn who_wants_no_change_or_nothing_kept_gets_the_text_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_at_once_get_a_large_answer_compressed() {
+async fn concurrent_readers_get_a_large_body_compressed() {
     let world = Setup::new().config(PLAIN).start().await;
     let plain = world.get(LIST).await;
     let answers = futures_util::future::join_all((0..20).map(|_| gzipped(&world, LIST))).await;

@@ -50,7 +50,7 @@ async fn answer_on(connection: &mut Connection, line: &str, headers: &str) -> To
 }
 
 #[tokio::test]
-async fn a_hit_is_what_a_session_would_have_answered() {
+async fn a_fast_hit_equals_the_sessions_response() {
     let world = filled().await;
     let etag = world.get(REPOSITORY).await.header("etag").unwrap().to_owned();
     let own = format!("If-None-Match: {etag}\r\n");
@@ -115,7 +115,7 @@ async fn a_hit_is_what_a_session_would_have_answered() {
 }
 
 #[tokio::test]
-async fn what_a_connection_said_before_changes_no_answer() {
+async fn earlier_requests_of_a_connection_change_no_response() {
     let world = filled().await;
     // As long as the right one, and different in its last letter alone.
     let wrong_key =
@@ -168,7 +168,7 @@ async fn what_a_connection_said_before_changes_no_answer() {
 }
 
 #[tokio::test]
-async fn hits_asked_for_in_one_go_are_answered_in_their_order() {
+async fn pipelined_hits_are_answered_in_order() {
     let world = filled().await;
     let mut connection = Connection::open(world.address).await;
     let three =
@@ -187,7 +187,7 @@ async fn hits_asked_for_in_one_go_are_answered_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_connection_goes_from_hits_to_what_is_none_and_back() {
+async fn a_connection_alternates_between_hits_and_misses() {
     let world = filled().await;
     let mut connection = Connection::open(world.address).await;
     let before = world.upstream_requests().len();
@@ -208,7 +208,7 @@ async fn a_connection_goes_from_hits_to_what_is_none_and_back() {
 }
 
 #[tokio::test]
-async fn a_head_in_pieces_is_one_request() {
+async fn a_request_head_in_pieces_is_one_request() {
     let world = filled().await;
     let mut connection = Connection::open(world.address).await;
     let whole = request(&format!("GET {REPOSITORY}"), "");
@@ -223,7 +223,7 @@ async fn a_head_in_pieces_is_one_request() {
 }
 
 #[tokio::test]
-async fn a_client_that_never_reads_its_hits_is_given_up() {
+async fn a_client_that_never_reads_its_hits_is_disconnected() {
     let world = Setup::new().listen("body_timeout = \"300ms\"").config(LONG_LIVED).start().await;
     world.get(REPOSITORY).await.assert_status(200);
     let mut connection = Connection::open(world.address).await;
@@ -233,7 +233,7 @@ async fn a_client_that_never_reads_its_hits_is_given_up() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_closed_after_its_time() {
+async fn an_idle_connection_is_closed_after_idle_timeout() {
     let world = Setup::new().listen("idle_timeout = \"1s\"").config(LONG_LIVED).start().await;
     world.get(REPOSITORY).await.assert_status(200);
     let mut connection = Connection::open(world.address).await;

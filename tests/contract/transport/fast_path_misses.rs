@@ -34,7 +34,7 @@ async fn answer(world: &World, line: &str, headers: &str) -> Told {
 }
 
 #[tokio::test]
-async fn what_was_asked_for_is_answered_as_by_a_session() {
+async fn a_fast_miss_equals_the_sessions_response() {
     let world = Setup::new().manual_clock().start().await;
     let mut revalidated = 0;
     for path in [REPOSITORY, ISSUES, "/user", "/repos/acme/nothing"] {
@@ -66,7 +66,7 @@ async fn what_was_asked_for_is_answered_as_by_a_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_before_the_answer_is_the_next_request() {
+async fn bytes_sent_before_the_response_are_the_next_request() {
     let world = Setup::new().start().await;
     let gate = world.close_gate("GET", REPOSITORY);
     let mut connection = Connection::open(world.address).await;
@@ -88,7 +88,7 @@ async fn what_is_sent_before_the_answer_is_the_next_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_comes_in_parts_around_an_answer_is_read_as_it_was_sent() {
+async fn a_request_split_around_a_response_is_read_whole() {
     let world = Setup::new().start().await;
     let gate = world.close_gate("GET", REPOSITORY);
     let mut connection = Connection::open(world.address).await;
@@ -111,7 +111,7 @@ async fn a_request_that_comes_in_parts_around_an_answer_is_read_as_it_was_sent()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_of_what_was_asked_for_leaves_the_connection_open() {
+async fn a_gateway_error_leaves_the_connection_open() {
     let world = Setup::new().manual_clock().start().await;
     world.arm(&json!({ "fault": "lost" }));
     let mut connection = Connection::open(world.address).await;
@@ -123,7 +123,7 @@ async fn a_refusal_of_what_was_asked_for_leaves_the_connection_open() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_leaves_while_its_answer_is_asked_for_is_noticed_and_the_answer_is_kept() {
+async fn a_client_leaving_during_a_fetch_is_noticed_and_it_is_stored() {
     let world = Setup::new().start().await;
     let gate = world.close_gate("GET", REPOSITORY);
     let mut connection = Connection::open(world.address).await;
@@ -138,7 +138,7 @@ async fn a_client_that_leaves_while_its_answer_is_asked_for_is_noticed_and_the_a
 }
 
 #[tokio::test]
-async fn a_confirmation_that_says_nothing_new_counts_from_its_request() {
+async fn a_revalidation_counts_from_its_request() {
     let ttl = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"10s\"";
     let world = Setup::new().manual_clock().config(ttl).start().await;
     let age = async || world.get(REPOSITORY).await.header("age").map(str::to_owned);

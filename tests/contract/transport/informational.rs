@@ -33,7 +33,7 @@ async fn before(upstream: &Staged) -> World {
 }
 
 #[tokio::test]
-async fn they_come_when_they_are_said_and_in_their_order_whatever_is_asked() {
+async fn informational_responses_arrive_at_once_and_in_order() {
     for (method, headers) in [("GET", ""), ("GET", BY_SESSION), ("HEAD", ""), ("POST", "")] {
         let upstream = Staged::start().await;
         let world = before(&upstream).await;
@@ -62,7 +62,7 @@ async fn they_come_when_they_are_said_and_in_their_order_whatever_is_asked() {
 }
 
 #[tokio::test]
-async fn they_come_before_an_answer_that_was_there_as_soon() {
+async fn informational_responses_precede_an_immediate_response() {
     let says = format!("HTTP/1.1 103 Early Hints\r\nX-Hint: one\r\n\r\n{ANSWER}");
     let upstream = Broken::start(Behaviour::Keeps(says.leak())).await;
     let world = upstream.world().await;
@@ -78,7 +78,7 @@ async fn they_come_before_an_answer_that_was_there_as_soon() {
 }
 
 #[tokio::test]
-async fn they_say_no_more_than_an_answer_would() {
+async fn informational_responses_disclose_no_more_than_a_response() {
     let hint = "HTTP/1.1 103 Early Hints\r\nX-RateLimit-Remaining: 1\r\nX-OAuth-Scopes: repo\r\nContent-Length: 5\r\nSet-Cookie: a=b\r\nConnection: x-own\r\nX-Own: 1\r\n\r\n";
     let upstream = Broken::start(Behaviour::Keeps(format!("{hint}{ANSWER}").leak())).await;
     let world = upstream.world().await;
@@ -91,7 +91,7 @@ async fn they_say_no_more_than_an_answer_would() {
 }
 
 #[tokio::test]
-async fn addresses_in_them_lead_here() {
+async fn urls_in_informational_responses_are_rewritten() {
     let upstream = Staged::start().await;
     let world = before(&upstream).await;
     let mut client = Connection::open(world.address).await;
@@ -108,7 +108,7 @@ async fn addresses_in_them_lead_here() {
 }
 
 #[tokio::test]
-async fn a_100_is_not_passed_on_and_clients_of_other_versions_get_none() {
+async fn a_100_and_other_http_versions_are_left_out() {
     let says = format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n{ANSWER}");
     let upstream = Broken::start(Behaviour::Keeps(says.leak())).await;
     let world = upstream.world().await;
@@ -131,7 +131,7 @@ async fn a_100_is_not_passed_on_and_clients_of_other_versions_get_none() {
 }
 
 #[tokio::test]
-async fn who_waits_for_another_ones_fetch_gets_the_answer_alone_and_so_does_who_finds_it_stored() {
+async fn followers_and_hits_get_no_informational_responses() {
     let upstream = Staged::start().await;
     let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/labels\"\nttl = \"10m\"";
     let world = Setup::new().upstream(upstream.url()).config(rule).start().await;
@@ -152,7 +152,7 @@ async fn who_waits_for_another_ones_fetch_gets_the_answer_alone_and_so_does_who_
 }
 
 #[tokio::test]
-async fn an_upstream_that_says_nothing_else_is_given_up() {
+async fn an_upstream_sending_only_informational_responses_times_out() {
     let many = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1_000);
     let large =
         format!("HTTP/1.1 103 Early Hints\r\nX-Large: {}\r\n\r\n", "x".repeat(40_000)).repeat(2);
@@ -173,7 +173,7 @@ async fn an_upstream_that_says_nothing_else_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_none_and_leaves_holds_nobody_up() {
+async fn a_client_that_leaves_delays_no_follower() {
     let upstream = Staged::start().await;
     let world = before(&upstream).await;
     let (mut deaf, mut other) =

@@ -77,7 +77,7 @@ async fn a_unix_socket_serves_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_finishes_what_is_in_flight() {
+async fn a_drain_finishes_requests_in_flight() {
     let world = Setup::new().start().await;
     let gate = world.close_gate("GET", "/repos/acme/widgets");
     let mut connection = crate::support::raw::Connection::open(world.address).await;
@@ -92,7 +92,7 @@ async fn a_drain_finishes_what_is_in_flight() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_ends_when_its_time_is_over() {
+async fn a_drain_ends_after_its_grace_period() {
     let world = Setup::new().start().await;
     let gate = world.close_gate("GET", "/repos/acme/widgets");
     let mut connection = crate::support::raw::Connection::open(world.address).await;

@@ -11,7 +11,7 @@ async fn answer_to(world: &World, request: &str) -> String {
 }
 
 #[tokio::test]
-async fn framing_in_doubt_is_a_400_and_the_end_of_the_connection() {
+async fn ambiguous_framing_is_a_400_and_closes_the_connection() {
     let world = Setup::new().start().await;
     let post =
         "POST /repos/acme/widgets/issues HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer KEY\r\n";
@@ -47,7 +47,7 @@ async fn framing_in_doubt_is_a_400_and_the_end_of_the_connection() {
 }
 
 #[tokio::test]
-async fn hosts_paths_and_methods_in_doubt_are_refused() {
+async fn ambiguous_hosts_paths_and_methods_are_refused() {
     let world = Setup::new().start().await;
     for (request, status) in [
         ("GET / HTTP/1.1\r\n\r\n", "400"),
@@ -74,7 +74,7 @@ async fn hosts_paths_and_methods_in_doubt_are_refused() {
 }
 
 #[tokio::test]
-async fn heads_and_targets_have_their_sizes() {
+async fn heads_and_targets_have_size_limits() {
     let world = Setup::new().start().await;
     let long =
         answer_to(&world, &format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(10_000)))
@@ -95,7 +95,7 @@ async fn heads_and_targets_have_their_sizes() {
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_come_is_not_waited_for() {
+async fn an_incomplete_head_times_out() {
     let world = Setup::new().listen("header_timeout = \"200ms\"").start().await;
     // Nothing at all, less than a preface, and a head without an end.
     for beginning in ["", "GET /", "GET /repos/acme/widgets HTTP/1.1\r\nHost: weir\r\nX: "] {
@@ -105,7 +105,7 @@ async fn a_head_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_body_that_stops_is_not_waited_for() {
+async fn a_stalled_body_times_out() {
     let world = Setup::new().listen("body_timeout = \"200ms\"").start().await;
     let request = "POST /repos/acme/widgets/issues HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer KEY\r\nContent-Length: 50\r\n\r\n{\"title\":";
     let answer = answer_to(&world, request).await;
@@ -131,7 +131,7 @@ async fn a_connection_carries_one_request_after_another() {
 }
 
 #[tokio::test]
-async fn an_unknown_route_is_asked_of_the_upstream() {
+async fn an_unknown_route_is_forwarded() {
     let world = Setup::new().start().await;
     world.get("/no/such/route").await.assert_status(404);
     assert_eq!(world.upstream_requests().len(), 1);
@@ -140,7 +140,7 @@ async fn an_unknown_route_is_asked_of_the_upstream() {
 }
 
 #[tokio::test]
-async fn what_is_sent_to_a_session_before_its_answer_is_never_read_as_another_request() {
+async fn early_bytes_to_a_session_are_never_another_request() {
     let world = Setup::new().start().await;
     // `TE` has a session of the framework serve it, which reads ahead; `asking.rs` has what becomes
     // of others.
@@ -192,7 +192,7 @@ async fn a_connection_ends_after_a_chunked_request() {
 }
 
 #[tokio::test]
-async fn a_client_that_never_reads_is_given_up() {
+async fn a_client_that_never_reads_is_disconnected() {
     let world = Setup::new().listen("body_timeout = \"300ms\"").start().await;
     let mut connection = Connection::open(world.address).await;
     // Until the answers fill every buffer between the two.

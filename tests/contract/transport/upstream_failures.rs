@@ -18,7 +18,7 @@ const GARBAGE: &str = "this is not HTTP\r\n\r\n";
 const SERVER_ERROR: &str = "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 2\r\n\r\n{}";
 
 #[tokio::test]
-async fn an_upstream_that_is_down_is_a_502_that_says_that_nothing_was_executed() {
+async fn a_dead_upstream_is_a_502_naming_nothing_as_executed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -36,7 +36,7 @@ async fn an_upstream_that_is_down_is_a_502_that_says_that_nothing_was_executed()
 }
 
 #[tokio::test]
-async fn a_post_whose_answer_was_lost_is_not_repeated_and_its_outcome_is_called_unknown() {
+async fn a_post_with_a_lost_response_is_unknown_and_not_repeated() {
     for behaviour in [Close, Silence, Says(HALF_BODY), Says(GARBAGE), Says(SERVER_ERROR)] {
         let upstream = Broken::start(behaviour).await;
         let world = upstream.world().await;
@@ -54,7 +54,7 @@ async fn a_post_whose_answer_was_lost_is_not_repeated_and_its_outcome_is_called_
 }
 
 #[tokio::test]
-async fn a_put_or_delete_whose_answer_was_lost_is_repeated_as_often_as_the_config_says() {
+async fn a_put_or_delete_with_a_lost_response_uses_max_attempts() {
     for method in [Method::PUT, Method::DELETE] {
         let upstream = Broken::start(Close).await;
         let world = upstream.world().await;
@@ -64,7 +64,7 @@ async fn a_put_or_delete_whose_answer_was_lost_is_repeated_as_often_as_the_confi
 }
 
 #[tokio::test]
-async fn connections_that_die_idle_do_not_multiply_the_attempts() {
+async fn dead_idle_connections_do_not_multiply_attempts() {
     let upstream = Broken::start(DiesIdle("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")).await;
     let world = upstream.world().await;
     join_all((0..8).map(|n| {
@@ -83,7 +83,7 @@ async fn connections_that_die_idle_do_not_multiply_the_attempts() {
 }
 
 #[tokio::test]
-async fn a_write_that_may_be_sent_once_is_sent_once_whatever_becomes_of_its_connection() {
+async fn a_write_allowed_once_is_sent_once_over_any_connection() {
     let upstream = Broken::start(DiesIdle("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")).await;
     let world = upstream
         .setup()
@@ -100,7 +100,7 @@ async fn a_write_that_may_be_sent_once_is_sent_once_whatever_becomes_of_its_conn
 }
 
 #[tokio::test]
-async fn a_read_is_tried_again_and_then_answered_clearly() {
+async fn a_read_is_retried_and_then_gets_a_clear_error() {
     for (behaviour, status) in
         [(Close, 502), (Says(HALF_BODY), 502), (Says(GARBAGE), 502), (Silence, 504)]
     {
@@ -114,7 +114,7 @@ async fn a_read_is_tried_again_and_then_answered_clearly() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_counts_as_spent_and_leaves_no_lease() {
+async fn a_lost_response_counts_as_spent_and_leaves_no_lease() {
     let upstream = Broken::start(Close).await;
     let world = upstream.world().await;
     world.get(ISSUES).await.assert_status(502);
@@ -130,7 +130,7 @@ async fn a_lost_answer_counts_as_spent_and_leaves_no_lease() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_refuses_and_names_no_time_is_not_asked_in_a_loop() {
+async fn an_upstream_limit_without_a_time_causes_no_retry_loop() {
     for refusal in [
         "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 0\r\nContent-Length: 2\r\n\r\n{}",
         "HTTP/1.1 403 Forbidden\r\nRetry-After: Tue, 01 Jul 2025 00:00:00 GMT\r\nContent-Length: 2\r\n\r\n{}",
@@ -144,7 +144,7 @@ async fn an_upstream_that_refuses_and_names_no_time_is_not_asked_in_a_loop() {
 }
 
 #[tokio::test]
-async fn a_mutation_that_was_executed_in_part_is_not_sent_again() {
+async fn a_partly_executed_mutation_is_not_repeated() {
     let answer = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 73\r\n\r\n{\"data\":{\"a\":{\"id\":1},\"b\":null},\"errors\":[{\"type\":\"RATE_LIMITED\",\"x\":1}]}";
     let upstream = Broken::start(Keeps(answer)).await;
     let world = upstream.world().await;
@@ -155,7 +155,7 @@ async fn a_mutation_that_was_executed_in_part_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_write_that_was_refused_and_then_deserted_is_not_sent_any_more() {
+async fn a_limited_write_is_not_resent_after_its_client_leaves() {
     let upstream = Broken::start(Keeps(
         "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 5\r\nContent-Length: 2\r\n\r\n{}",
     ))
@@ -178,7 +178,7 @@ async fn a_write_that_was_refused_and_then_deserted_is_not_sent_any_more() {
 }
 
 #[tokio::test]
-async fn an_upload_that_is_refused_at_its_head_delivers_the_refusal() {
+async fn an_upload_refused_at_its_head_delivers_the_refusal() {
     let upstream = Broken::start(Says(
         "HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}",
     ))
@@ -192,7 +192,7 @@ async fn an_upload_that_is_refused_at_its_head_delivers_the_refusal() {
 }
 
 #[tokio::test]
-async fn an_answer_that_varies_with_everything_is_for_its_asker_alone() {
+async fn a_vary_star_response_is_for_its_requester_alone() {
     let upstream =
         Broken::start(Keeps("HTTP/1.1 200 OK\r\nVary: *\r\nContent-Length: 2\r\n\r\n{}")).await;
     let world = upstream.world().await;
@@ -216,7 +216,7 @@ async fn a_redirect_to_another_host_passes_unchanged() {
 }
 
 #[tokio::test]
-async fn a_401_that_is_about_the_route_benches_no_token() {
+async fn a_401_about_the_route_quarantines_no_token() {
     let upstream = Broken::start(Keeps("HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\nContent-Length: 52\r\n\r\n{\"message\":\"A JSON web token could not be decoded\"} ")).await;
     let world = upstream.world().await;
     let answer = world.get("/repos/acme/widgets/traffic/views").await;
@@ -226,7 +226,7 @@ async fn a_401_that_is_about_the_route_benches_no_token() {
 }
 
 #[tokio::test]
-async fn a_write_that_may_have_run_is_never_called_rate_limited() {
+async fn a_write_that_may_have_run_is_never_limit_denied() {
     let upstream = Broken::start(Close).await;
     let world = upstream
         .setup()
@@ -240,7 +240,7 @@ async fn a_write_that_may_have_run_is_never_called_rate_limited() {
 }
 
 #[tokio::test]
-async fn an_encoding_that_was_not_asked_for_is_not_kept() {
+async fn an_unrequested_content_coding_is_not_stored() {
     let upstream = Broken::start(Keeps(
         "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nETag: \"a\"\r\nContent-Length: 2\r\n\r\nzz",
     ))

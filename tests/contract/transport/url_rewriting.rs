@@ -8,7 +8,7 @@ use crate::support::Setup;
 use crate::support::origin::{Origin, header};
 
 #[tokio::test]
-async fn a_list_is_followed_to_its_end_by_its_links() {
+async fn pagination_links_lead_to_the_end_of_a_list() {
     let world = Setup::new().start().await;
     // Issues and pull requests: more than three pages of twenty.
     let truth = world.count_at_emulator("/repos/acme/widgets/issues?state=all");
@@ -28,7 +28,7 @@ async fn a_list_is_followed_to_its_end_by_its_links() {
 }
 
 #[tokio::test]
-async fn links_and_body_addresses_name_the_host_the_client_used() {
+async fn link_and_body_urls_use_the_clients_host() {
     let world = Setup::new().start().await;
     let page = world
         .get_with("/api/v3/repos/acme/widgets/issues?per_page=2", &[("host", "weir.internal:8443")])
@@ -47,7 +47,7 @@ async fn links_and_body_addresses_name_the_host_the_client_used() {
 }
 
 #[tokio::test]
-async fn nothing_in_an_answer_names_the_upstreams_address() {
+async fn no_response_names_the_upstreams_address() {
     let world = Setup::new().start().await;
     let upstream = world.emulator.addr().to_string();
     for path in [
@@ -70,7 +70,7 @@ async fn nothing_in_an_answer_names_the_upstreams_address() {
 }
 
 #[tokio::test]
-async fn a_public_address_stands_for_whatever_host_was_used() {
+async fn public_url_replaces_the_clients_host() {
     let world = Setup::new().listen("public_url = \"https://weir.example\"").start().await;
     let page = world.get("/repos/acme/widgets/issues?per_page=2").await;
     assert!(page.header("link").unwrap().starts_with("<https://weir.example/"));
@@ -92,7 +92,7 @@ async fn a_redirect_leads_to_the_gateway() {
 }
 
 #[tokio::test]
-async fn forwarded_headers_are_not_believed() {
+async fn forwarded_headers_are_not_trusted() {
     let world = Setup::new().start().await;
     let answer = world
         .get_with(
@@ -123,7 +123,7 @@ async fn digested(request: Request<()>) -> Response<Bytes> {
 const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
 
 #[tokio::test]
-async fn a_digest_is_passed_on_with_the_bytes_that_it_is_of_and_with_no_others() {
+async fn a_digest_is_passed_on_only_with_its_own_bytes() {
     let origin = Origin::start(digested).await;
     let world = Setup::new()
         .upstream(origin.url())

@@ -130,7 +130,7 @@ fn counted(world: &World, outcome: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn what_a_live_webhook_covers_is_served_for_hours_and_asked_for_when_it_tells_of_a_change() {
+async fn covered_responses_last_hours_and_end_with_an_event() {
     let (world, _relay) = world_with_hook(&["*"]).await;
     world.get(ISSUE).await.assert_status(200);
     world.get("/repos/acme/widgets/labels").await.assert_status(200);
@@ -148,7 +148,7 @@ async fn what_a_live_webhook_covers_is_served_for_hours_and_asked_for_when_it_te
 }
 
 #[tokio::test]
-async fn a_lost_delivery_is_noticed_and_asked_for_again_and_has_its_effect() {
+async fn a_lost_delivery_is_noticed_and_redelivered() {
     let (world, relay) = world_with_hook(&["*"]).await;
     for path in [ISSUE, OTHER] {
         world.get(path).await.assert_status(200);
@@ -172,7 +172,7 @@ async fn a_lost_delivery_is_noticed_and_asked_for_again_and_has_its_effect() {
 }
 
 #[tokio::test]
-async fn while_a_delivery_is_missing_nothing_is_covered() {
+async fn a_missing_delivery_suspends_the_coverage() {
     let (world, relay) = world_with_hook(&["*"]).await;
     for path in [ISSUE, OTHER] {
         world.get(path).await.assert_status(200);
@@ -197,7 +197,7 @@ async fn while_a_delivery_is_missing_nothing_is_covered() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_cannot_be_looked_through_covers_nothing_after_two_checks() {
+async fn an_unreadable_webhook_covers_nothing_after_two_checks() {
     let (world, _relay) = world_with_hook(&["*"]).await;
     world.get(ISSUE).await.assert_status(200);
     world.arm(&json!({ "match": { "method": "GET", "path": "/orgs/acme/hooks/*" }, "fault": "status", "status": 404 }));
@@ -208,7 +208,7 @@ async fn a_webhook_that_cannot_be_looked_through_covers_nothing_after_two_checks
 }
 
 #[tokio::test]
-async fn without_a_live_webhook_or_its_word_on_the_event_the_long_ttl_does_not_hold() {
+async fn webhook_ttl_needs_a_healthy_webhook_with_the_event() {
     let (world, _relay) = world_with_hook(&["push", "label"]).await;
     world.get(ISSUE).await.assert_status(200);
     minutes(&world, 1).await;

@@ -117,7 +117,7 @@ fn issue_event(number: u64) -> String {
 }
 
 #[tokio::test]
-async fn an_event_makes_stale_what_it_touched_and_nothing_else() {
+async fn an_event_invalidates_what_it_touched_and_nothing_else() {
     let world = hooked().await;
     let issue = format!("{REPOSITORY}/issues/3");
     let other = format!("{REPOSITORY}/issues/4");
@@ -139,7 +139,7 @@ async fn an_event_makes_stale_what_it_touched_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_push_makes_commits_and_the_repository_stale_and_no_issue() {
+async fn a_push_invalidates_commits_and_repository_but_no_issue() {
     let world = hooked().await;
     let pages = [
         REPOSITORY,
@@ -156,7 +156,7 @@ async fn a_push_makes_commits_and_the_repository_stale_and_no_issue() {
 }
 
 #[tokio::test]
-async fn an_unknown_event_makes_the_whole_repository_stale_and_no_other() {
+async fn an_unknown_event_invalidates_its_repository_only() {
     let world = hooked().await;
     let pages = [
         REPOSITORY,
@@ -172,7 +172,7 @@ async fn an_unknown_event_makes_the_whole_repository_stale_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_change_is_looked_at_again_after_two_seconds_and_after_ten() {
+async fn a_change_is_revalidated_after_two_and_ten_seconds() {
     let world = hooked().await;
     let issue = format!("{REPOSITORY}/issues/3");
     world.get(&issue).await.assert_status(200);
@@ -188,7 +188,7 @@ async fn a_change_is_looked_at_again_after_two_seconds_and_after_ten() {
 }
 
 #[tokio::test]
-async fn a_fetch_that_began_before_an_event_is_joined_by_nobody_after_it_and_not_trusted() {
+async fn a_fetch_from_before_an_event_is_neither_joined_nor_trusted() {
     let world = hooked().await;
     let issue = format!("{REPOSITORY}/issues/3");
     // The budget is known from here on: two requests may be on their way at once.
@@ -211,7 +211,7 @@ async fn a_fetch_that_began_before_an_event_is_joined_by_nobody_after_it_and_not
 }
 
 #[tokio::test]
-async fn a_duplicate_has_no_second_effect_and_a_late_one_still_has_its_first() {
+async fn a_duplicate_has_no_second_effect_and_a_late_event_has_one() {
     let world = hooked().await;
     let issue = format!("{REPOSITORY}/issues/3");
     let mut answers = Vec::new();
@@ -230,7 +230,7 @@ async fn a_duplicate_has_no_second_effect_and_a_late_one_still_has_its_first() {
 }
 
 #[tokio::test]
-async fn a_delivery_that_is_not_signed_with_our_secret_is_refused_and_has_no_effect() {
+async fn a_delivery_with_a_wrong_signature_is_refused() {
     let world = hooked().await;
     let issue = format!("{REPOSITORY}/issues/3");
     world.get(&issue).await.assert_status(200);
@@ -266,7 +266,7 @@ async fn a_delivery_that_is_not_signed_with_our_secret_is_refused_and_has_no_eff
 }
 
 #[tokio::test]
-async fn a_signed_delivery_that_is_no_json_is_a_bad_request_and_may_come_again() {
+async fn a_signed_delivery_without_json_is_a_400_and_may_be_resent() {
     let world = hooked().await;
     signed(&world, "issues", "g-1", "{\"issue\":").await.assert_status(400);
     signed(&world, "issues", "g-1", &issue_event(3)).await.assert_status(202);
@@ -274,7 +274,7 @@ async fn a_signed_delivery_that_is_no_json_is_a_bad_request_and_may_come_again()
 }
 
 #[tokio::test]
-async fn without_a_secret_there_is_no_such_place() {
+async fn without_a_secret_the_webhook_route_is_a_404() {
     let world = Setup::new().start().await;
     let body = issue_event(3);
     signed(&world, "issues", "g-1", &body).await.assert_status(404);
@@ -282,7 +282,7 @@ async fn without_a_secret_there_is_no_such_place() {
 }
 
 #[tokio::test]
-async fn a_write_shows_wherever_its_thing_is_shown() {
+async fn a_write_shows_wherever_its_resource_is_shown() {
     let world = setup().start().await;
     let pages = [
         &format!("{REPOSITORY}/issues/3"),
@@ -301,7 +301,7 @@ async fn a_write_shows_wherever_its_thing_is_shown() {
 }
 
 #[tokio::test]
-async fn what_an_event_tells_has_come_to_be_is_no_longer_missing() {
+async fn an_event_for_a_new_resource_ends_its_stored_404() {
     let world = setup().start().await;
     let (fork, issue) = ("/repos/ben/widgets", "/repos/acme/gears/issues/900");
     for missing in [fork, issue] {
@@ -340,7 +340,7 @@ async fn begin_unsigned(world: &World, count: usize, length: usize) -> Vec<Conne
 }
 
 #[tokio::test]
-async fn unfinished_deliveries_take_nothing_from_clients_and_end() {
+async fn unfinished_deliveries_take_no_client_memory_and_time_out() {
     const MOST: usize = 256;
     let world = setup().start().await;
     let mut connections = begin_unsigned(&world, MOST, 25 * 1024 * 1024).await;
@@ -367,7 +367,7 @@ async fn unfinished_deliveries_take_nothing_from_clients_and_end() {
 }
 
 #[tokio::test]
-async fn a_delivery_takes_the_room_of_what_has_come_of_it() {
+async fn a_delivery_is_charged_for_the_bytes_received() {
     let world = setup().start().await;
     let connections = begin_unsigned(&world, 20, 25 * 1024 * 1024).await;
     eventually(|| world.gateway.deliveries.under_way() == connections.len()).await;

@@ -82,7 +82,7 @@ impl World {
 
 /// Half of the writes are waited for, half are queued; the refusal comes in the midst of them.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_injected_secondary_refusal_during_a_burst_costs_time_and_nothing_else() {
+async fn a_secondary_limit_during_a_burst_costs_only_time() {
     const BOTS: usize = 6;
     const EACH: usize = 6;
     for refusal in
@@ -125,7 +125,7 @@ async fn an_injected_secondary_refusal_during_a_burst_costs_time_and_nothing_els
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_bots_that_write_for_an_hour_use_what_the_limits_allow_and_are_not_refused() {
+async fn twenty_bots_use_an_hours_content_limit_without_a_refusal() {
     const BOTS: usize = 20;
     const EACH: usize = 30;
     const SPEED: f64 = 150.0;

@@ -395,7 +395,7 @@ struct Ended {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_accepted_survives_fifty_kills() {
+async fn accepted_writes_survive_fifty_kills() {
     let mut seed =
         std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_1234_u64);
     println!("SEED={seed}");
@@ -490,7 +490,7 @@ fn assert_true(run: &Run, ended: &Ended) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_on_the_size_of_files_refuses_new_writes_and_loses_none() {
+async fn a_file_size_limit_refuses_new_writes_and_loses_none() {
     let run = Run::start().await;
     let mut limited = Command::new("sh");
     // In blocks of 512 bytes: 4 MiB.

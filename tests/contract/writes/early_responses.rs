@@ -76,7 +76,7 @@ fn nobody_else_was_asked(upstream: &Staged) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiting_writer_is_told_what_the_upstream_said_before_it_had_the_body() {
+async fn a_waiting_writer_gets_an_early_response() {
     for then in EACH {
         for (method, path, bytes) in [
             (Method::POST, ISSUES, HELD_BYTES),
@@ -96,7 +96,7 @@ async fn a_waiting_writer_is_told_what_the_upstream_said_before_it_had_the_body(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queued_write_has_failed_when_the_upstream_said_so_before_it_had_the_body() {
+async fn a_queued_write_fails_by_an_early_response() {
     for then in EACH {
         let upstream = Staged::start().await;
         let world = world(&upstream).await;
@@ -119,7 +119,7 @@ async fn a_queued_write_has_failed_when_the_upstream_said_so_before_it_had_the_b
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_was_refused_for_a_limit_before_its_body_was_read_is_sent_again() {
+async fn a_write_limited_by_an_early_response_is_resent() {
     for then in EACH {
         let upstream = Staged::start().await;
         let world = world(&upstream).await;
@@ -136,7 +136,7 @@ async fn a_write_that_was_refused_for_a_limit_before_its_body_was_read_is_sent_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_post_that_was_answered_with_5xx_before_its_body_was_read_the_outcome_is_unknown() {
+async fn a_post_with_an_early_5xx_is_unknown() {
     for then in EACH {
         let upstream = Staged::start().await;
         let world = world(&upstream).await;
@@ -154,7 +154,7 @@ async fn of_a_post_that_was_answered_with_5xx_before_its_body_was_read_the_outco
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_follows_on_a_connection_whose_request_was_not_sent_whole() {
+async fn a_connection_with_a_partial_request_is_not_reused() {
     let upstream = Staged::start().await;
     let world = world(&upstream).await;
     for bytes in [HELD_BYTES, STREAMED_BYTES] {
@@ -171,7 +171,7 @@ async fn nothing_follows_on_a_connection_whose_request_was_not_sent_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_only_informational_does_not_end_the_body() {
+async fn an_informational_response_does_not_end_the_body() {
     for bytes in [HELD_BYTES, STREAMED_BYTES] {
         let upstream = Staged::start().await;
         let world = world(&upstream).await;

@@ -25,7 +25,7 @@ async fn issue_id(world: &World) -> Value {
 }
 
 #[tokio::test]
-async fn no_mutation_of_the_upstream_passes_for_a_query_and_its_queries_do() {
+async fn no_mutation_is_classified_as_a_query() {
     let world =
         Setup::new().config(QUICK).config("[limits]\ncontent_per_minute = 1000").start().await;
     let both = "query A { viewer { login } } mutation B { closeIssue(input: { issueId: \"x\" }) { clientMutationId } }";
@@ -71,7 +71,7 @@ async fn no_mutation_of_the_upstream_passes_for_a_query_and_its_queries_do() {
 }
 
 #[tokio::test]
-async fn a_client_without_an_account_may_run_the_query_of_a_document_that_also_has_a_mutation() {
+async fn a_reader_may_run_a_query_beside_a_mutation() {
     let world = Setup::new().reader().start().await;
     let both = "query A { viewer { login } } mutation B { closeIssue(input: { issueId: \"x\" }) { clientMutationId } }";
     let named = |name: &str| json!({ "query": both, "operationName": name });
@@ -96,7 +96,7 @@ async fn a_client_without_an_account_may_run_the_query_of_a_document_that_also_h
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mutation_that_makes_content_counts_against_the_content_limit_and_another_does_not() {
+async fn only_content_mutations_count_against_the_content_limit() {
     let world = Setup::new()
         .manual_clock()
         .config(QUICK)
@@ -148,7 +148,7 @@ async fn mutations_are_spaced_and_queries_are_not() {
 }
 
 #[tokio::test]
-async fn what_an_operation_cost_is_reserved_the_next_time() {
+async fn the_cost_of_an_operation_is_reserved_the_next_time() {
     let world = Setup::new().start().await;
     world.set_limits(&json!({ "graphql": 12 }));
     let ask =
@@ -167,7 +167,7 @@ async fn what_an_operation_cost_is_reserved_the_next_time() {
 }
 
 #[tokio::test]
-async fn a_mutation_in_a_query_string_is_sent_once_like_any_other() {
+async fn a_mutation_in_a_query_string_is_sent_once() {
     const MUTATION: &str = "/graphql?query=mutation%7Ba%7D";
     for method in [Method::GET, Method::POST] {
         for behaviour in [

@@ -30,7 +30,7 @@ fn state(world: &World, accepted: &Reply) -> State {
 
 /// Only the one that the upstream refused has come to its end with that.
 #[tokio::test(flavor = "multi_thread")]
-async fn writes_behind_one_whose_token_was_refused_wait_until_it_is_good_again() {
+async fn writes_behind_a_refused_token_wait_until_it_works_again() {
     let world = Setup::new().clock(Clock::scaled(100.0)).config(QUICK).start().await;
     let bad = json!({ "message": "Bad credentials" });
     world.arm(&json!({ "fault": "status", "status": 401, "body": bad, "match": { "method": "POST", "times": 1 } }));
@@ -53,7 +53,7 @@ async fn writes_behind_one_whose_token_was_refused_wait_until_it_is_good_again()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_is_taken_over_by_one_who_does_not_wait_has_the_patience_of_the_queue() {
+async fn a_write_repeated_asynchronously_gets_the_queues_patience() {
     let dead = TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
     let world = Setup::new()
         .clock(Clock::scaled(30.0))
@@ -76,7 +76,7 @@ async fn a_write_that_is_taken_over_by_one_who_does_not_wait_has_the_patience_of
 
 /// They wait for its turn; that it waited for their room would be a circle.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_from_the_store_needs_no_room_of_the_requests_that_wait_behind_it() {
+async fn a_stored_write_needs_no_memory_of_waiting_requests() {
     const MIB: usize = 1024 * 1024;
     let folder = tempfile::tempdir().unwrap();
     let store = format!("{QUICK}\nstore = {{ path = {:?} }}", folder.path().join("weir.redb"));

@@ -230,17 +230,17 @@ async fn all_cases(way: Way) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_waiting_writer_is_told_is_what_happened() {
+async fn a_waiting_writer_gets_the_true_outcome() {
     all_cases(Way::Waiting).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_waiting_writer_with_a_key_is_told_is_what_happened_the_second_time_too() {
+async fn a_waiting_writer_with_a_key_gets_the_true_outcome_twice() {
     all_cases(Way::Keyed).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_told_of_a_queued_write_is_what_happened() {
+async fn a_queued_write_reports_the_true_outcome() {
     all_cases(Way::Queued).await;
 }
 

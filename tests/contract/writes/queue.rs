@@ -50,7 +50,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_write_is_accepted_at_once_and_its_outcome_can_be_looked_up() {
+async fn a_write_is_accepted_at_once_and_its_outcome_can_be_read() {
     let world = Setup::new().config(QUICK).start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let accepted = world.post_async("later").await;
@@ -95,7 +95,7 @@ async fn a_write_is_accepted_at_once_and_its_outcome_can_be_looked_up() {
 }
 
 #[tokio::test]
-async fn what_the_upstream_says_of_a_write_is_its_outcome() {
+async fn the_upstreams_response_is_the_outcome_of_a_write() {
     let world = Setup::new().config(QUICK).start().await;
     for (path, body, status) in [
         (COMMENTS, json!({ "body": 5 }), 422),
@@ -113,7 +113,7 @@ async fn what_the_upstream_says_of_a_write_is_its_outcome() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queued_writes_and_those_that_wait_keep_their_order() {
+async fn queued_and_synchronous_writes_keep_their_order() {
     let world = Setup::new().config(QUICK).start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let mut accepted = Vec::new();
@@ -145,7 +145,7 @@ async fn queued_writes_and_those_that_wait_keep_their_order() {
 }
 
 #[tokio::test]
-async fn a_write_that_is_still_queued_can_be_cancelled_and_is_never_sent() {
+async fn a_queued_write_can_be_cancelled_and_is_never_sent() {
     let world = Setup::new().config(QUICK).start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let first = world.post_async("first").await;
@@ -168,7 +168,7 @@ async fn a_write_that_is_still_queued_can_be_cancelled_and_is_never_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_waits_for_a_limit_can_be_cancelled_too() {
+async fn a_write_waiting_for_a_limit_can_be_cancelled() {
     let world = Setup::new()
         .manual_clock()
         .config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"")
@@ -203,7 +203,7 @@ async fn a_client_sees_its_own_writes_only() {
 }
 
 #[tokio::test]
-async fn the_same_idempotency_key_returns_the_same_write_and_another_body_422() {
+async fn an_idempotency_key_returns_its_write_or_422_for_another_body() {
     let world = Setup::new().accounts(2).config(QUICK).start().await;
     let first = world.post_with_key("k-1", "once", &[ASYNC]).await;
     let done = world.end_of(&first).await;
@@ -240,7 +240,7 @@ async fn requests_with_the_same_key_at_the_same_time_are_one_write() {
 }
 
 #[tokio::test]
-async fn a_repetition_of_a_write_that_was_waited_for_gets_the_same_answer() {
+async fn a_repeated_synchronous_write_gets_the_same_response() {
     let world = Setup::new().config(QUICK).start().await;
     let first = world.post_with_key("k", "once", &[]).await;
     let second = world.post_with_key("k", "once", &[]).await;
@@ -250,7 +250,7 @@ async fn a_repetition_of_a_write_that_was_waited_for_gets_the_same_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_with_a_key_is_given_up_with_its_client_while_it_waits() {
+async fn a_waiting_write_with_a_key_ends_with_its_client() {
     let world = Setup::new().config(QUICK).start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let first = world.post_async("first").await;
@@ -276,7 +276,7 @@ async fn a_write_with_a_key_is_given_up_with_its_client_while_it_waits() {
 }
 
 #[tokio::test]
-async fn a_write_with_a_key_that_cannot_be_served_in_time_is_refused_like_any_other() {
+async fn a_write_with_a_key_is_limit_denied_like_any_other() {
     let world = Setup::new()
         .manual_clock()
         .config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"")
@@ -291,7 +291,7 @@ async fn a_write_with_a_key_that_cannot_be_served_in_time_is_refused_like_any_ot
 }
 
 #[tokio::test]
-async fn a_post_whose_answer_is_lost_ends_as_unknown_and_is_not_repeated() {
+async fn a_queued_post_with_a_lost_response_ends_as_unknown() {
     let world = Setup::new().config(QUICK).start().await;
     world.arm(&json!({ "match": { "method": "POST" }, "fault": "reset_after" }));
     let end = world.end_of(&world.post_async("lost").await).await;
@@ -302,7 +302,7 @@ async fn a_post_whose_answer_is_lost_ends_as_unknown_and_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn an_unknown_outcome_shows_what_the_upstream_answered() {
+async fn an_unknown_outcome_shows_the_upstreams_response() {
     let world = Setup::new().config(QUICK).start().await;
     world.arm(&json!({ "match": { "method": "POST" }, "fault": "status", "status": 500, "body": { "trace": 7 } }));
     let end = world.end_of(&world.post_async("answered").await).await;
@@ -320,7 +320,7 @@ async fn an_unknown_outcome_shows_what_the_upstream_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_put_whose_answer_is_lost_is_repeated() {
+async fn a_queued_put_with_a_lost_response_is_repeated() {
     let world = Setup::new().manual_clock().config(QUICK).start().await;
     let path = "/repos/acme/widgets/issues/1/labels";
     world.arm(&json!({ "match": { "method": "PUT", "nth": 1 }, "fault": "reset_after" }));
@@ -344,7 +344,7 @@ async fn a_put_whose_answer_is_lost_is_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_put_with_a_key_that_may_have_been_executed_is_brought_to_its_end_without_its_client() {
+async fn a_put_with_a_key_is_finished_without_its_client() {
     let world = Setup::new().clock(Clock::scaled(60.0)).config(QUICK).start().await;
     world.arm(&json!({ "match": { "method": "PUT", "nth": 1 }, "fault": "status", "status": 500 }));
     let mut connection = Connection::open(world.address).await;
@@ -360,7 +360,7 @@ async fn a_put_with_a_key_that_may_have_been_executed_is_brought_to_its_end_with
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writes_that_rest_between_two_attempts_leave_their_places_to_others() {
+async fn writes_between_attempts_leave_their_slots_to_others() {
     let world = Setup::new().clock(Clock::scaled(10.0)).config(QUICK).start().await;
     world.arm(
         &json!({ "match": { "method": "PUT", "times": 1000 }, "fault": "status", "status": 500 }),
@@ -419,8 +419,7 @@ const ADDRESSES: [[(Method, &str); 2]; 6] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_rests_between_two_attempts_is_not_overtaken_by_another_address_of_its_resource()
- {
+async fn a_write_between_attempts_is_not_overtaken_in_its_lane() {
     let world = Setup::new().manual_clock().config(QUICK).start().await;
     for [(method, path), (next_method, next_path)] in ADDRESSES {
         let before = world.upstream_requests().len();
@@ -455,7 +454,7 @@ async fn cannot_be_kept(world: &World, path: &str, body: &str, more: (&str, &str
 }
 
 #[tokio::test]
-async fn what_carries_a_credential_is_carried_out_at_once_and_cannot_have_a_key() {
+async fn a_write_with_a_credential_is_never_queued() {
     let world = Setup::new().config(QUICK).start().await;
     let hook = json!({ "name": "web", "config": { "url": "http://127.0.0.1:9/", "secret": "of the hook" } }).to_string();
     let no_header = ("accept", "application/json");
@@ -511,7 +510,7 @@ async fn a_finished_write_is_forgotten_after_its_retention() {
 }
 
 #[tokio::test]
-async fn a_client_that_fills_the_queue_is_refused_at_once_and_others_find_room() {
+async fn a_client_filling_the_queue_is_refused_and_others_find_room() {
     let world = Setup::new().accounts(2).config(&format!("{QUICK}\nqueue_max = 32")).start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let mut accepted = Vec::new();
@@ -539,7 +538,7 @@ async fn a_client_that_fills_the_queue_is_refused_at_once_and_others_find_room()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_ends_long_polls_and_starts_nothing() {
+async fn a_drain_ends_long_polls_and_starts_no_write() {
     let world = Setup::new()
         .manual_clock()
         .config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"")
@@ -563,7 +562,7 @@ async fn a_drain_ends_long_polls_and_starts_nothing() {
 }
 
 #[tokio::test]
-async fn mutations_are_writes_that_can_be_queued_and_queries_are_answered_at_once() {
+async fn mutations_can_be_queued_and_queries_are_answered_at_once() {
     let world = Setup::new().config(QUICK).start().await;
     let query = json!({ "query": "{ viewer { login } }" }).to_string();
     world.send(Method::POST, "/graphql", &[ASYNC], &query).await.assert_status(200);

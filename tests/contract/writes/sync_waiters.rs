@@ -51,7 +51,7 @@ fn logged_of(method: &str) -> Value {
 }
 
 #[tokio::test]
-async fn how_long_a_write_waited_and_for_which_limit_is_said_of_it_whichever_way_it_went() {
+async fn a_writes_wait_and_limit_are_logged_on_every_path() {
     for headers in WAYS {
         logged::begin();
         let world = Setup::new().manual_clock().start().await;
@@ -92,7 +92,7 @@ async fn how_long_a_write_waited_and_for_which_limit_is_said_of_it_whichever_way
 }
 
 #[tokio::test]
-async fn the_wait_for_earlier_writes_of_its_lane_is_said_of_it_whichever_way_it_went() {
+async fn the_wait_for_a_lane_is_logged_on_every_path() {
     for headers in WAYS {
         let world = Setup::new().manual_clock().config(QUICK).start().await;
         let gate = world.close_gate("POST", COMMENTS);
@@ -123,7 +123,7 @@ async fn the_wait_for_earlier_writes_of_its_lane_is_said_of_it_whichever_way_it_
 }
 
 #[tokio::test]
-async fn every_attempt_of_a_write_is_counted_whichever_way_it_went() {
+async fn every_attempt_of_a_write_is_counted_on_every_path() {
     let mut logged = Vec::new();
     for headers in WAYS {
         logged::begin();
@@ -144,7 +144,7 @@ async fn every_attempt_of_a_write_is_counted_whichever_way_it_went() {
 }
 
 #[tokio::test]
-async fn a_write_whose_outcome_is_unknown_says_what_was_tried_whichever_way_it_went() {
+async fn an_unknown_write_reports_its_attempts_on_every_path() {
     let mut logged = Vec::new();
     for headers in WAYS {
         logged::begin();
@@ -160,8 +160,7 @@ async fn a_write_whose_outcome_is_unknown_says_what_was_tried_whichever_way_it_w
 }
 
 #[tokio::test]
-async fn a_put_that_is_answered_with_5xx_until_no_attempt_is_left_is_unknown_whichever_way_it_went()
-{
+async fn a_put_with_only_5xx_responses_is_unknown_on_every_path() {
     let mut logged = Vec::new();
     for headers in WAYS {
         logged::begin();
@@ -186,7 +185,7 @@ async fn a_put_that_is_answered_with_5xx_until_no_attempt_is_left_is_unknown_whi
 }
 
 #[tokio::test]
-async fn a_write_that_was_answered_with_5xx_is_unknown_whether_its_body_was_held_or_passed_on() {
+async fn a_write_with_a_5xx_is_unknown_buffered_or_streamed() {
     for method in [Method::POST, Method::PATCH] {
         let mut logged = Vec::new();
         for bytes in [100, 10_000] {
@@ -215,7 +214,7 @@ async fn a_write_that_was_answered_with_5xx_is_unknown_whether_its_body_was_held
 
 /// Also who came second, and who waits for what was handed over.
 #[tokio::test]
-async fn all_who_wait_for_one_write_are_told_what_it_cost() {
+async fn every_waiter_of_a_write_sees_its_cost() {
     for first in
         [&[("idempotency-key", "k")][..], &[("idempotency-key", "k"), ("prefer", "respond-async")]]
     {
@@ -249,7 +248,7 @@ async fn all_who_wait_for_one_write_are_told_what_it_cost() {
 
 /// Others stand before it, three seconds apart: earlier it would come in vain.
 #[tokio::test]
-async fn who_waits_in_vain_behind_others_is_told_when_its_turn_may_come() {
+async fn a_denied_waiter_is_told_when_its_turn_may_come() {
     for headers in WAYS {
         let world = Setup::new().manual_clock().start().await;
         world.post(COMMENTS, json!({ "body": "first" })).await.assert_status(201);

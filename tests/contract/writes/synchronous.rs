@@ -89,7 +89,7 @@ async fn a_client_without_an_account_cannot_write() {
 }
 
 #[tokio::test]
-async fn what_a_client_is_not_allowed_is_not_sent() {
+async fn a_disallowed_request_is_not_sent() {
     let world = Setup::new()
         .client("allow = [\"GET *\", \"POST /repos/acme/*/issues\"]")
         .config(QUICK)
@@ -106,7 +106,7 @@ async fn what_a_client_is_not_allowed_is_not_sent() {
 }
 
 #[tokio::test]
-async fn the_upstreams_verdict_on_a_write_is_passed_on() {
+async fn the_upstreams_response_to_a_write_is_passed_on() {
     let world = Setup::new().config(QUICK).start().await;
     world
         .send(Method::POST, COMMENTS, &[("content-type", "application/json")], "{ not json")
@@ -117,7 +117,7 @@ async fn the_upstreams_verdict_on_a_write_is_passed_on() {
 }
 
 #[tokio::test]
-async fn a_body_too_large_to_hold_is_streamed_whole() {
+async fn a_large_upload_is_streamed_whole() {
     let world = Setup::new()
         .config("[writes]\nmax_body = \"1KiB\"\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
         .start()
@@ -129,7 +129,7 @@ async fn a_body_too_large_to_hold_is_streamed_whole() {
 }
 
 #[tokio::test]
-async fn an_expected_continue_is_given() {
+async fn expect_continue_is_answered() {
     let world = Setup::new().config(QUICK).start().await;
     let body = json!({ "body": "patient" }).to_string();
     let chunk = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
@@ -150,7 +150,7 @@ async fn an_expected_continue_is_given() {
 }
 
 #[tokio::test]
-async fn a_refusal_reaches_a_client_that_is_still_sending() {
+async fn an_error_reaches_a_client_that_is_still_sending() {
     let world = Setup::new().reader().config(QUICK).start().await;
     let mut connection = Connection::open(world.address).await;
     let bytes = 20 * 1024 * 1024;
@@ -163,7 +163,7 @@ async fn a_refusal_reaches_a_client_that_is_still_sending() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_is_still_waiting_is_dropped_with_its_client() {
+async fn a_waiting_write_is_dropped_with_its_client() {
     let world = Setup::new().config(QUICK).start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let first = world.post(COMMENTS, json!({ "body": "stays" }));
@@ -182,7 +182,7 @@ async fn a_write_that_is_still_waiting_is_dropped_with_its_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_was_sent_is_finished_without_its_client() {
+async fn a_sent_write_is_finished_without_its_client() {
     let world = Setup::new().config(QUICK).start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let mut connection = Connection::open(world.address).await;
@@ -197,7 +197,7 @@ async fn a_write_that_was_sent_is_finished_without_its_client() {
 }
 
 #[tokio::test]
-async fn a_graphql_query_is_read_and_a_mutation_is_a_write() {
+async fn a_graphql_query_is_a_read_and_a_mutation_is_a_write() {
     let world = Setup::new().reader().start().await;
     let query = world.post("/graphql", json!({ "query": "{ viewer { login } }" })).await;
     query.assert_status(200);

@@ -58,7 +58,7 @@ pub fn every_rest_answer_states_the_permissions() {
 }
 
 #[test]
-pub fn the_header_states_what_the_endpoint_requires() {
+pub fn the_header_states_the_permissions_of_the_endpoint() {
     let mut upstream = Upstream::new();
     let cases = [
         ("GET", "/orgs/acme/teams/platform/members", "members=read"),
@@ -114,7 +114,7 @@ pub fn endpoints_for_classic_tokens_reject_every_other_kind() {
 }
 
 #[test]
-pub fn owners_and_maintainers_may_what_members_may_not() {
+pub fn owners_and_maintainers_may_do_more_than_members() {
     let mut upstream = Upstream::new();
     let team = team_of(&upstream.world())["slug"].as_str().unwrap_or_default().to_owned();
     let place = format!("/orgs/acme/teams/{team}/memberships/scan-bot");

@@ -119,7 +119,7 @@ fn ids(upstream: &mut Upstream, token: &str, place: &str) -> Vec<u64> {
 }
 
 #[test]
-pub fn a_page_has_30_items_unless_asked_and_never_more_than_100() {
+pub fn a_page_has_30_items_by_default_and_100_at_most() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let all = format!("{ISSUES}?state=all");
@@ -296,7 +296,7 @@ pub fn a_self_hosted_instance_answers_under_its_prefix() {
 }
 
 #[test]
-pub fn the_makers_words_stand_where_the_neutral_one_does() {
+pub fn the_dialects_words_replace_the_neutral_ones() {
     let mut neutral = Upstream::new();
     let mut branded = Upstream::github();
     let ada = neutral.classic("ada");

@@ -21,7 +21,7 @@ fn private_repository(upstream: &mut Upstream) -> String {
 }
 
 #[test]
-pub fn a_token_is_sent_with_either_scheme_word() {
+pub fn a_token_is_accepted_with_both_schemes() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     for scheme in ["Bearer", "bearer", "token", "Token"] {
@@ -46,7 +46,7 @@ pub fn a_jwt_must_use_bearer() {
 }
 
 #[test]
-pub fn a_classic_token_does_what_its_scopes_allow() {
+pub fn a_classic_token_is_bound_to_its_scopes() {
     let mut upstream = Upstream::new();
     let (all, none) = (upstream.classic("ada"), upstream.classic_without_scopes("ada"));
     upstream.get(&all, "/notifications").expect_status(200);
@@ -114,7 +114,7 @@ fn mint(upstream: &mut Upstream, jwt: &str, body: &Value) -> Answer {
 }
 
 #[test]
-pub fn an_installation_token_is_created_by_the_app_for_its_installation() {
+pub fn an_app_creates_a_token_for_its_installation() {
     let mut upstream = Upstream::new();
     let jwt = upstream.jwt();
     let minted = mint(&mut upstream, &jwt, &json!({})).expect_status(201);
@@ -159,7 +159,7 @@ pub fn narrowing_never_widens() {
 }
 
 #[test]
-pub fn app_level_endpoints_take_a_jwt_and_reject_user_and_installation_tokens() {
+pub fn app_endpoints_take_a_jwt_and_reject_other_tokens() {
     let mut upstream = Upstream::new();
     let jwt = upstream.jwt();
     upstream.get(&jwt, APP_HOOK).expect_status(200);

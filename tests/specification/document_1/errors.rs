@@ -14,7 +14,7 @@ pub fn a_read_is_ok() {
 }
 
 #[test]
-pub fn making_something_is_created() {
+pub fn a_creation_is_created() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let made = upstream.post(&ada, ISSUES, &json!({ "title": "t" })).expect_status(201);
@@ -22,7 +22,7 @@ pub fn making_something_is_created() {
 }
 
 #[test]
-pub fn what_continues_in_the_background_is_accepted() {
+pub fn a_background_task_is_accepted() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     upstream.set_limit("notifications.background-above", 0);
@@ -63,7 +63,7 @@ pub fn marking_as_read_resets_content() {
 }
 
 #[test]
-pub fn a_download_is_found_elsewhere() {
+pub fn a_download_redirects() {
     let mut upstream = Upstream::new();
     for user in ["ada", "ben", "dan"] {
         let token = upstream.classic(user);
@@ -98,7 +98,7 @@ pub fn a_304_does_not_consume_the_primary_limit() {
 }
 
 #[test]
-pub fn what_is_malformed_is_a_bad_request() {
+pub fn a_malformed_body_is_a_bad_request() {
     let mut upstream = Upstream::new();
     let (ada, jwt) = (upstream.classic("ada"), upstream.jwt());
     upstream.send(&Ask::new("POST", ISSUES).by(&ada).text("{\"title\"")).expect_status(400);
@@ -106,7 +106,7 @@ pub fn what_is_malformed_is_a_bad_request() {
 }
 
 #[test]
-pub fn what_needs_a_credential_requires_authentication() {
+pub fn a_missing_credential_requires_authentication() {
     let mut upstream = Upstream::new();
     for token in [NOBODY, "emu_nobody"] {
         let refused = upstream.get(token, "/user").expect_status(401);
@@ -115,7 +115,7 @@ pub fn what_needs_a_credential_requires_authentication() {
 }
 
 #[test]
-pub fn what_the_caller_may_not_do_is_forbidden() {
+pub fn a_missing_permission_is_forbidden() {
     let mut upstream = Upstream::new();
     let installation = upstream.installation("acme");
     upstream.get(&installation, "/notifications").expect_status(403);
@@ -168,7 +168,7 @@ pub fn team_synchronization_blocks_a_change() {
 }
 
 #[test]
-pub fn what_does_not_exist_is_not_found() {
+pub fn a_missing_resource_is_not_found() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     for place in [
@@ -185,7 +185,7 @@ pub fn what_does_not_exist_is_not_found() {
 }
 
 #[test]
-pub fn what_is_wrong_fails_validation() {
+pub fn an_invalid_field_fails_validation() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     upstream.post(&ada, ISSUES, &json!({ "title": ["t"] })).assert_names_field("title");

@@ -155,7 +155,7 @@ pub fn an_installation_has_at_least_5000() {
 }
 
 #[test]
-pub fn an_installation_on_an_enterprise_cloud_organization_has_15000() {
+pub fn an_enterprise_cloud_installation_has_15000() {
     assert_some_has("installation", 15_000);
 }
 
@@ -180,7 +180,7 @@ fn scaled(repositories: u32) -> (u64, u64) {
 }
 
 #[test]
-pub fn an_installation_gains_50_for_each_repository_and_user_beyond_20() {
+pub fn an_installation_gains_50_per_repository_and_user_beyond_20() {
     let (small, expected) = scaled(12);
     assert_eq!((small, expected), (5_000, 5_000));
     let (more, expected) = scaled(60);
@@ -215,7 +215,7 @@ pub fn a_workflow_token_has_1000_for_its_repository() {
 }
 
 #[test]
-pub fn a_workflow_token_of_an_enterprise_cloud_account_has_15000_for_its_repository() {
+pub fn an_enterprise_cloud_workflow_token_has_15000() {
     // "15,000 per repository for resources of an enterprise-cloud account".
     let mut upstream = Upstream::new();
     let tokens: Vec<_> =

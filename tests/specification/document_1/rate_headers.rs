@@ -24,7 +24,7 @@ pub fn limit_is_the_most_requests_of_the_window() {
 }
 
 #[test]
-pub fn remaining_and_used_are_what_is_left_and_gone() {
+pub fn remaining_and_used_add_up_to_the_limit() {
     let (mut upstream, ada) = ada();
     for used in 1..=5 {
         let answer = upstream.get(&ada, "/user").expect_status(200);
@@ -55,7 +55,7 @@ pub fn reset_is_when_the_window_ends() {
 }
 
 #[test]
-pub fn resource_is_what_the_request_counted_against() {
+pub fn resource_names_the_budget_of_the_request() {
     let (mut upstream, ada) = ada();
     assert_eq!(upstream.get(&ada, "/user").header("x-ratelimit-resource"), "core");
     let searched = upstream.get(&ada, "/search/issues?q=lamp").expect_status(200);
@@ -207,7 +207,7 @@ pub fn a_secondary_refusal_with_nothing_remaining_lasts_until_reset() {
 }
 
 #[test]
-pub fn without_a_word_a_minute_is_enough() {
+pub fn without_retry_after_a_minute_is_enough() {
     let (mut upstream, ada, refusal) = refused(0);
     assert_eq!(refusal.header("retry-after"), "");
     assert!(refusal.remaining() > 0);
@@ -216,7 +216,7 @@ pub fn without_a_word_a_minute_is_enough() {
 }
 
 #[test]
-pub fn a_client_that_comes_too_early_waits_longer() {
+pub fn a_client_that_retries_too_early_waits_longer() {
     let (mut upstream, ada, _) = refused(0);
     upstream.pass(MINUTE / 2);
     assert!(upstream.get(&ada, "/user").is_secondary_refusal());
@@ -225,7 +225,7 @@ pub fn a_client_that_comes_too_early_waits_longer() {
 }
 
 #[test]
-pub fn by_itself_some_refusals_say_retry_after_and_some_do_not() {
+pub fn some_refusals_carry_retry_after_and_some_do_not() {
     let (mut with, mut without) = (0, 0);
     let (mut upstream, ada) = ada();
     upstream.set_limit("points.rest", 1);
@@ -240,7 +240,7 @@ pub fn by_itself_some_refusals_say_retry_after_and_some_do_not() {
 }
 
 #[test]
-pub fn who_goes_on_while_limited_is_banned() {
+pub fn a_client_that_continues_while_limited_is_banned() {
     let (mut upstream, ada, _) = refused(1);
     upstream.set_limit("ban.after", 50);
     for _ in 0..60 {

@@ -43,7 +43,7 @@ pub fn at_most_100_requests_are_in_flight() {
 }
 
 #[test]
-pub fn rest_and_graphql_share_the_places_in_flight() {
+pub fn rest_and_graphql_share_the_concurrency_limit() {
     let (mut upstream, ada) = unbounded();
     upstream.assert_refuses_after("concurrency of both", 100, |upstream, n| {
         let query = Ask::new("POST", "/graphql").by(&ada).json(&json!({ "query": QUERY }));
@@ -53,7 +53,7 @@ pub fn rest_and_graphql_share_the_places_in_flight() {
 }
 
 #[test]
-pub fn another_account_has_places_of_its_own() {
+pub fn another_account_has_its_own_concurrency_limit() {
     let (mut upstream, ada) = unbounded();
     for _ in 0..100 {
         upstream.begin(&Ask::new("GET", PUBLIC).by(&ada));
@@ -210,7 +210,7 @@ fn comment(upstream: &mut Upstream, token: &str, n: u64) -> Answer {
 }
 
 #[test]
-pub fn at_most_80_requests_a_minute_make_content() {
+pub fn at_most_80_requests_a_minute_create_content() {
     let (mut upstream, ada) = unbounded();
     upstream.assert_refuses_after("content.minute", 80, |upstream, n| comment(upstream, &ada, n));
     // What makes no content goes on.
@@ -224,7 +224,7 @@ pub fn at_most_80_requests_a_minute_make_content() {
 }
 
 #[test]
-pub fn at_most_500_requests_an_hour_make_content() {
+pub fn at_most_500_requests_an_hour_create_content() {
     let (mut upstream, ada) = unbounded();
     upstream.assert_refuses_after("content.hour", 500, |upstream, n| {
         if n > 0 && n % 50 == 0 {
@@ -260,7 +260,7 @@ pub fn some_endpoints_have_lower_limits_on_content() {
 }
 
 #[test]
-pub fn what_is_made_on_the_web_counts_as_content_too() {
+pub fn content_created_on_the_web_counts_too() {
     let (mut upstream, ada) = unbounded();
     for n in 0..80 {
         let made = json!({ "type": "comment", "repository": "acme/widgets", "number": 1, "actor": "ada", "text": format!("By hand {n}") });

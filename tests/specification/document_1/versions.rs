@@ -123,7 +123,7 @@ pub fn without_the_header_there_is_a_version() {
 }
 
 #[test]
-pub fn a_version_that_is_no_date_is_a_bad_request() {
+pub fn a_version_that_is_not_a_date_is_a_bad_request() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let refused =
@@ -151,7 +151,7 @@ pub fn a_self_hosted_instance_has_the_prefix_api_v3() {
 }
 
 #[test]
-pub fn closing_down_routes_do_what_their_replacements_do() {
+pub fn closing_down_routes_match_their_replacements() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let team = team_of(&upstream.world()).clone();

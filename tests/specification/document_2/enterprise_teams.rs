@@ -147,7 +147,7 @@ pub fn the_team_is_named_by_its_slug_or_its_id() {
 }
 
 #[test]
-pub fn an_enterprise_teams_slug_is_generated_from_its_name_with_the_prefix_ent() {
+pub fn an_enterprise_teams_slug_is_its_name_with_the_prefix_ent() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let made = upstream
@@ -200,7 +200,7 @@ pub fn tokens_of_oauth_apps_are_not_accepted() {
 }
 
 #[test]
-pub fn reading_needs_read_enterprise_and_the_others_admin_enterprise() {
+pub fn reads_need_read_enterprise_and_writes_admin_enterprise() {
     let mut upstream = Upstream::new();
     let reading = classic_with(&upstream, "ada", "read:enterprise", "admin:enterprise");
     let bare = upstream.classic_without_scopes("ada");

@@ -51,7 +51,7 @@ pub fn the_inbox_is_sorted_by_the_most_recent_update() {
 }
 
 #[test]
-pub fn what_was_read_is_listed_only_with_all() {
+pub fn read_threads_are_listed_only_with_all() {
     let mut upstream = Upstream::new();
     for (list, size) in [(INBOX, 50), (OF_WIDGETS, 100)] {
         let ada = upstream.classic("ada");
@@ -75,7 +75,7 @@ pub fn what_was_read_is_listed_only_with_all() {
 }
 
 #[test]
-pub fn participating_leaves_out_what_one_merely_watches() {
+pub fn participating_leaves_out_watched_repositories() {
     let mut upstream = Upstream::new();
     let cleo = upstream.classic("cleo");
     watch(&mut upstream, "cleo");
@@ -210,7 +210,7 @@ pub fn owner_and_repository_are_named_in_any_case_and_without_git() {
 }
 
 #[test]
-pub fn a_page_of_a_repositorys_has_30_threads_or_as_many_as_asked_up_to_100() {
+pub fn a_repositorys_page_has_30_threads_by_default_and_100_at_most() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     watch(&mut upstream, "ada");

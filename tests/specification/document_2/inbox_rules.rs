@@ -129,7 +129,7 @@ pub fn threads_are_polled_by_last_modified() {
 }
 
 #[test]
-pub fn what_a_poll_finds_unchanged_costs_nothing() {
+pub fn an_unchanged_poll_costs_nothing() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let seen = upstream.get(&ada, "/notifications").expect_status(200);

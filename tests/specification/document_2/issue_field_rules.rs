@@ -145,7 +145,7 @@ pub fn classic_tokens_need_read_org_to_read_and_admin_org_to_write() {
 }
 
 #[test]
-pub fn the_permission_issue_fields_is_read_for_get_and_write_otherwise() {
+pub fn issue_fields_needs_read_for_get_and_write_otherwise() {
     let mut upstream = Upstream::new();
     let (path, _) = made(&mut upstream, &text("Region"));
     let none = upstream.installation_with("acme", &[("metadata", "read")]);

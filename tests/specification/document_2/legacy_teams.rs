@@ -48,7 +48,7 @@ pub fn members_are_listed() {
 }
 
 #[test]
-pub fn a_member_is_204_and_anybody_else_404() {
+pub fn a_member_is_204_and_any_other_user_404() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let team = platform(&mut upstream);
@@ -58,7 +58,7 @@ pub fn a_member_is_204_and_anybody_else_404() {
 }
 
 #[test]
-pub fn a_person_who_is_invited_is_not_a_member_yet() {
+pub fn an_invited_person_is_not_a_member_yet() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let team = platform(&mut upstream);
@@ -83,7 +83,7 @@ pub fn a_person_of_another_team_is_added_by_an_empty_put() {
 }
 
 #[test]
-pub fn an_owner_or_a_maintainer_adds_and_nobody_else() {
+pub fn only_an_owner_or_a_maintainer_adds() {
     let mut upstream = Upstream::new();
     let (ada, ben, cleo) =
         (upstream.classic("ada"), upstream.classic("ben"), upstream.classic("cleo"));

@@ -95,7 +95,7 @@ pub fn classic_tokens_need_read_org() {
 }
 
 #[test]
-pub fn an_organization_owner_or_a_team_maintainer_changes_memberships() {
+pub fn an_owner_or_a_maintainer_changes_memberships() {
     let mut upstream = Upstream::new();
     let (ada, ben, cleo) =
         (upstream.classic("ada"), upstream.classic("ben"), upstream.classic("cleo"));

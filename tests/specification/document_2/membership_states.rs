@@ -38,7 +38,7 @@ fn role(upstream: &mut Upstream, person: &str) -> String {
 }
 
 #[test]
-pub fn an_organization_member_is_added_at_once_with_the_requested_role() {
+pub fn an_organization_member_is_added_at_once_in_the_given_role() {
     let mut upstream = Upstream::new();
     for (person, requested) in [("scan-bot", "member"), ("triage-bot", "maintainer")] {
         assert_eq!(look(&mut upstream, person), "(none)");
@@ -49,7 +49,7 @@ pub fn an_organization_member_is_added_at_once_with_the_requested_role() {
 }
 
 #[test]
-pub fn somebody_else_is_invited_by_mail_and_pending() {
+pub fn an_outsider_is_invited_by_mail_and_pending() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     assert_eq!(look(&mut upstream, "dan"), "(none)");
@@ -63,7 +63,7 @@ pub fn somebody_else_is_invited_by_mail_and_pending() {
 }
 
 #[test]
-pub fn only_an_organization_owner_invites_somebody_else() {
+pub fn only_an_organization_owner_invites_outsiders() {
     let mut upstream = Upstream::new();
     let ben = upstream.classic("ben");
     upstream
@@ -76,7 +76,7 @@ pub fn only_an_organization_owner_invites_somebody_else() {
 }
 
 #[test]
-pub fn a_person_who_accepts_the_invitation_becomes_a_team_member() {
+pub fn accepting_an_invitation_makes_a_team_member() {
     let mut upstream = Upstream::new();
     let (ada, dan) = (upstream.classic("ada"), upstream.classic("dan"));
     put(&mut upstream, "dan", "member");
@@ -90,7 +90,7 @@ pub fn a_person_who_accepts_the_invitation_becomes_a_team_member() {
 }
 
 #[test]
-pub fn a_member_who_is_put_again_gets_the_new_role() {
+pub fn putting_a_member_again_sets_the_new_role() {
     let mut upstream = Upstream::new();
     for requested in ["maintainer", "member"] {
         assert_eq!(look(&mut upstream, "cleo"), "active");
@@ -117,7 +117,7 @@ pub fn an_active_or_pending_membership_ends_and_the_account_stays() {
 }
 
 #[test]
-pub fn only_who_administers_the_team_or_owns_the_organization_removes() {
+pub fn only_a_team_administrator_or_organization_owner_removes() {
     let mut upstream = Upstream::new();
     let (ada, cleo) = (upstream.classic("ada"), upstream.classic("cleo"));
     upstream.delete(&cleo, &format!("{PLATFORM}/memberships/ben")).expect_status(403);

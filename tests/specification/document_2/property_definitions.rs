@@ -81,7 +81,7 @@ pub fn a_definition_is_read() {
 }
 
 #[test]
-pub fn a_definition_is_put_and_keeps_what_was_written() {
+pub fn a_definition_is_put_and_keeps_its_fields() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let path = format!("{SCHEMA}/importance");

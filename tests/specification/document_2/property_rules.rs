@@ -40,7 +40,7 @@ pub fn a_batch_names_each_property_and_its_type() {
 }
 
 #[test]
-pub fn a_put_wants_the_type_and_nothing_else() {
+pub fn a_put_requires_the_type_only() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     upstream
@@ -61,7 +61,7 @@ pub fn a_put_wants_the_type_and_nothing_else() {
 }
 
 #[test]
-pub fn a_batch_creates_or_replaces_and_what_it_omits_reverts_to_its_default() {
+pub fn a_batch_creates_or_replaces_and_omissions_reset() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let minimal = |name: &str| json!({ "property_name": name, "value_type": "string" });
@@ -129,7 +129,7 @@ pub fn organization_members_may_read() {
 }
 
 #[test]
-pub fn definitions_are_written_by_administrators_and_definitions_managers() {
+pub fn administrators_and_managers_write_definitions() {
     let mut upstream = Upstream::new();
     assert_roles(&mut upstream);
     for person in ["ada", "ben"] {
@@ -151,7 +151,7 @@ pub fn definitions_are_written_by_administrators_and_definitions_managers() {
 }
 
 #[test]
-pub fn values_are_written_by_administrators_and_values_editors() {
+pub fn administrators_and_editors_write_values() {
     let mut upstream = Upstream::new();
     assert_roles(&mut upstream);
     let ada = upstream.classic("ada");

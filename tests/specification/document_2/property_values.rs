@@ -138,7 +138,7 @@ pub fn at_most_30_repositories_are_written_at_once() {
 }
 
 #[test]
-pub fn repositories_and_properties_and_each_name_and_value_are_required() {
+pub fn repositories_properties_names_and_values_are_required() {
     let (mut upstream, ada) = with_properties(12);
     let property = json!([{ "property_name": "motto", "value": "onward" }]);
     upstream
@@ -188,7 +188,7 @@ pub fn repository_query_limits_the_repositories() {
 }
 
 #[test]
-pub fn a_page_has_30_repositories_or_as_many_as_asked_up_to_100() {
+pub fn a_page_has_30_repositories_by_default_and_100_at_most() {
     let (mut upstream, ada) = with_properties(400);
     let count = repositories(&mut upstream).len();
     assert!(count > 100, "the world is too small: {count}");

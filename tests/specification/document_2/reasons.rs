@@ -18,14 +18,14 @@ fn assert_told(upstream: &mut Upstream, reason: &str) {
 }
 
 #[test]
-pub fn approval_requested_asks_to_approve_a_deployment() {
+pub fn approval_requested_is_a_deployment_to_approve() {
     let mut upstream = Upstream::new();
     occur(&mut upstream, "approval_requested", "cleo");
     assert_told(&mut upstream, "approval_requested");
 }
 
 #[test]
-pub fn assign_is_being_assigned_to_the_issue() {
+pub fn assign_is_an_assignment_to_the_issue() {
     let mut upstream = Upstream::new();
     let number = open_issue(&mut upstream, "ben", "Who does it?");
     change_issue(&mut upstream, "ben", number, &json!({ "assignees": ["cleo"] }));
@@ -33,7 +33,7 @@ pub fn assign_is_being_assigned_to_the_issue() {
 }
 
 #[test]
-pub fn author_is_having_created_the_thread() {
+pub fn author_is_the_creation_of_the_thread() {
     let mut upstream = Upstream::new();
     let number = open_issue(&mut upstream, "cleo", "Who does it?");
     comment(&mut upstream, "ben", number, "Somebody will");
@@ -48,7 +48,7 @@ pub fn ci_activity_is_a_workflow_run_that_completed() {
 }
 
 #[test]
-pub fn comment_is_having_commented() {
+pub fn comment_is_a_comment_of_ones_own() {
     let mut upstream = Upstream::new();
     let number = open_issue(&mut upstream, "ben", "Who does it?");
     comment(&mut upstream, "cleo", number, "Not me");
@@ -57,14 +57,14 @@ pub fn comment_is_having_commented() {
 }
 
 #[test]
-pub fn invitation_is_having_accepted_one_to_a_repository() {
+pub fn invitation_is_an_accepted_repository_invitation() {
     let mut upstream = Upstream::new();
     occur(&mut upstream, "invitation", "cleo");
     assert_told(&mut upstream, "invitation");
 }
 
 #[test]
-pub fn manual_is_having_subscribed_to_the_thread() {
+pub fn manual_is_a_subscription_to_the_thread() {
     let mut upstream = Upstream::new();
     let cleo = upstream.classic("cleo");
     watch(&mut upstream, "cleo");
@@ -76,7 +76,7 @@ pub fn manual_is_having_subscribed_to_the_thread() {
 }
 
 #[test]
-pub fn member_feature_requested_is_what_members_ask_an_owner_for() {
+pub fn member_feature_requested_is_a_members_request_to_an_owner() {
     let mut upstream = Upstream::new();
     upstream.pass(60);
     let before = latest(&mut upstream, "ada")["id"].clone();
@@ -88,7 +88,7 @@ pub fn member_feature_requested_is_what_members_ask_an_owner_for() {
 }
 
 #[test]
-pub fn mention_is_being_named() {
+pub fn mention_is_a_mention_by_name() {
     let mut upstream = Upstream::new();
     let number = open_issue(&mut upstream, "ben", "Who does it?");
     comment(&mut upstream, "ben", number, "You, @cleo?");
@@ -108,7 +108,7 @@ fn request_review(upstream: &mut Upstream, whom: (&str, &str)) {
 }
 
 #[test]
-pub fn review_requested_asks_a_person_to_review() {
+pub fn review_requested_is_a_review_by_a_person() {
     let mut upstream = Upstream::new();
     request_review(&mut upstream, ("user", "cleo"));
     assert_told(&mut upstream, "review_requested");
@@ -116,14 +116,14 @@ pub fn review_requested_asks_a_person_to_review() {
 }
 
 #[test]
-pub fn review_requested_asks_a_persons_team_to_review() {
+pub fn review_requested_is_a_review_by_a_team() {
     let mut upstream = Upstream::new();
     request_review(&mut upstream, ("team", "acme/platform"));
     assert_told(&mut upstream, "review_requested");
 }
 
 #[test]
-pub fn state_change_is_having_changed_the_state() {
+pub fn state_change_is_a_change_of_the_state() {
     let mut upstream = Upstream::new();
     let number = open_issue(&mut upstream, "ben", "Who does it?");
     change_issue(&mut upstream, "cleo", number, &json!({ "state": "closed" }));
@@ -132,7 +132,7 @@ pub fn state_change_is_having_changed_the_state() {
 }
 
 #[test]
-pub fn subscribed_is_watching_the_repository() {
+pub fn subscribed_is_a_watched_repository() {
     let mut upstream = Upstream::new();
     watch(&mut upstream, "cleo");
     open_issue(&mut upstream, "ben", "Nobody in particular");
@@ -140,7 +140,7 @@ pub fn subscribed_is_watching_the_repository() {
 }
 
 #[test]
-pub fn team_mention_is_a_team_of_ones_own_being_named() {
+pub fn team_mention_is_a_mention_of_an_own_team() {
     let mut upstream = Upstream::new();
     let number = open_issue(&mut upstream, "ada", "Who does it?");
     comment(&mut upstream, "ada", number, "Perhaps @acme/platform");
@@ -174,7 +174,7 @@ pub fn a_mention_replaces_an_earlier_reason() {
 }
 
 #[test]
-pub fn a_later_notification_with_another_reason_replaces_an_earlier_one() {
+pub fn a_later_reason_replaces_an_earlier_one() {
     let mut upstream = Upstream::new();
     watch(&mut upstream, "cleo");
     let number = open_issue(&mut upstream, "ben", "Nobody in particular");

@@ -69,7 +69,7 @@ pub fn the_role_is_one_of_five() {
 }
 
 #[test]
-pub fn the_login_is_null_when_the_invitee_is_not_an_existing_account() {
+pub fn the_login_is_null_without_an_existing_account() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let platform = team(&mut upstream, "acme", "platform");
@@ -82,7 +82,7 @@ pub fn the_login_is_null_when_the_invitee_is_not_an_existing_account() {
 }
 
 #[test]
-pub fn a_failure_is_told_by_when_and_why_and_both_are_empty_without_one() {
+pub fn a_failure_has_a_time_and_a_reason_and_both_may_be_empty() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let platform = team(&mut upstream, "acme", "platform");
@@ -100,7 +100,7 @@ pub fn a_failure_is_told_by_when_and_why_and_both_are_empty_without_one() {
 }
 
 #[test]
-pub fn team_count_says_to_how_many_teams_and_the_address_which() {
+pub fn team_count_counts_the_teams_that_the_url_lists() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let (platform, bots) =
@@ -119,7 +119,7 @@ pub fn team_count_says_to_how_many_teams_and_the_address_which() {
 }
 
 #[test]
-pub fn a_page_has_30_invitations_or_as_many_as_asked_up_to_100() {
+pub fn a_page_has_30_invitations_by_default_and_100_at_most() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let platform = team(&mut upstream, "acme", "platform");

@@ -73,7 +73,7 @@ pub fn its_delivery_is_sent_again() {
 }
 
 #[test]
-pub fn what_is_malformed_about_its_deliveries_is_refused() {
+pub fn malformed_queries_for_its_deliveries_are_refused() {
     let mut upstream = Upstream::new();
     let jwt = upstream.jwt();
     upstream.get(&jwt, &format!("{DELIVERIES}?cursor=nonsense")).expect_status(400);

@@ -39,7 +39,7 @@ pub fn deliveries_are_listed() {
 }
 
 #[test]
-pub fn a_page_has_30_deliveries_or_as_many_as_asked_up_to_100() {
+pub fn a_page_has_30_deliveries_by_default_and_100_at_most() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let path = seeded(&mut upstream);

@@ -83,7 +83,7 @@ pub fn every_flag_of_the_body_is_a_boolean_and_kept() {
 }
 
 #[test]
-pub fn organization_metadata_alone_wants_no_repositories() {
+pub fn organization_metadata_alone_needs_no_repositories() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let begun = upstream
@@ -116,7 +116,7 @@ pub fn exclude_names_repositories_and_nothing_else() {
 }
 
 #[test]
-pub fn repositories_are_locked_at_the_start_and_can_be_unlocked_after_the_export() {
+pub fn repositories_are_locked_at_the_start_and_unlocked_later() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let change = json!({ "title": "while it is locked" });

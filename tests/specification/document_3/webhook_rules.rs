@@ -184,7 +184,7 @@ pub fn users_do_not_see_hooks_of_oauth_apps() {
 }
 
 #[test]
-pub fn the_organization_is_named_in_any_case_and_the_hook_by_an_integer() {
+pub fn the_organization_has_any_case_and_the_hook_is_an_integer() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let path = created(&mut upstream, &ada).replace("/acme/", "/ACME/");

@@ -346,7 +346,7 @@ async fn play(seed: u64, figures: &mut Figures) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_answer_is_served_to_a_client_whose_accounts_could_not_have_fetched_it() {
+async fn no_client_gets_a_response_its_accounts_could_not_fetch() {
     let number = |name| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
     let (first, cases) =
         (number("PROPTEST_RNG_SEED").unwrap_or(1), number("PROPTEST_CASES").unwrap_or(CASES));

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_allowed_what_was_over_shows_and_what_was_not_may_not() {
+    fn with_no_slack_only_completed_changes_must_show() {
         let ticks = Ticks::default();
         let before = asked(&ticks, 0, 0);
         let subject = subject(&ticks);
@@ -191,8 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_was_on_its_way_may_hide_what_went_around_the_gateway_meanwhile_and_only_that()
-    {
+    fn a_response_in_transit_may_hide_only_outside_changes() {
         let ticks = Ticks::default();
         let early = ticks.next();
         let subject = subject(&ticks);
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ttl_hides_what_went_around_the_gateway_and_not_what_went_through_it() {
+    fn a_ttl_hides_outside_changes_and_none_through_the_gateway() {
         let ticks = Ticks::default();
         let subject = subject(&ticks);
         let ttl = Allowed::Ttl(Duration::from_secs(30));
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_ends_the_hiding() {
+    fn a_webhook_ends_the_slack() {
         let ticks = Ticks::default();
         let subject = subject(&ticks);
         let untold = Allowed::Untold(Duration::from_secs(600));

@@ -183,18 +183,17 @@ async fn scenario(config: &str, rules: Rules, lag: Duration, seed: u64) {
 const SCENARIOS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_every_hit_is_confirmed_each_answer_shows_what_was_over_before_it_was_asked_for() {
+async fn with_revalidation_each_response_shows_all_completed_changes() {
     scenario("", everywhere(Allowed::Nothing), Duration::ZERO, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ttl_hides_what_went_around_the_gateway_for_that_long_and_never_what_went_through_it() {
+async fn a_ttl_hides_only_outside_changes_and_only_for_the_ttl() {
     scenario(RULES, with_rules(), Duration::ZERO, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plain_http_cache_hides_what_went_around_it_as_long_as_answers_say_and_never_what_went_through_it()
- {
+async fn an_http_cache_hides_only_outside_changes_while_fresh() {
     scenario(
         "[cache]\nfreshness = \"rfc9111\"",
         everywhere(Allowed::Ttl(S_MAXAGE)),
@@ -205,13 +204,12 @@ async fn a_plain_http_cache_hides_what_went_around_it_as_long_as_answers_say_and
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lagging_replicas_hide_a_change_through_the_gateway_for_ten_seconds_and_not_for_a_ttl() {
+async fn lagging_replicas_hide_a_change_for_ten_seconds_at_most() {
     scenario(RULES, with_rules(), LAG, 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_webhook_told_is_shown_at_once_and_what_a_lost_one_would_have_told_when_the_ttl_is_over()
- {
+async fn a_webhook_shows_changes_at_once_and_a_lost_one_at_the_ttl() {
     let world = world(&hooked()).await;
     let traffic = Arc::new(Traffic::new(
         Arc::clone(&world),

@@ -12,7 +12,7 @@ const CREDENTIALS: &[CredentialRow] = &[
         "Authorization: Bearer; the word token too",
         &[("bearer", "classic"), ("token", "classic")],
         &[("bearer", "bad")],
-        tests![credentials::a_token_is_sent_with_either_scheme_word],
+        tests![credentials::a_token_is_accepted_with_both_schemes],
     ),
     credential(
         "Bearer token",
@@ -27,7 +27,7 @@ const CREDENTIALS: &[CredentialRow] = &[
         &[("bearer", "classic")],
         &[("bearer", "classic")],
         tests![
-            credentials::a_classic_token_does_what_its_scopes_allow,
+            credentials::a_classic_token_is_bound_to_its_scopes,
             credentials::an_expired_or_unknown_token_is_refused
         ],
     ),
@@ -51,7 +51,7 @@ const CREDENTIALS: &[CredentialRow] = &[
         &[("bearer", "jwt"), ("bearer", "installation")],
         &[("bearer", "installation"), ("bearer", "classic"), ("bearer", "app-user")],
         tests![
-            credentials::an_installation_token_is_created_by_the_app_for_its_installation,
+            credentials::an_app_creates_a_token_for_its_installation,
             credentials::narrowing_never_widens
         ],
     ),
@@ -73,7 +73,7 @@ const CREDENTIALS: &[CredentialRow] = &[
             ("bearer", "installation"),
             ("", "none"),
         ],
-        tests![credentials::app_level_endpoints_take_a_jwt_and_reject_user_and_installation_tokens],
+        tests![credentials::app_endpoints_take_a_jwt_and_reject_other_tokens],
     ),
     credential(
         "App JWT",
@@ -162,7 +162,7 @@ const PERMISSION_HEADER: &[RuleRow] = &[
         "whoever asks",
         &[Evidence::Header("x-accepted-service-permissions")],
         tests![
-            authentication::the_header_states_what_the_endpoint_requires,
+            authentication::the_header_states_the_permissions_of_the_endpoint,
             authentication::every_permission_that_the_header_states_can_be_granted
         ],
     ),
@@ -185,14 +185,14 @@ const OTHER_FACTS: &[RuleRow] = &[
         &[Evidence::Status(403)],
         tests![
             authentication::endpoints_for_classic_tokens_reject_every_other_kind,
-            credentials::app_level_endpoints_take_a_jwt_and_reject_user_and_installation_tokens
+            credentials::app_endpoints_take_a_jwt_and_reject_other_tokens
         ],
     ),
     rule(
         "Organization owners, team maintainers and the named fine-grained roles gate individual operations",
         "an owner and a maintainer may, a member may not",
         &[Evidence::Status(403)],
-        tests![authentication::owners_and_maintainers_may_what_members_may_not],
+        tests![authentication::owners_and_maintainers_may_do_more_than_members],
     ),
     rule(
         "Authorization flows that issue tokens: not shown",

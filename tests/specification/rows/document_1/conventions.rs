@@ -35,7 +35,7 @@ const ROWS: &[RuleRow] = &[
         "Page-number pagination",
         "per_page (max 100, default 30) and page (default 1)",
         &[],
-        tests![conventions::a_page_has_30_items_unless_asked_and_never_more_than_100],
+        tests![conventions::a_page_has_30_items_by_default_and_100_at_most],
     ),
     rule(
         "Cursor pagination",
@@ -102,7 +102,7 @@ const OVERVIEW: &[RuleRow] = &[
             Evidence::Header("x-accepted-service-permissions"),
             Evidence::Header("x-accepted-github-permissions"),
         ],
-        tests![conventions::the_makers_words_stand_where_the_neutral_one_does],
+        tests![conventions::the_dialects_words_replace_the_neutral_ones],
     ),
     rule(
         "Address",

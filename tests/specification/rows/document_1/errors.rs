@@ -7,12 +7,12 @@ use crate::tests;
 
 const STATUSES: &[RuleRow] = &[
     rule("200", "OK", &[Evidence::Status(200)], tests![errors::a_read_is_ok]),
-    rule("201", "Created", &[Evidence::Status(201)], tests![errors::making_something_is_created]),
+    rule("201", "Created", &[Evidence::Status(201)], tests![errors::a_creation_is_created]),
     rule(
         "202",
         "work continues in the background",
         &[Evidence::Status(202)],
-        tests![errors::what_continues_in_the_background_is_accepted],
+        tests![errors::a_background_task_is_accepted],
     ),
     rule("204", "No content", &[Evidence::Status(204)], tests![errors::deleting_has_no_content]),
     rule(
@@ -25,7 +25,7 @@ const STATUSES: &[RuleRow] = &[
         "302",
         "redirect to a download address",
         &[Evidence::Status(302)],
-        tests![errors::a_download_is_found_elsewhere],
+        tests![errors::a_download_redirects],
     ),
     rule(
         "304",
@@ -37,19 +37,19 @@ const STATUSES: &[RuleRow] = &[
         "400",
         "Bad request",
         &[Evidence::Status(400)],
-        tests![errors::what_is_malformed_is_a_bad_request],
+        tests![errors::a_malformed_body_is_a_bad_request],
     ),
     rule(
         "401",
         "Requires authentication",
         &[Evidence::Status(401)],
-        tests![errors::what_needs_a_credential_requires_authentication],
+        tests![errors::a_missing_credential_requires_authentication],
     ),
     rule(
         "403",
         "Forbidden",
         &[Evidence::Status(403)],
-        tests![errors::what_the_caller_may_not_do_is_forbidden],
+        tests![errors::a_missing_permission_is_forbidden],
     ),
     rule(
         "403",
@@ -67,7 +67,7 @@ const STATUSES: &[RuleRow] = &[
         "404",
         "not found, and a membership that does not exist",
         &[Evidence::Status(404)],
-        tests![errors::what_does_not_exist_is_not_found],
+        tests![errors::a_missing_resource_is_not_found],
     ),
     rule(
         "404",
@@ -79,7 +79,7 @@ const STATUSES: &[RuleRow] = &[
         "422",
         "Validation failed",
         &[Evidence::Status(422)],
-        tests![errors::what_is_wrong_fails_validation],
+        tests![errors::an_invalid_field_fails_validation],
     ),
     rule(
         "422",

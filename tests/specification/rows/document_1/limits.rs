@@ -56,14 +56,14 @@ const PRIMARY: &[RuleRow] = &[
         "App installation on an enterprise-cloud organization",
         "15,000",
         &[core("installation", 15_000)],
-        tests![primary::an_installation_on_an_enterprise_cloud_organization_has_15000],
+        tests![primary::an_enterprise_cloud_installation_has_15000],
     ),
     rule(
         "App installation scaling (not on enterprise cloud)",
         "+50 for each beyond 20, never above 12,500",
         &[core("installation", 12_500)],
         tests![
-            primary::an_installation_gains_50_for_each_repository_and_user_beyond_20,
+            primary::an_installation_gains_50_per_repository_and_user_beyond_20,
             primary::an_installation_never_has_more_than_12500
         ],
     ),
@@ -82,7 +82,7 @@ const PRIMARY: &[RuleRow] = &[
         &[core("workflow", 1_000), core("workflow", 15_000)],
         tests![
             primary::a_workflow_token_has_1000_for_its_repository,
-            primary::a_workflow_token_of_an_enterprise_cloud_account_has_15000_for_its_repository
+            primary::an_enterprise_cloud_workflow_token_has_15000
         ],
     ),
     rule(
@@ -121,8 +121,8 @@ const SECONDARY: &[RuleRow] = &[
         &[refusal("concurrency", 100), refusal("concurrency of both", 100)],
         tests![
             secondary::at_most_100_requests_are_in_flight,
-            secondary::rest_and_graphql_share_the_places_in_flight,
-            secondary::another_account_has_places_of_its_own
+            secondary::rest_and_graphql_share_the_concurrency_limit,
+            secondary::another_account_has_its_own_concurrency_limit
         ],
     ),
     rule(
@@ -151,8 +151,8 @@ const SECONDARY: &[RuleRow] = &[
         "",
         &[refusal("content.minute", 80), refusal("content.hour", 500)],
         tests![
-            secondary::at_most_80_requests_a_minute_make_content,
-            secondary::at_most_500_requests_an_hour_make_content
+            secondary::at_most_80_requests_a_minute_create_content,
+            secondary::at_most_500_requests_an_hour_create_content
         ],
     ),
     rule(
@@ -161,7 +161,7 @@ const SECONDARY: &[RuleRow] = &[
         &[],
         tests![
             secondary::some_endpoints_have_lower_limits_on_content,
-            secondary::what_is_made_on_the_web_counts_as_content_too
+            secondary::content_created_on_the_web_counts_too
         ],
     ),
     rule(
@@ -234,19 +234,13 @@ const HEADERS: &[RuleRow] = &[
         "x-ratelimit-remaining",
         "requests left in the window",
         &[Evidence::Header("x-ratelimit-remaining")],
-        tests![
-            headers::remaining_and_used_are_what_is_left_and_gone,
-            headers::every_answer_has_all_five
-        ],
+        tests![headers::remaining_and_used_add_up_to_the_limit, headers::every_answer_has_all_five],
     ),
     rule(
         "x-ratelimit-used",
         "requests used in the window",
         &[Evidence::Header("x-ratelimit-used")],
-        tests![
-            headers::remaining_and_used_are_what_is_left_and_gone,
-            headers::every_answer_has_all_five
-        ],
+        tests![headers::remaining_and_used_add_up_to_the_limit, headers::every_answer_has_all_five],
     ),
     rule(
         "x-ratelimit-reset",
@@ -259,7 +253,7 @@ const HEADERS: &[RuleRow] = &[
         "the resource that the request counted against",
         &[Evidence::Header("x-ratelimit-resource")],
         tests![
-            headers::resource_is_what_the_request_counted_against,
+            headers::resource_names_the_budget_of_the_request,
             headers::every_answer_has_all_five
         ],
     ),
@@ -313,16 +307,16 @@ const CLIENTS: &[RuleRow] = &[
         "otherwise at least one minute",
         &[Evidence::Status(403)],
         tests![
-            headers::without_a_word_a_minute_is_enough,
-            headers::a_client_that_comes_too_early_waits_longer,
-            headers::by_itself_some_refusals_say_retry_after_and_some_do_not
+            headers::without_retry_after_a_minute_is_enough,
+            headers::a_client_that_retries_too_early_waits_longer,
+            headers::some_refusals_carry_retry_after_and_some_do_not
         ],
     ),
     rule(
         "5",
         "continued requests may lead to a ban",
         &[Evidence::Status(403)],
-        tests![headers::who_goes_on_while_limited_is_banned],
+        tests![headers::a_client_that_continues_while_limited_is_banned],
     ),
 ];
 

@@ -12,7 +12,7 @@ const ROWS: &[RuleRow] = &[
         &[],
         tests![
             versions::both_versions_are_served,
-            versions::a_version_that_is_no_date_is_a_bad_request,
+            versions::a_version_that_is_not_a_date_is_a_bad_request,
             conventions::the_version_header_selects_the_version
         ],
     ),
@@ -40,7 +40,7 @@ const ROWS: &[RuleRow] = &[
             status: 200,
         }],
         tests![
-            versions::closing_down_routes_do_what_their_replacements_do,
+            versions::closing_down_routes_match_their_replacements,
             versions::the_preview_of_enterprise_team_organizations_answers
         ],
     ),
@@ -54,7 +54,7 @@ const ROWS: &[RuleRow] = &[
         "Deprecation and removal policy: not shown",
         "closing-down routes answer",
         &[],
-        tests![versions::closing_down_routes_do_what_their_replacements_do],
+        tests![versions::closing_down_routes_match_their_replacements],
     ),
 ];
 

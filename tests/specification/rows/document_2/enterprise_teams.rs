@@ -99,7 +99,7 @@ const CREDENTIALS: &[CredentialRow] = &[
         "read:enterprise for GET, admin:enterprise for all others",
         &[("bearer", "classic")],
         &[("bearer", "classic")],
-        tests![enterprise_teams::reading_needs_read_enterprise_and_the_others_admin_enterprise],
+        tests![enterprise_teams::reads_need_read_enterprise_and_writes_admin_enterprise],
     ),
 ];
 
@@ -110,7 +110,12 @@ const RULES: &[RuleRow] = &[
         &[Evidence::Answer { method: "GET", template: ASSIGNMENTS, status: 404 }],
         tests![enterprise_teams::the_team_is_named_by_its_slug_or_its_id],
     ),
-    rule("per_page, page", "query for the list", &[Evidence::Header("link")], tests![enterprise_teams::assignments_are_paged]),
+    rule(
+        "per_page, page",
+        "query for the list",
+        &[Evidence::Header("link")],
+        tests![enterprise_teams::assignments_are_paged],
+    ),
     rule(
         "permission",
         "'Enterprise teams' enterprise (read for GET, write otherwise) is named",
@@ -127,7 +132,7 @@ const RULES: &[RuleRow] = &[
         "slug",
         "generated from the name with the prefix ent:",
         &[],
-        tests![enterprise_teams::an_enterprise_teams_slug_is_generated_from_its_name_with_the_prefix_ent],
+        tests![enterprise_teams::an_enterprise_teams_slug_is_its_name_with_the_prefix_ent],
     ),
 ];
 

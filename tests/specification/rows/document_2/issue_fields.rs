@@ -158,7 +158,7 @@ const RULES: &[RuleRow] = &[
             granted("DELETE", FIELD, Granted::Something, Outcome::Refused),
             granted("DELETE", FIELD, Granted::Something, Outcome::Accepted),
         ],
-        tests![issue_field_rules::the_permission_issue_fields_is_read_for_get_and_write_otherwise],
+        tests![issue_field_rules::issue_fields_needs_read_for_get_and_write_otherwise],
     ),
     rule(
         "version",

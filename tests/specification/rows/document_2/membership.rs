@@ -81,19 +81,19 @@ const INVITATION_NOTES: &[RuleRow] = &[
         "login",
         "null when the invitee is not an existing account",
         &[],
-        tests![team_invitations::the_login_is_null_when_the_invitee_is_not_an_existing_account],
+        tests![team_invitations::the_login_is_null_without_an_existing_account],
     ),
     rule(
         "failed_at, failed_reason",
         "empty when no failure",
         &[],
-        tests![team_invitations::a_failure_is_told_by_when_and_why_and_both_are_empty_without_one],
+        tests![team_invitations::a_failure_has_a_time_and_a_reason_and_both_may_be_empty],
     ),
     rule(
         "team_count, invitation_teams_url",
         "how many teams, and where they are",
         &[],
-        tests![team_invitations::team_count_says_to_how_many_teams_and_the_address_which],
+        tests![team_invitations::team_count_counts_the_teams_that_the_url_lists],
     ),
 ];
 
@@ -116,7 +116,7 @@ const STATES: &[StateRow] = &[
         &["(none)"],
         Trigger::Request("PUT", MEMBERSHIP),
         "active",
-        tests![membership_states::an_organization_member_is_added_at_once_with_the_requested_role],
+        tests![membership_states::an_organization_member_is_added_at_once_in_the_given_role],
     ),
     transition(
         "(none) | PUT team membership | target is not an organization member and the caller is an organization owner",
@@ -125,8 +125,8 @@ const STATES: &[StateRow] = &[
         Trigger::Request("PUT", MEMBERSHIP),
         "pending",
         tests![
-            membership_states::somebody_else_is_invited_by_mail_and_pending,
-            membership_states::only_an_organization_owner_invites_somebody_else
+            membership_states::an_outsider_is_invited_by_mail_and_pending,
+            membership_states::only_an_organization_owner_invites_outsiders
         ],
     ),
     transition(
@@ -135,7 +135,7 @@ const STATES: &[StateRow] = &[
         &["pending"],
         Trigger::Request("PATCH", "/user/memberships/orgs/{org}"),
         "active",
-        tests![membership_states::a_person_who_accepts_the_invitation_becomes_a_team_member],
+        tests![membership_states::accepting_an_invitation_makes_a_team_member],
     ),
     transition(
         "active | PUT team membership",
@@ -143,7 +143,7 @@ const STATES: &[StateRow] = &[
         &["active"],
         Trigger::Request("PUT", MEMBERSHIP),
         "active",
-        tests![membership_states::a_member_who_is_put_again_gets_the_new_role],
+        tests![membership_states::putting_a_member_again_sets_the_new_role],
     ),
     transition(
         "active or pending | DELETE team membership",
@@ -153,7 +153,7 @@ const STATES: &[StateRow] = &[
         "(none)",
         tests![
             membership_states::an_active_or_pending_membership_ends_and_the_account_stays,
-            membership_states::only_who_administers_the_team_or_owns_the_organization_removes
+            membership_states::only_a_team_administrator_or_organization_owner_removes
         ],
     ),
 ];
@@ -345,7 +345,7 @@ const RULES: &[RuleRow] = &[
         "per_page, page by default",
         "default 30, max 100; default 1",
         &[],
-        tests![team_invitations::a_page_has_30_invitations_or_as_many_as_asked_up_to_100],
+        tests![team_invitations::a_page_has_30_invitations_by_default_and_100_at_most],
     ),
     rule(
         "enterprise team",
@@ -361,7 +361,7 @@ const RULES: &[RuleRow] = &[
         "caller",
         "Caller must be organization owner or team maintainer",
         &[Evidence::Answer { method: "PUT", template: MEMBERSHIP, status: 403 }],
-        tests![membership_rules::an_organization_owner_or_a_team_maintainer_changes_memberships],
+        tests![membership_rules::an_owner_or_a_maintainer_changes_memberships],
     ),
     rule(
         "owners",
@@ -409,7 +409,7 @@ const LEGACY: &[EndpointRow] = &[
         "GET",
         "/teams/{team_id}/members/{username}",
         &[204, 404],
-        tests![legacy_teams::a_member_is_204_and_anybody_else_404],
+        tests![legacy_teams::a_member_is_204_and_any_other_user_404],
     ),
     endpoint(
         "PUT /teams/{team_id}/members/{username} (Content-Length 0)",
@@ -418,7 +418,7 @@ const LEGACY: &[EndpointRow] = &[
         &[204, 403, 404, 422],
         tests![
             legacy_teams::a_person_of_another_team_is_added_by_an_empty_put,
-            legacy_teams::an_owner_or_a_maintainer_adds_and_nobody_else,
+            legacy_teams::only_an_owner_or_a_maintainer_adds,
             legacy_teams::organizations_and_people_of_no_other_team_are_not_added,
             legacy_teams::a_synchronised_team_is_not_found_by_a_change
         ],
@@ -459,7 +459,7 @@ const LEGACY_RULES: &[RuleRow] = &[
         "caller",
         "Caller must be organization owner or team maintainer",
         &[],
-        tests![legacy_teams::an_owner_or_a_maintainer_adds_and_nobody_else],
+        tests![legacy_teams::only_an_owner_or_a_maintainer_adds],
     ),
     rule(
         "member",
@@ -469,7 +469,7 @@ const LEGACY_RULES: &[RuleRow] = &[
             template: "/teams/{team_id}/members/{username}",
             status: 404,
         }],
-        tests![legacy_teams::a_person_who_is_invited_is_not_a_member_yet],
+        tests![legacy_teams::an_invited_person_is_not_a_member_yet],
     ),
     rule(
         "person",

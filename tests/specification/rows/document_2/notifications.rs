@@ -70,52 +70,47 @@ const REASON_VALUES: &[ValueRow] = &[
         NAME,
         "reason",
         "approval_requested",
-        tests![reasons::approval_requested_asks_to_approve_a_deployment],
+        tests![reasons::approval_requested_is_a_deployment_to_approve],
     ),
-    value(NAME, "reason", "assign", tests![reasons::assign_is_being_assigned_to_the_issue]),
-    value(NAME, "reason", "author", tests![reasons::author_is_having_created_the_thread]),
+    value(NAME, "reason", "assign", tests![reasons::assign_is_an_assignment_to_the_issue]),
+    value(NAME, "reason", "author", tests![reasons::author_is_the_creation_of_the_thread]),
     value(
         NAME,
         "reason",
         "ci_activity",
         tests![reasons::ci_activity_is_a_workflow_run_that_completed],
     ),
-    value(NAME, "reason", "comment", tests![reasons::comment_is_having_commented]),
+    value(NAME, "reason", "comment", tests![reasons::comment_is_a_comment_of_ones_own]),
     value(
         NAME,
         "reason",
         "invitation",
-        tests![reasons::invitation_is_having_accepted_one_to_a_repository],
+        tests![reasons::invitation_is_an_accepted_repository_invitation],
     ),
-    value(NAME, "reason", "manual", tests![reasons::manual_is_having_subscribed_to_the_thread]),
+    value(NAME, "reason", "manual", tests![reasons::manual_is_a_subscription_to_the_thread]),
     value(
         NAME,
         "reason",
         "member_feature_requested",
-        tests![reasons::member_feature_requested_is_what_members_ask_an_owner_for],
+        tests![reasons::member_feature_requested_is_a_members_request_to_an_owner],
     ),
-    value(NAME, "reason", "mention", tests![reasons::mention_is_being_named]),
+    value(NAME, "reason", "mention", tests![reasons::mention_is_a_mention_by_name]),
     value(
         NAME,
         "reason",
         "review_requested",
         tests![
-            reasons::review_requested_asks_a_person_to_review,
-            reasons::review_requested_asks_a_persons_team_to_review
+            reasons::review_requested_is_a_review_by_a_person,
+            reasons::review_requested_is_a_review_by_a_team
         ],
     ),
-    value(
-        NAME,
-        "reason",
-        "state_change",
-        tests![reasons::state_change_is_having_changed_the_state],
-    ),
-    value(NAME, "reason", "subscribed", tests![reasons::subscribed_is_watching_the_repository]),
+    value(NAME, "reason", "state_change", tests![reasons::state_change_is_a_change_of_the_state]),
+    value(NAME, "reason", "subscribed", tests![reasons::subscribed_is_a_watched_repository]),
     value(
         NAME,
         "reason",
         "team_mention",
-        tests![reasons::team_mention_is_a_team_of_ones_own_being_named],
+        tests![reasons::team_mention_is_a_mention_of_an_own_team],
     ),
 ];
 
@@ -127,7 +122,7 @@ const REASON_RULES: &[RuleRow] = &[
         tests![
             reasons::the_reason_is_kept_by_thread,
             reasons::a_mention_replaces_an_earlier_reason,
-            reasons::a_later_notification_with_another_reason_replaces_an_earlier_one
+            reasons::a_later_reason_replaces_an_earlier_one
         ],
     ),
     rule(
@@ -354,13 +349,13 @@ const LIST_RULES: &[RuleRow] = &[
         "all",
         "default false; true includes read",
         &[],
-        tests![inbox::what_was_read_is_listed_only_with_all],
+        tests![inbox::read_threads_are_listed_only_with_all],
     ),
     rule(
         "participating",
         "default false",
         &[],
-        tests![inbox::participating_leaves_out_what_one_merely_watches],
+        tests![inbox::participating_leaves_out_watched_repositories],
     ),
     rule(
         "since, before",
@@ -390,7 +385,7 @@ const LIST_RULES: &[RuleRow] = &[
         "per_page of a repository's",
         "max 100, default 30",
         &[],
-        tests![inbox::a_page_of_a_repositorys_has_30_threads_or_as_many_as_asked_up_to_100],
+        tests![inbox::a_repositorys_page_has_30_threads_by_default_and_100_at_most],
     ),
 ];
 
@@ -407,7 +402,7 @@ const RULES: &[RuleRow] = &[
         &[Evidence::Header("last-modified"), Evidence::Status(304)],
         tests![
             inbox_rules::threads_are_polled_by_last_modified,
-            inbox_rules::what_a_poll_finds_unchanged_costs_nothing
+            inbox_rules::an_unchanged_poll_costs_nothing
         ],
     ),
     rule(

@@ -121,7 +121,7 @@ const ENDPOINTS: &[EndpointRow] = &[
         "PUT",
         PROPERTY,
         &[200, 403, 404],
-        tests![property_definitions::a_definition_is_put_and_keeps_what_was_written],
+        tests![property_definitions::a_definition_is_put_and_keeps_its_fields],
     ),
     endpoint(
         "DELETE /orgs/{org}/properties/schema/{custom_property_name}",
@@ -207,13 +207,13 @@ const RULES: &[RuleRow] = &[
             Evidence::Answer { method: "PATCH", template: SCHEMA, status: 403 },
             Evidence::Answer { method: "DELETE", template: PROPERTY, status: 403 },
         ],
-        tests![property_rules::definitions_are_written_by_administrators_and_definitions_managers],
+        tests![property_rules::administrators_and_managers_write_definitions],
     ),
     rule(
         "values",
         "writes need administrator or custom_properties_org_values_editor",
         &[Evidence::Answer { method: "PATCH", template: VALUES, status: 403 }],
-        tests![property_rules::values_are_written_by_administrators_and_values_editors],
+        tests![property_rules::administrators_and_editors_write_values],
     ),
     rule(
         "property_name, value_type",
@@ -225,15 +225,13 @@ const RULES: &[RuleRow] = &[
         "value_type",
         "required on write",
         &[Evidence::Status(422)],
-        tests![property_rules::a_put_wants_the_type_and_nothing_else],
+        tests![property_rules::a_put_requires_the_type_only],
     ),
     rule(
         "PATCH",
         "creates or replaces each listed property; omitted optional fields revert to defaults",
         &[],
-        tests![
-            property_rules::a_batch_creates_or_replaces_and_what_it_omits_reverts_to_its_default
-        ],
+        tests![property_rules::a_batch_creates_or_replaces_and_omissions_reset],
     ),
     rule(
         "values_editable_by",
@@ -287,7 +285,7 @@ const RULES: &[RuleRow] = &[
         "body",
         "repository_names, properties, property_name and value are required",
         &[Evidence::Status(422)],
-        tests![property_values::repositories_and_properties_and_each_name_and_value_are_required],
+        tests![property_values::repositories_properties_names_and_values_are_required],
     ),
     rule(
         "repository_query",
@@ -299,7 +297,7 @@ const RULES: &[RuleRow] = &[
         "per_page, page",
         "default 30, max 100; default 1",
         &[],
-        tests![property_values::a_page_has_30_repositories_or_as_many_as_asked_up_to_100],
+        tests![property_values::a_page_has_30_repositories_by_default_and_100_at_most],
     ),
 ];
 

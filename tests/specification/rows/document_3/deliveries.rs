@@ -10,7 +10,7 @@ const LISTS: &[RuleRow] = &[
         "per_page",
         "default 30, max 100",
         &[],
-        tests![deliveries::a_page_has_30_deliveries_or_as_many_as_asked_up_to_100],
+        tests![deliveries::a_page_has_30_deliveries_by_default_and_100_at_most],
     ),
     rule(
         "cursor",

@@ -128,20 +128,35 @@ const CREDENTIALS: &[CredentialRow] = &[credential(
 )];
 
 const RULES: &[RuleRow] = &[
-    rule("owner", "account owner", &[Evidence::Status(404)], tests![migration_rules::a_migration_is_its_owners_alone]),
-    rule("flags", "booleans", &[], tests![migration_rules::every_flag_of_the_body_is_a_boolean_and_kept]),
+    rule(
+        "owner",
+        "account owner",
+        &[Evidence::Status(404)],
+        tests![migration_rules::a_migration_is_its_owners_alone],
+    ),
+    rule(
+        "flags",
+        "booleans",
+        &[],
+        tests![migration_rules::every_flag_of_the_body_is_a_boolean_and_kept],
+    ),
     rule(
         "org_metadata_only",
         "repositories must then be empty",
         &[],
-        tests![migration_rules::organization_metadata_alone_wants_no_repositories],
+        tests![migration_rules::organization_metadata_alone_needs_no_repositories],
     ),
-    rule("exclude", "supported value: repositories", &[], tests![migration_rules::exclude_names_repositories_and_nothing_else]),
+    rule(
+        "exclude",
+        "supported value: repositories",
+        &[],
+        tests![migration_rules::exclude_names_repositories_and_nothing_else],
+    ),
     rule(
         "lock_repositories",
         "locked at the start, unlocked after export",
         &[],
-        tests![migration_rules::repositories_are_locked_at_the_start_and_can_be_unlocked_after_the_export],
+        tests![migration_rules::repositories_are_locked_at_the_start_and_unlocked_later],
     ),
     rule(
         "exclude_metadata",
@@ -149,15 +164,30 @@ const RULES: &[RuleRow] = &[
         &[],
         tests![migration_rules::without_metadata_only_the_git_source_is_included],
     ),
-    rule("exclude_git_data", "no Git data", &[], tests![migration_rules::the_archive_has_git_data_unless_it_is_excluded]),
-    rule("exclude_releases", "no releases", &[], tests![migration_rules::excluded_releases_are_not_in_the_archive]),
+    rule(
+        "exclude_git_data",
+        "no Git data",
+        &[],
+        tests![migration_rules::the_archive_has_git_data_unless_it_is_excluded],
+    ),
+    rule(
+        "exclude_releases",
+        "no releases",
+        &[],
+        tests![migration_rules::excluded_releases_are_not_in_the_archive],
+    ),
     rule(
         "archive",
         "JSON files as the resources exist",
         &[],
         tests![migration_rules::the_archive_has_json_files_of_the_resources_that_exist],
     ),
-    rule("migration_id", "integer", &[Evidence::Status(404)], tests![migration_rules::a_migration_id_is_an_integer]),
+    rule(
+        "migration_id",
+        "integer",
+        &[Evidence::Status(404)],
+        tests![migration_rules::a_migration_id_is_an_integer],
+    ),
 ];
 
 pub fn tables() -> Vec<Table> {

@@ -130,7 +130,7 @@ const APP: &[EndpointRow] = &[
         &[200, 400, 422],
         tests![
             app_webhook::its_deliveries_are_listed_by_cursor_and_shown,
-            app_webhook::what_is_malformed_about_its_deliveries_is_refused
+            app_webhook::malformed_queries_for_its_deliveries_are_refused
         ],
     ),
     endpoint(
@@ -140,7 +140,7 @@ const APP: &[EndpointRow] = &[
         &[200, 400, 422],
         tests![
             app_webhook::its_deliveries_are_listed_by_cursor_and_shown,
-            app_webhook::what_is_malformed_about_its_deliveries_is_refused
+            app_webhook::malformed_queries_for_its_deliveries_are_refused
         ],
     ),
     endpoint(
@@ -150,7 +150,7 @@ const APP: &[EndpointRow] = &[
         &[202, 400, 422],
         tests![
             app_webhook::its_delivery_is_sent_again,
-            app_webhook::what_is_malformed_about_its_deliveries_is_refused
+            app_webhook::malformed_queries_for_its_deliveries_are_refused
         ],
     ),
 ];
@@ -278,7 +278,7 @@ const RULES: &[RuleRow] = &[
         "path parameters",
         "org case-insensitive, hook_id an integer",
         &[],
-        tests![webhook_rules::the_organization_is_named_in_any_case_and_the_hook_by_an_integer],
+        tests![webhook_rules::the_organization_has_any_case_and_the_hook_is_an_integer],
     ),
     rule(
         "PATCH",
