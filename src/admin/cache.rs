@@ -13,7 +13,7 @@ use http_body_util::Full;
 use serde::{Deserialize, Serialize};
 
 use super::pages;
-use crate::decision::cache_key::Scope;
+use crate::decision::cache::key::Scope;
 use crate::gateway::Gateway;
 use crate::gateway::cache::invalidation::purge::Prefix;
 

@@ -21,33 +21,19 @@
 //! everything that waits or sends.
 
 pub mod access;
-mod account_choice;
-pub mod admission;
-mod block;
-pub mod books;
-mod budget;
-pub mod cache_key;
-mod cooldown;
-pub mod demand;
-pub mod dispatch;
-mod elapsed;
-mod few;
-pub mod freshness;
-pub mod invariants;
-pub mod lanes;
-mod numbered;
+pub mod cache;
+pub mod permissions;
+mod quota;
 pub mod retry;
-pub mod rights;
-mod secondary;
-pub mod share;
+pub mod scheduler;
+pub mod types;
+pub mod writes;
 
-/// Maps whose keys nobody outside chooses: fast, and the same in every run, so that a simulation
-/// repeats to the letter.
-type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
-
-pub use admission::{Admission, Decision};
-pub use books::{AccountSnapshot, BookSnapshot, Books, BudgetView, SecondarySnapshot};
-pub use demand::{
+pub use quota::{AccountSnapshot, BookSnapshot, Books, BudgetView, SecondarySnapshot};
+pub use scheduler::{Admission, Decision};
+pub use types::invariants::Invariant;
+pub use types::{
     AccountId, AccountSettings, ClientId, ClientSettings, Demand, Grant, LeaseId, LimitKind, Pace,
-    Places, Priority, Refusal, SecondaryLimits, Settings, Settlement, Ticket, Until, WriteSpacing,
+    Places, Priority, Refusal, SecondaryLimits, Settings, Settlement, Ticket, TokenKey, Until,
+    WriteSpacing,
 };

@@ -165,7 +165,7 @@ impl Pauses {
             .first
             .saturating_mul(self.factor.saturating_pow(attempt.saturating_sub(1).min(8)))
             .min(self.longest);
-        grown.mul_f64(0.5 + 0.5 * super::cooldown::unit(jitter))
+        grown.mul_f64(0.5 + 0.5 * crate::decision::quota::limits::cooldown::unit(jitter))
     }
 }
 

@@ -13,7 +13,7 @@ use super::workload::Workload;
 use crate::api::{AccountKind, ResourceName, default_limit};
 use crate::clock::Timestamp;
 use crate::config::{Config, Freshness};
-use crate::decision::freshness::Mode;
+use crate::decision::cache::freshness::Mode;
 use crate::decision::{AccountId, AccountSettings, ClientSettings, Settings};
 
 /// An ordinary network: the other side is in another place, and a few packets have to be sent

@@ -11,7 +11,7 @@ use super::Unplayable;
 use super::plan::{Client, Plan};
 use super::report::Report;
 use super::sweep::{Sweep, sweep};
-use crate::decision::freshness::TokenKey;
+use crate::decision::TokenKey;
 use crate::decision::{AccountId, ClientSettings};
 
 /// By whose rules stored answers are used.

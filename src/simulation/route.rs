@@ -9,7 +9,7 @@ use http::Method;
 use super::bots::Ask;
 use super::plan::Client;
 use crate::api::{Classified, Dialect, Endpoint, GRAPHQL_QUERY_POINTS, Table, lane_of};
-use crate::decision::cache_key::Scope;
+use crate::decision::cache::key::Scope;
 use crate::decision::{AccountId, WriteSpacing};
 
 /// Requests of which an app may make a number per hour (Document 1, Secondary rate limits: OAuth

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::decision::cache_key::CacheKey;
-use crate::decision::freshness::Stored;
+use crate::decision::cache::freshness::Stored;
+use crate::decision::cache::key::CacheKey;
 
 /// Answers that are kept; the oldest go first. Ours: more than the everyday workloads ask for
 /// again, and little memory.

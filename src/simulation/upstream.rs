@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Unplayable;
 use super::plan::{Duty, Plan};
 use crate::clock::Timestamp;
-use crate::decision::freshness::Validators;
+use crate::decision::cache::freshness::Validators;
 use crate::emulator::{Conditions, Emulator, FaultSpec, Options};
 
 /// Where all requests come from.

@@ -12,7 +12,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use http::header::{DATE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue};
 
-use crate::api::{headers, rate_reset};
+use crate::api::headers;
+use crate::api::rate_reset;
 use crate::clock::Timestamp;
 
 /// Two offsets no farther apart are the same one: `Date` has whole seconds (RFC 9110 §5.6.7), and

@@ -55,13 +55,15 @@ fn a_gateway_that_missed_a_change_would_be_detected() {
     // An answer that is served without asking, as long as the upstream's `max-age` allows, shows
     // what has changed since: the checker sees it.
     let mut plan = Plan { length: Duration::from_mins(10), ..hour() };
-    plan.freshness = weir::decision::freshness::Mode::Rfc9111;
+    plan.freshness = weir::decision::cache::freshness::Mode::Rfc9111;
     let Tally { stale, .. } = play(&plan).unwrap_or_else(|unplayable| panic!("{unplayable}")).tally;
     assert!(stale > 0);
     assert_eq!(
         play(
-            &Rules::Weir
-                .of(&Plan { freshness: weir::decision::freshness::Mode::Revalidate, ..plan })
+            &Rules::Weir.of(&Plan {
+                freshness: weir::decision::cache::freshness::Mode::Revalidate,
+                ..plan
+            })
         )
         .map(|report| report.tally.stale),
         Ok(0)

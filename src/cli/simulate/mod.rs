@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::process::{BAD_CONFIG, FAILED};
 use crate::config::{self, Config};
-use crate::decision::freshness::Mode;
+use crate::decision::cache::freshness::Mode;
 use crate::simulation::plan::{Known, Narration, Network, Order, Outside};
 use crate::simulation::rivals::{self, Rival, Rules};
 use crate::simulation::sizing::{self, Sizing};

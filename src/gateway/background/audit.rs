@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
-use crate::decision::invariants::Invariant;
+use crate::decision::Invariant;
 
 use crate::gateway::Gateway;
 use crate::gateway::reload::Current;

@@ -190,7 +190,7 @@ mod tests {
 
     use super::*;
     use crate::decision::AccountId;
-    use crate::decision::rights::verdict::Verdict;
+    use crate::decision::permissions::denial_confidence::Verdict;
     use crate::tokens::TokenId;
 
     fn answer(status: u16, body: &str) -> Answer {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use http::{HeaderMap, StatusCode, header};
 use parking_lot::Mutex;
 
-use crate::decision::cache_key::CacheKey;
-use crate::decision::freshness::TokenKey;
+use crate::decision::TokenKey;
+use crate::decision::cache::key::CacheKey;
 use crate::tokens::{Credential, TokenId};
 
 use crate::gateway::Gateway;

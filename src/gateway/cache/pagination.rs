@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 
 use crate::clock::Timestamp;
-use crate::decision::cache_key::CacheKey;
-use crate::decision::freshness::pages::{Page, PageSizes, continues_list};
+use crate::decision::cache::key::CacheKey;
+use crate::decision::cache::pagination::{Page, PageSizes, continues_list};
 
 use crate::gateway::Gateway;
 use crate::gateway::address::path_of;
@@ -178,7 +178,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::decision::cache_key::{Accept, Scope};
+    use crate::decision::cache::key::{Accept, Scope};
 
     const LIST: &str = "/repos/acme/widgets/issues/5/comments";
     const AT: Timestamp = Timestamp::from_secs(1_000);

@@ -20,8 +20,8 @@ use parking_lot::Mutex;
 use crate::api::Dialect;
 use crate::clock::Timestamp;
 use crate::config::Config;
-use crate::decision::freshness::conditional::weakly_equal;
-use crate::decision::freshness::predicted::{BODY_BYTES_MAX, Evidence, Predictions, Turn, predict};
+use crate::decision::cache::conditional::weakly_equal;
+use crate::decision::cache::predicted::{BODY_BYTES_MAX, Evidence, Predictions, Turn, predict};
 use crate::tokens::{Credential, TokenId};
 
 use crate::gateway::Gateway;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::decision::cache_key::CacheKey;
-use crate::decision::freshness::cache_control::CacheControl;
+use crate::decision::cache::cache_control::CacheControl;
+use crate::decision::cache::key::CacheKey;
 use crate::telemetry::{CacheOutcome, Fetch};
 
 use crate::gateway::Gateway;

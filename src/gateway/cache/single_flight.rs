@@ -26,7 +26,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::clock::Timestamp;
 use crate::decision::Priority;
-use crate::decision::cache_key::CacheKey;
+use crate::decision::cache::key::CacheKey;
 
 use crate::gateway::cache::shared_body::Landing;
 use crate::gateway::cache::store::Entry;
@@ -364,7 +364,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::decision::cache_key::{Accept, Scope};
+    use crate::decision::cache::key::{Accept, Scope};
 
     fn asker() -> Asker {
         Asker { now: Timestamp::from_secs(1), client: 0, priority: Priority::Normal }

@@ -14,10 +14,10 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 
 use crate::clock::Timestamp;
-use crate::decision::cache_key::CacheKey;
-use crate::decision::freshness::cache_control::{CacheControl, vary_names};
-use crate::decision::freshness::settling::Trust;
-use crate::decision::freshness::{Confirmed, Stored};
+use crate::decision::cache::cache_control::{CacheControl, vary_names};
+use crate::decision::cache::freshness::{Confirmed, Stored};
+use crate::decision::cache::key::CacheKey;
+use crate::decision::cache::settling::Trust;
 
 use crate::gateway::cache::invalidation::log::Doubt;
 use crate::gateway::cache::invalidation::purge::{Prefix, Purged, Purges};
@@ -372,7 +372,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::decision::cache_key::{Accept, Scope};
+    use crate::decision::cache::key::{Accept, Scope};
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 

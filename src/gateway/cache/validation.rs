@@ -12,7 +12,8 @@ use foldhash::quality::RandomState;
 use http::HeaderMap;
 
 use crate::clock::Timestamp;
-use crate::decision::freshness::{Mode, TokenKey};
+use crate::decision::TokenKey;
+use crate::decision::cache::freshness::Mode;
 
 /// Headers that differ from one 304 to the next and reach neither clients nor what is decided about
 /// an entry; rate headers, by their beginning, are others.

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::api::{LimitRefusal, RateHeaders, ResourceName};
 use crate::clock::{Clock, Timestamp};
-use crate::decision::invariants::Invariant;
+use crate::decision::Invariant;
 use crate::decision::{
     AccountId, AccountSnapshot, Admission, Books, BudgetView, Decision, Demand, Grant, LeaseId,
     Refusal, Settings, Settlement, Ticket,

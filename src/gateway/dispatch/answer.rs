@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
-use crate::decision::rights::verdict::Verdict;
+use crate::decision::permissions::denial_confidence::Verdict;
 use crate::gateway::dispatch::admission::Lease;
 use crate::gateway::upstream::fetch::Exchange;
 use crate::tokens::TokenId;

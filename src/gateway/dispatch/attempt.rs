@@ -10,9 +10,9 @@ use tracing::Instrument;
 
 use crate::api::{LimitRefusal, RateHeaders, ResourceName, limit_refusal};
 use crate::clock::Timestamp;
-use crate::decision::rights::Lesson;
-use crate::decision::rights::plan::Resort;
-use crate::decision::rights::verdict::Verdict;
+use crate::decision::permissions::Lesson;
+use crate::decision::permissions::denial_confidence::Verdict;
+use crate::decision::permissions::plan::Resort;
 use crate::decision::{AccountId, ClientId, Demand, Refusal};
 use crate::telemetry::{MethodName, UpstreamOutcome, spans};
 use crate::tokens::{Credential, Lack, Rejection, Source, TokenId};

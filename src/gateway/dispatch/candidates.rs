@@ -16,7 +16,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::config::{Config, Reach, Territory};
 use crate::decision::AccountId;
-use crate::decision::rights::plan::Who;
+use crate::decision::permissions::plan::Who;
 use crate::tokens::Wanted;
 
 /// A list of accounts in ascending order.

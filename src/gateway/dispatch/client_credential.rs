@@ -1,7 +1,7 @@
 //! An upstream credential that a client brings itself, and the account it stands for.
 
 use crate::decision::AccountId;
-use crate::decision::cache_key::{CredentialKey, Scope};
+use crate::decision::cache::key::{CredentialKey, Scope};
 use crate::tokens::{Credential, TokenId};
 use http::HeaderValue;
 use std::sync::Arc;

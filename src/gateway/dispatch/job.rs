@@ -9,7 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::api::{Classified, Endpoint};
 use crate::clock::Timestamp;
-use crate::decision::rights::Asked;
+use crate::decision::permissions::Asked;
 use crate::decision::{AccountId, WriteSpacing};
 use crate::tokens::{Credential, TokenId};
 

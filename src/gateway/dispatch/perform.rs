@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::api::LimitRefusal;
 use crate::clock::Timestamp;
-use crate::decision::freshness::Mode;
+use crate::decision::cache::freshness::Mode;
 use crate::decision::retry::{Failure, Next, Patience, Policy};
 use crate::decision::{AccountId, LimitKind, Refusal, Until};
 

@@ -13,9 +13,9 @@ use http::{Method, StatusCode};
 
 use crate::api::Denial;
 use crate::decision::AccountId;
-use crate::decision::rights::plan::{Look, Patience};
-use crate::decision::rights::verdict::{Denials, Verdict};
-use crate::decision::rights::{Asked, Found, Holder, Lesson};
+use crate::decision::permissions::denial_confidence::{Denials, Verdict};
+use crate::decision::permissions::plan::{Look, Patience};
+use crate::decision::permissions::{Asked, Found, Holder, Lesson};
 use crate::tokens::Cause;
 
 use crate::gateway::Gateway;

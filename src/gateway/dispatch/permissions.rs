@@ -1,5 +1,5 @@
 //! What answers teach about the rights of tokens, in the running program: the lock around the pure
-//! [`Rights`](crate::decision::rights::Rights), and the order in which a request's accounts and
+//! [`Rights`](crate::decision::permissions::Rights), and the order in which a request's accounts and
 //! tokens come out of it.
 //!
 //! Every decision is made in `decision/rights`. Here is what it needs to know of the tokens; a
@@ -12,9 +12,9 @@ use http::StatusCode;
 use crate::api::{Denial, accepted_permission};
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
-use crate::decision::freshness::TokenKey;
-use crate::decision::rights::plan::{MOMENT, Patience, Resort, Stage, Who};
-use crate::decision::rights::{Holder, Lesson};
+use crate::decision::TokenKey;
+use crate::decision::permissions::plan::{MOMENT, Patience, Resort, Stage, Who};
+use crate::decision::permissions::{Holder, Lesson};
 use crate::tokens::{Credential, SlotId, TokenId, Trial};
 
 use crate::gateway::Gateway;
@@ -201,7 +201,7 @@ mod tests {
     use http::HeaderMap;
 
     use super::*;
-    use crate::decision::rights::verdict::Verdict;
+    use crate::decision::permissions::denial_confidence::Verdict;
 
     fn answered(status: u16, stored: Option<u16>) -> Option<Lesson> {
         let status_of = |status| StatusCode::from_u16(status).unwrap();

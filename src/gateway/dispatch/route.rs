@@ -1,7 +1,7 @@
 //! A route: what a request is to the upstream, which accounts may carry it, what it costs.
 
 use crate::api::Endpoint;
-use crate::decision::cache_key::Scope;
+use crate::decision::cache::key::Scope;
 use crate::decision::{AccountId, WriteSpacing};
 use std::sync::Arc;
 

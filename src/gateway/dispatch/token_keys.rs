@@ -1,6 +1,6 @@
 //! Tokens and their slots in the words of `decision`.
 
-use crate::decision::freshness::TokenKey;
+use crate::decision::TokenKey;
 use crate::tokens::{SlotId, TokenId};
 
 pub fn token_key(token: TokenId) -> TokenKey {

@@ -8,7 +8,7 @@
 
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
-use crate::decision::rights::plan::Who;
+use crate::decision::permissions::plan::Who;
 use crate::gateway::Gateway;
 use crate::gateway::dispatch::candidates::Accounts;
 use crate::gateway::dispatch::job::Job;

@@ -8,9 +8,9 @@ use http::header::{self, HeaderMap, HeaderValue};
 
 use crate::api::Dialect;
 use crate::api::headers::{ACCEPTED_OAUTH_SCOPES, OAUTH_SCOPES, RATE_HEADERS};
-use crate::decision::cache_key::Accept;
-use crate::decision::freshness::Mode;
-use crate::decision::freshness::cache_control::CacheControl;
+use crate::decision::cache::cache_control::CacheControl;
+use crate::decision::cache::freshness::Mode;
+use crate::decision::cache::key::Accept;
 
 /// RFC 9110 §7.6.1, and the older names that proxies still see.
 const HOP_BY_HOP: [&str; 9] = [

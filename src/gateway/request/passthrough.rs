@@ -19,7 +19,7 @@ use ring::hmac;
 use crate::api::ResourceName;
 use crate::config::{Config, PASSTHROUGH_ACCOUNT};
 use crate::decision::AccountId;
-use crate::decision::cache_key::CredentialKey;
+use crate::decision::cache::key::CredentialKey;
 use crate::tokens::TokenId;
 
 use crate::gateway::Gateway;

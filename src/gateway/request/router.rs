@@ -15,8 +15,8 @@ use crate::api::{
     GraphqlRequest, Params, Table, lane_of,
 };
 use crate::config::Config;
-use crate::decision::cache_key::Scope;
-use crate::decision::rights::needs::{Held, unmet};
+use crate::decision::cache::key::Scope;
+use crate::decision::permissions::needs::{Held, unmet};
 use crate::decision::{AccountId, WriteSpacing};
 use crate::tokens::Wanted;
 

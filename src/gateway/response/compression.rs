@@ -18,7 +18,7 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
 use tokio::sync::Semaphore;
 
-use crate::decision::freshness::wishes::Wishes;
+use crate::decision::cache::request_directives::Wishes;
 
 use crate::gateway::Gateway;
 use crate::gateway::cache::store::Entry;

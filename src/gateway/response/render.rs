@@ -15,8 +15,8 @@ use pingora::protocols::http::date::get_cached_date;
 use tokio::time::timeout;
 
 use crate::clock::Timestamp;
-use crate::decision::freshness::Mode;
-use crate::decision::freshness::conditional::{Outcome as Conditional, evaluate, fails, is_exact};
+use crate::decision::cache::conditional::{Outcome as Conditional, evaluate, fails, is_exact};
+use crate::decision::cache::freshness::Mode;
 use crate::telemetry::{CacheOutcome, Fetch};
 
 use crate::writes::record::Response;

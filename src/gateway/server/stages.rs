@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::api::{GraphqlRequest, ResourceName};
-use crate::decision::freshness::wishes::Wishes;
-use crate::decision::rights::Asked;
+use crate::decision::cache::request_directives::Wishes;
+use crate::decision::permissions::Asked;
 use crate::telemetry::CacheOutcome;
 
 use crate::gateway::address::Service;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::decision::lanes::{LaneKey, LaneTicket, Lanes, LanesFull, Place};
+use crate::decision::writes::lanes::{LaneKey, LaneTicket, Lanes, LanesFull, Place};
 
 /// All lanes, shared by all writes.
 pub struct Turns {

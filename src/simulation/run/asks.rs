@@ -8,9 +8,10 @@ use http::Method;
 
 use super::{Event, Run};
 use crate::clock::Timestamp;
-use crate::decision::cache_key::{Accept, CacheKey};
-use crate::decision::freshness::{Stored, TokenKey};
-use crate::decision::lanes::{LaneKey, LaneTicket, Place};
+use crate::decision::TokenKey;
+use crate::decision::cache::freshness::Stored;
+use crate::decision::cache::key::{Accept, CacheKey};
+use crate::decision::writes::lanes::{LaneKey, LaneTicket, Place};
 use crate::decision::{
     AccountId, ClientId, Decision, Demand, LimitKind, Refusal, Ticket, Until, WriteSpacing,
 };

@@ -9,8 +9,8 @@ use super::exchanges::Answer;
 use super::{Event, READS, Run};
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
-use crate::decision::freshness::Stored;
-use crate::decision::freshness::cache_control::storable;
+use crate::decision::cache::cache_control::storable;
+use crate::decision::cache::freshness::Stored;
 use crate::decision::retry::{Failure, Next, Patience, Policy};
 use crate::simulation::Unplayable;
 

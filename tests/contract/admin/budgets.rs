@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
-use weir::decision::invariants::Invariant;
+use weir::decision::Invariant;
 
 use super::hold_for_five_seconds;
 use super::operator::{ADMIN, ISSUES, Operator, TOKEN, printed};

@@ -20,7 +20,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::api::{WildForm, wild_form, wild_forms};
 use crate::clock::Timestamp;
-use crate::decision::freshness::settling::SECOND_LOOK;
+use crate::decision::cache::settling::SECOND_LOOK;
 
 /// So that marks and looks in different repositories do not wait for each other. A power of two.
 const SHARDS: usize = 16;

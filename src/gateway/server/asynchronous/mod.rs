@@ -21,7 +21,7 @@ use crate::api::{GraphqlRequest, OperationKey};
 use crate::clock::Timestamp;
 use crate::config::digest;
 use crate::decision::access::permitted;
-use crate::decision::rights::Asked;
+use crate::decision::permissions::Asked;
 use crate::decision::{AccountId, WriteSpacing};
 use crate::telemetry::CacheOutcome;
 use crate::writes::record::{Address, Key, Shape};

@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::clock::Timestamp;
-use crate::decision::lanes::LanesFull;
-use crate::decision::share::may_take;
+use crate::decision::scheduler::fair_share::may_take;
+use crate::decision::writes::lanes::LanesFull;
 use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId};
 
 use crate::gateway::dispatch::progress::Effort;

@@ -29,7 +29,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::api::ResourceName;
 use crate::clock::{Clock, Timestamp};
-use crate::decision::dispatch::Dispatch;
+use crate::decision::writes::dispatch::Dispatch;
 use crate::telemetry::Metrics;
 use crate::writes::record::Key;
 use crate::writes::{Change, Progress, State, Store, Stored, WriteId};

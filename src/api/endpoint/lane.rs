@@ -1,0 +1,257 @@
+//! Which writes of a client keep their order: those of one lane (CONTRACT §4, 4; DESIGN D7). A lane
+//! is found by the path alone, so that unknown routes have one too.
+//!
+//! The principle: **a lane is a collection below its place**, with all that is in it. Who names a
+//! member of it may take it away and make another of that name, there or by the collection: `DELETE
+//! …/git/refs/heads/a`, then `POST …/git/refs`. A member is a lane of its own only where the
+//! upstream makes its name and never makes it twice ([`MADE_ONCE`]), as the number of an issue.
+//! What two addresses write to is one collection ([`SAME`]).
+//!
+//! Letters are compared without their case, all of them: owners, repositories and organizations are
+//! the same in every case (Documents 1 and 2, "case-insensitive"), and where something is not, its
+//! lane is only wider. Left out: that a number and a name mean the same (`/repositories/7`), which
+//! is not known.
+
+use super::owner_root::root_segments;
+
+/// Words that only hold collections together, so that the next one is the collection.
+const SHELVES: [&str; 6] =
+    ["actions", "code-scanning", "codespaces", "dependabot", "notifications", "secret-scanning"];
+
+/// Collections whose members the upstream names, by a number or a digest, and never again after
+/// they are gone. Of the other numbered ones each has something of which there is but one: hooks an
+/// address, keys and labels themselves, milestones a title, releases a tag, assets a name.
+const MADE_ONCE: [&str; 12] = [
+    "alerts",
+    "artifacts",
+    "check-runs",
+    "check-suites",
+    "comments",
+    "deployments",
+    "gists",
+    "issues",
+    "jobs",
+    "runs",
+    "statuses",
+    "threads",
+];
+
+/// Words that name a collection, and the one that stands for it in lanes.
+const SAME: [(&str, &str); 12] = [
+    ("organizations", "orgs"),
+    // The pull request of a number is the issue of that number.
+    ("pulls", "issues"),
+    // Somebody is invited, is in, and is put out.
+    ("collaborators", "people"),
+    ("invitations", "people"),
+    ("members", "people"),
+    ("memberships", "people"),
+    ("outside_collaborators", "people"),
+    ("public_members", "people"),
+    // Whatever moves a branch: its name, its protection, a commit on it.
+    ("contents", "branches"),
+    ("git", "branches"),
+    ("merges", "branches"),
+    ("merge-upstream", "branches"),
+];
+
+/// The lane of a write to `path`, which has no `/api/v3` and no query.
+pub fn lane_of(path: &str) -> String {
+    let path = path.trim_end_matches('/').to_ascii_lowercase();
+    let segments: Vec<&str> = path.split('/').skip(1).collect();
+    let lane = match &segments[..] {
+        // The repositories of an owner are a collection like others.
+        ["repos", owner, _] | ["repos", owner, _, "transfer"] | ["orgs", owner, "repos"] => {
+            vec!["repos", owner]
+        }
+        // The values of its repositories are written there too.
+        ["repos", owner, _, "properties", ..] => vec!["orgs", owner, "properties"],
+        // A team has one number, with its organization's before it or not.
+        ["teams", team, ..] | ["organizations", _, "team", team, ..] => vec!["teams", number(team)],
+        _ => below_place(&segments, root_segments(&path)),
+    };
+    format!("/{}", lane.join("/"))
+}
+
+/// The place, the collection in it, and the member where that is made once.
+fn below_place<'p>(segments: &[&'p str], place: usize) -> Vec<&'p str> {
+    let (place, below) = segments.split_at_checked(place).unwrap_or((segments, &[]));
+    let mut lane = place.to_vec();
+    if let Some(kind) = lane.first_mut() {
+        *kind = collection(kind);
+    }
+    let mut below = below.iter().copied().peekable();
+    while let Some(name) = below.next() {
+        let name = collection(name);
+        lane.push(name);
+        if SHELVES.contains(&name) {
+            continue;
+        }
+        match below.peek().filter(|_| MADE_ONCE.contains(&name)) {
+            // Comments have numbers of their own, beside those of the issues.
+            Some(inner) if MADE_ONCE.contains(inner) => {}
+            Some(member) if member.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+                lane.push(number(member));
+                break;
+            }
+            _ => break,
+        }
+    }
+    lane
+}
+
+fn collection(name: &str) -> &str {
+    SAME.iter().find(|(other, _)| *other == name).map_or(name, |(_, same)| same)
+}
+
+/// `07` is read as 7 by some.
+fn number(text: &str) -> &str {
+    text.trim_start_matches('0')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use http::Method;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::api::{Dialect, Table};
+
+    /// A template's path with this value for each parameter.
+    fn filled(template: &str, value: &str) -> String {
+        let fill =
+            |segment: &str| if segment.starts_with('{') { value } else { segment }.to_owned();
+        template.split('/').map(fill).collect::<Vec<_>>().join("/")
+    }
+
+    /// The templates that are written to.
+    fn written() -> BTreeSet<&'static str> {
+        let writes = Table::embedded(Dialect::Service)
+            .iter()
+            .filter(|endpoint| endpoint.method != Method::GET && !endpoint.family);
+        writes
+            .map(|endpoint| endpoint.template.as_str())
+            .filter(|template| template.starts_with('/'))
+            .collect()
+    }
+
+    #[test]
+    fn a_lane_is_a_collection_or_a_member_that_is_made_once() {
+        for (path, lane) in [
+            ("/repos/o/r/issues", "/repos/o/r/issues"),
+            ("/repos/o/r/issues/5", "/repos/o/r/issues/5"),
+            ("/repos/o/r/issues/5/comments", "/repos/o/r/issues/5"),
+            ("/repos/o/r/issues/5/labels/bug", "/repos/o/r/issues/5"),
+            ("/repos/o/r/issues/comments/7/reactions", "/repos/o/r/issues/comments/7"),
+            ("/repos/o/r/pulls/5/reviews/7/dismissals", "/repos/o/r/issues/5"),
+            ("/repositories/7/issues/5/comments", "/repositories/7/issues/5"),
+            ("/repos/o/r/labels/bug", "/repos/o/r/labels"),
+            ("/repos/o/r/contents/src/lib.rs", "/repos/o/r/branches"),
+            ("/repos/o/r/statuses/0c1d", "/repos/o/r/statuses/c1d"),
+            ("/repos/o/r/actions/runs/9/cancel", "/repos/o/r/actions/runs/9"),
+            ("/repos/o/r/actions/secrets/TOKEN", "/repos/o/r/actions/secrets"),
+            ("/orgs/o/actions/secrets/TOKEN/unlisted", "/orgs/o/actions/secrets"),
+            ("/repos/o/r/unheard-of/7", "/repos/o/r/unheard-of"),
+            ("/repos/o/r/unheard-of/7/", "/repos/o/r/unheard-of"),
+            ("/orgs/o", "/orgs/o"),
+            ("/user/repos", "/user/repos"),
+            ("/notifications", "/notifications"),
+            ("/notifications/threads/12/subscription", "/notifications/threads/12"),
+            ("/gists/0aa1/comments/3", "/gists/aa1"),
+            ("/nothing/of/the/sort", "/nothing"),
+            ("/repos/o", "/repos/o"),
+            ("/", "/"),
+        ] {
+            assert_eq!(lane_of(path), lane, "{path}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_one_resource_are_one_lane() {
+        for (one, other) in [
+            ("/repos/acme/widgets/issues/1/labels", "/repos/Acme/Widgets/issues/1/comments"),
+            ("/orgs/Acme/teams/t2/memberships/x", "/orgs/acme/teams/T2/memberships/X"),
+            ("/repos/o/r/issues/9/dependencies/blocked_by/77", "/repos/o/r/issues/9/comments"),
+            ("/repos/o/r/git/refs/heads/a", "/repos/o/r/git/refs"),
+            ("/repos/o/r/git/refs/heads/a", "/repos/o/r/branches/a/protection"),
+            ("/repos/o/r/contents/a", "/repos/o/r/merges"),
+            ("/repos/o/r/issues/4/labels", "/repos/o/r/pulls/4"),
+            ("/repos/o/r/pulls/6/merge", "/repos/o/r/issues/06/comments"),
+            ("/orgs/o/memberships/x", "/orgs/o/members/x"),
+            ("/orgs/o/invitations", "/orgs/o/outside_collaborators/x"),
+            ("/repos/o/r/collaborators/x", "/repos/o/r/invitations/7"),
+            ("/repos/o/r", "/orgs/o/repos"),
+            ("/repos/o/r/properties/values", "/orgs/o/properties/values"),
+            ("/teams/5/members/x", "/organizations/3/team/5/memberships/x"),
+            (
+                "/organizations/acme/actions/cache/storage-limit",
+                "/orgs/acme/actions/cache/retention-limit",
+            ),
+        ] {
+            assert_eq!(lane_of(one), lane_of(other), "{one} and {other}");
+        }
+    }
+
+    #[test]
+    fn a_collection_and_its_members_are_one_lane_in_the_whole_table_unless_they_are_made_once() {
+        let written = written();
+        let mut pairs = 0;
+        for collection in &written {
+            let Some(name) = collection.rsplit('/').next().filter(|name| !name.starts_with('{'))
+            else {
+                continue;
+            };
+            for member in written.iter().filter(|member| {
+                member.strip_prefix(collection).is_some_and(|rest| rest.starts_with("/{"))
+            }) {
+                pairs += 1;
+                let (whole, one) =
+                    (lane_of(&filled(collection, "7")), lane_of(&filled(member, "7")));
+                // What is below a member goes with it.
+                let is_inner =
+                    ["_number}", "{gist_id}"].iter().any(|member| collection.contains(member));
+                let is_made_once = MADE_ONCE.contains(&super::collection(name)) && !is_inner;
+                assert_eq!(
+                    whole != one,
+                    is_made_once,
+                    "{collection} is {whole}, {member} is {one}"
+                );
+            }
+        }
+        assert!(pairs > 60, "{pairs}");
+    }
+
+    #[test]
+    fn no_lane_of_the_table_is_a_whole_repository_or_organization() {
+        let whole = [
+            "/repos/{owner}/{repo}",
+            "/repos/{owner}/{repo}/transfer",
+            "/orgs/{org}",
+            "/orgs/{org}/repos",
+        ];
+        for template in written().into_iter().filter(|template| !whole.contains(template)) {
+            let lane = lane_of(&filled(template, "x"));
+            let segments = lane.split('/').count() - 1;
+            assert!(
+                segments > root_segments(&lane) || lane == "/teams/x" || lane == "/user",
+                "{template} is {lane}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_lane_does_not_depend_on_the_case_of_letters(at in any::<prop::sample::Index>(), value in "[a-zA-Z0-9._-]{1,12}") {
+            let templates: Vec<_> = written().into_iter().collect();
+            let template = at.get(&templates);
+            prop_assert_eq!(lane_of(&filled(template, &value)), lane_of(&filled(template, &value.to_ascii_uppercase())));
+        }
+
+        #[test]
+        fn no_path_makes_it_panic(path in "\\PC{0,40}", mixed in "/[a-z0-9/%.]{0,60}") {
+            prop_assert!(lane_of(&path).starts_with('/') && lane_of(&mixed).starts_with('/'));
+        }
+    }
+}

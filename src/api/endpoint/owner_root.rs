@@ -1,0 +1,57 @@
+//! The root of a path (the repository, organization or account that owns it), and the collections
+//! between a path and its root.
+
+/// How many leading segments make the root that owns a path. Paths that begin with none of these
+/// have no root: all parents count.
+const OWNER_ROOTS: [(&str, usize); 11] = [
+    ("repos", 3),
+    ("repositories", 2),
+    ("orgs", 2),
+    ("organizations", 2),
+    ("enterprises", 2),
+    ("users", 2),
+    ("teams", 2),
+    ("user", 1),
+    ("app", 1),
+    ("apps", 1),
+    ("installation", 1),
+];
+
+/// The written path, then its parents up to its owner's root; each a leading part of the path,
+/// without a trailing slash.
+#[derive(Clone, Debug)]
+pub struct Collections<'p> {
+    next: Option<&'p str>,
+    root_segments: usize,
+}
+
+/// How many leading segments of `path` make the root that owns it; 0 when nothing does.
+pub(in crate::api) fn root_segments(path: &str) -> usize {
+    // Bytes: short texts are looked through faster so, and this is asked several times for each
+    // request.
+    let first = path.as_bytes().split(|byte| *byte == b'/').nth(1).unwrap_or_default();
+    OWNER_ROOTS
+        .iter()
+        .find(|(name, _)| name.as_bytes() == first)
+        .map_or(0, |(_, segments)| *segments)
+}
+
+impl<'p> Collections<'p> {
+    pub(in crate::api) fn of(path: &'p str) -> Self {
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let root_segments = root_segments(path);
+        Self { next: (!path.is_empty()).then_some(path), root_segments }
+    }
+}
+
+impl<'p> Iterator for Collections<'p> {
+    type Item = &'p str;
+
+    fn next(&mut self) -> Option<&'p str> {
+        let path = self.next.take()?;
+        let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+        let segments = parent.bytes().filter(|byte| *byte == b'/').count();
+        self.next = (segments > self.root_segments).then_some(parent);
+        Some(path)
+    }
+}

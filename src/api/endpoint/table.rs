@@ -1,0 +1,287 @@
+//! The endpoint table: every route of the documents and the running service, and the class of a
+//! request.
+//!
+//! One radix tree for each method, built once per dialect: looking a request up takes as long as
+//! its path is long, whatever the number of routes. A route that is in no table falls to the
+//! nearest family or class, never to an error, and the number of classes is that of the table.
+//! Paths are compared as they are: nothing is decoded (`%2F` is data of a segment) and a trailing
+//! slash makes another, unknown route.
+
+use std::sync::LazyLock;
+
+use http::Method;
+use matchit::{InsertError, Router};
+
+use super::dialect::Dialect;
+use super::owner_root::{Collections, root_segments};
+use super::table_text::{Lines, METHODS};
+use super::{Endpoint, EndpointId};
+
+/// The facts themselves.
+pub(super) const TEXT: &str = include_str!("endpoints.table");
+
+static SERVICE: LazyLock<Table> = LazyLock::new(|| Table::read(TEXT, Dialect::Service).0);
+static GITHUB: LazyLock<Table> = LazyLock::new(|| Table::read(TEXT, Dialect::Github).0);
+
+/// Addresses by number that stand for addresses by name. Seen in the `Link` headers of the running
+/// service, which pages by number: `/repositories/{id}/issues?page=2`. They are the same endpoint,
+/// with other parameters.
+const BY_NUMBER: [(&str, &str); 4] = [
+    ("/repos/{owner}/{repo}", "/repositories/{repository_id}"),
+    ("/orgs/{org}/teams/{team_slug}", "/organizations/{organization_id}/team/{team_id}"),
+    ("/orgs/{org}", "/organizations/{organization_id}"),
+    ("/users/{username}", "/user/{account_id}"),
+];
+
+/// No template is deeper; ends the search for a place under a family's conflicting routes.
+const SEGMENTS_MAX: usize = 16;
+
+/// What the table says about a request.
+#[derive(Clone, Debug)]
+pub struct Classified<'t, 'p> {
+    /// The endpoint, or the class of unknown routes.
+    pub endpoint: &'t Endpoint,
+    /// The path's parameters.
+    pub params: Params<'t, 'p>,
+}
+
+/// The values of a path's parameters, undecoded.
+#[derive(Clone, Debug, Default)]
+pub struct Params<'t, 'p>(matchit::Params<'t, 'p>);
+
+impl<'p> Params<'_, 'p> {
+    /// The value of this name in the template; `None` where the route has none (an address by
+    /// number has no `owner`).
+    pub fn get(&self, name: &str) -> Option<&'p str> {
+        self.0.get(name)
+    }
+
+    /// Names and values, in the path's order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &'p str)> {
+        self.0.iter()
+    }
+}
+
+/// All endpoints, and the trees that find them.
+#[derive(Debug)]
+pub struct Table {
+    endpoints: Vec<Endpoint>,
+    trees: [Router<Route>; METHODS.len()],
+    /// For a path that no tree knows, by method; the last for methods that are none of the five.
+    unknown: [EndpointId; METHODS.len() + 1],
+}
+
+/// A leaf of a tree.
+#[derive(Clone, Copy, Debug)]
+struct Route {
+    endpoint: EndpointId,
+    /// For an address by number: its class when the first parameter is no number.
+    unless_number: Option<EndpointId>,
+}
+
+impl Table {
+    /// The table of this release in the names of `dialect`.
+    pub fn embedded(dialect: Dialect) -> &'static Self {
+        match dialect {
+            Dialect::Service => &SERVICE,
+            Dialect::Github => &GITHUB,
+        }
+    }
+
+    /// The class of a request. `path` begins with `/`, has no `/api/v3` and no query; HEAD is
+    /// classified as GET.
+    pub fn classify<'t, 'p>(&'t self, method: &Method, path: &'p str) -> Classified<'t, 'p> {
+        let place = place_of(method);
+        let Some(found) = self.trees.get(place).and_then(|tree| tree.at(path).ok()) else {
+            return Classified {
+                endpoint: self.endpoint(self.unknown[place]),
+                params: Params::default(),
+            };
+        };
+        let (route, params) = (found.value, found.params);
+        match route.unless_number {
+            Some(class)
+                if !params
+                    .iter()
+                    .next()
+                    .is_some_and(|(_, value)| value.bytes().all(|byte| byte.is_ascii_digit())) =>
+            {
+                let endpoint = self.endpoint(class);
+                Classified { endpoint, params: Params::default() }
+            }
+            _ => Classified { endpoint: self.endpoint(route.endpoint), params: Params(params) },
+        }
+    }
+
+    /// The endpoint of this id.
+    pub fn endpoint(&self, id: EndpointId) -> &Endpoint {
+        &self.endpoints[id.index()]
+    }
+
+    /// How many endpoints there are, classes of unknown routes included.
+    pub fn len(&self) -> usize {
+        self.endpoints.len()
+    }
+
+    /// Whether there are none, which cannot be.
+    pub fn is_empty(&self) -> bool {
+        self.endpoints.is_empty()
+    }
+
+    /// All endpoints in the order of their ids.
+    pub fn iter(&self) -> std::slice::Iter<'_, Endpoint> {
+        self.endpoints.iter()
+    }
+
+    /// The paths whose stored answers a write to `path` makes stale: itself, then its parents below
+    /// its owner's root.
+    pub fn collections(path: &str) -> Collections<'_> {
+        Collections::of(path)
+    }
+
+    /// The part of a path or template that names the repository, organization, team, enterprise or
+    /// user it is about; `None` where no such thing is named.
+    pub fn place(path: &str) -> Option<&str> {
+        // One segment names no place: `/user` is whoever asks.
+        let segments = Some(root_segments(path)).filter(|segments| *segments > 1)?;
+        let named = leading(path, segments);
+        (self::segments(named) == segments).then_some(named)
+    }
+
+    /// Builds the table from its text, and says what it could not take. The embedded text has no
+    /// faults; a test holds it to that.
+    pub(super) fn read(text: &str, dialect: Dialect) -> (Self, Vec<String>) {
+        let Lines { mut endpoints, mut faults } = Lines::read(text, dialect);
+        let unknown = add_unknown(&mut endpoints);
+        let mut trees = METHODS.map(|_| Router::new());
+        // Explicit routes first, then addresses by number, then families from the deepest to the
+        // shallowest: each takes what is left.
+        for endpoint in endpoints
+            .iter()
+            .filter(|endpoint| !endpoint.family && endpoint.template.starts_with('/'))
+        {
+            if let Err(fault) = insert(&mut trees, endpoint, &endpoint.template, None) {
+                faults.push(format!("{} {}: {fault}", endpoint.method, endpoint.template));
+            }
+        }
+        let by_number: Vec<_> = endpoints
+            .iter()
+            .filter_map(|endpoint| Some((endpoint, by_number(&endpoint.template)?)))
+            .collect();
+        for (endpoint, template) in by_number.iter().filter(|(endpoint, _)| !endpoint.family) {
+            let class = class_of(&endpoints, &endpoint.method, template)
+                .unwrap_or(unknown[place_of(&endpoint.method)]);
+            // A conflict means that the address by number has a line of its own, which stands.
+            let _ = insert(&mut trees, endpoint, template, Some(class));
+        }
+        let own = endpoints
+            .iter()
+            .filter(|endpoint| endpoint.family)
+            .map(|endpoint| (endpoint, endpoint.template.clone()));
+        let numbered =
+            by_number.iter().filter(|(endpoint, _)| endpoint.family && !endpoint.generic).cloned();
+        let mut families: Vec<_> = own.chain(numbered).collect();
+        families.sort_by_key(|(_, template)| std::cmp::Reverse(segments(template)));
+        for (endpoint, template) in &families {
+            insert_family(&mut trees, endpoint, template);
+        }
+        (Self { endpoints, trees, unknown }, faults)
+    }
+}
+
+/// Adds the classes for paths that are in no tree; the last is for methods that are none of the
+/// five.
+fn add_unknown(endpoints: &mut Vec<Endpoint>) -> [EndpointId; METHODS.len() + 1] {
+    let [get, post, put, patch, delete] = METHODS;
+    [get, post, put, patch, delete, Method::OPTIONS].map(|method| {
+        // The ids are 16 bits wide; a table near that size is reported as a fault by `Lines`.
+        let id = EndpointId(u16::try_from(endpoints.len()).unwrap_or(u16::MAX));
+        endpoints.push(Endpoint::unknown(id, method));
+        id
+    })
+}
+
+fn place_of(method: &Method) -> usize {
+    match *method {
+        Method::GET | Method::HEAD => 0,
+        Method::POST => 1,
+        Method::PUT => 2,
+        Method::PATCH => 3,
+        Method::DELETE => 4,
+        _ => METHODS.len(),
+    }
+}
+
+fn insert(
+    trees: &mut [Router<Route>],
+    endpoint: &Endpoint,
+    template: &str,
+    unless_number: Option<EndpointId>,
+) -> Result<(), InsertError> {
+    let route = Route { endpoint: endpoint.id, unless_number };
+    trees.get_mut(place_of(&endpoint.method)).map_or(Ok(()), |tree| tree.insert(template, route))
+}
+
+/// Inserts a family's catch-all. A tree cannot hold `{*rest}` beside `{name}`; there the family
+/// takes the free places next to and below `{name}`.
+fn insert_family(trees: &mut [Router<Route>], endpoint: &Endpoint, template: &str) {
+    let route = Route { endpoint: endpoint.id, unless_number: None };
+    let Some(tree) = trees.get_mut(place_of(&endpoint.method)) else { return };
+    let mut above = template.trim_end_matches("{*rest}").to_owned();
+    for depth in segments(template)..SEGMENTS_MAX {
+        // A trailing slash is a route of its own, and an unknown one. Conflicts mean that a route
+        // or a deeper family stands there.
+        let _ = tree.insert(above.clone(), route);
+        if tree.insert(format!("{above}{{*rest}}"), route).is_ok() {
+            return;
+        }
+        above = format!("{above}{{rest{depth}}}");
+        let _ = tree.insert(above.clone(), route);
+        above.push('/');
+    }
+}
+
+/// The address by number of a template; `None` where there is none. A parameter straight after the
+/// owner is left out: it would catch everything.
+fn by_number(template: &str) -> Option<String> {
+    let (tail, number) = BY_NUMBER.iter().find_map(|(name, number)| {
+        let tail = template.strip_prefix(name)?;
+        (tail.is_empty() || tail.starts_with('/')).then_some((tail, number))
+    })?;
+    (!tail.starts_with("/{")).then(|| format!("{number}{tail}"))
+}
+
+/// The class of unknown routes with the same first segment.
+fn class_of(endpoints: &[Endpoint], method: &Method, template: &str) -> Option<EndpointId> {
+    let first = |template: &str| template.split('/').nth(1).map(str::to_owned);
+    let same = |endpoint: &&Endpoint| {
+        endpoint.generic
+            && endpoint.method == *method
+            && first(&endpoint.template) == first(template)
+    };
+    endpoints.iter().find(same).map(|endpoint| endpoint.id)
+}
+
+fn segments(template: &str) -> usize {
+    template.bytes().filter(|byte| *byte == b'/').count()
+}
+
+/// The first `segments` segments of a path that begins with `/`.
+fn leading(path: &str, segments: usize) -> &str {
+    let end = path
+        .bytes()
+        .enumerate()
+        .filter(|(_, byte)| *byte == b'/')
+        .nth(segments)
+        .map_or(path.len(), |(end, _)| end);
+    path.get(..end).unwrap_or(path)
+}
+
+impl<'t> IntoIterator for &'t Table {
+    type Item = &'t Endpoint;
+    type IntoIter = std::slice::Iter<'t, Endpoint>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}

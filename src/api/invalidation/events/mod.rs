@@ -1,0 +1,607 @@
+//! What each event may have changed: the upstream's events, and the addresses of what shows their
+//! effects.
+//!
+//! The documents name few events and no effects; the names are those of the running service, the
+//! effects follow from what its answers show (UPSTREAM.md, Webhooks). A row says too much rather
+//! than too little: what is made stale in vain costs a free 304, what is forgotten shows somebody
+//! something old. An event without a row changes the whole repository; outside of one the whole
+//! organization, and when neither is named, everything.
+//!
+//! Left out: feeds of events and notifications. They come with a poll interval, which an event must
+//! not shorten. What a webhook's payload says is read in `webhooks/`; which of our own writes cause
+//! which event is in `stale.rs`.
+
+use super::aliases::wild_form;
+use super::webhook_coverage::is_told;
+
+/// What may have changed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stale {
+    /// This path, with any query.
+    Exactly(String),
+    /// This path and everything below it.
+    Below(String),
+    /// Anything.
+    Everything,
+}
+
+/// What an event, or a write, is about: each thing by all addresses that are known of it, without a
+/// trailing slash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// `/repos/acme/widgets`, `/repositories/7`; also under an earlier name.
+    pub repositories: Vec<String>,
+    /// `/orgs/acme`, `/organizations/3`.
+    pub organizations: Vec<String>,
+    /// `/orgs/acme/teams/core` and its like.
+    pub teams: Vec<String>,
+    /// `/users/ada`, `/user/9`: the person that it is about.
+    pub users: Vec<String>,
+    /// `/orgs/acme`, `/users/acme`: whoever owns the repository, or has installed the app.
+    pub owners: Vec<String>,
+    /// `/repos/acme`: all repositories of an owner, where it is about all of them.
+    pub territories: Vec<String>,
+    /// What has come to be by it, such as a fork: until now there was nothing at these addresses,
+    /// nor below them.
+    pub made: Vec<String>,
+    /// Values of the rows' parameters, such as `number`.
+    pub values: Vec<(&'static str, String)>,
+}
+
+/// What an event is about at least; without that its row says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    Repository,
+    Organization,
+    Account,
+    /// Nothing that is stored changes.
+    Nothing,
+}
+
+/// An event's name, alone or with its action, what it is about, and the groups of addresses that it
+/// changes.
+type Row = (&'static str, About, &'static [&'static [&'static str]]);
+
+/// Wherever a repository is shown, with its counters and dates.
+const REPOSITORY: &[&str] = &[
+    "{repo}",
+    "{owner}/repos",
+    "/user/repos",
+    "/installation/repositories",
+    "/search/repositories",
+    "/repositories",
+    "{org}/teams/*/repos/**",
+    "/teams/*/repos/**",
+    "/organizations/*/team/*/repos/**",
+    "{org}/installation/repositories",
+];
+/// What counts an organization's repositories, or lists them by name.
+const REPOSITORY_OF_ORGANIZATION: &[&str] =
+    &["{org}/teams/**", "/teams/*", "/organizations/*/team/**", "{org}/properties/values"];
+/// Lists of people that a repository leaves when it goes, and where it has another name or owner.
+const LISTED_BY_OTHERS: &[&str] =
+    &["/user/starred/**", "/user/subscriptions", "/user/installations/**"];
+/// An issue, which a pull is too, wherever it is shown.
+const ISSUE: &[&str] = &[
+    "{repo}/issues",
+    "{repo}/issues/{number}/**",
+    "{repo}/issues/events/**",
+    "{repo}/pulls",
+    "{repo}/pulls/{number}",
+    "/issues",
+    "/user/issues",
+    "{org}/issues",
+    "/search/issues",
+    // What mentions it, belongs to it or waits for it.
+    "{repo}/issues/*/timeline",
+    "{repo}/issues/*/parent",
+    "{repo}/issues/*/sub_issues",
+    "{repo}/issues/*/dependencies/**",
+];
+const ISSUE_COMMENTS: &[&str] = &["{repo}/issues/comments", "{repo}/issues/comments/{comment}/**"];
+/// A pull by itself; how it ends shows at its commits too.
+const PULL: &[&str] = &["{repo}/pulls/{number}/**", "{repo}/commits/*/pulls", "{repo}/branches/**"];
+const REVIEW_COMMENTS: &[&str] = &["{repo}/pulls/comments/**", "{repo}/pulls/{number}/**"];
+/// Everything that shows git's state.
+const GIT: &[&str] = &[
+    "{repo}/commits/**",
+    "{repo}/branches/**",
+    "{repo}/contents/**",
+    "{repo}/git/**",
+    "{repo}/compare/**",
+    "{repo}/tags",
+    "{repo}/readme/**",
+    "{repo}/license",
+    "{repo}/languages",
+    "{repo}/contributors",
+    "{repo}/community/**",
+    "{repo}/codeowners/**",
+    "{repo}/stats/**",
+    "{repo}/activity",
+    "{repo}/tarball/**",
+    "{repo}/zipball/**",
+    "{repo}/dependency-graph/**",
+    // A pull is compared with its base.
+    "{repo}/pulls/**",
+    "/search/code",
+    "/search/commits",
+];
+const CHECKS: &[&str] = &[
+    "{repo}/check-runs/**",
+    "{repo}/check-suites/**",
+    "{repo}/commits/{sha}/check-runs",
+    "{repo}/commits/{sha}/check-suites",
+    // By the name of a branch or a tag.
+    "{repo}/commits/*/check-runs",
+    "{repo}/commits/*/check-suites",
+];
+const RUNS: &[&str] = &[
+    "{repo}/actions/runs",
+    "{repo}/actions/runs/{run}/**",
+    "{repo}/actions/jobs/**",
+    "{repo}/actions/artifacts/**",
+    "{repo}/actions/workflows/**",
+    "{repo}/actions/caches",
+    "{repo}/actions/cache/**",
+];
+const TEAM: &[&str] = &[
+    "{org}/invitations/**",
+    "{org}/teams",
+    "{team}/**",
+    "{org}/teams/*/teams",
+    "/user/teams",
+    "{repo}/teams",
+    "{territory}/*/teams",
+    "/repositories/*/teams",
+];
+const MEMBERS: &[&str] = &[
+    "{org}",
+    "{org}/members/**",
+    "{org}/memberships/**",
+    "{org}/public_members/**",
+    "{org}/outside_collaborators/**",
+    "{org}/invitations/**",
+    "{org}/failed_invitations",
+    "{org}/organization-roles/**",
+    "{org}/teams/**",
+    "{team}/**",
+    "{user}/orgs",
+    "/user/orgs",
+    "/user/teams",
+    "/user/repos",
+    "/user/memberships/**",
+    "/search/users",
+    "{territory}/*/assignees/**",
+    "{territory}/*/collaborators/**",
+    "/repositories/*/assignees/**",
+    "/repositories/*/collaborators/**",
+];
+/// What an issue changes beside itself.
+const OF_ISSUES: &[&str] = &["{repo}/milestones/**", "{repo}/pulls/{number}/**"];
+/// A label that is new comes to be by its name on an issue too.
+const LABELS: &[&str] = &["{repo}/labels/**", "/search/labels"];
+const WHOLE_REPOSITORY: &[&str] = &["{repo}/**"];
+const WHOLE_ORGANIZATION: &[&str] = &["{org}/**", "{territory}/**"];
+const PEOPLE_OF_REPOSITORY: &[&str] = &[
+    "{repo}/collaborators/**",
+    "{repo}/invitations",
+    "{repo}/assignees/**",
+    "{repo}/teams",
+    "/user/repository_invitations",
+];
+
+/// In the order of their names; one with an action goes before the one for all actions.
+const ROWS: &[Row] = {
+    use About::{Account, Nothing, Organization, Repository};
+    &[
+        ("branch_protection_configuration", Repository, &[&["{repo}/branches/**"]]),
+        ("branch_protection_rule", Repository, &[&["{repo}/branches/**", "{repo}/rules/**"]]),
+        ("check_run", Repository, &[CHECKS, &["{repo}/actions/**"]]),
+        ("check_suite", Repository, &[CHECKS, &["{repo}/actions/**"]]),
+        (
+            "code_scanning_alert",
+            Repository,
+            &[&["{repo}/code-scanning/**", "{org}/code-scanning/**"]],
+        ),
+        (
+            "commit_comment",
+            Repository,
+            &[&[
+                "{repo}/comments/**",
+                "{repo}/commits",
+                "{repo}/commits/*",
+                "{repo}/commits/*/comments",
+            ]],
+        ),
+        ("create", Repository, &[REPOSITORY, GIT]),
+        (
+            "custom_property",
+            Organization,
+            &[&[
+                "{org}/properties/**",
+                "{territory}/*/properties/**",
+                "/repositories/*/properties/**",
+            ]],
+        ),
+        (
+            "custom_property_values",
+            Repository,
+            &[&["{repo}/properties/**", "{org}/properties/**"], REPOSITORY],
+        ),
+        ("delete", Repository, &[REPOSITORY, GIT]),
+        ("dependabot_alert", Repository, &[&["{repo}/dependabot/**", "{org}/dependabot/**"]]),
+        ("deploy_key", Repository, &[&["{repo}/keys/**"]]),
+        (
+            "deployment",
+            Repository,
+            &[&[
+                "{repo}/deployments/**",
+                "{repo}/environments/**",
+                "{repo}/actions/runs/*/pending_deployments",
+            ]],
+        ),
+        (
+            "deployment_review",
+            Repository,
+            &[&["{repo}/deployments/**", "{repo}/environments/**"], RUNS],
+        ),
+        ("deployment_status", Repository, &[&["{repo}/deployments/**", "{repo}/environments/**"]]),
+        ("fork", Repository, &[&["{repo}/forks"], REPOSITORY]),
+        ("gollum", Nothing, &[]),
+        (
+            "installation",
+            Account,
+            &[&[
+                "{territory}/**",
+                "{owner}/**",
+                "/repositories/**",
+                "/installation/**",
+                "/user/**",
+                "/app/**",
+                "/search/**",
+            ]],
+        ),
+        (
+            "installation_repositories",
+            Account,
+            &[&[
+                "{territory}/**",
+                "{owner}/**",
+                "/repositories/**",
+                "/installation/**",
+                "/user/**",
+                "/app/**",
+                "/search/**",
+            ]],
+        ),
+        ("issue_comment", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS]),
+        ("issue_dependencies", Repository, &[ISSUE]),
+        ("issues.labeled", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS, OF_ISSUES, LABELS]),
+        ("issues.opened", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS, OF_ISSUES, LABELS]),
+        ("issues", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS, OF_ISSUES]),
+        ("label.created", Repository, &[LABELS]),
+        (
+            "label",
+            Repository,
+            &[LABELS, &["{repo}/issues/**", "{repo}/pulls/**", "{repo}/milestones/**"], ISSUE],
+        ),
+        (
+            "member",
+            Repository,
+            &[PEOPLE_OF_REPOSITORY, REPOSITORY, &["{org}/outside_collaborators", "{user}/repos"]],
+        ),
+        ("membership", Organization, &[MEMBERS]),
+        ("milestone.created", Repository, &[&["{repo}/milestones/**"]]),
+        (
+            "milestone",
+            Repository,
+            &[&["{repo}/milestones/**", "{repo}/issues/**", "{repo}/pulls/**"], ISSUE],
+        ),
+        (
+            "organization",
+            Organization,
+            &[
+                MEMBERS,
+                WHOLE_ORGANIZATION,
+                &[
+                    "{owner}",
+                    "{owner}/repos",
+                    "/organizations",
+                    "/teams/**",
+                    "/organizations/*/team/**",
+                ],
+            ],
+        ),
+        ("page_build", Repository, &[&["{repo}/pages/**"], REPOSITORY]),
+        ("ping", Nothing, &[]),
+        ("public", Repository, &[WHOLE_REPOSITORY, REPOSITORY]),
+        (
+            "pull_request.labeled",
+            Repository,
+            &[REPOSITORY, ISSUE, PULL, &["{repo}/milestones/**"], LABELS],
+        ),
+        ("pull_request", Repository, &[REPOSITORY, ISSUE, PULL, &["{repo}/milestones/**"]]),
+        ("pull_request_review", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
+        ("pull_request_review_comment", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
+        ("pull_request_review_thread", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
+        // Workflows are files.
+        ("push", Repository, &[REPOSITORY, GIT, &["{repo}/actions/workflows/**"]]),
+        (
+            "release",
+            Repository,
+            &[REPOSITORY, &["{repo}/releases/**", "{repo}/tags", "{repo}/git/**"]],
+        ),
+        (
+            "repository",
+            Repository,
+            &[
+                WHOLE_REPOSITORY,
+                REPOSITORY,
+                REPOSITORY_OF_ORGANIZATION,
+                &["{org}", "{owner}", "/search/**"],
+                LISTED_BY_OTHERS,
+            ],
+        ),
+        (
+            "repository_advisory",
+            Repository,
+            &[&["{repo}/security-advisories/**", "{org}/security-advisories"]],
+        ),
+        ("repository_dispatch", Repository, &[RUNS]),
+        (
+            "repository_ruleset",
+            Repository,
+            &[&[
+                "{repo}/rules/**",
+                "{repo}/rulesets/**",
+                "{repo}/branches/**",
+                "{org}/rulesets/**",
+            ]],
+        ),
+        (
+            "repository_vulnerability_alert",
+            Repository,
+            &[&["{repo}/vulnerability-alerts", "{repo}/dependabot/**", "{org}/dependabot/**"]],
+        ),
+        (
+            "secret_scanning_alert",
+            Repository,
+            &[&["{repo}/secret-scanning/**", "{org}/secret-scanning/**"]],
+        ),
+        (
+            "secret_scanning_alert_location",
+            Repository,
+            &[&["{repo}/secret-scanning/**", "{org}/secret-scanning/**"]],
+        ),
+        (
+            "star",
+            Repository,
+            &[&["{repo}/stargazers", "{user}/starred", "/user/starred/**"], REPOSITORY],
+        ),
+        (
+            "status",
+            Repository,
+            // Whether a pull can be merged depends on it.
+            &[&[
+                "{repo}/commits/*/status",
+                "{repo}/commits/*/statuses",
+                "{repo}/statuses/{sha}",
+                "{repo}/pulls/**",
+            ]],
+        ),
+        ("sub_issues", Repository, &[&["{repo}/issues/**"], ISSUE]),
+        (
+            "team",
+            Organization,
+            &[
+                TEAM,
+                &[
+                    "{org}/teams/**",
+                    "{repo}/teams",
+                    "{repo}/collaborators/**",
+                    "/user/teams",
+                    "/user/repos",
+                ],
+            ],
+        ),
+        (
+            "team_add",
+            Organization,
+            &[TEAM, PEOPLE_OF_REPOSITORY, &["{org}/teams/**", "/user/repos"]],
+        ),
+        (
+            "watch",
+            Repository,
+            &[
+                &[
+                    "{repo}/subscribers",
+                    "{repo}/subscription",
+                    "{repo}/stargazers",
+                    "/user/subscriptions",
+                    "{user}/subscriptions",
+                    "/user/starred/**",
+                ],
+                REPOSITORY,
+            ],
+        ),
+        ("workflow_dispatch", Repository, &[RUNS]),
+        (
+            "workflow_job",
+            Repository,
+            &[RUNS, CHECKS, &["{repo}/actions/runners/**", "{org}/actions/runners/**"]],
+        ),
+        ("workflow_run", Repository, &[RUNS, CHECKS]),
+    ]
+};
+
+/// What is done about a parameter whose value is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// It may be any.
+    Any,
+    /// It is a new one: no stored answer shows it, and what it is now is named elsewhere.
+    New,
+}
+
+/// What an event of this name changed.
+pub fn stale_after_event(event: &str, action: Option<&str>, subject: &Subject) -> Vec<Stale> {
+    let of_action = action.and_then(|action| row(&format!("{event}.{action}")));
+    let mut stale = match of_action.or_else(|| row(event)) {
+        Some((_, about, groups)) if subject.has(*about) => stale_of(groups, subject, Unknown::Any),
+        _ => subject.whole(),
+    };
+    stale.extend(subject.made.iter().cloned().map(Stale::Below));
+    stale
+}
+
+/// Whether there is a row for an event of this name.
+pub fn is_known_event(event: &str) -> bool {
+    row(event).is_some()
+}
+
+/// What something changed that causes this event; nothing for an event without a row.
+pub fn stale_after(event: &str, subject: &Subject, unknown: Unknown) -> Vec<Stale> {
+    row(event).map_or_else(Vec::new, |(_, _, groups)| stale_of(groups, subject, unknown))
+}
+
+/// The events that can change answers of a route, each with whether only webhooks of organizations
+/// and apps are told of it; none where they do not tell of all its changes. What changes by being
+/// renamed with its owner, or by an app's coming and going, is not counted.
+pub fn events_of(template: &str) -> impl Iterator<Item = (&'static str, bool)> {
+    let is_event = |row: &&Row| {
+        matches!(row.1, About::Repository | About::Organization) && !row.0.contains('.')
+    };
+    // An event's row for one of its actions may touch more than the one for all.
+    let is_of = |row: &Row, event: &str| {
+        row.0.strip_prefix(event).is_some_and(|action| action.is_empty() || action.starts_with('.'))
+    };
+    let touches = |row: &Row| {
+        row.2
+            .iter()
+            .copied()
+            .flatten()
+            .any(|pattern| *pattern != "{territory}/**" && may_match(pattern, template))
+    };
+    let changes = move |event: &&Row| ROWS.iter().any(|row| is_of(row, event.0) && touches(row));
+    let rows = if is_told(template) { ROWS } else { &[] };
+    rows.iter()
+        .filter(is_event)
+        .filter(changes)
+        .map(|(event, about, _)| (*event, *about == About::Organization))
+}
+
+fn row(event: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|(name, _, _)| *name == event)
+}
+
+fn stale_of(groups: &[&[&str]], subject: &Subject, unknown: Unknown) -> Vec<Stale> {
+    let mut stale: Vec<Stale> = groups
+        .iter()
+        .copied()
+        .flatten()
+        .flat_map(|pattern| subject.fill(pattern, unknown))
+        .collect();
+    stale.sort();
+    stale.dedup();
+    stale
+}
+
+impl Subject {
+    fn has(&self, about: About) -> bool {
+        match about {
+            About::Repository => !self.repositories.is_empty(),
+            About::Organization => !self.organizations.is_empty(),
+            About::Account => !self.owners.is_empty(),
+            About::Nothing => true,
+        }
+    }
+
+    /// All that is named.
+    fn whole(&self) -> Vec<Stale> {
+        let named = if self.repositories.is_empty() {
+            [&self.organizations[..], &self.territories, &self.teams]
+        } else {
+            [&self.repositories[..], &[], &[]]
+        };
+        let below: Vec<Stale> =
+            named.into_iter().flatten().map(|head| Stale::Below(head.clone())).collect();
+        if below.is_empty() { vec![Stale::Everything] } else { below }
+    }
+
+    /// What a row's pattern means here: nothing, where it begins with something that there is none
+    /// of.
+    fn fill(&self, pattern: &str, unknown: Unknown) -> Vec<Stale> {
+        let (variable, tail) = pattern
+            .strip_prefix('{')
+            .and_then(|rest| rest.split_once('}'))
+            .unwrap_or(("", pattern));
+        let none = [String::new()];
+        let heads: &[String] = match variable {
+            "repo" => &self.repositories,
+            "org" => &self.organizations,
+            "team" => &self.teams,
+            "user" => &self.users,
+            "owner" => &self.owners,
+            "territory" => &self.territories,
+            _ => &none,
+        };
+        heads.iter().filter_map(|head| self.filled(head, tail, unknown)).collect()
+    }
+
+    fn filled(&self, head: &str, tail: &str, unknown: Unknown) -> Option<Stale> {
+        let mut path = head.to_owned();
+        for segment in tail.split('/').skip(1) {
+            let value = match segment.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
+                None if segment == "**" => return Some(Stale::Below(path)),
+                None => segment,
+                Some(name) => match (self.values.iter().find(|(known, _)| *known == name), unknown)
+                {
+                    (Some((_, value)), _) => value,
+                    (None, Unknown::Any) => "*",
+                    (None, Unknown::New) => return None,
+                },
+            };
+            if value == "*" && wild_form(&format!("{path}/*")).is_none() {
+                return Some(Stale::Below(path));
+            }
+            path.push('/');
+            path.push_str(value);
+        }
+        Some(Stale::Exactly(path))
+    }
+}
+
+/// Whether a row's pattern may mean a path of a route.
+fn may_match(pattern: &str, template: &str) -> bool {
+    let heads: &[&str] = match pattern.split('/').next().unwrap_or_default() {
+        "" => &[""],
+        "{repo}" => &["/repos/{owner}/{repo}", "/repositories/{id}"],
+        "{org}" => &["/orgs/{org}", "/organizations/{id}"],
+        "{team}" => &["/orgs/{org}/teams/{slug}", "/organizations/{id}/team/{id}", "/teams/{id}"],
+        "{user}" => &["/users/{user}", "/user/{id}"],
+        "{owner}" => &["/users/{user}", "/orgs/{org}", "/user/{id}", "/organizations/{id}"],
+        _ => &["/repos/{owner}"],
+    };
+    let tail = pattern.split_once('/').map_or("", |(_, tail)| tail);
+    let whole =
+        |head: &&str| if tail.is_empty() { (*head).to_owned() } else { format!("{head}/{tail}") };
+    heads.iter().any(|head| is_like(&whole(head), template))
+}
+
+pub(super) fn is_like(pattern: &str, template: &str) -> bool {
+    let is_open = |segment: &str| segment == "*" || segment.starts_with('{');
+    let (mut wanted, mut given) = (pattern.split('/'), template.split('/'));
+    loop {
+        match (wanted.next(), given.next()) {
+            (Some("**"), _) | (None, None) => return true,
+            (_, Some(rest)) if rest.starts_with("{*") => return true,
+            // A word is no value of a parameter that stands beside it: `/issues/comments` is no
+            // issue. But a route's own parameter may be any word.
+            (Some(a), Some(b)) if a == b || is_open(a) && is_open(b) => {}
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

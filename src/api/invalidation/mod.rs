@@ -1,0 +1,7 @@
+//! The stored paths that a write or a webhook event makes stale.
+
+pub(super) mod aliases;
+pub(super) mod events;
+mod side_effects;
+mod webhook_coverage;
+pub(super) mod write_effects;

@@ -1,0 +1,248 @@
+//! What an answer says about the rights of the token it was asked with (Document 1, Permission
+//! header and Scopes; UPSTREAM.md, Conditional requests).
+//!
+//! A denial is a 403 that is no limit refusal, or a 404, which also hides what a token may not see.
+//! What is made of it is decided elsewhere; limit refusals are read in `refusal`, and a 401 is
+//! about the token itself.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+
+use super::headers::{ACCEPTED_OAUTH_SCOPES, OAUTH_SCOPES};
+use super::rate::single;
+use crate::api::endpoint::Access;
+use crate::api::endpoint::dialect::Dialect;
+
+/// Beginnings of the messages with which the service and its emulator refuse for want of a
+/// permission, role or scope, in lower case. Other 403s can be about the thing that was asked for:
+/// a blocked repository, a file that is too large.
+const PERMISSION_WORDS: [&str; 6] = [
+    "resource not accessible by",
+    "must have ",
+    "must be an organization ",
+    "the token lacks a scope",
+    "missing the '",
+    "resource protected by ",
+];
+/// Those of them that are about the token's permission, not about its user's role.
+const TOKEN_WORDS: &str = "resource not accessible by";
+
+/// An answer that says "not you", or "not there", which can mean the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// The token lacks a permission or scope, or its user a role.
+    Rights {
+        /// Whether the token itself lacks the permission that the endpoint accepts.
+        by_token: bool,
+    },
+    /// 403 for a reason that is not known.
+    Forbidden,
+    /// 404: missing, or hidden from this token.
+    NotFound,
+}
+
+impl Denial {
+    /// Reads the head and, as far as it is known, the body of an answer that is no limit refusal;
+    /// `None` when it denies nothing.
+    pub fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Option<Self> {
+        match status {
+            StatusCode::NOT_FOUND if lacks_scope(headers) => Some(Self::Rights { by_token: false }),
+            StatusCode::NOT_FOUND => Some(Self::NotFound),
+            StatusCode::FORBIDDEN => {
+                let message = message(body);
+                let by_token = message.starts_with(TOKEN_WORDS);
+                let rights = lacks_scope(headers)
+                    || PERMISSION_WORDS.iter().any(|words| message.starts_with(words));
+                Some(if rights { Self::Rights { by_token } } else { Self::Forbidden })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A permission as the header of accepted permissions names it, which is not always the table's
+/// name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcceptedPermission<'h> {
+    /// Such as `contents`.
+    pub name: &'h str,
+    /// The level wanted.
+    pub access: Access,
+}
+
+/// The one permission that an endpoint wants, by its own word on each answer; `None` when it is not
+/// said, or when there is more than one or a choice of them (a comma is "and", a semicolon "or"),
+/// of which nobody can tell which is lacking.
+pub fn accepted_permission(
+    headers: &HeaderMap,
+    dialect: Dialect,
+) -> Option<AcceptedPermission<'_>> {
+    let text = single(headers, dialect.accepted_permissions_header())?.trim();
+    if text.contains([',', ';']) {
+        return None;
+    }
+    let (name, level) = text.split_once('=')?;
+    let access = match level {
+        "read" => Access::Read,
+        "write" => Access::Write,
+        "admin" => Access::Admin,
+        _ => return None,
+    };
+    (!name.is_empty()).then_some(AcceptedPermission { name, access })
+}
+
+/// Whether the token has scopes, and none of those that the endpoint accepts. Public data is shown
+/// all the same, so this explains a denial and predicts none.
+fn lacks_scope(headers: &HeaderMap) -> bool {
+    let (Some(has), Some(accepts)) =
+        (single(headers, OAUTH_SCOPES), single(headers, ACCEPTED_OAUTH_SCOPES))
+    else {
+        return false;
+    };
+    let mut accepted = scopes(accepts).peekable();
+    accepted.peek().is_some()
+        && !accepted.any(|accepted| scopes(has).any(|scope| includes(scope, accepted)))
+}
+
+fn scopes(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|scope| !scope.is_empty())
+}
+
+/// Whether a scope is another one or includes it: `admin:org` includes `write:org`, which includes
+/// `read:org`; `repo` includes `repo:status` and `public_repo`.
+fn includes(scope: &str, wanted: &str) -> bool {
+    let level = |scope: &str| ["read", "write", "admin"].iter().position(|level| *level == scope);
+    let above = match (scope.split_once(':'), wanted.split_once(':')) {
+        (Some((has, of)), Some((wants, other))) if of == other => {
+            level(has).zip(level(wants)).is_some_and(|(has, wants)| has >= wants)
+        }
+        _ => false,
+    };
+    let below = wanted.strip_prefix(scope).is_some_and(|rest| rest.starts_with(':'));
+    scope == wanted || above || below || (scope == "repo" && wanted == "public_repo")
+}
+
+#[derive(Deserialize)]
+struct ErrorBody<'b> {
+    #[serde(borrow, default)]
+    message: Option<Cow<'b, str>>,
+}
+
+/// The message of an error body in lower case; empty when there is none.
+fn message(body: &[u8]) -> String {
+    let error = serde_json::from_slice::<ErrorBody<'_>>(body).ok();
+    error.and_then(|error| error.message).unwrap_or_default().to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn with(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        lines
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    fn forbidden(message: &str) -> Option<Denial> {
+        let body = serde_json::json!({ "message": message }).to_string();
+        Denial::read(StatusCode::FORBIDDEN, &HeaderMap::new(), body.as_bytes())
+    }
+
+    #[test]
+    fn a_bare_403_says_whether_it_is_about_rights() {
+        assert_eq!(
+            forbidden("Resource not accessible by integration"),
+            Some(Denial::Rights { by_token: true })
+        );
+        assert_eq!(
+            forbidden("Resource not accessible by personal access token"),
+            Some(Denial::Rights { by_token: true })
+        );
+        assert_eq!(
+            forbidden("Must have admin rights to Repository."),
+            Some(Denial::Rights { by_token: false })
+        );
+        assert_eq!(
+            forbidden("Resource protected by organization SAML enforcement."),
+            Some(Denial::Rights { by_token: false })
+        );
+        assert_eq!(forbidden("Repository access blocked"), Some(Denial::Forbidden));
+        assert_eq!(
+            Denial::read(StatusCode::FORBIDDEN, &HeaderMap::new(), b"<html>"),
+            Some(Denial::Forbidden)
+        );
+    }
+
+    #[test]
+    fn a_404_is_about_rights_when_the_token_has_none_of_the_accepted_scopes() {
+        let denial = |has, accepts| {
+            Denial::read(
+                StatusCode::NOT_FOUND,
+                &with(&[("x-oauth-scopes", has), ("x-accepted-oauth-scopes", accepts)]),
+                b"",
+            )
+        };
+        assert_eq!(denial("", "repo"), Some(Denial::Rights { by_token: false }));
+        assert_eq!(denial("read:org, gist", "admin:org"), Some(Denial::Rights { by_token: false }));
+        for (has, accepts) in [
+            ("repo", "repo"),
+            ("admin:org", "read:org"),
+            ("repo", "public_repo, x"),
+            ("", ""),
+            ("repo", "repo:status"),
+        ] {
+            assert_eq!(denial(has, accepts), Some(Denial::NotFound), "{has} for {accepts}");
+        }
+        assert_eq!(
+            Denial::read(StatusCode::NOT_FOUND, &HeaderMap::new(), b""),
+            Some(Denial::NotFound)
+        );
+    }
+
+    #[test]
+    fn no_other_status_denies() {
+        for status in [200, 304, 401, 410, 422, 451, 500, 503] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(
+                Denial::read(
+                    status,
+                    &HeaderMap::new(),
+                    b"{\"message\":\"Must have admin rights\"}"
+                ),
+                None
+            );
+        }
+    }
+
+    #[test]
+    fn one_accepted_permission_is_read_and_a_choice_of_them_is_not() {
+        let read = |text| {
+            let headers = with(&[("x-accepted-github-permissions", text)]);
+            accepted_permission(&headers, Dialect::Github)
+                .map(|found| (found.name.to_owned(), found.access))
+        };
+        assert_eq!(read("contents=read"), Some(("contents".to_owned(), Access::Read)));
+        assert_eq!(
+            read("organization_custom_properties=admin"),
+            Some(("organization_custom_properties".to_owned(), Access::Admin))
+        );
+        for text in
+            ["", "allows_permissionless_access=true", "a=read,b=read", "a=read; b=read", "=read"]
+        {
+            assert_eq!(read(text), None, "{text}");
+        }
+        assert_eq!(
+            accepted_permission(
+                &with(&[("x-accepted-github-permissions", "contents=read")]),
+                Dialect::Service
+            ),
+            None
+        );
+    }
+}

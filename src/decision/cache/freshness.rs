@@ -1,0 +1,613 @@
+//! What to do with a stored answer: serve it, confirm it upstream, or fetch it anew (DESIGN D1–D3).
+//!
+//! Validators belong to tokens: a `Last-Modified` is good with every token, an `ETag` only with the
+//! token that received it, because the upstream computes it over the credential (UPSTREAM.md,
+//! Conditional requests). The body and the headers of the stored answer are the store's; here is
+//! only what decides. What may be stored and for how long is in [`cache_control`], a client's own
+//! conditions in [`conditional`], what it says of stored answers in [`wishes`], how either's
+//! `Cache-Control` is read in [`directives`], taking over the headers of a 304 in [`merge`], what a
+//! change leaves of an answer's worth in [`settling`], what stands in for an answer that cannot be
+//! had in [`trouble`], which page is not confirmed by a 304 in [`pages`], which `ETag` a token
+//! would own that has received none in [`predicted`].
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use crate::clock::Timestamp;
+
+use super::cache_control;
+use super::conditional::{is_exact, weakly_equal};
+use super::packed_validators::Known;
+use super::pagination::Page;
+use super::seconds::{Seconds, Ttl};
+use super::settling::Trust;
+use crate::decision::types::TokenKey;
+
+/// When a stored answer is served without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Only within the ttl of a rule of the config.
+    Revalidate,
+    /// Within that ttl, else as long as RFC 9111 §4.2 calls it fresh.
+    Rfc9111,
+}
+
+/// What is known of a stored answer, apart from the answer itself.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    status: StatusCode,
+    confirmed_at: Timestamp,
+    /// How old it was then.
+    initial_age: Seconds,
+    pub(super) lifetime: Seconds,
+    pub(super) forbids_stale: bool,
+    /// How long after its lifetime it may stand in for an error.
+    pub(super) stale_if_error: Seconds,
+    /// Whether the lifetime is that of a `Cache-Control`, which goes before `Expires`.
+    has_cache_control: bool,
+    /// Whether its date stands for no other state: see [`is_exact`].
+    is_date_exact: bool,
+    pub(super) ttl: Ttl,
+    /// How long nobody is to ask again.
+    poll_interval: Seconds,
+    /// What it is as a page of a list.
+    pub page: Page,
+    /// The rule of the config that names how long it is good while a webhook tells of each change,
+    /// where there is one.
+    pub watched_by: Option<NonZeroU16>,
+    /// `Last-Modified`, and the `ETag` of each token.
+    known: Known,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Answer from the store.
+    Serve,
+    /// Ask the upstream whether it is still so.
+    Revalidate(Validators),
+    /// Ask the upstream without conditions.
+    Fetch,
+}
+
+/// The conditions of a revalidation; at least one is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Validators {
+    /// The value of `If-None-Match`.
+    pub if_none_match: Option<HeaderValue>,
+    /// The value of `If-Modified-Since`.
+    pub if_modified_since: Option<HeaderValue>,
+}
+
+impl Stored {
+    /// From an answer that came with `token` (`None`: without a credential) and is being stored.
+    /// `ttl` is that of the config's rule for its route.
+    pub fn new(
+        now: Timestamp,
+        status: StatusCode,
+        headers: &HeaderMap,
+        token: Option<TokenKey>,
+        ttl: Option<Duration>,
+    ) -> Self {
+        let mut stored = Self {
+            status,
+            confirmed_at: now,
+            initial_age: cache_control::initial_age(headers).into(),
+            lifetime: cache_control::lifetime(headers).into(),
+            forbids_stale: cache_control::forbids_stale(headers),
+            stale_if_error: cache_control::stale_if_error(headers).into(),
+            has_cache_control: cache_control::names_lifetime(headers),
+            is_date_exact: is_exact(headers, headers.get(header::LAST_MODIFIED), now),
+            ttl: ttl.into(),
+            poll_interval: cache_control::poll_interval(headers).unwrap_or_default().into(),
+            page: Page::default(),
+            watched_by: None,
+            known: Known::default(),
+        };
+        stored.learn_validators(token, headers);
+        stored
+    }
+
+    /// Takes over what a 304 says; `ttl` as in [`Stored::new`]. The answer counts as new from now
+    /// on (RFC 9111 §4.3.4).
+    pub fn confirm(
+        &mut self,
+        now: Timestamp,
+        headers: &HeaderMap,
+        token: Option<TokenKey>,
+        ttl: Option<Duration>,
+    ) {
+        self.confirmed_at = now;
+        self.initial_age = cache_control::initial_age(headers).into();
+        self.ttl = ttl.into();
+        // A 304 may leave out what has not changed; a `Cache-Control`'s lifetime then stays, and
+        // goes before an `Expires`, which is a time and not for ever.
+        if headers.contains_key(header::CACHE_CONTROL) {
+            self.lifetime = cache_control::lifetime(headers).into();
+            self.forbids_stale = cache_control::forbids_stale(headers);
+            self.stale_if_error = cache_control::stale_if_error(headers).into();
+            self.has_cache_control = cache_control::names_lifetime(headers);
+        } else if !self.has_cache_control {
+            self.lifetime = cache_control::lifetime(headers).into();
+        }
+        self.poll_interval =
+            cache_control::poll_interval(headers).map_or(self.poll_interval, Seconds::from);
+        let learns_date = headers
+            .get(header::LAST_MODIFIED)
+            .is_some_and(|date| self.known.date().as_ref() != Some(date));
+        self.learn_validators(token, headers);
+        // What was known of no date, or of another, says nothing of this one. As long as it is not
+        // exact, only the owner of an `ETag` asks: then that is what matched.
+        self.is_date_exact = self.is_date_exact && !learns_date
+            || is_exact(headers, self.known.date().as_ref(), now);
+    }
+
+    /// Takes over under which `ETag`s other tokens know what is the same body: each still names it.
+    pub fn remember_etags(&mut self, earlier: &Self) {
+        self.known.remember(&earlier.known);
+    }
+
+    /// A write or an event has made it doubtful: it is confirmed before it is served again,
+    /// whatever its ttl (DESIGN D2).
+    pub fn make_stale(&mut self) {
+        self.lifetime = Seconds::default();
+        self.ttl = Ttl::default();
+        self.poll_interval = Seconds::default();
+        self.watched_by = None;
+    }
+
+    /// Whether the upstream says, or has said, how often it is to be polled.
+    pub fn is_polled(&self, headers: &HeaderMap) -> bool {
+        self.poll_interval > Seconds::default() || cache_control::poll_interval(headers).is_some()
+    }
+
+    /// Whether a 304 with these headers leaves everything but the time of its confirmation as it is
+    /// when the last one said the same, apart from dates and counters.
+    pub fn is_repeated_by(&self, headers: &HeaderMap) -> bool {
+        self.is_date_exact
+            && !headers.contains_key(header::AGE)
+            && !headers.contains_key(header::EXPIRES)
+    }
+
+    /// The same answer as it stands when it was last confirmed at `at`, by a 304 that changed
+    /// nothing else.
+    pub fn confirmed(&self, at: Timestamp, requested_at: Timestamp) -> Confirmed<'_> {
+        Confirmed { stored: self, at, requested_at }
+    }
+
+    /// See [`Confirmed::is_fresh`].
+    pub fn is_fresh(&self, now: Timestamp, mode: Mode) -> bool {
+        self.confirmed(self.confirmed_at, self.confirmed_at).is_fresh(now, mode)
+    }
+
+    /// See [`Confirmed::is_fresh_after`].
+    pub fn is_fresh_after(
+        &self,
+        now: Timestamp,
+        mode: Mode,
+        trust: impl FnOnce() -> Trust,
+        watched: Option<Duration>,
+    ) -> bool {
+        self.confirmed(self.confirmed_at, self.confirmed_at)
+            .is_fresh_after(now, mode, trust, watched)
+    }
+
+    /// See [`Confirmed::age`].
+    pub fn age(&self, now: Timestamp, mode: Mode) -> Duration {
+        self.confirmed(self.confirmed_at, self.confirmed_at).age(now, mode)
+    }
+
+    /// When it was stored, or confirmed by [`Stored::confirm`].
+    pub fn confirmed_at(&self) -> Timestamp {
+        self.confirmed_at
+    }
+
+    /// Whether it came from another cache.
+    pub fn came_aged(&self) -> bool {
+        self.initial_age > Seconds::default()
+    }
+
+    /// Whether it may be served when it is stale and cannot be confirmed, as far as the answer
+    /// itself goes. Where every hit is confirmed, lifetimes and what goes with them are not looked
+    /// at, and the config decides alone.
+    pub fn may_be_served_stale(&self, mode: Mode) -> bool {
+        mode == Mode::Revalidate || !self.forbids_stale
+    }
+
+    /// What to do with it when `token` is the one that would ask.
+    pub fn plan(&self, now: Timestamp, mode: Mode, token: Option<TokenKey>) -> Plan {
+        if self.is_fresh(now, mode) {
+            return Plan::Serve;
+        }
+        self.validators(token).map_or(Plan::Fetch, Plan::Revalidate)
+    }
+
+    /// The conditions that `token` can ask with. Both when it owns an `ETag`, because a date alone
+    /// can miss a change and costs nothing more.
+    pub fn validators(&self, token: Option<TokenKey>) -> Option<Validators> {
+        let if_none_match = token.and_then(|token| self.known.of(token));
+        let may_be_dated = self.has_date() && (self.is_date_exact || if_none_match.is_some());
+        let if_modified_since = if may_be_dated { self.known.date() } else { None };
+        (if_none_match.is_some() || if_modified_since.is_some())
+            .then_some(Validators { if_none_match, if_modified_since })
+    }
+
+    /// The token to prefer among equally good ones: the latest owner of an `ETag`, unless a date
+    /// serves every token.
+    pub fn preferred_token(&self) -> Option<TokenKey> {
+        if self.has_date() && self.is_date_exact { None } else { self.known.last_owner() }
+    }
+
+    /// Every `ETag` under which the stored answer is known; a client may hold any of them.
+    pub fn etags(&self) -> impl Iterator<Item = HeaderValue> {
+        self.known.etags().map(|(_, etag)| etag)
+    }
+
+    /// The tokens that were answered so, as far as their `ETag`s are known.
+    pub fn owners(&self) -> impl Iterator<Item = TokenKey> {
+        self.known.owners()
+    }
+
+    /// Its `Last-Modified`.
+    pub fn last_modified(&self) -> Option<HeaderValue> {
+        self.known.date()
+    }
+
+    /// The same where it stands for what is stored and for nothing else, so that a client that has
+    /// it has this.
+    pub fn exact_date(&self) -> Option<HeaderValue> {
+        if self.is_date_exact { self.known.date() } else { None }
+    }
+
+    /// Bytes that it takes on the heap.
+    pub fn allocation(&self) -> usize {
+        self.known.bytes()
+    }
+
+    /// Its status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Whether there is a date to ask with. Only for answers that show something: what was missing
+    /// (404) may be older than the date once it is there (UPSTREAM.md, Conditional requests).
+    fn has_date(&self) -> bool {
+        self.status.is_success() && self.known.has_date()
+    }
+
+    fn learn_validators(&mut self, token: Option<TokenKey>, headers: &HeaderMap) {
+        let said = headers.get(header::LAST_MODIFIED);
+        let learned = token.zip(headers.get(header::ETAG));
+        let is_known = |token, etag: &HeaderValue| {
+            self.known.last_owner() == Some(token)
+                && self
+                    .known
+                    .of(token)
+                    .is_some_and(|known| weakly_equal(known.as_bytes(), etag.as_bytes()))
+        };
+        if said.is_none_or(|date| self.known.date().as_ref() == Some(date))
+            && learned.is_none_or(|(token, etag)| is_known(token, etag))
+        {
+            return;
+        }
+        self.known.learn(said, learned);
+    }
+}
+
+/// A stored answer by the time of its last confirmation.
+#[derive(Clone, Copy, Debug)]
+pub struct Confirmed<'s> {
+    pub(super) stored: &'s Stored,
+    at: Timestamp,
+    pub(super) requested_at: Timestamp,
+}
+
+impl Confirmed<'_> {
+    /// Whether it may be served without asking: also as long as the upstream is not to be polled
+    /// again, in whatever mode (Document 1, Conventions, Poll interval).
+    pub fn is_fresh(self, now: Timestamp, mode: Mode) -> bool {
+        self.is_polled_already(now)
+            || match (self.stored.ttl.span(), mode) {
+                (Some(ttl), _) => now.since(self.requested_at) < ttl,
+                (None, Mode::Rfc9111) => self.age(now, mode) < self.stored.lifetime,
+                (None, Mode::Revalidate) => false,
+            }
+    }
+
+    /// The same after a change that leaves this `trust` in it. A poll interval is shortened by the
+    /// change itself alone, not by the second looks after it. While a webhook tells of each change,
+    /// the answer is good for `watched` too, counted from the request that last confirmed it.
+    pub fn is_fresh_after(
+        self,
+        now: Timestamp,
+        mode: Mode,
+        trust: impl FnOnce() -> Trust,
+        watched: Option<Duration>,
+    ) -> bool {
+        // First what costs nothing: most answers are confirmed each time anyway.
+        if !self.is_fresh(now, mode)
+            && watched.is_none_or(|ttl| now.since(self.requested_at) >= ttl)
+        {
+            return false;
+        }
+        match trust() {
+            Trust::Doubtful => false,
+            trust => trust.holds(now) || self.is_polled_already(now),
+        }
+    }
+
+    /// How old it is: how long ago the upstream was last asked whether it is so; by RFC 9111 §4.2.3
+    /// also how old it was by then. How old the answer became on its way is not known
+    /// (`response_delay`), so that it counts from the request, here and wherever a lifetime is
+    /// measured.
+    pub fn age(self, now: Timestamp, mode: Mode) -> Duration {
+        let since = now.since(self.requested_at);
+        if mode == Mode::Rfc9111 { self.stored.initial_age + since } else { since }
+    }
+
+    pub(super) fn is_polled_already(self, now: Timestamp) -> bool {
+        now.since(self.at) < self.stored.poll_interval
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::cache::cache_control::POLL_INTERVAL_MAX;
+    use crate::decision::cache::packed_validators::ETAGS_MAX;
+
+    /// In 2027.
+    const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+    const DATE: &str = "Tue, 01 Jul 2025 00:00:00 GMT";
+    const MINE: Option<TokenKey> = Some(TokenKey(1));
+    const OTHER: Option<TokenKey> = Some(TokenKey(2));
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    fn stored(status: u16, pairs: &[(&'static str, &'static str)]) -> Stored {
+        Stored::new(NOW, StatusCode::from_u16(status).unwrap(), &headers(pairs), MINE, None)
+    }
+
+    fn revalidate(
+        if_none_match: Option<&'static str>,
+        if_modified_since: Option<&'static str>,
+    ) -> Plan {
+        Plan::Revalidate(Validators {
+            if_none_match: if_none_match.map(HeaderValue::from_static),
+            if_modified_since: if_modified_since.map(HeaderValue::from_static),
+        })
+    }
+
+    #[test]
+    fn the_owner_of_an_etag_sends_both_validators() {
+        let entry = stored(200, &[("etag", "\"a\""), ("last-modified", DATE)]);
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, MINE), revalidate(Some("\"a\""), Some(DATE)));
+    }
+
+    #[test]
+    fn another_token_sends_the_date_alone() {
+        let entry = stored(200, &[("etag", "\"a\""), ("last-modified", DATE)]);
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), revalidate(None, Some(DATE)));
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, None), revalidate(None, Some(DATE)));
+    }
+
+    #[test]
+    fn without_a_date_another_token_fetches_and_the_owner_is_preferred() {
+        let entry = stored(200, &[("etag", "\"a\"")]);
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch);
+        assert_eq!(entry.preferred_token(), MINE);
+        assert_eq!(
+            stored(200, &[("etag", "\"a\""), ("last-modified", DATE)]).preferred_token(),
+            None
+        );
+    }
+
+    #[test]
+    fn a_date_that_may_be_of_the_second_that_its_answer_shows_is_no_condition_of_its_own() {
+        let fresh = [("etag", "\"a\""), ("last-modified", DATE), ("date", DATE)];
+        let mut entry = stored(200, &fresh);
+        assert_eq!(
+            (entry.plan(NOW, Mode::Revalidate, OTHER), entry.preferred_token()),
+            (Plan::Fetch, MINE)
+        );
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, MINE), revalidate(Some("\"a\""), Some(DATE)));
+        // A replica may be ten seconds late.
+        for date in [DATE, "Tue, 01 Jul 2025 00:00:01 GMT", "Tue, 01 Jul 2025 00:00:10 GMT"] {
+            entry.confirm(NOW, &headers(&[("date", date)]), MINE, None);
+            assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch, "{date}");
+        }
+        entry.confirm(NOW, &headers(&[("date", "Tue, 01 Jul 2025 00:00:11 GMT")]), MINE, None);
+        assert_eq!(
+            (entry.plan(NOW, Mode::Revalidate, OTHER), entry.preferred_token()),
+            (revalidate(None, Some(DATE)), None)
+        );
+    }
+
+    #[test]
+    fn a_date_that_only_a_304_names_is_weighed_like_one_that_came_with_the_answer() {
+        let mut entry = stored(200, &[("etag", "\"a\""), ("date", DATE)]);
+        entry.confirm(
+            NOW,
+            &headers(&[("last-modified", DATE), ("date", "Tue, 01 Jul 2025 00:00:02 GMT")]),
+            MINE,
+            None,
+        );
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch);
+        entry.confirm(
+            NOW,
+            &headers(&[("last-modified", DATE), ("date", "Tue, 01 Jul 2025 00:00:11 GMT")]),
+            MINE,
+            None,
+        );
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), revalidate(None, Some(DATE)));
+    }
+
+    #[test]
+    fn a_stored_404_is_never_confirmed_by_its_date() {
+        let entry = stored(404, &[("last-modified", DATE)]);
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, MINE), Plan::Fetch);
+        let entry = stored(404, &[("etag", "\"a\""), ("last-modified", DATE)]);
+        assert_eq!(entry.plan(NOW, Mode::Revalidate, MINE), revalidate(Some("\"a\""), None));
+    }
+
+    #[test]
+    fn every_hit_is_confirmed_unless_the_mode_or_a_rule_says_otherwise() {
+        let cache_control = [("cache-control", "private, max-age=60, s-maxage=60")];
+        let entry = stored(200, &cache_control);
+        assert!(!entry.is_fresh(NOW, Mode::Revalidate));
+        assert!(entry.is_fresh(NOW + Duration::from_secs(59), Mode::Rfc9111));
+        assert!(!entry.is_fresh(NOW + Duration::from_mins(1), Mode::Rfc9111));
+        let aged = stored(200, &[("cache-control", "max-age=60"), ("age", "20")]);
+        assert!(
+            aged.is_fresh(NOW + Duration::from_secs(39), Mode::Rfc9111)
+                && !aged.is_fresh(NOW + Duration::from_secs(40), Mode::Rfc9111)
+        );
+        let ruled = Stored::new(
+            NOW,
+            StatusCode::OK,
+            &headers(&cache_control),
+            MINE,
+            Some(Duration::from_mins(10)),
+        );
+        for mode in [Mode::Revalidate, Mode::Rfc9111] {
+            assert_eq!(ruled.plan(NOW + Duration::from_mins(9), mode, MINE), Plan::Serve);
+            assert!(!ruled.is_fresh(NOW + Duration::from_mins(10), mode));
+        }
+    }
+
+    #[test]
+    fn it_is_not_asked_for_again_before_its_poll_interval_is_over_also_when_that_rises() {
+        let mut polled = stored(200, &[("x-poll-interval", "60"), ("last-modified", DATE)]);
+        let after = |secs| NOW + Duration::from_secs(secs);
+        assert!(
+            polled.is_fresh(after(59), Mode::Revalidate)
+                && !polled.is_fresh(after(60), Mode::Revalidate)
+        );
+        polled.confirm(after(60), &headers(&[("x-poll-interval", "120")]), MINE, None);
+        assert!(
+            polled.is_fresh(after(179), Mode::Revalidate)
+                && !polled.is_fresh(after(180), Mode::Revalidate)
+        );
+        polled.confirm(after(180), &headers(&[]), MINE, None);
+        assert!(polled.is_fresh(after(299), Mode::Revalidate), "what a 304 leaves out stays");
+        polled.confirm(after(300), &headers(&[("x-poll-interval", "99999999999999")]), MINE, None);
+        assert!(!polled.is_fresh(after(300) + POLL_INTERVAL_MAX, Mode::Revalidate));
+        polled.confirm(after(4_000), &headers(&[("x-poll-interval", "-1")]), MINE, None);
+        polled.make_stale();
+        assert!(!polled.is_fresh(after(4_000), Mode::Revalidate));
+    }
+
+    #[test]
+    fn after_a_change_it_is_good_as_long_as_the_change_has_not_settled_and_no_longer_than_without_it()
+     {
+        let ruled =
+            Stored::new(NOW, StatusCode::OK, &headers(&[]), MINE, Some(Duration::from_secs(60)));
+        let (after, until) =
+            (|secs| NOW + Duration::from_secs(secs), Trust::Until(NOW + Duration::from_secs(2)));
+        let is_fresh = |now, trust| ruled.is_fresh_after(now, Mode::Revalidate, || trust, None);
+        assert!(!is_fresh(NOW, Trust::Doubtful));
+        assert!(is_fresh(after(1), until) && !is_fresh(after(2), until));
+        assert!(is_fresh(after(59), Trust::Settled) && !is_fresh(after(60), Trust::Settled));
+        let plain = stored(200, &[]);
+        assert!(
+            !plain.is_fresh_after(NOW, Mode::Revalidate, || until, None),
+            "where every hit is confirmed, trust serves nothing"
+        );
+    }
+
+    #[test]
+    fn second_looks_after_a_change_keep_to_the_poll_interval() {
+        let polled = stored(200, &[("x-poll-interval", "60")]);
+        let now = NOW + Duration::from_secs(3);
+        assert!(polled.is_fresh_after(now, Mode::Revalidate, || Trust::Until(NOW), None));
+        assert!(
+            !polled.is_fresh_after(now, Mode::Revalidate, || Trust::Doubtful, None),
+            "a client sees what it has done"
+        );
+    }
+
+    #[test]
+    fn while_a_webhook_watches_it_another_lifetime_holds() {
+        let (plain, six_hours) = (stored(200, &[]), Some(Duration::from_hours(6)));
+        let is_fresh =
+            |after, trust| plain.is_fresh_after(NOW + after, Mode::Revalidate, || trust, six_hours);
+        assert!(
+            is_fresh(Duration::from_hours(5), Trust::Settled)
+                && !is_fresh(Duration::from_hours(6), Trust::Settled)
+        );
+        assert!(!is_fresh(Duration::ZERO, Trust::Doubtful));
+    }
+
+    #[test]
+    fn a_write_makes_it_stale_whatever_its_ttl() {
+        let mut entry = Stored::new(
+            NOW,
+            StatusCode::OK,
+            &headers(&[("cache-control", "max-age=60")]),
+            MINE,
+            Some(Duration::from_mins(10)),
+        );
+        entry.make_stale();
+        assert!(!entry.is_fresh(NOW, Mode::Rfc9111));
+    }
+
+    #[test]
+    fn a_304_makes_it_new_and_teaches_the_etag_of_its_token() {
+        let mut entry = stored(
+            200,
+            &[("etag", "W/\"a\""), ("last-modified", DATE), ("cache-control", "max-age=60")],
+        );
+        let later = NOW + Duration::from_mins(2);
+        entry.confirm(later, &headers(&[("etag", "\"b\"")]), OTHER, None);
+        entry.confirm(later, &headers(&[("etag", "\"a\"")]), MINE, None);
+        assert!(entry.is_fresh(later + Duration::from_secs(59), Mode::Rfc9111));
+        assert_eq!(entry.validators(OTHER).unwrap().if_none_match.unwrap(), "\"b\"");
+        assert_eq!(entry.validators(MINE).unwrap().if_none_match.unwrap(), "W/\"a\"");
+    }
+
+    #[test]
+    fn an_expires_in_a_304_does_not_outvote_the_cache_control_that_is_stored() {
+        let late = headers(&[
+            ("expires", "Tue, 01 Jul 2025 01:00:00 GMT"),
+            ("date", "Tue, 01 Jul 2025 00:00:00 GMT"),
+        ]);
+        let mut private = stored(200, &[("cache-control", "private, max-age=60, must-revalidate")]);
+        private.confirm(NOW, &late, MINE, None);
+        assert!(
+            !private.is_fresh(NOW, Mode::Rfc9111) && !private.may_be_served_stale(Mode::Rfc9111)
+        );
+        let mut plain = stored(200, &[]);
+        plain.confirm(NOW, &late, MINE, None);
+        assert!(plain.is_fresh(NOW + Duration::from_secs(3_599), Mode::Rfc9111));
+    }
+
+    #[test]
+    fn where_every_hit_is_confirmed_the_time_in_other_caches_does_not_count() {
+        let aged = stored(200, &[("age", "7200")]);
+        assert_eq!(
+            aged.age(NOW + Duration::from_secs(1), Mode::Revalidate),
+            Duration::from_secs(1)
+        );
+        assert_eq!(
+            aged.age(NOW + Duration::from_secs(1), Mode::Rfc9111),
+            Duration::from_secs(7_201)
+        );
+    }
+
+    #[test]
+    fn the_number_of_etags_is_bounded_and_the_oldest_goes() {
+        let mut entry = stored(200, &[("etag", "\"a\"")]);
+        for token in 2..40 {
+            entry.confirm(NOW, &headers(&[("etag", "\"b\"")]), Some(TokenKey(token)), None);
+        }
+        assert_eq!(entry.etags().count(), ETAGS_MAX);
+        assert_eq!(entry.validators(MINE), None);
+    }
+}

@@ -1,0 +1,514 @@
+//! What a client's request says of stored answers: the directives of its `Cache-Control`, and
+//! `Pragma` (RFC 9111 §5.2.1, §5.4).
+//!
+//! They are wishes: a cache may keep to them or not (§5.2.1). This one keeps to all of them, in
+//! both modes, with one exception of its own: the upstream's word on how often it is asked
+//! (`X-Poll-Interval`) goes before a client's on how new an answer has to be. And where every hit
+//! is confirmed, a `no-cache` beside a condition is no wish at all: runtimes add it to each
+//! conditional request of their own accord (CLIENTS.md, 9). Left out: what is in the store, and
+//! what is made of an `only-if-cached` that nothing answers.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use http::header;
+
+use crate::clock::Timestamp;
+
+use super::cache_control::{delta_seconds, set, shorten};
+use super::directives::{Directives, known};
+use super::freshness::{Confirmed, Mode};
+use super::settling::Trust;
+
+/// The names of the directives that are read.
+const KNOWN: [&str; 8] = [
+    "no-cache",
+    "no-store",
+    "only-if-cached",
+    "no-transform",
+    "max-age",
+    "min-fresh",
+    "stale-if-error",
+    "max-stale",
+];
+
+/// What a request says; mostly nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a directive that is there or is not, RFC 9111 §5.2.1"
+)]
+pub struct Wishes {
+    /// `no-cache`, or what can only be taken for it.
+    pub no_cache: bool,
+    /// `no-store`.
+    pub no_store: bool,
+    /// `only-if-cached`.
+    pub only_if_cached: bool,
+    /// `no-transform`.
+    pub no_transform: bool,
+    /// `max-age`; not zero.
+    pub max_age: Option<Duration>,
+    /// `min-fresh`.
+    pub min_fresh: Option<Duration>,
+    /// `max-stale`; as long as can be where it names no number.
+    pub max_stale: Option<Duration>,
+    /// `stale-if-error` (RFC 5861 §4); nothing where it is no number.
+    pub stale_if_error: Option<Duration>,
+}
+
+impl Wishes {
+    /// Reads all lines of the headers. Most requests have neither, which one pass over their names
+    /// tells.
+    pub fn of(request: &HeaderMap, mode: Mode) -> Self {
+        let (mut speaks, mut has_pragma, mut is_conditional) = (false, false, false);
+        for name in request.keys() {
+            speaks |= *name == header::CACHE_CONTROL;
+            has_pragma |= *name == header::PRAGMA;
+            is_conditional |= *name == header::IF_NONE_MATCH || *name == header::IF_MODIFIED_SINCE;
+        }
+        let is_meant = mode == Mode::Rfc9111 || !is_conditional;
+        if speaks {
+            Self::of_cache_control(request, is_meant)
+        } else if has_pragma && is_meant {
+            // §5.4: where there is no `Cache-Control`, and nothing else of it.
+            let lines =
+                request.get_all(header::PRAGMA).iter().filter_map(|line| line.to_str().ok());
+            let no_cache = lines
+                .flat_map(|line| line.split(','))
+                .any(|directive| directive.trim().eq_ignore_ascii_case("no-cache"));
+            Self { no_cache, ..Self::default() }
+        } else {
+            Self::default()
+        }
+    }
+
+    /// `is_meant`: whether a `no-cache` is.
+    fn of_cache_control(request: &HeaderMap, is_meant: bool) -> Self {
+        let (mut read, mut stale_is_confused) = (Self::default(), false);
+        for line in request.get_all(header::CACHE_CONTROL) {
+            // What is not visible ASCII may be anything; an answer that was confirmed is right for
+            // whatever it is.
+            let Some(mut directives) = Directives::of(line.as_bytes()) else {
+                read.no_cache = true;
+                continue;
+            };
+            for (name, value) in directives.by_ref() {
+                stale_is_confused |= !read.take(name, value, is_meant);
+            }
+            // Nor is it known what somebody wants whose quotes do not end.
+            read.no_cache |= directives.is_torn;
+        }
+        if stale_is_confused {
+            read.max_stale = None;
+        }
+        // §5.2.1.1: nothing stored is younger than the moment it was confirmed in; what says so
+        // wants it confirmed.
+        read.no_cache |= read.max_age == Some(Duration::ZERO);
+        read
+    }
+
+    /// Takes one directive; whether a `max-stale` could be understood. Of those that ask for more
+    /// than an answer's own lifetime does, one that contradicts another, or is no number, asks for
+    /// all of it (§4.2.1 has answers judged so).
+    fn take(&mut self, name: &str, value: Option<&str>, is_no_cache_meant: bool) -> bool {
+        match known(name, &KNOWN) {
+            "no-cache" => self.no_cache |= is_no_cache_meant,
+            "no-store" => self.no_store = true,
+            "only-if-cached" => self.only_if_cached = true,
+            "no-transform" => self.no_transform = true,
+            "max-age" => self.no_cache |= !set(&mut self.max_age, value.and_then(delta_seconds)),
+            "min-fresh" => {
+                self.no_cache |= !set(&mut self.min_fresh, value.and_then(delta_seconds))
+            }
+            "stale-if-error" => shorten(&mut self.stale_if_error, value.and_then(delta_seconds)),
+            "max-stale" => {
+                return set(&mut self.max_stale, value.map_or(Some(Duration::MAX), delta_seconds));
+            }
+            _ => {}
+        }
+        true
+    }
+}
+
+impl Confirmed<'_> {
+    /// Whether it may be served without asking to a client that says this. The rest is as for
+    /// [`Confirmed::is_fresh_after`], which is the answer where nothing is said.
+    pub fn answers(
+        self,
+        wishes: &Wishes,
+        now: Timestamp,
+        mode: Mode,
+        trust: impl FnOnce() -> Trust,
+        watched: Option<Duration>,
+    ) -> bool {
+        if *wishes == Wishes::default() {
+            return self.is_fresh_after(now, mode, trust, watched);
+        }
+        // Ours: whoever polls would else only have to say `no-cache` to poll as often as it likes
+        // (Document 1, Conventions, Poll interval).
+        if self.is_polled_already(now) {
+            return trust() != Trust::Doubtful;
+        }
+        // RFC 9111 §5.2.1.4: nothing that is not confirmed for this request.
+        if wishes.no_cache {
+            return false;
+        }
+        // §5.2.1.1: nothing older than that.
+        if wishes.max_age.is_some_and(|age_max| self.age(now, mode) > age_max) {
+            return false;
+        }
+        let worth = self.worth(now, mode, watched);
+        let left = match trust() {
+            Trust::Doubtful => return false,
+            Trust::Until(end) if end <= now => return false,
+            Trust::Until(end) => worth.left.min(end.since(now)),
+            Trust::Settled => worth.left,
+        };
+        if left.is_zero() {
+            return self.may_be_stale_for(wishes, worth);
+        }
+        // §5.2.1.3: fresh, and for so long still.
+        wishes.min_fresh.is_none_or(|left_min| left >= left_min)
+    }
+
+    /// Whether a client that says this takes it when it cannot be confirmed. By §5.2.1.1 one that
+    /// names an age wants nothing stale, unless it says how stale.
+    pub fn may_stand_in(self, wishes: &Wishes, now: Timestamp, mode: Mode) -> bool {
+        let is_strict = wishes.no_cache || wishes.max_age.or(wishes.min_fresh).is_some();
+        match wishes.max_stale {
+            None => !is_strict,
+            Some(over_max) => {
+                !wishes.no_cache
+                    && wishes.min_fresh.is_none()
+                    && wishes.max_age.is_none_or(|age_max| self.age(now, mode) <= age_max)
+                    && self.worth(now, mode, None).over <= over_max
+            }
+        }
+    }
+
+    /// §5.2.1.2: stale by no more than that, where the answer itself does not forbid it (§4.2.4),
+    /// in whatever mode: the word of a client is not the operator's.
+    fn may_be_stale_for(self, wishes: &Wishes, worth: Worth) -> bool {
+        let is_taken = wishes.min_fresh.is_none()
+            && wishes.max_stale.is_some_and(|over_max| worth.over <= over_max);
+        is_taken && !self.stored.forbids_stale
+    }
+
+    /// For how long it has not been fresh.
+    pub(super) fn over(self, now: Timestamp, mode: Mode) -> Duration {
+        self.worth(now, mode, None).over
+    }
+
+    fn worth(self, now: Timestamp, mode: Mode, watched: Option<Duration>) -> Worth {
+        let since = now.since(self.requested_at);
+        let of = |lifetime: Duration, age: Duration| Worth {
+            left: lifetime.saturating_sub(age),
+            over: age.saturating_sub(lifetime),
+        };
+        let own = match (self.stored.ttl.span(), mode) {
+            (Some(ttl), _) => of(ttl, since),
+            (None, Mode::Rfc9111) => of(self.stored.lifetime.into(), self.age(now, mode)),
+            (None, Mode::Revalidate) => of(Duration::ZERO, since),
+        };
+        let Some(watched) = watched.map(|ttl| of(ttl, since)) else { return own };
+        Worth { left: own.left.max(watched.left), over: own.over.min(watched.over) }
+    }
+}
+
+/// How much longer an answer is fresh, or for how long it has not been: one of them is zero.
+#[derive(Clone, Copy, Debug)]
+struct Worth {
+    left: Duration,
+    over: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, StatusCode};
+
+    use super::*;
+    use crate::decision::cache::freshness::Stored;
+    use crate::decision::types::TokenKey;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+    const PLAIN: &[(&str, &str)] = &[("cache-control", "max-age=60")];
+    const SHARED: &[(&str, &str)] = &[("cache-control", "s-maxage=60")];
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in pairs {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        map
+    }
+
+    fn of(request: &HeaderMap) -> Wishes {
+        Wishes::of(request, Mode::Rfc9111)
+    }
+
+    fn wishes(line: &'static str) -> Wishes {
+        of(&headers(&[("cache-control", line)]))
+    }
+
+    fn stored(pairs: &[(&'static str, &'static str)], ttl: Option<u64>) -> Stored {
+        Stored::new(
+            NOW,
+            StatusCode::OK,
+            &headers(pairs),
+            Some(TokenKey(1)),
+            ttl.map(Duration::from_secs),
+        )
+    }
+
+    /// Whether it answers a client that says this so many seconds after it was stored.
+    fn answers(stored: &Stored, line: &'static str, after: u64, mode: Mode, trust: Trust) -> bool {
+        stored.confirmed(NOW, NOW).answers(
+            &wishes(line),
+            NOW + Duration::from_secs(after),
+            mode,
+            || trust,
+            None,
+        )
+    }
+
+    fn answers_in_a_plain_cache(
+        pairs: &[(&'static str, &'static str)],
+        line: &'static str,
+        after: u64,
+    ) -> bool {
+        answers(&stored(pairs, None), line, after, Mode::Rfc9111, Trust::Settled)
+    }
+
+    #[test]
+    fn a_pragma_is_looked_at_only_without_cache_control() {
+        assert!(of(&headers(&[("pragma", "foo"), ("pragma", "x, No-Cache")])).no_cache);
+        assert!(!of(&headers(&[("pragma", "no-cache"), ("cache-control", "max-stale")])).no_cache);
+        assert_eq!(
+            of(&headers(&[("pragma", "no-cache=1"), ("accept", "no-cache")])),
+            Wishes::default()
+        );
+    }
+
+    #[test]
+    fn a_no_cache_beside_a_condition_is_meant_only_in_a_plain_cache() {
+        for condition in
+            [("if-none-match", "\"a\""), ("if-modified-since", "Tue, 01 Jul 2025 00:00:00 GMT")]
+        {
+            for no_cache in [("cache-control", "no-cache"), ("pragma", "no-cache")] {
+                let asked = headers(&[condition, no_cache]);
+                assert_eq!(
+                    Wishes::of(&asked, Mode::Revalidate),
+                    Wishes::default(),
+                    "{condition:?} {no_cache:?}"
+                );
+                assert!(
+                    of(&asked).no_cache
+                        && Wishes::of(&headers(&[no_cache]), Mode::Revalidate).no_cache
+                );
+            }
+            let meant = headers(&[condition, ("cache-control", "no-cache, max-age=0, no-store")]);
+            let read = Wishes::of(&meant, Mode::Revalidate);
+            assert!(read.no_cache && read.no_store, "nobody's runtime says that: {read:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_looked_at_and_what_says_nothing_changes_nothing() {
+        for line in [
+            "",
+            ",",
+            "nothing-to-see-here",
+            "private, immutable, s-maxage=0, stale-while-revalidate=5",
+        ] {
+            assert_eq!(wishes(line), Wishes::default(), "{line}");
+        }
+        assert!(
+            answers_in_a_plain_cache(PLAIN, "", 59) && !answers_in_a_plain_cache(PLAIN, "", 60)
+        );
+    }
+
+    #[test]
+    fn numbers_are_read_as_those_of_answers_are() {
+        for (line, seconds) in [
+            ("Max-Age=5", 5),
+            ("max-age = \"5\"", 5),
+            ("max-age=5,max-age=5", 5),
+            ("max-age=99999999999", u32::MAX),
+        ] {
+            let read = wishes(line);
+            assert_eq!(
+                (read.max_age, read.no_cache),
+                (Some(Duration::from_secs(seconds.into())), false),
+                "{line}"
+            );
+        }
+        for line in [
+            "max-age",
+            "max-age=",
+            "max-age=soon",
+            "max-age=-1",
+            "max-age=5, max-age=6",
+            "min-fresh=x",
+            "max-age=0",
+        ] {
+            assert!(wishes(line).no_cache, "{line}");
+        }
+        assert_eq!(
+            wishes(r#"ext="a, no-cache, max-stale""#),
+            Wishes::default(),
+            "what stands between quotes is no directive"
+        );
+        assert!(
+            wishes(r#"ext="a, max-stale"#).no_cache,
+            "who does not end the quotes may want anything"
+        );
+        let unreadable = HeaderValue::from_bytes(b"x\x80").unwrap();
+        assert!(of(&HeaderMap::from_iter([(header::CACHE_CONTROL, unreadable)])).no_cache);
+        for line in [
+            "max-stale=soon",
+            "max-stale=",
+            "max-stale, max-stale=5",
+            "max-stale=5, max-stale=6, max-stale=7",
+        ] {
+            assert_eq!(wishes(line), Wishes::default(), "{line}: nothing stale is allowed by it");
+        }
+        assert_eq!(wishes("max-stale").max_stale, Some(Duration::MAX));
+    }
+
+    #[test]
+    fn a_client_that_says_no_cache_gets_nothing_unconfirmed_in_either_mode() {
+        for line in ["no-cache", "max-age=0", "no-cache, max-stale", "max-age=0, max-stale"] {
+            assert!(!answers_in_a_plain_cache(PLAIN, line, 0), "{line}");
+            assert!(
+                !answers(&stored(&[], Some(600)), line, 0, Mode::Revalidate, Trust::Settled),
+                "{line}"
+            );
+        }
+        assert!(answers_in_a_plain_cache(PLAIN, "no-store", 0), "what is stored may be used");
+    }
+
+    #[test]
+    fn the_upstreams_word_on_polling_goes_before_a_clients() {
+        let polled = stored(&[("x-poll-interval", "60")], None);
+        for line in ["no-cache", "max-age=1", "min-fresh=600"] {
+            assert!(answers(&polled, line, 59, Mode::Revalidate, Trust::Until(NOW)), "{line}");
+            assert!(
+                !answers(&polled, line, 59, Mode::Revalidate, Trust::Doubtful),
+                "{line}: a client sees what it has done"
+            );
+            assert!(!answers(&polled, line, 60, Mode::Revalidate, Trust::Settled), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_age_that_a_client_names_shortens_a_lifetime_and_never_makes_it_longer() {
+        assert!(
+            answers_in_a_plain_cache(PLAIN, "max-age=30", 30)
+                && !answers_in_a_plain_cache(PLAIN, "max-age=30", 31)
+        );
+        assert!(!answers_in_a_plain_cache(PLAIN, "max-age=600", 60));
+        let aged = [("cache-control", "max-age=60"), ("age", "25")];
+        assert!(
+            answers_in_a_plain_cache(&aged, "max-age=30", 5)
+                && !answers_in_a_plain_cache(&aged, "max-age=30", 6)
+        );
+        let ruled = stored(&[], Some(600));
+        assert!(answers(&ruled, "max-age=30", 30, Mode::Revalidate, Trust::Settled));
+        assert!(!answers(&ruled, "max-age=30", 31, Mode::Revalidate, Trust::Settled));
+        assert!(
+            !answers(&stored(&[], None), "max-age=30", 1, Mode::Revalidate, Trust::Settled),
+            "there every hit is confirmed"
+        );
+    }
+
+    #[test]
+    fn what_must_stay_fresh_for_a_while_is_counted_from_now() {
+        assert!(
+            answers_in_a_plain_cache(PLAIN, "min-fresh=10", 50)
+                && !answers_in_a_plain_cache(PLAIN, "min-fresh=10", 51)
+        );
+        assert!(
+            !answers_in_a_plain_cache(PLAIN, "min-fresh=0, max-stale", 60),
+            "it asks for a fresh one"
+        );
+        let until = Trust::Until(NOW + Duration::from_secs(10));
+        let ruled = stored(&[], Some(600));
+        assert!(
+            answers(&ruled, "min-fresh=5", 5, Mode::Revalidate, until)
+                && !answers(&ruled, "min-fresh=5", 6, Mode::Revalidate, until)
+        );
+        let watched = |left: &'static str| {
+            let confirmed = stored(&[], None);
+            let hour = Some(Duration::from_hours(1));
+            confirmed.confirmed(NOW, NOW).answers(
+                &wishes(left),
+                NOW,
+                Mode::Revalidate,
+                || Trust::Settled,
+                hour,
+            )
+        };
+        assert!(watched("min-fresh=3600") && !watched("min-fresh=3601"));
+    }
+
+    #[test]
+    fn a_client_may_take_what_is_stale_unless_the_answer_forbids_it_or_it_is_doubtful() {
+        assert!(
+            answers_in_a_plain_cache(PLAIN, "max-stale=30", 90)
+                && !answers_in_a_plain_cache(PLAIN, "max-stale=30", 91)
+        );
+        assert!(answers_in_a_plain_cache(PLAIN, "max-stale", 1_000_000));
+        assert!(!answers_in_a_plain_cache(PLAIN, "max-stale, max-age=70", 71));
+        for forbids in
+            ["max-age=1, must-revalidate", "max-age=1, proxy-revalidate", "s-maxage=1", "no-cache"]
+        {
+            let pairs: &[(&'static str, &'static str)] = &[("cache-control", forbids)];
+            for mode in [Mode::Rfc9111, Mode::Revalidate] {
+                assert!(
+                    !answers(&stored(pairs, None), "max-stale", 5, mode, Trust::Settled),
+                    "{forbids} {mode:?}"
+                );
+            }
+        }
+        let doubtful = [Trust::Doubtful, Trust::Until(NOW)];
+        assert!(doubtful.into_iter().all(|trust| !answers(
+            &stored(PLAIN, None),
+            "max-stale",
+            90,
+            Mode::Rfc9111,
+            trust
+        )));
+        let ruled = stored(&[], Some(60));
+        assert!(answers(&ruled, "max-stale=30", 90, Mode::Revalidate, Trust::Settled));
+        assert!(!answers(&ruled, "max-stale=30", 91, Mode::Revalidate, Trust::Settled));
+        assert!(answers(&stored(&[], None), "max-stale=30", 30, Mode::Revalidate, Trust::Settled));
+    }
+
+    #[test]
+    fn who_asks_for_something_new_gets_nothing_old_in_the_place_of_a_failure() {
+        let stands_in = |line, pairs| {
+            let stored = stored(pairs, None);
+            stored.confirmed(NOW, NOW).may_stand_in(
+                &wishes(line),
+                NOW + Duration::from_secs(70),
+                Mode::Rfc9111,
+            )
+        };
+        for line in ["", "no-store", "max-stale", "max-stale=10", "max-stale=10, max-age=70"] {
+            assert!(stands_in(line, PLAIN), "{line}");
+        }
+        for line in [
+            "no-cache",
+            "max-age=0",
+            "max-age=600",
+            "min-fresh=1",
+            "max-stale=9",
+            "max-stale, no-cache",
+            "max-stale, max-age=69",
+        ] {
+            assert!(!stands_in(line, PLAIN), "{line}");
+        }
+        assert!(stands_in("", SHARED), "what the answer forbids is asked beside this");
+    }
+}

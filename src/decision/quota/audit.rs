@@ -1,0 +1,66 @@
+//! Checking the books against the open leases, for simulations and tests (invariants 1, 3, 4, 6).
+
+use super::account::{Account, BookPlace};
+use super::{Books, Lease, place};
+use crate::decision::types::AccountId;
+use crate::decision::types::HashMap;
+use crate::decision::types::invariants::Invariant;
+
+impl Books {
+    /// Checks every book against the sums over the open leases, and returns what is broken. Its
+    /// time grows with accounts and leases.
+    pub fn audit(&self) -> Vec<Invariant> {
+        let mut leased: HashMap<(AccountId, BookPlace), u64> = HashMap::default();
+        let mut in_flight: HashMap<AccountId, u32> = HashMap::default();
+        for lease in self.leases.values() {
+            *in_flight.entry(lease.account).or_default() += 1;
+            if let Some(book) = lease.book {
+                *leased.entry((lease.account, book)).or_default() += u64::from(lease.cost);
+            }
+            if let Some(also) = lease.also {
+                *leased.entry(also).or_default() += u64::from(lease.cost);
+            }
+        }
+        let add_up = (0..).map(AccountId).zip(&self.accounts).all(|(id, account)| {
+            let books = account.books.iter().enumerate();
+            account.secondary.in_flight() == in_flight.get(&id).copied().unwrap_or_default()
+                && books.into_iter().all(|(place, (_, book))| {
+                    book.leased()
+                        == leased.get(&(id, BookPlace::of(place))).copied().unwrap_or_default()
+                })
+        });
+        let checks = [
+            (Invariant::LeasesAddUp, add_up),
+            (Invariant::RemainingWithinLimit, self.accounts.iter().all(Account::books_are_sane)),
+            (
+                Invariant::ConcurrencyWithinLimit,
+                self.accounts.iter().all(|account| account.secondary.is_within_concurrency()),
+            ),
+            (
+                Invariant::WindowsWithinLimits,
+                self.accounts.iter().all(|account| account.secondary.is_within_windows()),
+            ),
+        ];
+        checks.into_iter().filter(|(_, holds)| !holds).map(|(invariant, _)| invariant).collect()
+    }
+
+    /// Checks what a request has touched, of which its windows have been looked at. Its time does
+    /// not grow with anything.
+    pub(super) fn check(&mut self, touched: &Lease, windows_are_within: bool) {
+        let Some(account) = self.accounts.get(place(touched.account)) else { return };
+        let sane = touched
+            .book
+            .and_then(|place| account.books.get(place.index()))
+            .is_none_or(|(_, book)| book.is_sane());
+        self.broken.check(Invariant::RemainingWithinLimit, sane);
+        self.broken
+            .check(Invariant::ConcurrencyWithinLimit, account.secondary.is_within_concurrency());
+        self.broken.check(Invariant::WindowsWithinLimits, windows_are_within);
+    }
+}
+
+impl Account {
+    fn books_are_sane(&self) -> bool {
+        self.books.iter().all(|(_, book)| book.is_sane())
+    }
+}

@@ -1,0 +1,362 @@
+//! The lists of accounts that requests bring with them, known again by their allocation, each with
+//! its [`Ranking`]s by resource.
+//!
+//! A list costs its length once; after that the best account is found and a changed one is moved in
+//! a few steps. Lists that nobody waits on are forgotten when there are many. Lists that share an
+//! account compete with each other, and with all that compete with those: such lists are kin, and
+//! waiting requests of one kin are served by one order (`admission`).
+
+use std::sync::Arc;
+
+use crate::api::ResourceName;
+use crate::clock::Timestamp;
+use crate::decision::types::AccountId;
+use crate::decision::types::HashMap;
+use crate::decision::types::few::Few;
+
+use super::account::Account;
+use super::place;
+use super::ranking::{Ranking, Sums};
+
+/// From so many lists on, and [`LISTS_PER_ACCOUNT`], those not used lately are forgotten. Ours:
+/// pools, and what routes leave of them, of a large config.
+const LISTS: usize = 512;
+/// Ours: each account alone, and in a few lists of a few.
+const LISTS_PER_ACCOUNT: usize = 4;
+
+/// Rankings of one list. Ours: twice the resources known; of more, the oldest is made anew when it
+/// is asked for.
+const RANKINGS_MAX: usize = 32;
+
+/// Names a list while somebody waits on it or uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(in crate::decision) struct ListId(u32);
+
+impl ListId {
+    /// As an index: the numbers of forgotten lists are given to new ones, so that there are no more
+    /// than lists.
+    pub(in crate::decision) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The kin of lists without an account.
+const NOBODYS_KIN: u32 = 0;
+
+/// Names the accounts that compete with one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(in crate::decision) struct Kin(u32);
+
+impl Kin {
+    #[cfg(test)]
+    pub(in crate::decision) const ANY: Self = Self(0);
+
+    /// As an index: there are no more than accounts, and one for those whom no account may serve.
+    pub(in crate::decision) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Two kins have become one.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::decision) struct Union {
+    pub(in crate::decision) from: Kin,
+    pub(in crate::decision) into: Kin,
+}
+
+/// How a list stands that has no account to offer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::decision) struct Closed {
+    /// By which budget its accounts were ranked.
+    ranked_by: ResourceName,
+    until: Timestamp,
+    wake: Timestamp,
+    is_for_all: bool,
+}
+
+impl Closed {
+    /// `None` when some account is open. `is_for_all`: the refusal is made of this alone.
+    pub(super) fn of(
+        ranking: &Ranking,
+        ranked_by: &ResourceName,
+        is_for_all: bool,
+    ) -> Option<Self> {
+        let all = ranking.all();
+        (all.rank == 0).then(|| Self {
+            ranked_by: ranked_by.clone(),
+            until: all.until,
+            wake: all.wake,
+            is_for_all,
+        })
+    }
+
+    /// Whether whoever else needs this budget would be refused in the same words.
+    pub(in crate::decision) fn is_for_all(&self) -> bool {
+        self.is_for_all
+    }
+}
+
+#[derive(Debug)]
+struct List {
+    accounts: Arc<[AccountId]>,
+    rankings: Few<(ResourceName, Ranking)>,
+    /// When it was last asked for, as a count of such questions.
+    used: u64,
+    waiting: u32,
+    /// The first of its accounts, which knows with whom it competes.
+    first: Option<AccountId>,
+}
+
+/// All lists.
+#[derive(Debug, Default)]
+pub(super) struct Candidates {
+    lists: Vec<Option<List>>,
+    vacant: Vec<u32>,
+    by_allocation: HashMap<usize, ListId>,
+    by_content: HashMap<Arc<[AccountId]>, ListId>,
+    /// Where each account stands.
+    of_account: Vec<Few<(ListId, u32)>>,
+    /// Each account's way to the one that stands for its kin, behind that of nobody.
+    kin: Vec<u32>,
+    unions: Vec<Union>,
+    questions: u64,
+}
+
+impl Candidates {
+    pub(super) fn new(accounts: usize) -> Self {
+        let mut candidates = Self { kin: vec![NOBODYS_KIN], ..Self::default() };
+        candidates.grow(accounts);
+        candidates
+    }
+
+    /// There are so many accounts now, at least as many as before.
+    pub(super) fn grow(&mut self, accounts: usize) {
+        self.of_account.resize_with(accounts, Few::default);
+        let known = u32::try_from(self.kin.len()).unwrap_or(u32::MAX);
+        self.kin.extend((known..).take((accounts + 1).saturating_sub(self.kin.len())));
+    }
+
+    /// The list of these accounts.
+    pub(super) fn find(&mut self, accounts: &Arc<[AccountId]>) -> ListId {
+        self.questions += 1;
+        let known = self
+            .by_allocation
+            .get(&allocation(accounts))
+            .or_else(|| self.by_content.get(accounts))
+            .copied();
+        let id = known.unwrap_or_else(|| self.add(accounts));
+        let now = self.questions;
+        if let Some(list) = self.list_mut(id) {
+            list.used = now;
+        }
+        id
+    }
+
+    /// The list of these accounts, if it is known by this allocation.
+    pub(super) fn known(&self, accounts: &Arc<[AccountId]>) -> Option<ListId> {
+        self.by_allocation.get(&allocation(accounts)).copied()
+    }
+
+    /// The list's ranking by a resource as it stands at `now`.
+    pub(super) fn ranking(
+        &mut self,
+        now: Timestamp,
+        id: ListId,
+        resource: &ResourceName,
+        accounts: &[Account],
+    ) -> Option<&mut Ranking> {
+        let list = self.lists.get_mut(id.index())?.as_mut()?;
+        let standing = |id: &AccountId| {
+            accounts.get(place(*id)).map(|account| account.standing(now, resource))
+        };
+        if !list.rankings.iter().any(|(name, _)| name == resource) {
+            if list.rankings.len() >= RANKINGS_MAX {
+                list.rankings.remove_first();
+            }
+            let standings = list
+                .accounts
+                .iter()
+                .map(|id| standing(id).unwrap_or(super::ranking::Standing::NOBODY));
+            list.rankings.push((resource.clone(), Ranking::new(standings)));
+        }
+        let (_, ranking) = list.rankings.iter_mut().find(|(name, _)| name == resource)?;
+        while let Some(due) = ranking.due(now) {
+            let standing = list.accounts.get(due).and_then(standing);
+            ranking.set(due, standing.unwrap_or(super::ranking::Standing::NOBODY));
+        }
+        Some(ranking)
+    }
+
+    /// Whether nothing has changed for a list that had no account to offer and would change at
+    /// `seen`.
+    pub(super) fn is_closed_as(&self, id: ListId, seen: &Closed, now: Timestamp) -> bool {
+        let ranking = self
+            .list(id)
+            .and_then(|list| list.rankings.iter().find(|(name, _)| *name == seen.ranked_by));
+        let all = ranking.map(|(_, ranking)| ranking.all());
+        all.is_some_and(|all| {
+            all.rank == 0 && all.wake > now && (all.until, all.wake) == (seen.until, seen.wake)
+        })
+    }
+
+    /// The sums over a list's accounts, if it has a ranking by the resource.
+    pub(super) fn sums(
+        &mut self,
+        now: Timestamp,
+        accounts: &Arc<[AccountId]>,
+        resource: &ResourceName,
+        books: &[Account],
+    ) -> Option<Sums> {
+        let id = self.known(accounts)?;
+        let has_ranking = self.list(id)?.rankings.iter().any(|(name, _)| name == resource);
+        if has_ranking {
+            self.ranking(now, id, resource, books).map(|ranking| ranking.all().sums)
+        } else {
+            None
+        }
+    }
+
+    /// An account has changed.
+    pub(super) fn changed(&mut self, now: Timestamp, id: AccountId, account: &Account) {
+        let Self { of_account, lists, .. } = self;
+        for (list, at) in of_account.get(place(id)).into_iter().flat_map(Few::iter) {
+            let Some(Some(list)) = lists.get_mut(list.index()) else { continue };
+            for (resource, ranking) in list.rankings.iter_mut() {
+                ranking.set(*at as usize, account.standing(now, resource));
+            }
+        }
+    }
+
+    /// The lists that an account is in.
+    pub(super) fn lists_of(&self, account: AccountId) -> impl Iterator<Item = ListId> + '_ {
+        self.of_account.get(place(account)).into_iter().flat_map(Few::iter).map(|(list, _)| *list)
+    }
+
+    /// Whether an account is in a list.
+    pub(super) fn holds(&self, id: ListId, account: AccountId) -> bool {
+        self.lists_of(account).any(|list| list == id)
+    }
+
+    /// Somebody waits on the list, so that it must not be forgotten; [`Candidates::release`] ends
+    /// it.
+    pub(super) fn hold(&mut self, id: ListId) {
+        if let Some(list) = self.list_mut(id) {
+            list.waiting += 1;
+        }
+    }
+
+    pub(super) fn release(&mut self, id: ListId) {
+        if let Some(list) = self.list_mut(id) {
+            list.waiting = list.waiting.saturating_sub(1);
+        }
+    }
+
+    /// Whether somebody waits on a list that an account is in.
+    pub(super) fn is_waited_on(&self, account: AccountId) -> bool {
+        self.lists_of(account).any(|list| self.list(list).is_some_and(|list| list.waiting > 0))
+    }
+
+    #[cfg(test)]
+    pub(super) fn rankings(&self) -> usize {
+        self.lists.iter().flatten().map(|list| list.rankings.len()).sum()
+    }
+
+    /// With whom the accounts of a list compete.
+    pub(super) fn kin_of(&self, id: ListId) -> Kin {
+        let first = self.list(id).and_then(|list| list.first);
+        Kin(first.map_or(NOBODYS_KIN, |first| self.head_of(first)))
+    }
+
+    /// The unions since the last call.
+    pub(super) fn take_unions(&mut self) -> Vec<Union> {
+        std::mem::take(&mut self.unions)
+    }
+
+    fn list(&self, id: ListId) -> Option<&List> {
+        self.lists.get(id.index())?.as_ref()
+    }
+
+    fn list_mut(&mut self, id: ListId) -> Option<&mut List> {
+        self.lists.get_mut(id.index())?.as_mut()
+    }
+
+    fn add(&mut self, accounts: &Arc<[AccountId]>) -> ListId {
+        if self.by_content.len() >= LISTS + LISTS_PER_ACCOUNT * self.of_account.len() {
+            self.forget_unused();
+        }
+        let first =
+            accounts.iter().copied().find(|account| place(*account) < self.of_account.len());
+        let list = List {
+            accounts: Arc::clone(accounts),
+            rankings: Few::default(),
+            used: 0,
+            waiting: 0,
+            first,
+        };
+        let id = ListId(self.vacant.pop().unwrap_or_else(|| {
+            self.lists.push(None);
+            u32::try_from(self.lists.len() - 1).unwrap_or(u32::MAX)
+        }));
+        self.lists[id.index()] = Some(list);
+        self.by_allocation.insert(allocation(accounts), id);
+        self.by_content.insert(Arc::clone(accounts), id);
+        for (at, account) in (0..).zip(accounts.iter()) {
+            if let Some(stands) = self.of_account.get_mut(place(*account)) {
+                stands.push((id, at));
+            }
+        }
+        self.unite(accounts);
+        id
+    }
+
+    /// The less lately used half of the lists that nobody waits on.
+    fn forget_unused(&mut self) {
+        let slots = (0..).map(ListId).zip(&self.lists);
+        let mut idle: Vec<(u64, ListId)> = slots
+            .filter_map(|(id, list)| {
+                list.as_ref().filter(|list| list.waiting == 0).map(|list| (list.used, id))
+            })
+            .collect();
+        idle.sort_unstable();
+        for (_, id) in idle.iter().take(idle.len().div_ceil(2)) {
+            let Some(list) = self.lists[id.index()].take() else { continue };
+            self.by_allocation.remove(&allocation(&list.accounts));
+            self.by_content.remove(&list.accounts);
+            for account in list.accounts.iter() {
+                if let Some(stands) = self.of_account.get_mut(place(*account)) {
+                    stands.retain(|(other, _)| other != id);
+                }
+            }
+            self.vacant.push(id.0);
+        }
+    }
+
+    fn unite(&mut self, accounts: &[AccountId]) {
+        let known = accounts.iter().filter(|account| place(**account) < self.of_account.len());
+        let mut heads: Vec<u32> = known.map(|account| self.head_of(*account)).collect();
+        heads.sort_unstable();
+        heads.dedup();
+        let Some((into, others)) = heads.split_first() else { return };
+        for from in others {
+            self.kin[*from as usize] = *into;
+            self.unions.push(Union { from: Kin(*from), into: Kin(*into) });
+        }
+        // Short ways from now on.
+        for account in accounts.iter().filter(|account| place(**account) < self.of_account.len()) {
+            self.kin[place(*account) + 1] = *into;
+        }
+    }
+
+    fn head_of(&self, account: AccountId) -> u32 {
+        let mut head = account.0.saturating_add(1);
+        while let Some(next) = self.kin.get(head as usize).filter(|next| **next != head) {
+            head = *next;
+        }
+        head
+    }
+}
+
+/// A list's address, as long as somebody holds it.
+fn allocation(accounts: &Arc<[AccountId]>) -> usize {
+    accounts.as_ptr().addr()
+}

@@ -1,0 +1,86 @@
+//! A limit that says no, and how several of them combine: on one account all must agree, among
+//! accounts one is enough.
+
+use crate::clock::Timestamp;
+
+use crate::decision::types::{LimitKind, Until};
+
+/// One "no".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::decision::quota) struct Block {
+    pub(in crate::decision::quota) limit: LimitKind,
+    /// What to tell the asker.
+    pub(in crate::decision::quota) until: Until,
+    /// When to look again even if no event comes; `None`: only an event can change it.
+    pub(in crate::decision::quota) wake: Option<Timestamp>,
+}
+
+impl Block {
+    pub(in crate::decision::quota) const fn at(limit: LimitKind, time: Timestamp) -> Self {
+        Self { limit, until: Until::Time(time), wake: Some(time) }
+    }
+
+    pub(in crate::decision::quota) const fn event(limit: LimitKind) -> Self {
+        Self { limit, until: Until::Event, wake: None }
+    }
+
+    /// Both must be over: the later time. An event alone is nearer than any time.
+    pub(in crate::decision::quota) fn and(self, other: Self) -> Self {
+        let (mut later, earlier) =
+            if other.rank() > self.rank() { (other, self) } else { (self, other) };
+        if later.until == Until::Event {
+            later.wake = later.wake.zip(earlier.wake).map(|(one, other)| one.max(other));
+        }
+        later
+    }
+
+    /// One of them being over is enough: the nearer one, and a look whenever either may have
+    /// changed.
+    pub(in crate::decision::quota) fn or(self, other: Self) -> Self {
+        let wake = [self.wake, other.wake].into_iter().flatten().min();
+        let nearer = if other.rank() < self.rank() { other } else { self };
+        Self { wake, ..nearer }
+    }
+
+    fn rank(&self) -> Timestamp {
+        match self.until {
+            Until::Event => Timestamp::EPOCH,
+            Until::Time(time) => time,
+        }
+    }
+}
+
+/// Combines an optional "no" with another.
+pub(in crate::decision::quota) fn both(one: Option<Block>, other: Option<Block>) -> Option<Block> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.and(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Block = Block::at(LimitKind::Points, Timestamp::from_secs(10));
+    const LATE: Block = Block::at(LimitKind::Primary, Timestamp::from_secs(20));
+    const EVENT: Block = Block::event(LimitKind::Concurrency);
+
+    #[test]
+    fn on_one_account_the_last_limit_to_open_decides() {
+        assert_eq!(SOON.and(LATE), LATE);
+        assert_eq!(LATE.and(EVENT), LATE);
+        assert_eq!(EVENT.and(SOON), SOON);
+    }
+
+    #[test]
+    fn among_accounts_the_first_to_open_decides() {
+        assert_eq!(SOON.or(LATE), SOON);
+        assert_eq!(LATE.or(EVENT), Block { wake: LATE.wake, ..EVENT });
+    }
+
+    #[test]
+    fn a_time_is_looked_at_even_when_an_event_may_come_first() {
+        assert_eq!(EVENT.or(SOON).or(LATE).wake, SOON.wake);
+    }
+}

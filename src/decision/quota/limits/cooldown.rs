@@ -1,0 +1,182 @@
+//! What an account does after a secondary refusal: it stays away from everything until the
+//! upstream's time (DESIGN D6).
+//!
+//! The waiting rule is UPSTREAM.md's and Document 1's (Client behavior after a limit):
+//! `retry-after`, or the reset when nothing remains, the later when both are given; else a minute,
+//! doubling. What counts as a secondary refusal is [`crate::api`]'s.
+
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+
+use super::primary::AFTER_RESET;
+
+/// The shortest time that is not named by the upstream (Document 1, Client behavior after a limit).
+const PAUSE_FIRST: Duration = Duration::from_mins(1);
+/// The longest time that is not named by the upstream. Ours: long against a minute's books, short
+/// against an hour's.
+const PAUSE_MAX: Duration = Duration::from_mins(15);
+/// The most that chance adds to a pause, as a part of it. Ours: spreads accounts that were refused
+/// together.
+const JITTER: f64 = 0.25;
+/// The longest closure of any kind. Ours: no documented window is longer than an hour; a time
+/// further than a day is the upstream's mistake, and obeying it would bench an account until the
+/// next restart.
+pub(in crate::decision::quota) const CLOSED_MAX: Duration = Duration::from_hours(24);
+
+/// The shortest closure of any kind. Ours: an upstream that says "now", or names a time that is
+/// past, has refused all the same; to ask it again in the same instant is to be refused as fast as
+/// the network goes.
+pub(in crate::decision::quota) const CLOSED_MIN: Duration = Duration::from_secs(1);
+
+/// The times that a refusal names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::decision::quota) struct Named {
+    /// `retry-after`.
+    pub(in crate::decision::quota) pause: Option<Duration>,
+    /// The reset, when nothing remained.
+    pub(in crate::decision::quota) reset: Option<Timestamp>,
+}
+
+/// Whether an account is closed.
+#[derive(Debug, Default)]
+pub(in crate::decision::quota) struct Cooldown {
+    closed_until: Timestamp,
+    /// The last refusal.
+    refused_at: Option<Timestamp>,
+    /// Refusals since the last success, those of one burst counted once.
+    strikes: u32,
+}
+
+impl Cooldown {
+    /// The end of the closure, while it lasts.
+    pub(in crate::decision::quota) fn until(&self, now: Timestamp) -> Option<Timestamp> {
+        (now < self.closed_until).then_some(self.closed_until)
+    }
+
+    /// A request that was admitted at `admitted_at` was refused.
+    pub(in crate::decision::quota) fn refused(
+        &mut self,
+        now: Timestamp,
+        admitted_at: Timestamp,
+        named: Named,
+        jitter: f64,
+    ) {
+        // What was in flight when the first refusal came was refused for the same reason.
+        if self.is_later_than_refusal(admitted_at) {
+            self.strikes = self.strikes.saturating_add(1);
+        }
+        self.refused_at = Some(now);
+        let by_pause = named.pause.map(|pause| now + pause);
+        let by_reset = named.reset.map(|reset| reset.max(now) + AFTER_RESET);
+        let until = by_pause.max(by_reset).unwrap_or_else(|| now + self.pause(jitter));
+        self.closed_until = self.closed_until.max(until.clamp(now + CLOSED_MIN, now + CLOSED_MAX));
+    }
+
+    /// A request that was admitted at `admitted_at` was served: if that was after the last refusal,
+    /// the next pause is short again.
+    pub(in crate::decision::quota) fn served(&mut self, admitted_at: Timestamp) {
+        if self.is_later_than_refusal(admitted_at) {
+            self.strikes = 0;
+        }
+    }
+
+    fn is_later_than_refusal(&self, admitted_at: Timestamp) -> bool {
+        self.refused_at.is_none_or(|refused_at| admitted_at > refused_at)
+    }
+
+    fn pause(&self, jitter: f64) -> Duration {
+        let doubled = PAUSE_FIRST.saturating_mul(1 << self.strikes.saturating_sub(1).min(8));
+        doubled.mul_f64(1.0 + JITTER * unit(jitter)).min(PAUSE_MAX)
+    }
+}
+
+/// A random number as given by a caller, brought into 0 to 1.
+pub(in crate::decision) fn unit(jitter: f64) -> f64 {
+    if jitter.is_nan() { 0.0 } else { jitter.clamp(0.0, 1.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    fn closed_for(named: Named) -> Duration {
+        let mut cooldown = Cooldown::default();
+        cooldown.refused(NOW, NOW, named, 0.0);
+        cooldown.until(NOW).unwrap().since(NOW)
+    }
+
+    #[test]
+    fn a_time_that_is_no_time_closes_for_a_second() {
+        assert_eq!(closed_for(Named { pause: Some(Duration::ZERO), reset: None }), CLOSED_MIN);
+    }
+
+    #[test]
+    fn the_named_time_is_kept_and_of_two_the_later() {
+        let pause = Some(Duration::from_secs(30));
+        let reset = Some(NOW + Duration::from_secs(90));
+        assert_eq!(closed_for(Named { pause, reset: None }), Duration::from_secs(30));
+        assert_eq!(closed_for(Named { pause: None, reset }), Duration::from_secs(91));
+        assert_eq!(closed_for(Named { pause, reset }), Duration::from_secs(91));
+        assert_eq!(
+            closed_for(Named { pause: None, reset: Some(NOW - MINUTE) }),
+            Duration::from_secs(1)
+        );
+    }
+
+    #[test]
+    fn without_a_time_the_pause_doubles_up_to_a_bound() {
+        let mut cooldown = Cooldown::default();
+        let mut now = NOW;
+        for minutes in [1, 2, 4, 8, 15, 15] {
+            cooldown.refused(now, now, Named::default(), 0.0);
+            assert_eq!(cooldown.until(now).unwrap().since(now), MINUTE * minutes);
+            now = now + MINUTE * 20;
+        }
+    }
+
+    #[test]
+    fn refusals_of_one_burst_count_once() {
+        let mut cooldown = Cooldown::default();
+        for _ in 0..10 {
+            cooldown.refused(NOW, NOW - Duration::from_secs(1), Named::default(), 0.0);
+        }
+        assert_eq!(cooldown.until(NOW), Some(NOW + MINUTE));
+    }
+
+    #[test]
+    fn a_success_after_the_refusal_makes_the_next_pause_short_again() {
+        let mut cooldown = Cooldown::default();
+        cooldown.refused(NOW, NOW, Named::default(), 0.0);
+        let later = NOW + MINUTE * 2;
+        cooldown.refused(later, later, Named::default(), 0.0);
+        cooldown.served(later);
+        assert_eq!(cooldown.strikes, 2, "it was on its way already");
+        let last = later + MINUTE * 3;
+        cooldown.served(last);
+        cooldown.refused(last, last, Named::default(), 0.0);
+        assert_eq!(cooldown.until(last), Some(last + MINUTE));
+    }
+
+    #[test]
+    fn a_later_shorter_refusal_does_not_open_the_account() {
+        let mut cooldown = Cooldown::default();
+        cooldown.refused(NOW, NOW, Named { pause: Some(MINUTE * 10), reset: None }, 0.0);
+        cooldown.refused(NOW, NOW, Named { pause: Some(MINUTE), reset: None }, 0.0);
+        assert_eq!(cooldown.until(NOW), Some(NOW + MINUTE * 10));
+    }
+
+    #[test]
+    fn an_absurd_time_is_bounded_and_chance_adds_a_quarter_at_most() {
+        assert_eq!(
+            closed_for(Named { pause: Some(Duration::MAX), reset: Some(Timestamp::FAR_FUTURE) }),
+            CLOSED_MAX
+        );
+        let mut cooldown = Cooldown::default();
+        cooldown.refused(NOW, NOW, Named::default(), f64::INFINITY);
+        assert_eq!(cooldown.until(NOW), Some(NOW + Duration::from_secs(75)));
+    }
+}

@@ -1,0 +1,153 @@
+//! How long an endpoint's answers take: the estimate by which CPU time is reserved (DESIGN D5).
+//!
+//! A histogram for each endpoint, in steps of about a fifth, in which the recent past outweighs the
+//! distant: cheap to keep and to read, and never below the truth by more than chance. The
+//! upstream's own time is not known; what is measured is from admission to answer.
+
+use crate::api::EndpointId;
+
+/// The longest time that is believed: the service ends a request that it cannot answer in 10 s
+/// (UPSTREAM.md, Limits).
+pub(in crate::decision::quota) const ELAPSED_MILLIS_MAX: u32 = 10_000;
+/// When so many answers have been seen, the older ones count half from then on. Ours: minutes of
+/// traffic of a busy endpoint.
+const MEMORY: u32 = 400;
+/// The part of all answers, in hundredths, that take no longer than the estimate (DESIGN D5).
+const PERCENTILE: u32 = 95;
+/// The upper ends of the histogram's steps, in milliseconds.
+const STEPS: [u32; 41] = steps();
+
+const fn steps() -> [u32; 41] {
+    let mut ends = [0; 41];
+    let mut step = 1;
+    let mut at = 0;
+    while at < ends.len() {
+        ends[at] = step;
+        let next = step * 5 / 4;
+        step = if next > step { next } else { step + 1 };
+        at += 1;
+    }
+    ends[ends.len() - 1] = ELAPSED_MILLIS_MAX;
+    ends
+}
+
+/// The recent answers of one endpoint.
+#[derive(Clone, Debug)]
+struct Histogram {
+    counts: [u16; STEPS.len()],
+    total: u32,
+    /// The step of the estimate, and how many answers took less than its beginning. It moves by a
+    /// step or two with each answer, so it is not looked for anew.
+    step: usize,
+    below: u32,
+}
+
+impl Histogram {
+    const EMPTY: Self = Self { counts: [0; STEPS.len()], total: 0, step: 0, below: 0 };
+
+    fn add(&mut self, millis: u32) {
+        let place = STEPS.partition_point(|end| *end < millis).min(STEPS.len() - 1);
+        self.counts[place] += 1;
+        self.total += 1;
+        self.below += u32::from(place < self.step);
+        if self.total >= MEMORY {
+            self.counts.iter_mut().for_each(|count| *count /= 2);
+            self.total = self.counts.iter().copied().map(u32::from).sum();
+            self.below = self.counts[..self.step].iter().copied().map(u32::from).sum();
+        }
+        self.move_step();
+    }
+
+    /// To the first step by whose end enough answers had come.
+    fn move_step(&mut self) {
+        let wanted = (self.total * PERCENTILE).div_ceil(100);
+        while self.below >= wanted && self.step > 0 {
+            self.step -= 1;
+            self.below -= u32::from(self.counts[self.step]);
+        }
+        while self.below + u32::from(self.counts[self.step]) < wanted && self.step + 1 < STEPS.len()
+        {
+            self.below += u32::from(self.counts[self.step]);
+            self.step += 1;
+        }
+    }
+}
+
+/// What is known of all endpoints. Bounded by the table.
+#[derive(Debug, Default)]
+pub(in crate::decision::quota) struct Elapsed {
+    by_endpoint: Vec<Histogram>,
+}
+
+impl Elapsed {
+    /// Nineteen of twenty answers of this endpoint take at most so many milliseconds; `None` when
+    /// none has come yet.
+    pub(in crate::decision::quota) fn estimate(&self, endpoint: EndpointId) -> Option<u32> {
+        self.by_endpoint
+            .get(endpoint.index())
+            .filter(|histogram| histogram.total > 0)
+            .map(|histogram| STEPS[histogram.step])
+    }
+
+    /// An answer came after so many milliseconds.
+    pub(in crate::decision::quota) fn took(&mut self, endpoint: EndpointId, millis: u32) {
+        if self.by_endpoint.len() <= endpoint.index() {
+            self.by_endpoint.resize(endpoint.index() + 1, Histogram::EMPTY);
+        }
+        self.by_endpoint[endpoint.index()].add(millis);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+    use crate::api::{Dialect, Table};
+
+    fn endpoint() -> EndpointId {
+        Table::embedded(Dialect::Service).classify(&Method::GET, "/repos/a/b").endpoint.id
+    }
+
+    fn after(answers: impl IntoIterator<Item = u32>) -> u32 {
+        let mut elapsed = Elapsed::default();
+        answers.into_iter().for_each(|millis| elapsed.took(endpoint(), millis));
+        elapsed.estimate(endpoint()).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_known_before_the_first_answer() {
+        assert_eq!(Elapsed::default().estimate(endpoint()), None);
+    }
+
+    #[test]
+    fn the_steps_grow_and_end_at_the_longest_time() {
+        assert!(STEPS.is_sorted_by(|one, other| one < other), "{STEPS:?}");
+        assert_eq!(STEPS.last(), Some(&ELAPSED_MILLIS_MAX));
+    }
+
+    #[test]
+    fn one_slow_answer_in_a_hundred_does_not_count_and_one_in_ten_does() {
+        assert!(after((0..100).map(|number| if number == 50 { 9_000 } else { 100 })) < 130);
+        assert!(after((0..100).map(|number| if number % 10 == 0 { 9_000 } else { 100 })) >= 9_000);
+    }
+
+    #[test]
+    fn the_estimate_is_never_below_the_usual_answer_and_a_quarter_above_at_most() {
+        for millis in [1, 7, 100, 999, 4_321] {
+            let estimate = after([millis; 30]);
+            assert!(estimate >= millis && estimate <= millis * 5 / 4 + 1, "{millis}: {estimate}");
+        }
+    }
+
+    #[test]
+    fn the_recent_past_outweighs_the_distant() {
+        let changed = (0..2_000).map(|_| 2_000).chain((0..3_000).map(|_| 10));
+        assert!(after(changed) < 20);
+    }
+
+    #[test]
+    fn no_answer_is_believed_to_take_longer_than_the_service_allows() {
+        assert_eq!(after([60_000]), ELAPSED_MILLIS_MAX);
+    }
+}

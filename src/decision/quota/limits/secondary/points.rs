@@ -1,0 +1,154 @@
+//! The points of one account, by endpoint: as many tallies as endpoints are in use, all against one
+//! limit.
+//!
+//! Most accounts use a few endpoints at a time. So few are kept in a row and looked through: they
+//! are beside each other in memory, and each look at them goes to one place instead of the two of a
+//! map.
+
+use super::sliding_window::{Limit, Seldom, Tally};
+use crate::api::EndpointId;
+use crate::clock::Timestamp;
+use crate::decision::types::HashMap;
+
+/// The most that are looked through. Ours: half a KiB.
+const FEW: usize = 16;
+/// From how many on the empty ones are dropped. Ours: a few dozen bytes each.
+const SWEEP_FROM: usize = 8;
+
+#[derive(Debug)]
+pub(super) struct Points {
+    limit: Limit,
+    /// How many there are when the empty ones are dropped.
+    sweep_at: u32,
+    few: Vec<(EndpointId, Tally<Seldom>)>,
+    /// When they are not few, all are here.
+    many: Option<Box<HashMap<EndpointId, Tally<Seldom>>>>,
+}
+
+impl Points {
+    pub(super) fn new(limit: Limit) -> Self {
+        Self { limit, sweep_at: 0, few: Vec::new(), many: None }
+    }
+
+    pub(super) fn limit(&self) -> Limit {
+        self.limit
+    }
+
+    /// Another maximum, from now on.
+    pub(super) fn set_max(&mut self, max: u32) {
+        self.limit.set_max(max);
+    }
+
+    /// No request is in flight, whatever is noted.
+    pub(super) fn nothing_in_flight(&mut self) {
+        let many = self.many.iter_mut().flat_map(|many| many.values_mut());
+        self.few.iter_mut().map(|(_, tally)| tally).chain(many).for_each(Tally::nothing_in_flight);
+    }
+
+    pub(super) fn get(&self, endpoint: EndpointId) -> Option<&Tally<Seldom>> {
+        match &self.many {
+            None => self.few.iter().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally),
+            Some(many) => many.get(&endpoint),
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, endpoint: EndpointId) -> Option<&mut Tally<Seldom>> {
+        match &mut self.many {
+            None => self.few.iter_mut().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally),
+            Some(many) => many.get_mut(&endpoint),
+        }
+    }
+
+    /// Takes an amount, which is there to take; whether the limit holds.
+    pub(super) fn enter(&mut self, now: Timestamp, endpoint: EndpointId, amount: u32) -> bool {
+        let limit = self.limit;
+        let enter = |tally: &mut Tally<Seldom>| {
+            tally.enter(limit, amount);
+            tally.is_within(limit)
+        };
+        if let Some(tally) = self.get_mut(endpoint) {
+            return enter(tally);
+        }
+        self.sweep(now);
+        if let Some(many) = &mut self.many {
+            return enter(many.entry(endpoint).or_default());
+        }
+        let mut tally = Tally::default();
+        let holds = enter(&mut tally);
+        self.few.push((endpoint, tally));
+        holds
+    }
+
+    /// Drops the empty ones, when there are twice as many as after the last time; and goes from few
+    /// to many and back.
+    fn sweep(&mut self, now: Timestamp) {
+        let most = SWEEP_FROM.max(self.sweep_at as usize);
+        match &mut self.many {
+            None if self.few.len() < most => return,
+            None => self.few.retain_mut(|(_, tally)| !tally.is_empty(now)),
+            Some(many) if many.len() < most => return,
+            Some(many) => many.retain(|_, tally| !tally.is_empty(now)),
+        }
+        let left = self.len();
+        self.sweep_at = u32::try_from(left * 2).unwrap_or(u32::MAX);
+        if self.many.is_none() && left >= FEW {
+            self.many = Some(Box::new(std::mem::take(&mut self.few).into_iter().collect()));
+        } else if left < FEW / 2
+            && let Some(many) = self.many.take()
+        {
+            self.few = many.into_iter().collect();
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.many.as_ref().map_or(self.few.len(), |many| many.len())
+    }
+
+    pub(super) fn tallies(&self) -> impl Iterator<Item = &Tally<Seldom>> {
+        let many = self.many.iter().flat_map(|many| many.values());
+        self.few.iter().map(|(_, tally)| tally).chain(many)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::api::{Dialect, Table};
+
+    #[test]
+    fn few_or_many_each_endpoint_has_its_own_and_the_empty_ones_go() {
+        let limit = Limit::new(Duration::from_mins(1), 3);
+        let mut points = Points::new(limit);
+        let endpoints: Vec<EndpointId> = Table::embedded(Dialect::Service)
+            .iter()
+            .map(|endpoint| endpoint.id)
+            .take(300)
+            .collect();
+        let (used, later) = endpoints.split_at(100);
+        let now = Timestamp::from_secs(1_000);
+        for (number, endpoint) in used.iter().enumerate() {
+            assert!((0..3).all(|_| points.enter(now, *endpoint, 1)));
+            assert_eq!(points.len(), number + 1, "none is empty");
+        }
+        assert!(used.iter().all(|endpoint| {
+            points.get_mut(*endpoint).is_some_and(|points| !points.has_room(limit, now, 1))
+        }));
+        assert!(points.many.is_some());
+        for endpoint in &used[5..] {
+            points.get_mut(*endpoint).unwrap().leave(limit, now, 3, 0);
+        }
+        for endpoint in later {
+            points.enter(now, *endpoint, 1);
+            points.get_mut(*endpoint).unwrap().leave(limit, now, 1, 0);
+        }
+        assert!(points.many.is_none() && points.len() <= FEW, "{} are left", points.len());
+        assert!(
+            endpoints[..5].iter().all(|endpoint| points
+                .get(*endpoint)
+                .is_some_and(|points| points.in_use(now) == 3))
+        );
+        assert_eq!(points.tallies().map(|points| points.in_use(now)).sum::<u32>(), 15);
+    }
+}

@@ -1,0 +1,321 @@
+//! The secondary limits one by one, and the sliding windows against arrivals at any moment between
+//! send and answer.
+
+use http::Method;
+use proptest::prelude::*;
+
+use super::*;
+use crate::api::{Dialect, Table};
+use crate::decision::types::Until;
+
+const NOW: Timestamp = Timestamp::from_secs(1_000);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn endpoint(path: &str) -> EndpointId {
+    Table::embedded(Dialect::Service).classify(&Method::GET, path).endpoint.id
+}
+
+fn read() -> Weight {
+    Weight {
+        endpoint: endpoint("/repos/a/b"),
+        points: 1,
+        graphql: false,
+        content: false,
+        token_request: false,
+        write: WriteSpacing::None,
+        cpu_millis: 0,
+    }
+}
+
+fn write(write: WriteSpacing) -> Weight {
+    Weight { points: 5, write, ..read() }
+}
+
+fn secondary(limits: SecondaryLimits) -> Secondary {
+    Secondary::new(limits, Spacing { any: SECOND, notifying: SECOND * 3 })
+}
+
+fn limits() -> SecondaryLimits {
+    SecondaryLimits::default()
+}
+
+#[test]
+fn a_slot_is_held_until_the_answer() {
+    let mut books = secondary(SecondaryLimits { concurrency: 1, ..limits() });
+    books.enter(NOW, read());
+    assert_eq!(books.block(NOW, read()), Some(Block::event(LimitKind::Concurrency)));
+    books.leave(NOW, read(), Sent::For(0));
+    assert_eq!(books.block(NOW, read()), None);
+}
+
+#[test]
+fn graphql_and_rest_share_the_slots_but_not_the_points() {
+    let graphql = Weight { graphql: true, ..read() };
+    let mut books = secondary(SecondaryLimits {
+        concurrency: 2,
+        rest_points_per_minute: 1,
+        graphql_points_per_minute: 1,
+        ..limits()
+    });
+    books.enter(NOW, read());
+    assert_eq!(books.block(NOW, graphql), None);
+    books.enter(NOW, graphql);
+    assert_eq!(books.block(NOW, graphql).unwrap().limit, LimitKind::Concurrency);
+}
+
+#[test]
+fn points_count_in_flight_and_for_a_minute_after_the_answer() {
+    let mut books = secondary(SecondaryLimits { rest_points_per_minute: 2, ..limits() });
+    books.enter(NOW, read());
+    books.enter(NOW, read());
+    assert_eq!(books.block(NOW, read()), Some(Block::event(LimitKind::Points)));
+    let answer = NOW + SECOND * 5;
+    books.leave(answer, read(), Sent::For(0));
+    let free = answer + MINUTE + TICK;
+    assert_eq!(books.block(answer, read()), Some(Block::at(LimitKind::Points, free)));
+    assert!(
+        books.block(answer + MINUTE, read()).is_some(),
+        "the minute's last moment still counts"
+    );
+    assert_eq!(books.block(free, read()), None);
+}
+
+#[test]
+fn every_endpoint_has_points_of_its_own() {
+    let mut books = secondary(SecondaryLimits { rest_points_per_minute: 1, ..limits() });
+    books.enter(NOW, read());
+    assert!(books.block(NOW, read()).is_some());
+    assert_eq!(
+        books.block(NOW, Weight { endpoint: endpoint("/repos/a/b/issues"), ..read() }),
+        None
+    );
+}
+
+#[test]
+fn what_was_never_sent_frees_everything_at_once() {
+    let weight = Weight { content: true, ..write(WriteSpacing::Notifies) };
+    let mut books = secondary(SecondaryLimits {
+        rest_points_per_minute: 5,
+        content_per_minute: 1,
+        content_per_hour: 1,
+        ..limits()
+    });
+    books.enter(NOW, weight);
+    books.leave(NOW, weight, Sent::No);
+    assert_eq!(books.block(NOW, weight), None);
+}
+
+#[test]
+fn content_is_counted_by_minute_and_by_hour() {
+    let content = Weight { content: true, ..read() };
+    let mut books =
+        secondary(SecondaryLimits { content_per_minute: 1, content_per_hour: 2, ..limits() });
+    let mut now = NOW;
+    for _ in 0..2 {
+        books.enter(now, content);
+        books.leave(now, content, Sent::For(0));
+        assert_eq!(books.block(now, read()), None, "other requests are not concerned");
+        now = now + MINUTE + TICK;
+    }
+    assert_eq!(
+        books.block(now, content),
+        Some(Block::at(LimitKind::ContentPerHour, NOW + HOUR + TICK))
+    );
+}
+
+#[test]
+fn a_write_waits_for_the_one_in_flight_and_then_keeps_its_distance() {
+    let mut books = secondary(limits());
+    books.enter(NOW, write(WriteSpacing::Plain));
+    let block = books.block(NOW + SECOND * 9, write(WriteSpacing::Plain)).unwrap();
+    assert_eq!((block.limit, block.until), (LimitKind::Spacing, Until::Event));
+    books.leave(NOW + SECOND / 2, write(WriteSpacing::Plain), Sent::For(0));
+    assert_eq!(
+        books.block(NOW + SECOND / 2, write(WriteSpacing::Plain)),
+        Some(Block::at(LimitKind::Spacing, NOW + SECOND))
+    );
+    assert_eq!(books.block(NOW + SECOND, write(WriteSpacing::Plain)), None);
+    assert_eq!(books.block(NOW, read()), None, "reads are never spaced");
+}
+
+#[test]
+fn a_notifying_write_keeps_a_wider_distance_from_the_last_notifying_one() {
+    let mut books = secondary(limits());
+    books.enter(NOW, write(WriteSpacing::Notifies));
+    books.leave(NOW, write(WriteSpacing::Notifies), Sent::For(0));
+    assert_eq!(books.block(NOW + SECOND, write(WriteSpacing::Plain)), None);
+    assert_eq!(
+        books.block(NOW + SECOND, write(WriteSpacing::Notifies)),
+        Some(Block::at(LimitKind::Spacing, NOW + SECOND * 3))
+    );
+}
+
+#[test]
+fn a_request_of_more_points_than_the_limit_takes_the_whole_limit() {
+    let mut books = secondary(SecondaryLimits { rest_points_per_minute: 2, ..limits() });
+    assert_eq!(books.block(NOW, write(WriteSpacing::Plain)), None);
+    books.enter(NOW, write(WriteSpacing::Plain));
+    assert!(books.block(NOW, read()).is_some());
+    assert!(books.is_within(read()));
+}
+
+#[test]
+fn a_limit_of_zero_counts_as_one() {
+    let mut books =
+        secondary(SecondaryLimits { concurrency: 0, rest_points_per_minute: 0, ..limits() });
+    assert_eq!(books.block(NOW, read()), None);
+}
+
+#[test]
+fn the_books_of_idle_endpoints_are_dropped() {
+    let mut books = secondary(limits());
+    let mut now = NOW;
+    for entry in Table::embedded(Dialect::Service) {
+        let weight = Weight { endpoint: entry.id, ..read() };
+        books.enter(now, weight);
+        books.leave(now, weight, Sent::For(0));
+        now = now + SECOND * 2;
+    }
+    let still_counting = 60 / 2 + 1;
+    assert!(books.rest_points.len() <= still_counting * 2, "{}", books.rest_points.len());
+}
+
+fn computing(cpu_millis: u32) -> Weight {
+    Weight { cpu_millis, ..read() }
+}
+
+#[test]
+fn cpu_time_is_held_as_expected_and_then_counts_as_it_was_for_a_minute() {
+    let mut books =
+        secondary(SecondaryLimits { cpu_seconds_per_minute: 4, concurrency: 1_000, ..limits() });
+    books.enter(NOW, computing(600));
+    assert_eq!(
+        books.block(NOW, computing(600)),
+        Some(Block::event(LimitKind::Cpu)),
+        "a second in ten at most"
+    );
+    books.leave(NOW, computing(600), Sent::For(200));
+    assert_eq!(books.block(NOW, computing(800)), None);
+    let mut now = NOW;
+    for _ in 0..5 {
+        now = now + SECOND * 11;
+        books.enter(now, computing(1_000));
+        books.leave(now, computing(1_000), Sent::For(900));
+    }
+    let block = books.block(NOW + SECOND * 56, computing(100)).unwrap();
+    assert_eq!(block.limit, LimitKind::Cpu);
+    assert!(
+        books.block(NOW + MINUTE + CPU_GRAIN * 2, computing(100)).is_some()
+            && books.block(NOW + SECOND * 72, computing(100)).is_none()
+    );
+}
+
+#[test]
+fn graphql_may_take_a_part_of_the_cpu_time_only() {
+    let graphql = |cpu_millis| Weight { graphql: true, ..computing(cpu_millis) };
+    let limits = SecondaryLimits {
+        cpu_seconds_per_minute: 90,
+        graphql_cpu_seconds_per_minute: 1,
+        ..limits()
+    };
+    let mut books = secondary(limits);
+    books.enter(NOW, graphql(900));
+    assert_eq!(books.block(NOW, graphql(200)).unwrap().limit, LimitKind::GraphqlCpu);
+    assert_eq!(books.block(NOW, computing(200)), None);
+}
+
+#[test]
+fn an_answer_that_was_held_up_counts_as_twice_what_was_expected() {
+    let mut books = secondary(SecondaryLimits { cpu_seconds_per_minute: 90, ..limits() });
+    for _ in 0..100 {
+        books.enter(NOW, computing(100));
+    }
+    for _ in 0..100 {
+        books.leave(NOW + SECOND * 9, computing(100), Sent::For(9_000));
+    }
+    assert_eq!(books.cpu.in_use(NOW + SECOND * 9), 20_000);
+    assert_eq!(books.block(NOW + SECOND * 9, computing(100)), None);
+}
+
+#[test]
+fn as_many_as_may_be_in_flight_are_admitted_to_an_endpoint_that_never_answered() {
+    let [rest, graphql] = Secondary::elapsed_unknown(limits());
+    let mut books = secondary(limits());
+    for number in 0..100 {
+        let weight = Weight {
+            graphql: number % 2 == 0,
+            ..computing(if number % 2 == 0 { graphql } else { rest })
+        };
+        assert_eq!(books.block(NOW, weight), None, "{number}");
+        books.enter(NOW, weight);
+    }
+}
+
+#[test]
+fn token_requests_are_counted_by_the_hour() {
+    let request = Weight { token_request: true, ..read() };
+    let mut books = secondary(SecondaryLimits { oauth_tokens_per_hour: 2, ..limits() });
+    for _ in 0..2 {
+        books.enter(NOW, request);
+        books.leave(NOW, request, Sent::For(0));
+    }
+    assert_eq!(
+        books.block(NOW, request),
+        Some(Block::at(LimitKind::OauthTokens, NOW + HOUR + TICK))
+    );
+    assert_eq!(books.block(NOW, read()), None, "other requests are not concerned");
+}
+
+proptest! {
+    /// Each request: pause before it is tried, time to the arrival, time from there to the answer,
+    /// and points.
+    #[test]
+    fn no_minute_sees_more_points_than_the_limit_wherever_the_arrivals_fall(
+        requests in prop::collection::vec((0u64..4_000, 0u64..9_000, 0u64..9_000, 1u32..6), 1..400),
+        max in 5u32..40,
+    ) {
+        let mut window = Window::new(MINUTE, max);
+        let mut now = NOW;
+        let mut in_flight: Vec<(Timestamp, u32)> = Vec::new();
+        let mut arrivals: Vec<(Timestamp, u32)> = Vec::new();
+        for (pause, to_arrival, to_answer, points) in requests {
+            now = now + Duration::from_millis(pause);
+            in_flight.sort_unstable();
+            while in_flight.first().is_some_and(|(answer, _)| *answer <= now) {
+                let (answer, points) = in_flight.remove(0);
+                window.leave(answer, points, points);
+            }
+            if window.block(now, points, LimitKind::Points).is_some() {
+                continue;
+            }
+            window.enter(points);
+            let arrival = now + Duration::from_millis(to_arrival);
+            arrivals.push((arrival, points));
+            in_flight.push((arrival + Duration::from_millis(to_answer), points));
+            prop_assert!(window.is_within());
+        }
+        for (end, _) in &arrivals {
+            let minute = arrivals.iter().filter(|(at, _)| *at <= *end && *at + MINUTE >= *end).map(|(_, points)| points).sum::<u32>();
+            prop_assert!(minute <= max, "{} points in the minute before {:?}", minute, end);
+        }
+        prop_assert!(window.entries_held() <= usize::try_from(max).unwrap());
+    }
+
+    /// The time a refusal names is exact: refused a moment before it, admitted at it.
+    #[test]
+    fn a_refusal_names_the_first_moment_at_which_there_is_room(answers in prop::collection::vec((0u64..20_000, 1u32..6), 1..40), wanted in 1u32..6) {
+        let mut window = Window::new(MINUTE, 30);
+        let mut now = NOW;
+        for (pause, points) in answers {
+            now = now + Duration::from_millis(pause);
+            if window.block(now, points, LimitKind::Points).is_none() {
+                window.enter(points);
+                window.leave(now, points, points);
+            }
+        }
+        if let Some(Block { until: Until::Time(time), .. }) = window.block(now, wanted, LimitKind::Points) {
+            prop_assert!(window.block(time - TICK, wanted, LimitKind::Points).is_some());
+            prop_assert!(window.block(time, wanted, LimitKind::Points).is_none());
+        }
+    }
+}

@@ -1,0 +1,634 @@
+//! The books of all accounts, as one: whether a request may be sent now, on which account, and what
+//! its answer teaches.
+//!
+//! Per account there is a primary book for each resource (`budget`, DESIGN D4), the secondary
+//! limits (`secondary`, D5) and the cool-down after a refusal (`cooldown`, D6). An admission takes
+//! its place in all of them at once, a settlement gives it back in all of them. Which account is
+//! best is known without asking each (`candidates`, `ranking`). What clients and operators are
+//! shown is in `view`; who waits for what is in [`crate::decision::scheduler`].
+//!
+//! Two readings of answers that are easily got wrong:
+//! - **401** is given before the upstream knows the account: rate headers on it describe somebody
+//!   else (the address) and are not read.
+//! - **A demand of cost 0** (`GET /rate_limit`) touches no primary book: such an answer can show a
+//!   pristine window while the real one is nearly spent (UPSTREAM.md, Limits).
+
+mod account;
+mod account_choice;
+mod audit;
+mod candidates;
+mod dynamic_accounts;
+pub(super) mod limits;
+mod ranking;
+mod reconfigure;
+mod view;
+
+use http::StatusCode;
+
+use crate::api::{EndpointId, RateHeaders, ResourceName};
+use crate::clock::Timestamp;
+
+use super::quota::account_choice::{is_about_as_good, share_of};
+use super::quota::limits::block::Block;
+use super::quota::limits::elapsed::{ELAPSED_MILLIS_MAX, Elapsed};
+use super::quota::limits::primary::{Charge, Mark, Terms, WOBBLE, Wish, in_ten_thousandths};
+use super::quota::limits::secondary::{Secondary, Sent, Spacing, Weight};
+use super::types::HashMap;
+use super::types::invariants::{Broken, Invariant};
+use super::types::numbered::Numbered;
+use super::types::{
+    AccountId, ClientId, ClientSettings, Demand, Grant, LeaseId, LimitKind, Places, Priority,
+    Refusal, Settings, Settlement, Until,
+};
+
+use account::{Account, BookPlace};
+use candidates::Candidates;
+pub(super) use candidates::{Closed, Kin, ListId, Union};
+use dynamic_accounts::Guests;
+pub use view::{AccountSnapshot, BookSnapshot, BudgetView, SecondarySnapshot};
+
+/// The book of all resources beyond the most that an account keeps; no header can spell it so.
+const OVERFLOW: &str = "(others)";
+
+/// Lists of up to so many accounts are asked one by one when none can carry a request: then it is
+/// exact when the first of them will be able to. Ours: as long as that takes a microsecond.
+const ASKED_EACH_MAX: usize = 16;
+
+/// What those are ranked by that need no book.
+const FREE: &str = "(free)";
+
+/// The books of all accounts.
+#[derive(Debug)]
+pub struct Books {
+    /// By [`Places`](crate::decision::types::Places).
+    accounts: Vec<Account>,
+    guests: Guests,
+    clients: Vec<ClientSettings>,
+    candidates: Candidates,
+    leases: Numbered<Lease>,
+    /// The resource that answers of an endpoint named, where it is not the table's. Bounded by the
+    /// table.
+    learned: HashMap<EndpointId, ResourceName>,
+    elapsed: Elapsed,
+    /// What requests that cost nothing are ranked by: no book has this name.
+    free: ResourceName,
+    /// What a request is thought to take whose endpoint has never answered, in milliseconds: REST,
+    /// GraphQL.
+    elapsed_unknown: [u32; 2],
+    broken: Broken,
+}
+
+/// What an admitted request holds.
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    account: AccountId,
+    /// Its primary book; `None` when it costs nothing.
+    book: Option<BookPlace>,
+    cost: u32,
+    mark: Option<Mark>,
+    /// The account that pays too, and its book.
+    also: Option<(AccountId, BookPlace)>,
+    weight: Weight,
+    admitted_at: Timestamp,
+    /// What the answer's head took, in milliseconds, once it has come.
+    head_took: Option<u32>,
+}
+
+impl Lease {
+    /// Who carries it, and who pays too.
+    fn accounts(&self) -> [Option<AccountId>; 2] {
+        [Some(self.account), self.also.map(|(payer, _)| payer)]
+    }
+
+    fn touched(&self) -> Touched {
+        Touched { accounts: self.accounts(), endpoint: self.weight.endpoint(), is_undone: false }
+    }
+}
+
+/// What the end of a lease may change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Touched {
+    /// Who carries it, and who pays too.
+    pub(super) accounts: [Option<AccountId>; 2],
+    pub(super) endpoint: EndpointId,
+    /// All is as if it had never been admitted, so that what was to hold others until some time may
+    /// not.
+    pub(super) is_undone: bool,
+}
+
+/// A refusal with the time at which to look again, whatever the asker is told.
+#[derive(Clone, Debug)]
+pub(super) struct Blocked {
+    pub(super) refusal: Refusal,
+    pub(super) scope: Scope,
+    /// How the list stood, when none of its accounts was open.
+    pub(super) closed: Option<Closed>,
+    pub(super) wake: Option<Timestamp>,
+}
+
+/// How far a refusal goes beyond the request that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// It says nothing about other endpoints, whose points are their own, nor about other costs.
+    Endpoint,
+    /// It holds all that counts in the same books.
+    All,
+}
+
+impl Books {
+    /// Books in which nothing is known yet.
+    pub fn new(settings: Settings) -> Self {
+        let limits = settings.limits;
+        let spacing = Spacing { any: settings.spacing, notifying: settings.notify_spacing };
+        let terms = |reserve| Terms {
+            reserve,
+            batch_floor: in_ten_thousandths(settings.batch_floor),
+            pace: settings.pace,
+        };
+        let first = u32::try_from(settings.accounts.len()).unwrap_or(u32::MAX);
+        let guests = Guests {
+            places: Places { first, guests: settings.guests },
+            terms: terms(0),
+            limits,
+            spacing,
+        };
+        let accounts: Vec<Account> = settings
+            .accounts
+            .into_iter()
+            .map(|settings| {
+                Account::new(
+                    settings.clone(),
+                    terms(settings.reserve),
+                    Secondary::new(limits, spacing),
+                )
+            })
+            .chain((0..settings.guests).map(|_| guests.arrival()))
+            .collect();
+        Self {
+            guests,
+            candidates: Candidates::new(accounts.len()),
+            accounts,
+            clients: settings.clients,
+            leases: Numbered::default(),
+            learned: HashMap::default(),
+            free: ResourceName::new(FREE),
+            elapsed: Elapsed::default(),
+            elapsed_unknown: Secondary::elapsed_unknown(limits),
+            broken: Broken::default(),
+        }
+    }
+
+    /// Admits `demand` on the best of its accounts, or says which limit forbids it and until when.
+    /// A lease that is open already is granted again as it was.
+    pub fn try_admit(
+        &mut self,
+        now: Timestamp,
+        lease: LeaseId,
+        demand: &Demand,
+    ) -> Result<Grant, Refusal> {
+        let list = self.candidates.find(&demand.candidates);
+        self.admit(now, lease, demand, list).map_err(|blocked| blocked.refusal)
+    }
+
+    /// The same for a demand whose list is known.
+    pub(super) fn admit(
+        &mut self,
+        now: Timestamp,
+        lease: LeaseId,
+        demand: &Demand,
+        list: ListId,
+    ) -> Result<Grant, Blocked> {
+        if let Some(open) = self.leases.get(lease.0) {
+            return Ok(Grant { lease, account: open.account });
+        }
+        let weight = Weight::new(demand, self.expected_millis(demand));
+        let account = self.choose(now, demand, weight, list)?;
+        self.open(now, lease, account, demand, weight);
+        Ok(Grant { lease, account })
+    }
+
+    /// Whether it would be admitted now, and by whom; nothing is taken.
+    #[cfg(test)]
+    pub(super) fn could_admit(
+        &mut self,
+        now: Timestamp,
+        demand: &Demand,
+        list: ListId,
+    ) -> Result<Grant, Blocked> {
+        let weight = Weight::new(demand, self.expected_millis(demand));
+        self.choose(now, demand, weight, list)
+            .map(|account| Grant { lease: LeaseId(u64::MAX), account })
+    }
+
+    /// The head of an answer whose body goes on for long: what it says of the budget is booked at
+    /// once, so that nobody waits for the body to learn it. The slots of the secondary limits stay
+    /// held until [`Books::settle`].
+    pub fn answer_begun(
+        &mut self,
+        now: Timestamp,
+        lease: LeaseId,
+        status: StatusCode,
+        rate: Option<&RateHeaders>,
+    ) {
+        let Some(open) = self.leases.get_mut(lease.0) else { return };
+        let begun = *open;
+        (open.book, open.cost, open.mark, open.also) = (None, 0, None, None);
+        open.head_took = Some(millis_since(now, begun.admitted_at));
+        let rate = rate.filter(|_| status != StatusCode::UNAUTHORIZED && begun.cost > 0);
+        if let Some(account) = self.accounts.get_mut(place(begun.account)) {
+            account.settle_primary(now, lease, &begun, status, rate, false);
+        }
+        self.settle_also(
+            now,
+            lease,
+            &begun,
+            if status == StatusCode::NOT_MODIFIED { Charge::Free } else { Charge::Spent },
+        );
+        if let Some(named) = rate.and_then(|rate| rate.resource.as_ref()) {
+            self.learn(&begun, named);
+        }
+        let windows_are_within = self
+            .accounts
+            .get(place(begun.account))
+            .is_none_or(|account| account.secondary.is_within(begun.weight));
+        self.check(&begun, windows_are_within);
+        self.changed(now, &begun);
+    }
+
+    /// Ends a lease. `jitter` is a random number from 0 to 1. A lease that is not open (settled
+    /// already) changes nothing.
+    pub fn settle(
+        &mut self,
+        now: Timestamp,
+        lease: LeaseId,
+        settlement: Settlement<'_>,
+        jitter: f64,
+    ) {
+        self.end(now, lease, settlement, jitter);
+    }
+
+    /// The same; what it may have let go.
+    pub(super) fn end(
+        &mut self,
+        now: Timestamp,
+        lease: LeaseId,
+        settlement: Settlement<'_>,
+        jitter: f64,
+    ) -> Option<Touched> {
+        let ended = self.leases.remove(lease.0)?;
+        let account = self.accounts.get_mut(place(ended.account))?;
+        let took = ended.head_took.unwrap_or_else(|| millis_since(now, ended.admitted_at));
+        let sent =
+            if matches!(settlement, Settlement::NeverSent) { Sent::No } else { Sent::For(took) };
+        let windows_are_within = account.secondary.leave(now, ended.weight, sent);
+        let also = match settlement {
+            Settlement::NeverSent => {
+                if let Some(book) = account.book_of(&ended) {
+                    book.refund(lease, ended.cost);
+                }
+                Charge::Free
+            }
+            Settlement::Unknown => {
+                if let Some(book) = account.book_of(&ended) {
+                    book.charge(now, lease, ended.cost, Charge::Lost);
+                }
+                Charge::Lost
+            }
+            Settlement::Answered { status, rate, refusal } => {
+                let rate = rate.filter(|_| status != StatusCode::UNAUTHORIZED && ended.cost > 0);
+                account.settle_primary(now, lease, &ended, status, rate, refusal.is_some());
+                account.heed(now, &ended, rate, refusal, jitter);
+                if refusal.is_none() {
+                    self.elapsed.took(ended.weight.endpoint(), took);
+                }
+                if refusal.is_none() && status.as_u16() < 400 {
+                    account.cooldown.served(ended.admitted_at);
+                }
+                if let Some(named) = rate.and_then(|rate| rate.resource.as_ref()) {
+                    self.learn(&ended, named);
+                }
+                if refusal.is_some() || status == StatusCode::NOT_MODIFIED {
+                    Charge::Free
+                } else {
+                    Charge::Spent
+                }
+            }
+        };
+        self.settle_also(now, lease, &ended, also);
+        self.check(&ended, windows_are_within);
+        self.changed(now, &ended);
+        Some(Touched { is_undone: matches!(settlement, Settlement::NeverSent), ..ended.touched() })
+    }
+
+    /// The resource that requests of an endpoint really count against: what its answers said, else
+    /// `guess`.
+    pub fn resource_for(&self, endpoint: EndpointId, guess: &ResourceName) -> ResourceName {
+        self.learned.get(&endpoint).unwrap_or(guess).clone()
+    }
+
+    /// Which account carries an open lease.
+    pub fn account_of(&self, lease: LeaseId) -> Option<AccountId> {
+        self.leases.get(lease.0).map(|open| open.account)
+    }
+
+    /// How many leases are open.
+    pub fn open_leases(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// How often each invariant was found broken; all must stay 0 (`weir_invariant_broken_total`).
+    pub fn broken(&self) -> impl Iterator<Item = (Invariant, u64)> + '_ {
+        self.broken.counts()
+    }
+
+    /// Counts an invariant of a module built on the books.
+    pub(super) fn note(&mut self, invariant: Invariant, holds: bool) {
+        self.broken.check(invariant, holds);
+    }
+
+    /// A client's share and priority.
+    pub(super) fn client(&self, client: ClientId) -> ClientSettings {
+        client_of(&self.clients, client)
+    }
+
+    /// The list of a demand's candidates.
+    pub(super) fn list_of(&mut self, demand: &Demand) -> ListId {
+        self.candidates.find(&demand.candidates)
+    }
+
+    /// The lists that an account is in.
+    pub(super) fn lists_with(&self, account: AccountId) -> impl Iterator<Item = ListId> + '_ {
+        self.candidates.lists_of(account)
+    }
+
+    /// Somebody waits on a list, and [`Books::release_list`]: nobody does for whom it was held.
+    pub(super) fn hold_list(&mut self, list: ListId) {
+        self.candidates.hold(list);
+    }
+
+    pub(super) fn release_list(&mut self, list: ListId) {
+        self.candidates.release(list);
+    }
+
+    /// Whether another try would end as the one did that was blocked so.
+    pub(super) fn is_still(&self, now: Timestamp, list: ListId, blocked: &Blocked) -> bool {
+        blocked
+            .closed
+            .as_ref()
+            .is_some_and(|closed| self.candidates.is_closed_as(list, closed, now))
+    }
+
+    /// With whom a list's accounts compete.
+    pub(super) fn kin_of(&self, list: ListId) -> Kin {
+        self.candidates.kin_of(list)
+    }
+
+    /// Which kins have become one since the last call.
+    pub(super) fn take_unions(&mut self) -> Vec<Union> {
+        self.candidates.take_unions()
+    }
+
+    /// The accounts whose requests the end of an open lease may let go, and its endpoint.
+    pub(super) fn touched_by(&self, lease: LeaseId) -> Option<Touched> {
+        self.leases.get(lease.0).map(Lease::touched)
+    }
+
+    fn expected_millis(&self, demand: &Demand) -> u32 {
+        self.elapsed
+            .estimate(demand.endpoint)
+            .unwrap_or(self.elapsed_unknown[usize::from(demand.graphql)])
+    }
+
+    fn choose(
+        &mut self,
+        now: Timestamp,
+        demand: &Demand,
+        weight: Weight,
+        list: ListId,
+    ) -> Result<AccountId, Blocked> {
+        let Self { accounts, candidates, learned, clients, free, .. } = self;
+        let resource = learned.get(&demand.endpoint).unwrap_or(&demand.resource);
+        let wish = Wish { cost: demand.cost, priority: client_of(clients, demand.client).priority };
+        let prefer = demand.prefer.filter(|prefer| candidates.holds(list, *prefer));
+        let ranked_by = if demand.cost == 0 { &*free } else { resource };
+        let Some(ranking) = candidates.ranking(now, list, ranked_by, accounts) else {
+            return Err(nobody(resource.clone()));
+        };
+        // Whoever pays too is charged as far as that goes, and not asked: what an app has beyond
+        // the user's own budget would be of no use else.
+        let mut ask = |id: AccountId| {
+            accounts
+                .get_mut(place(id))
+                .map(|account| account.offer(now, demand, weight, wish, resource))
+        };
+        let is_short = demand.candidates.len() <= ASKED_EACH_MAX;
+        let mut refused = Refused { nearest: None, scope: Scope::All, cost: demand.cost };
+        if let (Some(prefer), Some(best)) = (prefer, ranking.best())
+            && let Some(Ok(offer)) = ask(prefer)
+            && is_about_as_good(offer.share, share_of(ranking.rank_of(best)))
+        {
+            return Ok(prefer);
+        }
+        let best = ranking.best();
+        // What forbids the best one may be narrower than what the ranking knows: points of an
+        // endpoint, for one.
+        for at in best.into_iter().chain(
+            best.into_iter().flat_map(|best| ranking.best_first().filter(move |at| *at != best)),
+        ) {
+            match demand.candidates.get(at).and_then(|id| Some((*id, ask(*id)?))) {
+                Some((id, Ok(_))) => return Ok(id),
+                Some((id, Err(block))) => refused.by(id, block),
+                None => {}
+            }
+            if !is_short
+                && let Some((_, block)) = &mut refused.nearest
+                && block.limit == LimitKind::BatchFloor
+            {
+                // The others have less; one of them may have more first.
+                if let Until::Time(until) = &mut block.until {
+                    *until = (*until).min(ranking.all().sums.reset + WOBBLE);
+                }
+                break;
+            }
+        }
+        if is_short {
+            let closed =
+                demand.candidates.iter().enumerate().filter(|(at, _)| ranking.rank_of(*at) == 0);
+            for (_, id) in closed {
+                if let Some(Err(block)) = ask(*id) {
+                    refused.by(*id, block);
+                }
+            }
+        } else if let Some(id) = ranking.nearest().and_then(|at| demand.candidates.get(at).copied())
+            && let Some(Err(block)) =
+                accounts.get(place(id)).map(|account| account.closure(now, ranked_by))
+        {
+            // Of many, only what closes one for everybody is known of each: whatever else holds one
+            // may end earlier elsewhere.
+            refused.by(id, block);
+        }
+        let closed = Closed::of(ranking, ranked_by, !is_short);
+        // As long as the list is closed nobody is asked again, whatever else has changed.
+        let wake = Some(ranking.all().wake)
+            .filter(|wake| (!is_short || closed.is_some()) && *wake < Timestamp::FAR_FUTURE);
+        Err(Blocked { closed, ..refused.blocked(wake, resource.clone()) })
+    }
+
+    fn open(
+        &mut self,
+        now: Timestamp,
+        lease: LeaseId,
+        id: AccountId,
+        demand: &Demand,
+        weight: Weight,
+    ) {
+        let Some(account) = self.accounts.get_mut(place(id)) else { return };
+        let resource = self.learned.get(&demand.endpoint).unwrap_or(&demand.resource);
+        self.broken
+            .check(Invariant::OneWriteAtATime, !account.secondary.would_be_second_write(weight));
+        let windows_are_within = account.secondary.enter(now, weight);
+        let terms = account.terms;
+        let book = (demand.cost > 0).then(|| account.book_place(resource));
+        let mut mark = None;
+        if let Some(book) = book.and_then(|place| account.book_at(place)) {
+            self.broken.check(
+                Invariant::AdmittedWithinBudget,
+                book.covers(now, demand.cost, terms.reserve),
+            );
+            mark = Some(book.lease(now, lease, demand.cost, terms));
+        }
+        let payer = account.settings.also_spends.filter(|payer| demand.cost > 0 && *payer != id);
+        let also = payer.and_then(|payer| {
+            let account = self.accounts.get_mut(place(payer))?;
+            let at = account.book_place(resource);
+            account.book_at(at)?.encumber(now, demand.cost);
+            Some((payer, at))
+        });
+        let open = Lease {
+            account: id,
+            book,
+            cost: demand.cost,
+            mark,
+            also,
+            weight,
+            admitted_at: now,
+            head_took: None,
+        };
+        self.check(&open, windows_are_within);
+        self.changed(now, &open);
+        self.leases.insert(lease.0, open);
+    }
+
+    /// Ends the part of a lease that another account pays.
+    fn settle_also(&mut self, now: Timestamp, lease: LeaseId, ended: &Lease, charge: Charge) {
+        let Some((payer, at)) = ended.also else { return };
+        if let Some(book) =
+            self.accounts.get_mut(place(payer)).and_then(|account| account.book_at(at))
+        {
+            book.charge(now, lease, ended.cost, charge);
+        }
+    }
+
+    /// Tells the rankings of what a lease has touched.
+    fn changed(&mut self, now: Timestamp, touched: &Lease) {
+        for id in touched.accounts().into_iter().flatten() {
+            if let Some(account) = self.accounts.get(place(id)) {
+                self.candidates.changed(now, id, account);
+            }
+        }
+    }
+
+    /// Remembers what an answer says its endpoint counts against (DESIGN D4): for the whole route
+    /// template, until another answer says otherwise.
+    fn learn(&mut self, ended: &Lease, named: &ResourceName) {
+        let reserved =
+            ended.book.and_then(|book| self.accounts.get(place(ended.account))?.resource_at(book));
+        if reserved != Some(named) {
+            self.learned.insert(ended.weight.endpoint(), named.clone());
+        }
+    }
+}
+
+/// What was heard from the accounts that cannot carry a request.
+struct Refused {
+    /// The one that will be free first, and when to look again.
+    nearest: Option<(AccountId, Block)>,
+    scope: Scope,
+    /// Of the request that was refused.
+    cost: u32,
+}
+
+impl Refused {
+    fn by(&mut self, id: AccountId, block: Block) {
+        // Whose budget has too little until it ends may serve who needs less of it.
+        let is_too_dear = self.cost > 1
+            && block.limit == LimitKind::Primary
+            && matches!(block.until, Until::Time(_));
+        if block.limit == LimitKind::Points || is_too_dear {
+            self.scope = Scope::Endpoint;
+        }
+        self.nearest = Some(match self.nearest {
+            None => (id, block),
+            Some((before, nearest)) => {
+                let both = nearest.or(block);
+                (
+                    if (both.limit, both.until) == (nearest.limit, nearest.until) {
+                        before
+                    } else {
+                        id
+                    },
+                    both,
+                )
+            }
+        });
+    }
+
+    fn blocked(self, wake: Option<Timestamp>, resource: ResourceName) -> Blocked {
+        let Some((account, block)) = self.nearest else { return nobody(resource) };
+        let refusal =
+            Refusal { limit: block.limit, account: Some(account), resource, until: block.until };
+        Blocked {
+            refusal,
+            scope: self.scope,
+            closed: None,
+            wake: [block.wake, wake].into_iter().flatten().min(),
+        }
+    }
+}
+
+fn nobody(resource: ResourceName) -> Blocked {
+    let until = Until::Time(Timestamp::FAR_FUTURE);
+    Blocked {
+        refusal: Refusal { limit: LimitKind::NoAccount, account: None, resource, until },
+        scope: Scope::All,
+        closed: None,
+        wake: None,
+    }
+}
+
+/// Whole milliseconds between two times, as far as they are believed.
+fn millis_since(now: Timestamp, then: Timestamp) -> u32 {
+    u32::try_from(now.since(then).as_millis()).unwrap_or(u32::MAX).min(ELAPSED_MILLIS_MAX)
+}
+
+/// A client's share and priority, as the config has them.
+fn client_of(clients: &[ClientSettings], client: ClientId) -> ClientSettings {
+    let known = clients.get(usize::try_from(client.0).unwrap_or(usize::MAX)).copied();
+    let priority =
+        if client == ClientId::BACKGROUND { Priority::Batch } else { Priority::default() };
+    known.unwrap_or(ClientSettings { priority, ..ClientSettings::default() })
+}
+
+/// An account's index in the books.
+fn place(account: AccountId) -> usize {
+    usize::try_from(account.0).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+pub(super) mod upstream_model;
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod properties;

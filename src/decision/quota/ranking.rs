@@ -1,0 +1,390 @@
+//! The accounts of one list of candidates, ordered by what one of their budgets has left: the best
+//! of ten thousand is found, and one changed, in a few steps.
+//!
+//! A tree over the places of the list; each node sums up the accounts below it: the fullest that is
+//! open, the nearest end of a closure, the next time at which something changes by itself, and the
+//! sums that views show. It remembers what it was told; who tells it, and when, is in `candidates`.
+
+use std::collections::BinaryHeap;
+
+use crate::clock::Timestamp;
+
+/// How an account stands towards one resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// Its rank among the open ones ([`crate::decision::quota::account_choice::Offer::rank`]); 0: closed.
+    pub(super) rank: u32,
+    /// When its closure ends, if it is closed; the epoch when an event ends it.
+    pub(super) until: Timestamp,
+    /// When it is to be looked at again because time alone changes it.
+    pub(super) wake: Timestamp,
+    /// What it adds to the views of the list.
+    pub(super) sums: Sums,
+}
+
+/// What a view shows of several accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sums {
+    pub(super) limit: u64,
+    /// Units that can still be admitted.
+    pub(super) free: u64,
+    /// The earliest reset known.
+    pub(super) reset: Timestamp,
+}
+
+impl Sums {
+    pub(super) const NONE: Self = Self { limit: 0, free: 0, reset: Timestamp::FAR_FUTURE };
+
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            limit: self.limit + other.limit,
+            free: self.free + other.free,
+            reset: self.reset.min(other.reset),
+        }
+    }
+}
+
+impl Standing {
+    /// No account at all.
+    pub(super) const NOBODY: Self = Self {
+        rank: 0,
+        until: Timestamp::FAR_FUTURE,
+        wake: Timestamp::FAR_FUTURE,
+        sums: Sums::NONE,
+    };
+
+    fn node(self, place: usize) -> Node {
+        let ends = Ends { until: self.until, wake: self.wake, reset: self.sums.reset };
+        Node { best: Best::new(self.rank, place), ends }
+    }
+}
+
+/// The best open account below a node: its rank, and of equals the first place. Nobody is less than
+/// all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Best(u64);
+
+impl Best {
+    const NOBODY: Self = Self(0);
+
+    fn new(rank: u32, place: usize) -> Self {
+        if rank == 0 {
+            Self::NOBODY
+        } else {
+            Self(
+                u64::from(rank) << 32
+                    | u64::from(u32::MAX - u32::try_from(place).unwrap_or(u32::MAX)),
+            )
+        }
+    }
+
+    fn rank(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn place(self) -> Option<usize> {
+        #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+        let place = (u32::MAX - self.0 as u32) as usize;
+        (self != Self::NOBODY).then_some(place)
+    }
+}
+
+/// What happens first below a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ends {
+    until: Timestamp,
+    wake: Timestamp,
+    reset: Timestamp,
+}
+
+impl Ends {
+    const NEVER: Self = Self {
+        until: Timestamp::FAR_FUTURE,
+        wake: Timestamp::FAR_FUTURE,
+        reset: Timestamp::FAR_FUTURE,
+    };
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            until: self.until.min(other.until),
+            wake: self.wake.min(other.wake),
+            reset: self.reset.min(other.reset),
+        }
+    }
+}
+
+/// What is known of all below one node.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    best: Best,
+    ends: Ends,
+}
+
+/// Children of a node. Ours: half as many levels as with two are half as many places in memory to
+/// go to, and four are summed up as fast as they come from there.
+const CHILDREN: usize = 4;
+
+/// All children of one node.
+#[derive(Clone, Copy, Debug)]
+struct Family {
+    best: [Best; CHILDREN],
+    ends: [Ends; CHILDREN],
+}
+
+impl Family {
+    const NOBODY: Self = Self { best: [Best::NOBODY; CHILDREN], ends: [Ends::NEVER; CHILDREN] };
+
+    fn best(&self) -> Best {
+        let [one, two, three, four] = self.best;
+        one.max(two).max(three.max(four))
+    }
+
+    fn ends(&self) -> Ends {
+        let [one, two, three, four] = self.ends;
+        one.and(two).and(three.and(four))
+    }
+}
+
+/// The tree. Family 0 are the root's children, and the node that is the child `c` of family `f` is
+/// at `4f + c`; its own children are family `4f + c + 1`. The leaves are the last level. The root
+/// is kept by itself: of a list of one account, as there may be one for each, it is all there is.
+#[derive(Debug)]
+pub(super) struct Ranking {
+    root: Node,
+    families: Vec<Family>,
+    /// Where the first leaf is.
+    first_leaf: usize,
+    /// What each account adds to the sums: limit and free units, and both of all. Of one account
+    /// the latter is enough.
+    units: Vec<[u64; 2]>,
+    all_units: [u64; 2],
+}
+
+impl Ranking {
+    /// Over the accounts in the order of their list.
+    pub(super) fn new(standings: impl ExactSizeIterator<Item = Standing>) -> Self {
+        let (mut leaves, mut nodes) = (1, 0);
+        while leaves < standings.len() {
+            leaves *= CHILDREN;
+            nodes += leaves;
+        }
+        let families = vec![Family::NOBODY; nodes / CHILDREN];
+        let root = Standing::NOBODY.node(0);
+        let mut new = Self {
+            root,
+            families,
+            first_leaf: nodes.saturating_sub(leaves),
+            units: Vec::new(),
+            all_units: [0; 2],
+        };
+        let is_one = standings.len() == 1;
+        for (place, standing) in standings.enumerate() {
+            let units = [standing.sums.limit, standing.sums.free];
+            new.all_units = [0, 1].map(|kind| new.all_units[kind] + units[kind]);
+            new.put(new.first_leaf + place, standing.node(place));
+            if !is_one {
+                new.units.push(units);
+            }
+        }
+        for family in (0..new.families.len()).rev() {
+            let node =
+                Node { best: new.families[family].best(), ends: new.families[family].ends() };
+            match family.checked_sub(1) {
+                Some(at) => new.put(at, node),
+                None => new.root = node,
+            }
+        }
+        new
+    }
+
+    fn put(&mut self, at: usize, Node { best, ends }: Node) {
+        match self.families.get_mut(at / CHILDREN) {
+            Some(family) => (family.best[at % CHILDREN], family.ends[at % CHILDREN]) = (best, ends),
+            None => self.root = Node { best, ends },
+        }
+    }
+
+    /// The account at `place` stands otherwise now.
+    pub(super) fn set(&mut self, place: usize, standing: Standing) {
+        let units = [standing.sums.limit, standing.sums.free];
+        let before = match self.units.get_mut(place) {
+            Some(before) => std::mem::replace(before, units),
+            None if place == 0 => self.all_units,
+            None => return,
+        };
+        self.all_units = [0, 1].map(|kind| self.all_units[kind] - before[kind] + units[kind]);
+        let Node { best, ends } = standing.node(place);
+        if self.families.is_empty() {
+            self.root = Node { best, ends };
+        } else {
+            self.set_ends(self.first_leaf + place, ends);
+            self.set_best(self.first_leaf + place, best);
+        }
+    }
+
+    /// Both go up as far as something changes: most of what ends, ends nowhere first.
+    fn set_ends(&mut self, mut at: usize, mut ends: Ends) {
+        while std::mem::replace(&mut self.families[at / CHILDREN].ends[at % CHILDREN], ends) != ends
+        {
+            ends = self.families[at / CHILDREN].ends();
+            if at < CHILDREN {
+                self.root.ends = ends;
+                return;
+            }
+            at = at / CHILDREN - 1;
+        }
+    }
+
+    fn set_best(&mut self, mut at: usize, mut best: Best) {
+        while std::mem::replace(&mut self.families[at / CHILDREN].best[at % CHILDREN], best) != best
+        {
+            best = self.families[at / CHILDREN].best();
+            if at < CHILDREN {
+                self.root.best = best;
+                return;
+            }
+            at = at / CHILDREN - 1;
+        }
+    }
+
+    /// All accounts together.
+    pub(super) fn all(&self) -> Standing {
+        let Node { best, ends: Ends { until, wake, reset } } = self.root;
+        let [limit, free] = self.all_units;
+        Standing { rank: best.rank(), until, wake, sums: Sums { limit, free, reset } }
+    }
+
+    /// The rank of the account at `place`.
+    pub(super) fn rank_of(&self, place: usize) -> u32 {
+        let leaf = self.first_leaf + place;
+        self.families
+            .get(leaf / CHILDREN)
+            .map_or(self.root.best, |family| family.best[leaf % CHILDREN])
+            .rank()
+    }
+
+    /// The place of the best open account, the first of equals.
+    pub(super) fn best(&self) -> Option<usize> {
+        self.root.best.place()
+    }
+
+    /// The place of the account whose closure ends first, the first of equals.
+    pub(super) fn nearest(&self) -> Option<usize> {
+        (self.root.ends.until < Timestamp::FAR_FUTURE).then(|| self.descend(|ends| ends.until))
+    }
+
+    /// A place that is due to be looked at.
+    pub(super) fn due(&self, now: Timestamp) -> Option<usize> {
+        let wake = self.root.ends.wake;
+        (wake <= now && wake < Timestamp::FAR_FUTURE).then(|| self.descend(|ends| ends.wake))
+    }
+
+    /// The open accounts from the best to the worst.
+    pub(super) fn best_first(&self) -> BestFirst<'_> {
+        let mut best_first = BestFirst { ranking: self, frontier: BinaryHeap::new() };
+        match self.families.first() {
+            Some(family) => best_first.open(0, family),
+            None => best_first
+                .frontier
+                .extend((self.root.best != Best::NOBODY).then_some((self.root.best, 0))),
+        }
+        best_first
+    }
+
+    /// The leaf with the least key, which each node's own key is the least of; the first of equals.
+    fn descend(&self, key: impl Fn(&Ends) -> Timestamp) -> usize {
+        let (mut family, mut at) = (0, 0);
+        while let Some(Family { ends, .. }) = self.families.get(family) {
+            let mut least = 0;
+            for child in 1..CHILDREN {
+                least = if key(&ends[child]) < key(&ends[least]) { child } else { least };
+            }
+            at = CHILDREN * family + least;
+            family = at + 1;
+        }
+        at - self.first_leaf
+    }
+}
+
+/// See [`Ranking::best_first`].
+pub(super) struct BestFirst<'r> {
+    ranking: &'r Ranking,
+    /// The best below a node, and where the node is: of equals the first places come first, and no
+    /// other is opened before.
+    frontier: BinaryHeap<(Best, usize)>,
+}
+
+impl BestFirst<'_> {
+    fn open(&mut self, number: usize, family: &Family) {
+        let children = (CHILDREN * number..).zip(family.best);
+        self.frontier.extend(
+            children.filter(|(_, best)| *best != Best::NOBODY).map(|(at, best)| (best, at)),
+        );
+    }
+}
+
+impl Iterator for BestFirst<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        while let Some((best, at)) = self.frontier.pop() {
+            match self.ranking.families.get(at + 1) {
+                Some(family) => self.open(at + 1, family),
+                None => return best.place(),
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn standing(rank: u32, until: u64) -> Standing {
+        let at = Timestamp::from_secs(until);
+        Standing {
+            rank,
+            until: at,
+            wake: at,
+            sums: Sums { limit: 1, free: u64::from(rank), reset: at },
+        }
+    }
+
+    #[test]
+    fn an_empty_list_has_nobody() {
+        let ranking = Ranking::new(std::iter::empty());
+        assert_eq!(
+            (ranking.best(), ranking.nearest(), ranking.due(Timestamp::from_secs(9))),
+            (None, None, None)
+        );
+        assert_eq!(ranking.best_first().count(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn it_finds_what_a_look_at_all_of_them_finds(
+            first in prop::collection::vec((0_u32..6, 0_u64..9), 1..40),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), 0_u32..6, 0_u64..9), 0..60),
+        ) {
+            let mut plain: Vec<Standing> = first.into_iter().map(|(rank, until)| standing(rank, until)).collect();
+            let mut ranking = Ranking::new(plain.iter().copied());
+            for (index, rank, until) in changes {
+                let place = index.index(plain.len());
+                plain[place] = standing(rank, until);
+                ranking.set(place, plain[place]);
+            }
+            let mut open: Vec<usize> = (0..plain.len()).filter(|place| plain[*place].rank > 0).collect();
+            open.sort_by_key(|place| (Reverse(plain[*place].rank), *place));
+            prop_assert_eq!(ranking.best(), open.first().copied());
+            prop_assert_eq!(ranking.best_first().collect::<Vec<_>>(), open);
+            prop_assert_eq!(ranking.nearest(), (0..plain.len()).min_by_key(|place| plain[*place].until));
+            prop_assert_eq!(ranking.all().sums, plain.iter().fold(Sums::NONE, |sums, one| sums.and(one.sums)));
+            prop_assert_eq!(ranking.due(Timestamp::from_secs(3)).is_some(), plain.iter().any(|one| one.wake <= Timestamp::from_secs(3)));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What the books show: to clients their pool's sums, to operators everything (DESIGN D9, CONTRACT
+//! §5).
+//!
+//! Nothing here decides or changes anything. What the upstream has not said is presumed from the
+//! documented limits.
+
+use std::sync::Arc;
+
+use crate::api::{ResourceName, window};
+use crate::clock::Timestamp;
+
+use super::account::Account;
+use super::limits::primary::{Book, Figures, presumed_limit};
+use super::ranking::Sums;
+use super::{Books, place};
+use crate::decision::types::{AccountId, LimitKind};
+
+/// What a client of a pool sees of a budget: the sums over the pool's accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetView {
+    /// Units per window.
+    pub limit: u32,
+    /// Units that can still be admitted, after leases and reserves.
+    pub remaining: u32,
+    /// `limit - remaining`.
+    pub used: u32,
+    /// The earliest reset; always later than now.
+    pub reset: Timestamp,
+}
+
+/// One account for an operator.
+#[derive(Clone, Debug)]
+pub struct AccountSnapshot {
+    /// Its place in the config.
+    pub account: AccountId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Closed for all requests until then, after a secondary refusal.
+    pub cooldown_until: Option<Timestamp>,
+    /// Its primary books, by resource.
+    pub books: Vec<BookSnapshot>,
+    /// Its secondary limits.
+    pub secondary: Vec<SecondarySnapshot>,
+}
+
+/// One primary book for an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BookSnapshot {
+    /// The resource.
+    pub resource: ResourceName,
+    /// Units per window.
+    pub limit: u32,
+    /// Units left, before leases and reserve.
+    pub remaining: u32,
+    /// Units leased to requests in flight.
+    pub reserved: u32,
+    /// `limit - remaining`.
+    pub used: u32,
+    /// The end of the window; when it is not known, the latest that it can be.
+    pub reset: Timestamp,
+    /// Whether the upstream has said so in this window; else the figures are presumed.
+    pub known: bool,
+}
+
+/// One secondary limit for an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecondarySnapshot {
+    /// Which one; of the points per endpoint the fullest.
+    pub limit: LimitKind,
+    /// What is in use.
+    pub in_use: u32,
+    /// The most that may be.
+    pub max: u32,
+}
+
+impl Books {
+    /// What a client that may use `accounts` sees of a resource. A budget of which nothing is known
+    /// counts with the documented limit. Costs the same for every length of a list that requests
+    /// have used.
+    pub fn view(
+        &mut self,
+        now: Timestamp,
+        accounts: &Arc<[AccountId]>,
+        resource: &ResourceName,
+    ) -> BudgetView {
+        let sums =
+            self.candidates.sums(now, accounts, resource, &self.accounts).unwrap_or_else(|| {
+                let accounts = accounts.iter().filter_map(|id| self.accounts.get(place(*id)));
+                accounts.fold(Sums::NONE, |sums, account| sums.and(account.sums(now, resource)))
+            });
+        let units = |sum: u64| u32::try_from(sum).unwrap_or(u32::MAX);
+        let (limit, remaining) = (units(sums.limit), units(sums.free));
+        // A window that ends this very second, or has ended within the wobble, is told as the next
+        // second: a reset in the past is misread.
+        let earliest = Some(sums.reset).filter(|reset| *reset < Timestamp::FAR_FUTURE);
+        let reset = earliest.map_or(now + window(resource), |reset| {
+            reset.max(Timestamp::from_secs(now.as_secs() + 1))
+        });
+        BudgetView { limit, remaining, used: limit.saturating_sub(remaining), reset }
+    }
+
+    /// Every account of the config, for an operator.
+    pub fn snapshot(&self, now: Timestamp) -> Vec<AccountSnapshot> {
+        let all = (0..)
+            .map(AccountId)
+            .zip(&self.accounts)
+            .filter(|(id, _)| !self.guests.places.is_guest(*id));
+        all.map(|(id, account)| account.snapshot(now, id)).collect()
+    }
+
+    /// The resources that these accounts have books of, sorted.
+    pub fn resources_seen(&self, accounts: &[AccountId]) -> Vec<ResourceName> {
+        let accounts = accounts.iter().filter_map(|id| self.accounts.get(place(*id)));
+        let mut names: Vec<ResourceName> =
+            accounts.flat_map(|account| &account.books).map(|(name, _)| name.clone()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+impl Account {
+    fn figures(&self, now: Timestamp, resource: &ResourceName) -> Figures {
+        self.figures_in(now, self.shown_at(self.find_book(resource)), resource)
+    }
+
+    pub(super) fn figures_in(
+        &self,
+        now: Timestamp,
+        book: Option<&Book>,
+        resource: &ResourceName,
+    ) -> Figures {
+        let presumed = || presumed_limit(self.settings.kind, resource);
+        match book {
+            Some(book) => book.figures(now, presumed),
+            None => Figures { limit: presumed(), remaining: presumed(), leased: 0, reset: None },
+        }
+    }
+
+    fn snapshot(&self, now: Timestamp, id: AccountId) -> AccountSnapshot {
+        let book = |resource: &ResourceName| {
+            let Figures { limit, remaining, leased, reset } = self.figures(now, resource);
+            BookSnapshot {
+                resource: resource.clone(),
+                limit,
+                remaining,
+                reserved: leased,
+                used: limit.saturating_sub(remaining),
+                reset: reset.unwrap_or(now + window(resource)),
+                known: reset.is_some(),
+            }
+        };
+        let mut books: Vec<BookSnapshot> =
+            self.books.iter().map(|(resource, _)| book(resource)).collect();
+        books.sort_unstable_by(|one, other| one.resource.cmp(&other.resource));
+        AccountSnapshot {
+            account: id,
+            name: self.settings.name.clone(),
+            cooldown_until: self.cooldown.until(now),
+            books,
+            secondary: self
+                .secondary
+                .usage(now)
+                .map(|(limit, in_use, max)| SecondarySnapshot { limit, in_use, max })
+                .collect(),
+        }
+    }
+}

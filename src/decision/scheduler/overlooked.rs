@@ -1,0 +1,256 @@
+//! Whether the line overlooks somebody: many accounts, clients, endpoints and resources, and after
+//! every event each who waits is asked for again.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use proptest::prelude::*;
+
+use super::*;
+use crate::api::{AccountKind, Dialect, LimitRefusal, RateHeaders, Table};
+use crate::decision::quota::upstream_model::Chance;
+use crate::decision::types::{
+    AccountSettings, ClientId, ClientSettings, Pace, Priority, SecondaryLimits, WriteSpacing,
+};
+
+const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+const PATHS: [&str; 8] = [
+    "/repos/a/b",
+    "/repos/a/b/issues",
+    "/repos/a/b/pulls",
+    "/repos/a/b/commits",
+    "/repos/a/b/branches",
+    "/orgs/a/repos",
+    "/users/a",
+    "/repos/a/b/releases",
+];
+
+/// A world in which every limit is met, and what happens in it.
+struct Scene {
+    chance: Chance,
+    line: Admission,
+    pools: Vec<Arc<[AccountId]>>,
+    waiting: BTreeMap<Ticket, (Demand, Timestamp)>,
+    open: Vec<Grant>,
+    now: Timestamp,
+}
+
+impl Scene {
+    fn new(seed: u64) -> Self {
+        let mut chance = Chance(seed);
+        let accounts = [3, 6, 24][chance.index(3)];
+        let payer = chance.percent(50).then_some(AccountId(0));
+        let account = |number: u32| AccountSettings {
+            name: format!("account-{number}").into(),
+            kind: AccountKind::User,
+            reserve: number % 3,
+            also_spends: payer.filter(|_| number % 3 == 1),
+        };
+        let client = |number: u32| ClientSettings {
+            weight: NonZeroU32::new(number % 4 + 1).unwrap(),
+            priority: [Priority::Normal, Priority::Normal, Priority::Batch, Priority::Interactive]
+                [number as usize % 4],
+        };
+        let limits = SecondaryLimits {
+            concurrency: 3,
+            rest_points_per_minute: 12,
+            graphql_points_per_minute: 20,
+            content_per_minute: 4,
+            content_per_hour: 9,
+            oauth_tokens_per_hour: 30,
+            // What a request is thought to take changes with every answer of its endpoint; who
+            // waits is not asked again for that.
+            cpu_seconds_per_minute: 1_000_000,
+            graphql_cpu_seconds_per_minute: 1_000_000,
+        };
+        let settings = Settings {
+            guests: 0,
+            accounts: (0..accounts).map(account).collect(),
+            clients: (0..6).map(client).collect(),
+            pace: if chance.percent(25) { Pace::Even } else { Pace::Burst },
+            batch_floor: 0.0,
+            waiting_max: 60,
+            waiting_bytes_max: 4_000,
+            limits,
+            spacing: Duration::from_secs(1),
+            notify_spacing: Duration::from_secs(3),
+        };
+        let all = (0..accounts).map(AccountId);
+        let pools = [
+            all.clone().collect(),
+            all.clone().skip(1).collect(),
+            Arc::from([AccountId(0)]),
+            Arc::from([AccountId(1), AccountId(2)]),
+        ];
+        let line = Admission::new(settings);
+        Self {
+            chance,
+            line,
+            pools: pools.into(),
+            waiting: BTreeMap::new(),
+            open: Vec::new(),
+            now: START,
+        }
+    }
+
+    fn demand(&mut self) -> Demand {
+        let chance = &mut self.chance;
+        let write =
+            [WriteSpacing::None, WriteSpacing::None, WriteSpacing::Plain, WriteSpacing::Notifies]
+                [chance.index(4)];
+        let graphql = chance.percent(15);
+        let resource = if graphql {
+            ResourceName::graphql()
+        } else {
+            [ResourceName::core(), ResourceName::search()][chance.index(2)].clone()
+        };
+        let candidates = Arc::clone(&self.pools[chance.index(self.pools.len())]);
+        Demand {
+            client: ClientId(u32::try_from(chance.below(7)).unwrap()),
+            held_bytes: chance.below(200),
+            prefer: candidates.first().copied().filter(|_| chance.percent(20)),
+            candidates,
+            resource,
+            endpoint: Table::embedded(Dialect::Service)
+                .classify(&Method::GET, PATHS[chance.index(8)])
+                .endpoint
+                .id,
+            cost: if graphql { [1, 4, 25][chance.index(3)] } else { [1, 1, 1, 0][chance.index(4)] },
+            points: if write == WriteSpacing::None { 1 } else { 5 },
+            graphql,
+            content: write == WriteSpacing::Notifies,
+            token_request: chance.percent(3),
+            write,
+        }
+    }
+
+    fn settle(&mut self) {
+        if self.open.is_empty() {
+            return;
+        }
+        let (chance, now) = (&mut self.chance, self.now);
+        let lease = self.open.swap_remove(chance.index(self.open.len())).lease;
+        let reset = Timestamp::from_secs((now.as_secs() / 60 + 1) * 60);
+        let remaining = u32::try_from(chance.below(31)).unwrap();
+        let rate = RateHeaders { limit: 30, remaining, used: None, reset, resource: None };
+        let secondary = LimitRefusal::Secondary {
+            retry_after: Some(chance.millis(40_000)),
+            reset: None,
+            remaining: None,
+            resource: None,
+        };
+        let primary = LimitRefusal::Primary {
+            retry_after: None,
+            reset: Some(reset),
+            remaining: Some(0),
+            resource: None,
+        };
+        let answered = |status, rate, refusal| Settlement::Answered { status, rate, refusal };
+        let settlement = match chance.below(40) {
+            0 => Settlement::Unknown,
+            1 => Settlement::NeverSent,
+            2 => answered(StatusCode::FORBIDDEN, Some(&rate), Some(&secondary)),
+            3 => answered(StatusCode::FORBIDDEN, None, Some(&primary)),
+            4 => answered(StatusCode::NOT_MODIFIED, None, None),
+            5 => answered(StatusCode::BAD_GATEWAY, None, None),
+            6 => answered(StatusCode::UNAUTHORIZED, Some(&rate), None),
+            _ => answered(StatusCode::OK, Some(&rate), None),
+        };
+        if chance.percent(10) {
+            self.line.answer_begun(now, lease, StatusCode::OK, Some(&rate));
+            self.nobody_is_overlooked();
+        }
+        self.line.settle(now, lease, settlement, 0.5);
+        self.nobody_is_overlooked();
+    }
+
+    fn event(&mut self) {
+        match self.chance.below(10) {
+            0..5 => {
+                let (demand, wait) = (self.demand(), self.chance.millis(30_000));
+                match self.line.request(self.now, demand.clone(), self.now + wait) {
+                    Decision::Granted(grant) => self.open.push(grant),
+                    Decision::Waiting { ticket, .. } => {
+                        drop(self.waiting.insert(ticket, (demand, self.now + wait)))
+                    }
+                    Decision::Refused(refusal)
+                        if refusal.limit != LimitKind::QueueFull && wait > Duration::ZERO =>
+                    {
+                        self.is_refused_rightly(&demand);
+                    }
+                    Decision::Refused(_) => {}
+                }
+            }
+            5 => {
+                if let Some(ticket) = self.waiting.keys().copied().nth(self.chance.index(40)) {
+                    self.waiting.remove(&ticket);
+                    self.line.abandon(self.now, ticket);
+                }
+            }
+            _ => return self.settle(),
+        }
+        self.nobody_is_overlooked();
+    }
+
+    /// Nobody is refused who could be sent now, unless he stands behind somebody who needs the
+    /// same.
+    fn is_refused_rightly(&mut self, demand: &Demand) {
+        if self.waiting.is_empty() {
+            assert!(
+                self.line.try_one(self.now, demand).is_err(),
+                "refused though it could be sent"
+            );
+        }
+    }
+
+    fn nobody_is_overlooked(&mut self) {
+        for (ticket, decision) in self.line.take_decided().collect::<Vec<_>>() {
+            assert!(self.waiting.remove(&ticket).is_some(), "decided twice, or never asked");
+            self.open.extend(decision.ok());
+        }
+        assert_eq!(self.line.waiting(), self.waiting.len());
+        assert!(
+            self.line.next_wakeup().is_none_or(|at| at > self.now),
+            "it would be called again at once for ever"
+        );
+        assert_eq!(self.line.audit(), Vec::new());
+        for (ticket, (demand, deadline)) in &self.waiting {
+            assert!(*deadline > self.now);
+            // Nobody stands before it who may need the same.
+            let could_go = self.line.line.is_first_of_sort(*ticket)
+                && self.line.try_one(self.now, demand).is_ok();
+            assert!(!could_go, "{ticket:?} waits though it could be sent: {demand:?}");
+        }
+    }
+}
+
+impl Admission {
+    /// Whether a demand could be sent now; nothing is changed by it.
+    fn try_one(&mut self, now: Timestamp, demand: &Demand) -> Result<Grant, Refusal> {
+        let list = self.books.list_of(demand);
+        self.books.could_admit(now, demand, list).map_err(|blocked| blocked.refusal)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nobody_waits_who_is_next_and_could_be_sent(seed in any::<u64>()) {
+        let mut scene = Scene::new(seed);
+        for _ in 0..400 {
+            let step = scene.chance.millis(400);
+            let until = scene.now + step;
+            while let Some(at) = scene.line.next_wakeup().filter(|at| *at <= until) {
+                scene.now = at;
+                scene.line.tick(at);
+                scene.nobody_is_overlooked();
+            }
+            scene.now = until;
+            scene.event();
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! The waiting line against the plainest line there can be: a list, gone through from the front at
+//! every event.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use proptest::prelude::*;
+
+use super::*;
+use crate::api::{AccountKind, Dialect, LimitRefusal, RateHeaders, ResourceName, Table};
+use crate::decision::quota::upstream_model::Chance;
+use crate::decision::types::{AccountId, AccountSettings, ClientId, SecondaryLimits, WriteSpacing};
+
+const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+const ACCOUNTS: u32 = 4;
+
+/// Tight enough that every limit is met.
+fn settings() -> Settings {
+    let account = |number: u32| AccountSettings {
+        name: format!("account-{number}").into(),
+        kind: AccountKind::User,
+        reserve: number,
+        also_spends: None,
+    };
+    let limits = SecondaryLimits {
+        concurrency: 3,
+        rest_points_per_minute: 12,
+        content_per_minute: 4,
+        content_per_hour: 9,
+        // What a request holds of CPU time depends on its endpoint, and the plain list has no order
+        // among endpoints.
+        cpu_seconds_per_minute: 1_000_000,
+        graphql_cpu_seconds_per_minute: 1_000_000,
+        ..SecondaryLimits::default()
+    };
+    let (spacing, notify_spacing) = (Duration::from_secs(1), Duration::from_secs(3));
+    Settings {
+        accounts: (0..ACCOUNTS).map(account).collect(),
+        limits,
+        spacing,
+        notify_spacing,
+        ..Settings::default()
+    }
+}
+
+/// A list of those who wait. Every event tries each kind of demand from the longest waiting on,
+/// until a kind is refused. It refuses nobody by itself: the line may notice a little later than at
+/// once that somebody waits in vain, but never wrongly. Of two accounts that can carry a request it
+/// takes the one that the line took: how good one seems depends on when it was last looked at.
+struct Plain {
+    books: Books,
+    next_lease: u64,
+    waiting: BTreeMap<Ticket, (Demand, Timestamp)>,
+    granted: Vec<(Ticket, Grant)>,
+}
+
+impl Plain {
+    fn event(&mut self, now: Timestamp, taken: &BTreeMap<Ticket, AccountId>) {
+        let mut refused_kinds: Vec<String> = Vec::new();
+        let tickets: Vec<Ticket> = self.waiting.keys().copied().collect();
+        for ticket in tickets {
+            let (demand, _) = &self.waiting[&ticket];
+            let kind = kind(demand);
+            if refused_kinds.contains(&kind) {
+                continue;
+            }
+            match self.books.try_admit(
+                now,
+                LeaseId(self.next_lease),
+                &carried_by(demand, taken.get(&ticket)),
+            ) {
+                Ok(grant) => {
+                    self.next_lease += 1;
+                    self.waiting.remove(&ticket);
+                    self.granted.push((ticket, grant));
+                }
+                Err(_) => refused_kinds.push(kind),
+            }
+        }
+    }
+
+    /// Whether somebody could not have been admitted in time, as it looks now.
+    fn waits_in_vain(&mut self, now: Timestamp, demand: &Demand, deadline: Timestamp) -> bool {
+        match self.books.try_admit(now, LeaseId(u64::MAX), demand) {
+            Ok(_) => false,
+            Err(refusal) => deadline <= now || is_hopeless(&refusal, deadline),
+        }
+    }
+}
+
+/// The same demand of this account alone, if one is given.
+fn carried_by(demand: &Demand, account: Option<&AccountId>) -> Demand {
+    let Some(account) = account else { return demand.clone() };
+    assert!(demand.candidates.contains(account));
+    Demand { candidates: [*account].into(), prefer: None, ..demand.clone() }
+}
+
+fn kind(demand: &Demand) -> String {
+    format!("{:?}", Demand { prefer: None, ..demand.clone() })
+}
+
+fn any_demand(chance: &mut Chance) -> Demand {
+    let pools: [&[u32]; 4] = [&[0], &[1, 2], &[0, 1, 2, 3], &[3]];
+    let candidates: Vec<AccountId> =
+        pools[chance.index(4)].iter().copied().map(AccountId).collect();
+    let path = ["/repos/a/b", "/repos/a/b/issues"][chance.index(2)];
+    let write =
+        [WriteSpacing::None, WriteSpacing::None, WriteSpacing::Plain, WriteSpacing::Notifies]
+            [chance.index(4)];
+    Demand {
+        client: ClientId(0),
+        held_bytes: 0,
+        prefer: candidates.first().copied().filter(|_| chance.percent(20)),
+        candidates: candidates.into(),
+        resource: ResourceName::core(),
+        endpoint: Table::embedded(Dialect::Service).classify(&Method::GET, path).endpoint.id,
+        cost: 1,
+        points: if write == WriteSpacing::None { 1 } else { 5 },
+        graphql: chance.percent(10),
+        content: write == WriteSpacing::Notifies,
+        token_request: false,
+        write,
+    }
+}
+
+/// How a lease ends: a random one of everything that can happen to it.
+fn settle_at_random(chance: &mut Chance, now: Timestamp, mut settle: impl FnMut(Settlement<'_>)) {
+    let reset = Timestamp::from_secs((now.as_secs() / 60 + 1) * 60);
+    let rate = RateHeaders {
+        limit: 30,
+        remaining: u32::try_from(chance.below(31)).unwrap(),
+        used: None,
+        reset,
+        resource: None,
+    };
+    let secondary = LimitRefusal::Secondary {
+        retry_after: Some(chance.millis(40_000)),
+        reset: None,
+        remaining: None,
+        resource: None,
+    };
+    let primary = LimitRefusal::Primary {
+        retry_after: None,
+        reset: Some(reset),
+        remaining: Some(0),
+        resource: None,
+    };
+    let answered = |status, refusal| Settlement::Answered { status, rate: Some(&rate), refusal };
+    match chance.below(20) {
+        0 => settle(Settlement::Unknown),
+        1 => settle(Settlement::NeverSent),
+        2 => settle(answered(StatusCode::FORBIDDEN, Some(&secondary))),
+        3 => settle(answered(StatusCode::TOO_MANY_REQUESTS, Some(&primary))),
+        4 => settle(Settlement::Answered {
+            status: StatusCode::NOT_MODIFIED,
+            rate: None,
+            refusal: None,
+        }),
+        _ => settle(answered(StatusCode::OK, None)),
+    }
+}
+
+/// The line and the plain list, fed the same.
+struct Duel {
+    line: Admission,
+    plain: Plain,
+    open: Vec<Grant>,
+}
+
+impl Duel {
+    fn new() -> Self {
+        let plain = Plain {
+            books: Books::new(settings()),
+            next_lease: 0,
+            waiting: BTreeMap::new(),
+            granted: Vec::new(),
+        };
+        Self { line: Admission::new(settings()), plain, open: Vec::new() }
+    }
+
+    /// After every event: the same grants in the same order, and no refusal that is not deserved.
+    fn compare(&mut self, now: Timestamp) {
+        let decided: Vec<_> = self.line.take_decided().collect();
+        let taken = decided
+            .iter()
+            .filter_map(|(ticket, decision)| Some((*ticket, decision.as_ref().ok()?.account)))
+            .collect();
+        self.plain.event(now, &taken);
+        let mut granted = Vec::new();
+        for (ticket, decision) in decided {
+            if let Ok(grant) = decision {
+                granted.push((ticket, grant));
+            } else {
+                let (demand, deadline) =
+                    self.plain.waiting.remove(&ticket).expect("nobody is refused who was admitted");
+                assert!(self.plain.waits_in_vain(now, &demand, deadline));
+            }
+        }
+        assert_eq!(granted, std::mem::take(&mut self.plain.granted));
+        assert_eq!(self.line.waiting(), self.plain.waiting.len());
+        assert!(self.plain.waiting.values().all(|(_, deadline)| *deadline > now));
+        assert_eq!(self.line.audit(), Vec::new());
+        self.open.extend(granted.iter().map(|(_, grant)| *grant));
+    }
+
+    fn tick(&mut self, now: Timestamp) {
+        self.line.tick(now);
+        self.compare(now);
+    }
+
+    fn request(&mut self, now: Timestamp, demand: Demand, deadline: Timestamp) {
+        let is_behind_others =
+            self.plain.waiting.values().any(|(other, _)| kind(other) == kind(&demand));
+        match self.line.request(now, demand.clone(), deadline) {
+            Decision::Granted(grant) => {
+                assert!(!is_behind_others);
+                let demand = carried_by(&demand, Some(&grant.account));
+                assert_eq!(
+                    self.plain.books.try_admit(now, LeaseId(self.plain.next_lease), &demand),
+                    Ok(grant)
+                );
+                self.plain.next_lease += 1;
+                self.open.push(grant);
+            }
+            Decision::Refused(_) => assert!(self.plain.waits_in_vain(now, &demand, deadline)),
+            Decision::Waiting { ticket, .. } => {
+                self.plain.waiting.insert(ticket, (demand, deadline));
+            }
+        }
+        // Who waits has been tried by now: if the plain list admits it here, the line has
+        // overlooked something.
+        self.compare(now);
+    }
+
+    fn settle(&mut self, now: Timestamp, grant: Grant, settlement: Settlement<'_>) {
+        self.line.settle(now, grant.lease, settlement, 0.5);
+        self.plain.books.settle(now, grant.lease, settlement, 0.5);
+        self.compare(now);
+    }
+
+    fn abandon(&mut self, now: Timestamp, ticket: Ticket) {
+        self.plain.waiting.remove(&ticket);
+        self.line.abandon(now, ticket);
+        self.compare(now);
+    }
+}
+
+fn duel(seed: u64) {
+    let mut chance = Chance(seed);
+    let mut duel = Duel::new();
+    let mut now = START;
+    for _ in 0..600 {
+        now = now + chance.millis(400);
+        // Time alone comes first, at the moments that the line asked for.
+        while let Some(at) = duel.line.next_wakeup().filter(|at| *at <= now) {
+            duel.tick(at);
+        }
+        match chance.below(10) {
+            0..5 => duel.request(
+                now,
+                any_demand(&mut chance),
+                now + Duration::from_millis(1 + chance.below(20_000)),
+            ),
+            5 => {
+                let gone = duel.plain.waiting.keys().copied().nth(chance.index(40));
+                if let Some(ticket) = gone {
+                    duel.abandon(now, ticket);
+                }
+            }
+            _ if duel.open.is_empty() => {}
+            _ => {
+                let grant = duel.open.swap_remove(chance.index(duel.open.len()));
+                settle_at_random(&mut chance, now, |settlement| {
+                    duel.settle(now, grant, settlement)
+                });
+            }
+        }
+    }
+}
+
+/// What once failed.
+#[test]
+fn the_line_decides_as_the_plainest_line_does_where_it_once_did_not() {
+    let seeds = [
+        12_695_538_524_920_215_744,
+        8_960_620_224_587_517_916,
+        9_926_975_636_656_181_459,
+        10_789_651_965_270_101_893,
+    ];
+    seeds.into_iter().for_each(duel);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_line_decides_as_the_plainest_line_does(seed in any::<u64>()) {
+        duel(seed);
+    }
+
+    #[test]
+    fn every_ticket_is_decided_once_or_abandoned_in_time_and_every_lease_comes_back(seed in any::<u64>()) {
+        let mut chance = Chance(seed);
+        let mut line = Admission::new(Settings { waiting_max: 50, ..settings() });
+        let mut now = START;
+        let mut open: Vec<Grant> = Vec::new();
+        let mut deadlines: BTreeMap<Ticket, Timestamp> = BTreeMap::new();
+        let mut ended: BTreeSet<Ticket> = BTreeSet::new();
+        for step in 0..900 {
+            now = if chance.percent(20) { line.next_wakeup().unwrap_or(now).max(now) } else { now + chance.millis(300) };
+            line.tick(now);
+            if step < 600 && chance.percent(60) {
+                let deadline = now + chance.millis(60_000);
+                match line.request(now, any_demand(&mut chance), deadline) {
+                    Decision::Granted(grant) => open.push(grant),
+                    Decision::Waiting { ticket, .. } => prop_assert!(deadlines.insert(ticket, deadline).is_none()),
+                    Decision::Refused(_) => {}
+                }
+            } else if !open.is_empty() {
+                let grant = open.swap_remove(chance.index(open.len()));
+                settle_at_random(&mut chance, now, |settlement| line.settle(now, grant.lease, settlement, 0.5));
+            }
+            if chance.percent(5) && let Some(ticket) = deadlines.keys().copied().next() {
+                // Either it leaves the line now, or it was decided in this very step and is settled
+                // below as any other.
+                let before = line.waiting();
+                line.abandon(now, ticket);
+                if line.waiting() < before && !line.decided.iter().any(|(decided, _)| *decided == ticket) {
+                    deadlines.remove(&ticket);
+                    ended.insert(ticket);
+                }
+            }
+            for (ticket, decision) in line.take_decided().collect::<Vec<_>>() {
+                let deadline = deadlines.remove(&ticket);
+                prop_assert!(ended.insert(ticket) && deadline.is_some(), "decided twice, or never asked");
+                open.extend(decision.ok());
+            }
+            prop_assert!(deadlines.values().all(|deadline| *deadline > now), "somebody was left waiting beyond the deadline");
+            prop_assert_eq!(deadlines.len(), line.waiting());
+            prop_assert!(line.waiting() <= 50);
+        }
+        while let Some(grant) = open.pop() {
+            line.settle(now, grant.lease, Settlement::Unknown, 0.5);
+            open.extend(line.take_decided().filter_map(|(_, decision)| decision.ok()));
+        }
+        while let Some(at) = line.next_wakeup() {
+            line.tick(at);
+            for (_, decision) in line.take_decided().collect::<Vec<_>>() {
+                if let Ok(grant) = decision {
+                    line.settle(at, grant.lease, Settlement::NeverSent, 0.5);
+                }
+            }
+        }
+        prop_assert_eq!((line.waiting(), line.books().open_leases()), (0, 0));
+        prop_assert_eq!(line.audit(), Vec::new());
+        prop_assert_eq!(line.books().broken().map(|(_, count)| count).sum::<u64>(), 0);
+    }
+}

@@ -1,0 +1,111 @@
+//! When something is due for each of many, the earliest first. Those that are not waited for any
+//! more are dropped when they come to the front, or when they are the most.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::rank_queue::{KEPT, TIDY_FROM};
+use crate::clock::Timestamp;
+
+/// Most may wait equally long, so that times come in the order in which they are due: those need no
+/// heap.
+#[derive(Debug)]
+pub(super) struct Due<T> {
+    in_order: VecDeque<(Timestamp, T)>,
+    /// Those that were earlier than one before them.
+    others: BinaryHeap<Reverse<(Timestamp, T)>>,
+}
+
+impl<T> Default for Due<T>
+where
+    T: Ord,
+{
+    fn default() -> Self {
+        Self { in_order: VecDeque::new(), others: BinaryHeap::new() }
+    }
+}
+
+impl<T: Copy + Ord> Due<T> {
+    pub(super) fn push(&mut self, at: Timestamp, what: T) {
+        if self.in_order.back().is_some_and(|(last, _)| at < *last) {
+            self.others.push(Reverse((at, what)));
+        } else {
+            self.in_order.push_back((at, what));
+        }
+    }
+
+    /// Drops what is not waited for from the front, so that [`Due::first`] is waited for.
+    pub(super) fn clean(&mut self, waits: impl Fn(Timestamp, T) -> bool) {
+        while self.in_order.pop_front_if(|(at, what)| !waits(*at, *what)).is_some() {}
+        while let Some(Reverse((at, what))) = self.others.peek()
+            && !waits(*at, *what)
+        {
+            self.others.pop();
+        }
+    }
+
+    /// The first, which is waited for if [`Due::clean`] was called after the last change.
+    pub(super) fn first(&self) -> Option<(Timestamp, T)> {
+        let first = self.in_order.front().copied();
+        match self.others.peek() {
+            None => first,
+            Some(Reverse(other)) => Some(first.map_or(*other, |first| first.min(*other))),
+        }
+    }
+
+    /// Whether the first is due by now.
+    pub(super) fn is_due(&self, now: Timestamp) -> bool {
+        self.in_order.front().is_some_and(|(at, _)| *at <= now)
+            || self.others.peek().is_some_and(|Reverse((at, _))| *at <= now)
+    }
+
+    /// Some are not waited for any more, or have been named twice, and so many are waited for.
+    pub(super) fn tidy(&mut self, waiting: usize, waits: impl Fn(Timestamp, T) -> bool) {
+        if self.in_order.len() + self.others.len() > KEPT * waiting + TIDY_FROM {
+            let mut all: Vec<(Timestamp, T)> =
+                self.iter().filter(|(at, what)| waits(*at, *what)).collect();
+            all.sort_unstable();
+            all.dedup();
+            (self.in_order, self.others) = (all.into(), BinaryHeap::new());
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Timestamp, T)> {
+        self.in_order.iter().copied().chain(self.others.iter().map(|Reverse(one)| *one))
+    }
+}
+
+/// Those that are already in order.
+impl<T: Copy + Ord> FromIterator<(Timestamp, T)> for Due<T> {
+    fn from_iter<I: IntoIterator<Item = (Timestamp, T)>>(in_order: I) -> Self {
+        let mut due = Self::default();
+        in_order.into_iter().for_each(|(at, what)| due.push(at, what));
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::types::Ticket;
+
+    #[test]
+    fn the_earliest_of_those_who_wait_comes_first_and_the_others_take_no_room() {
+        let mut due = Due::default();
+        for number in 0..1_000 {
+            due.push(Timestamp::from_secs(1_000 - number), Ticket(number));
+        }
+        for number in 1_000..2_000 {
+            due.push(Timestamp::from_secs(1_000 + number), Ticket(number));
+        }
+        let waits = |_, ticket: Ticket| ticket.0 < 10 || ticket.0 == 1_500;
+        due.clean(waits);
+        assert_eq!(due.first(), Some((Timestamp::from_secs(991), Ticket(9))));
+        due.tidy(11, waits);
+        assert_eq!(due.iter().count(), 11);
+        due.clean(|_, ticket| ticket.0 == 1_500);
+        assert_eq!(due.first(), Some((Timestamp::from_secs(2_500), Ticket(1_500))));
+        due.clean(|_, _| false);
+        assert_eq!(due.first(), None);
+    }
+}

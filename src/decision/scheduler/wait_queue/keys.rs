@@ -1,0 +1,138 @@
+//! What those have in common that are held by the same: the names and keys of sorts and classes.
+//! And the order in which they are served.
+
+use crate::api::{EndpointId, ResourceName};
+use crate::decision::quota::ListId;
+use crate::decision::scheduler::wait_queue::shares::Tag;
+use crate::decision::types::{Demand, Priority, Ticket, WriteSpacing};
+
+/// Names a sort as long as somebody waits in it: its place among the sorts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::decision::scheduler) struct SortId(u32);
+
+/// Names a class as long as somebody waits in it: its place among the classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::decision::scheduler) struct ClassId(u32);
+
+/// What one sort has in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::decision::scheduler) struct SortKey {
+    pub(in crate::decision::scheduler) list: ListId,
+    pub(in crate::decision::scheduler) priority: Priority,
+    pub(in crate::decision::scheduler) resource: ResourceName,
+    price: Price,
+    graphql: bool,
+    content: bool,
+    token_request: bool,
+    write: WriteSpacing,
+}
+
+/// Whether a request needs a budget at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Price {
+    Free,
+    Counted,
+}
+
+impl SortId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(super) fn of(index: usize) -> Self {
+        Self(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+}
+
+impl ClassId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(super) fn of(index: usize) -> Self {
+        Self(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+}
+
+impl SortKey {
+    pub(in crate::decision::scheduler) fn new(
+        demand: &Demand,
+        list: ListId,
+        priority: Priority,
+        resource: ResourceName,
+    ) -> Self {
+        let Demand { cost, graphql, content, token_request, write, .. } = *demand;
+        let price = if cost == 0 { Price::Free } else { Price::Counted };
+        Self { list, priority, resource, price, graphql, content, token_request, write }
+    }
+}
+
+/// What one class of a sort has in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ClassKey {
+    pub(super) sort: SortId,
+    pub(super) endpoint: EndpointId,
+    cost: u32,
+    points: u32,
+}
+
+impl ClassKey {
+    pub(super) fn new(sort: SortId, demand: &Demand) -> Self {
+        let Demand { endpoint, cost, points, .. } = *demand;
+        Self { sort, endpoint, cost, points }
+    }
+
+    /// All of it as one number, which is looked for faster.
+    pub(super) fn packed(self) -> u128 {
+        let Self { sort, endpoint, cost, points } = self;
+        u128::from(sort.0) << 96
+            | (endpoint.index() as u128) << 64
+            | u128::from(cost) << 32
+            | u128::from(points)
+    }
+}
+
+/// The order of service: priority, share, age. All of it in one number, because ranks are compared
+/// more often than anything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::decision::scheduler) struct Rank(u128);
+
+/// Tickets are counted from 0: so many bits last for longer than any process.
+const TICKET_BITS: u32 = 56;
+
+impl Rank {
+    pub(super) fn new(priority: Priority, tag: Tag, Ticket(ticket): Ticket) -> Self {
+        let behind = Priority::Interactive as u128 - priority as u128;
+        Self(((behind << u64::BITS | u128::from(tag.number())) << TICKET_BITS) | u128::from(ticket))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the middle is meant")]
+    pub(super) const fn tag(self) -> Tag {
+        Tag::of((self.0 >> TICKET_BITS) as u64)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the lowest part is meant")]
+    pub(super) const fn ticket(self) -> Ticket {
+        Ticket(self.0 as u64 & ((1 << TICKET_BITS) - 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priority_goes_before_share_and_share_before_age() {
+        let rank = |priority, tag, ticket| Rank::new(priority, Tag::of(tag), Ticket(ticket));
+        let ranks = [
+            rank(Priority::Interactive, u64::MAX, 9),
+            rank(Priority::Normal, 0, 9),
+            rank(Priority::Normal, 1, 2),
+            rank(Priority::Normal, 1, 3),
+            rank(Priority::Normal, u64::MAX, 0),
+            rank(Priority::Batch, 0, 0),
+        ];
+        assert!(ranks.is_sorted_by(|one, other| one < other), "{ranks:?}");
+        assert_eq!((ranks[0].tag(), ranks[0].ticket()), (Tag::of(u64::MAX), Ticket(9)));
+    }
+}

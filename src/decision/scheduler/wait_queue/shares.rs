@@ -1,0 +1,318 @@
+//! Whose turn it is among those who compete (DESIGN D10): start-time fair queueing.
+//!
+//! Time is counted in service: a request of a client with weight `w` makes that client's next one
+//! start `1/w` later. A request that waits is tagged once, at its arrival, with the later of the
+//! time at which its client's last one ends and the time that is being served; the lowest tag goes
+//! first. So a bot with a thousand requests in hand has its thousand behind one another, and
+//! another bot's first one goes before nearly all of them; and who was away has saved up nothing.
+//!
+//! Only those who compete for the same accounts are compared ([`Kin`]), and only within one
+//! priority.
+
+use std::num::NonZeroU32;
+
+use crate::decision::quota::{Kin, Union};
+use crate::decision::types::HashMap;
+use crate::decision::types::{ClientId, ClientSettings, Priority};
+
+/// A place in the order of service; less goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::decision::scheduler) struct Tag(u64);
+
+/// One unit for a client of weight 1. Divides by all small weights, and leaves room for more
+/// requests than there are.
+const UNIT: u64 = 720_720;
+
+/// From how many clients on those who have fallen behind the time served are forgotten. Ours: more
+/// than most configs have.
+const SWEEP_FROM: usize = 1_024;
+
+#[derive(Debug, Default)]
+struct Order {
+    /// What is being served.
+    served: Tag,
+    /// One client's turns beside all others': where each account competes for itself, as for
+    /// writes, there is mostly no other.
+    one: Turns,
+    one_is: Option<ClientId>,
+    others: Option<Box<Others>>,
+}
+
+#[derive(Debug, Default)]
+struct Others {
+    clients: HashMap<ClientId, Turns>,
+    /// How many clients are remembered when those are forgotten who have nothing to be remembered
+    /// for.
+    sweep_at: usize,
+}
+
+/// One client's.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turns {
+    /// When its last request ends, those not counted that left without service.
+    end: Tag,
+    /// The last tag given to one that waits, and how many wait.
+    latest: Tag,
+    waiting: usize,
+}
+
+/// The orders of all kins, by priority.
+#[derive(Debug, Default)]
+pub(in crate::decision::scheduler) struct Shares {
+    orders: Vec<[Order; 3]>,
+}
+
+impl Shares {
+    /// The tag of a client's next request, which waits; never before those of it that wait already.
+    pub(in crate::decision::scheduler) fn take(
+        &mut self,
+        kin: Kin,
+        client: ClientId,
+        settings: ClientSettings,
+    ) -> Tag {
+        let (served, turns) = self.turns(kin, client, settings.priority);
+        let start =
+            turns.end.max(*served).max(if turns.waiting > 0 { turns.latest } else { *served });
+        turns.waiting += 1;
+        turns.latest = start;
+        turns.end = turns.end.max(*served).after(settings.weight);
+        start
+    }
+
+    /// A client's request is served without having waited.
+    pub(in crate::decision::scheduler) fn serve_at_once(
+        &mut self,
+        kin: Kin,
+        client: ClientId,
+        settings: ClientSettings,
+    ) {
+        let (served, turns) = self.turns(kin, client, settings.priority);
+        *served = turns.end.max(*served);
+        turns.end = served.after(settings.weight);
+    }
+
+    /// One that waited with this tag is served.
+    pub(in crate::decision::scheduler) fn serve(
+        &mut self,
+        kin: Kin,
+        client: ClientId,
+        priority: Priority,
+        tag: Tag,
+    ) {
+        let (served, turns) = self.turns(kin, client, priority);
+        *served = tag.max(*served);
+        turns.waiting = turns.waiting.saturating_sub(1);
+    }
+
+    /// One that waited with this tag leaves without having been served: its client's next one may
+    /// come a turn earlier. Else who asks for more than it can get would fall behind by every
+    /// request that it gives up. A turn that has passed is not given back, or waiting in vain would
+    /// be saved up.
+    pub(in crate::decision::scheduler) fn give_back(
+        &mut self,
+        kin: Kin,
+        client: ClientId,
+        settings: ClientSettings,
+        tag: Tag,
+    ) {
+        let (served, turns) = self.turns(kin, client, settings.priority);
+        turns.waiting = turns.waiting.saturating_sub(1);
+        if tag >= *served {
+            turns.end = turns.end.before(settings.weight);
+        }
+    }
+
+    fn turns(&mut self, kin: Kin, client: ClientId, priority: Priority) -> (&mut Tag, &mut Turns) {
+        let order = &mut self.orders_of(kin)[priority as usize];
+        if order.one_is != Some(client)
+            && !order.one.say_something(order.served)
+            && !order.is_another(client)
+        {
+            (order.one, order.one_is) = (Turns::default(), Some(client));
+        }
+        let Order { served, one, one_is, others } = order;
+        if *one_is == Some(client) {
+            return (served, one);
+        }
+        let Others { clients, sweep_at } = &mut **others.get_or_insert_default();
+        if clients.len() >= (*sweep_at).max(SWEEP_FROM) {
+            clients.retain(|_, turns| turns.say_something(*served));
+            *sweep_at = clients.len() * 2;
+        }
+        (served, clients.entry(client).or_default())
+    }
+
+    fn orders_of(&mut self, kin: Kin) -> &mut [Order; 3] {
+        if self.orders.len() <= kin.index() {
+            self.orders.resize_with(kin.index() + 1, Default::default);
+        }
+        &mut self.orders[kin.index()]
+    }
+
+    /// Those who competed apart compete together from now on.
+    pub(in crate::decision::scheduler) fn unite(&mut self, union: Union) {
+        let Some(from) = self.orders.get_mut(union.from.index()).map(std::mem::take) else {
+            return;
+        };
+        for (priority, from) in
+            [Priority::Batch, Priority::Normal, Priority::Interactive].into_iter().zip(from)
+        {
+            let served = &mut self.orders_of(union.into)[priority as usize].served;
+            *served = from.served.max(*served);
+            let others = from.others.map(|others| others.clients).into_iter().flatten();
+            for (client, turns) in from.one_is.map(|one| (one, from.one)).into_iter().chain(others)
+            {
+                let (_, own) = self.turns(union.into, client, priority);
+                (own.end, own.latest) = (turns.end.max(own.end), turns.latest.max(own.latest));
+                own.waiting += turns.waiting;
+            }
+        }
+    }
+}
+
+impl Order {
+    fn is_another(&self, client: ClientId) -> bool {
+        self.others.as_ref().is_some_and(|others| others.clients.contains_key(&client))
+    }
+}
+
+impl Turns {
+    /// Whether it is to be remembered while this is being served.
+    fn say_something(&self, served: Tag) -> bool {
+        self.waiting > 0 || self.end > served
+    }
+}
+
+impl Tag {
+    pub(in crate::decision::scheduler) const fn number(self) -> u64 {
+        self.0
+    }
+
+    pub(in crate::decision::scheduler) const fn of(number: u64) -> Self {
+        Self(number)
+    }
+
+    fn after(self, weight: NonZeroU32) -> Self {
+        Self(self.0.saturating_add(turn(weight)))
+    }
+
+    fn before(self, weight: NonZeroU32) -> Self {
+        Self(self.0.saturating_sub(turn(weight)))
+    }
+}
+
+fn turn(weight: NonZeroU32) -> u64 {
+    (UNIT / u64::from(weight.get())).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIN: Kin = Kin::ANY;
+
+    fn client(weight: u32) -> ClientSettings {
+        ClientSettings { weight: NonZeroU32::new(weight).unwrap(), ..ClientSettings::default() }
+    }
+
+    /// Serves `turns` requests of clients that always have another one waiting; how many each got.
+    fn served(weights: &[u32], turns: usize) -> Vec<usize> {
+        let mut shares = Shares::default();
+        let mut waiting: Vec<(Tag, usize)> = Vec::new();
+        let mut counts = vec![0; weights.len()];
+        let ask = |shares: &mut Shares, index: usize| {
+            shares.take(KIN, ClientId(u32::try_from(index).unwrap()), client(weights[index]))
+        };
+        for index in 0..weights.len() {
+            waiting.push((ask(&mut shares, index), index));
+        }
+        for _ in 0..turns {
+            let first = waiting.iter().copied().min().unwrap();
+            waiting.retain(|one| *one != first);
+            shares.serve(KIN, ClientId(u32::try_from(first.1).unwrap()), Priority::Normal, first.0);
+            counts[first.1] += 1;
+            waiting.push((ask(&mut shares, first.1), first.1));
+        }
+        counts
+    }
+
+    #[test]
+    fn clients_that_always_wait_are_served_by_their_weights() {
+        assert_eq!(served(&[1, 1, 2, 4], 800), [100, 100, 200, 400]);
+    }
+
+    #[test]
+    fn a_thousand_requests_of_one_do_not_go_before_the_first_of_another() {
+        let mut shares = Shares::default();
+        let greedy: Vec<Tag> =
+            (0..1_000).map(|_| shares.take(KIN, ClientId(0), client(1))).collect();
+        shares.serve(KIN, ClientId(0), Priority::Normal, greedy[9]);
+        let other = shares.take(KIN, ClientId(1), client(1));
+        assert!(other <= greedy[10], "at most one goes before it");
+    }
+
+    #[test]
+    fn who_was_away_has_saved_up_nothing() {
+        let mut shares = Shares::default();
+        for _ in 0..500 {
+            let tag = shares.take(KIN, ClientId(0), client(1));
+            shares.serve(KIN, ClientId(0), Priority::Normal, tag);
+        }
+        let back: Vec<Tag> = (0..10).map(|_| shares.take(KIN, ClientId(1), client(1))).collect();
+        let own = shares.take(KIN, ClientId(0), client(1));
+        assert!(own <= back[1], "the other one is not shut out until its saved turns are spent");
+    }
+
+    #[test]
+    fn a_turn_that_was_not_used_is_given_back() {
+        let mut shares = Shares::default();
+        let tag = shares.take(KIN, ClientId(0), client(1));
+        shares.give_back(KIN, ClientId(0), client(1), tag);
+        assert_eq!(shares.take(KIN, ClientId(0), client(1)), tag);
+    }
+
+    #[test]
+    fn turns_that_are_given_back_put_no_later_request_before_an_earlier_one_of_the_same_client() {
+        let mut shares = Shares::default();
+        let tags: Vec<Tag> = (0..10).map(|_| shares.take(KIN, ClientId(0), client(1))).collect();
+        tags[..5].iter().for_each(|tag| shares.give_back(KIN, ClientId(0), client(1), *tag));
+        assert_eq!(shares.take(KIN, ClientId(0), client(1)), tags[9]);
+        tags[5..]
+            .iter()
+            .chain([&tags[9]])
+            .for_each(|tag| shares.give_back(KIN, ClientId(0), client(1), *tag));
+        assert_eq!(
+            shares.take(KIN, ClientId(0), client(1)),
+            tags[0],
+            "nothing is left of those that were never served"
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_client_is_forgotten_only_when_it_says_nothing_more() {
+        let mut shares = Shares::default();
+        let tags: Vec<Tag> =
+            (0..5_000).map(|number| shares.take(KIN, ClientId(number), client(1))).collect();
+        assert!(tags.iter().all(|tag| *tag == tags[0]));
+        assert!(shares.take(KIN, ClientId(4_999), client(1)) > tags[0]);
+    }
+
+    #[test]
+    fn clients_that_have_been_served_are_forgotten_whatever_other_priorities_are_idle() {
+        let mut shares = Shares::default();
+        for number in 0..50_000 {
+            let tag = shares.take(KIN, ClientId(number), client(1));
+            shares.serve(KIN, ClientId(number), Priority::Normal, tag.after(NonZeroU32::MIN));
+        }
+        assert!(
+            shares
+                .orders
+                .iter()
+                .flatten()
+                .filter_map(|order| order.others.as_ref())
+                .map(|others| others.clients.len())
+                .sum::<usize>()
+                <= 2 * SWEEP_FROM
+        );
+    }
+}

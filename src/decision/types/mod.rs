@@ -1,0 +1,22 @@
+//! Types that every part of the decision core uses: identifiers, settings, what is asked for and
+//! what is granted.
+//!
+//! Data only, no rules.
+
+mod demand;
+pub(super) mod few;
+pub mod invariants;
+pub(super) mod numbered;
+mod settings;
+
+pub use demand::{
+    AccountId, ClientId, Demand, Grant, LeaseId, LimitKind, Refusal, Settlement, Ticket, TokenKey,
+    Until, WriteSpacing,
+};
+pub use settings::{
+    AccountSettings, ClientSettings, Pace, Places, Priority, SecondaryLimits, Settings,
+};
+
+/// A map with keys that no client chooses: a fast hash without a seed, so that a simulation repeats
+/// exactly.
+pub(super) type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;

@@ -1,0 +1,163 @@
+//! What is named by numbers that are given out one after the other: leases and tickets.
+//!
+//! What was named at about the same time mostly ends at about the same time. So the places of the
+//! newest names lie in a row, in the order of the names: a look is one step, and the part in use is
+//! a stretch that a core's cache holds however many there are. What is left of older names is in a
+//! map, so that one that stays does not keep the row long. What is named lies where others have
+//! ended before.
+
+use std::collections::VecDeque;
+
+use slab::Slab;
+
+use super::HashMap;
+
+/// So many times as many names as are in use are kept in the row, and so many more. Ours: four
+/// bytes each.
+const KEPT: usize = 4;
+const KEPT_BESIDE: usize = 256;
+/// The place of a name in the row that is not in use.
+const NOWHERE: u32 = u32::MAX;
+
+#[derive(Debug)]
+pub(in crate::decision) struct Numbered<T> {
+    values: Slab<T>,
+    /// The place of each name from `first` on.
+    row: VecDeque<u32>,
+    first: u64,
+    /// Those that are not in the row.
+    others: HashMap<u64, u32>,
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Self {
+        Self { values: Slab::new(), row: VecDeque::new(), first: 0, others: HashMap::default() }
+    }
+}
+
+impl<T> Numbered<T> {
+    /// A name that is in use already is another's from now on.
+    pub(in crate::decision) fn insert(&mut self, name: u64, value: T) {
+        self.remove(name);
+        let place = u32::try_from(self.values.insert(value)).unwrap_or(NOWHERE);
+        if self.row.is_empty() {
+            self.first = name;
+        }
+        let most = KEPT * self.values.len() + KEPT_BESIDE;
+        match name.checked_sub(self.first).and_then(|at| usize::try_from(at).ok()) {
+            Some(at) if at < self.row.len() => self.row[at] = place,
+            Some(at) if at < most => {
+                self.row.resize(at, NOWHERE);
+                self.row.push_back(place);
+            }
+            Some(_) | None => {
+                self.others.insert(name, place);
+            }
+        }
+        while self.row.len() > most {
+            let place = self.row.pop_front().filter(|place| *place != NOWHERE);
+            self.others.extend(place.map(|place| (self.first, place)));
+            self.first += 1;
+        }
+    }
+
+    pub(in crate::decision) fn remove(&mut self, name: u64) -> Option<T> {
+        let in_row =
+            self.at(name).and_then(|at| self.row.get_mut(at)).filter(|place| **place != NOWHERE);
+        let place = match in_row {
+            Some(place) => std::mem::replace(place, NOWHERE),
+            None if self.others.is_empty() => return None,
+            None => self.others.remove(&name)?,
+        };
+        while self.row.pop_front_if(|place| *place == NOWHERE).is_some() {
+            self.first += 1;
+        }
+        self.values.try_remove(place as usize)
+    }
+
+    pub(in crate::decision) fn get(&self, name: u64) -> Option<&T> {
+        self.values.get(self.place(name)?)
+    }
+
+    pub(in crate::decision) fn get_mut(&mut self, name: u64) -> Option<&mut T> {
+        self.values.get_mut(self.place(name)?)
+    }
+
+    pub(in crate::decision) fn contains(&self, name: u64) -> bool {
+        self.place(name).is_some()
+    }
+
+    pub(in crate::decision) fn values(&self) -> impl Iterator<Item = &T> {
+        self.values.iter().map(|(_, value)| value)
+    }
+
+    pub(in crate::decision) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    pub(in crate::decision) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    fn at(&self, name: u64) -> Option<usize> {
+        usize::try_from(name.checked_sub(self.first)?).ok()
+    }
+
+    fn place(&self, name: u64) -> Option<usize> {
+        let in_row = self
+            .at(name)
+            .and_then(|at| self.row.get(at).copied())
+            .filter(|place| *place != NOWHERE);
+        let place = in_row.or_else(|| {
+            if self.others.is_empty() { None } else { self.others.get(&name).copied() }
+        });
+        place.map(|place| place as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn one_that_stays_does_not_keep_the_names_of_those_that_have_gone() {
+        let mut numbered = Numbered::default();
+        for name in 0..100_000 {
+            numbered.insert(name, name);
+            if name > 0 {
+                assert_eq!(numbered.remove(name), Some(name));
+            }
+        }
+        assert!(numbered.row.len() <= 2 * KEPT + KEPT_BESIDE && numbered.row.capacity() < 2_000);
+        assert_eq!((numbered.get(0), numbered.len()), (Some(&0), 1));
+    }
+
+    proptest! {
+        /// Against a plain map: mostly the next name, now and then an older one or one far away.
+        #[test]
+        fn it_finds_what_a_plain_map_finds(steps in prop::collection::vec((0_u8..6, 0_u64..4_000), 1..600)) {
+            let mut numbered = Numbered::default();
+            let mut plain = std::collections::BTreeMap::new();
+            let mut next = 1_000;
+            for (step, number) in steps {
+                let name = match step {
+                    0 => number,
+                    1 => next + number,
+                    _ => { next += 1; next }
+                };
+                if step == 5 {
+                    let oldest = plain.keys().nth(usize::try_from(number % 7).unwrap()).copied().unwrap_or(number);
+                    prop_assert_eq!(numbered.remove(oldest), plain.remove(&oldest));
+                } else {
+                    numbered.insert(name, number);
+                    plain.insert(name, number);
+                }
+                prop_assert_eq!((numbered.get(name), numbered.len()), (plain.get(&name), plain.len()));
+                prop_assert_eq!(numbered.values().sum::<u64>(), plain.values().sum::<u64>());
+            }
+            prop_assert!(plain.iter().all(|(name, number)| numbered.get(*name) == Some(number)));
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The settings of the quota ledger and the scheduler.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::demand::AccountId;
+use crate::api::AccountKind;
+
+/// Which [`AccountId`]s the accounts of a list have: those that it began with, then the guests,
+/// then those that a later config added. So nobody's changes while the books are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// How many accounts the list began with.
+    pub first: u32,
+    /// Places for accounts that no config names.
+    pub guests: u32,
+}
+
+impl Places {
+    /// The account at this place of the list.
+    pub fn id(self, index: usize) -> AccountId {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        AccountId(if index < self.first { index } else { index.saturating_add(self.guests) })
+    }
+
+    /// An account's place in the list; a guest has none.
+    pub fn index(self, account: AccountId) -> Option<usize> {
+        let beyond = account.0.checked_sub(self.first);
+        let index = beyond
+            .map_or(Some(account.0), |beyond| Some(beyond.checked_sub(self.guests)? + self.first));
+        index.and_then(|index| usize::try_from(index).ok())
+    }
+
+    /// Whether an account is a guest.
+    pub fn is_guest(self, account: AccountId) -> bool {
+        self.index(account).is_none()
+    }
+}
+
+/// The order in which waiting requests are served; greater goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Stops while less than [`Settings::batch_floor`] of a budget is left.
+    Batch,
+    /// The ordinary one.
+    #[default]
+    Normal,
+    /// Somebody is waiting for the answer.
+    Interactive,
+}
+
+/// How a budget is spread over its window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// First come, first served.
+    #[default]
+    Burst,
+    /// Evenly until the reset.
+    Even,
+}
+
+/// What the books must know of the config.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The accounts, whose [`AccountId`]s are by [`Places`].
+    pub accounts: Vec<AccountSettings>,
+    /// Places for accounts that no config names, those of the credentials that clients bring.
+    pub guests: u32,
+    /// The clients; a [`ClientId`] is a place in this list. One that is not in it has the default
+    /// share and priority.
+    pub clients: Vec<ClientSettings>,
+    /// How a primary budget is spread over its window.
+    pub pace: Pace,
+    /// The part of a budget, 0 to 1, below which requests of priority [`Priority::Batch`] stop.
+    pub batch_floor: f64,
+    /// Most requests that may wait at once.
+    pub waiting_max: usize,
+    /// Most bytes that all those who wait may hold together ([`Demand::held_bytes`]).
+    pub waiting_bytes_max: u64,
+    /// The secondary limits of every account.
+    pub limits: SecondaryLimits,
+    /// The least time between two writes of one account.
+    pub spacing: Duration,
+    /// The least time between two writes of one account that both trigger notifications.
+    pub notify_spacing: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            accounts: Vec::new(),
+            guests: 0,
+            clients: Vec::new(),
+            pace: Pace::Burst,
+            batch_floor: 0.0,
+            waiting_max: usize::MAX,
+            waiting_bytes_max: u64::MAX,
+            limits: SecondaryLimits::default(),
+            spacing: Duration::ZERO,
+            notify_spacing: Duration::ZERO,
+        }
+    }
+}
+
+/// One client, as far as the waiting line cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientSettings {
+    /// Its share when requests wait, against the other clients' weights.
+    pub weight: NonZeroU32,
+    /// Whether its waiting requests go before or after those of others.
+    pub priority: Priority,
+}
+
+impl Default for ClientSettings {
+    fn default() -> Self {
+        Self { weight: NonZeroU32::MIN, priority: Priority::Normal }
+    }
+}
+
+/// One account, as far as the books care.
+#[derive(Clone, Debug)]
+pub struct AccountSettings {
+    /// Its name in the config.
+    pub name: Arc<str>,
+    /// What it is at the upstream.
+    pub kind: AccountKind,
+    /// Units of each window that are left to others.
+    pub reserve: u32,
+    /// The account whose budgets its requests also consume, as those of an app that acts for a user
+    /// do (Document 1, Primary rate limits).
+    pub also_spends: Option<AccountId>,
+}
+
+/// The upstream's secondary limits, per account. The defaults are the documented ones (Document 1,
+/// Limits). A limit of 0 counts as 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecondaryLimits {
+    /// Requests at once, REST and GraphQL together.
+    pub concurrency: u32,
+    /// REST points per endpoint and minute.
+    pub rest_points_per_minute: u32,
+    /// GraphQL points per minute.
+    pub graphql_points_per_minute: u32,
+    /// Seconds of upstream CPU time per minute, REST and GraphQL together.
+    pub cpu_seconds_per_minute: u32,
+    /// Seconds of upstream CPU time per minute that GraphQL may take.
+    pub graphql_cpu_seconds_per_minute: u32,
+    /// Content-generating requests per minute.
+    pub content_per_minute: u32,
+    /// Content-generating requests per hour.
+    pub content_per_hour: u32,
+    /// OAuth token requests per hour.
+    pub oauth_tokens_per_hour: u32,
+}
+
+impl Default for SecondaryLimits {
+    fn default() -> Self {
+        Self {
+            concurrency: 100,
+            rest_points_per_minute: 900,
+            graphql_points_per_minute: 2_000,
+            cpu_seconds_per_minute: 90,
+            graphql_cpu_seconds_per_minute: 60,
+            content_per_minute: 80,
+            content_per_hour: 500,
+            oauth_tokens_per_hour: 2_000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::decision::types::*;
+
+    #[test]
+    fn the_defaults_are_the_documented_limits() {
+        let limits = SecondaryLimits::default();
+        assert_eq!(
+            (limits.concurrency, limits.rest_points_per_minute, limits.graphql_points_per_minute),
+            (100, 900, 2_000)
+        );
+        assert_eq!(
+            (limits.cpu_seconds_per_minute, limits.graphql_cpu_seconds_per_minute),
+            (90, 60)
+        );
+        assert_eq!(
+            (limits.content_per_minute, limits.content_per_hour, limits.oauth_tokens_per_hour),
+            (80, 500, 2_000)
+        );
+    }
+}

@@ -1,0 +1,246 @@
+//! Order among writes: those of one client to one resource go one after the other, as they came
+//! (DESIGN D7, CONTRACT §4.4).
+//!
+//! A lane says whose turn it is and nothing else: distance in time between the writes of an account
+//! is kept by `secondary`, what follows a failed write by [`crate::decision::retry`].
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::decision::scheduler::fair_share::may_take;
+
+/// What a lane belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LaneKey {
+    /// The client's place in the config.
+    pub client: u32,
+    /// The path of the written resource.
+    pub resource: String,
+}
+
+/// A place in a lane; ends with [`Lanes::leave`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LaneTicket(u64);
+
+/// Where a newcomer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It is its turn.
+    Head,
+    /// Others are before it; [`Lanes::leave`] of the one before will name it.
+    Behind,
+}
+
+/// As many writes as may wait do so already, or as many of one client's as may beside those of
+/// others ([`crate::decision::scheduler::fair_share`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many writes wait for their turn")]
+pub struct LanesFull;
+
+/// All lanes. A lane exists while somebody is in it.
+#[derive(Debug)]
+pub struct Lanes {
+    tickets_max: usize,
+    next_ticket: u64,
+    /// Who stands in each lane, in order.
+    lines: HashMap<Arc<LaneKey>, BTreeSet<LaneTicket>>,
+    tickets: HashMap<LaneTicket, Arc<LaneKey>>,
+    /// How many each client has.
+    by_client: HashMap<u32, usize>,
+}
+
+impl Lanes {
+    /// No lanes, and room for `tickets_max` writes in all of them together.
+    pub fn new(tickets_max: usize) -> Self {
+        Self {
+            tickets_max,
+            next_ticket: 0,
+            lines: HashMap::new(),
+            tickets: HashMap::new(),
+            by_client: HashMap::new(),
+        }
+    }
+
+    /// Joins the end of a lane.
+    pub fn enter(&mut self, key: LaneKey) -> Result<(LaneTicket, Place), LanesFull> {
+        let held = self.by_client.get(&key.client).copied().unwrap_or_default();
+        let free = self.tickets_max.saturating_sub(self.tickets.len());
+        if !may_take(held as u64, 1, free as u64) {
+            return Err(LanesFull);
+        }
+        Ok(self.readmit(key))
+    }
+
+    /// The same for a write that was accepted before, when there may have been more room.
+    pub fn readmit(&mut self, key: LaneKey) -> (LaneTicket, Place) {
+        let ticket = LaneTicket(self.next_ticket);
+        self.next_ticket += 1;
+        *self.by_client.entry(key.client).or_default() += 1;
+        let key = self
+            .lines
+            .get_key_value(&key)
+            .map_or_else(|| Arc::new(key), |(shared, _)| Arc::clone(shared));
+        let lane = self.lines.entry(Arc::clone(&key)).or_default();
+        lane.insert(ticket);
+        let place = if lane.len() == 1 { Place::Head } else { Place::Behind };
+        self.tickets.insert(ticket, key);
+        (ticket, place)
+    }
+
+    /// Leaves a lane, from whatever place. Returns the one whose turn it is now, when it was not
+    /// its turn before.
+    pub fn leave(&mut self, ticket: LaneTicket) -> Option<LaneTicket> {
+        let key = self.tickets.remove(&ticket)?;
+        if let Entry::Occupied(mut held) = self.by_client.entry(key.client) {
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
+        let lane = self.lines.get_mut(&key)?;
+        let was_head = lane.first() == Some(&ticket);
+        lane.remove(&ticket);
+        let head = lane.first().copied();
+        if head.is_none() {
+            self.lines.remove(&key);
+        }
+        head.filter(|_| was_head)
+    }
+
+    /// Whether it is this ticket's turn.
+    pub fn is_head(&self, ticket: LaneTicket) -> bool {
+        self.tickets
+            .get(&ticket)
+            .and_then(|key| self.lines.get(key))
+            .is_some_and(|lane| lane.first() == Some(&ticket))
+    }
+
+    /// How many writes of its lane stand before this one.
+    pub fn ahead(&self, ticket: LaneTicket) -> usize {
+        self.tickets
+            .get(&ticket)
+            .and_then(|key| self.lines.get(key))
+            .map_or(0, |lane| lane.range(..ticket).count())
+    }
+
+    /// How many writes are in lanes, those whose turn it is among them.
+    pub fn len(&self) -> usize {
+        self.tickets.len()
+    }
+
+    /// Whether no write is in any lane.
+    pub fn is_empty(&self) -> bool {
+        self.tickets.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(client: u32, resource: &str) -> LaneKey {
+        LaneKey { client, resource: resource.to_owned() }
+    }
+
+    #[test]
+    fn writes_of_one_client_to_one_resource_take_turns() {
+        let mut lanes = Lanes::new(10);
+        let (first, place) = lanes.enter(key(1, "/a")).unwrap();
+        assert_eq!(place, Place::Head);
+        let (second, place) = lanes.enter(key(1, "/a")).unwrap();
+        assert_eq!(place, Place::Behind);
+        assert_eq!((lanes.ahead(first), lanes.ahead(second)), (0, 1));
+        assert_eq!(lanes.leave(first), Some(second));
+        assert_eq!((lanes.ahead(first), lanes.ahead(second)), (0, 0));
+        assert_eq!(lanes.leave(second), None);
+        assert!(lanes.is_empty());
+    }
+
+    #[test]
+    fn other_clients_and_other_resources_do_not_wait_for_each_other() {
+        let mut lanes = Lanes::new(10);
+        assert_eq!(lanes.enter(key(1, "/a")).unwrap().1, Place::Head);
+        assert_eq!(lanes.enter(key(2, "/a")).unwrap().1, Place::Head);
+        assert_eq!(lanes.enter(key(1, "/b")).unwrap().1, Place::Head);
+    }
+
+    #[test]
+    fn one_that_leaves_from_the_middle_wakes_nobody() {
+        let mut lanes = Lanes::new(10);
+        let (first, _) = lanes.enter(key(1, "/a")).unwrap();
+        let (gone, _) = lanes.enter(key(1, "/a")).unwrap();
+        let (third, _) = lanes.enter(key(1, "/a")).unwrap();
+        assert_eq!(lanes.leave(gone), None);
+        assert!(!lanes.is_head(third));
+        assert_eq!(lanes.leave(first), Some(third));
+        assert!(lanes.is_head(third));
+    }
+
+    #[test]
+    fn leaving_twice_changes_nothing() {
+        let mut lanes = Lanes::new(10);
+        let (first, _) = lanes.enter(key(1, "/a")).unwrap();
+        let (second, _) = lanes.enter(key(1, "/a")).unwrap();
+        assert_eq!(lanes.leave(first), Some(second));
+        assert_eq!(lanes.leave(first), None);
+        assert!(lanes.is_head(second));
+    }
+
+    #[test]
+    fn the_number_of_waiting_writes_is_bounded() {
+        let mut lanes = Lanes::new(2);
+        let (first, _) = lanes.enter(key(1, "/a")).unwrap();
+        lanes.enter(key(2, "/b")).unwrap();
+        assert_eq!(lanes.enter(key(3, "/c")), Err(LanesFull));
+        lanes.leave(first);
+        assert!(lanes.enter(key(3, "/c")).is_ok());
+    }
+
+    #[test]
+    fn a_client_that_holds_fifteen_times_what_is_free_gets_no_more() {
+        let mut lanes = Lanes::new(32);
+        let tickets = [(); 31].map(|()| lanes.enter(key(1, "/a")).unwrap().0);
+        assert_eq!(lanes.enter(key(1, "/b")), Err(LanesFull));
+        assert!(lanes.enter(key(2, "/a")).is_ok());
+        assert_eq!(lanes.enter(key(2, "/c")), Err(LanesFull), "there is no room");
+        lanes.leave(tickets[0]);
+        assert_eq!(
+            lanes.enter(key(1, "/a")),
+            Err(LanesFull),
+            "the others want their part of what becomes free"
+        );
+        // Accepted before, when there was more room.
+        lanes.readmit(key(1, "/a"));
+        assert_eq!(lanes.len(), 32);
+    }
+
+    proptest! {
+        /// Against the plainest model: a list per lane. Some(n): enter lane n; None: the entry at
+        /// that place leaves.
+        #[test]
+        fn every_lane_keeps_the_order_of_arrival(steps in prop::collection::vec((any::<bool>(), 0u32..4, any::<prop::sample::Index>()), 1..200)) {
+            let mut lanes = Lanes::new(50);
+            let mut model: BTreeMap<u32, Vec<LaneTicket>> = BTreeMap::new();
+            for (enters, lane, place) in steps {
+                let list = model.entry(lane).or_default();
+                if enters {
+                    if let Ok((ticket, place)) = lanes.enter(key(lane, "/a")) {
+                        prop_assert_eq!(place == Place::Head, list.is_empty());
+                        list.push(ticket);
+                    }
+                } else if !list.is_empty() {
+                    let place = place.index(list.len());
+                    let expected = if place == 0 { list.get(1).copied() } else { None };
+                    prop_assert_eq!(lanes.leave(list.remove(place)), expected);
+                }
+                prop_assert!(model.values().all(|list| list.iter().enumerate().all(|(place, ticket)| lanes.is_head(*ticket) == (place == 0))));
+                prop_assert_eq!(lanes.len(), model.values().map(Vec::len).sum::<usize>());
+            }
+        }
+    }
+}
