@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Timestamp;
 use crate::decision::{AccountId, AccountSnapshot, BookSnapshot};
 use crate::gateway::Gateway;
-use crate::tokens::{Health, State};
+use crate::tokens::{Health, HealthState};
 
 /// Everything an operator can know of limits at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -138,19 +138,19 @@ impl TokenState {
         let Health { token, state, said, .. } = health;
         let said = said.unwrap_or_default();
         let reason = match state {
-            State::Benched { until } if until > now => {
+            HealthState::Benched { until } if until > now => {
                 format!(
                     "benched for {} s: {}",
                     until.since(now).as_secs(),
                     or(said, "the upstream refused it")
                 )
             }
-            State::Benched { .. } => format!(
+            HealthState::Benched { .. } => format!(
                 "benched until one request has tried it: {}",
                 or(said, "the upstream refused it")
             ),
-            State::Minting => format!("minting: {}", or(said, "there is none yet")),
-            State::Healthy | State::Expired => said,
+            HealthState::Minting => format!("minting: {}", or(said, "there is none yet")),
+            HealthState::Healthy | HealthState::Expired => said,
         };
         let (token, name) = (token.to_string(), state.name().to_owned());
         Self {

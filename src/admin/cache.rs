@@ -67,7 +67,7 @@ pub struct Purged {
 /// What a purge is asked with.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Order {
+struct PurgeRequest {
     prefix: String,
 }
 
@@ -112,7 +112,7 @@ pub fn purge(gateway: &Gateway, body: &[u8]) -> Response<Full<Bytes>> {
             &format!("the body is not JSON; it is to be like {EXAMPLE}"),
         );
     }
-    let order: Order = match serde_json::from_slice(body) {
+    let order: PurgeRequest = match serde_json::from_slice(body) {
         Ok(order) => order,
         Err(fault) => {
             return pages::error(

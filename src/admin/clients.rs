@@ -20,7 +20,7 @@ pub struct Clients {
     /// In the order of the config.
     pub clients: Vec<ClientUse>,
     /// Requests that no key was accepted for.
-    pub without_key: Asked,
+    pub without_key: RequestCounts,
 }
 
 /// One client.
@@ -36,14 +36,14 @@ pub struct ClientUse {
     pub waiting: u64,
     /// What it has asked for.
     #[serde(flatten)]
-    pub asked: Asked,
+    pub asked: RequestCounts,
     /// How long its finished requests were held.
     pub waits: Waits,
 }
 
 /// Requests and refusals.
 #[derive(Debug, Serialize)]
-pub struct Asked {
+pub struct RequestCounts {
     /// Requests finished.
     pub requests: u64,
     /// Of these, refused by the gateway.
@@ -92,7 +92,7 @@ const fn priority(priority: Priority) -> &'static str {
     }
 }
 
-impl From<ClientFigures> for Asked {
+impl From<ClientFigures> for RequestCounts {
     fn from(figures: ClientFigures) -> Self {
         Self {
             requests: figures.requests,

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::budgets::{accounts_of, token_states};
 use crate::gateway::Gateway;
 use crate::telemetry::metrics::CONTENT_TYPE;
-use crate::writes::State;
+use crate::writes::WriteState;
 
 /// A line of text.
 pub fn text(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
@@ -75,9 +75,9 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
         // Those that wait on a connection are queued and sent like the others, and forgotten when
         // they end.
         let on_wire = gateway.writes_on_wire.load(Ordering::Relaxed);
-        metrics.set_writes(State::Sending.name(), on_wire);
+        metrics.set_writes(WriteState::Sending.name(), on_wire);
         metrics.set_writes(
-            State::Queued.name(),
+            WriteState::Queued.name(),
             (gateway.turns.writes() as u64).saturating_sub(on_wire),
         );
         for (client, waiting) in gateway

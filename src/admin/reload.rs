@@ -13,7 +13,7 @@ use crate::gateway::reload::{Current, NotReloaded};
 
 /// What came of it.
 #[derive(Serialize)]
-struct Report<'r> {
+struct ReloadReport<'r> {
     message: &'r str,
     /// Keys that have changed, and go by their old values until the next start.
     at_next_start: &'r [&'static str],
@@ -21,14 +21,14 @@ struct Report<'r> {
 
 /// Why nothing came of it.
 #[derive(Serialize)]
-struct Refusal<'r> {
+struct ReloadError<'r> {
     message: &'r str,
-    faults: Vec<Found<'r>>,
+    faults: Vec<FaultReport<'r>>,
 }
 
 /// What is wrong with the config.
 #[derive(Serialize)]
-struct Found<'r> {
+struct FaultReport<'r> {
     file: &'r str,
     /// From 1; `null` when it is about the file as a whole.
     line: Option<usize>,
@@ -38,7 +38,7 @@ struct Found<'r> {
     accepted: Option<&'r str>,
 }
 
-impl<'f> From<&'f Fault> for Found<'f> {
+impl<'f> From<&'f Fault> for FaultReport<'f> {
     fn from(fault: &'f Fault) -> Self {
         let Fault { file, line, key, problem, accepted } = fault;
         Self { file, line: *line, key, problem, accepted: accepted.as_deref() }
@@ -57,13 +57,16 @@ pub async fn reload(current: Arc<Current>) -> Response<Full<Bytes>> {
             } else {
                 "the config is in force, but for what takes effect at the next start"
             };
-            pages::json(StatusCode::OK, &Report { message, at_next_start: &reloaded.at_next_start })
+            pages::json(
+                StatusCode::OK,
+                &ReloadReport { message, at_next_start: &reloaded.at_next_start },
+            )
         }
         Err(NotReloaded::Faults(faults)) => {
             let message = "the config has faults; the old one stays in force";
             pages::json(
                 StatusCode::UNPROCESSABLE_ENTITY,
-                &Refusal { message, faults: faults.iter().map(Found::from).collect() },
+                &ReloadError { message, faults: faults.iter().map(FaultReport::from).collect() },
             )
         }
         Err(busy @ NotReloaded::Busy) => {

@@ -20,7 +20,7 @@ use crate::clock::Timestamp;
 use crate::gateway::Gateway;
 use crate::gateway::server::asynchronous::NotRetried;
 use crate::gateway::write::queue::{Listed, NotChanged, Repetition, Selection};
-use crate::writes::{State, StoreError, WriteId};
+use crate::writes::{StoreError, WriteId, WriteState};
 
 /// Writes of one page, unless it is said how many.
 const LISTED: usize = 100;
@@ -40,7 +40,7 @@ pub struct Listing {
     /// Whether what is accepted survives the process.
     pub durable: bool,
     /// How many writes are in each state, whatever the list is about.
-    pub counts: BTreeMap<State, u64>,
+    pub counts: BTreeMap<WriteState, u64>,
     /// How long the oldest has waited that has not come to its end; `null` when there is none.
     pub oldest_seconds: Option<f64>,
     /// The oldest first.
@@ -55,7 +55,7 @@ pub struct Item {
     /// Its name.
     pub id: String,
     /// Where it stands.
-    pub state: State,
+    pub state: WriteState,
     /// Whose it is, by the config's name.
     pub client: Option<String>,
     /// Which account carries it, by the config's name.
@@ -94,17 +94,17 @@ pub enum Page<'p> {
 /// What a retry may be asked with.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RetryOrder {
+struct RetryRequest {
     #[serde(default)]
     even_if_executed: bool,
 }
 
 /// Why something cannot be done with a write.
 #[derive(Serialize)]
-struct NotDone<'n> {
+struct ActionError<'n> {
     message: &'n str,
     write: String,
-    state: Option<State>,
+    state: Option<WriteState>,
 }
 
 impl<'p> Page<'p> {
@@ -226,9 +226,9 @@ fn selection(gateway: &Gateway, query: &str) -> Result<Selection, String> {
         seen.push(name);
         match name {
             "state" if !value.is_empty() => {
-                let state = State::ALL.into_iter().find(|state| state.name() == value);
+                let state = WriteState::ALL.into_iter().find(|state| state.name() == value);
                 selection.state = Some(state.ok_or_else(|| {
-                    format!("state is one of {}", State::ALL.map(State::name).join(", "))
+                    format!("state is one of {}", WriteState::ALL.map(WriteState::name).join(", "))
                 })?);
             }
             "client" if !value.is_empty() => {
@@ -308,8 +308,8 @@ fn retry_order(body: Option<&Bytes>) -> Result<Repetition, (StatusCode, String)>
     // A list is no order, though its places could be taken for the fields.
     let is_object = body.trim_ascii_start().starts_with(b"{");
     match serde_json::from_slice(body) {
-        Ok(RetryOrder { even_if_executed: true }) if is_object => Ok(Repetition::EvenIfExecuted),
-        Ok(RetryOrder { even_if_executed: false }) if is_object => Ok(Repetition::IfNotExecuted),
+        Ok(RetryRequest { even_if_executed: true }) if is_object => Ok(Repetition::EvenIfExecuted),
+        Ok(RetryRequest { even_if_executed: false }) if is_object => Ok(Repetition::IfNotExecuted),
         _ => Err((StatusCode::UNPROCESSABLE_ENTITY, EXAMPLE.into())),
     }
 }
@@ -324,10 +324,10 @@ async fn retry(
             tracing::info!(write = %id, even_if_executed = repetition == Repetition::EvenIfExecuted, "an operator has a write tried again");
             show(gateway, id).await
         }
-        Err(NotRetried::NotChanged(NotChanged::State(State::Unknown))) => {
+        Err(NotRetried::NotChanged(NotChanged::State(WriteState::Unknown))) => {
             let message = "this one is unknown: it may have been executed, and trying it again may execute it a second time; \
                 who wants that all the same says so with {\"even_if_executed\": true}";
-            not_done(StatusCode::CONFLICT, id, Some(State::Unknown), message)
+            not_done(StatusCode::CONFLICT, id, Some(WriteState::Unknown), message)
         }
         Err(NotRetried::NotChanged(NotChanged::State(state))) => {
             let message = format!(
@@ -385,10 +385,10 @@ fn store_failed(id: WriteId, fault: &StoreError) -> Response<Full<Bytes>> {
 fn not_done(
     status: StatusCode,
     id: WriteId,
-    state: Option<State>,
+    state: Option<WriteState>,
     message: &str,
 ) -> Response<Full<Bytes>> {
-    pages::json(status, &NotDone { message, write: id.to_string(), state })
+    pages::json(status, &ActionError { message, write: id.to_string(), state })
 }
 
 impl Item {

@@ -23,7 +23,7 @@ pub fn runtime(threads: Option<NonZeroUsize>) -> io::Result<Runtime> {
 
 /// What an operator asks of a running command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum ProcessSignal {
     /// SIGTERM or Ctrl-C: drain and end.
     End,
     /// SIGHUP: reload the config.
@@ -52,11 +52,11 @@ impl Signals {
     }
 
     /// The next one.
-    pub async fn next(&mut self) -> Asked {
+    pub async fn next(&mut self) -> ProcessSignal {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::End,
-            _ = self.interrupt.recv() => Asked::End,
-            _ = self.hangup.recv() => Asked::Reload,
+            _ = self.terminate.recv() => ProcessSignal::End,
+            _ = self.interrupt.recv() => ProcessSignal::End,
+            _ = self.hangup.recv() => ProcessSignal::Reload,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use tracing::{error, info, warn};
 
-use super::process::{Asked, BAD_CONFIG, FAILED, Signals, runtime};
+use super::process::{BAD_CONFIG, FAILED, ProcessSignal, Signals, runtime};
 use crate::admin::Admin;
 use crate::clock::Clock;
 use crate::config::{self, Config, WriteStore};
@@ -108,7 +108,7 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Exit
     if let Some(address) = admin.address() {
         info!(address = %address, "admin listening");
     }
-    while signals.next().await == Asked::Reload {
+    while signals.next().await == ProcessSignal::Reload {
         let current = Arc::clone(&current);
         // Not waited for: reading files may take its time, and the end is to be heard of meanwhile.
         // What came of it is logged.

@@ -26,7 +26,7 @@ pub use input::fault::{Fault, Faults};
 pub use input::http_url::{HttpUrl, Scheme, UpstreamUrl};
 pub use input::scalars::parse_duration;
 pub use input::secret::rsa_key;
-pub use reload::Successor;
+pub use reload::Reload;
 pub use sections::{
     Account, Allow, AllowedMethod, App, Cache, CacheRule, Client, Freshness, Hook, Https,
     Installation, KEY_PREFIX, Limits, Listen, LogFormat, PASSTHROUGH_ACCOUNT, Pace, Passthrough,

@@ -17,7 +17,7 @@ use super::{Account, CacheRule, Client, Config, Pool, Priority};
 
 /// A config in the place of another.
 #[derive(Clone, Debug)]
-pub struct Successor {
+pub struct Reload {
     /// What is in force from now on.
     pub config: Config,
     /// Keys whose new values take effect at the next start; those of before are in `config`.
@@ -26,7 +26,7 @@ pub struct Successor {
 
 impl Config {
     /// This config, just read, in the place of `old`.
-    pub fn succeed(mut self, old: &Self) -> Successor {
+    pub fn reloaded_over(mut self, old: &Self) -> Reload {
         let accounts = merge(
             &mut self.accounts,
             &old.accounts,
@@ -71,7 +71,7 @@ impl Config {
         );
         self.places = old.places;
         let at_next_start = self.keep(old);
-        Successor { config: self, at_next_start }
+        Reload { config: self, at_next_start }
     }
 
     /// Keeps a place for each of these clients that is not in the config, in case that a later one
@@ -86,42 +86,42 @@ impl Config {
 
     /// Puts back what cannot change while the gateway runs, and names it.
     fn keep(&mut self, old: &Self) -> Vec<&'static str> {
-        let mut kept = Kept(Vec::new());
+        let mut restart = RestartKeys(Vec::new());
         let (listen, before) = (&mut self.listen, &old.listen);
-        kept.keep("listen.http", &mut listen.http, &before.http);
-        kept.keep("listen.unix", &mut listen.unix, &before.unix);
-        kept.keep("listen.https", &mut listen.https, &before.https);
+        restart.keep("listen.http", &mut listen.http, &before.http);
+        restart.keep("listen.unix", &mut listen.unix, &before.unix);
+        restart.keep("listen.https", &mut listen.https, &before.https);
         if listen.admin != before.admin {
             // Whether one may be missing was judged by the address.
             listen.admin_token.clone_from(&before.admin_token);
         }
-        kept.keep("listen.admin", &mut listen.admin, &before.admin);
+        restart.keep("listen.admin", &mut listen.admin, &before.admin);
         let (upstream, before) = (&mut self.upstream, &old.upstream);
-        kept.keep("upstream.url", &mut upstream.url, &before.url);
-        kept.keep("upstream.graphql_url", &mut upstream.graphql_url, &before.graphql_url);
-        kept.keep("upstream.uploads_url", &mut upstream.uploads_url, &before.uploads_url);
-        kept.keep("upstream.dialect", &mut upstream.dialect, &before.dialect);
+        restart.keep("upstream.url", &mut upstream.url, &before.url);
+        restart.keep("upstream.graphql_url", &mut upstream.graphql_url, &before.graphql_url);
+        restart.keep("upstream.uploads_url", &mut upstream.uploads_url, &before.uploads_url);
+        restart.keep("upstream.dialect", &mut upstream.dialect, &before.dialect);
         // There are as many places as there were at the start; with none nobody can be let in, and
-        // with some everybody can be kept out.
+        // with some everybody can be restart out.
         let is_closed = old.places.guests == 0;
         if is_closed || self.passthrough.enabled {
-            kept.keep(
+            restart.keep(
                 "passthrough.enabled",
                 &mut self.passthrough.enabled,
                 &old.passthrough.enabled,
             );
         }
-        kept.keep(
+        restart.keep(
             "passthrough.credentials_max",
             &mut self.passthrough.credentials_max,
             &old.passthrough.credentials_max,
         );
-        kept.keep("cache.max_size", &mut self.cache.max_size, &old.cache.max_size);
-        kept.keep("cache.max_object", &mut self.cache.max_object, &old.cache.max_object);
+        restart.keep("cache.max_size", &mut self.cache.max_size, &old.cache.max_size);
+        restart.keep("cache.max_object", &mut self.cache.max_object, &old.cache.max_object);
         let (writes, before) = (&mut self.writes, &old.writes);
-        kept.keep("writes.store", &mut writes.store, &before.store);
-        kept.keep("writes.retention", &mut writes.retention, &before.retention);
-        kept.keep("writes.queue_max", &mut writes.queue_max, &before.queue_max);
+        restart.keep("writes.store", &mut writes.store, &before.store);
+        restart.keep("writes.retention", &mut writes.retention, &before.retention);
+        restart.keep("writes.queue_max", &mut writes.queue_max, &before.queue_max);
         let redis = |config: &Self| {
             config
                 .state
@@ -129,32 +129,36 @@ impl Config {
                 .as_ref()
                 .map(|redis| (redis.url.expose_secret().to_owned(), redis.op_timeout))
         };
-        kept.keep_if(
+        restart.keep_if(
             "state.redis",
             redis(self) != redis(old),
             &mut self.state.redis,
             &old.state.redis,
         );
-        kept.keep("state.replicas_max", &mut self.state.replicas_max, &old.state.replicas_max);
+        restart.keep("state.replicas_max", &mut self.state.replicas_max, &old.state.replicas_max);
         let (telemetry, before) = (&mut self.telemetry, &old.telemetry);
-        kept.keep("telemetry.log", &mut telemetry.log, &before.log);
-        kept.keep("telemetry.otlp_endpoint", &mut telemetry.otlp_endpoint, &before.otlp_endpoint);
-        kept.keep("telemetry.service_name", &mut telemetry.service_name, &before.service_name);
+        restart.keep("telemetry.log", &mut telemetry.log, &before.log);
+        restart.keep(
+            "telemetry.otlp_endpoint",
+            &mut telemetry.otlp_endpoint,
+            &before.otlp_endpoint,
+        );
+        restart.keep("telemetry.service_name", &mut telemetry.service_name, &before.service_name);
         let is_other_ratio = telemetry.sample_ratio.to_bits() != before.sample_ratio.to_bits();
-        kept.keep_if(
+        restart.keep_if(
             "telemetry.sample_ratio",
             is_other_ratio,
             &mut telemetry.sample_ratio,
             &before.sample_ratio,
         );
-        kept.0
+        restart.0
     }
 }
 
 /// The keys that were put back.
-struct Kept(Vec<&'static str>);
+struct RestartKeys(Vec<&'static str>);
 
-impl Kept {
+impl RestartKeys {
     fn keep<T: Clone + PartialEq>(&mut self, key: &'static str, new: &mut T, old: &T) {
         self.keep_if(key, new != old, new, old);
     }
@@ -299,13 +303,13 @@ mod tests {
     fn whoever_is_in_both_keeps_its_place_and_whoever_is_new_comes_after() {
         let old = two();
         let bots = [("new", "acme", "s3"), ("b", "acme", "s2")];
-        let Successor { config, at_next_start } = config(
+        let Reload { config, at_next_start } = config(
             &bots,
             &[("three", "new"), ("two", "b")],
             &[("z", "three", "new"), ("y", "two", "b")],
             "",
         )
-        .succeed(&old);
+        .reloaded_over(&old);
         assert_eq!(at_next_start, [""; 0]);
         assert_eq!(
             names(config.accounts.iter().map(|a| (&a.name, a.retired))),
@@ -326,7 +330,7 @@ mod tests {
             ([2].as_slice(), [1].as_slice())
         );
         assert_eq!(config.tokens.iter().map(|token| token.account).collect::<Vec<_>>(), [2, 1]);
-        let back = two().succeed(&config).config;
+        let back = two().reloaded_over(&config).config;
         assert_eq!(
             names(back.accounts.iter().map(|a| (&a.name, a.retired))),
             [("a", false), ("b", false), ("new", true)]
@@ -350,7 +354,7 @@ mod tests {
             &[("x", "one", "a")],
             "",
         );
-        let other_reach = other_reach.succeed(&old).config;
+        let other_reach = other_reach.reloaded_over(&old).config;
         assert_eq!(
             (
                 other_reach.clients[0].reads,
@@ -365,9 +369,9 @@ mod tests {
             &[("x", "one", "a")],
             "",
         );
-        let other_account = other_account.succeed(&old).config;
+        let other_account = other_account.reloaded_over(&old).config;
         assert_eq!((other_account.clients[0].reads, other_account.accounts.len()), (2, 2));
-        assert_eq!(two().succeed(&old).config.clients[0].reads, 0);
+        assert_eq!(two().reloaded_over(&old).config.clients[0].reads, 0);
     }
 
     #[test]
@@ -379,13 +383,13 @@ mod tests {
             "[passthrough]\nenabled = true\ncredentials_max = 7",
         );
         let more = "[passthrough]\nenabled = true\ncredentials_max = 9";
-        let Successor { config, at_next_start } = config(
+        let Reload { config, at_next_start } = config(
             &[("a", "acme", "s1"), ("b", "acme", "s2")],
             &[("one", "a")],
             &[("x", "one", "a")],
             more,
         )
-        .succeed(&old);
+        .reloaded_over(&old);
         assert_eq!(at_next_start, ["passthrough.credentials_max"]);
         assert_eq!((config.account_id(0), config.account_id(1)), (AccountId(0), AccountId(8)));
         assert_eq!(config.account(AccountId(8)).map(|account| &*account.name), Some("b"));
@@ -398,7 +402,7 @@ mod tests {
         let more = "graphql_url = \"http://127.0.0.1:9/q\"\n[listen]\nhttp = [\"127.0.0.1:1\"]\nheader_timeout = \"3s\"\n[cache]\nmax_size = \"1MiB\"\n\
                     stale_if_error = \"0s\"\n[writes]\nqueue_max = 3\n[telemetry]\nsample_ratio = 0.5\n[passthrough]\nenabled = true";
         let new = config(&[("a", "acme", "s1")], &[("one", "a")], &[("x", "one", "a")], more);
-        let Successor { config, at_next_start } = new.succeed(&old);
+        let Reload { config, at_next_start } = new.reloaded_over(&old);
         let expected = [
             "listen.http",
             "upstream.graphql_url",
@@ -431,12 +435,13 @@ mod tests {
             config.listen.admin_token.as_ref().map(|token| token.expose_secret().to_owned())
         };
         let old = admin("\"0.0.0.0:9\"\nadmin_token = { value = \"guarded\" }");
-        let moved = admin("\"127.0.0.1:9\"").succeed(&old);
+        let moved = admin("\"127.0.0.1:9\"").reloaded_over(&old);
         assert_eq!(
             (token(&moved.config).as_deref(), moved.at_next_start.as_slice()),
             (Some("guarded"), ["listen.admin"].as_slice())
         );
-        let another = admin("\"0.0.0.0:9\"\nadmin_token = { value = \"other\" }").succeed(&old);
+        let another =
+            admin("\"0.0.0.0:9\"\nadmin_token = { value = \"other\" }").reloaded_over(&old);
         assert_eq!(
             (token(&another.config).as_deref(), another.at_next_start.as_slice()),
             (Some("other"), [""; 0].as_slice())
@@ -455,7 +460,7 @@ mod tests {
             config(&[("a", "acme", "s1")], &[("one", "a")], &[("x", "one", "a")], &rules.concat())
         };
         let old = rules(&[("/meta", "1h"), ("/zen", "2h")]);
-        let config = rules(&[("/emojis", "3h"), ("/zen", "4h")]).succeed(&old).config;
+        let config = rules(&[("/emojis", "3h"), ("/zen", "4h")]).reloaded_over(&old).config;
         let told: Vec<_> = config
             .cache
             .rules
@@ -470,7 +475,8 @@ mod tests {
         let old = two();
         let text = "[upstream]\nurl = \"http://127.0.0.1:9\"\n[[accounts]]\nname = \"a\"\nkind = \"anonymous\"\n[[clients]]\nname = \"x\"\nkey_sha256 = \"";
         let text = format!("{text}{}\"", digest_hex(b"x"));
-        let config = parse(&text, "test", &|_| None, Path::new(".")).unwrap().succeed(&old).config;
+        let config =
+            parse(&text, "test", &|_| None, Path::new(".")).unwrap().reloaded_over(&old).config;
         assert_eq!(
             names(config.accounts.iter().map(|a| (&a.name, a.retired))),
             [("a", true), ("b", true), ("a", false)]

@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::decision::{BudgetView, LimitKind};
 use crate::tokens::Lack;
 use crate::writes::record::Reason;
-use crate::writes::{State, StoreError};
+use crate::writes::{StoreError, WriteState};
 use http::StatusCode;
 
 /// Why the gateway answers a request itself.
@@ -75,7 +75,7 @@ pub enum Refused {
     /// An `Idempotency-Key` that stands for another request.
     KeyTaken,
     /// A write that is not queued any more cannot be cancelled; with its state.
-    NotQueued(State),
+    NotQueued(WriteState),
     /// What ended a write that an earlier request had asked for.
     Ended(Box<Reason>),
     /// The client left before anything was sent; nobody reads the answer.

@@ -53,7 +53,7 @@ use crate::config::Config;
 use crate::decision::cache::freshness::Mode;
 use crate::decision::permissions::Rights;
 use crate::decision::{AccountId, Until};
-use crate::telemetry::{Held, Metrics};
+use crate::telemetry::{Metrics, WaitCause};
 use crate::tokens::{Source, Tokens};
 use crate::webhooks::Receiver;
 
@@ -167,10 +167,10 @@ impl Gateway {
     }
 
     /// What holds a request, in the words of the log.
-    pub fn held(&self, hold: Hold) -> Held {
+    pub fn held(&self, hold: Hold) -> WaitCause {
         let until = if let Until::Time(until) = hold.until { Some(until) } else { None };
         let account = hold.account.map(|account| Arc::clone(self.shared_name(account)));
-        Held { by: hold.by.name(), account, until }
+        WaitCause { by: hold.by.name(), account, until }
     }
 
     pub fn pool(&self, pool: usize) -> Accounts {

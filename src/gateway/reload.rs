@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::api::Table;
 use crate::clock::Clock;
-use crate::config::{self, Config, Faults, Successor};
+use crate::config::{self, Config, Faults, Reload};
 use crate::decision::{AccountId, AccountSettings, ClientSettings, Settings};
 use crate::telemetry::Metrics;
 use crate::tokens::Tokens;
@@ -180,7 +180,7 @@ impl Current {
 
     fn put_in_force(self: &Arc<Self>, config: Config) -> Reloaded {
         let before = self.gateway();
-        let Successor { config, at_next_start } = config.succeed(&before.config);
+        let Reload { config, at_next_start } = config.reloaded_over(&before.config);
         let has_other_rules = config.cache.rules != before.config.cache.rules;
         let is_other_mode = config.cache.freshness != before.config.cache.freshness;
         let gateway = Arc::new(before.succeed(config));
@@ -196,7 +196,7 @@ impl Current {
             gateway.store.make_doubtful_below("/", gateway.clock.now());
         }
         hooks::keep_checking_all(&gateway, &Arc::downgrade(self));
-        gateway.tokens.look_anew();
+        gateway.tokens.reevaluate();
         gateway.queue.look_anew();
         for key in &at_next_start {
             tracing::warn!(key, "has changed in the config, which takes effect at the next start");
@@ -287,7 +287,7 @@ impl Gateway {
         });
         let waiting = |index: usize| self.waiting.get(index).map(Arc::clone).unwrap_or_default();
         Self {
-            tokens: Arc::new(self.tokens.succeed(&self.config, &config)),
+            tokens: Arc::new(self.tokens.with_config(&self.config, &config)),
             admissions: Arc::clone(&self.admissions),
             store: Arc::clone(&self.store),
             bodies: Arc::clone(&self.bodies),

@@ -3,7 +3,7 @@
 //! Two sorts. Those with work of their own (pollers, crawlers, commenters, bursts) keep their
 //! rhythm whatever becomes of their requests, so that what is refused shows what is missing. Those
 //! that saturate have the next request ready at once and, when refused, come back when they were
-//! told to, as client libraries do.
+//! retry_at to, as client libraries do.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ pub(super) struct Bot {
     /// Requests that are not answered yet.
     pub pending: u32,
     /// The latest time that its refusals named.
-    pub told: Timestamp,
+    pub retry_at: Timestamp,
     habit: Habit,
     number: u64,
     turn: u64,
@@ -85,7 +85,7 @@ impl Bot {
         Self {
             client,
             pending: 0,
-            told: Timestamp::EPOCH,
+            retry_at: Timestamp::EPOCH,
             habit,
             number: number.into(),
             turn: 0,
@@ -115,16 +115,18 @@ impl Bot {
 
     /// When it asks again, once a request has been answered; `None`: not because of this one.
     pub fn again(&mut self, now: Timestamp) -> Option<Timestamp> {
-        let told = self.told;
+        let retry_at = self.retry_at;
         let rests = match self.habit {
-            Habit::KeepWaiting { .. } => return Some(now.max(told)),
+            Habit::KeepWaiting { .. } => return Some(now.max(retry_at)),
             _ if self.pending > 0 => return None,
             Habit::Poll { every } | Habit::Comment { every } | Habit::Burst { every, .. } => {
                 self.about(every, 90, 110)
             }
             Habit::Crawl { pause } => self.about(pause, 50, 150),
-            // Back when they were told to, not all in the same moment.
-            _ if told > now => return Some(told + Duration::from_millis(self.dice.below(1_000))),
+            // Back when they were retry_at to, not all in the same moment.
+            _ if retry_at > now => {
+                return Some(retry_at + Duration::from_millis(self.dice.below(1_000)));
+            }
             _ => Duration::from_millis(1),
         };
         Some(now + rests)

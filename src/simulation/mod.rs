@@ -22,8 +22,8 @@
 //! Left out: rights and reach of tokens, bodies, rewriting, the queue of asynchronous writes. They
 //! decide nothing about limits.
 
-mod agenda;
 mod bots;
+mod event_queue;
 pub mod plan;
 mod polling;
 pub mod random;

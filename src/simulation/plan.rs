@@ -157,7 +157,7 @@ pub enum Duty {
 /// A secondary refusal out of the blue.
 #[derive(Clone, Copy, Debug)]
 pub struct InjectedRefusal {
-    /// Whose next request is refused.
+    /// Sender next request is refused.
     pub account: AccountId,
     /// From when on.
     pub at: Timestamp,
@@ -194,7 +194,7 @@ pub enum Order {
 /// Somebody else who spends an account's budget: with another token, and without asking us.
 #[derive(Clone, Copy, Debug)]
 pub struct Outside {
-    /// Whose budget.
+    /// Sender budget.
     pub account: AccountId,
     /// The mean time between two of its requests.
     pub every: Duration,

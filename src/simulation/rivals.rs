@@ -32,7 +32,7 @@ pub enum Rules {
 /// What came of one gateway.
 #[derive(Debug)]
 pub struct Rival {
-    /// Whose rules.
+    /// Sender rules.
     pub rules: Rules,
     /// Of all seeds.
     pub swept: Sweep,
@@ -65,7 +65,7 @@ impl Rules {
         }
     }
 
-    /// Whose the validators are that came to an account.
+    /// Sender the validators are that came to an account.
     pub(super) fn owner(self, account: AccountId) -> TokenKey {
         match self {
             Self::RevalidateEvery => TokenKey(0),

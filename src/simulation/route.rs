@@ -21,7 +21,7 @@ const TOKEN_REQUESTS: [&str; 2] =
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     pub endpoint: &'static Endpoint,
-    /// Whose view it shows, where its answer may be stored.
+    /// Sender view it shows, where its answer may be stored.
     pub scope: Option<Scope>,
     pub candidates: Arc<[AccountId]>,
     /// The written resource.

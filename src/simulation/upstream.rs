@@ -101,7 +101,7 @@ impl Upstream {
     pub fn request(
         &mut self,
         now: Timestamp,
-        (account, whose): (usize, Whose),
+        (account, whose): (usize, Sender),
         (method, path, body): (&Method, &str, &Bytes),
         validators: Option<&Validators>,
     ) -> Result<Request<Bytes>, Unplayable> {
@@ -152,7 +152,7 @@ impl Upstream {
 
 /// Who sends a request on an account's budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum Sender {
     Ours = 0,
     Others = 1,
 }

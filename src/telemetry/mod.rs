@@ -20,17 +20,17 @@ pub mod names;
 pub mod outcome;
 pub mod spans;
 
+mod format;
 mod labels;
-mod line;
-mod lines;
 mod otlp;
 mod series;
 mod tally;
+mod writer;
 #[cfg(test)]
 #[path = "../../tests/support/log.rs"]
 pub(crate) mod written;
 
 pub use init::{Guard, InitError, LogFormat, LogLevel, TelemetrySettings, init};
 pub use metrics::{Metrics, UpstreamOutcome};
-pub use outcome::{CacheOutcome, Fetch, Held, LogText, MethodName, NO_ENDPOINT, Outcome};
+pub use outcome::{CacheOutcome, Fetch, LogText, MethodName, NO_ENDPOINT, Outcome, WaitCause};
 pub use tally::ClientFigures;

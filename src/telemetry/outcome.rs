@@ -66,7 +66,7 @@ pub struct Outcome {
     /// Why the gateway itself refused it, in a word of a closed set.
     pub refusal: Option<&'static str>,
     /// What it waited for longest, or what refused it.
-    pub held: Option<Held>,
+    pub held: Option<WaitCause>,
     /// What went wrong, for the operator.
     pub error: Option<LogText>,
 }
@@ -101,7 +101,7 @@ impl Outcome {
 
 /// What held a request back: the answer to "why did it wait?", in the log line and on the spans.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct WaitCause {
     /// The limit, in a word of a closed set.
     pub by: &'static str,
     /// Whose limit it is; `None` when it is no account's.

@@ -16,9 +16,9 @@ use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use super::bench::{Bench, Leave, SharedBench, take};
+use super::bench::{Bench, Permit, SharedBench, take};
 use super::clock_offset::ClockOffset;
-use super::{Ids, SlotId, TokenId, bearer};
+use super::{Ids, Rejection, SlotId, TokenId, bearer};
 use crate::clock::Timestamp;
 
 /// UPSTREAM.md, Apps: "`iat` 60 s in the past".
@@ -65,21 +65,10 @@ enum Times {
     Wrong,
 }
 
-/// What becomes of a refused JWT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Its time was wrong; the next one is signed by the upstream's clock.
-    SignAgain,
-    /// The app is not accepted.
-    Benched,
-    /// It was an old one, about which nothing is to be done.
-    Ignored,
-}
-
 impl App {
-    /// With nothing signed yet; `tried` is told when a request has tried it after a refusal.
-    pub fn new(id: u64, slot: SlotId, key: RsaKeyPair, tried: Arc<Notify>) -> Self {
-        Self { id, slot, bench: Bench::telling(tried), key, signed: Mutex::default() }
+    /// With nothing signed yet; `probe_ended` is told when a request has probe_ended it after a refusal.
+    pub fn new(id: u64, slot: SlotId, key: RsaKeyPair, probe_ended: Arc<Notify>) -> Self {
+        Self { id, slot, bench: Bench::notifying(probe_ended), key, signed: Mutex::default() }
     }
 
     /// Its JWT for one request, signed when there is none with enough time left by the upstream's
@@ -89,13 +78,13 @@ impl App {
         now: Timestamp,
         offset: &Mutex<ClockOffset>,
         ids: &Ids,
-    ) -> Option<(TokenId, HeaderValue, Leave)> {
-        let leave = take(&self.bench, now)?;
+    ) -> Option<(TokenId, HeaderValue, Permit)> {
+        let permit = take(&self.bench, now)?;
         let theirs = offset.lock().upstream(now);
         let mut signed = self.signed.lock();
         let good = signed.as_ref().filter(|signed| signed.is_good(theirs, LEFT_MIN));
         if let Some(good) = good {
-            return Some((good.token, good.authorization.clone(), leave));
+            return Some((good.token, good.authorization.clone(), permit));
         }
         let was_wrong = signed.as_ref().is_some_and(|last| last.times == Times::Wrong);
         let fresh =
@@ -103,7 +92,7 @@ impl App {
         let authorization = fresh.authorization.clone();
         let token = fresh.token;
         *signed = Some(fresh);
-        Some((token, authorization, leave))
+        Some((token, authorization, permit))
     }
 
     /// Whether `token` is the JWT in use.
@@ -115,15 +104,15 @@ impl App {
     pub fn refused(
         &self,
         token: TokenId,
-        leave: &Leave,
+        permit: &Permit,
         now: Timestamp,
         date: Option<Timestamp>,
         offset: &Mutex<ClockOffset>,
         said: &str,
-    ) -> Verdict {
+    ) -> Rejection {
         let mut current = self.signed.lock();
         let Some(signed) = current.as_mut().filter(|signed| signed.token == token) else {
-            return Verdict::Ignored;
+            return Rejection::Old;
         };
         if let Some(date) = date
             && signed.times != Times::Corrected
@@ -131,11 +120,11 @@ impl App {
         {
             offset.lock().correct(date, now);
             signed.times = Times::Wrong;
-            return Verdict::SignAgain;
+            return Rejection::Replaced;
         }
-        self.bench.lock().refused(now, leave, said);
+        self.bench.lock().refused(now, permit, said);
         *current = None;
-        Verdict::Benched
+        Rejection::Benched
     }
 
     fn sign(&self, theirs: Timestamp, times: Times, ids: &Ids) -> Option<Signed> {
@@ -223,8 +212,8 @@ mod tests {
             (token, serde_json::from_slice(&claims).expect("claims"))
         }
 
-        fn refused(&self, token: TokenId, now: Timestamp, date: Timestamp) -> Verdict {
-            self.app.refused(token, &Leave::Plain, now, Some(date), &self.offset, "401")
+        fn refused(&self, token: TokenId, now: Timestamp, date: Timestamp) -> Rejection {
+            self.app.refused(token, &Permit::Plain, now, Some(date), &self.offset, "401")
         }
     }
 
@@ -261,10 +250,10 @@ mod tests {
             let verdict = bed.refused(token, NOW, theirs);
             if ahead == 300 {
                 // Within the ten minutes: nothing is wrong with its time.
-                assert_eq!(verdict, Verdict::Benched);
+                assert_eq!(verdict, Rejection::Benched);
                 continue;
             }
-            assert_eq!(verdict, Verdict::SignAgain, "{ahead}");
+            assert_eq!(verdict, Rejection::Replaced, "{ahead}");
             let (second, claims) = bed.jwt(NOW);
             assert_ne!(second, token);
             assert!(
@@ -272,7 +261,7 @@ mod tests {
                 "{claims}"
             );
             let still_wrong = theirs + Duration::from_secs(7_200);
-            assert_eq!(bed.refused(second, NOW, still_wrong), Verdict::Benched, "tried once");
+            assert_eq!(bed.refused(second, NOW, still_wrong), Rejection::Benched, "tried once");
             assert!(bed.app.jwt(NOW, &bed.offset, &bed.ids).is_none());
         }
     }
@@ -283,7 +272,7 @@ mod tests {
         let (old, _) = bed.jwt(NOW);
         let later = NOW + Duration::from_secs(500);
         let (current, _) = bed.jwt(later);
-        assert_eq!(bed.refused(old, later, later), Verdict::Ignored);
+        assert_eq!(bed.refused(old, later, later), Rejection::Old);
         assert!(bed.app.owns(current) && !bed.app.owns(old));
     }
 

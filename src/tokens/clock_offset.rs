@@ -41,7 +41,7 @@ pub struct ClockOffset {
     millis: i64,
     /// What the last answer said, if that was something else: believed when the next one says the
     /// same.
-    doubt: Option<i64>,
+    candidate: Option<i64>,
 }
 
 /// An answer's `Date`.
@@ -58,27 +58,27 @@ impl ClockOffset {
         }
         let seen = offset(date, now - took / 2);
         if !self.is_known {
-            *self = Self { is_known: true, millis: seen, doubt: None };
+            *self = Self { is_known: true, millis: seen, candidate: None };
             return;
         }
         if (seen - self.millis).abs() <= SAME_MILLIS {
             self.millis += (seen - self.millis) / SMOOTHING;
-            self.doubt = None;
+            self.candidate = None;
             return;
         }
-        match self.doubt {
+        match self.candidate {
             Some(before) if (seen - before).abs() <= SAME_MILLIS => {
                 self.millis = i64::midpoint(seen, before);
-                self.doubt = None;
+                self.candidate = None;
             }
-            _ => self.doubt = Some(seen),
+            _ => self.candidate = Some(seen),
         }
     }
 
     /// An answer with this `Date` refused a JWT for its time: believed at once, because nothing
     /// works otherwise.
     pub fn correct(&mut self, date: Timestamp, now: Timestamp) {
-        *self = Self { is_known: true, millis: offset(date, now), doubt: None };
+        *self = Self { is_known: true, millis: offset(date, now), candidate: None };
     }
 
     /// Our time, on the upstream's clock.
@@ -93,7 +93,7 @@ impl ClockOffset {
 
     /// Puts the times that an answer's limits name on our clock: `x-ratelimit-reset`, and a
     /// `retry-after` that is a date.
-    pub fn bring_home(&self, answer: &mut HeaderMap) {
+    pub fn to_local_clock(&self, answer: &mut HeaderMap) {
         if !(NOTICED_MILLIS..=CREDIBLE_MILLIS).contains(&self.millis.unsigned_abs()) {
             return;
         }

@@ -18,12 +18,12 @@ pub enum Source {
     /// None at all.
     Anonymous,
     /// A client's own.
-    Brought,
+    Client,
 }
 
 /// How a credential is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum HealthState {
     /// In use.
     Healthy,
     /// The upstream refused it. It is not used before `until`; after that one request tries it.
@@ -45,7 +45,7 @@ pub struct Health {
     /// Which one.
     pub token: Source,
     /// How it is.
-    pub state: State,
+    pub state: HealthState,
     /// What went wrong last, in the upstream's words where it had any.
     pub said: Option<String>,
 }
@@ -55,9 +55,9 @@ impl Health {
     /// over.
     pub fn may_serve(&self, now: Timestamp) -> bool {
         match self.state {
-            State::Healthy | State::Expired => true,
-            State::Benched { until } => until <= now,
-            State::Minting => false,
+            HealthState::Healthy | HealthState::Expired => true,
+            HealthState::Benched { until } => until <= now,
+            HealthState::Minting => false,
         }
     }
 }
@@ -69,12 +69,12 @@ impl fmt::Display for Source {
             Self::Installation(id) => write!(f, "installation {id}"),
             Self::App(id) => write!(f, "app {id}"),
             Self::Anonymous => f.write_str("anonymous"),
-            Self::Brought => f.write_str("passthrough"),
+            Self::Client => f.write_str("passthrough"),
         }
     }
 }
 
-impl State {
+impl HealthState {
     /// Whether operators have nothing to do about it: it works, or is minted when it is asked for.
     pub const fn is_healthy(self) -> bool {
         matches!(self, Self::Healthy | Self::Expired)

@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::futures::Notified;
 
-use super::bench::Standing;
+use super::bench::BenchState;
 use super::installation::{END_MARGIN, Installation, MintFailure, Minting, Want};
-use super::{Slot, State, Tokens, bearer, numbered};
+use super::{HealthState, Slot, Tokens, bearer, numbered};
 use crate::api::TokenKinds;
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 
-/// Mints under way at once. Ours: a thousand installations start up in a minute, and leave most of
+/// Mints under way at once. Ours: a thousand installations start up in a minute, and permit most of
 /// the app's hundred places to others.
 const MINTS_MAX: usize = 16;
 
@@ -50,7 +50,7 @@ impl Tokens {
     pub fn begin_due(&self, now: Timestamp) -> Vec<Minting> {
         let free = MINTS_MAX.saturating_sub(self.signals.under_way.load(Ordering::Relaxed));
         let is_due = |installation: &&Arc<Installation>| {
-            installation.due(now, self.app_standing(installation, now))
+            installation.due(now, self.app_bench_state(installation, now))
         };
         let mut due: Vec<(Want, &Arc<Installation>)> = self
             .installations
@@ -71,7 +71,7 @@ impl Tokens {
             return None;
         }
         let at = |installation: &Arc<Installation>| {
-            installation.due(now, self.app_standing(installation, now)).map(|(at, _)| at)
+            installation.due(now, self.app_bench_state(installation, now)).map(|(at, _)| at)
         };
         self.installations.iter().filter_map(at).min()
     }
@@ -93,7 +93,7 @@ impl Tokens {
         self.by_account.iter().position(|slots| slots.iter().any(is_it)).map(numbered)
     }
 
-    /// A mint has brought this token, which ends at `expires` on the upstream's clock. `chance` is
+    /// A mint has of_client this token, which ends at `expires` on the upstream's clock. `chance` is
     /// between 0 and 1. Says why it cannot be used.
     pub fn minted(
         &self,
@@ -112,7 +112,7 @@ impl Tokens {
                     (minting.installation().account, self.ids.next(minting.installation().slot));
                 minting.succeeded(token, authorization, ours, now, chance);
                 // It may end before the one whose end is noted.
-                self.impaired.suspect(account);
+                self.unhealthy.recheck(account);
                 return Ok(());
             }
         };
@@ -120,7 +120,7 @@ impl Tokens {
         Err(failure)
     }
 
-    /// A mint has brought none. `chance` is between 0 and 1.
+    /// A mint has of_client none. `chance` is between 0 and 1.
     pub fn mint_failed(&self, minting: Minting, now: Timestamp, failure: MintFailure, chance: f64) {
         minting.failed(now, failure, chance);
     }
@@ -136,7 +136,7 @@ impl Tokens {
     ) -> bool {
         let mut comes = false;
         for installation in self.minted_for(accounts, accepted) {
-            comes |= installation.want(now, deadline, self.app_standing(installation, now));
+            comes |= installation.want(now, deadline, self.app_bench_state(installation, now));
         }
         comes
     }
@@ -157,7 +157,7 @@ impl Tokens {
         deadline: Timestamp,
     ) -> bool {
         self.minted_for(&[account], accepted).any(|installation| {
-            installation.comes(now, deadline, self.app_standing(installation, now))
+            installation.comes(now, deadline, self.app_bench_state(installation, now))
         })
     }
 
@@ -175,15 +175,16 @@ impl Tokens {
             .lock()
             .said()
             .map(|said| format!("the upstream does not accept app {}: {said}", app.id));
-        let (state, said) = installation.health(now, Standing::Healthy);
-        let cause = if app_said.is_some() || matches!(state, State::Benched { .. }) {
+        let (state, said) = installation.health(now, BenchState::Healthy);
+        let cause = if app_said.is_some() || matches!(state, HealthState::Benched { .. }) {
             Cause::Refused
         } else {
             Cause::Passing
         };
         let said = app_said.or(said).unwrap_or_else(|| "its token is being minted".into());
-        let until =
-            installation.earliest(now, self.app_standing(installation, now)).filter(|at| *at > now);
+        let until = installation
+            .earliest(now, self.app_bench_state(installation, now))
+            .filter(|at| *at > now);
         Some(Lack { reason: format!("installation {}: {said}", installation.id), cause, until })
     }
 

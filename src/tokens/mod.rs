@@ -8,9 +8,9 @@
 //! | [`installation`] | an installation's token and when to mint the next |
 //! | `minting` | which mints are due, and what those who wait are told |
 //! | [`clock_offset`] | how far the upstream's clock is from ours |
-//! | `roll` | which credentials there are, by one config after another |
+//! | `registry` | which credentials there are, by one config after another |
 //! | `slot` | a place for a credential, and which endpoints take what is in it |
-//! | [`impaired`] | which accounts have a credential out of use |
+//! | [`unhealthy`] | which accounts have a credential out of use |
 //! | [`health`] | what operators see |
 //!
 //! Limits and budgets belong to accounts, not to tokens, and are kept in `decision/`. Nothing is
@@ -20,11 +20,11 @@ pub mod app;
 pub mod bench;
 pub mod clock_offset;
 pub mod health;
-pub mod impaired;
 pub mod installation;
 mod minting;
-mod roll;
+mod registry;
 mod slot;
+pub mod unhealthy;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,13 +37,13 @@ use crate::clock::Timestamp;
 use crate::decision::AccountId;
 
 use app::App;
-use bench::{Leave, SharedBench, Standing, take};
+use bench::{BenchState, Permit, SharedBench, take};
 use clock_offset::{ClockOffset, date_of};
-use impaired::{Impaired, Soundness};
 use installation::{Installation, Signals};
 use slot::{Configured, Ids, Slot};
+use unhealthy::{UnhealthyAccounts, Usability};
 
-pub use health::{Health, Source, State};
+pub use health::{Health, HealthState, Source};
 pub use minting::{Cause, Lack};
 pub use slot::{SlotId, TokenId, Wanted};
 
@@ -53,7 +53,7 @@ pub struct Tokens {
     /// The account of each slot, by the slot's number; also of those that are in the config no
     /// more.
     owners: Vec<AccountId>,
-    impaired: Arc<Impaired>,
+    unhealthy: Arc<UnhealthyAccounts>,
     apps: Vec<Arc<App>>,
     installations: Vec<Arc<Installation>>,
     ids: Arc<Ids>,
@@ -70,17 +70,17 @@ pub struct Credential {
     pub authorization: Option<HeaderValue>,
     /// Where it comes from, which is its name in logs.
     pub source: Source,
-    leave: Leave,
+    permit: Permit,
 }
 
 impl Credential {
     /// A client's own, for one request of that client.
-    pub fn brought(token: TokenId, authorization: HeaderValue) -> Self {
+    pub fn of_client(token: TokenId, authorization: HeaderValue) -> Self {
         Self {
             token,
             authorization: Some(authorization),
-            source: Source::Brought,
-            leave: Leave::Plain,
+            source: Source::Client,
+            permit: Permit::Plain,
         }
     }
 }
@@ -123,32 +123,32 @@ impl Tokens {
     }
 
     /// Whether all credentials are in use now. Costs next to nothing.
-    pub fn all_in_use(&self, now: Timestamp) -> bool {
-        self.impaired.is_empty(now)
+    pub fn all_healthy(&self, now: Timestamp) -> bool {
+        self.unhealthy.is_empty(now)
     }
 
     /// The accounts with a credential that is out of use now, in ascending order; free while all
     /// are in use.
-    pub fn impaired(&self, now: Timestamp) -> Vec<AccountId> {
-        self.impaired.now(now, |account| {
-            let worse = |one: Soundness, other: Soundness| match (one, other) {
-                (Soundness::Impaired, _) | (_, Soundness::Impaired) => Soundness::Impaired,
-                (Soundness::Until(one), Soundness::Until(other)) => {
-                    Soundness::Until(one.min(other))
+    pub fn unhealthy_accounts(&self, now: Timestamp) -> Vec<AccountId> {
+        self.unhealthy.now(now, |account| {
+            let worse = |one: Usability, other: Usability| match (one, other) {
+                (Usability::Unusable, _) | (_, Usability::Unusable) => Usability::Unusable,
+                (Usability::Until(one), Usability::Until(other)) => {
+                    Usability::Until(one.min(other))
                 }
-                (Soundness::Until(end), Soundness::Lasting)
-                | (Soundness::Lasting, Soundness::Until(end)) => Soundness::Until(end),
-                (Soundness::Lasting, Soundness::Lasting) => Soundness::Lasting,
+                (Usability::Until(end), Usability::Lasting)
+                | (Usability::Lasting, Usability::Until(end)) => Usability::Until(end),
+                (Usability::Lasting, Usability::Lasting) => Usability::Lasting,
             };
             self.slots(account)
                 .iter()
-                .map(|slot| slot.soundness(now))
-                .fold(Soundness::Lasting, worse)
+                .map(|slot| slot.usability(now))
+                .fold(Usability::Lasting, worse)
         })
     }
 
     /// A usable credential of `account` for an endpoint that takes `accepted`: one that is to be
-    /// tried again first, since the request can be sent anew if it fails; then `preferred` when it
+    /// probe_ended again first, since the request can be sent anew if it fails; then `preferred` when it
     /// is one of them; then the account's first.
     pub fn pick(
         &self,
@@ -186,9 +186,9 @@ impl Tokens {
         let mut fitting: Vec<&Slot> =
             self.slots(account).iter().filter(|slot| slot.fits(accepted)).collect();
         if fitting.len() > 1 {
-            fitting.sort_by_cached_key(|slot| match (slot.standing(now), trial) {
-                (Standing::Due(_), Trial::Willing) => 0,
-                (Standing::Due(_), Trial::Reluctant) => 3,
+            fitting.sort_by_cached_key(|slot| match (slot.bench_state(now), trial) {
+                (BenchState::Due(_), Trial::Willing) => 0,
+                (BenchState::Due(_), Trial::Reluctant) => 3,
                 _ if preferred.is_some_and(|token| slot.owns(token)) => 1,
                 _ => 2,
             });
@@ -199,20 +199,20 @@ impl Tokens {
     /// The credential of a place for one request, if it is usable.
     pub fn take(&self, slot: SlotId, now: Timestamp) -> Option<Credential> {
         let slot = self.slot(slot)?;
-        let signed = |(token, value, leave)| (token, Some(value), leave);
-        let (token, authorization, leave) = match slot {
+        let signed = |(token, value, permit)| (token, Some(value), permit);
+        let (token, authorization, permit) = match slot {
             Slot::Configured(token) => {
                 (token.id, Some(token.authorization.clone()), take(&token.bench, now)?)
             }
             Slot::Installation(installation) => signed(installation.take(now)?),
             Slot::App(app) => signed(app.jwt(now, &self.clock, &self.ids)?),
-            Slot::Anonymous(token) => (*token, None, Leave::Plain),
+            Slot::Anonymous(token) => (*token, None, Permit::Plain),
         };
-        if let (Leave::Probe(_), Some(account)) = (&leave, self.owner(slot.id())) {
+        if let (Permit::Probe(_), Some(account)) = (&permit, self.owner(slot.id())) {
             // Nobody else may use it until its answer.
-            self.impaired.suspect(account);
+            self.unhealthy.recheck(account);
         }
-        Some(Credential { token, authorization, source: slot.source(), leave })
+        Some(Credential { token, authorization, source: slot.source(), permit })
     }
 
     /// Whether [`Tokens::pick`] would find one.
@@ -241,10 +241,10 @@ impl Tokens {
 
     /// The upstream has answered a request with this credential, and not refused it.
     pub fn accepted(&self, credential: &Credential) {
-        if let Leave::Probe(_) = credential.leave
+        if let Permit::Probe(_) = credential.permit
             && let Some(bench) = self.bench_of(credential)
         {
-            bench.lock().accepted(&credential.leave);
+            bench.lock().accepted(&credential.permit);
         }
     }
 
@@ -256,31 +256,23 @@ impl Tokens {
         headers: &HeaderMap,
         said: &str,
     ) -> Rejection {
-        let Credential { token, leave, .. } = credential;
+        let Credential { token, permit, .. } = credential;
         let rejection = match self.slot(token.slot()) {
             Some(Slot::Configured(Configured { bench, .. })) => {
-                bench.lock().refused(now, leave, said);
+                bench.lock().refused(now, permit, said);
                 Rejection::Benched
             }
             Some(Slot::Installation(installation)) => {
-                match installation.refused(*token, leave, now, said) {
-                    installation::Verdict::Replaced => Rejection::Replaced,
-                    installation::Verdict::Benched => Rejection::Benched,
-                    installation::Verdict::Ignored => Rejection::Old,
-                }
+                installation.refused(*token, permit, now, said)
             }
             Some(Slot::App(app)) => {
-                match app.refused(*token, leave, now, date_of(headers), &self.clock, said) {
-                    app::Verdict::SignAgain => Rejection::Replaced,
-                    app::Verdict::Benched => Rejection::Benched,
-                    app::Verdict::Ignored => Rejection::Old,
-                }
+                app.refused(*token, permit, now, date_of(headers), &self.clock, said)
             }
             Some(Slot::Anonymous(_)) => Rejection::Benched,
             None => Rejection::Old,
         };
         if let Some(account) = self.owner(token.slot()) {
-            self.impaired.suspect(account);
+            self.unhealthy.recheck(account);
         }
         rejection
     }
@@ -292,7 +284,7 @@ impl Tokens {
         if let Some(date) = date_of(headers) {
             clock.observe(date, now, took);
         }
-        clock.bring_home(headers);
+        clock.to_local_clock(headers);
     }
 
     /// Every credential with its account and how it is.
@@ -300,7 +292,7 @@ impl Tokens {
         let of = |(account, slots): (usize, &Vec<Slot>)| -> Vec<Health> {
             let one = |slot: &Slot| {
                 let (state, said) =
-                    slot.health(now, |installation| self.app_standing(installation, now));
+                    slot.health(now, |installation| self.app_bench_state(installation, now));
                 Health { account: numbered(account), token: slot.source(), state, said }
             };
             slots.iter().map(one).collect()
@@ -317,8 +309,9 @@ impl Tokens {
         })
     }
 
-    fn app_standing(&self, installation: &Installation, now: Timestamp) -> Standing {
-        self.app_of(installation).map_or(Standing::Healthy, |app| app.bench.lock().standing(now))
+    fn app_bench_state(&self, installation: &Installation, now: Timestamp) -> BenchState {
+        self.app_of(installation)
+            .map_or(BenchState::Healthy, |app| app.bench.lock().bench_state(now))
     }
 
     /// The app that mints for an installation. There are few.

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use http::HeaderValue;
 
 use super::app::App;
-use super::bench::{SharedBench, Standing};
-use super::health::{Source, State};
-use super::impaired::Soundness;
+use super::bench::{BenchState, SharedBench};
+use super::health::{HealthState, Source};
 use super::installation::Installation;
+use super::unhealthy::Usability;
 use crate::api::{Endpoint, TokenKind, TokenKinds};
 use crate::clock::Timestamp;
 
@@ -69,8 +69,8 @@ pub(super) struct Configured {
 }
 
 impl TokenId {
-    /// The `number`th credential that a client brought, which is in no place of the config.
-    pub const fn brought(number: u32) -> Self {
+    /// The `number`th credential that a client of_client, which is in no place of the config.
+    pub const fn of_client(number: u32) -> Self {
         Self((number as u64) << SLOT_BITS | u32::MAX as u64)
     }
 
@@ -179,44 +179,44 @@ impl Slot {
         }
     }
 
-    pub(super) fn standing(&self, now: Timestamp) -> Standing {
+    pub(super) fn bench_state(&self, now: Timestamp) -> BenchState {
         match self {
-            Self::Configured(token) => token.bench.lock().standing(now),
-            Self::Installation(installation) => installation.bench.lock().standing(now),
-            Self::App(app) => app.bench.lock().standing(now),
-            Self::Anonymous(_) => Standing::Healthy,
+            Self::Configured(token) => token.bench.lock().bench_state(now),
+            Self::Installation(installation) => installation.bench.lock().bench_state(now),
+            Self::App(app) => app.bench.lock().bench_state(now),
+            Self::Anonymous(_) => BenchState::Healthy,
         }
     }
 
     pub(super) fn is_usable(&self, now: Timestamp) -> bool {
         match self {
             Self::Installation(installation) => installation.is_usable(now),
-            _ => matches!(self.standing(now), Standing::Healthy | Standing::Due(_)),
+            _ => matches!(self.bench_state(now), BenchState::Healthy | BenchState::Due(_)),
         }
     }
 
     /// How it is now, and how long by itself.
-    pub(super) fn soundness(&self, now: Timestamp) -> Soundness {
+    pub(super) fn usability(&self, now: Timestamp) -> Usability {
         match self {
-            _ if !self.is_usable(now) => Soundness::Impaired,
+            _ if !self.is_usable(now) => Usability::Unusable,
             Self::Installation(installation) => {
-                installation.usable_until().map_or(Soundness::Impaired, Soundness::Until)
+                installation.usable_until().map_or(Usability::Unusable, Usability::Until)
             }
-            _ => Soundness::Lasting,
+            _ => Usability::Lasting,
         }
     }
 
     pub(super) fn health(
         &self,
         now: Timestamp,
-        app: impl Fn(&Installation) -> Standing,
-    ) -> (State, Option<String>) {
+        app: impl Fn(&Installation) -> BenchState,
+    ) -> (HealthState, Option<String>) {
         let of_bench = |bench: &SharedBench| {
             let bench = bench.lock();
-            let state = match bench.standing(now) {
-                Standing::Healthy => State::Healthy,
-                Standing::Benched(until) | Standing::Due(until) | Standing::Probed(until) => {
-                    State::Benched { until }
+            let state = match bench.bench_state(now) {
+                BenchState::Healthy => HealthState::Healthy,
+                BenchState::Benched(until) | BenchState::Due(until) | BenchState::Probed(until) => {
+                    HealthState::Benched { until }
                 }
             };
             (state, bench.said().map(str::to_owned))
@@ -225,7 +225,7 @@ impl Slot {
             Self::Configured(token) => of_bench(&token.bench),
             Self::Installation(installation) => installation.health(now, app(installation)),
             Self::App(app) => of_bench(&app.bench),
-            Self::Anonymous(_) => (State::Healthy, None),
+            Self::Anonymous(_) => (HealthState::Healthy, None),
         }
     }
 }

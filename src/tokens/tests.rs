@@ -272,23 +272,23 @@ fn a_place_keeps_its_name_when_its_token_is_renewed() {
 #[test]
 fn an_account_is_impaired_from_the_refusal_until_the_trial_has_succeeded() {
     let tokens = tokens();
-    assert_eq!(tokens.impaired(NOW), [INSTALLED], "which has no token yet");
+    assert_eq!(tokens.unhealthy_accounts(NOW), [INSTALLED], "which has no token yet");
     mint(&tokens, "s3cret-minted", NOW + Duration::from_hours(1)).expect("it is good");
-    assert!(tokens.impaired(NOW).is_empty());
+    assert!(tokens.unhealthy_accounts(NOW).is_empty());
     let refused = tokens.pick(BOT, TokenKinds::UNKNOWN, None, NOW).expect("a token");
     reject(&tokens, &refused, NOW);
-    assert_eq!(tokens.impaired(NOW), [BOT]);
+    assert_eq!(tokens.unhealthy_accounts(NOW), [BOT]);
     let due = NOW + PAUSE_MIN;
-    assert!(tokens.impaired(due).is_empty(), "it may be tried");
+    assert!(tokens.unhealthy_accounts(due).is_empty(), "it may be tried");
     let probe = tokens.pick(BOT, TokenKinds::UNKNOWN, None, due).expect("a token");
-    assert_eq!(tokens.impaired(due), [BOT], "by one");
+    assert_eq!(tokens.unhealthy_accounts(due), [BOT], "by one");
     drop(probe);
-    assert!(tokens.impaired(due).is_empty(), "it brought no verdict");
+    assert!(tokens.unhealthy_accounts(due).is_empty(), "it brought no verdict");
     let probe = tokens.pick(BOT, TokenKinds::UNKNOWN, None, due).expect("a token");
     tokens.accepted(&probe);
-    assert!(tokens.impaired(due).is_empty());
+    assert!(tokens.unhealthy_accounts(due).is_empty());
     assert_eq!(
-        tokens.impaired(NOW + Duration::from_hours(1)),
+        tokens.unhealthy_accounts(NOW + Duration::from_hours(1)),
         [INSTALLED],
         "whose token has ended"
     );
@@ -307,7 +307,7 @@ fn a_token_that_ends_sooner_than_the_one_before_is_missed_when_it_does() {
     let tokens = tokens();
     mint(&tokens, "s3cret", NOW + Duration::from_hours(1)).expect("taken");
     assert!(
-        tokens.impaired(NOW).is_empty()
+        tokens.unhealthy_accounts(NOW).is_empty()
             && tokens.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).is_some()
     );
     let later = NOW + Duration::from_mins(52);
@@ -316,8 +316,8 @@ fn a_token_that_ends_sooner_than_the_one_before_is_missed_when_it_does() {
     tokens
         .minted(renewal, &SecretString::from("s3cret-short".to_owned()), end, later, 0.5)
         .expect("taken");
-    assert!(tokens.impaired(later).is_empty());
-    assert_eq!(tokens.impaired(end), [INSTALLED]);
+    assert!(tokens.unhealthy_accounts(later).is_empty());
+    assert_eq!(tokens.unhealthy_accounts(end), [INSTALLED]);
 }
 
 #[test]
@@ -357,9 +357,9 @@ fn what_is_known_of_a_credential_goes_on_by_another_config_and_no_place_is_given
     // The first token goes, so that the others have other positions; the last one is replaced.
     let first = "[[tokens]]\naccount = \"bot\"\nkind = \"app-user\"\nsecret = { value = \"s3cret-of-an-app\" }\n";
     let new = parse(&CONFIG.replace(first, "").replace("s3cret-fine", "s3cret-other"))
-        .succeed(&old)
+        .reloaded_over(&old)
         .config;
-    let after = before.succeed(&old, &new);
+    let after = before.with_config(&old, &new);
     let other = after.pick(BOT, TokenKinds::UNKNOWN, None, NOW).expect("a token");
     assert_eq!(
         (other.source, other.token.slot().0 >= 3),
@@ -371,10 +371,14 @@ fn what_is_known_of_a_credential_goes_on_by_another_config_and_no_place_is_given
         after.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).map(|credential| credential.token),
         Some(minted)
     );
-    assert_eq!(after.impaired(NOW), [BOT]);
+    assert_eq!(after.unhealthy_accounts(NOW), [BOT]);
     let installed = before.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).expect("a token");
     reject(&before, &installed, NOW);
-    assert_eq!(after.impaired(NOW), [BOT, INSTALLED], "also of what an earlier request is told");
+    assert_eq!(
+        after.unhealthy_accounts(NOW),
+        [BOT, INSTALLED],
+        "also of what an earlier request is told"
+    );
     assert!(after.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).is_none());
     assert_eq!(
         after

@@ -13,7 +13,7 @@ use super::memory::MemoryStore;
 use super::{Change, Store, Stored};
 
 /// Waits for an answer.
-pub(super) fn told<T>(answer: impl Future<Output = T>) -> T {
+pub(super) fn block_on<T>(answer: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(answer)
 }
 
@@ -43,36 +43,36 @@ fn each_store(check: impl Fn(&dyn Store)) {
 #[test]
 fn a_new_write_is_there_until_it_is_removed() {
     each_store(|store| {
-        assert_eq!(told(store.load(7)), Ok(None));
-        assert_eq!(told(store.apply(Change::Insert(7, stored("a", "queued")))), Ok(()));
-        assert_eq!(told(store.load(7)), Ok(Some(stored("a", "queued"))));
-        assert_eq!(told(store.apply(Change::Remove(vec![7, 8]))), Ok(()));
-        assert_eq!(told(store.load(7)), Ok(None));
+        assert_eq!(block_on(store.load(7)), Ok(None));
+        assert_eq!(block_on(store.apply(Change::Insert(7, stored("a", "queued")))), Ok(()));
+        assert_eq!(block_on(store.load(7)), Ok(Some(stored("a", "queued"))));
+        assert_eq!(block_on(store.apply(Change::Remove(vec![7, 8]))), Ok(()));
+        assert_eq!(block_on(store.load(7)), Ok(None));
     });
 }
 
 #[test]
 fn progress_leaves_the_request_as_it_is() {
     each_store(|store| {
-        told(store.apply(Change::Insert(1, stored("a", "queued")))).unwrap();
-        told(store.apply(Change::Progress(1, "sending".into()))).unwrap();
-        assert_eq!(told(store.load(1)), Ok(Some(stored("a", "sending"))));
+        block_on(store.apply(Change::Insert(1, stored("a", "queued")))).unwrap();
+        block_on(store.apply(Change::Progress(1, "sending".into()))).unwrap();
+        assert_eq!(block_on(store.load(1)), Ok(Some(stored("a", "sending"))));
     });
 }
 
 #[test]
 fn of_a_write_that_is_not_there_no_progress_is_kept() {
     each_store(|store| {
-        assert_eq!(told(store.apply(Change::Progress(1, "done".into()))), Ok(()));
-        assert_eq!(told(store.load(1)), Ok(None));
+        assert_eq!(block_on(store.apply(Change::Progress(1, "done".into()))), Ok(()));
+        assert_eq!(block_on(store.load(1)), Ok(None));
     });
 }
 
 #[test]
 fn an_empty_text_is_a_text() {
     each_store(|store| {
-        told(store.apply(Change::Insert(0, stored("", "")))).unwrap();
-        assert_eq!(told(store.load(0)), Ok(Some(stored("", ""))));
+        block_on(store.apply(Change::Insert(0, stored("", "")))).unwrap();
+        assert_eq!(block_on(store.load(0)), Ok(Some(stored("", ""))));
     });
 }
 
@@ -82,8 +82,9 @@ fn a_body_of_the_largest_size_is_kept_whole() {
         .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect::<Vec<_>>();
     each_store(|store| {
-        told(store.apply(Change::Insert(u64::MAX - 1, stored(body.clone(), "queued")))).unwrap();
-        assert_eq!(told(store.load(u64::MAX - 1)), Ok(Some(stored(body.clone(), "queued"))));
+        block_on(store.apply(Change::Insert(u64::MAX - 1, stored(body.clone(), "queued"))))
+            .unwrap();
+        assert_eq!(block_on(store.load(u64::MAX - 1)), Ok(Some(stored(body.clone(), "queued"))));
     });
 }
 
@@ -94,10 +95,10 @@ fn changes_are_made_in_the_order_of_the_calls_also_when_nobody_waits_for_them() 
         for progress in 1..500 {
             drop(store.apply(Change::Progress(3, progress.to_string().into())));
         }
-        assert_eq!(told(store.load(3)), Ok(Some(stored("a", "499"))));
+        assert_eq!(block_on(store.load(3)), Ok(Some(stored("a", "499"))));
         drop(store.apply(Change::Remove(vec![3])));
         drop(store.apply(Change::Progress(3, "late".into())));
-        assert_eq!(told(store.load(3)), Ok(None));
+        assert_eq!(block_on(store.load(3)), Ok(None));
     });
 }
 
@@ -183,8 +184,8 @@ proptest! {
         }
         for number in 0..12 {
             let wanted = Ok(expected.get(&number).cloned());
-            prop_assert_eq!(&told(memory.load(number)), &wanted);
-            prop_assert_eq!(&told(file.as_ref().unwrap().load(number)), &wanted);
+            prop_assert_eq!(&block_on(memory.load(number)), &wanted);
+            prop_assert_eq!(&block_on(file.as_ref().unwrap().load(number)), &wanted);
         }
     }
 }

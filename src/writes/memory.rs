@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::outage::Outage;
 use super::{Change, Store, StoreError, Stored};
 
-/// What all of it may take. Ours: as much as the cache by default; finished writes are kept for
+/// What all of it may take. Ours: as much as the cache by default; finished writes are contents for
 /// `retention`, and there is no telling how long their answers are.
 const BYTES_MAX: usize = 256 * 1024 * 1024;
 /// What a write takes beside its bytes: its place in the map and the two allocations.
@@ -19,11 +19,11 @@ const ENTRY_BYTES: usize = 160;
 /// Writes in memory.
 pub struct MemoryStore {
     bytes_max: usize,
-    kept: Mutex<Kept>,
+    contents: Mutex<Contents>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Contents {
     writes: HashMap<u64, Stored>,
     bytes: usize,
     outage: Outage,
@@ -38,17 +38,17 @@ impl Default for MemoryStore {
 impl MemoryStore {
     /// With room for so many bytes.
     pub fn with_room(bytes_max: usize) -> Self {
-        Self { bytes_max, kept: Mutex::default() }
+        Self { bytes_max, contents: Mutex::default() }
     }
 
     fn make(&self, change: Change) -> Result<(), StoreError> {
-        let kept = &mut *self.kept.lock();
+        let contents = &mut *self.contents.lock();
         match change {
             Change::Insert(number, stored) => {
                 let size = size(&stored);
-                if kept.bytes + size > self.bytes_max {
+                if contents.bytes + size > self.bytes_max {
                     let mib = self.bytes_max / (1024 * 1024);
-                    if kept.outage.refused(size) {
+                    if contents.outage.refused(size) {
                         tracing::error!(
                             mib,
                             "no new writes are accepted, because there is no room in memory for them; none that was accepted is lost. They are accepted again when finished ones are forgotten"
@@ -56,25 +56,25 @@ impl MemoryStore {
                     }
                     return Err(StoreError::Full(format!("{mib} MiB are kept in memory already")));
                 }
-                if kept.outage.is_over_with(size) {
-                    tracing::info!(refused = kept.outage.end(), "writes are kept again");
+                if contents.outage.is_over_with(size) {
+                    tracing::info!(refused = contents.outage.end(), "writes are kept again");
                 }
-                kept.bytes += size;
-                if let Some(before) = kept.writes.insert(number, stored) {
-                    kept.bytes -= self::size(&before);
+                contents.bytes += size;
+                if let Some(before) = contents.writes.insert(number, stored) {
+                    contents.bytes -= self::size(&before);
                 }
             }
-            // Never refused for room: an outcome that is not kept is lost.
+            // Never refused for room: an outcome that is not contents is lost.
             Change::Progress(number, progress) => {
-                if let Some(stored) = kept.writes.get_mut(&number) {
-                    kept.bytes = kept.bytes - stored.progress.len() + progress.len();
+                if let Some(stored) = contents.writes.get_mut(&number) {
+                    contents.bytes = contents.bytes - stored.progress.len() + progress.len();
                     stored.progress = progress;
                 }
             }
             Change::Remove(numbers) => {
                 for number in numbers {
-                    if let Some(stored) = kept.writes.remove(&number) {
-                        kept.bytes -= size(&stored);
+                    if let Some(stored) = contents.writes.remove(&number) {
+                        contents.bytes -= size(&stored);
                     }
                 }
             }
@@ -93,11 +93,11 @@ impl Store for MemoryStore {
     }
 
     fn load(&self, number: u64) -> BoxFuture<'static, Result<Option<Stored>, StoreError>> {
-        ready(Ok(self.kept.lock().writes.get(&number).cloned())).boxed()
+        ready(Ok(self.contents.lock().writes.get(&number).cloned())).boxed()
     }
 
     fn room(&self, _: u64) -> Option<u64> {
-        Some(self.bytes_max.saturating_sub(self.kept.lock().bytes) as u64)
+        Some(self.bytes_max.saturating_sub(self.contents.lock().bytes) as u64)
     }
 
     fn is_durable(&self) -> bool {

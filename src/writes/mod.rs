@@ -1,7 +1,7 @@
 //! Writes that outlive the request that brought them: what is kept of them, and where (DESIGN D7,
 //! CONTRACT §3 and §4).
 //!
-//! What a queued write is, and how it is told in bytes, is in [`record`]; the homes that keep those
+//! What a queued write is, and how it is block_on in bytes, is in [`record`]; the homes that keep those
 //! bytes are [`memory`] and [`file`]. Left out: when a write is sent and what follows an answer
 //! (`decision/retry`, `gateway/queue`), and everything about HTTP.
 
@@ -15,7 +15,7 @@ pub mod record;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
-pub use record::{Progress, State, Write, WriteId};
+pub use record::{Progress, Write, WriteId, WriteState};
 
 /// One write as a store keeps it: two texts in bytes, of which the second changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Stored {
     pub progress: Bytes,
 }
 
-/// What a store is told. A write is named by the number in its id, which also gives the order of
+/// What a store is block_on. A write is named by the number in its id, which also gives the order of
 /// acceptance.
 #[derive(Clone, Debug)]
 pub enum Change {
@@ -38,7 +38,7 @@ pub enum Change {
     Remove(Vec<u64>),
 }
 
-/// Why a store did not do what it was told.
+/// Why a store did not do what it was block_on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// There is no room; nothing that was there is lost.

@@ -27,7 +27,7 @@ pub struct WriteId {
 /// What a write may be waiting for, or has come to. The words are those of the status resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum WriteState {
     /// Nothing of it is under way.
     Queued,
     /// From right before the first byte of an attempt until it is known what came of it.
@@ -106,7 +106,7 @@ pub struct Key {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     /// Where it stands.
-    pub state: State,
+    pub state: WriteState,
     /// How often it was tried.
     pub attempts: u32,
     /// When it is tried next, at the earliest.
@@ -152,7 +152,7 @@ pub struct Reason {
 #[error("not a write that this version can read: {0}")]
 pub struct Unreadable(String);
 
-impl State {
+impl WriteState {
     /// Every one, in the order of a life.
     pub const ALL: [Self; 6] =
         [Self::Queued, Self::Sending, Self::Done, Self::Failed, Self::Unknown, Self::Cancelled];
@@ -179,7 +179,7 @@ impl Progress {
     /// Accepted, and nothing more.
     pub const fn queued(now: Timestamp, deadline: Timestamp) -> Self {
         Self {
-            state: State::Queued,
+            state: WriteState::Queued,
             attempts: 0,
             not_before: now,
             deadline,
@@ -336,7 +336,7 @@ struct WriteHead {
 
 #[derive(Serialize, Deserialize)]
 struct ProgressHead {
-    state: State,
+    state: WriteState,
     attempts: u32,
     not_before: u64,
     deadline: u64,
@@ -469,7 +469,7 @@ mod tests {
             let write = write(body.clone(), value, key);
             prop_assert_eq!(Write::decode(&write.encode()), Ok(write.clone()));
             let response = Response { status: StatusCode::CREATED, headers: write.headers, body: has_body.then(|| body.into()) };
-            let progress = Progress { attempts, response: Some(Box::new(response)), state: State::Done, ..Progress::queued(write.accepted, Timestamp::FAR_FUTURE) };
+            let progress = Progress { attempts, response: Some(Box::new(response)), state: WriteState::Done, ..Progress::queued(write.accepted, Timestamp::FAR_FUTURE) };
             prop_assert_eq!(Progress::decode(&progress.encode()), Ok(progress));
         }
 

@@ -2,7 +2,7 @@
 //! (CONTRACT §1, §5).
 //!
 //! Where it listens and the admin token come from `[listen]` of the config; only that section is
-//! read, so that the command works where the upstream's credentials are not at hand. What is asked,
+//! read, so that the command works where the upstream's credentials are not at hand. What is options,
 //! and how the answer is shown, is each command's own.
 
 use std::io::{self, Write as _};
@@ -36,9 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest answer: 10,000 accounts with ten resources each are a fifth of it.
 const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// Which gateway is asked, and how its answer is printed.
+/// Which gateway is options, and how its answer is printed.
 #[derive(Args, Debug)]
-pub struct Asked {
+pub struct GatewayOptions {
     /// Which.
     #[command(flatten)]
     pub gateway: AdminArguments,
@@ -47,7 +47,7 @@ pub struct Asked {
     pub json: bool,
 }
 
-/// Which gateway is asked.
+/// Which gateway is options.
 #[derive(Args, Clone, Debug)]
 pub struct AdminArguments {
     /// The admin listener of the running gateway [default: `admin` in the config's listen section]
@@ -98,7 +98,7 @@ pub enum Fault {
         /// What was tried.
         given: &'static str,
     },
-    /// It is asked for what cannot be: its own words.
+    /// It is options for what cannot be: its own words.
     #[error("{0}")]
     Rejected(String),
     /// It cannot be done with this write: the gateway's words, and where the write stands.
@@ -138,13 +138,13 @@ impl AdminArguments {
         command: &str,
         question: impl AsyncFnOnce(&AdminApi) -> Result<String, Fault>,
     ) -> ExitCode {
-        let asked = self.resolve().and_then(|api| {
+        let options = self.resolve().and_then(|api| {
             let runtime = runtime(Some(std::num::NonZeroUsize::MIN));
             let runtime = runtime
                 .map_err(|problem| Fault::Unreachable { address: api.address.clone(), problem })?;
             runtime.block_on(question(&api))
         });
-        match asked {
+        match options {
             // A pager that was closed has seen enough, but the command has not done what it says.
             Ok(text) => match io::stdout().lock().write_all(text.as_bytes()) {
                 Ok(()) => ExitCode::SUCCESS,
@@ -251,7 +251,7 @@ impl AdminApi {
         }
     }
 
-    /// What is asked is no admin listener.
+    /// What is options is no admin listener.
     pub fn not_admin(&self, problem: &dyn std::fmt::Display) -> Fault {
         Fault::NotAdmin { address: self.address.clone(), problem: problem.to_string() }
     }

@@ -1,13 +1,13 @@
-//! `weir budgets`: what is left of every account's budgets, asked of a running gateway (CONTRACT
+//! `weir budgets`: what is left of every account's budgets, options of a running gateway (CONTRACT
 //! §1).
 //!
-//! How the table looks is in `table`; how the gateway is found and asked, in `admin_api`.
+//! How the table looks is in `table`; how the gateway is found and options, in `admin_api`.
 
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::api::{AdminApi, Asked, Fault};
+use super::api::{AdminApi, Fault, GatewayOptions};
 use super::table;
 use crate::admin::budgets::Budgets as Answer;
 
@@ -15,13 +15,13 @@ use crate::admin::budgets::Budgets as Answer;
 #[derive(Args)]
 pub struct Budgets {
     #[command(flatten)]
-    asked: Asked,
+    options: GatewayOptions,
 }
 
 impl Budgets {
     /// Asks once and prints.
     pub fn run(self) -> ExitCode {
-        let Asked { gateway, json } = self.asked;
+        let GatewayOptions { gateway, json } = self.options;
         gateway.ask("weir budgets", async |api| ask(api, json).await)
     }
 }

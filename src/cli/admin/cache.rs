@@ -1,14 +1,14 @@
 //! `weir cache`: what is stored in a running gateway; `weir cache purge PREFIX` takes some of it
 //! out (CONTRACT §1, §5).
 //!
-//! How the gateway is found and asked is in `admin_api`.
+//! How the gateway is found and options is in `admin_api`.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use super::api::{AdminApi, Asked, Fault};
+use super::api::{AdminApi, Fault, GatewayOptions};
 use crate::admin::cache::{Figures, Part, Purged};
 
 /// The arguments of `weir cache`.
@@ -16,7 +16,7 @@ use crate::admin::cache::{Figures, Part, Purged};
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Cache {
     #[command(flatten)]
-    asked: Asked,
+    options: GatewayOptions,
     #[command(subcommand)]
     action: Option<Action>,
 }
@@ -28,18 +28,18 @@ enum Action {
         /// The beginning of the paths, such as /repos/acme/; / is everything
         prefix: String,
         #[command(flatten)]
-        asked: Asked,
+        options: GatewayOptions,
     },
 }
 
 impl Cache {
     /// Asks once and prints.
     pub fn run(self) -> ExitCode {
-        let (asked, prefix) = match self.action {
-            Some(Action::Purge { prefix, asked }) => (asked, Some(prefix)),
-            None => (self.asked, None),
+        let (options, prefix) = match self.action {
+            Some(Action::Purge { prefix, options }) => (options, Some(prefix)),
+            None => (self.options, None),
         };
-        asked.gateway.ask("weir cache", async |api| ask(api, prefix, asked.json).await)
+        options.gateway.ask("weir cache", async |api| ask(api, prefix, options.json).await)
     }
 }
 
@@ -52,7 +52,7 @@ async fn ask(api: &AdminApi, prefix: Option<String>, json: bool) -> Result<Strin
     };
     // Also for `--json`: what is piped on should be what it is taken for.
     let text = if prefix.is_some() {
-        serde_json::from_slice(&body).map(|purged: Purged| told(&purged))
+        serde_json::from_slice(&body).map(|purged: Purged| details(&purged))
     } else {
         serde_json::from_slice(&body).map(|figures: Figures| table(&figures))
     };
@@ -60,7 +60,7 @@ async fn ask(api: &AdminApi, prefix: Option<String>, json: bool) -> Result<Strin
     Ok(if json { String::from_utf8_lossy(&body).into_owned() + "\n" } else { text })
 }
 
-fn told(purged: &Purged) -> String {
+fn details(purged: &Purged) -> String {
     let answers = if purged.entries == 1 { "answer" } else { "answers" };
     format!(
         "{} stored {answers} below {} taken out, {}\n",

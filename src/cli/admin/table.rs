@@ -2,7 +2,7 @@
 //! left of it.
 //!
 //! Pure text from the admin API's answer, so that it reads the same in a terminal, a pager and a
-//! ticket. Times are told from the gateway's own clock: "in 12 min" is true also where the
+//! ticket. Times are details from the gateway's own clock: "in 12 min" is true also where the
 //! operator's clock is wrong.
 
 use std::cmp::Reverse;
@@ -17,7 +17,7 @@ const TEXT_CHARS_MAX: usize = 160;
 
 /// What is wrong with an account; greater is worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Trouble {
+enum Severity {
     None,
     Exhausted,
     Closed,
@@ -36,7 +36,7 @@ struct Row {
 /// The table.
 pub fn render(budgets: &Budgets, address: &str) -> String {
     let mut accounts: Vec<&AccountBudgets> = budgets.accounts.iter().collect();
-    accounts.sort_by_key(|account| (Reverse(trouble(account)), least_left(account)));
+    accounts.sort_by_key(|account| (Reverse(severity(account)), least_left(account)));
     let mut text = format!(
         "weir at {address}, {}: {}, {} waiting\n",
         plain(&budgets.now_iso),
@@ -64,16 +64,16 @@ pub fn render(budgets: &Budgets, address: &str) -> String {
     text
 }
 
-fn trouble(account: &AccountBudgets) -> Trouble {
+fn severity(account: &AccountBudgets) -> Severity {
     let is_full = account.secondary.iter().any(|limit| limit.in_use >= limit.max);
     if account.tokens.iter().any(|token| !token.healthy) {
-        Trouble::Token
+        Severity::Token
     } else if account.cooldown_until.is_some() {
-        Trouble::Closed
+        Severity::Closed
     } else if is_full || account.resources.iter().any(|budget| is_exhausted(account, budget)) {
-        Trouble::Exhausted
+        Severity::Exhausted
     } else {
-        Trouble::None
+        Severity::None
     }
 }
 
@@ -369,12 +369,12 @@ mod tests {
 
     #[test]
     fn times_are_told_in_the_unit_that_matters() {
-        let told: Vec<String> = [0, 1, 119, 120, 700, 7_199, 7_200, 86_399]
+        let details: Vec<String> = [0, 1, 119, 120, 700, 7_199, 7_200, 86_399]
             .iter()
             .map(|after| when(NOW + after, NOW))
             .collect();
         assert_eq!(
-            told,
+            details,
             [
                 "now",
                 "in 1 s",

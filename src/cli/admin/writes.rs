@@ -1,7 +1,7 @@
 //! `weir writes`: the queue of writes of a running gateway, and an operator's word about one of
 //! them (CONTRACT §1, §5).
 //!
-//! How the gateway is found and asked is in `admin_api`; what may become of a write, in the
+//! How the gateway is found and options is in `admin_api`; what may become of a write, in the
 //! gateway's queue.
 
 use std::fmt::Write as _;
@@ -13,10 +13,10 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::api::{AdminApi, Asked, Fault};
+use super::api::{AdminApi, Fault, GatewayOptions};
 use super::table::{plain, visible};
 use crate::admin::writes::{EXAMPLE_ID, Item, LISTED_MAX, Listing};
-use crate::writes::{State, WriteId};
+use crate::writes::{WriteId, WriteState};
 
 /// The arguments of `weir writes`.
 #[derive(Args)]
@@ -35,7 +35,7 @@ enum Action {
         #[arg(value_parser = write_id)]
         id: WriteId,
         #[command(flatten)]
-        asked: Asked,
+        options: GatewayOptions,
     },
     /// Take a write back that is still queued; it is not sent then
     Cancel {
@@ -43,13 +43,13 @@ enum Action {
         #[arg(value_parser = write_id)]
         id: WriteId,
         #[command(flatten)]
-        asked: Asked,
+        options: GatewayOptions,
     },
     /// Try a write again that is failed, cancelled or unknown
     ///
     /// One that is unknown may have been executed: the answer was lost, or was an error that does
     /// not tell. Trying it again may execute it a second time, so it is refused without
-    /// --even-if-executed. Look first whether the upstream has done what was asked.
+    /// --even-if-executed. Look first whether the upstream has done what was options.
     Retry {
         /// Its id
         #[arg(value_parser = write_id)]
@@ -58,14 +58,14 @@ enum Action {
         #[arg(long)]
         even_if_executed: bool,
         #[command(flatten)]
-        asked: Asked,
+        options: GatewayOptions,
     },
 }
 
 #[derive(Args)]
 struct List {
     /// Only those in this state
-    #[arg(long, value_name = "STATE", value_parser = PossibleValuesParser::new(State::ALL.map(State::name)))]
+    #[arg(long, value_name = "STATE", value_parser = PossibleValuesParser::new(WriteState::ALL.map(WriteState::name)))]
     state: Option<String>,
     /// Only those of this client
     #[arg(long, value_name = "NAME")]
@@ -77,20 +77,20 @@ struct List {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u16).range(1..=LISTED_MAX as i64))]
     limit: u16,
     #[command(flatten)]
-    asked: Asked,
+    options: GatewayOptions,
 }
 
 /// One write, as far as it is shown to people.
 #[derive(Deserialize)]
-struct Told {
+struct WriteDetails {
     #[serde(flatten)]
     write: Item,
     message: Option<String>,
-    response: Option<ToldResponse>,
+    response: Option<WriteResponse>,
 }
 
 #[derive(Deserialize)]
-struct ToldResponse {
+struct WriteResponse {
     status: u16,
     body: Value,
 }
@@ -101,24 +101,24 @@ impl Writes {
         const COMMAND: &str = "weir writes";
         match self.action {
             Action::List(list) => {
-                list.asked.gateway.clone().ask(COMMAND, async |api| list.ask(api).await)
+                list.options.gateway.clone().ask(COMMAND, async |api| list.ask(api).await)
             }
-            Action::Show { id, asked } => asked.gateway.ask(COMMAND, async |api| {
+            Action::Show { id, options } => options.gateway.ask(COMMAND, async |api| {
                 let body = api.get(&format!("/api/writes/{id}")).await?;
-                printed(api, &body, asked.json, shown)
+                printed(api, &body, options.json, shown)
             }),
-            Action::Cancel { id, asked } => asked.gateway.ask(COMMAND, async |api| {
+            Action::Cancel { id, options } => options.gateway.ask(COMMAND, async |api| {
                 let body = api.post(&format!("/api/writes/{id}/cancel"), &json!({})).await?;
-                printed(api, &body, asked.json, standing)
+                printed(api, &body, options.json, standing)
             }),
-            Action::Retry { id, even_if_executed, asked } => {
-                asked.gateway.ask(COMMAND, async |api| {
+            Action::Retry { id, even_if_executed, options } => {
+                options.gateway.ask(COMMAND, async |api| {
                     let order = json!({ "even_if_executed": even_if_executed });
                     let body = api
                         .post(&format!("/api/writes/{id}/retry"), &order)
                         .await
                         .map_err(|fault| in_our_words(id, fault))?;
-                    printed(api, &body, asked.json, standing)
+                    printed(api, &body, options.json, standing)
                 })
             }
         }
@@ -139,7 +139,7 @@ impl List {
             }
         }
         let body = api.get(&path).await?;
-        printed(api, &body, self.asked.json, |listing: &Listing| table(listing, &api.address))
+        printed(api, &body, self.options.json, |listing: &Listing| table(listing, &api.address))
     }
 }
 
@@ -158,7 +158,7 @@ fn printed<'b, T: Deserialize<'b>>(
 /// What the API says with a word of its own is said with a flag here.
 fn in_our_words(id: WriteId, fault: Fault) -> Fault {
     match fault {
-        Fault::NotDone { state: Some(state), .. } if state == State::Unknown.name() => {
+        Fault::NotDone { state: Some(state), .. } if state == WriteState::Unknown.name() => {
             let message = format!(
                 "{id} is unknown: it may have been executed, and trying it again may execute it a second time; \
                  look whether it was, and give --even-if-executed if it shall be tried again all the same"
@@ -169,14 +169,14 @@ fn in_our_words(id: WriteId, fault: Fault) -> Fault {
     }
 }
 
-fn standing(told: &Told) -> String {
-    format!("{} is {}\n", plain(&told.write.id), told.write.state.name())
+fn standing(details: &WriteDetails) -> String {
+    format!("{} is {}\n", plain(&details.write.id), details.write.state.name())
 }
 
-fn shown(told: &Told) -> String {
-    let write = &told.write;
+fn shown(details: &WriteDetails) -> String {
+    let write = &details.write;
     let mut text = String::new();
-    let answer = told.response.as_ref();
+    let answer = details.response.as_ref();
     let lines = [
         ("write", Some(write.id.clone())),
         ("state", Some(write.state.name().to_owned())),
@@ -188,7 +188,7 @@ fn shown(told: &Told) -> String {
         ("not before", write.not_before.clone()),
         ("finished", write.finished_at.clone()),
         ("reason", write.reason.clone()),
-        ("", told.message.clone()),
+        ("", details.message.clone()),
         ("answer", answer.map(|answer| answer.status.to_string())),
     ];
     for (name, value) in lines {
@@ -206,7 +206,7 @@ fn shown(told: &Told) -> String {
 }
 
 fn table(listing: &Listing, address: &str) -> String {
-    let counts: Vec<_> = State::ALL
+    let counts: Vec<_> = WriteState::ALL
         .iter()
         .map(|state| {
             format!("{} {}", listing.counts.get(state).copied().unwrap_or_default(), state.name())
@@ -262,7 +262,7 @@ fn row(write: &Item, now_iso: &str) -> ([String; 7], String) {
         (None, None, Some(not_before)) if not_before.as_str() > now_iso => {
             format!("not before {}", plain(not_before))
         }
-        (None, None, Some(_)) if write.state == State::Queued => "waits".into(),
+        (None, None, Some(_)) if write.state == WriteState::Queued => "waits".into(),
         _ => "-".into(),
     };
     let id = plain(&write.id);
@@ -284,7 +284,7 @@ fn write_id(text: &str) -> Result<WriteId, String> {
 mod tests {
     use super::*;
 
-    fn item(id: &str, state: State) -> Item {
+    fn item(id: &str, state: WriteState) -> Item {
         Item {
             id: id.into(),
             state,
@@ -302,7 +302,7 @@ mod tests {
     }
 
     fn listing(writes: Vec<Item>) -> Listing {
-        let counts = [(State::Queued, 1), (State::Done, 2)].into();
+        let counts = [(WriteState::Queued, 1), (WriteState::Done, 2)].into();
         Listing {
             now_iso: "2027-01-15T08:00:30Z".into(),
             durable: true,
@@ -317,19 +317,19 @@ mod tests {
     fn each_write_is_a_line_with_what_has_come_of_it() {
         let queued = Item {
             not_before: Some("2027-01-15T08:00:31Z".into()),
-            ..item("2-0000000000000007", State::Queued)
+            ..item("2-0000000000000007", WriteState::Queued)
         };
         let done = Item {
             status: Some(201),
             attempts: Some(1),
-            ..item("1-0000000000000007", State::Done)
+            ..item("1-0000000000000007", WriteState::Done)
         };
         let unreadable = Item {
             account: None,
             method: None,
             path: None,
             reason: Some("unreadable".into()),
-            ..item("3-0000000000000007", State::Failed)
+            ..item("3-0000000000000007", WriteState::Failed)
         };
         let expected = "weir at 127.0.0.1:9090, 2027-01-15T08:00:30Z: writes kept on disk\n\
             1 queued, 0 sending, 2 done, 0 failed, 0 unknown, 0 cancelled; the oldest unfinished one has waited 30 s\n\
@@ -347,14 +347,14 @@ mod tests {
         let write = Item {
             path: Some(odd.clone()),
             reason: Some(odd.clone()),
-            ..item("1-0000000000000007", State::Failed)
+            ..item("1-0000000000000007", WriteState::Failed)
         };
-        let told = Told {
+        let details = WriteDetails {
             write,
             message: Some(odd.clone()),
-            response: Some(ToldResponse { status: 422, body: json!({ "message": odd }) }),
+            response: Some(WriteResponse { status: 422, body: json!({ "message": odd }) }),
         };
-        let texts = [shown(&told), table(&listing(vec![told.write]), "127.0.0.1:9090")];
+        let texts = [shown(&details), table(&listing(vec![details.write]), "127.0.0.1:9090")];
         assert!(
             texts.iter().all(|text| text
                 .chars()

@@ -27,7 +27,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(90);
 
 /// What the bots saw, all together.
 #[derive(Default)]
-pub struct Seen {
+pub struct Counters {
     /// Requests answered.
     pub requests: AtomicU64,
     /// GETs answered.
@@ -44,7 +44,7 @@ pub struct Seen {
 
 /// All bots.
 pub struct Bots {
-    seen: Arc<Seen>,
+    counters: Arc<Counters>,
     stopped: Arc<AtomicBool>,
     members: Vec<Bot>,
 }
@@ -59,7 +59,7 @@ struct Bot {
     base: String,
     repositories: Vec<String>,
     http: Client<HttpConnector, Full<Bytes>>,
-    seen: Arc<Seen>,
+    counters: Arc<Counters>,
     stopped: Arc<AtomicBool>,
     /// Comments it was told are made.
     commented: Arc<AtomicU64>,
@@ -67,7 +67,7 @@ struct Bot {
 
 /// What the emulator holds of the bots' writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Truth {
+pub struct WrittenComments {
     /// Comments that the bots were told are made.
     pub confirmed: u64,
     /// Of those, the ones that are there exactly once.
@@ -78,7 +78,7 @@ pub struct Truth {
     pub doubled: u64,
 }
 
-struct Answer {
+struct BotResponse {
     status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
@@ -87,7 +87,7 @@ struct Answer {
 impl Bots {
     /// One bot per key of the stage, speaking to the gateway at `address`.
     pub fn new(address: SocketAddr, stage: &Stage) -> Self {
-        let (seen, stopped) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
+        let (counters, stopped) = (Arc::new(Counters::default()), Arc::new(AtomicBool::new(false)));
         let http = Client::builder(TokioExecutor::new()).build_http();
         let bot = |(index, key): (usize, &SecretString)| Bot {
             number: index + 1,
@@ -95,12 +95,12 @@ impl Bots {
             base: format!("http://{address}"),
             repositories: stage.repositories.clone(),
             http: http.clone(),
-            seen: Arc::clone(&seen),
+            counters: Arc::clone(&counters),
             stopped: Arc::clone(&stopped),
             commented: Arc::default(),
         };
         let members = stage.bot_keys.iter().enumerate().map(bot).collect();
-        Self { seen, stopped, members }
+        Self { counters, stopped, members }
     }
 
     /// Lets them run.
@@ -117,14 +117,14 @@ impl Bots {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// What they have seen so far.
-    pub fn seen(&self) -> &Seen {
-        &self.seen
+    /// What they have counters so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// Compares what the bots were told with what the emulator holds.
-    pub fn truth(&self, stage: &Stage) -> Truth {
-        let mut truth = Truth::default();
+    pub fn truth(&self, stage: &Stage) -> WrittenComments {
+        let mut truth = WrittenComments::default();
         for bot in self.members.iter().filter(|bot| bot.is_commenter()) {
             let numbers = bot.numbers_of(&all_pages(stage, &bot.comments_path()));
             let confirmed = bot.commented.load(Ordering::Relaxed);
@@ -226,7 +226,7 @@ impl Bot {
             .await;
         if answer.is_some_and(|answer| answer.status == StatusCode::CREATED) {
             self.commented.store(number, Ordering::Relaxed);
-            self.seen.writes.fetch_add(1, Ordering::Relaxed);
+            self.counters.writes.fetch_add(1, Ordering::Relaxed);
         }
         self.get(&self.comments_path()).await;
     }
@@ -248,14 +248,14 @@ impl Bot {
         self.send(Method::GET, &format!("{}{path}", self.base), Bytes::new()).await;
     }
 
-    async fn send(&self, method: Method, url: &str, body: Bytes) -> Option<Answer> {
+    async fn send(&self, method: Method, url: &str, body: Bytes) -> Option<BotResponse> {
         let is_read = method == Method::GET;
         let answer = timeout(ANSWER_MAX, self.exchange(method, url, body)).await.ok().flatten();
         self.count(is_read, answer.as_ref());
         answer
     }
 
-    async fn exchange(&self, method: Method, url: &str, body: Bytes) -> Option<Answer> {
+    async fn exchange(&self, method: Method, url: &str, body: Bytes) -> Option<BotResponse> {
         let authorization = format!("Bearer {}", self.key.expose_secret());
         let request = Request::builder()
             .method(method)
@@ -265,32 +265,32 @@ impl Bot {
             .ok()?;
         let response = self.http.request(request).await.ok()?;
         let (head, body) = response.into_parts();
-        Some(Answer {
+        Some(BotResponse {
             status: head.status,
             headers: head.headers,
             body: body.collect().await.ok()?.to_bytes(),
         })
     }
 
-    fn count(&self, is_read: bool, answer: Option<&Answer>) {
+    fn count(&self, is_read: bool, answer: Option<&BotResponse>) {
         let add = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
         let Some(answer) = answer else {
-            add(&self.seen.failures);
+            add(&self.counters.failures);
             return;
         };
-        add(&self.seen.requests);
+        add(&self.counters.requests);
         if is_read {
-            add(&self.seen.reads);
+            add(&self.counters.reads);
         }
         if is_read && answer.headers.contains_key("x-from-cache") {
-            add(&self.seen.free_reads);
+            add(&self.counters.free_reads);
         }
         if answer.status == StatusCode::FORBIDDEN
             && answer.headers.contains_key(header::RETRY_AFTER)
         {
-            add(&self.seen.refused);
+            add(&self.counters.refused);
         } else if !answer.status.is_success() {
-            add(&self.seen.failures);
+            add(&self.counters.failures);
             tracing::warn!(bot = self.number, status = answer.status.as_u16(), body = %String::from_utf8_lossy(&answer.body).chars().take(200).collect::<String>(), "a bot got an answer that it did not expect");
         }
     }

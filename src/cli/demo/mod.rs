@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::process::{Asked, FAILED, Signals, runtime};
+use super::process::{FAILED, ProcessSignal, Signals, runtime};
 use crate::config::parse_duration;
 use crate::gateway::server::listen::Listening;
 use crate::telemetry::{self, LogFormat, LogLevel, TelemetrySettings};
@@ -96,7 +96,7 @@ impl Demo {
                 _ = ticks.tick() => report.line(),
                 () = &mut over => break,
                 // There is no config file to read again.
-                asked = signals.next() => if asked == Asked::End { break },
+                asked = signals.next() => if asked == ProcessSignal::End { break },
             }
         }
         // Bots finish the request they are at, so that every write has an outcome. A second Ctrl-C

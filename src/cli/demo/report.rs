@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::bots::{Bots, Truth};
+use super::bots::{Bots, WrittenComments};
 use super::stage::Stage;
 use crate::api::ResourceName;
 use crate::cli::process::FAILED;
@@ -61,16 +61,16 @@ impl<'s> Report<'s> {
                 "budget left"
             );
         }
-        let seen = self.bots.seen();
+        let counters = self.bots.counters();
         println!(
             "{:>8} {:>10} {:>9} {:>9} {:>9} {:>8} {:>7} {:>8} {:>11}",
             self.lines,
-            read(&seen.requests),
+            read(&counters.requests),
             self.arrived.requests,
-            percent(read(&seen.free_reads), read(&seen.reads)),
+            percent(read(&counters.free_reads), read(&counters.reads)),
             self.arrived.not_modified,
             self.arrived.refused,
-            read(&seen.writes),
+            read(&counters.writes),
             self.stage.gateway.admissions.waiting(),
             self.budget_left(),
         );
@@ -83,16 +83,16 @@ impl<'s> Report<'s> {
     }
 
     /// The end: what happened, and whether it is what was promised.
-    pub fn summary(&self, truth: &Truth) -> ExitCode {
-        let seen = self.bots.seen();
-        let (reads, free) = (read(&seen.reads), read(&seen.free_reads));
-        println!("\nclient requests            {}", read(&seen.requests));
+    pub fn summary(&self, truth: &WrittenComments) -> ExitCode {
+        let counters = self.bots.counters();
+        let (reads, free) = (read(&counters.reads), read(&counters.free_reads));
+        println!("\nclient requests            {}", read(&counters.requests));
         println!("upstream requests          {}", self.arrived.requests);
         println!("answered without spending  {free} of {reads} reads, {}", percent(free, reads));
         println!("304s                       {}", self.arrived.not_modified);
         println!("refusals by the upstream   {} (must be 0)", self.arrived.refused);
-        println!("refusals by the gateway    {}", read(&seen.refused));
-        println!("failed requests            {}", read(&seen.failures));
+        println!("refusals by the gateway    {}", read(&counters.refused));
+        println!("failed requests            {}", read(&counters.failures));
         println!(
             "writes done                {}: {} exactly once, {} doubled, {} out of order",
             truth.confirmed, truth.once, truth.doubled, truth.out_of_order

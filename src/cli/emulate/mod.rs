@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::net::TcpListener;
 
-use super::process::{Asked, BAD_CONFIG, FAILED, Signals, runtime};
+use super::process::{BAD_CONFIG, FAILED, ProcessSignal, Signals, runtime};
 use crate::api::Dialect;
 use crate::clock::Clock;
 use crate::config::parse_duration;
@@ -94,7 +94,7 @@ impl Emulate {
         let handle = self.start(listener, settings, recording);
         // What is printed is not the service; a closed terminal does not end it.
         let _ = std::io::stdout().lock().write_all(banner::banner(&handle).as_bytes());
-        while signals.next().await == Asked::Reload {
+        while signals.next().await == ProcessSignal::Reload {
             self.reload(&handle);
         }
         handle.shutdown().await;

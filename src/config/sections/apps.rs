@@ -36,7 +36,7 @@ pub struct Installation {
 }
 
 /// An app whose account is not settled yet.
-struct Unpaid {
+struct PendingApp {
     app_id: u64,
     private_key: SecretString,
     account: Option<usize>,
@@ -46,7 +46,7 @@ struct Unpaid {
 /// Apps on their way in, with the accounts whose tokens they mint.
 #[derive(Default)]
 pub(in crate::config) struct Apps {
-    items: Vec<Option<Unpaid>>,
+    items: Vec<Option<PendingApp>>,
     ids: HashSet<u64>,
     installed: HashSet<u64>,
     /// The accounts of kind app that an app names.
@@ -73,7 +73,7 @@ impl Apps {
         &mut self,
         reader: &mut Reader<'_>,
         accounts: &Declared<Account>,
-    ) -> Option<Unpaid> {
+    ) -> Option<PendingApp> {
         let app_id = reader.required::<u64>("app_id");
         let private_key = reader.required::<Pem>("private_key");
         let payer = self.read_payer(reader, accounts);
@@ -101,7 +101,7 @@ impl Apps {
         });
         self.complete &= installations.is_some();
         let installations = installations.and_then(|items| items.into_iter().collect());
-        Some(Unpaid {
+        Some(PendingApp {
             app_id: app_id?,
             private_key: private_key?.0,
             account: payer,
@@ -166,8 +166,8 @@ impl Apps {
     /// The apps; an app that has no account gets one, which is added to `accounts`: its minting
     /// spends a budget like everything else.
     pub(in crate::config) fn finish(self, accounts: &mut Vec<Account>) -> Option<Vec<App>> {
-        let items: Vec<Unpaid> = self.items.into_iter().collect::<Option<_>>()?;
-        let paid = |app: Unpaid| {
+        let items: Vec<PendingApp> = self.items.into_iter().collect::<Option<_>>()?;
+        let paid = |app: PendingApp| {
             let account = app.account.unwrap_or_else(|| {
                 accounts.push(Account::of_app(app.app_id, accounts));
                 accounts.len() - 1

@@ -99,22 +99,22 @@ impl Hook {
             return reader.refuse("at", format!("no webhook's address: {}", quoted(&at)), accepted);
         };
         let reach = match (named, given, reader.is_set("reach")) {
-            (About::Territory(_), _, true) => {
+            (HookTarget::Territory(_), _, true) => {
                 return reader.refuse(
                     "reach",
                     "what the webhook is about follows from its address",
                     "no such key",
                 );
             }
-            (About::App, None, false) => {
+            (HookTarget::App, None, false) => {
                 return reader.refuse(
                     "reach",
                     "missing",
                     "the owners and repositories where the app is installed",
                 );
             }
-            (About::Territory(territory), ..) => Reach::Only(vec![territory]),
-            (About::App, given, _) => given?,
+            (HookTarget::Territory(territory), ..) => Reach::Only(vec![territory]),
+            (HookTarget::App, given, _) => given?,
         };
         Some(Self { at, account: account?, reach, check_every })
     }
@@ -126,7 +126,7 @@ impl Hook {
 }
 
 /// What the address of a webhook says that it is about.
-enum About {
+enum HookTarget {
     /// This.
     Territory(Territory),
     /// Wherever the app is installed that the credential is for.
@@ -134,7 +134,7 @@ enum About {
 }
 
 /// `None` when it is no address of a webhook.
-fn about(at: &str) -> Option<About> {
+fn about(at: &str) -> Option<HookTarget> {
     let is_name = |name: &str| {
         let is_plain =
             name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
@@ -142,12 +142,12 @@ fn about(at: &str) -> Option<About> {
     };
     let is_id = |id: &str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
     match at.split('/').collect::<Vec<_>>().as_slice() {
-        ["", "app", "hook"] => Some(About::App),
+        ["", "app", "hook"] => Some(HookTarget::App),
         ["", "orgs", owner, "hooks", id] if is_name(owner) && is_id(id) => {
-            Some(About::Territory(Territory::Owner((*owner).into())))
+            Some(HookTarget::Territory(Territory::Owner((*owner).into())))
         }
         ["", "repos", owner, name, "hooks", id] if is_name(owner) && is_name(name) && is_id(id) => {
-            Some(About::Territory(Territory::Repository {
+            Some(HookTarget::Territory(Territory::Repository {
                 owner: (*owner).into(),
                 name: (*name).into(),
             }))

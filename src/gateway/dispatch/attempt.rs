@@ -312,7 +312,7 @@ impl Gateway {
         if !span.is_disabled()
             && let Some(hold) = effort.figures(now).held
         {
-            spans::held(&span, &self.held(hold));
+            spans::record_wait_cause(&span, &self.held(hold));
         }
         admitted
     }
@@ -336,7 +336,7 @@ impl Gateway {
             // it.
             Source::App(_) => true,
             // There is nothing that could be revoked.
-            Source::Anonymous | Source::Brought => false,
+            Source::Anonymous | Source::Client => false,
             Source::Configured(_) | Source::Installation(_) => {
                 said.eq_ignore_ascii_case("401 bad credentials")
             }

@@ -32,6 +32,6 @@ impl Brought {
 
     /// What a request is sent with.
     pub fn credential(&self) -> Credential {
-        Credential::brought(self.seat.token, self.authorization.clone())
+        Credential::of_client(self.seat.token, self.authorization.clone())
     }
 }

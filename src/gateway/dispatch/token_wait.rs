@@ -76,7 +76,7 @@ impl Gateway {
     /// Those of `accounts` without a usable token for the job, in ascending order. Free while all
     /// tokens work.
     pub fn asleep(&self, job: &Job, accounts: &[AccountId], now: Timestamp) -> Vec<AccountId> {
-        if job.brought.is_some() || self.tokens.all_in_use(now) {
+        if job.brought.is_some() || self.tokens.all_healthy(now) {
             return Vec::new();
         }
         let is_asleep =
@@ -84,7 +84,7 @@ impl Gateway {
         if accounts.len() <= FEW {
             return accounts.iter().copied().filter(is_asleep).collect();
         }
-        let mut impaired = self.tokens.impaired(now);
+        let mut impaired = self.tokens.unhealthy_accounts(now);
         impaired.retain(|account| accounts.binary_search(account).is_ok() && is_asleep(account));
         impaired
     }

@@ -98,7 +98,7 @@ impl Guests {
         };
         // Its validators belong to it alone; a number that came round again would still be in
         // another scope.
-        let token = TokenId::brought(seated.given);
+        let token = TokenId::of_client(seated.given);
         seated.given = seated.given.wrapping_add(1);
         let seat = Arc::new(Seat { key, account, token });
         seated.by_key.insert(key, Taken { seat: Arc::clone(&seat), used });

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::asks::{Asker, Job};
-use super::exchanges::Answer;
+use super::exchanges::UpstreamResponse;
+use super::jobs::{Job, Waiter};
 use super::{Event, READS, Run};
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
@@ -20,7 +20,7 @@ impl Run<'_> {
         &mut self,
         id: u64,
         account: AccountId,
-        answer: &Answer,
+        answer: &UpstreamResponse,
     ) -> Result<(), Unplayable> {
         if answer.status.is_server_error() {
             return self.failed(id, Failure::Upstream5xx);
@@ -49,17 +49,17 @@ impl Run<'_> {
             if !is_confirmed {
                 *shown = (*shown).max(answered);
             }
-            self.report.tally.stale += if *shown < asked { job.askers.len() as u64 } else { 0 };
+            self.report.tally.stale += if *shown < asked { job.waiters.len() as u64 } else { 0 };
         }
-        for (place, asker) in job.askers.iter().enumerate() {
-            if let Some(report) = self.client(asker.client) {
+        for (place, waiter) in job.waiters.iter().enumerate() {
+            if let Some(report) = self.client(waiter.client) {
                 if place > 0 {
                     report.collapsed += 1;
                 } else if is_confirmed {
                     report.not_modified += 1;
                 }
             }
-            self.served(*asker, job.away);
+            self.served(*waiter, job.away);
         }
         Ok(())
     }
@@ -94,16 +94,16 @@ impl Run<'_> {
                 if not_before <= self.now {
                     return self.admit(id);
                 }
-                self.agenda.put(not_before, Event::Retries(id));
+                self.event_queue.put(not_before, Event::Retries(id));
             }
             Next::RetryElsewhere => return self.admit(id),
             Next::Unknown => {
                 let Some(job) = self.close(id) else { return Ok(()) };
-                for asker in job.askers {
-                    if let Some(report) = self.client(asker.client) {
+                for waiter in job.waiters {
+                    if let Some(report) = self.client(waiter.client) {
                         report.unknown += 1;
                     }
-                    self.answered(asker);
+                    self.answered(waiter);
                 }
             }
             _ => self.in_vain(id),
@@ -114,34 +114,34 @@ impl Run<'_> {
     /// Enough was tried.
     fn in_vain(&mut self, id: u64) {
         let Some(job) = self.close(id) else { return };
-        for asker in job.askers {
-            if let Some(report) = self.client(asker.client) {
+        for waiter in job.waiters {
+            if let Some(report) = self.client(waiter.client) {
                 report.failed += 1;
             }
-            self.answered(asker);
+            self.answered(waiter);
         }
     }
 
-    pub(super) fn served(&mut self, asker: Asker, away: Duration) {
-        let held = self.now.since(asker.asked_at).saturating_sub(away);
-        if let Some(report) = self.client(asker.client) {
+    pub(super) fn served(&mut self, waiter: Waiter, away: Duration) {
+        let held = self.now.since(waiter.asked_at).saturating_sub(away);
+        if let Some(report) = self.client(waiter.client) {
             report.served += 1;
             report.waits.add(u64::try_from(held.as_millis()).unwrap_or(u64::MAX));
         }
-        self.answered(asker);
+        self.answered(waiter);
     }
 
     /// A bot has its answer, whatever it is.
-    pub(super) fn answered(&mut self, asker: Asker) {
+    pub(super) fn answered(&mut self, waiter: Waiter) {
         let Some((place, bot)) =
-            asker.bot.and_then(|place| Some((place, self.bots.get_mut(place)?)))
+            waiter.bot.and_then(|place| Some((place, self.bots.get_mut(place)?)))
         else {
             return;
         };
         bot.pending = bot.pending.saturating_sub(1);
         let again: Option<Timestamp> = bot.again(self.now);
         if let Some(at) = again {
-            self.agenda.put(at.max(self.now + Duration::from_millis(1)), Event::Wakes(place));
+            self.event_queue.put(at.max(self.now + Duration::from_millis(1)), Event::Wakes(place));
         }
     }
 
@@ -156,7 +156,7 @@ impl Run<'_> {
             if let Some(next) =
                 self.lanes.leave(ticket).and_then(|next| self.by_lane.get(&next).copied())
             {
-                self.agenda.put(self.now, Event::Retries(next));
+                self.event_queue.put(self.now, Event::Retries(next));
             }
         }
         Some(job)

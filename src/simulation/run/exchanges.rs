@@ -16,7 +16,7 @@ use crate::emulator::RequestId;
 use crate::simulation::Unplayable;
 use crate::simulation::plan::{BEGINNING, Order};
 use crate::simulation::truth::Kind;
-use crate::simulation::upstream::{PEER, Whose};
+use crate::simulation::upstream::{PEER, Sender};
 
 /// Of a hundred lost exchanges, how many are lost on the way there: never executed, which nobody
 /// can tell.
@@ -33,7 +33,7 @@ const OUTSIDERS_PATH: &str = "/users/dan";
 
 /// A request between sending and settlement.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct Exchange {
     /// `None`: somebody else's.
     job: Option<(u64, LeaseId)>,
     account: AccountId,
@@ -42,15 +42,15 @@ pub(super) struct Flight {
     sent_at: Timestamp,
     /// At the emulator.
     number: Option<RequestId>,
-    answer: Option<Answer>,
-    fate: Fate,
+    answer: Option<UpstreamResponse>,
+    delivery: Delivery,
     /// Of a polled resource, and the version that there was when the request left.
     polled: Option<(usize, u64)>,
 }
 
 /// Whether an exchange brings its answer back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum Delivery {
     Answered,
     LostBefore,
     LostAfter,
@@ -58,7 +58,7 @@ enum Fate {
 
 /// An answer of the upstream.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct UpstreamResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     body: Bytes,
@@ -79,7 +79,7 @@ impl Run<'_> {
             stored.and_then(|stored| stored.validators(Some(self.plan.rules.owner(grant.account))));
         let request = self.upstream.request(
             self.now,
-            (place, Whose::Ours),
+            (place, Sender::Ours),
             (&job.method, &job.path, &job.body),
             validators.as_ref(),
         )?;
@@ -99,24 +99,26 @@ impl Run<'_> {
             self.admission.books().resource_for(route.endpoint.id, &route.endpoint.resource),
         );
         self.note_if_told(place, costs.then_some(&resource));
-        let fate = match self.network.percent(self.plan.network.lost_percent) {
-            false => Fate::Answered,
-            true if self.network.percent(LOST_BEFORE) => Fate::LostBefore,
-            true => Fate::LostAfter,
+        let delivery = match self.network.percent(self.plan.network.lost_percent) {
+            false => Delivery::Answered,
+            true if self.network.percent(LOST_BEFORE) => Delivery::LostBefore,
+            true => Delivery::LostAfter,
         };
-        self.story.tell(self.now, || {
+        self.narration.tell(self.now, || {
             format!(
                 "sent on {place}: {} {} (lease {})",
                 endpoint.method, endpoint.template, grant.lease.0
             )
         });
         let way = self.way();
-        let flight = self.number();
-        match fate {
-            Fate::LostBefore => self.agenda.put(self.now + TIMEOUT, Event::Missed(flight)),
-            _ => self.agenda.put(self.now + way, Event::Arrives(flight)),
+        let exchange = self.number();
+        match delivery {
+            Delivery::LostBefore => {
+                self.event_queue.put(self.now + TIMEOUT, Event::Missed(exchange))
+            }
+            _ => self.event_queue.put(self.now + way, Event::Arrives(exchange)),
         }
-        let flown = Flight {
+        let flown = Exchange {
             job: Some((id, grant.lease)),
             account: grant.account,
             request,
@@ -124,24 +126,25 @@ impl Run<'_> {
             sent_at: self.now,
             number: None,
             answer: None,
-            fate,
+            delivery,
             polled,
         };
-        self.flights.insert(flight, flown);
+        self.exchanges.insert(exchange, flown);
         Ok(())
     }
 
     /// The emulator judges and answers; how long that takes is its CPU time and a little more.
     pub(super) fn arrives(&mut self, id: u64) {
-        let Some(flight) = self.flights.get_mut(&id) else { return };
-        let arrival = self.upstream.emulator.arrive(self.now, &flight.request, PEER);
-        flight.number = Some(arrival.id);
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
+        let arrival = self.upstream.emulator.arrive(self.now, &exchange.request, PEER);
+        exchange.number = Some(arrival.id);
         let (head, body) = arrival.response.into_parts();
         let versions =
-            flight.polled.map(|(resource, asked)| (asked, self.polling.version(resource)));
-        flight.answer = Some(Answer { status: head.status, headers: head.headers, body, versions });
+            exchange.polled.map(|(resource, asked)| (asked, self.polling.version(resource)));
+        exchange.answer =
+            Some(UpstreamResponse { status: head.status, headers: head.headers, body, versions });
         let Some(entry) = self.upstream.emulator.latest() else { return };
-        let (place, is_ours) = (place_of(flight.account), flight.job.is_some());
+        let (place, is_ours) = (place_of(exchange.account), exchange.job.is_some());
         if is_ours {
             let tally = &mut self.report.tally;
             tally.sent += 1;
@@ -150,22 +153,22 @@ impl Run<'_> {
         }
         let mut began = None;
         if let Some(truth) = self.truth.get_mut(place) {
-            began = truth.note(self.now, entry, flight.kind, is_ours).then_some(entry.resource);
+            began = truth.note(self.now, entry, exchange.kind, is_ours).then_some(entry.resource);
         }
         if let Some(limit) = entry.refused {
-            let lease = flight.job.map(|(_, lease)| lease.0);
+            let lease = exchange.job.map(|(_, lease)| lease.0);
             let who = if is_ours { "OUR request" } else { "somebody else's request" };
-            self.story.tell(self.now, || format!("{who} (lease {lease:?}) on {place} is REFUSED by the upstream: {limit}; {entry:?}"));
+            self.narration.tell(self.now, || format!("{who} (lease {lease:?}) on {place} is REFUSED by the upstream: {limit}; {entry:?}"));
             if is_ours && limit != "fault" {
                 let snapshot = self.admission.books().snapshot(self.now).into_iter().nth(place);
-                self.story.tell(self.now, || format!("our books then: {snapshot:?}"));
-                self.story.climax();
+                self.narration.tell(self.now, || format!("our books then: {snapshot:?}"));
+                self.narration.climax();
             }
         }
         let cpu = Duration::from_micros(if entry.executed { entry.cpu_micros } else { 0 });
         let (least, most) = self.plan.upstream.answers_millis;
         let takes = cpu + Duration::from_millis(self.network.between(least, most));
-        self.agenda.put(self.now + takes, Event::Finishes(id));
+        self.event_queue.put(self.now + takes, Event::Finishes(id));
         if let Some(truth) = self.truth.get_mut(place).filter(|_| entry.executed) {
             truth.was_busy(takes.min((BEGINNING + self.plan.length).since(self.now)));
         }
@@ -182,14 +185,14 @@ impl Run<'_> {
             .find(|window| window.account == truth.login() && window.resource == resource);
         if let Some(window) = window {
             truth.window_began(window);
-            self.story.tell(self.now, || {
+            self.narration.tell(self.now, || {
                 format!(
                     "a window of {resource} begins for {} until {}",
                     truth.name(),
-                    super::story::clock(window.reset)
+                    super::narration::clock(window.reset)
                 )
             });
-            self.agenda
+            self.event_queue
                 .put(window.reset - Duration::from_millis(1), Event::WindowEnds(place, resource));
         }
     }
@@ -197,22 +200,22 @@ impl Run<'_> {
     /// The answer leaves the upstream.
     pub(super) fn finishes(&mut self, id: u64) {
         let way = self.way();
-        let Some(flight) = self.flights.get(&id) else { return };
-        let Some(number) = flight.number else { return };
+        let Some(exchange) = self.exchanges.get(&id) else { return };
+        let Some(number) = exchange.number else { return };
         let emulator = &mut self.upstream.emulator;
-        match flight.fate {
-            Fate::LostAfter => {
+        match exchange.delivery {
+            Delivery::LostAfter => {
                 emulator.abandon(self.now, number);
                 let noticed = if self.network.percent(MISSED_AT_ONCE) {
                     self.now + way
                 } else {
-                    flight.sent_at + TIMEOUT
+                    exchange.sent_at + TIMEOUT
                 };
-                self.agenda.put(noticed.max(self.now), Event::Missed(id));
+                self.event_queue.put(noticed.max(self.now), Event::Missed(id));
             }
-            Fate::Answered | Fate::LostBefore => {
+            Delivery::Answered | Delivery::LostBefore => {
                 emulator.finish(self.now, number);
-                self.agenda.put(self.now + way, Event::Returns(id));
+                self.event_queue.put(self.now + way, Event::Returns(id));
             }
         }
         emulator.departed(number);
@@ -220,11 +223,12 @@ impl Run<'_> {
 
     /// There will be no answer: it counts as spent.
     pub(super) fn missed(&mut self, id: u64) -> Result<(), Unplayable> {
-        let Some(Flight { job: Some((job, lease)), sent_at, .. }) = self.flights.remove(&id) else {
+        let Some(Exchange { job: Some((job, lease)), sent_at, .. }) = self.exchanges.remove(&id)
+        else {
             return Ok(());
         };
         self.report.lost += 1;
-        self.story.tell(self.now, || format!("no answer came for lease {}", lease.0));
+        self.narration.tell(self.now, || format!("no answer came for lease {}", lease.0));
         let jitter = self.jitter.unit();
         self.admission.settle(self.now, lease, Settlement::Unknown, jitter);
         self.was_away(job, sent_at);
@@ -233,8 +237,8 @@ impl Run<'_> {
 
     /// The answer is here: it settles its lease, and teaches.
     pub(super) fn returns(&mut self, id: u64) -> Result<(), Unplayable> {
-        let Some(Flight { job, account, sent_at, answer: Some(mut answer), kind, .. }) =
-            self.flights.remove(&id)
+        let Some(Exchange { job, account, sent_at, answer: Some(mut answer), kind, .. }) =
+            self.exchanges.remove(&id)
         else {
             return Ok(());
         };
@@ -249,8 +253,9 @@ impl Run<'_> {
         let refusal = may_refuse
             .then(|| limit_refusal(answer.status, &answer.headers, &answer.body, self.now))
             .flatten();
-        self.story.tell(self.now, || {
-            let shown = rate.as_ref().map(|rate| (rate.remaining, super::story::clock(rate.reset)));
+        self.narration.tell(self.now, || {
+            let shown =
+                rate.as_ref().map(|rate| (rate.remaining, super::narration::clock(rate.reset)));
             format!(
                 "lease {} answered {} with {shown:?}{}",
                 lease.0,
@@ -284,20 +289,20 @@ impl Run<'_> {
         let Some(outside) = self.plan.outside else { return Ok(()) };
         // The intervals of a Poisson process: as many consumers together have them.
         let pause = outside.every.mul_f64(-(1.0 - self.network.unit()).ln());
-        self.agenda.put(self.now + pause.max(Duration::from_millis(1)), Event::Outsider);
+        self.event_queue.put(self.now + pause.max(Duration::from_millis(1)), Event::Outsider);
         if self.now < self.outsider_told() {
             return Ok(());
         }
         self.outside().sent += 1;
         let request = self.upstream.request(
             self.now,
-            (place_of(outside.account), Whose::Others),
+            (place_of(outside.account), Sender::Others),
             (&http::Method::GET, OUTSIDERS_PATH, &Bytes::new()),
             None,
         )?;
         let id = self.number();
         let kind = Kind { graphql: false, content: false, token_request: false };
-        let flight = Flight {
+        let exchange = Exchange {
             job: None,
             account: outside.account,
             request,
@@ -305,17 +310,17 @@ impl Run<'_> {
             sent_at: self.now,
             number: None,
             answer: None,
-            fate: Fate::Answered,
+            delivery: Delivery::Answered,
             polled: None,
         };
-        self.flights.insert(id, flight);
+        self.exchanges.insert(id, exchange);
         let way = self.way();
-        self.agenda.put(self.now + way, Event::Arrives(id));
+        self.event_queue.put(self.now + way, Event::Arrives(id));
         Ok(())
     }
 
     /// Others know when to stop, too.
-    fn outsider_learns(&mut self, answer: &Answer) {
+    fn outsider_learns(&mut self, answer: &UpstreamResponse) {
         let Some(refusal) = limit_refusal(answer.status, &answer.headers, &answer.body, self.now)
         else {
             return;
@@ -358,18 +363,18 @@ impl Run<'_> {
         }
     }
 
-    /// Remembers until when an answer has told us to stay away.
+    /// Remembers until when an answer has retry_times us to stay away.
     fn remember(&mut self, place: usize, refusal: &LimitRefusal, rate: Option<&RateHeaders>) {
         let until = named_by(self.now, refusal, rate);
-        let Some(told) = self.told.get_mut(place) else { return };
+        let Some(retry_times) = self.retry_times.get_mut(place) else { return };
         match refusal {
             LimitRefusal::Secondary { .. } => {
-                told.account_until = told.account_until.max(until);
+                retry_times.account_until = retry_times.account_until.max(until);
                 self.silence_until = self.silence_until.max(until);
             }
             LimitRefusal::Primary { resource: Some(resource), .. } => {
-                told.resources.retain(|(named, _)| named != resource);
-                told.resources.push((resource.clone(), until));
+                retry_times.resources.retain(|(named, _)| named != resource);
+                retry_times.resources.push((resource.clone(), until));
             }
             LimitRefusal::Primary { .. } => {}
         }
@@ -377,14 +382,15 @@ impl Run<'_> {
 
     /// Counts a request that is sent although we were told to wait: a promise broken.
     fn note_if_told(&mut self, place: usize, resource: Option<&ResourceName>) {
-        let Some(told) = self.told.get(place) else { return };
-        let of_resource = told
+        let Some(retry_times) = self.retry_times.get(place) else { return };
+        let of_resource = retry_times
             .resources
             .iter()
             .any(|(named, until)| Some(named) == resource && self.now < *until);
-        if self.now < told.account_until || of_resource {
+        if self.now < retry_times.account_until || of_resource {
             self.report.sent_while_told += 1;
-            self.story.tell(self.now, || format!("SENT on {place} although we were told to wait"));
+            self.narration
+                .tell(self.now, || format!("SENT on {place} although we were told to wait"));
         } else if self.now < self.silence_until {
             self.report.sent_elsewhere_meanwhile += 1;
         }
@@ -395,6 +401,6 @@ impl Run<'_> {
 fn named_by(now: Timestamp, refusal: &LimitRefusal, rate: Option<&RateHeaders>) -> Timestamp {
     let reset = refusal.reset().or(rate.map(|rate| rate.reset));
     let remaining = refusal.remaining().or(rate.map(|rate| rate.remaining));
-    let told = refusal.retry_after().map(|pause| now + pause);
-    told.max(reset.filter(|_| remaining == Some(0))).unwrap_or(now + Duration::from_secs(60))
+    let retry_times = refusal.retry_after().map(|pause| now + pause);
+    retry_times.max(reset.filter(|_| remaining == Some(0))).unwrap_or(now + Duration::from_secs(60))
 }

@@ -1,20 +1,20 @@
 //! One run: takes events in the order of their time and lets each do its part.
 //!
 //! `asks` is what a request meets before it is sent, `exchanges` the way to the upstream and back,
-//! `ends` what becomes of it, `story` what is remembered of it all. They are the gateway's shell in
+//! `ends` what becomes of it, `narration` what is remembered of it all. They are the gateway's shell in
 //! virtual time: they decide nothing that `decision/` decides.
 
-mod asks;
 mod ends;
 mod exchanges;
-mod story;
+mod jobs;
+mod narration;
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::agenda::Agenda;
 use super::bots::{Ask, Bot};
+use super::event_queue::EventQueue;
 use super::plan::{BEGINNING, Demanded, Plan};
 use super::polling::{self, Polling};
 use super::random::Dice;
@@ -29,9 +29,9 @@ use crate::decision::cache::key::CacheKey;
 use crate::decision::retry::{Patience, Policy};
 use crate::decision::writes::lanes::{LaneTicket, Lanes};
 use crate::decision::{AccountId, Admission, Ticket};
-use asks::Job;
-use exchanges::Flight;
-use story::Story;
+use exchanges::Exchange;
+use jobs::Job;
+use narration::EventLog;
 
 /// As many writes may stand in lanes as may in the gateway (CONTRACT §2, `writes.queue_max`).
 const LANES_MAX: usize = 10_000;
@@ -76,9 +76,9 @@ enum Event {
     Refuses,
 }
 
-/// What an account's answers have told us to wait for.
+/// What an account's answers have retry_times us to wait for.
 #[derive(Debug, Default)]
-struct Told {
+struct RetryTimes {
     account_until: Timestamp,
     resources: Vec<(ResourceName, Timestamp)>,
 }
@@ -87,7 +87,7 @@ struct Told {
 pub(super) struct Run<'p> {
     plan: &'p Plan,
     now: Timestamp,
-    agenda: Agenda<Event>,
+    event_queue: EventQueue<Event>,
     bots: Vec<Bot>,
     admission: Admission,
     lanes: Lanes,
@@ -99,7 +99,7 @@ pub(super) struct Run<'p> {
     turn: u64,
     upstream: Upstream,
     jobs: HashMap<u64, Job>,
-    flights: HashMap<u64, Flight>,
+    exchanges: HashMap<u64, Exchange>,
     by_ticket: HashMap<Ticket, u64>,
     by_lane: HashMap<LaneTicket, u64>,
     fetching: HashMap<CacheKey, u64>,
@@ -109,12 +109,12 @@ pub(super) struct Run<'p> {
     network: Dice,
     jitter: Dice,
     truth: Vec<Truth>,
-    told: Vec<Told>,
+    retry_times: Vec<RetryTimes>,
     /// Until when some account is to be silent.
     silence_until: Timestamp,
     outsider_waits_until: Timestamp,
     report: Report,
-    story: Story,
+    narration: EventLog,
 }
 
 impl<'p> Run<'p> {
@@ -128,7 +128,7 @@ impl<'p> Run<'p> {
         let mut run = Self {
             plan,
             now: BEGINNING,
-            agenda: Agenda::new(),
+            event_queue: EventQueue::new(),
             bots: Vec::new(),
             admission: Admission::new(plan.settings.clone()),
             lanes: Lanes::new(LANES_MAX),
@@ -138,7 +138,7 @@ impl<'p> Run<'p> {
             turn: 0,
             upstream: Upstream::new(plan, BEGINNING - Duration::from_secs(3_600))?,
             jobs: HashMap::new(),
-            flights: HashMap::new(),
+            exchanges: HashMap::new(),
             by_ticket: HashMap::new(),
             by_lane: HashMap::new(),
             fetching: HashMap::new(),
@@ -148,7 +148,7 @@ impl<'p> Run<'p> {
             network: Dice::new(plan.seed, 1),
             jitter: Dice::new(plan.seed, 2),
             truth: plan.upstream.accounts.iter().map(|account| Truth::new(&account.name)).collect(),
-            told: plan.upstream.accounts.iter().map(|_| Told::default()).collect(),
+            retry_times: plan.upstream.accounts.iter().map(|_| RetryTimes::default()).collect(),
             silence_until: Timestamp::EPOCH,
             outsider_waits_until: Timestamp::EPOCH,
             report: Report {
@@ -157,7 +157,7 @@ impl<'p> Run<'p> {
                 clients,
                 ..Report::default()
             },
-            story: Story::new(plan.narration),
+            narration: EventLog::new(plan.narration),
         };
         run.begin();
         Ok(run)
@@ -166,7 +166,7 @@ impl<'p> Run<'p> {
     /// Plays to the end.
     pub fn play(mut self) -> Result<Report, Unplayable> {
         let end = BEGINNING + self.plan.length;
-        while let Some((at, event)) = self.agenda.take_before(end) {
+        while let Some((at, event)) = self.event_queue.take_before(end) {
             self.now = at;
             self.happen(event)?;
             self.deliver()?;
@@ -181,10 +181,10 @@ impl<'p> Run<'p> {
             Demanded::Workload(Workload::Polling) => {
                 self.polling = Polling::new(self.plan.seed, self.plan.bots, self.plan.length);
                 for (place, ask) in self.polling.asks.iter().enumerate() {
-                    self.agenda.put(self.now + ask.after, Event::Polls(place));
+                    self.event_queue.put(self.now + ask.after, Event::Polls(place));
                 }
                 for (place, (after, _)) in self.polling.changes.iter().enumerate() {
-                    self.agenda.put(self.now + *after, Event::Changes(place));
+                    self.event_queue.put(self.now + *after, Event::Changes(place));
                 }
             }
             Demanded::Workload(workload) => {
@@ -204,22 +204,22 @@ impl<'p> Run<'p> {
                         habits[habit % habits.len()],
                         self.plan.seed,
                     );
-                    self.agenda.put(self.now + bot.first(), Event::Wakes(place));
+                    self.event_queue.put(self.now + bot.first(), Event::Wakes(place));
                     self.bots.push(bot);
                 }
             }
             Demanded::Trace(trace) => {
                 for (place, recorded) in trace.requests.iter().enumerate() {
-                    self.agenda.put(self.now + recorded.after, Event::Recorded(place));
+                    self.event_queue.put(self.now + recorded.after, Event::Recorded(place));
                 }
             }
         }
         if self.plan.outside.is_some() {
-            self.agenda.put(self.now, Event::Outsider);
+            self.event_queue.put(self.now, Event::Outsider);
         }
         if let Some(refusal) = self.plan.upstream.refusal {
             let halfway = self.now + self.plan.length / 2;
-            self.agenda.put(refusal.at.min(halfway), Event::Refuses);
+            self.event_queue.put(refusal.at.min(halfway), Event::Refuses);
         }
     }
 
@@ -229,10 +229,10 @@ impl<'p> Run<'p> {
             Event::Recorded(place) => self.recorded_asks(place),
             Event::Polls(place) => self.polls(place),
             Event::Changes(place) => return self.changes(place),
-            Event::Arrives(flight) => self.arrives(flight),
-            Event::Finishes(flight) => self.finishes(flight),
-            Event::Returns(flight) => return self.returns(flight),
-            Event::Missed(flight) => return self.missed(flight),
+            Event::Arrives(exchange) => self.arrives(exchange),
+            Event::Finishes(exchange) => self.finishes(exchange),
+            Event::Returns(exchange) => return self.returns(exchange),
+            Event::Missed(exchange) => return self.missed(exchange),
             Event::Retries(job) => return self.admit(job),
             Event::GivesUp(job) => self.gives_up(job),
             Event::Tick => {
@@ -312,7 +312,7 @@ impl<'p> Run<'p> {
             let at = at.max(self.now + Duration::from_millis(1));
             if at < self.wakes_at {
                 self.wakes_at = at;
-                self.agenda.put(at, Event::Tick);
+                self.event_queue.put(at, Event::Tick);
             }
         }
         Ok(())
@@ -332,7 +332,7 @@ impl<'p> Run<'p> {
                 .broken
                 .entry(format!("{} {}", invariant.number(), invariant.name()))
                 .or_default() += 1;
-            self.story.tell(self.now, || {
+            self.narration.tell(self.now, || {
                 format!("INVARIANT {} is broken: {}", invariant.number(), invariant.name())
             });
         }
@@ -346,7 +346,7 @@ impl<'p> Run<'p> {
             windows.iter().find(|window| window.account == name && window.resource == resource);
         if let (Some(window), Some(truth)) = (window, self.truth.get_mut(account)) {
             truth.window_ended(window);
-            self.story.tell(self.now, || {
+            self.narration.tell(self.now, || {
                 format!(
                     "the window of {resource} ends for {}: {} of {} used",
                     truth.name(),
@@ -369,7 +369,13 @@ impl<'p> Run<'p> {
         let limits = self.plan.settings.limits;
         let accounts =
             self.truth.into_iter().map(|truth| truth.report(self.plan.length, &limits)).collect();
-        Report { accounts, sent_while_limited, banned, story: self.story.told(), ..self.report }
+        Report {
+            accounts,
+            sent_while_limited,
+            banned,
+            story: self.narration.into_lines(),
+            ..self.report
+        }
     }
 
     fn number(&mut self) -> u64 {

@@ -17,9 +17,9 @@ use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::Registry;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use super::line::Line;
-use super::lines::{Lines, Writing};
+use super::format::LineFormat;
 use super::otlp::Exporter;
+use super::writer::{LogWriter, WriterThread};
 
 /// The targets of the gateway's own events and spans begin with this: the name of the crate.
 const OWN: &str = env!("CARGO_CRATE_NAME");
@@ -126,7 +126,7 @@ pub enum InitError {
 pub struct Guard {
     exporter: Option<Exporter>,
     /// Last, so that it writes what the exporter has to say.
-    _writing: Writing,
+    _writing: WriterThread,
 }
 
 impl Guard {
@@ -159,7 +159,7 @@ pub fn init(settings: &TelemetrySettings) -> Result<Guard, InitError> {
     let left_out = |lines| {
         tracing::warn!(lines, "log lines were left out, because the log was read too slowly")
     };
-    let (lines, writing) = Lines::start(io::stderr, left_out).map_err(InitError::Thread)?;
+    let (lines, writing) = LogWriter::start(io::stderr, left_out).map_err(InitError::Thread)?;
     // Made first, so that it is shut down when the next step fails.
     let guard = Guard { exporter, _writing: writing };
     subscriber(settings, guard.exporter.as_ref(), lines)
@@ -179,7 +179,7 @@ where
 {
     let lines = tracing_subscriber::fmt::layer()
         .fmt_fields(DefaultFields::new())
-        .event_format(Line(settings.log))
+        .event_format(LineFormat(settings.log))
         .with_writer(writer)
         .with_filter(LogFilter(settings.level.0));
     // A list and not an `Option`: an absent layer counts as one that wants everything, and would

@@ -3,7 +3,7 @@
 use super::*;
 use crate::clock::Timestamp;
 use crate::telemetry::init::{LogFormat, TelemetrySettings, subscriber};
-use crate::telemetry::outcome::{CacheOutcome, Held, LogText};
+use crate::telemetry::outcome::{CacheOutcome, LogText, WaitCause};
 use crate::telemetry::written::Written;
 
 fn logged(log: LogFormat, act: impl FnOnce()) -> String {
@@ -52,7 +52,7 @@ fn a_request_line_has_these_keys_and_no_other() {
     full.account = Some("bot".into());
     full.resource = Some("core".into());
     full.refusal = Some("budget");
-    full.held = Some(Held {
+    full.held = Some(WaitCause {
         by: "primary",
         account: Some("bot".into()),
         until: Some(Timestamp::from_secs(1_800_000_000)),
@@ -107,7 +107,7 @@ fn what_is_not_known_is_left_out_of_the_line() {
 fn one_line_says_what_held_a_request_whose_limit_it_is_and_until_when() {
     let mut held = outcome();
     held.queue = Duration::from_secs(20);
-    held.held = Some(Held {
+    held.held = Some(WaitCause {
         by: "cooldown",
         account: Some("bot".into()),
         until: Some(Timestamp::from_secs(1_800_000_000)),

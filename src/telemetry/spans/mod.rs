@@ -14,7 +14,7 @@ use tracing::field::Empty;
 use tracing::{Span, info_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use super::outcome::{Held, MethodName, Outcome};
+use super::outcome::{MethodName, Outcome, WaitCause};
 
 /// The server span of a client request. Its trace is the caller's when `headers` carry a
 /// `traceparent`. Everything that is known only later is added by [`finish`].
@@ -34,9 +34,9 @@ pub fn server_span(headers: &HeaderMap, method: MethodName, server_address: &str
         weir.resource = Empty,
         weir.cache = Empty,
         weir.refusal = Empty,
-        weir.held.by = Empty,
-        weir.held.account = Empty,
-        weir.held.until = Empty,
+        weir.cause.by = Empty,
+        weir.cause.account = Empty,
+        weir.cause.until = Empty,
         weir.upstream.attempts = Empty,
     );
     if !span.is_disabled() {
@@ -58,23 +58,23 @@ pub fn admission_span(request: &Span) -> Span {
         parent: request,
         "admission",
         otel.kind = "internal",
-        weir.held.by = Empty,
-        weir.held.account = Empty,
-        weir.held.until = Empty,
+        weir.cause.by = Empty,
+        weir.cause.account = Empty,
+        weir.cause.until = Empty,
     )
 }
 
 /// Adds to a server or admission span what the request was held by.
-pub fn held(span: &Span, held: &Held) {
+pub fn record_wait_cause(span: &Span, cause: &WaitCause) {
     if span.is_disabled() {
         return;
     }
-    span.record("weir.held.by", held.by);
-    record_name(span, "weir.held.account", held.account.as_deref());
+    span.record("weir.held.by", cause.by);
+    record_name(span, "weir.held.account", cause.account.as_deref());
     record_name(
         span,
         "weir.held.until",
-        held.until.map(crate::clock::Timestamp::rfc3339).as_deref(),
+        cause.until.map(crate::clock::Timestamp::rfc3339).as_deref(),
     );
 }
 
@@ -140,7 +140,7 @@ pub fn finish(request: &Span, outcome: &Outcome) {
     record_name(request, "weir.resource", outcome.resource.as_deref());
     record_name(request, "weir.refusal", outcome.refusal);
     if let Some(by) = &outcome.held {
-        held(request, by);
+        record_wait_cause(request, by);
     }
     if outcome.status >= 500 {
         request.record("otel.status_code", "ERROR");

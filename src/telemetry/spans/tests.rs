@@ -145,14 +145,14 @@ fn the_steps_of_a_request_are_its_children() {
 
 #[test]
 fn what_held_a_request_is_on_its_admission_span_and_on_its_own() {
-    let by = Held {
+    let by = WaitCause {
         by: "primary",
         account: Some("bot".into()),
         until: Some(crate::clock::Timestamp::from_secs(1_800_000_000)),
     };
     let spans = exported(1.0, || {
         let request = request(&HeaderMap::new());
-        held(&admission_span(&request), &by);
+        record_wait_cause(&admission_span(&request), &by);
         finish(&request, &Outcome { held: Some(by), ..outcome(403) });
     });
     for name in ["admission", "GET /repos/{owner}/{repo}"] {

@@ -21,9 +21,9 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::bench::{Leave, PAUSE_MAX, PAUSE_MIN, SharedBench, Standing, longer, take};
-use super::health::State as Health;
-use super::{SlotId, TokenId};
+use super::bench::{BenchState, PAUSE_MAX, PAUSE_MIN, Permit, SharedBench, longer, take};
+use super::health::HealthState;
+use super::{Rejection, SlotId, TokenId};
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 
@@ -52,7 +52,7 @@ pub struct Installation {
     pub app: u64,
     /// Whether its tokens are refused.
     pub bench: SharedBench,
-    state: Mutex<State>,
+    state: Mutex<MintState>,
     signals: Arc<Signals>,
 }
 
@@ -80,7 +80,7 @@ pub enum Want {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MintState {
     current: Option<Minted>,
     want: Want,
     minting: bool,
@@ -104,10 +104,10 @@ struct Minted {
     used: bool,
 }
 
-/// Why a mint brought no token.
+/// Why a mint of_client no token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MintFailure {
-    /// Nobody knows; the next try may succeed.
+    /// Nobody knows; the next try may with_config.
     Passing(String),
     /// The upstream does not mint for this installation: it was removed or suspended.
     Refused(String),
@@ -115,22 +115,11 @@ pub enum MintFailure {
     Later(Timestamp, String),
 }
 
-/// What becomes of a refused token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Another one is minted.
-    Replaced,
-    /// The installation is benched.
-    Benched,
-    /// It was an old one.
-    Ignored,
-}
-
 impl Installation {
     /// Without a token, and wanting one: minted in the background, so that the first request does
     /// not wait.
     pub fn new(id: u64, slot: SlotId, account: AccountId, app: u64, signals: Arc<Signals>) -> Self {
-        let state = State { want: Want::Background, ..State::default() };
+        let state = MintState { want: Want::Background, ..MintState::default() };
         Self { id, slot, account, app, bench: Arc::default(), state: Mutex::new(state), signals }
     }
 
@@ -146,16 +135,16 @@ impl Installation {
     }
 
     /// Its token for one request.
-    pub fn take(&self, now: Timestamp) -> Option<(TokenId, HeaderValue, Leave)> {
+    pub fn take(&self, now: Timestamp) -> Option<(TokenId, HeaderValue, Permit)> {
         let mut state = self.state.lock();
         state.usable(now)?;
-        let leave = take(&self.bench, now)?;
+        let permit = take(&self.bench, now)?;
         let current = state.current.as_mut()?;
         // The first use makes its renewal due one day, of which nobody has been told yet.
         if !std::mem::replace(&mut current.used, true) {
             self.signals.due.notify_one();
         }
-        Some((current.token, current.authorization.clone(), leave))
+        Some((current.token, current.authorization.clone(), permit))
     }
 
     /// Whether `token` is the one in use.
@@ -165,21 +154,22 @@ impl Installation {
 
     /// A request would wait for a token until `deadline`; whether one can come by then. From here
     /// on one is to be minted.
-    pub fn want(&self, now: Timestamp, deadline: Timestamp, app: Standing) -> bool {
+    pub fn want(&self, now: Timestamp, deadline: Timestamp, app: BenchState) -> bool {
         let comes = self.comes(now, deadline, app);
         if comes {
             self.state.lock().want = Want::Asked;
-            // Each time: whoever mints may have looked while the app was being tried.
+            // Each time: whoever mints may have looked while the app was being probe_ended.
             self.signals.due.notify_one();
         }
         comes
     }
 
     /// Whether a token that is asked for now can come by `deadline`.
-    pub fn comes(&self, now: Timestamp, deadline: Timestamp, app: Standing) -> bool {
-        let bench = self.bench.lock().standing(now);
+    pub fn comes(&self, now: Timestamp, deadline: Timestamp, app: BenchState) -> bool {
+        let bench = self.bench.lock().bench_state(now);
         let state = self.state.lock();
-        let is_under_way = state.minting && matches!(bench, Standing::Healthy | Standing::Due(_));
+        let is_under_way =
+            state.minting && matches!(bench, BenchState::Healthy | BenchState::Due(_));
         is_under_way
             || earliest(state.not_before, bench, app).is_some_and(|at| at.max(now) <= deadline)
     }
@@ -187,7 +177,7 @@ impl Installation {
     /// A request had to do without its token and could not wait for one; whether the next request
     /// may find one. From here on it is minted, if nobody has missed it before.
     pub fn missed(&self, now: Timestamp) -> bool {
-        let is_healthy = self.bench.lock().standing(now) == Standing::Healthy;
+        let is_healthy = self.bench.lock().bench_state(now) == BenchState::Healthy;
         let mut state = self.state.lock();
         let comes = is_healthy && state.usable(now).is_none();
         if comes && !state.minting && state.want == Want::Nothing {
@@ -198,14 +188,14 @@ impl Installation {
     }
 
     /// When a token can come at the earliest; `None` when only an event tells.
-    pub fn earliest(&self, now: Timestamp, app: Standing) -> Option<Timestamp> {
-        let bench = self.bench.lock().standing(now);
+    pub fn earliest(&self, now: Timestamp, app: BenchState) -> Option<Timestamp> {
+        let bench = self.bench.lock().bench_state(now);
         earliest(self.state.lock().not_before, bench, app)
     }
 
     /// When the next mint is due, and for whom; `None` when none is, or one is under way.
-    pub fn due(&self, now: Timestamp, app: Standing) -> Option<(Timestamp, Want)> {
-        let bench = self.bench.lock().standing(now);
+    pub fn due(&self, now: Timestamp, app: BenchState) -> Option<(Timestamp, Want)> {
+        let bench = self.bench.lock().bench_state(now);
         let state = self.state.lock();
         if state.minting {
             return None;
@@ -233,17 +223,23 @@ impl Installation {
 
     /// The upstream refused `token` at `now`. A second refusal soon after it was replaced is about
     /// the installation.
-    pub fn refused(&self, token: TokenId, leave: &Leave, now: Timestamp, said: &str) -> Verdict {
+    pub fn refused(
+        &self,
+        token: TokenId,
+        permit: &Permit,
+        now: Timestamp,
+        said: &str,
+    ) -> Rejection {
         let mut state = self.state.lock();
         let Some(current) = state.current.as_ref().filter(|current| current.token == token) else {
-            return Verdict::Ignored;
+            return Rejection::Old;
         };
         let ended = current.expires <= now + END_MARGIN;
         let replaced_before = state.replaced_at.is_some_and(|at| now.since(at) < PAUSE_MIN);
         state.current = None;
-        if !ended && (replaced_before || matches!(leave, Leave::Probe(_))) {
-            self.bench.lock().refused(now, leave, said);
-            return Verdict::Benched;
+        if !ended && (replaced_before || matches!(permit, Permit::Probe(_))) {
+            self.bench.lock().refused(now, permit, said);
+            return Rejection::Benched;
         }
         // That it came too late for its token says nothing about the next one.
         if !ended {
@@ -251,52 +247,55 @@ impl Installation {
         }
         state.want = state.want.max(Want::Background);
         self.signals.due.notify_one();
-        Verdict::Replaced
+        Rejection::Replaced
     }
 
     /// How it is, with the problem if there is one.
-    pub fn health(&self, now: Timestamp, app: Standing) -> (Health, Option<String>) {
+    pub fn health(&self, now: Timestamp, app: BenchState) -> (HealthState, Option<String>) {
         let (bench, said) = {
             let bench = self.bench.lock();
-            (bench.standing(now), bench.said().map(str::to_owned))
+            (bench.bench_state(now), bench.said().map(str::to_owned))
         };
         let state = self.state.lock();
         match (bench, app) {
-            (Standing::Benched(until) | Standing::Due(until) | Standing::Probed(until), _) => {
-                return (Health::Benched { until }, said);
+            (
+                BenchState::Benched(until) | BenchState::Due(until) | BenchState::Probed(until),
+                _,
+            ) => {
+                return (HealthState::Benched { until }, said);
             }
-            (Standing::Healthy, _) if state.usable(now).is_some() => {
-                return (Health::Healthy, state.problem.clone());
+            (BenchState::Healthy, _) if state.usable(now).is_some() => {
+                return (HealthState::Healthy, state.problem.clone());
             }
             (
-                Standing::Healthy,
-                Standing::Benched(until) | Standing::Due(until) | Standing::Probed(until),
+                BenchState::Healthy,
+                BenchState::Benched(until) | BenchState::Due(until) | BenchState::Probed(until),
             ) => {
-                return (Health::Benched { until }, Some("its app is not accepted".into()));
+                return (HealthState::Benched { until }, Some("its app is not accepted".into()));
             }
-            (Standing::Healthy, Standing::Healthy) => {}
+            (BenchState::Healthy, BenchState::Healthy) => {}
         }
         match state.pause {
-            Some(_) => (Health::Benched { until: state.not_before }, state.problem.clone()),
+            Some(_) => (HealthState::Benched { until: state.not_before }, state.problem.clone()),
             None if state.want > Want::Nothing || state.minting || state.failures > 0 => {
-                (Health::Minting, state.problem.clone())
+                (HealthState::Minting, state.problem.clone())
             }
-            None => (Health::Expired, None),
+            None => (HealthState::Expired, None),
         }
     }
 }
 
 /// When something due at `at` may be done, with what stands in the way; `None` when only an event
 /// tells.
-fn earliest(at: Timestamp, bench: Standing, app: Standing) -> Option<Timestamp> {
-    [bench, app].into_iter().try_fold(at, |at, standing| match standing {
-        Standing::Healthy | Standing::Due(_) => Some(at),
-        Standing::Benched(until) => Some(at.max(until)),
-        Standing::Probed(_) => None,
+fn earliest(at: Timestamp, bench: BenchState, app: BenchState) -> Option<Timestamp> {
+    [bench, app].into_iter().try_fold(at, |at, bench_state| match bench_state {
+        BenchState::Healthy | BenchState::Due(_) => Some(at),
+        BenchState::Benched(until) => Some(at.max(until)),
+        BenchState::Probed(_) => None,
     })
 }
 
-impl State {
+impl MintState {
     fn usable(&self, now: Timestamp) -> Option<&Minted> {
         self.current.as_ref().filter(|current| current.expires > now + END_MARGIN)
     }
@@ -314,7 +313,7 @@ impl Minting {
         &self.installation
     }
 
-    /// The token that it brought, which ends at `expires` on our clock. `chance` is between 0 and
+    /// The token that it of_client, which ends at `expires` on our clock. `chance` is between 0 and
     /// 1.
     pub fn succeeded(
         self,
@@ -335,7 +334,7 @@ impl Minting {
         state.not_before = Timestamp::EPOCH;
     }
 
-    /// It brought none. `chance` is between 0 and 1.
+    /// It of_client none. `chance` is between 0 and 1.
     pub fn failed(self, now: Timestamp, failure: MintFailure, chance: f64) {
         let mut state = self.installation.state.lock();
         let (not_before, problem) = match failure {

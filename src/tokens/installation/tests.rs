@@ -16,7 +16,7 @@ fn installation() -> Arc<Installation> {
 }
 
 fn due(installation: &Installation, now: Timestamp) -> Option<Timestamp> {
-    installation.due(now, Standing::Healthy).map(|(at, _)| at)
+    installation.due(now, BenchState::Healthy).map(|(at, _)| at)
 }
 
 /// Mints the token `number`, which lives for an hour.
@@ -37,7 +37,7 @@ fn used(installation: &Installation, now: Timestamp) -> Option<u64> {
 fn the_first_token_is_minted_without_being_asked_for() {
     let installation = installation();
     assert!(due(&installation, START).is_some_and(|at| at <= START));
-    assert_eq!(installation.health(START, Standing::Healthy).0, Health::Minting);
+    assert_eq!(installation.health(START, BenchState::Healthy).0, HealthState::Minting);
     mint(&installation, 7, START);
     assert_eq!((due(&installation, START), used(&installation, START)), (None, Some(7)));
 }
@@ -106,10 +106,10 @@ fn a_token_that_nobody_used_is_left_to_end_and_the_next_request_has_one_minted()
     mint(&installation, 7, START);
     let later = START + 5 * HOUR;
     assert_eq!((due(&installation, START), due(&installation, later)), (None, None));
-    assert_eq!(installation.health(later, Standing::Healthy), (Health::Expired, None));
+    assert_eq!(installation.health(later, BenchState::Healthy), (HealthState::Expired, None));
     assert!(
         !installation.is_usable(later)
-            && installation.want(later, later + MINUTE, Standing::Healthy)
+            && installation.want(later, later + MINUTE, BenchState::Healthy)
     );
     assert!(due(&installation, later).is_some_and(|at| at <= later));
 }
@@ -125,11 +125,11 @@ fn failures_are_retried_after_doubling_pauses_with_jitter_up_to_a_minute() {
     }
     assert!(backoff(3, 0.0) == Duration::from_secs(4) && backoff(3, 1.0) == Duration::from_secs(8));
     assert_eq!(
-        installation.health(now, Standing::Healthy),
-        (Health::Minting, Some("no answer".into()))
+        installation.health(now, BenchState::Healthy),
+        (HealthState::Minting, Some("no answer".into()))
     );
     mint(&installation, 7, now);
-    assert_eq!(installation.health(now, Standing::Healthy), (Health::Healthy, None));
+    assert_eq!(installation.health(now, BenchState::Healthy), (HealthState::Healthy, None));
 }
 
 #[test]
@@ -141,8 +141,8 @@ fn an_installation_that_is_gone_is_asked_about_ever_more_rarely() {
         let until = now + minutes * MINUTE;
         assert_eq!(due(&installation, now), Some(until));
         assert_eq!(
-            installation.health(now, Standing::Healthy),
-            (Health::Benched { until }, Some("404 Not Found".into()))
+            installation.health(now, BenchState::Healthy),
+            (HealthState::Benched { until }, Some("404 Not Found".into()))
         );
         now = until;
     }
@@ -156,14 +156,14 @@ fn a_request_waits_only_for_a_token_that_can_come_in_its_time() {
         START,
         MintFailure::Later(START + MINUTE, "the app's budget is spent".into()),
     );
-    assert!(!installation.want(START, START + 59 * Duration::from_secs(1), Standing::Healthy));
-    assert!(installation.want(START, START + MINUTE, Standing::Healthy));
+    assert!(!installation.want(START, START + 59 * Duration::from_secs(1), BenchState::Healthy));
+    assert!(installation.want(START, START + MINUTE, BenchState::Healthy));
     assert!(
-        !installation.want(START, START + MINUTE, Standing::Benched(START + HOUR)),
+        !installation.want(START, START + MINUTE, BenchState::Benched(START + HOUR)),
         "its app is not accepted"
     );
     assert_eq!(
-        installation.due(START, Standing::Benched(START + HOUR)).map(|(at, _)| at),
+        installation.due(START, BenchState::Benched(START + HOUR)).map(|(at, _)| at),
         Some(START + HOUR)
     );
 }
@@ -172,30 +172,30 @@ fn a_request_waits_only_for_a_token_that_can_come_in_its_time() {
 fn a_refused_token_is_minted_anew_once_before_the_installation_is_benched() {
     let installation = installation();
     mint(&installation, 7, START);
-    let refuse = |number, now| installation.refused(TokenId(number), &Leave::Plain, now, "401");
-    assert_eq!(refuse(7, START), Verdict::Replaced);
-    assert_eq!(refuse(7, START), Verdict::Ignored, "who used it as well");
+    let refuse = |number, now| installation.refused(TokenId(number), &Permit::Plain, now, "401");
+    assert_eq!(refuse(7, START), Rejection::Replaced);
+    assert_eq!(refuse(7, START), Rejection::Old, "who used it as well");
     assert!(
         used(&installation, START).is_none()
             && due(&installation, START).is_some_and(|at| at <= START)
     );
     mint(&installation, 8, START);
-    assert_eq!(refuse(8, START + MINUTE), Verdict::Benched);
+    assert_eq!(refuse(8, START + MINUTE), Rejection::Benched);
     let until = START + MINUTE + PAUSE_MIN;
     assert_eq!(
-        installation.health(START + MINUTE, Standing::Healthy),
-        (Health::Benched { until }, Some("401".into()))
+        installation.health(START + MINUTE, BenchState::Healthy),
+        (HealthState::Benched { until }, Some("401".into()))
     );
-    assert!(!installation.want(START + MINUTE, until - MINUTE, Standing::Healthy));
+    assert!(!installation.want(START + MINUTE, until - MINUTE, BenchState::Healthy));
     // After the pause one is minted for one request, and the others keep away until its answer.
-    assert!(installation.want(until, until + MINUTE, Standing::Healthy));
+    assert!(installation.want(until, until + MINUTE, BenchState::Healthy));
     mint(&installation, 9, until);
-    let (token, _, leave) = installation.take(until).expect("the probe");
+    let (token, _, permit) = installation.take(until).expect("the probe");
     assert!(installation.take(until).is_none());
-    assert_eq!(installation.refused(token, &leave, until, "401"), Verdict::Benched);
+    assert_eq!(installation.refused(token, &permit, until, "401"), Rejection::Benched);
     assert_eq!(
-        installation.health(until, Standing::Healthy).0,
-        Health::Benched { until: until + 2 * PAUSE_MIN }
+        installation.health(until, BenchState::Healthy).0,
+        HealthState::Benched { until: until + 2 * PAUSE_MIN }
     );
 }
 
@@ -205,8 +205,8 @@ fn a_token_that_came_too_late_for_its_end_is_replaced_without_suspicion() {
     for number in 7..20 {
         mint(&installation, number, START);
         assert_eq!(
-            installation.refused(TokenId(number), &Leave::Plain, START + HOUR, "401"),
-            Verdict::Replaced
+            installation.refused(TokenId(number), &Permit::Plain, START + HOUR, "401"),
+            Rejection::Replaced
         );
     }
 }
@@ -226,7 +226,7 @@ fn of_many_askers_at_once_exactly_one_mints() {
         let begun = std::thread::scope(|scope| {
             let ask = || {
                 start.wait();
-                installation.want(START, START + MINUTE, Standing::Healthy);
+                installation.want(START, START + MINUTE, BenchState::Healthy);
                 installation.begin()
             };
             let askers: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
@@ -273,21 +273,21 @@ proptest! {
         let installation = installation();
         let (mut now, mut minting, mut number) = (START, None, 0);
         let mut ends = std::collections::HashMap::new();
-        let mut last: Option<(TokenId, Leave)> = None;
+        let mut last: Option<(TokenId, Permit)> = None;
         for step in steps {
             match step {
                 Step::Pass(seconds) => now = now + Duration::from_secs(seconds),
                 Step::Ask => {
                     let deadline = now + MINUTE;
-                    if !installation.is_usable(now) && installation.want(now, deadline, Standing::Healthy) && minting.is_none() {
+                    if !installation.is_usable(now) && installation.want(now, deadline, BenchState::Healthy) && minting.is_none() {
                         prop_assert!(due(&installation, now).is_some_and(|at| at.max(now) <= deadline));
                     }
                 }
                 Step::Use => {
                     last = None;
-                    if let Some((token, _, leave)) = installation.take(now) {
+                    if let Some((token, _, permit)) = installation.take(now) {
                         prop_assert!(ends[&token] > now);
-                        last = Some((token, leave));
+                        last = Some((token, permit));
                     }
                 }
                 Step::Begin => {
@@ -303,7 +303,7 @@ proptest! {
                 Step::Fail => if let Some(minting) = minting.take() { minting.failed(now, MintFailure::Passing(String::new()), 0.3) },
                 Step::Gone => if let Some(minting) = minting.take() { minting.failed(now, MintFailure::Refused(String::new()), 0.3) },
                 Step::Die => drop(minting.take()),
-                Step::Refuse => if let Some((token, leave)) = last.take() { installation.refused(token, &leave, now, "401"); },
+                Step::Refuse => if let Some((token, permit)) = last.take() { installation.refused(token, &permit, now, "401"); },
             }
             prop_assert!(minting.is_none() || due(&installation, now).is_none());
         }

@@ -52,11 +52,11 @@ pub struct Watch {
     /// Deliveries that are of no account any more, with their times.
     settled: BTreeMap<String, u64>,
     /// Those that have not arrived.
-    open: BTreeMap<String, Open>,
+    open: BTreeMap<String, OpenDelivery>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenDelivery {
     id: u64,
     /// A check that did not show it yet: what it tells of happened later.
     after: Timestamp,
@@ -150,7 +150,7 @@ impl Watch {
     /// One that has not arrived. Its event, if it is missing from now on.
     fn note(&mut self, delivery: &Listed, now: Timestamp) -> Option<Cow<'static, str>> {
         let after = self.checked_at.unwrap_or(now);
-        let open = self.open.entry(delivery.guid.clone()).or_insert_with(|| Open {
+        let open = self.open.entry(delivery.guid.clone()).or_insert_with(|| OpenDelivery {
             id: delivery.id,
             after,
             seen_at: now,
@@ -184,7 +184,7 @@ impl Watch {
 
     /// The attempts that are to be repeated now; they count as asked for from now on.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<u64> {
-        let is_due = |open: &&mut Open| {
+        let is_due = |open: &&mut OpenDelivery| {
             open.missing
                 && open.asked < ASKS_MAX
                 && (open.asked == 0 || now.since(open.asked_at) >= ASK_AGAIN)

@@ -4,7 +4,7 @@
 //! Two tables hold the two texts of each write by its number, so that progress does not write
 //! bodies again; one says whose file it is. Each text carries a checksum of its own, because redb
 //! looks at those of its pages only when a file is opened. Left out: when it is opened and
-//! committed (`keeper`).
+//! committed (`worker`).
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,8 +16,8 @@ use redb::{
 };
 use ring::digest::{Context, SHA256};
 
+use super::deferred::{DeferredDisk, is_for_room};
 use super::fault::Fault;
-use super::held::{Held, is_for_room};
 use crate::writes::{Change, Stored};
 
 /// Whose file it is. No other program's database has a table of this name with these types.
@@ -39,16 +39,16 @@ const CACHE_BYTES: usize = 4 * 1024 * 1024;
 const CHECKSUM_BYTES: usize = 8;
 
 /// An open database, known to be whole and ours.
-pub(super) struct Home {
+pub(super) struct WritesDatabase {
     /// Taken only by `drop`.
     database: Option<Database>,
-    held: Held,
+    disk: DeferredDisk,
     next: u64,
 }
 
 /// What redb did not do.
 #[derive(Clone, Debug)]
-pub(super) struct Trouble {
+pub(super) struct StorageFault {
     /// Whether it would not have failed with more room.
     pub(super) for_room: bool,
     /// Whether what was written is in doubt, because a sync failed.
@@ -56,25 +56,25 @@ pub(super) struct Trouble {
     pub(super) text: String,
 }
 
-impl Home {
+impl WritesDatabase {
     /// Opens what is on the disk, checks every page and every record of it, and shows each to
-    /// `each`, in order. Changes nothing on the disk when it fails. See [`Held::trust`] for
+    /// `each`, in request. Changes nothing on the disk when it fails. See [`DeferredDisk::trust`] for
     /// `rewrite`.
     pub(super) fn open(
         disk: Box<dyn StorageBackend>,
         rewrite: bool,
         each: &mut dyn FnMut(u64, Stored) -> Result<(), String>,
     ) -> Result<Self, Fault> {
-        let held = Held::new(disk);
-        let opened = safely(|| open_checked(&held));
+        let disk = DeferredDisk::new(disk);
+        let opened = safely(|| open_checked(&disk));
         let database =
             opened.map_err(|panic| Fault::Damaged(format!("reading it failed: {panic}")))??;
-        let mut home = Self { database: Some(database), held, next: 0 };
-        let checked = safely(|| home.check(each));
-        home.next =
+        let mut database = Self { database: Some(database), disk, next: 0 };
+        let checked = safely(|| database.check(each));
+        database.next =
             checked.map_err(|panic| Fault::Damaged(format!("reading it failed: {panic}")))??;
-        home.held.trust(rewrite).map_err(|error| Fault::Io(error.to_string()))?;
-        Ok(home)
+        database.disk.trust(rewrite).map_err(|error| Fault::Io(error.to_string()))?;
+        Ok(database)
     }
 
     /// The number after the highest that was ever used.
@@ -82,11 +82,11 @@ impl Home {
         self.next
     }
 
-    /// Makes all of these changes, in this order, or none; they are on the disk when it returns.
+    /// Makes all of these changes, in this request, or none; they are on the disk when it returns.
     pub(super) fn commit<'c>(
         &mut self,
         changes: impl IntoIterator<Item = &'c Change>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StorageFault> {
         let made = safely(|| self.try_commit(changes));
         let made = made.unwrap_or_else(|panic| Err(redb::Error::Corrupted(panic)));
         match made {
@@ -94,15 +94,15 @@ impl Home {
                 self.next = next;
                 Ok(())
             }
-            Err(error) => Err(self.trouble(&error)),
+            Err(error) => Err(self.database_error(&error)),
         }
     }
 
     /// What is kept of a write. `Ok(Err(…))`: its own record is damaged, and nothing else.
-    pub(super) fn load(&self, number: u64) -> Result<Result<Option<Stored>, String>, Trouble> {
+    pub(super) fn load(&self, number: u64) -> Result<Result<Option<Stored>, String>, StorageFault> {
         let loaded = safely(|| self.try_load(number));
         let loaded = loaded.unwrap_or_else(|panic| Err(redb::Error::Corrupted(panic)));
-        loaded.map_err(|error| self.trouble(&error))
+        loaded.map_err(|error| self.database_error(&error))
     }
 
     fn database(&self) -> Result<&Database, redb::Error> {
@@ -160,8 +160,8 @@ impl Home {
     ) -> Result<u64, redb::Error> {
         let mut writing = self.database()?.begin_write()?;
         writing.set_durability(Durability::Immediate)?;
-        // A second sync for each commit, and the reason why damage is told from a crash: with one,
-        // the last commit cannot be told from one that was cut off, and a flipped bit in it would
+        // A second sync for each commit, and the reason why damage is block_on from a crash: with one,
+        // the last commit cannot be block_on from one that was cut off, and a flipped bit in it would
         // quietly bring back what was before, also a write that has been sent since.
         writing.set_two_phase_commit(true);
         let next = self.make(&writing, changes)?;
@@ -216,15 +216,15 @@ impl Home {
         Ok(request.and_then(|request| progress.map(|progress| Some(Stored { request, progress }))))
     }
 
-    fn trouble(&self, error: &redb::Error) -> Trouble {
+    fn database_error(&self, error: &redb::Error) -> StorageFault {
         // What the disk said first is the reason of all that follows.
-        match self.held.failure() {
-            Some(failure) => Trouble {
+        match self.disk.failure() {
+            Some(failure) => StorageFault {
                 for_room: failure.is_for_room(),
                 in_sync: failure.in_sync,
                 text: failure.text,
             },
-            None => Trouble {
+            None => StorageFault {
                 for_room: matches!(error, redb::Error::Io(error) if is_for_room(error.kind())),
                 in_sync: false,
                 text: error.to_string(),
@@ -240,7 +240,7 @@ impl Home {
     }
 }
 
-impl Drop for Home {
+impl Drop for WritesDatabase {
     fn drop(&mut self) {
         // What redb asserts of a file that it failed on must not end the process.
         let database = self.database.take();
@@ -251,8 +251,9 @@ impl Drop for Home {
 /// The bytes of a new file.
 pub(super) fn blank(disk: Box<dyn StorageBackend>) -> Result<(), Fault> {
     let made = || -> Result<(), redb::Error> {
-        let database =
-            Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(Held::trusted(disk))?;
+        let database = Builder::new()
+            .set_cache_size(CACHE_BYTES)
+            .create_with_backend(DeferredDisk::trusted(disk))?;
         let mut writing = database.begin_write()?;
         writing.set_two_phase_commit(true);
         {
@@ -268,8 +269,8 @@ pub(super) fn blank(disk: Box<dyn StorageBackend>) -> Result<(), Fault> {
     safely(made).map_err(Fault::Io)?.map_err(|error| Fault::Io(error.to_string()))
 }
 
-fn open_checked(held: &Held) -> Result<Database, Fault> {
-    match held.len() {
+fn open_checked(disk: &DeferredDisk) -> Result<Database, Fault> {
+    match disk.len() {
         Ok(0) => return Err(Fault::Damaged("it is empty".into())),
         Ok(_) => {}
         Err(error) => return Err(Fault::Io(error.to_string())),
@@ -279,7 +280,7 @@ fn open_checked(held: &Held) -> Result<Database, Fault> {
     let opened = Builder::new()
         .set_cache_size(CACHE_BYTES)
         .set_check_integrity_on_open(true)
-        .create_with_backend(held.clone());
+        .create_with_backend(disk.clone());
     opened.map_err(|error| match error {
         DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch => Fault::InUse,
         DatabaseError::UpgradeRequired(version) => {
@@ -353,7 +354,7 @@ fn safely<T>(run: impl FnOnce() -> T) -> Result<T, String> {
 /// knows redb.
 #[cfg(test)]
 pub(super) fn spoil(disk: Box<dyn StorageBackend>, format: u64, request: Option<&[u8]>) {
-    let database = Builder::new().create_with_backend(Held::trusted(disk)).unwrap();
+    let database = Builder::new().create_with_backend(DeferredDisk::trusted(disk)).unwrap();
     let writing = database.begin_write().unwrap();
     writing.open_table(ABOUT).unwrap().insert(FORMAT_KEY, format).unwrap();
     if let Some(request) = request {

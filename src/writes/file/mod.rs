@@ -1,6 +1,6 @@
 //! Writes in a file: they survive the process, and the power (CONTRACT §2, `writes.store`).
 //!
-//! A redb database that one thread owns (`keeper`): it commits together what came while it was busy
+//! A redb database that one thread owns (`worker`): it commits together what came while it was busy
 //! with the commit before, so that many callers share a sync of the disk. A file that is damaged,
 //! newer or somebody else's is not opened and not changed (`database`, `held`). The file is never
 //! compacted: pages of forgotten writes are used again, so it is as large as what was in it at
@@ -8,11 +8,11 @@
 //! ([`crate::writes::record`]).
 
 mod database;
+mod deferred;
 mod fault;
-mod held;
-mod keeper;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -28,9 +28,9 @@ use redb::StorageBackend;
 use redb::backends::FileBackend;
 use tokio::sync::oneshot;
 
-use self::database::Home;
+use self::database::WritesDatabase;
 pub use self::fault::{Fault, OpenError};
-use self::keeper::{Disk, Keeper, PAGES_PER_BYTE, RESERVE_BYTES, size};
+use self::worker::{Disk, PAGES_PER_BYTE, RESERVE_BYTES, Worker, size};
 use super::{Change, Store, StoreError, Stored};
 
 /// New writes that may wait for the thread, and the bytes of them: a second's work of a slow disk,
@@ -41,7 +41,7 @@ const INSERT_BYTES_WAITING_MAX: usize = 64 * 1024 * 1024;
 const BATCH_CHANGES_MAX: usize = 1024;
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Writes in a file. The end of it waits until all that it was told is on the disk.
+/// Writes in a file. The end of it waits until all that it was block_on is on the disk.
 pub struct FileStore {
     shared: Arc<Shared>,
     first_number: u64,
@@ -50,13 +50,13 @@ pub struct FileStore {
 
 /// What the thread and its callers share.
 struct Shared {
-    orders: Mutex<Orders>,
-    told: Condvar,
+    queue: Mutex<RequestQueue>,
+    submitted: Condvar,
 }
 
 #[derive(Default)]
-struct Orders {
-    waiting: VecDeque<Order>,
+struct RequestQueue {
+    waiting: VecDeque<Request>,
     inserts: usize,
     insert_bytes: usize,
     /// Free bytes on the disk and the length of the file, when the thread last looked.
@@ -67,21 +67,22 @@ struct Orders {
     ended: bool,
 }
 
-enum Order {
+enum Request {
     Change(Change, oneshot::Sender<Result<(), StoreError>>),
     Load(u64, oneshot::Sender<Result<Option<Stored>, StoreError>>),
 }
 
 impl FileStore {
     /// Opens the file, or makes it where there is none, readable to its owner alone. Shows each
-    /// write that is kept to `each`, in the order of their numbers and one at a time; a reason from
+    /// write that is kept to `each`, in the request of their numbers and one at a time; a reason from
     /// there that one cannot be read counts as damage. When it fails the file is as it was before.
     pub fn open(
         path: &Path,
         mut each: impl FnMut(u64, Stored) -> Result<(), String>,
     ) -> Result<Self, OpenError> {
         make_if_missing(path).map_err(|fault| fault.at(path))?;
-        Self::open_on(Box::new(Place(path.to_owned())), &mut each).map_err(|fault| fault.at(path))
+        Self::open_on(Box::new(DiskFile(path.to_owned())), &mut each)
+            .map_err(|fault| fault.at(path))
     }
 
     fn open_on(
@@ -89,17 +90,17 @@ impl FileStore {
         each: &mut dyn FnMut(u64, Stored) -> Result<(), String>,
     ) -> Result<Self, Fault> {
         let file = disk.open().map_err(|error| Fault::Io(error.to_string()))?;
-        let home = Home::open(file, false, each)?;
-        let first_number = home.next();
-        let shared = Arc::new(Shared { orders: Mutex::default(), told: Condvar::new() });
+        let database = WritesDatabase::open(file, false, each)?;
+        let first_number = database.next();
+        let shared = Arc::new(Shared { queue: Mutex::default(), submitted: Condvar::new() });
         shared.note(&*disk);
-        let keeper = Keeper::new(disk, home);
+        let worker = Worker::new(disk, database);
         let thread = std::thread::Builder::new().name("weir-writes".into()).spawn({
             let shared = Arc::clone(&shared);
             move || {
                 // However it ends, nobody may wait for it after.
-                let _ended = Ended(&shared);
-                keeper.run(&shared);
+                let _ended = EndGuard(&shared);
+                worker.run(&shared);
             }
         });
         let thread =
@@ -119,7 +120,7 @@ impl FileStore {
 impl Store for FileStore {
     fn apply(&self, change: Change) -> BoxFuture<'static, Result<(), StoreError>> {
         let (answer, answered) = oneshot::channel();
-        match self.shared.tell(Order::Change(change, answer)) {
+        match self.shared.submit(Request::Change(change, answer)) {
             Ok(()) => answered.map(|outcome| outcome.unwrap_or_else(|_| Err(ended()))).boxed(),
             Err(refusal) => ready(Err(refusal)).boxed(),
         }
@@ -127,17 +128,17 @@ impl Store for FileStore {
 
     fn load(&self, number: u64) -> BoxFuture<'static, Result<Option<Stored>, StoreError>> {
         let (answer, answered) = oneshot::channel();
-        match self.shared.tell(Order::Load(number, answer)) {
+        match self.shared.submit(Request::Load(number, answer)) {
             Ok(()) => answered.map(|outcome| outcome.unwrap_or_else(|_| Err(ended()))).boxed(),
             Err(refusal) => ready(Err(refusal)).boxed(),
         }
     }
 
     fn room(&self, kept: u64) -> Option<u64> {
-        let orders = self.shared.orders.lock();
+        let queue = self.shared.queue.lock();
         // What the file has grown to, and is not in use, is used again.
-        let unused = orders.length.saturating_sub(kept.saturating_mul(PAGES_PER_BYTE));
-        orders
+        let unused = queue.length.saturating_sub(kept.saturating_mul(PAGES_PER_BYTE));
+        queue
             .room
             .map(|room| room.saturating_sub(RESERVE_BYTES).saturating_add(unused) / PAGES_PER_BYTE)
     }
@@ -149,8 +150,8 @@ impl Store for FileStore {
 
 impl Drop for FileStore {
     fn drop(&mut self) {
-        self.shared.orders.lock().ending = true;
-        self.shared.told.notify_one();
+        self.shared.queue.lock().ending = true;
+        self.shared.submitted.notify_one();
         if let Some(thread) = self.thread.take() {
             // It catches what panics; what it could not keep it has said.
             let _ = thread.join();
@@ -159,63 +160,63 @@ impl Drop for FileStore {
 }
 
 impl Shared {
-    fn tell(&self, order: Order) -> Result<(), StoreError> {
-        let mut orders = self.orders.lock();
-        if orders.ended {
+    fn submit(&self, request: Request) -> Result<(), StoreError> {
+        let mut queue = self.queue.lock();
+        if queue.ended {
             return Err(ended());
         }
-        if let Some(bytes) = order.insert_bytes() {
-            let full = orders.inserts >= INSERTS_WAITING_MAX
-                || (orders.inserts > 0 && orders.insert_bytes + bytes > INSERT_BYTES_WAITING_MAX);
+        if let Some(bytes) = request.insert_bytes() {
+            let full = queue.inserts >= INSERTS_WAITING_MAX
+                || (queue.inserts > 0 && queue.insert_bytes + bytes > INSERT_BYTES_WAITING_MAX);
             if full {
                 return Err(StoreError::Full(format!(
                     "{} others wait for the disk already",
-                    orders.inserts
+                    queue.inserts
                 )));
             }
-            orders.inserts += 1;
-            orders.insert_bytes += bytes;
+            queue.inserts += 1;
+            queue.insert_bytes += bytes;
         }
-        orders.waiting.push_back(order);
-        drop(orders);
-        self.told.notify_one();
+        queue.waiting.push_back(request);
+        drop(queue);
+        self.submitted.notify_one();
         Ok(())
     }
 
     /// How much room there is now.
     fn note(&self, disk: &dyn Disk) {
         let (room, length) = (disk.room(), disk.length());
-        let mut orders = self.orders.lock();
-        orders.room = room;
-        orders.length = length;
+        let mut queue = self.queue.lock();
+        queue.room = room;
+        queue.length = length;
     }
 
-    /// Waits for orders and takes as many as go together; `None`: there will be none any more.
-    fn next_batch(&self) -> Option<Vec<Order>> {
-        let mut orders = self.orders.lock();
-        while orders.waiting.is_empty() {
-            if orders.ending {
+    /// Waits for queue and takes as many as go together; `None`: there will be none any more.
+    fn next_batch(&self) -> Option<Vec<Request>> {
+        let mut queue = self.queue.lock();
+        while queue.waiting.is_empty() {
+            if queue.ending {
                 return None;
             }
-            self.told.wait(&mut orders);
+            self.submitted.wait(&mut queue);
         }
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while batch.len() < BATCH_CHANGES_MAX && bytes < BATCH_BYTES_MAX {
-            let Some(order) = orders.waiting.pop_front() else { break };
-            if let Some(bytes) = order.insert_bytes() {
-                orders.inserts -= 1;
-                orders.insert_bytes -= bytes;
+            let Some(request) = queue.waiting.pop_front() else { break };
+            if let Some(bytes) = request.insert_bytes() {
+                queue.inserts -= 1;
+                queue.insert_bytes -= bytes;
             }
-            if let Order::Change(change, _) = &order {
+            if let Request::Change(change, _) = &request {
                 bytes += size(change);
             }
-            batch.push(order);
+            batch.push(request);
         }
         Some(batch)
     }
 }
 
-impl Order {
+impl Request {
     /// Of one that may be refused for room.
     fn insert_bytes(&self) -> Option<usize> {
         match self {
@@ -225,15 +226,15 @@ impl Order {
     }
 }
 
-/// Whoever still waits when the thread is gone is told so: their senders are dropped with the
-/// orders.
-struct Ended<'s>(&'s Shared);
+/// Whoever still waits when the thread is gone is block_on so: their senders are dropped with the
+/// queue.
+struct EndGuard<'s>(&'s Shared);
 
-impl Drop for Ended<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
-        let mut orders = self.0.orders.lock();
-        orders.ended = true;
-        orders.waiting.clear();
+        let mut queue = self.0.queue.lock();
+        queue.ended = true;
+        queue.waiting.clear();
     }
 }
 
@@ -242,9 +243,9 @@ fn ended() -> StoreError {
 }
 
 /// A real file.
-struct Place(PathBuf);
+struct DiskFile(PathBuf);
 
-impl Disk for Place {
+impl Disk for DiskFile {
     fn open(&self) -> io::Result<Box<dyn StorageBackend>> {
         let file = OpenOptions::new().read(true).write(true).open(&self.0)?;
         Ok(Box::new(FileBackend::new(file).map_err(io::Error::other)?))
@@ -287,7 +288,7 @@ fn make_if_missing(path: &Path) -> Result<(), Fault> {
     blank.as_file().sync_all().map_err(fault)?;
     match blank.persist_noclobber(path) {
         Ok(_) => File::open(directory).and_then(|directory| directory.sync_all()).map_err(fault),
-        // Somebody else made it meanwhile; who comes second is told when it is opened.
+        // Somebody else made it meanwhile; who comes second is block_on when it is opened.
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(fault(error.error)),
     }

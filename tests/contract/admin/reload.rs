@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use weir::admin::Admin;
 use weir::config::digest_hex;
-use weir::writes::{State, WriteId};
+use weir::writes::{WriteId, WriteState};
 
 use crate::support::raw::Connection;
 use crate::support::{KEY, OTHER_KEY, Reply, Setup, World, eventually};
@@ -59,12 +59,12 @@ async fn queue(world: &World, key: &str, issue: u32, text: &str) -> WriteId {
     accepted.json()["id"].as_str().unwrap().parse().unwrap()
 }
 
-fn state(world: &World, id: WriteId) -> Option<State> {
+fn state(world: &World, id: WriteId) -> Option<WriteState> {
     world.gateway.queue.standing(id).map(|standing| standing.state)
 }
 
 /// How a write ended: its state and the reason, as operators see it.
-async fn end(world: &World, id: WriteId) -> (State, Option<String>) {
+async fn end(world: &World, id: WriteId) -> (WriteState, Option<String>) {
     world.gateway.queue.ended(id).await;
     let listed = world.gateway.queue.look_up(id).await.unwrap().unwrap();
     (listed.progress.state, listed.progress.reason.map(|reason| reason.message))
@@ -241,18 +241,18 @@ async fn queued_writes_of_a_removed_client_fail_and_others_proceed() {
     let others = queue(&world, OTHER_KEY, 1, "of another client").await;
     world.reload(without_ci);
     let (failed, reason) = end(&world, resting).await;
-    assert_eq!(failed, State::Failed);
+    assert_eq!(failed, WriteState::Failed);
     assert!(
         reason.as_ref().is_some_and(|reason| reason.contains("`ci`") || reason.contains("ci")),
         "{reason:?}"
     );
-    assert_eq!(state(&world, on_wire), Some(State::Sending), "it is brought to its end");
+    assert_eq!(state(&world, on_wire), Some(WriteState::Sending), "it is brought to its end");
     world.open_gate(gate);
-    assert_eq!(end(&world, on_wire).await.0, State::Done);
+    assert_eq!(end(&world, on_wire).await.0, WriteState::Done);
     for id in behind {
-        assert_eq!(end(&world, id).await.0, State::Failed);
+        assert_eq!(end(&world, id).await.0, WriteState::Failed);
     }
-    assert_eq!(end(&world, others).await.0, State::Done);
+    assert_eq!(end(&world, others).await.0, WriteState::Done);
     let mut posted = posted(&world);
     posted.retain(|body| {
         body.contains("wire") || body.contains("behind") || body.contains("another")
@@ -272,7 +272,7 @@ async fn queued_writes_without_account_or_permission_fail_in_order() {
     world.reload(|text| text.replace("name = \"ci\"", "name = \"ci\"\npriority = \"batch\""));
     world.open_gate(gate);
     for id in [first, second, third] {
-        assert_eq!(end(&world, id).await.0, State::Done);
+        assert_eq!(end(&world, id).await.0, WriteState::Done);
     }
     assert_eq!(
         posted(&world).into_iter().filter(|body| body.starts_with("w ")).collect::<Vec<_>>(),
@@ -284,8 +284,8 @@ async fn queued_writes_without_account_or_permission_fail_in_order() {
     let second = queue(&world, KEY, 1, "x 2").await;
     world.reload(|text| text.replace("name = \"ci\"", "name = \"ci\"\nallow = [\"GET /**\"]"));
     world.open_gate(gate);
-    assert_eq!(end(&world, first).await.0, State::Done);
-    assert_eq!(end(&world, second).await.0, State::Failed);
+    assert_eq!(end(&world, first).await.0, WriteState::Done);
+    assert_eq!(end(&world, second).await.0, WriteState::Failed);
     let third = queue(&world, OTHER_KEY, 1, "x 3");
     world.reload(|text| {
         let text = text.replace("writes = \"account-1\"", "writes = \"account-0\"");
@@ -293,7 +293,7 @@ async fn queued_writes_without_account_or_permission_fail_in_order() {
     });
     assert_eq!(
         end(&world, third.await).await.0,
-        State::Done,
+        WriteState::Done,
         "by the account that writes for it now"
     );
 }
@@ -306,7 +306,7 @@ async fn a_write_waiting_for_a_removed_account_fails_at_once() {
         .start()
         .await;
     let first = queue(&world, OTHER_KEY, 1, "first").await;
-    assert_eq!(end(&world, first).await.0, State::Done);
+    assert_eq!(end(&world, first).await.0, WriteState::Done);
     let held = queue(&world, OTHER_KEY, 2, "held for an hour").await;
     eventually(|| world.gateway.admissions.waiting() == 1).await;
     world.reload(|text| {
@@ -314,7 +314,7 @@ async fn a_write_waiting_for_a_removed_account_fails_at_once() {
         without(&without(&text, "[[accounts]]", "account-1"), "[[tokens]]", "account-1")
     });
     let (state, reason) = end(&world, held).await;
-    assert_eq!(state, State::Failed);
+    assert_eq!(state, WriteState::Failed);
     assert!(reason.as_ref().is_some_and(|reason| reason.contains("account-1")), "{reason:?}");
     assert_eq!(world.gateway.admissions.waiting(), 0);
 }
@@ -329,7 +329,7 @@ async fn a_write_is_retried_by_the_current_config_only() {
     world.reload(|text| without(text, "[[clients]]", "name = \"other\""));
     world.open_gate(gate);
     let (state, reason) = end(&world, gone).await;
-    assert_eq!(state, State::Failed, "{reason:?}");
+    assert_eq!(state, WriteState::Failed, "{reason:?}");
     let posts = world.upstream_requests().iter().filter(|entry| entry.method == "POST").count();
     assert_eq!(posts, 1, "it is not sent again");
 }
@@ -347,7 +347,7 @@ async fn a_client_restored_by_a_reload_finds_its_writes() {
 
     let world = Setup::new().config(QUICK).start().await;
     let done = queue(&world, KEY, 1, "before").await;
-    assert_eq!(end(&world, done).await.0, State::Done);
+    assert_eq!(end(&world, done).await.0, WriteState::Done);
     let listed = world.gateway.queue.look_up(done).await.unwrap().unwrap();
     let store = Arc::new(MemoryStore::default());
     store

@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::json;
 use weir::config;
 use weir::emulator::Entry;
-use weir::tokens::State;
+use weir::tokens::HealthState;
 
 use crate::support::logged;
 use crate::support::{KEY, OTHER_KEY, Reply, Setup, World, all_have_status, eventually};
@@ -73,13 +73,13 @@ fn page(number: u32) -> String {
     format!("{REPOSITORY}/issues?per_page=1&page={number}")
 }
 
-pub(crate) fn state(world: &World, name: &str) -> Option<State> {
+pub(crate) fn state(world: &World, name: &str) -> Option<HealthState> {
     let health = world.gateway.tokens.health(world.clock.now());
     health.iter().find(|token| token.token.to_string() == name).map(|token| token.state)
 }
 
 pub(crate) async fn ready(world: &World) {
-    eventually(|| state(world, "installation 311") == Some(State::Healthy)).await;
+    eventually(|| state(world, "installation 311") == Some(HealthState::Healthy)).await;
 }
 
 async fn as_app(world: &World, method: Method, path: &str) -> Reply {
@@ -217,7 +217,7 @@ async fn a_refused_installation_is_quarantined_and_probed_later() {
         "{refused:?}"
     );
     assert!(
-        matches!(state(&world, "installation 311"), Some(State::Benched { .. }))
+        matches!(state(&world, "installation 311"), Some(HealthState::Benched { .. }))
             && !world.gateway.has_usable_token()
     );
     let sent = world.upstream_requests().len();
@@ -226,7 +226,7 @@ async fn a_refused_installation_is_quarantined_and_probed_later() {
     world.ask_emulator(Method::DELETE, "/_emulator/faults", &serde_json::Value::Null);
     world.clock.advance(Duration::from_mins(5));
     world.get(REPOSITORY).await.assert_status(200);
-    assert_eq!(state(&world, "installation 311"), Some(State::Healthy));
+    assert_eq!(state(&world, "installation 311"), Some(HealthState::Healthy));
 }
 
 #[tokio::test]
@@ -517,7 +517,7 @@ async fn an_installation_without_a_live_token_is_still_probed() {
     let world = mixed().start().await;
     ready(&world).await;
     world.clock.advance(Duration::from_hours(2));
-    assert_eq!(state(&world, "installation 311"), Some(State::Expired));
+    assert_eq!(state(&world, "installation 311"), Some(HealthState::Expired));
     world.get(REPOSITORY).await.assert_status(200);
     assert_eq!(mints(&world).len(), 1, "whoever has a token goes first");
     let private = world.get("/repos/acme/gadgets").await;

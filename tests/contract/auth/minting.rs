@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use weir::tokens::State;
+use weir::tokens::HealthState;
 
 use super::apps::{MINT, REPOSITORY, mints, mixed, ready, setup, state};
 use crate::support::raw::Connection;
@@ -26,7 +26,7 @@ async fn a_request_that_does_not_wait_still_starts_a_mint() {
     let answer = connection.read_answer().await;
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
     eventually(|| {
-        mints(&world).len() == 2 && state(&world, "installation 311") == Some(State::Healthy)
+        mints(&world).len() == 2 && state(&world, "installation 311") == Some(HealthState::Healthy)
     })
     .await;
 }

@@ -11,7 +11,7 @@ use http::Method;
 use serde_json::{Value, json};
 use weir::clock::Clock;
 use weir::config;
-use weir::writes::State;
+use weir::writes::WriteState;
 
 use crate::support::{Reply, Setup, World, eventually};
 
@@ -165,7 +165,7 @@ async fn twenty_bots_use_an_hours_content_limit_without_a_refusal() {
         for location in locations {
             let authorization = format!("Bearer {}", key(bot));
             let told = world.get_with(location, &[("authorization", &authorization)]).await.json();
-            if told["state"] == State::Done.name() {
+            if told["state"] == WriteState::Done.name() {
                 waits.push(seconds(&told["finished_at"]) - seconds(&told["accepted_at"]));
             }
         }

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::json;
 use tokio::net::TcpListener;
 use weir::clock::Clock;
-use weir::writes::{State, WriteId};
+use weir::writes::{WriteId, WriteState};
 
 use crate::support::{Reply, Setup, World, eventually};
 
@@ -23,7 +23,7 @@ async fn hand_over(world: &World, path: &str, body: &str, more: &[(&str, &str)])
     accepted
 }
 
-fn state(world: &World, accepted: &Reply) -> State {
+fn state(world: &World, accepted: &Reply) -> WriteState {
     let id: WriteId = accepted.json()["id"].as_str().unwrap().parse().unwrap();
     world.gateway.queue.standing(id).unwrap().state
 }
@@ -35,7 +35,7 @@ async fn writes_behind_a_refused_token_wait_until_it_works_again() {
     let bad = json!({ "message": "Bad credentials" });
     world.arm(&json!({ "fault": "status", "status": 401, "body": bad, "match": { "method": "POST", "times": 1 } }));
     let first = hand_over(&world, COMMENTS, "first", &[]).await;
-    eventually(|| state(&world, &first) == State::Failed).await;
+    eventually(|| state(&world, &first) == WriteState::Failed).await;
     let mut others = Vec::new();
     for issue in 1..=20 {
         others.push(
@@ -48,8 +48,8 @@ async fn writes_behind_a_refused_token_wait_until_it_works_again() {
             .await,
         );
     }
-    eventually(|| others.iter().all(|other| state(&world, other) == State::Done)).await;
-    assert_eq!(state(&world, &first), State::Failed);
+    eventually(|| others.iter().all(|other| state(&world, other) == WriteState::Done)).await;
+    assert_eq!(state(&world, &first), WriteState::Failed);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,7 @@ use http::Method;
 use serde_json::{Value, json};
 use weir::clock::Clock;
 use weir::gateway::write::queue::Standing;
-use weir::writes::{State, WriteId};
+use weir::writes::{WriteId, WriteState};
 
 use crate::support::raw::Connection;
 use crate::support::{OTHER_KEY, Reply, Setup, World, all_have_status, eventually};
@@ -558,7 +558,7 @@ async fn a_drain_ends_long_polls_and_starts_no_write() {
     assert_eq!(polled.json()["state"], "queued");
     eventually(|| world.gateway.admissions.waiting() == 0).await;
     assert_eq!(world.posts(), 1);
-    assert_eq!(world.standing(&second).map(|standing| standing.state), Some(State::Queued));
+    assert_eq!(world.standing(&second).map(|standing| standing.state), Some(WriteState::Queued));
 }
 
 #[tokio::test]

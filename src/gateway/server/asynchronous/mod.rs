@@ -25,7 +25,7 @@ use crate::decision::permissions::Asked;
 use crate::decision::{AccountId, WriteSpacing};
 use crate::telemetry::CacheOutcome;
 use crate::writes::record::{Address, Key, Shape};
-use crate::writes::{State, StoreError, Write, WriteId};
+use crate::writes::{StoreError, Write, WriteId, WriteState};
 
 use crate::gateway::Gateway;
 use crate::gateway::address::{Root, Service};
@@ -293,7 +293,7 @@ impl Gateway {
             biased;
             refused = &mut ended => refused,
             () = self.wait_until(deadline) => {
-                if self.queue.standing(id).is_some_and(|standing| standing.state == State::Queued) {
+                if self.queue.standing(id).is_some_and(|standing| standing.state == WriteState::Queued) {
                     let resource = route.endpoint.resource.clone();
                     return Err(self.turn_did_not_come(view, resource, route.spacing, self.queue.ahead(id)));
                 }
@@ -308,10 +308,10 @@ impl Gateway {
             return Err(Refused::NotReadable);
         };
         match (progress.state, progress.response, progress.reason) {
-            (State::Done | State::Failed, Some(response), _) => {
+            (WriteState::Done | WriteState::Failed, Some(response), _) => {
                 Ok(self.reply_from_kept(*response, origin))
             }
-            (State::Unknown, ..) => Err(Refused::OutcomeUnknown),
+            (WriteState::Unknown, ..) => Err(Refused::OutcomeUnknown),
             (_, _, Some(reason)) => Err(Refused::Ended(reason)),
             _ => Err(Refused::OutcomeUnknown),
         }

@@ -18,7 +18,7 @@ use crate::gateway::address::Root;
 use crate::gateway::response::reply::{Reply, ReplyBody};
 use crate::gateway::url_rewrite::map::Origin;
 use crate::gateway::write::queue::Listed;
-use crate::writes::State;
+use crate::writes::WriteState;
 use crate::writes::record::Shape;
 
 impl Gateway {
@@ -62,7 +62,7 @@ impl Gateway {
 #[derive(Serialize)]
 struct Told<'w> {
     id: String,
-    state: State,
+    state: WriteState,
     method: &'w str,
     path: &'w str,
     client: &'w str,

@@ -6,19 +6,19 @@
 use std::collections::BTreeSet;
 
 use crate::clock::Timestamp;
-use crate::writes::State;
+use crate::writes::WriteState;
 
 /// The figures of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Census {
-    /// In the order of [`State::ALL`].
-    counts: [u64; State::ALL.len()],
+    /// In the order of [`WriteState::ALL`].
+    counts: [u64; WriteState::ALL.len()],
     unfinished: BTreeSet<(Timestamp, u64)>,
 }
 
 impl Census {
     /// A write is there, since this time.
-    pub(super) fn add(&mut self, number: u64, since: Timestamp, state: State) {
+    pub(super) fn add(&mut self, number: u64, since: Timestamp, state: WriteState) {
         self.count_of(state, |count| count.saturating_add(1));
         if !state.is_final() {
             self.unfinished.insert((since, number));
@@ -26,13 +26,19 @@ impl Census {
     }
 
     /// It is no more.
-    pub(super) fn remove(&mut self, number: u64, since: Timestamp, state: State) {
+    pub(super) fn remove(&mut self, number: u64, since: Timestamp, state: WriteState) {
         self.count_of(state, |count| count.saturating_sub(1));
         self.unfinished.remove(&(since, number));
     }
 
     /// It is in another state.
-    pub(super) fn change(&mut self, number: u64, since: Timestamp, from: State, to: State) {
+    pub(super) fn change(
+        &mut self,
+        number: u64,
+        since: Timestamp,
+        from: WriteState,
+        to: WriteState,
+    ) {
         if from != to {
             self.remove(number, since, from);
             self.add(number, since, to);
@@ -40,13 +46,13 @@ impl Census {
     }
 
     /// One of the past, whose time does not matter any more, is no more.
-    pub(super) fn forget(&mut self, state: State) {
+    pub(super) fn forget(&mut self, state: WriteState) {
         self.count_of(state, |count| count.saturating_sub(1));
     }
 
     /// How many are in each state.
-    pub(super) fn counts(&self) -> [(State, u64); State::ALL.len()] {
-        let mut counts = State::ALL.map(|state| (state, 0));
+    pub(super) fn counts(&self) -> [(WriteState, u64); WriteState::ALL.len()] {
+        let mut counts = WriteState::ALL.map(|state| (state, 0));
         for ((_, told), count) in counts.iter_mut().zip(self.counts) {
             *told = count;
         }
@@ -58,8 +64,8 @@ impl Census {
         self.unfinished.first().map(|(since, _)| *since)
     }
 
-    fn count_of(&mut self, state: State, change: impl FnOnce(u64) -> u64) {
-        let place = State::ALL.iter().position(|other| *other == state);
+    fn count_of(&mut self, state: WriteState, change: impl FnOnce(u64) -> u64) {
+        let place = WriteState::ALL.iter().position(|other| *other == state);
         if let Some(count) = place.and_then(|place| self.counts.get_mut(place)) {
             *count = change(*count);
         }
@@ -78,31 +84,31 @@ mod tests {
     fn the_oldest_is_the_one_that_has_waited_longest_whatever_its_number() {
         let mut census = Census::default();
         for (number, since) in [(7, 300), (8, 200), (9, 400)] {
-            census.add(number, at(since), State::Queued);
+            census.add(number, at(since), WriteState::Queued);
         }
         assert_eq!(census.oldest(), Some(at(200)));
-        census.change(8, at(200), State::Queued, State::Sending);
+        census.change(8, at(200), WriteState::Queued, WriteState::Sending);
         assert_eq!(
             census.oldest(),
             Some(at(200)),
             "one that is being sent has not come to its end"
         );
-        census.change(8, at(200), State::Sending, State::Unknown);
+        census.change(8, at(200), WriteState::Sending, WriteState::Unknown);
         assert_eq!(census.oldest(), Some(at(300)));
-        census.remove(7, at(300), State::Queued);
-        census.remove(9, at(400), State::Queued);
+        census.remove(7, at(300), WriteState::Queued);
+        census.remove(9, at(400), WriteState::Queued);
         assert_eq!(census.oldest(), None);
         assert_eq!(census.counts().map(|(_, count)| count), [0, 0, 0, 0, 1, 0]);
-        census.forget(State::Unknown);
+        census.forget(WriteState::Unknown);
         assert_eq!(census, Census::default());
     }
 
     #[test]
     fn no_change_is_no_change() {
         let mut census = Census::default();
-        census.add(1, at(5), State::Sending);
+        census.add(1, at(5), WriteState::Sending);
         let before = census.clone();
-        census.change(1, at(5), State::Sending, State::Sending);
+        census.change(1, at(5), WriteState::Sending, WriteState::Sending);
         assert_eq!(census, before);
     }
 }

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 
 use crate::clock::Timestamp;
 use crate::decision::retry::Patience;
-use crate::writes::{Change, Progress, State, StoreError};
+use crate::writes::{Change, Progress, StoreError, WriteState};
 
 use crate::gateway::active::Active;
 use crate::gateway::write::queue::{Live, Queue, STORE_PAUSE};
@@ -75,14 +75,19 @@ impl Journal {
             let is_too_late = match live.attended {
                 None => self.active.is_draining(),
                 // What may have been executed is brought to its end without them.
-                Some(waiting) => waiting == 0 && live.progress.state == State::Queued,
+                Some(waiting) => waiting == 0 && live.progress.state == WriteState::Queued,
             };
             if live.is_ending() || is_too_late || live.run != self.run {
                 return Err(MustNotBeSent);
             }
             live.on_wire = Some(self.active.enter());
-            inner.census.change(self.number, live.accepted, live.progress.state, State::Sending);
-            live.progress.state = State::Sending;
+            inner.census.change(
+                self.number,
+                live.accepted,
+                live.progress.state,
+                WriteState::Sending,
+            );
+            live.progress.state = WriteState::Sending;
             live.progress.attempts += 1;
             live.tell();
             self.queue.store.apply(Change::Progress(self.number, live.progress.encode()))
@@ -115,8 +120,13 @@ impl Journal {
         // One that may have been executed cannot be taken back any more, and is sending until its
         // end.
         if !live.progress.may_have_run {
-            inner.census.change(self.number, live.accepted, live.progress.state, State::Queued);
-            live.progress.state = State::Queued;
+            inner.census.change(
+                self.number,
+                live.accepted,
+                live.progress.state,
+                WriteState::Queued,
+            );
+            live.progress.state = WriteState::Queued;
         }
         live.tell();
         let kept = self.queue.store.apply(Change::Progress(self.number, live.progress.encode()));

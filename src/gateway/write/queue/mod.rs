@@ -32,7 +32,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::decision::writes::dispatch::Dispatch;
 use crate::telemetry::Metrics;
 use crate::writes::record::Key;
-use crate::writes::{Change, Progress, State, Store, Stored, WriteId};
+use crate::writes::{Change, Progress, Store, Stored, WriteId, WriteState};
 
 use crate::gateway::active::Entered;
 use crate::gateway::error::Refused;
@@ -158,7 +158,7 @@ struct Size {
 struct Finished {
     salt: u64,
     class: Class,
-    state: State,
+    state: WriteState,
     /// What the store keeps of it.
     bytes: u32,
     key: Option<Box<[u8; 32]>>,
@@ -186,7 +186,7 @@ pub struct Standing {
     /// Its client's place in the config.
     pub client: u32,
     /// Its state.
-    pub state: State,
+    pub state: WriteState,
     /// What is known beside, while it is not final and kept.
     pub progress: Option<Progress>,
 }
@@ -233,7 +233,7 @@ impl Queue {
 
     /// How many writes are in each state, those that wait on a connection without a key not among
     /// them.
-    pub fn counts(&self) -> [(State, u64); State::ALL.len()] {
+    pub fn counts(&self) -> [(WriteState, u64); WriteState::ALL.len()] {
         let inner = self.inner.lock();
         debug_assert_eq!(
             (&inner.census, &inner.holdings),
@@ -342,7 +342,9 @@ impl Queue {
         let Some(live) = inner.live.get_mut(&number) else { return };
         live.on_wire = None;
         // A cancellation that a crash could undo is none yet. Anything else has happened already.
-        if !is_kept && live.ending.as_ref().is_some_and(|ending| ending.state == State::Cancelled) {
+        if !is_kept
+            && live.ending.as_ref().is_some_and(|ending| ending.state == WriteState::Cancelled)
+        {
             return;
         }
         if let Some(ending) = live.ending.take() {

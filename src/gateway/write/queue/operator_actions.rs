@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::clock::Timestamp;
 use crate::writes::record::Reason;
-use crate::writes::{Change, Progress, State, StoreError, Stored, Write, WriteId};
+use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId, WriteState};
 
 use crate::gateway::error::Refused;
 use crate::gateway::write::queue::{Keyed, Live, PATIENCE, Queue, Size, Watched};
@@ -20,7 +20,7 @@ pub enum NotChanged {
     /// There is no write of this name.
     NoSuchWrite,
     /// In this state it cannot be.
-    State(State),
+    State(WriteState),
     /// As many writes are queued as may be.
     Full,
     /// The store does not take it.
@@ -31,7 +31,7 @@ pub enum NotChanged {
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Only those in this state.
-    pub state: Option<State>,
+    pub state: Option<WriteState>,
     /// Only those of the client in this place of the config.
     pub client: Option<u32>,
     /// Only those after this one, which need not be there any more.
@@ -72,7 +72,7 @@ impl Queue {
                     NotChanged::State(finished.state)
                 }));
             };
-            if live.is_ending() || live.progress.state != State::Queued {
+            if live.is_ending() || live.progress.state != WriteState::Queued {
                 return Err(NotChanged::State(
                     live.ending.as_deref().unwrap_or(&live.progress).state,
                 ));
@@ -81,7 +81,7 @@ impl Queue {
             let reason = Some(Box::new(Reason { word: "cancelled".into(), message, status: 409 }));
             let class = live.class.clone();
             let progress = Progress {
-                state: State::Cancelled,
+                state: WriteState::Cancelled,
                 finished: Some(self.clock.now()),
                 reason,
                 ..live.progress.clone()
@@ -100,9 +100,9 @@ impl Queue {
             let _ = kept.await;
         }
         match self.standing(id).map(|standing| standing.state) {
-            Some(State::Cancelled) => Ok(()),
+            Some(WriteState::Cancelled) => Ok(()),
             // It will not be sent by this process, but that is not kept.
-            Some(State::Queued) => Err(NotChanged::Store(StoreError::Failed(
+            Some(WriteState::Queued) => Err(NotChanged::Store(StoreError::Failed(
                 "the cancellation is not kept yet".into(),
             ))),
             Some(other) => Err(NotChanged::State(other)),
@@ -141,15 +141,15 @@ impl Queue {
                     NotChanged::State(live.progress.state)
                 }));
             };
-            let may_have_run = before.may_have_run || finished.state == State::Unknown;
+            let may_have_run = before.may_have_run || finished.state == WriteState::Unknown;
             match finished.state {
-                State::Failed | State::Cancelled | State::Unknown
+                WriteState::Failed | WriteState::Cancelled | WriteState::Unknown
                     if may_have_run && repetition == Repetition::IfNotExecuted =>
                 {
-                    return Err(NotChanged::State(State::Unknown));
+                    return Err(NotChanged::State(WriteState::Unknown));
                 }
-                State::Failed | State::Cancelled | State::Unknown => {}
-                state @ (State::Queued | State::Sending | State::Done) => {
+                WriteState::Failed | WriteState::Cancelled | WriteState::Unknown => {}
+                state @ (WriteState::Queued | WriteState::Sending | WriteState::Done) => {
                     return Err(NotChanged::State(state));
                 }
             }
@@ -157,7 +157,7 @@ impl Queue {
             let turn =
                 turns.enter_queued(class.client, lane, id.number).map_err(|_| NotChanged::Full)?;
             // What may have been executed cannot be taken back, and is sending until its end.
-            let state = if may_have_run { State::Sending } else { State::Queued };
+            let state = if may_have_run { WriteState::Sending } else { WriteState::Queued };
             let progress =
                 Progress { state, may_have_run, ..Progress::queued(now, now + PATIENCE) };
             let forgotten_at = before.finished.unwrap_or(now) + self.retention;
@@ -217,7 +217,7 @@ impl Queue {
         let Some(live) = inner.live.get_mut(&id.number) else { return };
         let Some(waiting) = &mut live.attended else { return };
         *waiting = waiting.saturating_sub(1);
-        if *waiting == 0 && live.progress.state == State::Queued && !live.is_ending() {
+        if *waiting == 0 && live.progress.state == WriteState::Queued && !live.is_ending() {
             self.drop_live(inner, id.number, None);
         }
     }
@@ -276,7 +276,7 @@ impl Queue {
     /// The names of some writes, the oldest first. Looks through a part of them at a time: writing
     /// goes on meanwhile.
     pub fn select(&self, selection: &Selection) -> Vec<WriteId> {
-        let wanted = |state: State, client: u32| {
+        let wanted = |state: WriteState, client: u32| {
             selection.state.is_none_or(|wanted| wanted == state)
                 && selection.client.is_none_or(|wanted| wanted == client)
         };
@@ -352,7 +352,7 @@ mod tests {
         );
         let inner = &mut *queue.inner.lock();
         for number in numbers {
-            let state = if number % 3 == 0 { State::Failed } else { State::Done };
+            let state = if number % 3 == 0 { WriteState::Failed } else { WriteState::Done };
             let class = Class {
                 client: u32::from(number % 2 == 0),
                 content: false,
@@ -386,7 +386,7 @@ mod tests {
     fn what_is_rare_is_found_among_what_is_not() {
         let queue = queue(1..=30_000);
         let selection = Selection {
-            state: Some(State::Failed),
+            state: Some(WriteState::Failed),
             client: Some(1),
             at_most: 2,
             ..Selection::default()
@@ -398,7 +398,7 @@ mod tests {
             [29_994, 30_000]
         );
         assert_eq!(
-            numbers(&queue, &Selection { state: Some(State::Unknown), ..selection }),
+            numbers(&queue, &Selection { state: Some(WriteState::Unknown), ..selection }),
             [0; 0]
         );
     }

@@ -17,7 +17,7 @@ use crate::gateway::Gateway;
 use crate::gateway::error::Refused;
 use crate::gateway::reload::Current;
 use crate::writes::record::{Reason, Unreadable};
-use crate::writes::{Change, Progress, State, Stored, Write};
+use crate::writes::{Change, Progress, Stored, Write, WriteState};
 
 use crate::gateway::write::queue::{Class, Finished, Keyed, Live, Queue, Size};
 
@@ -123,27 +123,27 @@ impl Queue {
             }
             let ended = match (&home, progress.state) {
                 // Nobody waits for it any more, and nobody was told that it is kept.
-                (_, State::Queued) if progress.attended => {
+                (_, WriteState::Queued) if progress.attended => {
                     drop(self.store.apply(Change::Remove(vec![number])));
                     continue;
                 }
-                (_, State::Sending) if !write.is_idempotent() => {
+                (_, WriteState::Sending) if !write.is_idempotent() => {
                     counts.unknown += 1;
                     let message = "The gateway ended while it was being sent: it may have been executed or not.".to_owned();
                     Some((
-                        State::Unknown,
+                        WriteState::Unknown,
                         Reason { word: "interrupted".into(), message, status: 502 },
                     ))
                 }
                 (Err(refused), state) => {
-                    let may_have_run = progress.may_have_run || state == State::Sending;
+                    let may_have_run = progress.may_have_run || state == WriteState::Sending;
                     counts.failed += 1;
                     Some((
-                        if may_have_run { State::Unknown } else { State::Failed },
+                        if may_have_run { WriteState::Unknown } else { WriteState::Failed },
                         refused.as_reason(),
                     ))
                 }
-                (Ok(_), State::Sending) => {
+                (Ok(_), WriteState::Sending) => {
                     counts.repeated += 1;
                     None
                 }
@@ -181,7 +181,7 @@ impl Queue {
         counts
     }
 
-    fn finished(&self, write: &Write, class: Class, state: State, at: Timestamp, size: Size) {
+    fn finished(&self, write: &Write, class: Class, state: WriteState, at: Timestamp, size: Size) {
         let inner = &mut *self.inner.lock();
         let number = write.id.number;
         if let Some(key) = write.key {
@@ -218,8 +218,8 @@ impl Queue {
         if let Some(key) = write.key {
             inner.keys.insert((class.client, key.name), Keyed { number, meaning: key.meaning });
         }
-        let may_have_run = progress.may_have_run || progress.state == State::Sending;
-        let state = if may_have_run { State::Sending } else { State::Queued };
+        let may_have_run = progress.may_have_run || progress.state == WriteState::Sending;
+        let state = if may_have_run { WriteState::Sending } else { WriteState::Queued };
         let progress = Progress { state, may_have_run, ..progress };
         let mut live = Live::new(write.id, class, write.accepted, write.key, progress, turn, size);
         live.is_kept = true;

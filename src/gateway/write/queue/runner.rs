@@ -10,7 +10,7 @@ use crate::clock::Timestamp;
 use crate::decision::LimitKind;
 use crate::decision::retry::Patience;
 use crate::writes::record::{Reason, Response, Unreadable};
-use crate::writes::{Progress, State, Write, WriteId};
+use crate::writes::{Progress, Write, WriteId, WriteState};
 
 use crate::gateway::Gateway;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
@@ -115,7 +115,7 @@ impl Queue {
         let came = match self.read(gateway, number).await {
             Some(Ok(write)) => gateway.carry_out(&write, &journal, self, number).await,
             Some(Err(reason)) => Came::ToEnd(Ended {
-                state: State::Failed,
+                state: WriteState::Failed,
                 response: None,
                 reason: Some(Box::new(reason)),
                 refused: None,
@@ -237,7 +237,7 @@ enum Came {
 
 /// How a write ended.
 struct Ended {
-    state: State,
+    state: WriteState,
     response: Option<Box<Response>>,
     reason: Option<Box<Reason>>,
     /// The gateway's own word, where nothing was executed.
@@ -293,7 +293,7 @@ impl Gateway {
                 {
                     return Came::Away;
                 }
-                if live.attended == Some(0) && live.progress.state == State::Queued {
+                if live.attended == Some(0) && live.progress.state == WriteState::Queued {
                     return Came::ToEnd(Ended::refused(&Refused::ClientGone, false));
                 }
                 live.progress.clone()
@@ -348,7 +348,7 @@ impl Gateway {
     fn ended_by(&self, answer: Answer, may_have_run: bool) -> Ended {
         let status = answer.status;
         let (state, reason) = if status.is_success() {
-            (State::Done, None)
+            (WriteState::Done, None)
         } else if status.is_server_error() || may_have_run {
             let earlier = if status.is_server_error() {
                 ""
@@ -356,14 +356,14 @@ impl Gateway {
                 "an earlier attempt may have been executed, and at the last one "
             };
             (
-                State::Unknown,
+                WriteState::Unknown,
                 Some(Box::new(outcome_unknown(&format!(
                     "{earlier}the upstream answered {}",
                     status.as_u16()
                 )))),
             )
         } else {
-            (State::Failed, None)
+            (WriteState::Failed, None)
         };
         Ended { state, response: Some(Box::new(self.kept_response(answer))), reason, refused: None }
     }
@@ -373,18 +373,18 @@ impl Ended {
     /// `may_have_run`: an earlier attempt may have been executed.
     fn refused(refused: &Refused, may_have_run: bool) -> Self {
         let state = if may_have_run || matches!(refused, Refused::OutcomeUnknown) {
-            State::Unknown
+            WriteState::Unknown
         } else {
-            State::Failed
+            WriteState::Failed
         };
-        let told = (state == State::Failed).then(|| refused.clone());
+        let told = (state == WriteState::Failed).then(|| refused.clone());
         Self { state, response: None, reason: Some(Box::new(refused.as_reason())), refused: told }
     }
 
     /// With what went wrong last, where its outcome is unknown.
     fn after(self, error: Option<String>) -> Self {
         match error {
-            Some(error) if self.state == State::Unknown => {
+            Some(error) if self.state == WriteState::Unknown => {
                 Self { reason: Some(Box::new(outcome_unknown(&error))), ..self }
             }
             _ => self,
@@ -423,7 +423,7 @@ fn log_end(gateway: &Gateway, number: u64, live: &Live, progress: &Progress, now
     let status = progress.response.as_ref().map(|response| response.status.as_u16());
     let reason = progress.reason.as_ref().map(|reason| &*reason.word);
     let (state, attempts) = (progress.state.name(), progress.attempts);
-    if progress.state == State::Unknown {
+    if progress.state == WriteState::Unknown {
         tracing::warn!(write = %id, client, state, status, reason, attempts, took_ms, "it is not known whether a queued write was executed");
     } else {
         tracing::info!(write = %id, client, state, status, reason, attempts, took_ms, "a queued write has ended");

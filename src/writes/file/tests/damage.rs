@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::super::{Fault, FileStore, OpenError, database};
 use super::TestDisk;
-use crate::writes::conformance::{opened, stored, told};
+use crate::writes::conformance::{block_on, opened, stored};
 use crate::writes::{Change, Store, Stored};
 
 /// The bytes of a file, and the writes in it.
@@ -27,14 +27,14 @@ fn file(ended_well: bool) -> Filled {
         let body =
             vec![u8::try_from(number).unwrap(); usize::try_from(number * number * 8).unwrap()];
         let write = stored(body, format!("queued {number}"));
-        told(store.apply(Change::Insert(number, write.clone()))).unwrap();
+        block_on(store.apply(Change::Insert(number, write.clone()))).unwrap();
         expected.insert(number, write);
     }
     for number in (0..40).step_by(3) {
-        told(store.apply(Change::Progress(number, "done".into()))).unwrap();
+        block_on(store.apply(Change::Progress(number, "done".into()))).unwrap();
         expected.get_mut(&number).unwrap().progress = "done".into();
     }
-    told(store.apply(Change::Remove(vec![5, 6, 7]))).unwrap();
+    block_on(store.apply(Change::Remove(vec![5, 6, 7]))).unwrap();
     expected.retain(|number, _| !(5..8).contains(number));
     let killed = disk.bytes();
     drop(store);
@@ -229,7 +229,7 @@ fn two_gateways_cannot_share_a_file() {
     let path = directory.path().join("weir.redb");
     let second = FileStore::open(&path, |_, _| Ok(()));
     assert_eq!(second.err().unwrap().fault, Fault::InUse);
-    told(first.apply(Change::Insert(1, stored("a", "queued")))).unwrap();
+    block_on(first.apply(Change::Insert(1, stored("a", "queued")))).unwrap();
     drop(first);
     assert_eq!(opened(&directory).1.len(), 1);
 }

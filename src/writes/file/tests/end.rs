@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::super::FileStore;
 use super::{Done, TestDisk};
-use crate::writes::conformance::{Step, model, opened, steps, stored, told};
+use crate::writes::conformance::{Step, block_on, model, opened, steps, stored};
 use crate::writes::{Change, Store, Stored};
 
 /// What a disk writes whole or not at all.
@@ -30,7 +30,7 @@ fn a_killed_gateway_finds_every_acknowledged_change() {
             .clone();
         let change = step.change(salt).unwrap();
         model(&mut expected, &change);
-        told(store.apply(change)).unwrap();
+        block_on(store.apply(change)).unwrap();
         // What is in the file now is what a SIGKILL leaves.
         fs::copy(directory.path().join("weir.redb"), &copy).unwrap();
         let mut found = BTreeMap::new();
@@ -59,8 +59,8 @@ fn a_number_is_not_used_again_when_its_write_is_forgotten() {
     let directory = TempDir::new().unwrap();
     let (store, _) = opened(&directory);
     assert_eq!(store.first_number(), 0);
-    told(store.apply(Change::Insert(41, stored("a", "queued")))).unwrap();
-    told(store.apply(Change::Remove(vec![41]))).unwrap();
+    block_on(store.apply(Change::Insert(41, stored("a", "queued")))).unwrap();
+    block_on(store.apply(Change::Remove(vec![41]))).unwrap();
     drop(store);
     assert_eq!(opened(&directory).0.first_number(), 42);
 }
@@ -79,7 +79,7 @@ fn a_file_that_much_has_gone_through_stays_as_large_as_what_was_in_it_at_once() 
         for number in &numbers {
             drop(store.apply(Change::Progress(*number, vec![2; 2000].into())));
         }
-        told(store.apply(Change::Remove(numbers))).unwrap();
+        block_on(store.apply(Change::Remove(numbers))).unwrap();
         most = most.max(size());
     }
     // 200 writes of 6 KB at a time are 1.2 MB; all that came and went are 36 MB. How many go into a
@@ -129,7 +129,7 @@ proptest! {
                 store = Some(disk.open().unwrap().0);
                 continue;
             };
-            told(store.as_ref().unwrap().apply(change.clone())).unwrap();
+            block_on(store.as_ref().unwrap().apply(change.clone())).unwrap();
             let mut next = states.last().unwrap().1.clone();
             model(&mut next, &change);
             states.push((disk.0.lock().done.len(), next));

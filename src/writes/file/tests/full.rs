@@ -2,15 +2,15 @@
 //! when the disk is.
 
 use super::TestDisk;
-use crate::writes::conformance::{stored, told};
-use crate::writes::file::keeper::RESERVE_BYTES;
+use crate::writes::conformance::{block_on, stored};
+use crate::writes::file::worker::RESERVE_BYTES;
 use crate::writes::{Change, Store, StoreError};
 
 /// Inserts until there is no room; says how many were accepted.
 fn fill(store: &dyn Store, from: u64) -> u64 {
     (from..from + 10_000)
         .find(|number| {
-            match told(store.apply(Change::Insert(*number, stored(vec![7; 3000], "queued")))) {
+            match block_on(store.apply(Change::Insert(*number, stored(vec![7; 3000], "queued")))) {
                 Ok(()) => false,
                 Err(StoreError::Full(_)) => true,
                 Err(error) => panic!("{error}"),
@@ -27,10 +27,10 @@ fn a_full_disk_refuses_new_writes_and_loses_none() {
     let refused = fill(&store, 0);
     assert!(refused > 100, "{refused}");
     for number in 0..refused {
-        assert!(told(store.load(number)).unwrap().is_some(), "write {number} is there");
+        assert!(block_on(store.load(number)).unwrap().is_some(), "write {number} is there");
     }
     // Whoever was refused may come again: their write must not be there, now or after a start.
-    assert_eq!(told(store.load(refused)), Ok(None));
+    assert_eq!(block_on(store.load(refused)), Ok(None));
     let killed = TestDisk::with(&disk.bytes()).open().unwrap().1;
     assert!(killed.keys().copied().eq(0..refused));
 }
@@ -41,10 +41,13 @@ fn forgetting_writes_makes_room_on_a_full_disk() {
     disk.0.lock().blocks_max = Some(600);
     let (store, _) = disk.open().unwrap();
     let refused = fill(&store, 0);
-    assert_eq!(told(store.apply(Change::Progress(1, "done".into()))), Ok(()));
-    assert_eq!(told(store.apply(Change::Remove((0..refused / 2).collect()))), Ok(()));
-    assert_eq!(told(store.apply(Change::Insert(refused + 1, stored("again", "queued")))), Ok(()));
-    assert_eq!(told(store.load(refused + 1)), Ok(Some(stored("again", "queued"))));
+    assert_eq!(block_on(store.apply(Change::Progress(1, "done".into()))), Ok(()));
+    assert_eq!(block_on(store.apply(Change::Remove((0..refused / 2).collect()))), Ok(()));
+    assert_eq!(
+        block_on(store.apply(Change::Insert(refused + 1, stored("again", "queued")))),
+        Ok(())
+    );
+    assert_eq!(block_on(store.load(refused + 1)), Ok(Some(stored("again", "queued"))));
 }
 
 #[test]
@@ -54,7 +57,7 @@ fn it_goes_on_when_there_is_room_again() {
     let (store, _) = disk.open().unwrap();
     let refused = fill(&store, 0);
     disk.0.lock().blocks_max = None;
-    assert_eq!(told(store.apply(Change::Insert(refused, stored("a", "queued")))), Ok(()));
+    assert_eq!(block_on(store.apply(Change::Insert(refused, stored("a", "queued")))), Ok(()));
     drop(store);
     assert!(disk.open().unwrap().1.keys().copied().eq(0..=refused));
 }
@@ -64,38 +67,38 @@ fn a_disk_that_is_nearly_full_is_left_to_the_writes_that_are_there() {
     let disk = TestDisk::blank();
     let (store, _) = disk.open().unwrap();
     disk.0.lock().room = Some(RESERVE_BYTES + 10_000);
-    assert_eq!(told(store.apply(Change::Insert(0, stored(vec![1; 4000], "queued")))), Ok(()));
+    assert_eq!(block_on(store.apply(Change::Insert(0, stored(vec![1; 4000], "queued")))), Ok(()));
     disk.0.lock().room = Some(RESERVE_BYTES + 1_000);
-    let refused = told(store.apply(Change::Insert(1, stored(vec![1; 4000], "queued"))));
+    let refused = block_on(store.apply(Change::Insert(1, stored(vec![1; 4000], "queued"))));
     assert!(
         matches!(&refused, Err(StoreError::Full(why)) if why.contains("8 MiB are free")),
         "{refused:?}"
     );
-    assert_eq!(told(store.apply(Change::Progress(0, vec![2; 20_000].into()))), Ok(()));
-    assert_eq!(told(store.apply(Change::Remove(vec![0]))), Ok(()));
+    assert_eq!(block_on(store.apply(Change::Progress(0, vec![2; 20_000].into()))), Ok(()));
+    assert_eq!(block_on(store.apply(Change::Remove(vec![0]))), Ok(()));
 }
 
 #[test]
 fn a_disk_that_fails_is_asked_again_with_the_next_change() {
     let disk = TestDisk::blank();
     let (store, _) = disk.open().unwrap();
-    told(store.apply(Change::Insert(0, stored("a", "queued")))).unwrap();
+    block_on(store.apply(Change::Insert(0, stored("a", "queued")))).unwrap();
     disk.0.lock().syncs_fail = true;
     for number in 1..4 {
         assert!(matches!(
-            told(store.apply(Change::Insert(number, stored("b", "queued")))),
+            block_on(store.apply(Change::Insert(number, stored("b", "queued")))),
             Err(StoreError::Failed(_))
         ));
         assert!(matches!(
-            told(store.apply(Change::Progress(0, "sending".into()))),
+            block_on(store.apply(Change::Progress(0, "sending".into()))),
             Err(StoreError::Failed(_))
         ));
     }
     disk.0.lock().syncs_fail = false;
-    assert_eq!(told(store.apply(Change::Progress(0, "done".into()))), Ok(()));
-    assert_eq!(told(store.apply(Change::Insert(4, stored("c", "queued")))), Ok(()));
+    assert_eq!(block_on(store.apply(Change::Progress(0, "done".into()))), Ok(()));
+    assert_eq!(block_on(store.apply(Change::Insert(4, stored("c", "queued")))), Ok(()));
     drop(store);
-    // Those that failed are not there: their clients were told so, and may have brought them again.
+    // Those that failed are not there: their clients were block_on so, and may have brought them again.
     let (_, found) = disk.open().unwrap();
     assert!(found.keys().copied().eq([0, 4]), "{:?}", found.keys());
     assert_eq!(found[&0], stored("a", "done"));
@@ -108,10 +111,10 @@ fn a_write_that_failed_is_not_there_although_it_may_have_reached_the_disk() {
         let (store, _) = disk.open().unwrap();
         disk.0.lock().syncs_before_one_fails = Some(syncs);
         assert!(matches!(
-            told(store.apply(Change::Insert(1, stored("a", "queued")))),
+            block_on(store.apply(Change::Insert(1, stored("a", "queued")))),
             Err(StoreError::Failed(_))
         ));
-        assert_eq!(told(store.load(1)), Ok(None), "sync {syncs} failed");
+        assert_eq!(block_on(store.load(1)), Ok(None), "sync {syncs} failed");
         assert!(TestDisk::with(&disk.bytes()).open().unwrap().1.is_empty(), "sync {syncs} failed");
     }
 }
@@ -120,13 +123,13 @@ fn a_write_that_failed_is_not_there_although_it_may_have_reached_the_disk() {
 fn what_a_failed_sync_left_in_doubt_is_written_once_more() {
     let disk = TestDisk::blank();
     let (store, _) = disk.open().unwrap();
-    told(store.apply(Change::Insert(0, stored(vec![9; 5000], "queued")))).unwrap();
+    block_on(store.apply(Change::Insert(0, stored(vec![9; 5000], "queued")))).unwrap();
     disk.0.lock().syncs_fail = true;
-    assert!(told(store.apply(Change::Progress(0, "sending".into()))).is_err());
+    assert!(block_on(store.apply(Change::Progress(0, "sending".into()))).is_err());
     disk.0.lock().syncs_fail = false;
     let len = disk.bytes().len() as u64;
     disk.0.lock().done.clear();
-    told(store.apply(Change::Progress(0, "done".into()))).unwrap();
+    block_on(store.apply(Change::Progress(0, "done".into()))).unwrap();
     let written = disk
         .0
         .lock()
@@ -151,11 +154,11 @@ fn a_sector_that_cannot_be_read_loses_nothing_else() {
     for number in 0..2_000 {
         drop(store.apply(Change::Insert(number, stored(vec![3; 4000], "queued"))));
     }
-    told(store.load(0)).unwrap();
+    block_on(store.load(0)).unwrap();
     disk.0.lock().reads_fail = true;
-    assert!((0..2_000).any(|number| told(store.load(number)).is_err()));
+    assert!((0..2_000).any(|number| block_on(store.load(number)).is_err()));
     disk.0.lock().reads_fail = false;
-    assert_eq!(told(store.load(1)), Ok(Some(stored(vec![3; 4000], "queued"))));
+    assert_eq!(block_on(store.load(1)), Ok(Some(stored(vec![3; 4000], "queued"))));
 }
 
 #[test]
@@ -177,6 +180,6 @@ fn what_waits_for_a_slow_disk_is_bounded() {
     let progress = store.apply(Change::Progress(0, "sending".into()));
     drop(contents);
     accepted.pop();
-    assert!(accepted.into_iter().all(|answer| told(answer).is_ok()));
-    assert_eq!(told(progress), Ok(()));
+    assert!(accepted.into_iter().all(|answer| block_on(answer).is_ok()));
+    assert_eq!(block_on(progress), Ok(()));
 }

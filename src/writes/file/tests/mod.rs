@@ -12,14 +12,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use redb::StorageBackend;
 
-use super::keeper::Disk;
+use super::worker::Disk;
 use super::{Fault, FileStore};
 use crate::writes::Stored;
 
 /// What a file system gives out at a time.
 const BLOCK_BYTES: u64 = 4096;
 
-/// A disk in memory: it may be full, fail, and tell what was done to it. Files on it are sparse:
+/// A disk in memory: it may be full, fail, and submit what was done to it. Files on it are sparse:
 /// only what is written takes room.
 #[derive(Clone, Debug, Default)]
 struct TestDisk(Arc<Mutex<Contents>>);
@@ -36,7 +36,7 @@ struct Contents {
     /// After so many more syncs, one fails.
     syncs_before_one_fails: Option<usize>,
     reads_fail: bool,
-    /// Everything that was done, in order.
+    /// Everything that was done, in request.
     done: Vec<Done>,
 }
 

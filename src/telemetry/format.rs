@@ -63,9 +63,9 @@ impl Time {
 const SECOND_BYTES: usize = 19;
 
 /// Writes events in a [`LogFormat`].
-pub(super) struct Line(pub(super) LogFormat);
+pub(super) struct LineFormat(pub(super) LogFormat);
 
-impl<S, N> FormatEvent<S, N> for Line
+impl<S, N> FormatEvent<S, N> for LineFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,

@@ -22,10 +22,12 @@ impl Write for Gated {
     }
 }
 
-fn gated(tell: impl Fn(u64) + Send + 'static) -> (Lines, Writing, Receiver<Vec<u8>>, Sender<()>) {
+fn gated(
+    report: impl Fn(u64) + Send + 'static,
+) -> (LogWriter, WriterThread, Receiver<Vec<u8>>, Sender<()>) {
     let (pieces, written) = channel();
     let (open, gate) = channel();
-    let (lines, writing) = Lines::start(move || Gated { pieces, gate }, tell).unwrap();
+    let (lines, writing) = LogWriter::start(move || Gated { pieces, gate }, report).unwrap();
     (lines, writing, written, open)
 }
 

@@ -13,14 +13,14 @@ const AFTER: usize = 40;
 
 /// The events remembered.
 #[derive(Debug)]
-pub(super) struct Story {
+pub(super) struct EventLog {
     lines: VecDeque<String>,
     narration: Narration,
     /// Lines still to come after the climax.
     left: Option<usize>,
 }
 
-impl Story {
+impl EventLog {
     pub fn new(narration: Narration) -> Self {
         Self { lines: VecDeque::new(), narration, left: None }
     }
@@ -43,8 +43,8 @@ impl Story {
         self.left.get_or_insert(AFTER);
     }
 
-    /// The story; empty when nothing happened that is worth one.
-    pub fn told(self) -> Vec<String> {
+    /// The narration; empty when nothing happened that is worth one.
+    pub fn into_lines(self) -> Vec<String> {
         if self.left.is_some() { self.lines.into() } else { Vec::new() }
     }
 }

@@ -25,7 +25,7 @@ const VERSION: &str = "2022-11-28";
 /// A request on its way to an answer, with all who wait for it.
 #[derive(Debug)]
 pub(super) struct Job {
-    pub askers: Vec<Asker>,
+    pub waiters: Vec<Waiter>,
     pub client: usize,
     pub method: Method,
     pub path: String,
@@ -44,7 +44,7 @@ pub(super) struct Job {
 
 /// Who waits for a job.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asker {
+pub(super) struct Waiter {
     pub bot: Option<usize>,
     pub client: usize,
     pub asked_at: Timestamp,
@@ -60,7 +60,7 @@ impl Job {
 impl Run<'_> {
     /// A request comes.
     pub(super) fn ask(&mut self, bot: Option<usize>, client: usize, ask: Ask) {
-        let asker = Asker { bot, client, asked_at: self.now };
+        let waiter = Waiter { bot, client, asked_at: self.now };
         if let Some(report) = self.client(client) {
             report.asked += 1;
         }
@@ -75,7 +75,7 @@ impl Run<'_> {
             Route::of(&ask, plan).map(by_rules).filter(|route| !route.candidates.is_empty())
         else {
             return self.turned_away(
-                asker,
+                waiter,
                 LimitKind::NoAccount,
                 self.now + Duration::from_secs(60),
             );
@@ -91,11 +91,11 @@ impl Run<'_> {
                     let shown = self.shown.get(key).copied().unwrap_or(0);
                     self.report.tally.stale += u64::from(shown < self.polling.version(resource));
                 }
-                return self.served(asker, Duration::ZERO);
+                return self.served(waiter, Duration::ZERO);
             }
             let fetching = self.fetching.get(key).filter(|_| self.plan.rules.coalesces());
             if let Some(job) = fetching.and_then(|job| self.jobs.get_mut(job)) {
-                job.askers.push(asker);
+                job.waiters.push(waiter);
                 return;
             }
         }
@@ -103,7 +103,7 @@ impl Run<'_> {
         let deadline = self.now + plan.max_wait;
         let Ask { method, path, body, patience } = ask;
         let mut job = Job {
-            askers: vec![asker],
+            waiters: vec![waiter],
             client,
             method,
             path,
@@ -118,7 +118,7 @@ impl Run<'_> {
             away: Duration::ZERO,
         };
         if let Some(patience) = patience {
-            self.agenda.put(self.now + patience, Event::GivesUp(id));
+            self.event_queue.put(self.now + patience, Event::GivesUp(id));
         }
         let is_its_turn = match job.route.lane.take() {
             None => true,
@@ -128,7 +128,7 @@ impl Run<'_> {
             {
                 Err(_) => {
                     return self.turned_away(
-                        asker,
+                        waiter,
                         LimitKind::QueueFull,
                         self.now + Duration::from_secs(1),
                     );
@@ -200,47 +200,47 @@ impl Run<'_> {
             Until::Event => self.now + Duration::from_secs(1),
         };
         let Some(job) = self.close(id) else { return };
-        self.story.tell(self.now, || {
+        self.narration.tell(self.now, || {
             format!(
                 "we refuse {} {} for {} until {}",
                 job.method,
                 job.path,
                 refusal.limit.name(),
-                super::story::clock(until)
+                super::narration::clock(until)
             )
         });
-        for asker in job.askers {
-            self.turned_away(asker, refusal.limit, until);
+        for waiter in job.waiters {
+            self.turned_away(waiter, refusal.limit, until);
         }
     }
 
-    fn turned_away(&mut self, asker: Asker, limit: LimitKind, until: Timestamp) {
-        if let Some(report) = self.client(asker.client) {
+    fn turned_away(&mut self, waiter: Waiter, limit: LimitKind, until: Timestamp) {
+        if let Some(report) = self.client(waiter.client) {
             *report.refused.entry(limit.name()).or_default() += 1;
         }
         // A refusal without an end, or one far away, is tried again after an hour.
         let until = until.min(self.now + Duration::from_secs(3_600));
-        if let Some(bot) = asker.bot.and_then(|bot| self.bots.get_mut(bot)) {
-            bot.told = bot.told.max(until);
+        if let Some(bot) = waiter.bot.and_then(|bot| self.bots.get_mut(bot)) {
+            bot.retry_at = bot.retry_at.max(until);
         }
-        self.answered(asker);
+        self.answered(waiter);
     }
 
     /// The bot of a job has no patience left. One that is sent already, or that others wait for
     /// too, goes on.
     pub(super) fn gives_up(&mut self, id: u64) {
-        let Some(job) = self.jobs.get(&id).filter(|job| job.askers.len() == 1) else { return };
+        let Some(job) = self.jobs.get(&id).filter(|job| job.waiters.len() == 1) else { return };
         let Some(ticket) = job.ticket.filter(|ticket| self.by_ticket.contains_key(ticket)) else {
             return;
         };
         self.by_ticket.remove(&ticket);
         self.admission.abandon(self.now, ticket);
         let Some(job) = self.close(id) else { return };
-        for asker in job.askers {
-            if let Some(report) = self.client(asker.client) {
+        for waiter in job.waiters {
+            if let Some(report) = self.client(waiter.client) {
                 report.gave_up += 1;
             }
-            self.answered(asker);
+            self.answered(waiter);
         }
     }
 }

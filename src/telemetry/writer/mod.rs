@@ -28,11 +28,11 @@ const END_MAX: Duration = Duration::from_secs(3);
 
 /// Where lines are put, by everyone. Clones share it.
 #[derive(Clone, Default)]
-pub(super) struct Lines(Arc<Shared>);
+pub(super) struct LogWriter(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    buffer: Mutex<Buffer>,
     /// The writing thread has something to do.
     wanted: Condvar,
     /// It has done something.
@@ -40,117 +40,117 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct Buffer {
     waiting: Vec<u8>,
     /// What is waiting is wanted at once.
     is_urgent: bool,
     is_ending: bool,
     has_ended: bool,
-    /// Lines left out since the log last said so.
+    /// LogWriter left out since the log last said so.
     left_out: u64,
 }
 
 /// The writing thread; writes what is waiting when it is dropped.
 #[derive(Debug)]
-pub(super) struct Writing {
-    lines: Lines,
+pub(super) struct WriterThread {
+    lines: LogWriter,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Takes one event's line.
-pub(super) struct Line<'l> {
-    lines: &'l Lines,
+pub(super) struct LineWriter<'l> {
+    lines: &'l LogWriter,
     is_urgent: bool,
 }
 
-impl Lines {
-    /// Starts the thread that writes to what `open` gives it. `tell` is called on it with the
+impl LogWriter {
+    /// Starts the thread that writes to what `open` gives it. `report` is called on it with the
     /// number of lines that were left out, when they could be written again.
     pub(super) fn start<W: Write>(
         open: impl FnOnce() -> W + Send + 'static,
-        tell: impl Fn(u64) + Send + 'static,
-    ) -> io::Result<(Self, Writing)> {
+        report: impl Fn(u64) + Send + 'static,
+    ) -> io::Result<(Self, WriterThread)> {
         let lines = Self::default();
         let shared = Arc::clone(&lines.0);
         let thread = thread::Builder::new()
             .name("weir-log".into())
-            .spawn(move || shared.write_all(open(), tell))?;
-        Ok((lines.clone(), Writing { lines, thread: Some(thread) }))
+            .spawn(move || shared.write_all(open(), report))?;
+        Ok((lines.clone(), WriterThread { lines, thread: Some(thread) }))
     }
 
     fn put(&self, line: &[u8], is_urgent: bool) {
-        let mut state = self.0.state.lock();
-        if state.waiting.len() + line.len() > WAITING_BYTES_MAX {
-            state.left_out += 1;
+        let mut buffer = self.0.buffer.lock();
+        if buffer.waiting.len() + line.len() > WAITING_BYTES_MAX {
+            buffer.left_out += 1;
             return;
         }
-        let before = state.waiting.len();
-        state.waiting.extend_from_slice(line);
-        state.is_urgent |= is_urgent;
+        let before = buffer.waiting.len();
+        buffer.waiting.extend_from_slice(line);
+        buffer.is_urgent |= is_urgent;
         let is_wanted = before == 0
             || is_urgent
-            || before < WRITTEN_FROM_BYTES && state.waiting.len() >= WRITTEN_FROM_BYTES;
-        drop(state);
+            || before < WRITTEN_FROM_BYTES && buffer.waiting.len() >= WRITTEN_FROM_BYTES;
+        drop(buffer);
         if is_wanted {
             self.0.wanted.notify_one();
         }
     }
 }
 
-impl std::fmt::Debug for Lines {
+impl std::fmt::Debug for LogWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Lines")
     }
 }
 
 impl Shared {
-    fn write_all(&self, mut to: impl Write, tell: impl Fn(u64)) {
+    fn write_all(&self, mut to: impl Write, report: impl Fn(u64)) {
         let mut writing = Vec::new();
         loop {
             let left_out = {
-                let mut state = self.state.lock();
-                while state.waiting.is_empty() && !state.is_ending {
-                    self.wanted.wait(&mut state);
+                let mut buffer = self.buffer.lock();
+                while buffer.waiting.is_empty() && !buffer.is_ending {
+                    self.wanted.wait(&mut buffer);
                 }
-                while state.waiting.len() < WRITTEN_FROM_BYTES
-                    && !state.is_urgent
-                    && !state.is_ending
+                while buffer.waiting.len() < WRITTEN_FROM_BYTES
+                    && !buffer.is_urgent
+                    && !buffer.is_ending
                 {
-                    if self.wanted.wait_for(&mut state, WRITTEN_AFTER).timed_out() {
+                    if self.wanted.wait_for(&mut buffer, WRITTEN_AFTER).timed_out() {
                         break;
                     }
                 }
-                if state.waiting.is_empty() {
-                    state.has_ended = true;
+                if buffer.waiting.is_empty() {
+                    buffer.has_ended = true;
                     self.done.notify_all();
                     return;
                 }
-                state.is_urgent = false;
-                std::mem::swap(&mut state.waiting, &mut writing);
-                std::mem::take(&mut state.left_out)
+                buffer.is_urgent = false;
+                std::mem::swap(&mut buffer.waiting, &mut writing);
+                std::mem::take(&mut buffer.left_out)
             };
             // There is nowhere to say that the log cannot be written.
             let _ = to.write_all(&writing).and_then(|()| to.flush());
             writing.clear();
             writing.shrink_to(2 * WRITTEN_FROM_BYTES);
             if left_out > 0 {
-                tell(left_out);
+                report(left_out);
             }
         }
     }
 }
 
-impl Drop for Writing {
+impl Drop for WriterThread {
     fn drop(&mut self) {
         let shared = &self.lines.0;
-        let mut state = shared.state.lock();
-        state.is_ending = true;
+        let mut buffer = shared.buffer.lock();
+        buffer.is_ending = true;
         shared.wanted.notify_one();
-        if !state.has_ended {
-            shared.done.wait_for(&mut state, END_MAX);
+        if !buffer.has_ended {
+            shared.done.wait_for(&mut buffer, END_MAX);
         }
-        let has_ended = state.has_ended;
-        drop(state);
+        let has_ended = buffer.has_ended;
+        drop(buffer);
         // A thread that is stuck in a write is left behind.
         if let Some(thread) = self.thread.take().filter(|_| has_ended) {
             let _ = thread.join();
@@ -158,19 +158,19 @@ impl Drop for Writing {
     }
 }
 
-impl<'l> MakeWriter<'l> for Lines {
-    type Writer = Line<'l>;
+impl<'l> MakeWriter<'l> for LogWriter {
+    type Writer = LineWriter<'l>;
 
-    fn make_writer(&'l self) -> Line<'l> {
-        Line { lines: self, is_urgent: false }
+    fn make_writer(&'l self) -> LineWriter<'l> {
+        LineWriter { lines: self, is_urgent: false }
     }
 
-    fn make_writer_for(&'l self, metadata: &Metadata<'_>) -> Line<'l> {
-        Line { lines: self, is_urgent: *metadata.level() <= Level::WARN }
+    fn make_writer_for(&'l self, metadata: &Metadata<'_>) -> LineWriter<'l> {
+        LineWriter { lines: self, is_urgent: *metadata.level() <= Level::WARN }
     }
 }
 
-impl Write for Line<'_> {
+impl Write for LineWriter<'_> {
     /// The library hands over a whole line at once.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.lines.put(line, self.is_urgent);

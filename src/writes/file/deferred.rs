@@ -1,9 +1,9 @@
-//! The file as redb sees it: what it would change is held back until the file is known to be whole
+//! The file as redb sees it: what it would change is held deferred until the file is known to be whole
 //! and ours.
 //!
 //! Opening a database changes it: a flag that it is in use, the repair after a crash. A file that
 //! turns out to be damaged, newer or somebody else's must be left as it was, so everything that is
-//! changed before [`Held::trust`] is kept in memory, in its order, and read from there. Left out:
+//! changed before [`DeferredDisk::trust`] is kept in memory, in its request, and read from there. Left out:
 //! what makes a file whole (`database`).
 
 use std::fmt;
@@ -17,20 +17,20 @@ use redb::{BackendError, StorageBackend};
 /// How much is copied at once when a file is written again. Ours.
 const REWRITE_BYTES: usize = 1024 * 1024;
 
-/// A disk whose changes are held back until it is trusted. Cheap to share: redb owns one end, and
+/// A disk whose changes are held deferred until it is trusted. Cheap to share: redb owns one end, and
 /// the other says when.
 #[derive(Clone, Debug)]
-pub(super) struct Held(Arc<Inner>);
+pub(super) struct DeferredDisk(Arc<Inner>);
 
 struct Inner {
     disk: Box<dyn StorageBackend>,
-    state: Mutex<State>,
+    state: Mutex<Deferral>,
 }
 
 #[derive(Default)]
-struct State {
+struct Deferral {
     /// `None`: changes go to the disk.
-    back: Option<Vec<Op>>,
+    deferred: Option<Vec<Op>>,
     failure: Option<Failure>,
 }
 
@@ -51,20 +51,20 @@ pub(super) struct Failure {
     pub(super) in_sync: bool,
 }
 
-impl Held {
+impl DeferredDisk {
     pub(super) fn new(disk: Box<dyn StorageBackend>) -> Self {
         Self(Arc::new(Inner {
             disk,
-            state: Mutex::new(State { back: Some(Vec::new()), failure: None }),
+            state: Mutex::new(Deferral { deferred: Some(Vec::new()), failure: None }),
         }))
     }
 
-    /// One that nothing is held back of.
+    /// One that nothing is held deferred of.
     pub(super) fn trusted(disk: Box<dyn StorageBackend>) -> Self {
         Self(Arc::new(Inner { disk, state: Mutex::default() }))
     }
 
-    /// Makes the changes that were held back, and all further ones at once. With `rewrite`,
+    /// Makes the changes that were held deferred, and all further ones at once. With `rewrite`,
     /// everything that was there is written once more before: after a sync has failed, the system
     /// shows what it could not write, and never tries again.
     pub(super) fn trust(&self, rewrite: bool) -> io::Result<()> {
@@ -73,7 +73,7 @@ impl Held {
         if rewrite {
             self::rewrite(disk)?;
         }
-        for op in state.back.take().unwrap_or_default() {
+        for op in state.deferred.take().unwrap_or_default() {
             let made = op.make(disk);
             made.inspect_err(|error| {
                 state.failure = Some(Failure::new(error, matches!(op, Op::Sync)))
@@ -93,8 +93,8 @@ impl Held {
         in_sync: bool,
     ) -> io::Result<()> {
         let state = &mut *self.0.state.lock();
-        if let Some(back) = &mut state.back {
-            back.push(held_back());
+        if let Some(deferred) = &mut state.deferred {
+            deferred.push(held_back());
             return Ok(());
         }
         // After a failure nothing more is written, whatever redb believes.
@@ -159,7 +159,7 @@ impl Op {
                     out.copy_from_slice(bytes);
                 }
             }
-            // What is cut off and comes back later is zeros.
+            // What is cut off and comes deferred later is zeros.
             Self::SetLen(len) => {
                 let from = place(*len);
                 if let Some(out) = out.get_mut(from..) {
@@ -184,16 +184,16 @@ fn rewrite(disk: &dyn StorageBackend) -> io::Result<()> {
     disk.sync_data()
 }
 
-impl StorageBackend for Held {
+impl StorageBackend for DeferredDisk {
     fn len(&self) -> io::Result<u64> {
         let state = self.0.state.lock();
         let len = self.0.disk.len()?;
-        Ok(state.back.iter().flatten().fold(len, |len, op| op.len_after(len)))
+        Ok(state.deferred.iter().flatten().fold(len, |len, op| op.len_after(len)))
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let state = &mut *self.0.state.lock();
-        let Some(back) = &state.back else {
+        let Some(deferred) = &state.deferred else {
             return self
                 .0
                 .disk
@@ -202,7 +202,7 @@ impl StorageBackend for Held {
         };
         let len = self.0.disk.len()?;
         let end = offset.saturating_add(out.len() as u64);
-        if end > back.iter().fold(len, |len, op| op.len_after(len)) {
+        if end > deferred.iter().fold(len, |len, op| op.len_after(len)) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let there =
@@ -212,7 +212,7 @@ impl StorageBackend for Held {
         if !before.is_empty() {
             self.0.disk.read(offset, before)?;
         }
-        for op in back {
+        for op in deferred {
             op.show(offset, out);
         }
         Ok(())

@@ -13,16 +13,16 @@ use parking_lot::Mutex;
 use secrecy::ExposeSecret;
 
 use super::app::App;
-use super::impaired::Impaired;
 use super::installation::{Installation, Signals};
 use super::slot::{Configured, Ids, Slot, SlotId, TokenId};
+use super::unhealthy::UnhealthyAccounts;
 use super::{Tokens, bearer, numbered, sensitive};
 use crate::api::{AccountKind, TokenKind};
 use crate::config::{self, Config, rsa_key};
 use crate::decision::AccountId;
 
 /// A list in the making.
-struct Roll<'b> {
+struct RegistryBuilder<'b> {
     before: Option<(&'b Tokens, &'b Config)>,
     by_account: Vec<Vec<Slot>>,
     owners: Vec<AccountId>,
@@ -39,18 +39,18 @@ impl Tokens {
 
     /// By a config in the place of `old`, whose credentials these are.
     #[must_use]
-    pub fn succeed(&self, old: &Config, config: &Config) -> Self {
+    pub fn with_config(&self, old: &Config, config: &Config) -> Self {
         Self::by(config, Some((self, old)))
     }
 
     /// Whoever mints has to look again, by the config in force.
-    pub fn look_anew(&self) {
+    pub fn reevaluate(&self) {
         self.signals.due.notify_one();
     }
 
     fn by(config: &Config, before: Option<(&Self, &Config)>) -> Self {
         let places = config.accounts.len() + config.places.guests as usize;
-        let mut roll = Roll {
+        let mut builder = RegistryBuilder {
             before,
             by_account: (0..places).map(|_| Vec::new()).collect(),
             owners: before.map(|(tokens, _)| tokens.owners.clone()).unwrap_or_default(),
@@ -59,23 +59,23 @@ impl Tokens {
             signals: before.map(|(tokens, _)| Arc::clone(&tokens.signals)).unwrap_or_default(),
         };
         for (position, token) in config.tokens.iter().enumerate() {
-            roll.token(config.account_id(token.account), position, token);
+            builder.token(config.account_id(token.account), position, token);
         }
         // Stable: among equals the order of the config.
-        for slots in &mut roll.by_account {
+        for slots in &mut builder.by_account {
             slots.sort_by_key(Slot::rank);
         }
         for app in &config.apps {
-            roll.app(config, app);
+            builder.app(config, app);
         }
         for (index, account) in config.accounts.iter().enumerate() {
             if account.kind == AccountKind::Anonymous && !account.retired {
-                roll.anonymous(config.account_id(index));
+                builder.anonymous(config.account_id(index));
             }
         }
-        let Roll { by_account, owners, apps, installations, signals, .. } = roll;
-        let impaired = match before {
-            None => Arc::new(Impaired::new(
+        let RegistryBuilder { by_account, owners, apps, installations, signals, .. } = builder;
+        let unhealthy = match before {
+            None => Arc::new(UnhealthyAccounts::new(
                 installations.iter().map(|installation| installation.account),
             )),
             Some((tokens, _)) => {
@@ -83,19 +83,19 @@ impl Tokens {
                 // credentials than before is to be looked at.
                 (0..by_account.len())
                     .map(numbered)
-                    .for_each(|account| tokens.impaired.suspect(account));
-                Arc::clone(&tokens.impaired)
+                    .for_each(|account| tokens.unhealthy.recheck(account));
+                Arc::clone(&tokens.unhealthy)
             }
         };
         let ids =
             before.map_or_else(|| Arc::new(Ids::new()), |(tokens, _)| Arc::clone(&tokens.ids));
         let clock = before
             .map_or_else(|| Arc::new(Mutex::default()), |(tokens, _)| Arc::clone(&tokens.clock));
-        Self { by_account, owners, impaired, apps, installations, ids, clock, signals }
+        Self { by_account, owners, unhealthy, apps, installations, ids, clock, signals }
     }
 }
 
-impl Roll<'_> {
+impl RegistryBuilder<'_> {
     fn token(&mut self, account: AccountId, position: usize, token: &config::Token) {
         let secret = token.secret.expose_secret();
         let authorization: Option<HeaderValue> = match token.kind {

@@ -8,56 +8,56 @@ use crate::clock::Timestamp;
 
 /// The events to come.
 #[derive(Debug)]
-pub struct Agenda<E> {
-    slots: BinaryHeap<Reverse<Slot<E>>>,
+pub struct EventQueue<E> {
+    heap: BinaryHeap<Reverse<Scheduled<E>>>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Slot<E> {
+struct Scheduled<E> {
     at: Timestamp,
-    place: u64,
+    sequence: u64,
     event: E,
 }
 
-impl<E> Agenda<E> {
+impl<E> EventQueue<E> {
     /// Nothing is to come.
     pub fn new() -> Self {
-        Self { slots: BinaryHeap::new(), next: 0 }
+        Self { heap: BinaryHeap::new(), next: 0 }
     }
 
     /// Puts an event down.
     pub fn put(&mut self, at: Timestamp, event: E) {
-        self.slots.push(Reverse(Slot { at, place: self.next, event }));
+        self.heap.push(Reverse(Scheduled { at, sequence: self.next, event }));
         self.next += 1;
     }
 
     /// Takes the next event, unless it comes at `end` or later.
     pub fn take_before(&mut self, end: Timestamp) -> Option<(Timestamp, E)> {
-        if self.slots.peek().is_none_or(|Reverse(slot)| slot.at >= end) {
+        if self.heap.peek().is_none_or(|Reverse(slot)| slot.at >= end) {
             return None;
         }
-        self.slots.pop().map(|Reverse(slot)| (slot.at, slot.event))
+        self.heap.pop().map(|Reverse(slot)| (slot.at, slot.event))
     }
 }
 
-impl<E> PartialEq for Slot<E> {
+impl<E> PartialEq for Scheduled<E> {
     fn eq(&self, other: &Self) -> bool {
-        (self.at, self.place) == (other.at, other.place)
+        (self.at, self.sequence) == (other.at, other.sequence)
     }
 }
 
-impl<E> Eq for Slot<E> {}
+impl<E> Eq for Scheduled<E> {}
 
-impl<E> PartialOrd for Slot<E> {
+impl<E> PartialOrd for Scheduled<E> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<E> Ord for Slot<E> {
+impl<E> Ord for Scheduled<E> {
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.place).cmp(&(other.at, other.place))
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
     }
 }
 
@@ -67,11 +67,11 @@ mod tests {
 
     #[test]
     fn events_come_by_time_and_those_of_one_moment_as_they_were_put_down() {
-        let mut agenda = Agenda::new();
+        let mut event_queue = EventQueue::new();
         for (at, event) in [(5, 'c'), (1, 'a'), (5, 'd'), (3, 'b'), (9, 'e')] {
-            agenda.put(Timestamp::from_secs(at), event);
+            event_queue.put(Timestamp::from_secs(at), event);
         }
-        let taken: String = std::iter::from_fn(|| agenda.take_before(Timestamp::from_secs(9)))
+        let taken: String = std::iter::from_fn(|| event_queue.take_before(Timestamp::from_secs(9)))
             .map(|(_, event)| event)
             .collect();
         assert_eq!(taken, "abcd");

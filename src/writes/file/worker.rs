@@ -10,8 +10,8 @@ use std::io;
 
 use redb::StorageBackend;
 
-use super::database::{Home, Trouble};
-use super::{Order, Shared};
+use super::database::{StorageFault, WritesDatabase};
+use super::{Request, Shared};
 use crate::writes::outage::Outage;
 use crate::writes::{Change, StoreError, Stored};
 
@@ -35,14 +35,14 @@ pub(super) trait Disk: Send {
 }
 
 /// What the thread knows.
-pub(super) struct Keeper {
+pub(super) struct Worker {
     disk: Box<dyn Disk>,
     /// `None` after a failure, until it could be opened again.
-    home: Option<Home>,
+    database: Option<WritesDatabase>,
     /// Writes that were refused after a commit that may be on the disk all the same. They are
-    /// removed before anything else is done: whoever was told that a write is not kept may bring it
+    /// removed before anything else is done: whoever was block_on that a write is not kept may bring it
     /// again.
-    in_doubt: Vec<u64>,
+    possibly_stored: Vec<u64>,
     /// A sync has failed since the file was opened.
     rewrite: bool,
     /// What was said of the last failure, if new writes are not accepted since.
@@ -51,12 +51,12 @@ pub(super) struct Keeper {
     outage: Outage,
 }
 
-impl Keeper {
-    pub(super) fn new(disk: Box<dyn Disk>, home: Home) -> Self {
+impl Worker {
+    pub(super) fn new(disk: Box<dyn Disk>, database: WritesDatabase) -> Self {
         Self {
             disk,
-            home: Some(home),
-            in_doubt: Vec::new(),
+            database: Some(database),
+            possibly_stored: Vec::new(),
             rewrite: false,
             failing: None,
             outage: Outage::default(),
@@ -66,13 +66,13 @@ impl Keeper {
     /// Until nobody needs it any more.
     pub(super) fn run(mut self, shared: &Shared) {
         while let Some(batch) = shared.next_batch() {
-            let brings = batch.iter().any(|order| order.insert_bytes().is_some());
+            let brings = batch.iter().any(|request| request.insert_bytes().is_some());
             self.serve(batch);
             if brings {
                 shared.note(&*self.disk);
             }
         }
-        let closed = self.home.map_or(Ok(()), Home::close);
+        let closed = self.database.map_or(Ok(()), WritesDatabase::close);
         if let Err(problem) = closed {
             tracing::warn!(
                 path = self.disk.path(),
@@ -82,15 +82,15 @@ impl Keeper {
         }
     }
 
-    fn serve(&mut self, batch: Vec<Order>) {
+    fn serve(&mut self, batch: Vec<Request>) {
         let (mut changes, mut answers, mut loads) = (Vec::new(), Vec::new(), Vec::new());
-        for order in batch {
-            match order {
-                Order::Change(change, answer) => {
+        for request in batch {
+            match request {
+                Request::Change(change, answer) => {
                     changes.push(change);
                     answers.push(answer);
                 }
-                Order::Load(number, answer) => loads.push((number, answer)),
+                Request::Load(number, answer) => loads.push((number, answer)),
             }
         }
         if !changes.is_empty() {
@@ -114,7 +114,7 @@ impl Keeper {
                     return changes.iter().map(|_| Ok(())).collect();
                 }
                 Err(refusal) => {
-                    self.in_doubt.extend(changes.iter().filter_map(inserted));
+                    self.possibly_stored.extend(changes.iter().filter_map(inserted));
                     refusal
                 }
             },
@@ -127,10 +127,13 @@ impl Keeper {
         if let Err(problem) = &rest {
             self.went_wrong(problem);
         }
-        // One that is not kept for certain may be told so; of the others nobody knows before the
+        // One that is not kept for certain may be block_on so; of the others nobody knows before the
         // file can be opened again.
-        let refusal =
-            if self.in_doubt.is_empty() { refusal } else { StoreError::Failed(text(&refusal)) };
+        let refusal = if self.possibly_stored.is_empty() {
+            refusal
+        } else {
+            StoreError::Failed(text(&refusal))
+        };
         changes
             .iter()
             .map(|change| if is_insert(change) { Err(refusal.clone()) } else { rest.clone() })
@@ -159,23 +162,23 @@ impl Keeper {
 
     fn commit<'c>(&mut self, changes: impl Iterator<Item = &'c Change>) -> Result<(), StoreError> {
         let mut changes = changes.peekable();
-        let doubt = Change::Remove(self.in_doubt.clone());
+        let doubt = Change::Remove(self.possibly_stored.clone());
         let path = self.disk.path();
-        let home = self.home()?;
+        let database = self.database()?;
         let doubtless = matches!(&doubt, Change::Remove(numbers) if numbers.is_empty());
-        let committed = if doubtless { Ok(()) } else { home.commit([&doubt]) };
+        let committed = if doubtless { Ok(()) } else { database.commit([&doubt]) };
         let committed = committed
             .map(|()| changes.peek().is_some())
-            .and_then(|any| if any { home.commit(changes).map(|()| true) } else { Ok(false) });
+            .and_then(|any| if any { database.commit(changes).map(|()| true) } else { Ok(false) });
         match committed {
             Ok(_) => {
-                self.in_doubt.clear();
+                self.possibly_stored.clear();
                 Ok(())
             }
-            Err(trouble) => {
-                self.lose(&trouble);
-                let text = format!("{path}: {}", trouble.text);
-                Err(if trouble.for_room {
+            Err(database_error) => {
+                self.lose(&database_error);
+                let text = format!("{path}: {}", database_error.text);
+                Err(if database_error.for_room {
                     StoreError::Full(text)
                 } else {
                     StoreError::Failed(text)
@@ -186,7 +189,7 @@ impl Keeper {
 
     fn load(&mut self, number: u64) -> Result<Option<Stored>, StoreError> {
         let path = self.disk.path();
-        match self.home()?.load(number) {
+        match self.database()?.load(number) {
             Ok(Ok(stored)) => Ok(stored),
             Ok(Err(damage)) => {
                 tracing::error!(
@@ -197,9 +200,9 @@ impl Keeper {
                 );
                 Err(StoreError::Failed(format!("{path}: write {number}: {damage}")))
             }
-            Err(trouble) => {
-                self.lose(&trouble);
-                let error = StoreError::Failed(format!("{path}: {}", trouble.text));
+            Err(database_error) => {
+                self.lose(&database_error);
+                let error = StoreError::Failed(format!("{path}: {}", database_error.text));
                 self.went_wrong(&error);
                 Err(error)
             }
@@ -207,24 +210,24 @@ impl Keeper {
     }
 
     /// The database, opened again if it was lost.
-    fn home(&mut self) -> Result<&mut Home, StoreError> {
-        let home = if let Some(home) = self.home.take() {
-            home
+    fn database(&mut self) -> Result<&mut WritesDatabase, StoreError> {
+        let database = if let Some(database) = self.database.take() {
+            database
         } else {
             let fault =
                 |fault: String| StoreError::Failed(format!("{}: {fault}", self.disk.path()));
             let disk = self.disk.open().map_err(|error| fault(error.to_string()))?;
-            let home = Home::open(disk, self.rewrite, &mut |_, _| Ok(()))
+            let database = WritesDatabase::open(disk, self.rewrite, &mut |_, _| Ok(()))
                 .map_err(|problem| fault(problem.to_string()))?;
             self.rewrite = false;
-            home
+            database
         };
-        Ok(self.home.insert(home))
+        Ok(self.database.insert(database))
     }
 
-    fn lose(&mut self, trouble: &Trouble) {
-        self.rewrite |= trouble.in_sync;
-        self.home = None;
+    fn lose(&mut self, database_error: &StorageFault) {
+        self.rewrite |= database_error.in_sync;
+        self.database = None;
     }
 
     /// Says once that it fails, not with each write that is refused.
