@@ -11,9 +11,9 @@ use std::process::{Child, Command, Stdio};
 
 use serde::Deserialize;
 
-use super::install;
 use super::processes::Gateway;
 use super::setting::KEY;
+use super::{config, install};
 
 /// The groups of tests of which none may fail.
 const WHOLE_GROUPS: [&str; 7] =
@@ -78,38 +78,28 @@ impl Drop for Origin {
     }
 }
 
-fn config(origin: &str) -> String {
-    let key_sha256 =
-        super::hex(ring::digest::digest(&ring::digest::SHA256, KEY.as_bytes()).as_ref());
-    // What becomes of a client's own `Authorization` is among the tests. The suite writes and reads
-    // faster than the documented limits allow one account.
-    format!(
-        r#"
-listen.http = ["127.0.0.1:0"]
-upstream.url = "{origin}"
-accounts = [{{ name = "suite", kind = "user" }}]
-tokens = [{{ account = "suite", kind = "classic", secret = {{ value = "origin-token" }} }}]
-pools = [{{ name = "suite", accounts = ["suite"] }}]
-clients = [{{ name = "suite", key_sha256 = "{key_sha256}", reads = "suite", writes = "suite" }}]
-cache.freshness = "rfc9111"
-passthrough.enabled = true
-writes = {{ spacing = "0s", notify_spacing = "0s" }}
-
-[limits]
-concurrency = 1000
-rest_points_per_minute = 1000000
-cpu_seconds_per_minute = 1000000
-content_per_minute = 1000000
-content_per_hour = 1000000
-"#
-    )
+fn config_of(origin: &str) -> String {
+    // The suite tests what becomes of a client's own `Authorization`. It writes and reads faster
+    // than the documented limits allow one account.
+    const HIGH_LIMITS: &str = "concurrency = 1000\nrest_points_per_minute = 1000000\n\
+        cpu_seconds_per_minute = 1000000\ncontent_per_minute = 1000000\n\
+        content_per_hour = 1000000";
+    config::listen("127.0.0.1:0", "")
+        + &config::upstream(origin, "")
+        + &config::user("suite", "origin-token")
+        + &config::pool("suite", &["suite"])
+        + &config::client("suite", KEY, "reads = \"suite\"\nwrites = \"suite\"")
+        + &config::section("cache", config::RFC9111)
+        + &config::section("passthrough", "enabled = true")
+        + &config::section("writes", config::UNSPACED)
+        + &config::section("limits", HIGH_LIMITS)
 }
 
 #[test]
 fn the_public_cache_suite_passes_with_the_listed_exceptions() {
     let directory = install::installed_for_node("http-cache", &["origin.mjs", "suite.mjs"]);
     let origin = Origin::start(&directory);
-    let gateway = Gateway::serve(&config(&origin.address));
+    let gateway = Gateway::serve(&config_of(&origin.address));
     let output = Command::new("node")
         .args(["--no-warnings", "suite.mjs", &gateway.base_url, KEY])
         .current_dir(&directory)

@@ -13,6 +13,9 @@
 
 mod alone;
 mod at_once;
+#[expect(dead_code, reason = "one builder for all suites; this one needs no apps or rules")]
+#[path = "../support/config.rs"]
+mod config;
 mod control;
 mod driver;
 mod emulated;

@@ -4,9 +4,7 @@
 //!
 //! Deadlines of connections go by the machine's time.
 
-use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,13 +15,13 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use weir::api::Dialect;
 use weir::clock::{Clock, Timestamp};
-use weir::config;
 use weir::emulator::{Emulator, Entry, GateId, Handle, Options, Server};
 use weir::gateway::Gateway;
 use weir::gateway::reload::Current;
 use weir::gateway::server::listen::Listening;
 use weir::telemetry::Metrics;
 
+use super::config;
 use super::driver::{Client, Library};
 
 /// A gateway with as many clients as are wanted, all of which write for one account, under the
@@ -70,23 +68,16 @@ impl Quick {
             .iter()
             .find(|token| token.kind == "classic" && token.scopes.contains(&"repo"))
             .expect("a token that may write");
-        let mut text = format!(
-            "[listen]\nhttp = [\"127.0.0.1:0\"]\n[upstream]\nurl = \"http://{upstream}\"\ndialect = \"github\"\n\
-             [[accounts]]\nname = \"bot\"\nkind = \"user\"\n[[tokens]]\naccount = \"bot\"\nkind = \"classic\"\nsecret = {{ value = \"{}\" }}\n",
-            token.token
-        );
-        for client in 0..clients {
-            let digest = config::digest_hex(key(client).as_bytes());
-            // Writing to a string cannot fail.
-            let _ = write!(
-                text,
-                "[[clients]]\nname = \"library-{client}\"\nkey_sha256 = \"{digest}\"\nwrites = \"bot\"\nmax_wait = \"10m\"\n"
-            );
-        }
-        text.push_str(sections);
-        let config = config::parse(&text, "test", &|_| None, Path::new("."))
-            .unwrap_or_else(|faults| panic!("{faults}\n{text}"));
-        let current = Current::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()));
+        let keys = "writes = \"bot\"\nmax_wait = \"10m\"";
+        let clients = (0..clients)
+            .map(|client| config::client(&format!("library-{client}"), &key(client), keys));
+        let text = config::listen("127.0.0.1:0", "")
+            + &config::upstream(&format!("http://{upstream}"), config::GITHUB)
+            + &config::user("bot", &token.token)
+            + &clients.collect::<String>()
+            + sections;
+        let current =
+            Current::new(Arc::new(config::parsed(&text)), clock.clone(), Arc::new(Metrics::new()));
         let listening = Listening::open(&current).expect("the gateway listens");
         let gateway = current.gateway();
         let address = listening.addresses[0].to_string();

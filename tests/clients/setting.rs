@@ -1,11 +1,9 @@
 //! Upstream, gateway and client put together: what every test of this binary starts from.
 
-use std::fmt::Write as _;
+use serde_json::Value;
 
-use serde_json::{Value, json};
-
+use super::config;
 use super::driver::{Client, Library, Report};
-use super::hex;
 use super::processes::{Gateway, Upstream};
 
 /// The client's key. It looks like those of `weir key`, and like no credential of the upstream.
@@ -42,7 +40,7 @@ impl Setting {
 
     /// The same with further keys of its client, and further sections.
     pub fn tuned(upstream: Upstream, accounts: Vec<Account>, client: &str, sections: &str) -> Self {
-        let gateway = Gateway::serve(&(config(&upstream.address, &accounts, client) + sections));
+        let gateway = Gateway::serve(&(config_of(&upstream.address, &accounts, client) + sections));
         Self { upstream, gateway, accounts }
     }
 
@@ -111,24 +109,14 @@ impl Setting {
     }
 }
 
-fn config(upstream: &str, accounts: &[Account], client: &str) -> String {
+fn config_of(upstream: &str, accounts: &[Account], client: &str) -> String {
     let names: Vec<&str> = accounts.iter().map(|account| account.name.as_str()).collect();
-    let key_sha256 = hex(ring::digest::digest(&ring::digest::SHA256, KEY.as_bytes()).as_ref());
-    let mut config = format!(
-        "[listen]\nhttp = [\"127.0.0.1:0\"]\n\n\
-         [upstream]\nurl = \"http://{upstream}\"\ndialect = \"github\"\n\n\
-         [[pools]]\nname = \"readers\"\naccounts = {}\n\n\
-         [[clients]]\nname = \"library\"\nreads = \"readers\"\nwrites = \"{}\"\nkey_sha256 = \"{key_sha256}\"\n{client}\n\
-         [writes]\nspacing = \"10ms\"\nnotify_spacing = \"10ms\"\n",
-        json!(names),
-        names[0],
-    );
-    for Account { name, token } in accounts {
-        let account = format!(
-            "\n[[accounts]]\nname = \"{name}\"\nkind = \"user\"\n\n[[tokens]]\naccount = \"{name}\"\nkind = \"classic\"\n"
-        );
-        // Writing to a string cannot fail.
-        let _ = writeln!(config, "{account}secret = {{ value = \"{token}\" }}");
-    }
-    config
+    let keys = format!("reads = \"readers\"\nwrites = \"{}\"\n{client}", names[0]);
+    let users = accounts.iter().map(|account| config::user(&account.name, &account.token));
+    config::listen("127.0.0.1:0", "")
+        + &config::upstream(&format!("http://{upstream}"), config::GITHUB)
+        + &config::pool("readers", &names)
+        + &config::client("library", KEY, &keys)
+        + &config::section("writes", "spacing = \"10ms\"\nnotify_spacing = \"10ms\"")
+        + &users.collect::<String>()
 }

@@ -58,10 +58,7 @@ impl Broken {
 
     /// A gateway in front of it that is quick to write and gives up early.
     pub async fn world(&self) -> World {
-        self.setup()
-            .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_attempts = 2")
-            .start()
-            .await
+        self.setup().unspaced_writes().writes("max_attempts = 2").start().await
     }
 
     /// The same with a config of the test's own.

@@ -5,17 +5,16 @@
 //! says so.
 
 pub mod broken;
+pub mod config;
 pub mod log;
 pub mod logged;
 pub mod origin;
 pub mod raw;
 pub mod reply;
+pub mod setup;
 pub mod staged;
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,45 +23,20 @@ use http::{Method, Request};
 use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use weir::api::Dialect;
-use weir::clock::{Clock, Timestamp};
-use weir::config::{self, WriteStore};
-use weir::emulator::{Emulator, Entry, Handle, Options, Server, TokenView};
+use weir::clock::Clock;
+use weir::emulator::{Entry, Handle, TokenView};
 use weir::gateway::Gateway;
 use weir::gateway::reload::{Current, Reloaded};
 use weir::gateway::server::listen::{Drained, Listening};
-use weir::gateway::write::queue::Recovery;
-use weir::telemetry::Metrics;
-use weir::writes::Store;
-use weir::writes::file::FileStore;
-use weir::writes::memory::MemoryStore;
 
 pub use reply::Reply;
+pub use setup::Setup;
 
 /// The key of the client `ci`.
 pub const KEY: &str = "weir_key_of_the_client_ci_in_tests";
 /// The key of the client `other`, which writes for the second account.
 pub const OTHER_KEY: &str = "weir_key_of_the_client_other_in_tests";
-
-/// What a test wants to start with.
-pub struct Setup {
-    accounts: usize,
-    clock: Clock,
-    upstream_clock: Option<Clock>,
-    credentials: Option<String>,
-    extra: String,
-    client: String,
-    listen: String,
-    upstream: Option<String>,
-    upstream_keys: String,
-    account: String,
-    broken_token: Option<usize>,
-    is_reader: bool,
-    holders: String,
-}
 
 /// A gateway in front of an emulator.
 pub struct World {
@@ -79,259 +53,6 @@ pub struct World {
     pub tokens: Vec<TokenView>,
     http: Client<HttpConnector, Full<Bytes>>,
     listening: Listening,
-}
-
-impl Setup {
-    /// One account, one pool, the machine's clock.
-    pub fn new() -> Self {
-        Self {
-            accounts: 1,
-            clock: Clock::system(),
-            upstream_clock: None,
-            credentials: None,
-            extra: String::new(),
-            client: String::new(),
-            listen: String::new(),
-            upstream: None,
-            upstream_keys: String::new(),
-            account: String::new(),
-            broken_token: None,
-            is_reader: false,
-            holders: String::new(),
-        }
-    }
-
-    /// This many accounts in the pool.
-    pub fn accounts(mut self, accounts: usize) -> Self {
-        self.accounts = accounts;
-        self
-    }
-
-    /// A clock that only the test moves.
-    pub fn manual_clock(mut self) -> Self {
-        self.clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
-        self
-    }
-
-    /// Another clock for both sides.
-    pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
-        self
-    }
-
-    /// The same, and one for the upstream that shows something else: this many seconds more.
-    pub fn manual_clocks_apart(mut self, seconds: i64) -> Self {
-        self.clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
-        self.upstream_clock = Some(Clock::manual(Timestamp::from_secs(
-            1_800_000_000_u64.saturating_add_signed(seconds),
-        )));
-        self
-    }
-
-    /// Accounts, tokens, apps and clients of the test's own; those of the emulator's users are not
-    /// used.
-    pub fn credentials(mut self, text: String) -> Self {
-        self.credentials = Some(text);
-        self
-    }
-
-    /// Further sections of the config.
-    pub fn config(mut self, text: &str) -> Self {
-        self.extra.push_str(text);
-        self.extra.push('\n');
-        self
-    }
-
-    /// Further keys of the client `ci`.
-    pub fn client(mut self, text: &str) -> Self {
-        self.client.push_str(text);
-        self.client.push('\n');
-        self
-    }
-
-    /// Further keys of each account.
-    pub fn account(mut self, text: &str) -> Self {
-        self.account.push_str(text);
-        self.account.push('\n');
-        self
-    }
-
-    /// An account of this name and kind with tokens of these kinds, in place of the usual ones,
-    /// which only the test itself uses then. The clients write for nobody unless [`Setup::client`]
-    /// says for whom.
-    pub fn holder(mut self, name: &str, kind: &str, tokens: &[(&str, &str)], extra: &str) -> Self {
-        let _ =
-            write!(self.holders, "[[accounts]]\nname = \"{name}\"\nkind = \"{kind}\"\n{extra}\n");
-        for (kind, secret) in tokens {
-            let _ = write!(
-                self.holders,
-                "[[tokens]]\naccount = \"{name}\"\nkind = \"{kind}\"\nsecret = {{ value = \"{secret}\" }}\n"
-            );
-        }
-        self.is_reader = true;
-        self
-    }
-
-    /// The client `ci` has no account of its own.
-    pub fn reader(mut self) -> Self {
-        self.is_reader = true;
-        self
-    }
-
-    /// The token of this account is one that the upstream does not know.
-    pub fn broken_token(mut self, account: usize) -> Self {
-        self.broken_token = Some(account);
-        self
-    }
-
-    /// Further keys of `[listen]`.
-    pub fn listen(mut self, text: &str) -> Self {
-        self.listen.push_str(text);
-        self.listen.push('\n');
-        self
-    }
-
-    /// Another upstream than the emulator.
-    pub fn upstream(mut self, url: String) -> Self {
-        self.upstream = Some(url);
-        self
-    }
-
-    /// Further keys of `[upstream]`.
-    pub fn upstream_keys(mut self, text: &str) -> Self {
-        self.upstream_keys.push_str(text);
-        self.upstream_keys.push('\n');
-        self
-    }
-
-    /// Starts both.
-    pub async fn start(self) -> World {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let upstream = listener.local_addr().unwrap();
-        let options = Options {
-            dialect: Dialect::Github,
-            base_url: format!("http://{upstream}"),
-            ..Options::default()
-        };
-        let upstream_clock = self.upstream_clock.clone().unwrap_or_else(|| self.clock.clone());
-        let emulator = Server::start(
-            listener,
-            Emulator::new(options, upstream_clock.now()),
-            upstream_clock.clone(),
-            Duration::ZERO,
-        );
-        let tokens =
-            usable_tokens(emulator.with_emulator(|emulator| emulator.tokens()), self.accounts);
-        assert_eq!(
-            tokens.len(),
-            self.accounts,
-            "the emulator's world has too few accounts with a classic token"
-        );
-        let text = self.text(upstream, &tokens);
-        let config = config::parse(&text, "test", &|_| None, Path::new("."))
-            .unwrap_or_else(|faults| panic!("{faults}\n{text}"));
-        let store: Arc<dyn Store> = match &config.writes.store {
-            WriteStore::File(path) => Arc::new(FileStore::open(path, |_, _| Ok(())).unwrap()),
-            WriteStore::Memory | WriteStore::Redis => Arc::new(MemoryStore::default()),
-        };
-        let current = Current::with_writes(
-            Arc::new(config),
-            self.clock.clone(),
-            Arc::new(Metrics::new()),
-            store,
-            Recovery::default(),
-        );
-        let listening = Listening::open(&current).unwrap();
-        let gateway = current.gateway();
-        let address = listening.addresses[0];
-        let http = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(512).build_http();
-        World {
-            emulator,
-            current,
-            text,
-            gateway,
-            address,
-            clock: self.clock,
-            upstream_clock,
-            tokens,
-            http,
-            listening,
-        }
-    }
-
-    /// A gateway that does not listen yet, with nothing behind it.
-    pub fn gateway_alone(self) -> Arc<Current> {
-        let token = TokenView {
-            token: "emu_none".into(),
-            account: String::new(),
-            kind: "classic",
-            user: None,
-            scopes: Vec::new(),
-            permissions: BTreeMap::new(),
-            note: "",
-        };
-        let text = self.text(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)), &[token]);
-        let config = config::parse(&text, "test", &|_| None, Path::new("."))
-            .unwrap_or_else(|faults| panic!("{faults}\n{text}"));
-        Current::new(Arc::new(config), self.clock, Arc::new(Metrics::new()))
-    }
-
-    fn text(&self, upstream: SocketAddr, tokens: &[TokenView]) -> String {
-        let url = self.upstream.clone().unwrap_or_else(|| format!("http://{upstream}"));
-        let mut text = format!(
-            "[listen]\nhttp = [\"127.0.0.1:0\"]\n{}\n[upstream]\nurl = \"{url}\"\ndialect = \"github\"\n{}\n",
-            self.listen, self.upstream_keys
-        );
-        if let Some(credentials) = &self.credentials {
-            text.push_str(credentials);
-            text.push_str(&self.extra);
-            return text;
-        }
-        let has_own = !self.holders.is_empty();
-        text.push_str(&self.holders);
-        for (index, token) in tokens.iter().enumerate().filter(|_| !has_own) {
-            let _ = write!(
-                text,
-                "[[accounts]]\nname = \"account-{index}\"\nkind = \"user\"\n{}",
-                self.account
-            );
-            let secret =
-                if self.broken_token == Some(index) { "emu_unknown_token" } else { &token.token };
-            let _ = write!(
-                text,
-                "[[tokens]]\naccount = \"account-{index}\"\nkind = \"classic\"\nsecret = {{ value = \"{secret}\" }}\n"
-            );
-        }
-        let other = 1.min(tokens.len() - 1);
-        let _ = write!(
-            text,
-            "[[clients]]\nname = \"ci\"\nkey_sha256 = \"{}\"\n{}{}\n",
-            config::digest_hex(KEY.as_bytes()),
-            if self.is_reader { "" } else { "writes = \"account-0\"\n" },
-            self.client
-        );
-        let _ = write!(
-            text,
-            "[[clients]]\nname = \"other\"\nkey_sha256 = \"{}\"\n{}\n",
-            config::digest_hex(OTHER_KEY.as_bytes()),
-            if has_own { String::new() } else { format!("writes = \"account-{other}\"") }
-        );
-        text.push_str(&self.extra);
-        text
-    }
-}
-
-/// Classic tokens with the scope `repo`, one for each account.
-fn usable_tokens(all: Vec<TokenView>, wanted: usize) -> Vec<TokenView> {
-    let mut chosen: Vec<TokenView> = Vec::new();
-    for token in
-        all.into_iter().filter(|token| token.kind == "classic" && token.scopes.contains(&"repo"))
-    {
-        if chosen.len() < wanted && chosen.iter().all(|other| other.account != token.account) {
-            chosen.push(token);
-        }
-    }
-    chosen
 }
 
 impl World {
@@ -365,9 +86,7 @@ impl World {
     pub fn reload(&self, edit: impl FnOnce(&str) -> String) -> Reloaded {
         let text = edit(&self.text);
         assert_ne!(text, self.text, "nothing was edited");
-        let config = config::parse(&text, "test", &|_| None, Path::new("."))
-            .unwrap_or_else(|faults| panic!("{faults}\n{text}"));
-        self.current.succeed(config)
+        self.current.succeed(config::parsed(&text))
     }
 
     /// What the emulator saw, control plane excluded.

@@ -103,8 +103,7 @@ async fn a_rejected_token_is_reported_everywhere_without_its_secret() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_request_is_counted_then_recorded_under_its_limit() {
-    let world =
-        Setup::new().listen(ADMIN).manual_clock().config("[limits]\nconcurrency = 1").start().await;
+    let world = Setup::new().listen(ADMIN).manual_clock().limits("concurrency = 1").start().await;
     let operator = Operator::of(&world).await;
     let waiting = async || {
         (

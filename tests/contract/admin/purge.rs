@@ -10,11 +10,8 @@ use crate::support::Setup;
 
 #[tokio::test]
 async fn a_purge_removes_stored_responses_by_path_prefix_for_all() {
-    let world = Setup::new()
-        .listen(ADMIN)
-        .config("[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"1h\"")
-        .start()
-        .await;
+    let world =
+        Setup::new().listen(ADMIN).cache_ttl("/repos/{owner}/{repo}/issues", "1h").start().await;
     let operator = Operator::of(&world).await;
     for path in [ISSUES, "/repos/acme/widgets/issues?page=2", "/users/octo"] {
         world.get(path).await;
@@ -40,8 +37,12 @@ async fn a_purge_removes_stored_responses_by_path_prefix_for_all() {
 
 #[tokio::test]
 async fn a_fetch_under_way_during_a_purge_is_revalidated_before_use() {
-    let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"1h\"";
-    let world = Setup::new().listen(ADMIN).manual_clock().config(rule).start().await;
+    let world = Setup::new()
+        .listen(ADMIN)
+        .manual_clock()
+        .cache_ttl("/repos/{owner}/{repo}/issues", "1h")
+        .start()
+        .await;
     let operator = Operator::of(&world).await;
     let gate = world.close_gate("GET", ISSUES);
     let asked = world.get(ISSUES);

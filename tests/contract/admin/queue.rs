@@ -10,7 +10,6 @@ use super::operator::{ADMIN, Operator, TOKEN, printed};
 use crate::support::{OTHER_KEY, Setup, World, eventually};
 
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
-const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
 const NOBODYS: &str = "ff-0000000000000000";
 
 /// Hands over a comment that nobody waits for, and gives its id.
@@ -59,7 +58,7 @@ impl Operator {
 
 #[tokio::test]
 async fn the_queue_is_reported_by_state_age_and_write() {
-    let world = Setup::new().listen(ADMIN).manual_clock().config(QUICK).start().await;
+    let world = Setup::new().listen(ADMIN).manual_clock().unspaced_writes().start().await;
     let operator = Operator::of(&world).await;
     let gate = world.close_gate("POST", COMMENTS);
     let (first, second) = (post(&world, "one").await, post(&world, "two").await);
@@ -105,7 +104,7 @@ async fn the_queue_is_reported_by_state_age_and_write() {
 
 #[tokio::test]
 async fn the_list_is_paged_and_filtered_by_state_and_client() {
-    let world = Setup::new().listen(ADMIN).accounts(2).config(QUICK).start().await;
+    let world = Setup::new().listen(ADMIN).accounts(2).unspaced_writes().start().await;
     let operator = Operator::of(&world).await;
     let mut ids = Vec::new();
     for number in 0..5 {
@@ -177,7 +176,7 @@ async fn a_malformed_query_gets_the_accepted_values() {
 
 #[tokio::test]
 async fn one_write_is_shown_with_the_upstreams_response() {
-    let world = Setup::new().listen(ADMIN).config(QUICK).start().await;
+    let world = Setup::new().listen(ADMIN).unspaced_writes().start().await;
     let operator = Operator::of(&world).await;
     let id = post(&world, "whole").await;
     assert_eq!(end_of(&world, &id).await, "done");
@@ -193,7 +192,7 @@ async fn one_write_is_shown_with_the_upstreams_response() {
 
 #[tokio::test]
 async fn an_operator_cancels_queued_writes_only() {
-    let world = Setup::new().listen(ADMIN).config(QUICK).start().await;
+    let world = Setup::new().listen(ADMIN).unspaced_writes().start().await;
     let operator = Operator::of(&world).await;
     let gate = world.close_gate("POST", COMMENTS);
     let (first, second) = (post(&world, "one").await, post(&world, "two").await);
@@ -222,7 +221,7 @@ async fn an_operator_cancels_queued_writes_only() {
 
 #[tokio::test]
 async fn an_operator_retries_a_failed_or_cancelled_write() {
-    let world = Setup::new().listen(ADMIN).config(QUICK).start().await;
+    let world = Setup::new().listen(ADMIN).unspaced_writes().start().await;
     let operator = Operator::of(&world).await;
     world
         .arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "status", "status": 422 }));
@@ -245,7 +244,7 @@ async fn an_operator_retries_a_failed_or_cancelled_write() {
 
 #[tokio::test]
 async fn an_unknown_write_is_retried_only_with_even_if_executed() {
-    let world = Setup::new().listen(ADMIN).config(QUICK).start().await;
+    let world = Setup::new().listen(ADMIN).unspaced_writes().start().await;
     let operator = Operator::of(&world).await;
     world.arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "reset_after" }));
     let id = post(&world, "twice").await;
@@ -273,7 +272,7 @@ async fn an_unknown_write_is_retried_only_with_even_if_executed() {
 
 #[tokio::test]
 async fn a_retry_of_an_unknown_write_cannot_be_cancelled() {
-    let world = Setup::new().listen(ADMIN).config(QUICK).start().await;
+    let world = Setup::new().listen(ADMIN).unspaced_writes().start().await;
     let operator = Operator::of(&world).await;
     world.arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "reset_after" }));
     let id = post(&world, "twice").await;
@@ -298,7 +297,7 @@ async fn a_retry_of_an_unknown_write_cannot_be_cancelled() {
 
 #[tokio::test]
 async fn a_retry_into_a_full_queue_is_refused_and_changes_nothing() {
-    let world = Setup::new().listen(ADMIN).config(&format!("{QUICK}\nqueue_max = 1")).start().await;
+    let world = Setup::new().listen(ADMIN).unspaced_writes().writes("queue_max = 1").start().await;
     let operator = Operator::of(&world).await;
     world
         .arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "status", "status": 422 }));
@@ -318,7 +317,7 @@ async fn a_retry_into_a_full_queue_is_refused_and_changes_nothing() {
 async fn the_queue_is_closed_without_the_admin_token() {
     let world = Setup::new()
         .listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}"))
-        .config(QUICK)
+        .unspaced_writes()
         .start()
         .await;
     let operator = Operator::of(&world).await;
@@ -341,7 +340,7 @@ async fn the_queue_is_closed_without_the_admin_token() {
 
 #[tokio::test]
 async fn the_metrics_report_queue_states_age_and_final_states() {
-    let world = Setup::new().listen(ADMIN).manual_clock().config(QUICK).start().await;
+    let world = Setup::new().listen(ADMIN).manual_clock().unspaced_writes().start().await;
     let operator = Operator::of(&world).await;
     assert_eq!(operator.metric("weir_writes_oldest_seconds").await, Some(0.0));
     let gate = world.close_gate("POST", COMMENTS);
@@ -375,7 +374,8 @@ async fn the_counts_follow_every_state_change_of_a_write() {
     let world = Setup::new()
         .listen(ADMIN)
         .manual_clock()
-        .config(&format!("{QUICK}\nretention = \"1h\""))
+        .unspaced_writes()
+        .writes("retention = \"1h\"")
         .start()
         .await;
     let counted = || world.gateway.queue.counts().map(|(_, count)| count);
@@ -396,7 +396,7 @@ async fn the_counts_follow_every_state_change_of_a_write() {
 async fn weir_writes_lists_shows_cancels_and_retries() {
     let world = Setup::new()
         .listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}"))
-        .config(QUICK)
+        .unspaced_writes()
         .start()
         .await;
     let operator = Operator::of(&world).await;
@@ -449,7 +449,7 @@ async fn weir_writes_lists_shows_cancels_and_retries() {
 
 #[tokio::test]
 async fn weir_writes_names_the_fault_and_tells_usage_by_exit_code() {
-    let world = Setup::new().listen(ADMIN).config(QUICK).start().await;
+    let world = Setup::new().listen(ADMIN).unspaced_writes().start().await;
     let operator = Operator::of(&world).await;
     let done = post(&world, "done").await;
     assert_eq!(end_of(&world, &done).await, "done");

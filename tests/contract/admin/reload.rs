@@ -6,15 +6,13 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use weir::admin::Admin;
-use weir::config::digest_hex;
 use weir::writes::{WriteId, WriteState};
 
 use crate::support::raw::Connection;
-use crate::support::{KEY, OTHER_KEY, Reply, Setup, World, eventually};
+use crate::support::{KEY, OTHER_KEY, Reply, Setup, World, config, eventually};
 
 const WIDGETS: &str = "/repos/acme/widgets";
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
-const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
 const ASYNC: (&str, &str) = ("prefer", "respond-async");
 const NEW_KEY: &str = "weir_key_of_somebody_new";
 
@@ -111,14 +109,16 @@ async fn a_new_client_with_a_new_account_is_served_at_once() {
     let world = Setup::new().accounts(2).start().await;
     let token = world.tokens[1].token.clone();
     world.reload(|text| {
-        let account = format!("[[accounts]]\nname = \"late\"\nkind = \"user\"\n[[tokens]]\naccount = \"late\"\nkind = \"classic\"\nsecret = {{ value = \"{token}\" }}\n");
-        let pools = "[[pools]]\nname = \"all\"\naccounts = [\"account-0\"]\n[[pools]]\nname = \"late\"\naccounts = [\"late\"]\n";
-        let client = format!("[[clients]]\nname = \"new\"\nkey_sha256 = \"{}\"\nreads = \"late\"\nwrites = \"late\"\n", digest_hex(NEW_KEY.as_bytes()));
+        let account = config::user("late", &token);
+        let pools = config::pool("all", &["account-0"]) + &config::pool("late", &["late"]);
+        let client = config::client("new", NEW_KEY, "reads = \"late\"\nwrites = \"late\"");
         let text = without(text, "[[accounts]]", "account-1");
         let text = without(&text, "[[tokens]]", "account-1");
-        let text = text.replace("name = \"ci\"", "name = \"ci\"\nreads = \"all\"").replace("name = \"other\"", "name = \"other\"\nreads = \"all\"");
+        let text = text
+            .replace("name = \"ci\"", "name = \"ci\"\nreads = \"all\"")
+            .replace("name = \"other\"", "name = \"other\"\nreads = \"all\"");
         let text = text.replace("writes = \"account-1\"", "writes = \"account-0\"");
-        [&*text, &account, pools, &client].concat()
+        [text, account, pools, client].concat()
     });
     let answer = world.get_with(WIDGETS, &[("authorization", &bearer(NEW_KEY))]).await;
     answer.assert_status(200);
@@ -161,8 +161,13 @@ async fn stored_responses_and_budgets_survive_a_reload() {
 
 #[tokio::test]
 async fn a_pool_with_other_accounts_does_not_reuse_stored_responses() {
-    let pools = "[[pools]]\nname = \"p\"\naccounts = [\"account-0\"]\n[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"\n";
-    let world = Setup::new().accounts(2).config(pools).client("reads = \"p\"").start().await;
+    let world = Setup::new()
+        .accounts(2)
+        .config(&config::pool("p", &["account-0"]))
+        .cache_ttl("/repos/{owner}/{repo}", "1h")
+        .client("reads = \"p\"")
+        .start()
+        .await;
     world.get(WIDGETS).await.assert_status(200);
     assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; hit");
     world.reload(|text| text.replace("reads = \"p\"", "reads = \"p\"\nweight = 2"));
@@ -180,8 +185,7 @@ async fn a_pool_with_other_accounts_does_not_reuse_stored_responses() {
 
 #[tokio::test]
 async fn a_removed_cache_rule_applies_to_no_stored_response() {
-    let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"\n";
-    let world = Setup::new().config(rule).start().await;
+    let world = Setup::new().cache_ttl("/repos/{owner}/{repo}", "1h").start().await;
     world.get(WIDGETS).await.assert_status(200);
     assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; hit");
     world.reload(|text| without(text, "[[cache.rules]]", "ttl"));
@@ -191,8 +195,7 @@ async fn a_removed_cache_rule_applies_to_no_stored_response() {
 
 #[tokio::test]
 async fn a_limit_spans_both_configs_and_raising_it_admits_waiters() {
-    let world =
-        Setup::new().config("[limits]\nconcurrency = 1").client("max_wait = \"10m\"").start().await;
+    let world = Setup::new().limits("concurrency = 1").client("max_wait = \"10m\"").start().await;
     world.get("/repos/acme/gadgets").await.assert_status(200);
     let gate = world.close_gate("GET", WIDGETS);
     let path = format!("{WIDGETS}/labels");
@@ -231,7 +234,7 @@ async fn a_replaced_token_is_no_longer_used() {
 
 #[tokio::test]
 async fn queued_writes_of_a_removed_client_fail_and_others_proceed() {
-    let world = Setup::new().accounts(2).config(QUICK).start().await;
+    let world = Setup::new().accounts(2).unspaced_writes().start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let on_wire = queue(&world, KEY, 1, "on the wire").await;
     world.held(gate, 1).await;
@@ -263,7 +266,7 @@ async fn queued_writes_of_a_removed_client_fail_and_others_proceed() {
 
 #[tokio::test]
 async fn queued_writes_without_account_or_permission_fail_in_order() {
-    let world = Setup::new().accounts(2).config(QUICK).start().await;
+    let world = Setup::new().accounts(2).unspaced_writes().start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let first = queue(&world, KEY, 1, "w 1").await;
     world.held(gate, 1).await;
@@ -300,11 +303,8 @@ async fn queued_writes_without_account_or_permission_fail_in_order() {
 
 #[tokio::test]
 async fn a_write_waiting_for_a_removed_account_fails_at_once() {
-    let world = Setup::new()
-        .accounts(2)
-        .config("[writes]\nspacing = \"1h\"\nnotify_spacing = \"1h\"")
-        .start()
-        .await;
+    let world =
+        Setup::new().accounts(2).writes("spacing = \"1h\"\nnotify_spacing = \"1h\"").start().await;
     let first = queue(&world, OTHER_KEY, 1, "first").await;
     assert_eq!(end(&world, first).await.0, WriteState::Done);
     let held = queue(&world, OTHER_KEY, 2, "held for an hour").await;
@@ -321,7 +321,7 @@ async fn a_write_waiting_for_a_removed_account_fails_at_once() {
 
 #[tokio::test]
 async fn a_write_is_retried_by_the_current_config_only() {
-    let world = Setup::new().accounts(2).config(QUICK).start().await;
+    let world = Setup::new().accounts(2).unspaced_writes().start().await;
     world.arm(&json!({ "match": { "method": "POST", "path": COMMENTS, "nth": 1 }, "fault": "secondary", "retry_after": 1 }));
     let gate = world.close_gate("POST", COMMENTS);
     let gone = queue(&world, OTHER_KEY, 1, "of a client that goes").await;
@@ -338,14 +338,13 @@ async fn a_write_is_retried_by_the_current_config_only() {
 async fn a_client_restored_by_a_reload_finds_its_writes() {
     use std::sync::Arc;
     use weir::clock::Clock;
-    use weir::config::parse;
     use weir::gateway::reload::Current;
     use weir::gateway::write::queue::Recovery;
     use weir::telemetry::Metrics;
     use weir::writes::memory::MemoryStore;
     use weir::writes::{Change, Store as _, Stored};
 
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     let done = queue(&world, KEY, 1, "before").await;
     assert_eq!(end(&world, done).await.0, WriteState::Done);
     let listed = world.gateway.queue.look_up(done).await.unwrap().unwrap();
@@ -359,8 +358,7 @@ async fn a_client_restored_by_a_reload_finds_its_writes() {
         .unwrap();
     let mut recovery = Recovery::default();
     recovery.take(done.number, &store.load(done.number).await.unwrap().unwrap()).unwrap();
-    let config = |text: &str| parse(text, "test", &|_| None, std::path::Path::new(".")).unwrap();
-    let without = config(&without_ci(&world.text));
+    let without = config::parsed(&without_ci(&world.text));
     let restarted = Current::with_writes(
         Arc::new(without),
         Clock::system(),
@@ -369,7 +367,7 @@ async fn a_client_restored_by_a_reload_finds_its_writes() {
         recovery,
     );
     let before = restarted.gateway().queue.standing(done).unwrap();
-    restarted.succeed(config(&world.text));
+    restarted.succeed(config::parsed(&world.text));
     let gateway = restarted.gateway();
     assert_eq!(&*gateway.config.clients[before.client as usize].name, "ci");
     assert!(!gateway.config.clients[before.client as usize].retired);
@@ -424,7 +422,7 @@ async fn the_admin_reload_refuses_a_bad_config_with_422() {
 
 #[tokio::test]
 async fn reloads_under_load_lose_and_refuse_nothing() {
-    let world = Setup::new().accounts(2).config(QUICK).start().await;
+    let world = Setup::new().accounts(2).unspaced_writes().start().await;
     let readers = (0..8).map(|number| {
         let world = &world;
         async move {

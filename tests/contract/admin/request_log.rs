@@ -21,7 +21,7 @@ async fn logged(act: impl AsyncFnOnce()) -> Vec<Value> {
 
 #[tokio::test]
 async fn one_log_line_explains_why_a_request_waited() {
-    let world = Setup::new().manual_clock().config("[limits]\nconcurrency = 1").start().await;
+    let world = Setup::new().manual_clock().limits("concurrency = 1").start().await;
     let lines = logged(async || drop(hold_for_five_seconds(&world, async || {}).await)).await;
     let waited =
         lines.iter().find(|line| line["path"] == "/repos/acme/sprockets").expect("it has a line");
@@ -54,8 +54,7 @@ async fn a_denial_logs_one_line_with_limit_account_and_time() {
 
 #[tokio::test]
 async fn a_client_that_stops_waiting_leaves_a_line_naming_the_limit() {
-    let world =
-        Setup::new().listen(ADMIN).manual_clock().config("[limits]\nconcurrency = 1").start().await;
+    let world = Setup::new().listen(ADMIN).manual_clock().limits("concurrency = 1").start().await;
     world.get(ISSUES).await.assert_status(200);
     let gate = world.close_gate("GET", "/repos/acme/widgets");
     let lines = logged(async || {
@@ -91,7 +90,7 @@ async fn a_client_that_stops_waiting_leaves_a_line_naming_the_limit() {
 
 #[tokio::test]
 async fn a_follower_logs_the_limit_of_its_leader_and_its_own_wait() {
-    let world = Setup::new().manual_clock().config("[limits]\nconcurrency = 1").start().await;
+    let world = Setup::new().manual_clock().limits("concurrency = 1").start().await;
     world.get(ISSUES).await.assert_status(200);
     let gate = world.close_gate("GET", "/repos/acme/widgets");
     let lines = logged(async || {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
-use weir::config;
 use weir::emulator::Entry;
 use weir::tokens::HealthState;
 
-use crate::support::logged;
-use crate::support::{KEY, OTHER_KEY, Reply, Setup, World, all_have_status, eventually};
+use crate::support::{
+    KEY, OTHER_KEY, Reply, Setup, World, all_have_status, config, eventually, logged,
+};
 
 pub(crate) const APP_KEY: &str = include_str!("../../../src/emulator/seed/app_key.pem");
 /// Of another app: this one's JWTs signed with it are not accepted.
@@ -23,28 +23,14 @@ pub(crate) const MINT: &str = "/app/installations/311/access_tokens";
 /// The app 301 of the emulator's world: `ci` reads and writes for its first installation, `other`
 /// acts as the app.
 pub(crate) fn credentials(key: &str, installations: &[u64]) -> String {
-    let mut text = "[[accounts]]\nname = \"the-app\"\nkind = \"app\"\n".to_owned();
-    for id in installations {
-        let _ = write!(text, "[[accounts]]\nname = \"installed-{id}\"\nkind = \"installation\"\n");
-    }
-    let list: Vec<String> = installations
-        .iter()
-        .map(|id| format!("{{ id = {id}, account = \"installed-{id}\" }}"))
-        .collect();
-    let _ = write!(
-        text,
-        "[[apps]]\napp_id = 301\nprivate_key = {{ value = \"\"\"\n{key}\"\"\" }}\ninstallations = [{}]\n",
-        list.join(", ")
-    );
-    text + &client("ci", KEY, &format!("writes = \"installed-{}\"", installations[0]))
-        + &client("other", OTHER_KEY, "writes = \"the-app\"")
-}
-
-fn client(name: &str, key: &str, more: &str) -> String {
-    format!(
-        "[[clients]]\nname = \"{name}\"\nkey_sha256 = \"{}\"\n{more}\n",
-        config::digest_hex(key.as_bytes())
-    )
+    let names: Vec<_> = installations.iter().map(|id| (*id, format!("installed-{id}"))).collect();
+    let names: Vec<_> = names.iter().map(|(id, name)| (*id, name.as_str())).collect();
+    let accounts = names.iter().map(|(_, name)| config::account(name, "installation", ""));
+    config::account("the-app", "app", "")
+        + &accounts.collect::<String>()
+        + &config::app(301, key, &names)
+        + &config::client("ci", KEY, &format!("writes = \"{}\"", names[0].1))
+        + &config::client("other", OTHER_KEY, "writes = \"the-app\"")
 }
 
 pub(crate) fn setup() -> Setup {
@@ -404,8 +390,7 @@ async fn a_request_waits_for_a_token_up_to_its_own_limit() {
 
 #[tokio::test]
 async fn without_a_credential_only_public_data_is_read() {
-    let text = "[[accounts]]\nname = \"nobody\"\nkind = \"anonymous\"\n".to_owned()
-        + &client("ci", KEY, "");
+    let text = config::account("nobody", "anonymous", "") + &config::client("ci", KEY, "");
     let world = Setup::new().credentials(text).start().await;
     world.get(REPOSITORY).await.assert_status(200);
     assert!(
@@ -424,10 +409,9 @@ async fn without_a_credential_only_public_data_is_read() {
 
 #[tokio::test]
 async fn an_oauth_app_reads_with_its_id_and_secret() {
-    let text = "[[accounts]]\nname = \"oauth\"\nkind = \"oauth-app\"\n[[tokens]]\naccount = \"oauth\"\nkind = \"basic\"\n\
-        secret = { value = \"emu_client_id:emu_client_secret\" }\n"
-        .to_owned()
-        + &client("ci", KEY, "");
+    let text = config::account("oauth", "oauth-app", "")
+        + &config::token("oauth", "basic", "emu_client_id:emu_client_secret")
+        + &config::client("ci", KEY, "");
     let world = Setup::new().credentials(text).start().await;
     world.get(REPOSITORY).await.assert_status(200);
     assert!(
@@ -487,9 +471,7 @@ async fn jwts_and_minted_tokens_appear_in_no_response_log_or_metric() {
 /// The app, its installation, and a user who sees only what is public, in one pool; `ci` reads for
 /// it.
 pub(crate) fn mixed() -> Setup {
-    let text = "[[accounts]]\nname = \"dan\"\nkind = \"user\"\n[[tokens]]\naccount = \"dan\"\nkind = \"classic\"\n\
-        secret = { value = \"emu_classic_dan_all_scopes\" }\n"
-        .to_owned()
+    let text = config::user("dan", "emu_classic_dan_all_scopes")
         + &credentials(APP_KEY, &[311]).replace("writes = \"installed-311\"", "");
     Setup::new().credentials(text).manual_clock()
 }

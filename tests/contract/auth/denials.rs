@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 use crate::support::origin::{Origin, header, token};
-use crate::support::{Reply, Setup, World, all_have_status};
+use crate::support::{Reply, Setup, World, all_have_status, config};
 
 const SECRET: &str = "/repos/acme/secret";
 const NO_WAIT: (&str, &str) = ("prefer", "wait=0");
@@ -41,8 +41,12 @@ fn answered(status: u16, headers: &[(&str, String)], body: &'static str) -> Resp
     response.header("content-type", "application/json").body(body.into()).unwrap()
 }
 
+fn rule() -> String {
+    config::cache_ttl("/repos/{owner}/{repo}", "1h")
+}
+
 impl Pool {
-    async fn new(config: &str) -> Self {
+    async fn new(sections: &str) -> Self {
         let member = Arc::new(Member::default());
         let theirs = Arc::clone(&member);
         let origin = Origin::start(move |request: Request<()>| {
@@ -52,7 +56,7 @@ impl Pool {
         .await;
         let setup = Setup::new().holder("member", "user", &[("classic", "tok-member")], "");
         let setup = setup.holder("stranger", "user", &[("classic", "tok-stranger")], "");
-        let world = setup.upstream(origin.url()).manual_clock().config(config).start().await;
+        let world = setup.upstream(origin.url()).manual_clock().config(sections).start().await;
         member.reset.store(world.clock.now().as_secs() + 1_800, Ordering::Relaxed);
         Self { world, origin, member }
     }
@@ -126,8 +130,8 @@ async fn a_stored_response_is_served_while_its_account_is_closed() {
 
 #[tokio::test]
 async fn without_stale_responses_the_limit_is_reported_not_a_denial() {
-    let rule = "[cache]\nstale_if_limited = \"1h\"\n[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
-    let pool = Pool::new(rule).await;
+    let stale = config::section("cache", "stale_if_limited = \"1h\"");
+    let pool = Pool::new(&(stale + &rule())).await;
     pool.get(SECRET).await.assert_status(200);
     pool.close(true);
     let refused = pool.world.get_with(SECRET, &[NO_WAIT, ("cache-control", "no-cache")]).await;
@@ -164,8 +168,7 @@ async fn an_unstored_path_another_account_sees_is_limit_denied() {
 
 #[tokio::test]
 async fn a_denial_that_cannot_be_probed_is_served_and_not_stored() {
-    let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
-    let pool = Pool::new(rule).await;
+    let pool = Pool::new(&rule()).await;
     pool.close(true);
     pool.get("/repos/acme/first").await.assert_status(404);
     pool.get(SECRET).await.assert_status(404);
@@ -176,8 +179,7 @@ async fn a_denial_that_cannot_be_probed_is_served_and_not_stored() {
 
 #[tokio::test]
 async fn after_many_missing_repositories_a_denial_is_not_stored() {
-    let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
-    let pool = Pool::new(rule).await;
+    let pool = Pool::new(&rule()).await;
     for number in 0..20 {
         pool.get(&format!("/repos/acme/missing-{number}")).await.assert_status(404);
     }
@@ -195,8 +197,7 @@ async fn after_many_missing_repositories_a_denial_is_not_stored() {
 
 #[tokio::test]
 async fn a_denial_by_every_account_is_stored() {
-    let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
-    let pool = Pool::new(rule).await;
+    let pool = Pool::new(&rule()).await;
     pool.get("/repos/acme/missing").await.assert_status(404);
     assert_eq!(pool.origin.asked().len(), 2);
     let again = pool.get("/repos/acme/missing").await;

@@ -66,8 +66,7 @@ async fn a_client_sees_by_its_own_credential_and_the_pool_does_not() {
 
 #[tokio::test]
 async fn two_credentials_and_the_pool_never_see_each_others_answers() {
-    let world =
-        strangers().config("[[cache.rules]]\nroute = \"/user\"\nttl = \"10m\"").start().await;
+    let world = strangers().cache_ttl("/user", "10m").start().await;
     for _ in 0..2 {
         for (credential, login) in [(CLEO, "cleo"), (DAN, "dan")] {
             assert_eq!(get_as(&world, credential, "/user").await.json()["login"], login);
@@ -259,10 +258,7 @@ async fn allow_limits_a_client_with_its_own_credential_too() {
 
 #[tokio::test]
 async fn writes_with_an_own_credential_invalidate_others_responses() {
-    let world = strangers()
-        .config("[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"10m\"")
-        .start()
-        .await;
+    let world = strangers().cache_ttl("/repos/{owner}/{repo}/issues", "10m").start().await;
     let issues = format!("{WIDGETS}/issues");
     world.get(&issues).await.assert_status(200);
     assert_eq!(world.get(&issues).await.cache_status(), "weir; hit");
@@ -280,7 +276,7 @@ async fn writes_with_an_own_credential_invalidate_others_responses() {
 
 #[tokio::test]
 async fn streamed_uploads_use_the_clients_own_credential() {
-    let world = strangers().config("[writes]\nmax_body = \"64B\"").start().await;
+    let world = strangers().writes("max_body = \"64B\"").start().await;
     let body = json!({ "title": "long", "body": "x".repeat(1_000) }).to_string();
     send_as(&world, CLEO, Method::POST, &format!("{WIDGETS}/issues"), &body)
         .await

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
 
-use crate::support::{Reply, Setup, World, all_have_status};
+use crate::support::{KEY, Reply, Setup, World, all_have_status, config};
 
 /// A private repository of acme.
 const GADGETS: &str = "/repos/acme/gadgets";
@@ -355,10 +355,7 @@ async fn each_account_is_tried_once_when_all_credentials_are_wrong() {
 
 #[tokio::test]
 async fn an_anonymous_account_is_not_retried_for_bad_credentials() {
-    let text = format!(
-        "[[accounts]]\nname = \"nobody\"\nkind = \"anonymous\"\n[[clients]]\nname = \"ci\"\nkey_sha256 = \"{}\"\n",
-        weir::config::digest_hex(crate::support::KEY.as_bytes())
-    );
+    let text = config::account("nobody", "anonymous", "") + &config::client("ci", KEY, "");
     let world = Setup::new().credentials(text).start().await;
     world.arm(&json!({ "fault": "status", "status": 401, "body": { "message": "Bad credentials" }, "match": { "path": "/repos/*" } }));
     world.get("/repos/acme/widgets").await.assert_status(403);

@@ -11,7 +11,6 @@ use crate::support::staged::{Scene, Staged};
 use crate::support::{Reply, Setup, World};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
-const RULE: &str = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"10s\"";
 
 fn after(world: &World, seconds: u64) {
     world.clock.advance(Duration::from_secs(seconds));
@@ -40,7 +39,12 @@ fn version(reply: &Reply) -> Option<u64> {
 #[tokio::test]
 async fn transit_time_counts_against_the_lifetime() {
     let staged = Staged::start().await;
-    let world = Setup::new().upstream(staged.url()).manual_clock().config(RULE).start().await;
+    let world = Setup::new()
+        .upstream(staged.url())
+        .manual_clock()
+        .cache_ttl("/repos/{owner}/{repo}", "10s")
+        .start()
+        .await;
     let upstream = async {
         let mut scene = staged.next().await;
         after(&world, 8);
@@ -60,8 +64,11 @@ async fn transit_time_counts_against_the_lifetime() {
 #[tokio::test]
 async fn a_late_response_to_an_earlier_request_replaces_nothing() {
     let staged = Staged::start().await;
-    let setup = Setup::new().upstream(staged.url()).manual_clock().config(RULE);
-    let world = setup.config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
+    let setup = Setup::new()
+        .upstream(staged.url())
+        .manual_clock()
+        .cache_ttl("/repos/{owner}/{repo}", "10s");
+    let world = setup.unspaced_writes().start().await;
     let upstream = async {
         let mut scene = staged.next().await;
         say(&world, &mut scene, 0).await;

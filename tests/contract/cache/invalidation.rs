@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Reply, Setup, World};
+use crate::support::{Reply, Setup, World, config};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
 const RENAMED: &str = "/repos/acme/renamed";
@@ -21,14 +21,8 @@ const RULES: [&str; 7] = [
 ];
 
 async fn world() -> World {
-    let rules: String =
-        RULES.map(|route| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"1h\"\n")).concat();
-    let world = Setup::new()
-        .manual_clock()
-        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
-        .config(&rules)
-        .start()
-        .await;
+    let rules: String = RULES.map(|route| config::cache_ttl(route, "1h")).concat();
+    let world = Setup::new().manual_clock().unspaced_writes().config(&rules).start().await;
     // Some of what is looked at is older than a change may be.
     world.advance_both(Duration::from_mins(1));
     world

@@ -90,10 +90,7 @@ async fn a_changed_page_refetches_the_other_pages_of_its_list() {
 
 #[tokio::test]
 async fn a_write_refetches_a_full_last_page() {
-    let world = an_eleventh_comes(
-        Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\""),
-    )
-    .await;
+    let world = an_eleventh_comes(Setup::new().unspaced_writes()).await;
     world
         .post(&format!("{ISSUE}/comments"), json!({ "body": "by a client" }))
         .await
@@ -103,10 +100,7 @@ async fn a_write_refetches_a_full_last_page() {
 
 #[tokio::test]
 async fn a_page_that_links_the_last_is_refetched_once_after_a_write() {
-    let world = an_eleventh_comes(
-        Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\""),
-    )
-    .await;
+    let world = an_eleventh_comes(Setup::new().unspaced_writes()).await;
     let few = format!("{ISSUE}/comments?per_page=4&page=1");
     let last = |answer: &Reply| {
         answer.header("link").unwrap_or_default().contains("page=4>; rel=\"last\"")

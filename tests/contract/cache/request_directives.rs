@@ -35,7 +35,7 @@ async fn aged(lifetime: &str, seconds: u64) -> (Broken, World) {
     let text =
         format!("HTTP/1.1 200 OK\r\nCache-Control: {lifetime}\r\nContent-Length: 2\r\n\r\nhi");
     let upstream = Broken::start(Behaviour::Keeps(text.leak())).await;
-    let world = upstream.setup().config(PLAIN).manual_clock().start().await;
+    let world = upstream.setup().rfc9111().manual_clock().start().await;
     world.get(ISSUES).await.assert_status(200);
     world.clock.advance(Duration::from_secs(seconds));
     (upstream, world)
@@ -130,7 +130,7 @@ async fn no_store_stores_nothing_and_may_be_served_from_the_cache() {
 
 #[tokio::test]
 async fn a_change_seen_by_no_store_invalidates_the_stored_response() {
-    let world = Setup::new().config("[writes]\nspacing = \"0s\"").config(LONG_LIVED).start().await;
+    let world = Setup::new().writes("spacing = \"0s\"").config(LONG_LIVED).start().await;
     let before = world.get(REPOSITORY).await;
     world.ask_emulator(http::Method::PATCH, REPOSITORY, &json!({ "description": "another" }));
     assert_eq!(world.get(REPOSITORY).await.body, before.body, "it has a lifetime");

@@ -12,11 +12,10 @@ use crate::support::{Setup, World};
 const ISSUES: &str = "/repos/acme/widgets/issues";
 const LABELS: &str = "/repos/acme/widgets/labels";
 const REPOSITORY: &str = "/repos/acme/widgets";
-const PLAIN: &str = "[cache]\nfreshness = \"rfc9111\"";
 
 /// A plain cache before an upstream that always says the same.
 async fn before(upstream: &Broken) -> World {
-    upstream.setup().config(PLAIN).start().await
+    upstream.setup().rfc9111().start().await
 }
 
 #[tokio::test]
@@ -41,7 +40,7 @@ async fn the_age_received_is_forwarded_and_counts() {
         "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nAge: 30\r\nContent-Length: 2\r\n\r\nhi",
     ));
     let upstream = upstream.await;
-    let world = upstream.setup().config(PLAIN).manual_clock().start().await;
+    let world = upstream.setup().rfc9111().manual_clock().start().await;
     assert_eq!(world.get(ISSUES).await.header("age"), Some("30"));
     world.clock.advance(Duration::from_secs(29));
     let hit = world.get(ISSUES).await;
@@ -64,7 +63,7 @@ async fn clients_get_the_upstreams_etag_where_the_bytes_are_the_same() {
     assert_eq!((part.status.as_u16(), &part.body[..]), (206, &b"i"[..]));
     assert_eq!(upstream.requests(), 1);
 
-    let emulated = Setup::new().config(PLAIN).start().await;
+    let emulated = Setup::new().rfc9111().start().await;
     let own = emulated.get(REPOSITORY).await;
     assert!(
         own.header("etag").is_some_and(|etag| etag.starts_with("W/")),
@@ -107,7 +106,7 @@ async fn a_failure_is_passed_on_unchanged() {
 async fn must_revalidate_is_not_served_when_revalidation_fails() {
     // The emulator's answers name a lifetime for shared caches, which forbids it (RFC 9111
     // §5.2.2.10).
-    let world = Setup::new().manual_clock().config(PLAIN).start().await;
+    let world = Setup::new().manual_clock().rfc9111().start().await;
     world.get(REPOSITORY).await.assert_status(200);
     world.clock.advance(Duration::from_mins(2));
     world.arm(&json!({ "fault": "reset_before", "match": { "path": REPOSITORY } }));
@@ -178,8 +177,7 @@ async fn the_urls_in_a_write_response_are_invalidated() {
 async fn the_urls_in_an_upload_response_are_invalidated() {
     let says = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nLocation: /repos/acme/widgets/labels\r\nContent-Length: 2\r\n\r\nhi";
     let upstream = Broken::start(Behaviour::Keeps(says)).await;
-    let world =
-        upstream.setup().config(PLAIN).config("[writes]\nmax_body = \"1KiB\"").start().await;
+    let world = upstream.setup().rfc9111().writes("max_body = \"1KiB\"").start().await;
     world.get(LABELS).await.assert_status(200);
     assert_eq!(world.get(LABELS).await.cache_status(), "weir; hit");
     world

@@ -36,7 +36,7 @@ impl Stage {
             .upstream(upstream.url())
             .upstream_keys("response_timeout = \"5m\"")
             .listen("body_timeout = \"5m\"");
-        let setup = setup.manual_clock().config("[cache]\nmax_object = \"1KiB\"");
+        let setup = setup.manual_clock().cache("max_object = \"1KiB\"");
         Self { world: Arc::new(setup.start().await), upstream }
     }
 

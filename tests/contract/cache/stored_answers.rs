@@ -6,8 +6,7 @@ use serde_json::json;
 
 use weir::decision::Books;
 
-use crate::support::all_have_status;
-use crate::support::{OTHER_KEY, Reply, Setup, World};
+use crate::support::{OTHER_KEY, Reply, Setup, World, all_have_status, config};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
 
@@ -105,8 +104,7 @@ async fn no_cache_from_a_client_does_not_spend_budget() {
 
 #[tokio::test]
 async fn rfc9111_serves_fresh_responses_without_revalidation() {
-    let world =
-        Setup::new().manual_clock().config("[cache]\nfreshness = \"rfc9111\"").start().await;
+    let world = Setup::new().manual_clock().rfc9111().start().await;
     world.get(REPOSITORY).await.assert_status(200);
     world.clock.advance(std::time::Duration::from_secs(10));
     let hit = world.get(REPOSITORY).await;
@@ -118,8 +116,7 @@ async fn rfc9111_serves_fresh_responses_without_revalidation() {
 
 #[tokio::test]
 async fn a_rule_gives_a_route_a_lifetime_of_its_own() {
-    let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"10m\"";
-    let world = Setup::new().manual_clock().config(rule).start().await;
+    let world = Setup::new().manual_clock().cache_ttl("/repos/{owner}/{repo}", "10m").start().await;
     world.get(REPOSITORY).await.assert_status(200);
     world.clock.advance(std::time::Duration::from_secs(599));
     assert_eq!(world.get(REPOSITORY).await.cache_status(), "weir; hit");
@@ -129,11 +126,10 @@ async fn a_rule_gives_a_route_a_lifetime_of_its_own() {
 
 #[tokio::test]
 async fn a_write_invalidates_its_target_and_its_lists() {
-    let rules = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"10m\"\n\
-                 [[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues/{issue_number}\"\nttl = \"10m\"";
     let world = Setup::new()
-        .config(rules)
-        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
+        .cache_ttl("/repos/{owner}/{repo}/issues", "10m")
+        .cache_ttl("/repos/{owner}/{repo}/issues/{issue_number}", "10m")
+        .unspaced_writes()
         .start()
         .await;
     let list = format!("{REPOSITORY}/issues?per_page=5");
@@ -186,7 +182,7 @@ async fn head_shares_the_stored_answer_and_has_no_body() {
 /// never sent a HEAD that the cache has a part in.
 #[tokio::test]
 async fn a_head_is_fetched_as_a_get_that_serves_both() {
-    let world = Setup::new().config("[cache]\nfreshness = \"rfc9111\"").start().await;
+    let world = Setup::new().rfc9111().start().await;
     let head = world.send(http::Method::HEAD, REPOSITORY, &[], "").await;
     assert_eq!((head.cache_status(), head.body.len()), ("weir; fwd=uri-miss; stored", 0));
     let get = world.get(REPOSITORY).await;
@@ -240,7 +236,7 @@ async fn a_short_lived_secret_in_a_body_is_not_shared() {
 
 #[tokio::test]
 async fn a_large_body_is_streamed_whole_with_rewritten_urls() {
-    let world = Setup::new().config("[cache]\nmax_object = \"1KiB\"").start().await;
+    let world = Setup::new().cache("max_object = \"1KiB\"").start().await;
     let path = format!("{REPOSITORY}/issues?state=all&per_page=100");
     let streamed = world.get(&path).await;
     streamed.assert_status(200);
@@ -318,14 +314,9 @@ async fn the_side_effects_of_a_write_are_revalidated_too() {
         "/teams/{team_id}/members",
         "/repos/{owner}/{repo}/teams",
     ]
-    .map(|route| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"1h\"\n"))
+    .map(|route| config::cache_ttl(route, "1h"))
     .concat();
-    let world = Setup::new()
-        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
-        .config(&rules)
-        .manual_clock()
-        .start()
-        .await;
+    let world = Setup::new().unspaced_writes().config(&rules).manual_clock().start().await;
     let teams = world.ask_emulator(Method::GET, "/orgs/acme/teams", &json!({}));
     let team = format!("/teams/{}/members", teams[0]["id"]);
     let slug = teams[0]["slug"].as_str().unwrap();

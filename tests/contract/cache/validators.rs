@@ -127,11 +127,7 @@ async fn if_match_compares_the_upstreams_etag_where_clients_get_it() {
         answer
     })
     .await;
-    let world = Setup::new()
-        .upstream(origin.url())
-        .config("[cache]\nfreshness = \"rfc9111\"")
-        .start()
-        .await;
+    let world = Setup::new().upstream(origin.url()).rfc9111().start().await;
     for (etag, status) in
         [("\"it\"", 200), ("\"other\", \"it\"", 200), ("W/\"it\"", 412), ("\"other\"", 412)]
     {
@@ -147,11 +143,8 @@ async fn a_large_rewritten_body_has_a_weak_etag() {
             answer.body(format!("\"{}\"", "x".repeat(20_000)).into()).unwrap()
         })
         .await;
-        let world = Setup::new()
-            .upstream(origin.url())
-            .config("[cache]\nmax_object = \"4KiB\"")
-            .start()
-            .await;
+        let world =
+            Setup::new().upstream(origin.url()).cache("max_object = \"4KiB\"").start().await;
         assert_eq!(world.get(LABELS).await.header("etag"), Some(told), "{kind}");
         world.get_with(LABELS, &[("if-none-match", told)]).await.assert_status(304);
         world

@@ -115,7 +115,7 @@ async fn rate_limit_shows_the_clients_own_view_and_costs_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn prefer_wait_limits_the_wait() {
-    let world = Setup::new().manual_clock().config("[limits]\nconcurrency = 1").start().await;
+    let world = Setup::new().manual_clock().limits("concurrency = 1").start().await;
     world.get(ISSUES).await.assert_status(200);
     let gate = world.close_gate("GET", "/repos/acme/widgets");
     let holder = world.get("/repos/acme/widgets");
@@ -138,7 +138,7 @@ async fn prefer_wait_limits_the_wait() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disconnected_client_frees_its_slot() {
-    let world = Setup::new().config("[limits]\nconcurrency = 1").start().await;
+    let world = Setup::new().limits("concurrency = 1").start().await;
     world.get(ISSUES).await.assert_status(200);
     let gate = world.close_gate("GET", "/repos/acme/widgets");
     let holder = world.get("/repos/acme/widgets");
@@ -161,7 +161,7 @@ async fn a_disconnected_client_frees_its_slot() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrency_stays_within_the_upstreams_limit() {
-    let world = Setup::new().config("[limits]\nconcurrency = 5").start().await;
+    let world = Setup::new().limits("concurrency = 5").start().await;
     world.set_limits(&json!({ "concurrency": 5 }));
     let answers = join_all((0..60).map(|n| {
         let world = &world;

@@ -4,18 +4,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::support::{Reply, Setup, all_have_status, eventually};
+use crate::support::{Reply, Setup, all_have_status, config, eventually};
 
 /// What a client with this `max_wait` gets, `Prefer` as given, while the only place upstream is
 /// taken; and after how many seconds.
 async fn held(max_wait: &str, prefer: &str) -> (Reply, u64) {
     let client = format!("max_wait = \"{max_wait}\"");
-    let world = Setup::new()
-        .manual_clock()
-        .config("[limits]\nconcurrency = 1")
-        .client(&client)
-        .start()
-        .await;
+    let world = Setup::new().manual_clock().limits("concurrency = 1").client(&client).start().await;
     world.get("/repos/acme/widgets/issues").await.assert_status(200);
     let gate = world.close_gate("GET", "/repos/acme/widgets");
     let holder = world.get("/repos/acme/widgets");
@@ -51,11 +46,13 @@ async fn held(max_wait: &str, prefer: &str) -> (Reply, u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_high_priority_read_does_not_wait_for_a_low_one() {
     const BOSS: &str = "weir_key_of_somebody_who_waits_for_the_answer";
-    let boss = format!(
-        "[[clients]]\nname = \"boss\"\nkey_sha256 = \"{}\"\nreads = \"default\"\npriority = \"interactive\"\n[limits]\nconcurrency = 1",
-        weir::config::digest_hex(BOSS.as_bytes())
-    );
-    let world = Setup::new().client("priority = \"batch\"").config(&boss).start().await;
+    let keys = "reads = \"default\"\npriority = \"interactive\"";
+    let world = Setup::new()
+        .client("priority = \"batch\"")
+        .config(&config::client("boss", BOSS, keys))
+        .limits("concurrency = 1")
+        .start()
+        .await;
     world.get("/repos/acme/widgets/issues").await.assert_status(200);
     let gate = world.close_gate("GET", "/repos/acme/widgets");
     let holder = world.get("/repos/acme/widgets");
@@ -85,11 +82,8 @@ async fn a_high_priority_read_does_not_wait_for_a_low_one() {
 async fn a_modest_client_is_not_delayed_by_a_greedy_ones_fetch() {
     const MODEST: &str = "weir_key_of_somebody_who_asks_for_one_thing";
     const SHARED: &str = "/repos/acme/sprockets";
-    let modest = format!(
-        "[[clients]]\nname = \"modest\"\nkey_sha256 = \"{}\"\nreads = \"default\"\n[limits]\nconcurrency = 1",
-        weir::config::digest_hex(MODEST.as_bytes())
-    );
-    let world = Setup::new().config(&modest).start().await;
+    let modest = config::client("modest", MODEST, "reads = \"default\"");
+    let world = Setup::new().config(&modest).limits("concurrency = 1").start().await;
     let gate = world.close_gate("GET", "/repos/acme/widgets");
     let holder = world.get("/repos/acme/widgets");
     let others = async {

@@ -44,7 +44,7 @@ async fn given(head: &str, bytes: usize) -> [Reply; 2] {
         "a".repeat(bytes)
     );
     let upstream = Broken::start(Behaviour::Keeps(text.leak())).await;
-    let world = upstream.setup().config(PLAIN).start().await;
+    let world = upstream.setup().rfc9111().start().await;
     [gzipped(&world, REPOSITORY).await, gzipped(&world, REPOSITORY).await]
 }
 
@@ -129,7 +129,7 @@ async fn a_range_is_of_the_uncompressed_body() {
 #[tokio::test]
 async fn each_client_gets_its_own_urls() {
     for path in [REPOSITORY, LIST] {
-        let world = Setup::new().config(PLAIN).start().await;
+        let world = Setup::new().rfc9111().start().await;
         for host in ["one.example", "another.example", "one.example"] {
             let text = decoded(&world.get_with(path, &[ACCEPTS, ("host", host)]).await);
             assert!(
@@ -211,7 +211,7 @@ async fn no_transform_and_no_store_requests_get_the_plain_body() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_readers_get_a_large_body_compressed() {
-    let world = Setup::new().config(PLAIN).start().await;
+    let world = Setup::new().rfc9111().start().await;
     let plain = world.get(LIST).await;
     let answers = futures_util::future::join_all((0..20).map(|_| gzipped(&world, LIST))).await;
     assert!(answers.iter().all(|answer| decoded(answer) == plain.body));

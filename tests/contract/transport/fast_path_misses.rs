@@ -139,8 +139,7 @@ async fn a_client_leaving_during_a_fetch_is_noticed_and_it_is_stored() {
 
 #[tokio::test]
 async fn a_revalidation_counts_from_its_request() {
-    let ttl = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"10s\"";
-    let world = Setup::new().manual_clock().config(ttl).start().await;
+    let world = Setup::new().manual_clock().cache_ttl("/repos/{owner}/{repo}", "10s").start().await;
     let age = async || world.get(REPOSITORY).await.header("age").map(str::to_owned);
     world.get(REPOSITORY).await.assert_status(200);
     for confirmed in 1..5 {

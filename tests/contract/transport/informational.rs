@@ -25,11 +25,7 @@ fn request(method: &str, version: &str, headers: &str) -> String {
 }
 
 async fn before(upstream: &Staged) -> World {
-    Setup::new()
-        .upstream(upstream.url())
-        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
-        .start()
-        .await
+    Setup::new().upstream(upstream.url()).unspaced_writes().start().await
 }
 
 #[tokio::test]
@@ -133,8 +129,11 @@ async fn a_100_and_other_http_versions_are_left_out() {
 #[tokio::test]
 async fn followers_and_hits_get_no_informational_responses() {
     let upstream = Staged::start().await;
-    let rule = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/labels\"\nttl = \"10m\"";
-    let world = Setup::new().upstream(upstream.url()).config(rule).start().await;
+    let world = Setup::new()
+        .upstream(upstream.url())
+        .cache_ttl("/repos/{owner}/{repo}/labels", "10m")
+        .start()
+        .await;
     let (mut first, mut second) =
         (Connection::open(world.address).await, Connection::open(world.address).await);
     first.send(request("GET", "HTTP/1.1", "").as_bytes()).await;

@@ -180,8 +180,7 @@ async fn early_bytes_to_a_session_are_never_another_request() {
 
 #[tokio::test]
 async fn a_connection_ends_after_a_chunked_request() {
-    let world =
-        Setup::new().config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"").start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     let request = "POST /repos/acme/widgets/issues HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer KEY\r\nTransfer-Encoding: chunked\r\n\r\nd\r\n{\"title\":\"x\"}\r\n0\r\n\r\n";
     let answer = answer_to(&world, request).await;
     assert!(

@@ -22,11 +22,8 @@ async fn a_dead_upstream_is_a_502_naming_nothing_as_executed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let world = Setup::new()
-        .upstream(url)
-        .config("[writes]\nmax_attempts = 2\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
-        .start()
-        .await;
+    let world =
+        Setup::new().upstream(url).unspaced_writes().writes("max_attempts = 2").start().await;
     for method in [Method::GET, Method::POST, Method::DELETE] {
         let answer = world.send(method, ISSUES, &[], "").await;
         answer.assert_status(502);
@@ -85,11 +82,7 @@ async fn dead_idle_connections_do_not_multiply_attempts() {
 #[tokio::test]
 async fn a_write_allowed_once_is_sent_once_over_any_connection() {
     let upstream = Broken::start(DiesIdle("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")).await;
-    let world = upstream
-        .setup()
-        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_attempts = 1")
-        .start()
-        .await;
+    let world = upstream.setup().unspaced_writes().writes("max_attempts = 1").start().await;
     for method in [Method::PUT, Method::DELETE] {
         // Leaves a connection that dies under the next request on it.
         world.get(&format!("{ISSUES}/{method}")).await.assert_status(200);
@@ -160,12 +153,7 @@ async fn a_limited_write_is_not_resent_after_its_client_leaves() {
         "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 5\r\nContent-Length: 2\r\n\r\n{}",
     ))
     .await;
-    let world = upstream
-        .setup()
-        .manual_clock()
-        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
-        .start()
-        .await;
+    let world = upstream.setup().manual_clock().unspaced_writes().start().await;
     let mut connection = Connection::open(world.address).await;
     connection
         .send(format!("POST {ISSUES} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nContent-Length: 2\r\n\r\n{{}}").as_bytes())
@@ -183,11 +171,7 @@ async fn an_upload_refused_at_its_head_delivers_the_refusal() {
         "HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}",
     ))
     .await;
-    let world = upstream
-        .setup()
-        .config("[writes]\nmax_body = \"1KiB\"\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
-        .start()
-        .await;
+    let world = upstream.setup().unspaced_writes().writes("max_body = \"1KiB\"").start().await;
     world.send(Method::POST, ISSUES, &[], &"x".repeat(8 * 1024 * 1024)).await.assert_status(413);
 }
 
@@ -231,7 +215,7 @@ async fn a_write_that_may_have_run_is_never_limit_denied() {
     let world = upstream
         .setup()
         .client("max_wait = \"2s\"")
-        .config("[writes]\nspacing = \"5s\"\nnotify_spacing = \"5s\"")
+        .writes("spacing = \"5s\"\nnotify_spacing = \"5s\"")
         .start()
         .await;
     let answer = world.send(Method::DELETE, "/repos/acme/widgets/issues/1/lock", &[], "").await;

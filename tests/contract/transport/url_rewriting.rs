@@ -127,7 +127,7 @@ async fn a_digest_is_passed_on_only_with_its_own_bytes() {
     let origin = Origin::start(digested).await;
     let world = Setup::new()
         .upstream(origin.url())
-        .config("[cache]\nmax_object = \"1KiB\"\nfreshness = \"rfc9111\"")
+        .cache("max_object = \"1KiB\"\nfreshness = \"rfc9111\"")
         .start()
         .await;
     // A text, an answer that is kept, one that is too long to be.

@@ -7,8 +7,7 @@ use ring::hmac;
 use serde_json::{Value, json};
 
 use crate::support::raw::Connection;
-use crate::support::reply::Reply;
-use crate::support::{Setup, World, eventually};
+use crate::support::{Reply, Setup, World, config, eventually};
 
 const SECRET: &str = "It's a Secret to Everybody";
 const PATH: &str = "/_weir/webhooks";
@@ -24,11 +23,10 @@ const RULES: [&str; 6] = [
 ];
 
 fn setup() -> Setup {
-    let rules: String =
-        RULES.map(|route| format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"1h\"\n")).concat();
+    let rules: String = RULES.map(|route| config::cache_ttl(route, "1h")).concat();
     Setup::new()
         .manual_clock()
-        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
+        .unspaced_writes()
         .config(&rules)
         .config(&format!("[webhooks]\nsecret = {{ value = \"{SECRET}\" }}\nprevious_secret = {{ value = \"the one before\" }}"))
 }

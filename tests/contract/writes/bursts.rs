@@ -10,10 +10,9 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use weir::clock::Clock;
-use weir::config;
 use weir::writes::WriteState;
 
-use crate::support::{Reply, Setup, World, eventually};
+use crate::support::{Reply, Setup, World, config, eventually};
 
 const ASYNC: (&str, &str) = ("prefer", "respond-async");
 
@@ -23,14 +22,8 @@ fn key(bot: usize) -> String {
 
 /// Sections of a config: so many further clients, all of which write for the same account.
 fn bots(count: usize) -> String {
-    let digest = |bot: usize| config::digest_hex(key(bot).as_bytes());
-    let bot = |bot: usize| {
-        format!(
-            "[[clients]]\nname = \"bot-{bot}\"\nkey_sha256 = \"{}\"\nwrites = \"account-0\"\nmax_wait = \"10m\"\n",
-            digest(bot)
-        )
-    };
-    (0..count).map(bot).collect()
+    let keys = "writes = \"account-0\"\nmax_wait = \"10m\"";
+    (0..count).map(|bot| config::client(&format!("bot-{bot}"), &key(bot), keys)).collect()
 }
 
 /// An hour is `3,600 / speed` seconds here: connections must not be too old for their next request,
@@ -88,11 +81,7 @@ async fn a_secondary_limit_during_a_burst_costs_only_time() {
     for refusal in
         [json!({ "fault": "secondary" }), json!({ "fault": "secondary", "retry_after": 90 })]
     {
-        let world = patient(60.0)
-            .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
-            .config(&bots(BOTS))
-            .start()
-            .await;
+        let world = patient(60.0).unspaced_writes().config(&bots(BOTS)).start().await;
         let mut armed = refusal.clone();
         armed["match"] = json!({ "method": "POST", "nth": 10 });
         world.arm(&armed);
@@ -129,11 +118,7 @@ async fn twenty_bots_use_an_hours_content_limit_without_a_refusal() {
     const BOTS: usize = 20;
     const EACH: usize = 30;
     const SPEED: f64 = 150.0;
-    let world = patient(SPEED)
-        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
-        .config(&bots(BOTS))
-        .start()
-        .await;
+    let world = patient(SPEED).unspaced_writes().config(&bots(BOTS)).start().await;
     let began = world.clock.now();
     let hand_over = (0..BOTS).map(|bot| {
         let world = &world;

@@ -8,7 +8,6 @@
 //! client or by an operator; some are asked for again.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -27,8 +26,9 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use weir::clock::Clock;
-use weir::config;
 use weir::emulator::{Emulator, Handle, Options, Server};
+
+use crate::support::config;
 
 const CLIENTS: usize = 10;
 const WRITES: usize = 50;
@@ -81,6 +81,10 @@ fn key(client: usize) -> String {
     format!("weir_key_of_client_{client}_in_a_crash")
 }
 
+/// The gateway's own limits, none of which this test meets.
+const HIGH_LIMITS: &str = "rest_points_per_minute = 1000000\ncontent_per_minute = 1000000\n\
+    content_per_hour = 1000000\ncpu_seconds_per_minute = 1000000";
+
 impl Run {
     /// Method, target and body of a client's nth write. All of a client's are about one issue,
     /// hence one lane.
@@ -124,20 +128,16 @@ impl Run {
         // Free a moment ago, both at once so that they differ.
         let free = [(); 2].map(|()| StdListener::bind(("127.0.0.1", 0)).unwrap());
         let [address, admin] = free.map(|listener| listener.local_addr().unwrap());
-        let mut text = format!(
-            "[listen]\nhttp = [\"{address}\"]\nadmin = \"{admin}\"\n[upstream]\nurl = \"http://{upstream}\"\n\
-             [[accounts]]\nname = \"bot\"\nkind = \"user\"\n[[tokens]]\naccount = \"bot\"\nkind = \"classic\"\nsecret = {{ value = \"{}\" }}\n\
-             [writes]\nstore = {{ path = \"weir.redb\" }}\nspacing = \"0s\"\nnotify_spacing = \"0s\"\n\
-             [limits]\nrest_points_per_minute = 1000000\ncontent_per_minute = 1000000\ncontent_per_hour = 1000000\ncpu_seconds_per_minute = 1000000\n",
-            token.token
-        );
-        for client in 0..CLIENTS {
-            let digest = config::digest_hex(key(client).as_bytes());
-            let _ = write!(
-                text,
-                "[[clients]]\nname = \"client-{client}\"\nkey_sha256 = \"{digest}\"\nwrites = \"bot\"\n"
-            );
-        }
+        let store = "store = { path = \"weir.redb\" }\n".to_owned() + config::UNSPACED;
+        let clients = (0..CLIENTS).map(|client| {
+            config::client(&format!("client-{client}"), &key(client), "writes = \"bot\"")
+        });
+        let text = config::listen(&address.to_string(), &format!("admin = \"{admin}\""))
+            + &config::upstream(&format!("http://{upstream}"), "")
+            + &config::user("bot", &token.token)
+            + &config::section("writes", &store)
+            + &config::section("limits", HIGH_LIMITS)
+            + &clients.collect::<String>();
         let config = folder.path().join("weir.toml");
         std::fs::write(&config, text).unwrap();
         let http = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();

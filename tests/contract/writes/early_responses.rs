@@ -41,10 +41,7 @@ async fn world(upstream: &Staged) -> World {
     let setup = setup
         .listen("idle_timeout = \"1h\"\nheader_timeout = \"1h\"\nbody_timeout = \"1h\"")
         .client("max_wait = \"10m\"");
-    setup
-        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_attempts = 3")
-        .start()
-        .await
+    setup.unspaced_writes().writes("max_attempts = 3").start().await
 }
 
 /// Answers the next request at its head.

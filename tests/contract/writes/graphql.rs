@@ -9,7 +9,6 @@ use weir::api::{GraphqlEffect, GraphqlRequest};
 use crate::support::broken::{Behaviour, Broken};
 use crate::support::{Setup, World, eventually};
 
-const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
 const NODE: &str = "{ repository(owner: \"acme\", name: \"widgets\") { issue(number: 1) { id } } }";
 const ADD: &str = "mutation($id: ID!) { addComment(input: { subjectId: $id, body: \"said\" }) { clientMutationId } }";
 const CLOSE: &str =
@@ -26,8 +25,7 @@ async fn issue_id(world: &World) -> Value {
 
 #[tokio::test]
 async fn no_mutation_is_classified_as_a_query() {
-    let world =
-        Setup::new().config(QUICK).config("[limits]\ncontent_per_minute = 1000").start().await;
+    let world = Setup::new().unspaced_writes().limits("content_per_minute = 1000").start().await;
     let both = "query A { viewer { login } } mutation B { closeIssue(input: { issueId: \"x\" }) { clientMutationId } }";
     let request = |query: &str| json!({ "query": query }).to_string();
     let named = |name: Value| json!({ "query": both, "operationName": name }).to_string();
@@ -99,8 +97,8 @@ async fn a_reader_may_run_a_query_beside_a_mutation() {
 async fn only_content_mutations_count_against_the_content_limit() {
     let world = Setup::new()
         .manual_clock()
-        .config(QUICK)
-        .config("[limits]\ncontent_per_minute = 1")
+        .unspaced_writes()
+        .limits("content_per_minute = 1")
         .start()
         .await;
     let id = issue_id(&world).await;
@@ -125,7 +123,7 @@ async fn only_content_mutations_count_against_the_content_limit() {
 async fn mutations_are_spaced_and_queries_are_not() {
     let world = Setup::new()
         .manual_clock()
-        .config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"")
+        .writes("spacing = \"1s\"\nnotify_spacing = \"3s\"")
         .start()
         .await;
     let id = issue_id(&world).await;

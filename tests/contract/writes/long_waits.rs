@@ -12,7 +12,6 @@ use weir::writes::{WriteId, WriteState};
 use crate::support::{Reply, Setup, World, eventually};
 
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
-const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
 const ASYNC: (&str, &str) = ("prefer", "respond-async");
 
 async fn hand_over(world: &World, path: &str, body: &str, more: &[(&str, &str)]) -> Reply {
@@ -31,7 +30,7 @@ fn state(world: &World, accepted: &Reply) -> WriteState {
 /// Only the one that the upstream refused has come to its end with that.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_behind_a_refused_token_wait_until_it_works_again() {
-    let world = Setup::new().clock(Clock::scaled(100.0)).config(QUICK).start().await;
+    let world = Setup::new().clock(Clock::scaled(100.0)).unspaced_writes().start().await;
     let bad = json!({ "message": "Bad credentials" });
     world.arm(&json!({ "fault": "status", "status": 401, "body": bad, "match": { "method": "POST", "times": 1 } }));
     let first = hand_over(&world, COMMENTS, "first", &[]).await;
@@ -57,7 +56,7 @@ async fn a_write_repeated_asynchronously_gets_the_queues_patience() {
     let dead = TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
     let world = Setup::new()
         .clock(Clock::scaled(30.0))
-        .config(QUICK)
+        .unspaced_writes()
         .upstream(format!("http://{dead}"))
         .start()
         .await;
@@ -79,8 +78,8 @@ async fn a_write_repeated_asynchronously_gets_the_queues_patience() {
 async fn a_stored_write_needs_no_memory_of_waiting_requests() {
     const MIB: usize = 1024 * 1024;
     let folder = tempfile::tempdir().unwrap();
-    let store = format!("{QUICK}\nstore = {{ path = {:?} }}", folder.path().join("weir.redb"));
-    let world = Setup::new().config(&store).start().await;
+    let store = format!("store = {{ path = {:?} }}", folder.path().join("weir.redb"));
+    let world = Setup::new().unspaced_writes().writes(&store).start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let first = hand_over(&world, COMMENTS, "first", &[]).await;
     world.held(gate, 1).await;

@@ -14,7 +14,6 @@ use crate::support::raw::Connection;
 use crate::support::{OTHER_KEY, Reply, Setup, World, all_have_status, eventually};
 
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
-const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
 const ASYNC: (&str, &str) = ("prefer", "respond-async");
 
 /// What clients of queued writes say.
@@ -51,7 +50,7 @@ impl World {
 
 #[tokio::test]
 async fn a_write_is_accepted_at_once_and_its_outcome_can_be_read() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let accepted = world.post_async("later").await;
     accepted.assert_status(202);
@@ -96,7 +95,7 @@ async fn a_write_is_accepted_at_once_and_its_outcome_can_be_read() {
 
 #[tokio::test]
 async fn the_upstreams_response_is_the_outcome_of_a_write() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     for (path, body, status) in [
         (COMMENTS, json!({ "body": 5 }), 422),
         ("/repos/acme/nothing/issues", json!({ "title": "x" }), 404),
@@ -114,7 +113,7 @@ async fn the_upstreams_response_is_the_outcome_of_a_write() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn queued_and_synchronous_writes_keep_their_order() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let mut accepted = Vec::new();
     let mut waiting = Vec::new();
@@ -146,7 +145,7 @@ async fn queued_and_synchronous_writes_keep_their_order() {
 
 #[tokio::test]
 async fn a_queued_write_can_be_cancelled_and_is_never_sent() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let first = world.post_async("first").await;
     world.held(gate, 1).await;
@@ -171,7 +170,7 @@ async fn a_queued_write_can_be_cancelled_and_is_never_sent() {
 async fn a_write_waiting_for_a_limit_can_be_cancelled() {
     let world = Setup::new()
         .manual_clock()
-        .config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"")
+        .writes("spacing = \"1s\"\nnotify_spacing = \"3s\"")
         .start()
         .await;
     world.end_of(&world.post_async("first").await).await;
@@ -189,7 +188,7 @@ async fn a_write_waiting_for_a_limit_can_be_cancelled() {
 
 #[tokio::test]
 async fn a_client_sees_its_own_writes_only() {
-    let world = Setup::new().accounts(2).config(QUICK).start().await;
+    let world = Setup::new().accounts(2).unspaced_writes().start().await;
     let accepted = world.post_async("mine").await;
     world.end_of(&accepted).await;
     let location = accepted.header("location").unwrap();
@@ -204,7 +203,7 @@ async fn a_client_sees_its_own_writes_only() {
 
 #[tokio::test]
 async fn an_idempotency_key_returns_its_write_or_422_for_another_body() {
-    let world = Setup::new().accounts(2).config(QUICK).start().await;
+    let world = Setup::new().accounts(2).unspaced_writes().start().await;
     let first = world.post_with_key("k-1", "once", &[ASYNC]).await;
     let done = world.end_of(&first).await;
     let again = world.post_with_key("k-1", "once", &[ASYNC]).await;
@@ -223,7 +222,7 @@ async fn an_idempotency_key_returns_its_write_or_422_for_another_body() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_with_the_same_key_at_the_same_time_are_one_write() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let asks =
         (0..10).map(|n| world.post_with_key("k", "once", if n % 2 == 0 { &[ASYNC] } else { &[] }));
@@ -241,7 +240,7 @@ async fn requests_with_the_same_key_at_the_same_time_are_one_write() {
 
 #[tokio::test]
 async fn a_repeated_synchronous_write_gets_the_same_response() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     let first = world.post_with_key("k", "once", &[]).await;
     let second = world.post_with_key("k", "once", &[]).await;
     assert_eq!(first.header("x-weir-account"), Some("account-0"));
@@ -251,7 +250,7 @@ async fn a_repeated_synchronous_write_gets_the_same_response() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_write_with_a_key_ends_with_its_client() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let first = world.post_async("first").await;
     world.held(gate, 1).await;
@@ -279,7 +278,7 @@ async fn a_waiting_write_with_a_key_ends_with_its_client() {
 async fn a_write_with_a_key_is_limit_denied_like_any_other() {
     let world = Setup::new()
         .manual_clock()
-        .config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"")
+        .writes("spacing = \"1s\"\nnotify_spacing = \"3s\"")
         .start()
         .await;
     world.post_with_key("k-1", "first", &[]).await.assert_status(201);
@@ -292,7 +291,7 @@ async fn a_write_with_a_key_is_limit_denied_like_any_other() {
 
 #[tokio::test]
 async fn a_queued_post_with_a_lost_response_ends_as_unknown() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     world.arm(&json!({ "match": { "method": "POST" }, "fault": "reset_after" }));
     let end = world.end_of(&world.post_async("lost").await).await;
     assert_eq!((&end["state"], &end["attempts"]), (&json!("unknown"), &json!(1)), "{end}");
@@ -303,7 +302,7 @@ async fn a_queued_post_with_a_lost_response_ends_as_unknown() {
 
 #[tokio::test]
 async fn an_unknown_outcome_shows_the_upstreams_response() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     world.arm(&json!({ "match": { "method": "POST" }, "fault": "status", "status": 500, "body": { "trace": 7 } }));
     let end = world.end_of(&world.post_async("answered").await).await;
     assert_eq!((&end["state"], &end["attempts"]), (&json!("unknown"), &json!(1)), "{end}");
@@ -321,7 +320,7 @@ async fn an_unknown_outcome_shows_the_upstreams_response() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queued_put_with_a_lost_response_is_repeated() {
-    let world = Setup::new().manual_clock().config(QUICK).start().await;
+    let world = Setup::new().manual_clock().unspaced_writes().start().await;
     let path = "/repos/acme/widgets/issues/1/labels";
     world.arm(&json!({ "match": { "method": "PUT", "nth": 1 }, "fault": "reset_after" }));
     let accepted =
@@ -345,7 +344,7 @@ async fn a_queued_put_with_a_lost_response_is_repeated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_put_with_a_key_is_finished_without_its_client() {
-    let world = Setup::new().clock(Clock::scaled(60.0)).config(QUICK).start().await;
+    let world = Setup::new().clock(Clock::scaled(60.0)).unspaced_writes().start().await;
     world.arm(&json!({ "match": { "method": "PUT", "nth": 1 }, "fault": "status", "status": 500 }));
     let mut connection = Connection::open(world.address).await;
     let labels = "/repos/acme/widgets/issues/1/labels";
@@ -361,7 +360,7 @@ async fn a_put_with_a_key_is_finished_without_its_client() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_between_attempts_leave_their_slots_to_others() {
-    let world = Setup::new().clock(Clock::scaled(10.0)).config(QUICK).start().await;
+    let world = Setup::new().clock(Clock::scaled(10.0)).unspaced_writes().start().await;
     world.arm(
         &json!({ "match": { "method": "PUT", "times": 1000 }, "fault": "status", "status": 500 }),
     );
@@ -420,7 +419,7 @@ const ADDRESSES: [[(Method, &str); 2]; 6] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_between_attempts_is_not_overtaken_in_its_lane() {
-    let world = Setup::new().manual_clock().config(QUICK).start().await;
+    let world = Setup::new().manual_clock().unspaced_writes().start().await;
     for [(method, path), (next_method, next_path)] in ADDRESSES {
         let before = world.upstream_requests().len();
         world.arm(&json!({ "match": { "method": method.as_str(), "path": path, "nth": 1 }, "fault": "status", "status": 500 }));
@@ -455,7 +454,7 @@ async fn cannot_be_kept(world: &World, path: &str, body: &str, more: (&str, &str
 
 #[tokio::test]
 async fn a_write_with_a_credential_is_never_queued() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     let hook = json!({ "name": "web", "config": { "url": "http://127.0.0.1:9/", "secret": "of the hook" } }).to_string();
     let no_header = ("accept", "application/json");
     let page = format!("https://example.com/?as={OTHER_KEY}");
@@ -494,11 +493,8 @@ async fn a_write_with_a_credential_is_never_queued() {
 
 #[tokio::test]
 async fn a_finished_write_is_forgotten_after_its_retention() {
-    let world = Setup::new()
-        .manual_clock()
-        .config("[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nretention = \"1h\"")
-        .start()
-        .await;
+    let world =
+        Setup::new().manual_clock().unspaced_writes().writes("retention = \"1h\"").start().await;
     let accepted = world.post_with_key("k", "once", &[ASYNC]).await;
     world.end_of(&accepted).await;
     world.clock.advance(Duration::from_mins(59));
@@ -511,7 +507,7 @@ async fn a_finished_write_is_forgotten_after_its_retention() {
 
 #[tokio::test]
 async fn a_client_filling_the_queue_is_refused_and_others_find_room() {
-    let world = Setup::new().accounts(2).config(&format!("{QUICK}\nqueue_max = 32")).start().await;
+    let world = Setup::new().accounts(2).unspaced_writes().writes("queue_max = 32").start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let mut accepted = Vec::new();
     for number in 1..32 {
@@ -541,7 +537,7 @@ async fn a_client_filling_the_queue_is_refused_and_others_find_room() {
 async fn a_drain_ends_long_polls_and_starts_no_write() {
     let world = Setup::new()
         .manual_clock()
-        .config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"")
+        .writes("spacing = \"1s\"\nnotify_spacing = \"3s\"")
         .start()
         .await;
     world.end_of(&world.post_async("first").await).await;
@@ -563,7 +559,7 @@ async fn a_drain_ends_long_polls_and_starts_no_write() {
 
 #[tokio::test]
 async fn mutations_can_be_queued_and_queries_are_answered_at_once() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     let query = json!({ "query": "{ viewer { login } }" }).to_string();
     world.send(Method::POST, "/graphql", &[ASYNC], &query).await.assert_status(200);
     let mutation = json!({ "query": "mutation { nothing }" }).to_string();

@@ -12,7 +12,6 @@ use crate::support::{Reply, Setup, World, eventually};
 
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
 const LABELS: &str = "/repos/acme/widgets/issues/1/labels";
-const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
 /// The two ways: any other write, and one in the queue.
 const WAYS: [&[(&str, &str)]; 2] = [&[], &[("idempotency-key", "k")]];
 
@@ -94,7 +93,7 @@ async fn a_writes_wait_and_limit_are_logged_on_every_path() {
 #[tokio::test]
 async fn the_wait_for_a_lane_is_logged_on_every_path() {
     for headers in WAYS {
-        let world = Setup::new().manual_clock().config(QUICK).start().await;
+        let world = Setup::new().manual_clock().unspaced_writes().start().await;
         let gate = world.close_gate("POST", COMMENTS);
         let body = json!({ "body": "second" });
         let first = world.post(COMMENTS, json!({ "body": "first" }));
@@ -127,7 +126,7 @@ async fn every_attempt_of_a_write_is_counted_on_every_path() {
     let mut logged = Vec::new();
     for headers in WAYS {
         logged::begin();
-        let world = Setup::new().clock(Clock::scaled(60.0)).config(QUICK).start().await;
+        let world = Setup::new().clock(Clock::scaled(60.0)).unspaced_writes().start().await;
         world.arm(&json!({ "match": { "method": "PUT", "nth": 1 }, "fault": "reset_after" }));
         world
             .write_with(Method::PUT, LABELS, headers, &json!({ "labels": [] }))
@@ -148,7 +147,7 @@ async fn an_unknown_write_reports_its_attempts_on_every_path() {
     let mut logged = Vec::new();
     for headers in WAYS {
         logged::begin();
-        let world = Setup::new().manual_clock().config(QUICK).start().await;
+        let world = Setup::new().manual_clock().unspaced_writes().start().await;
         world.arm(&json!({ "match": { "method": "POST" }, "fault": "reset_after" }));
         let reply =
             world.write_with(Method::POST, COMMENTS, headers, &json!({ "body": "lost" })).await;
@@ -166,7 +165,8 @@ async fn a_put_with_only_5xx_responses_is_unknown_on_every_path() {
         logged::begin();
         let world = Setup::new()
             .clock(Clock::scaled(60.0))
-            .config(&format!("{QUICK}\nmax_attempts = 2"))
+            .unspaced_writes()
+            .writes("max_attempts = 2")
             .start()
             .await;
         world.arm(&json!({ "match": { "method": "PUT" }, "fault": "status", "status": 500, "executed": true }));
@@ -192,7 +192,8 @@ async fn a_write_with_a_5xx_is_unknown_buffered_or_streamed() {
             logged::begin();
             let world = Setup::new()
                 .manual_clock()
-                .config(&format!("{QUICK}\nmax_body = \"1KiB\""))
+                .unspaced_writes()
+                .writes("max_body = \"1KiB\"")
                 .start()
                 .await;
             world.arm(&json!({ "match": { "method": method.as_str() }, "fault": "status", "status": 500, "executed": true }));

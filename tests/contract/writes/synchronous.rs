@@ -14,11 +14,10 @@ use crate::support::raw::Connection;
 use crate::support::{KEY, Setup, eventually};
 
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
-const QUICK: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"";
 
 #[tokio::test]
 async fn a_write_is_done_once_and_read_back() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     let made = world.post(COMMENTS, json!({ "body": "once" })).await;
     made.assert_status(201);
     assert_eq!(made.cache_status(), "weir; fwd=bypass");
@@ -30,7 +29,7 @@ async fn a_write_is_done_once_and_read_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_of_one_client_to_one_resource_keep_their_order() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let sends = (0..10).map(|n| {
         let world = &world;
@@ -62,7 +61,7 @@ async fn writes_of_one_client_to_one_resource_keep_their_order() {
 async fn writes_of_one_account_are_spaced() {
     let world = Setup::new()
         .manual_clock()
-        .config("[writes]\nspacing = \"1s\"\nnotify_spacing = \"3s\"")
+        .writes("spacing = \"1s\"\nnotify_spacing = \"3s\"")
         .start()
         .await;
     world.post(COMMENTS, json!({ "body": "first" })).await.assert_status(201);
@@ -92,7 +91,7 @@ async fn a_client_without_an_account_cannot_write() {
 async fn a_disallowed_request_is_not_sent() {
     let world = Setup::new()
         .client("allow = [\"GET *\", \"POST /repos/acme/*/issues\"]")
-        .config(QUICK)
+        .unspaced_writes()
         .start()
         .await;
     world.post(COMMENTS, json!({ "body": "no" })).await.assert_status(403);
@@ -107,7 +106,7 @@ async fn a_disallowed_request_is_not_sent() {
 
 #[tokio::test]
 async fn the_upstreams_response_to_a_write_is_passed_on() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     world
         .send(Method::POST, COMMENTS, &[("content-type", "application/json")], "{ not json")
         .await
@@ -118,10 +117,7 @@ async fn the_upstreams_response_to_a_write_is_passed_on() {
 
 #[tokio::test]
 async fn a_large_upload_is_streamed_whole() {
-    let world = Setup::new()
-        .config("[writes]\nmax_body = \"1KiB\"\nspacing = \"0s\"\nnotify_spacing = \"0s\"")
-        .start()
-        .await;
+    let world = Setup::new().unspaced_writes().writes("max_body = \"1KiB\"").start().await;
     let text = "x".repeat(200_000);
     let made = world.post(COMMENTS, json!({ "body": text })).await;
     made.assert_status(201);
@@ -130,7 +126,7 @@ async fn a_large_upload_is_streamed_whole() {
 
 #[tokio::test]
 async fn expect_continue_is_answered() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     let body = json!({ "body": "patient" }).to_string();
     let chunk = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
     for (framing, body) in [
@@ -151,7 +147,7 @@ async fn expect_continue_is_answered() {
 
 #[tokio::test]
 async fn an_error_reaches_a_client_that_is_still_sending() {
-    let world = Setup::new().reader().config(QUICK).start().await;
+    let world = Setup::new().reader().unspaced_writes().start().await;
     let mut connection = Connection::open(world.address).await;
     let bytes = 20 * 1024 * 1024;
     let head = format!(
@@ -164,7 +160,7 @@ async fn an_error_reaches_a_client_that_is_still_sending() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_write_is_dropped_with_its_client() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let first = world.post(COMMENTS, json!({ "body": "stays" }));
     let leaver = async {
@@ -183,7 +179,7 @@ async fn a_waiting_write_is_dropped_with_its_client() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sent_write_is_finished_without_its_client() {
-    let world = Setup::new().config(QUICK).start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     let gate = world.close_gate("POST", COMMENTS);
     let mut connection = Connection::open(world.address).await;
     connection.send_write(&Method::POST, COMMENTS, &[], &json!({ "body": "sent" })).await;

@@ -11,20 +11,18 @@
 mod realm;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
 use serde_json::Value;
-use weir::config::digest_hex;
 use weir::simulation::random::Dice;
 
 use super::apps::APP_KEY;
 use crate::cache::freshness::UNLIMITED;
 use crate::support::origin::Origin;
-use crate::support::{Reply, Setup, World};
+use crate::support::{Reply, Setup, World, config};
 use realm::{Answered, Holder, REPOSITORIES, Realm, pick};
 
 /// Worlds when the environment says nothing: done in seconds.
@@ -75,57 +73,43 @@ impl Cast {
     fn new(dice: &mut Dice) -> Self {
         let accounts = 2 + pick(dice, 4);
         let installation = dice.percent(50.0).then_some(accounts - 1);
-        let (mut tokens, mut config) = (Vec::new(), String::new());
+        let (mut tokens, mut text) = (Vec::new(), String::new());
         for account in 0..accounts {
             let kind = if installation == Some(account) { "installation" } else { "user" };
-            let _ =
-                write!(config, "[[accounts]]\nname = \"account-{account}\"\nkind = \"{kind}\"\n");
+            let name = format!("account-{account}");
+            text.push_str(&config::account(&name, kind, ""));
             // An installation's are minted.
             let count = if kind == "user" { 1 + pick(dice, 2) } else { 0 };
             for number in 0..count {
                 let secret = format!("token-{account}-{number}");
-                let _ = write!(
-                    config,
-                    "[[tokens]]\naccount = \"account-{account}\"\nkind = \"classic\"\nsecret = {{ value = \"{secret}\" }}\n"
-                );
+                text.push_str(&config::token(&name, "classic", &secret));
                 tokens.push((secret, account));
             }
         }
         if installation.is_some() {
-            let _ = write!(
-                config,
-                "[[accounts]]\nname = \"the-app\"\nkind = \"app\"\n[[apps]]\napp_id = 1\nprivate_key = {{ value = \"\"\"\n{APP_KEY}\"\"\" }}\n\
-                 installations = [{{ id = 7, account = \"account-{}\" }}]\n",
-                accounts - 1
-            );
+            let last = format!("account-{}", accounts - 1);
+            text.push_str(&config::account("the-app", "app", ""));
+            text.push_str(&config::app(1, APP_KEY, &[(7, &last)]));
         }
         tokens.extend((0..GUESTS).map(|guest| (format!("brought-{guest}"), accounts + guest)));
         let pools: Vec<Vec<Holder>> =
             (0..=pick(dice, 3)).map(|_| members(dice, accounts)).collect();
         for (number, pool) in pools.iter().enumerate() {
-            let names: Vec<_> =
-                pool.iter().map(|account| format!("\"account-{account}\"")).collect();
-            let _ = write!(
-                config,
-                "[[pools]]\nname = \"pool-{number}\"\naccounts = [{}]\n",
-                names.join(", ")
-            );
+            let names: Vec<_> = pool.iter().map(|account| format!("account-{account}")).collect();
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            text.push_str(&config::pool(&format!("pool-{number}"), &names));
         }
         let clients = (0..2 + pick(dice, 4))
-            .map(|number| Self::client(dice, number, &pools, accounts, &mut config))
+            .map(|number| Self::client(dice, number, &pools, accounts, &mut text))
             .collect();
-        config.push_str("[passthrough]\nenabled = true\n[cache]\n");
-        let _ = writeln!(config, "predicted_etags = {}", dice.percent(50.0));
-        let _ = writeln!(
-            config,
-            "freshness = \"{}\"",
-            if dice.percent(25.0) { "rfc9111" } else { "revalidate" }
-        );
-        let _ = write!(
-            config,
-            "[[cache.rules]]\nroute = \"/repos/{{owner}}/{{repo}}{LASTING}\"\nttl = \"1000h\"\n{UNLIMITED}"
-        );
-        Self { accounts, clients, tokens, installation, config }
+        let predicted = dice.percent(50.0);
+        let freshness = if dice.percent(25.0) { "rfc9111" } else { "revalidate" };
+        let cache = format!("predicted_etags = {predicted}\nfreshness = \"{freshness}\"");
+        text.push_str(&config::section("passthrough", "enabled = true"));
+        text.push_str(&config::section("cache", &cache));
+        text.push_str(&config::cache_ttl(&format!("/repos/{{owner}}/{{repo}}{LASTING}"), "1000h"));
+        text.push_str(UNLIMITED);
+        Self { accounts, clients, tokens, installation, config: text }
     }
 
     fn client(
@@ -133,18 +117,13 @@ impl Cast {
         number: usize,
         pools: &[Vec<Holder>],
         accounts: usize,
-        config: &mut String,
+        text: &mut String,
     ) -> Client {
         let pool = pick(dice, pools.len());
         let own = dice.percent(60.0).then(|| pick(dice, accounts));
-        let digest = digest_hex(key(number).as_bytes());
-        let _ = write!(
-            config,
-            "[[clients]]\nname = \"client-{number}\"\nkey_sha256 = \"{digest}\"\nreads = \"pool-{pool}\"\n"
-        );
-        if let Some(own) = own {
-            let _ = writeln!(config, "writes = \"account-{own}\"");
-        }
+        let writes = own.map(|own| format!("\nwrites = \"account-{own}\"")).unwrap_or_default();
+        let keys = format!("reads = \"pool-{pool}\"{writes}");
+        text.push_str(&config::client(&format!("client-{number}"), &key(number), &keys));
         Client { pool: pools[pool].clone(), own }
     }
 

@@ -18,7 +18,7 @@ use http::Method;
 use serde_json::{Value, json};
 use weir::simulation::random::Dice;
 
-use crate::support::{Setup, World};
+use crate::support::{Setup, World, config};
 use history::Allowed;
 use mangler::Mangler;
 use traffic::{Rules, Traffic};
@@ -73,9 +73,9 @@ fn hooked() -> String {
         "/pulls/{pull_number}",
     ];
     let rule = |route: &str| {
-        format!(
-            "[[cache.rules]]\nroute = \"/repos/{{owner}}/{{repo}}{route}\"\nttl = \"{}s\"\n",
-            LONG_TTL.as_secs()
+        config::cache_ttl(
+            &format!("/repos/{{owner}}/{{repo}}{route}"),
+            &format!("{}s", LONG_TTL.as_secs()),
         )
     };
     format!(
@@ -102,9 +102,9 @@ fn requests() -> usize {
         / SCENARIOS
 }
 
-async fn world(config: &str) -> Arc<World> {
+async fn world(sections: &str) -> Arc<World> {
     let world =
-        Setup::new().accounts(2).manual_clock().config(UNLIMITED).config(config).start().await;
+        Setup::new().accounts(2).manual_clock().config(UNLIMITED).config(sections).start().await;
     world.set_limits(&json!({
         "core": 1_000_000_000, "points.rest": 100_000_000, "content.minute": 100_000_000, "content.hour": 100_000_000, "cpu": 1_000_000, "cpu.burst": 1_000_000,
         "concurrency": 10_000,

@@ -1,0 +1,316 @@
+//! Setup of a test: the config, the emulator and the gateway of one `World`, by what differs from
+//! the usual one.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use tokio::net::TcpListener;
+use weir::api::Dialect;
+use weir::clock::{Clock, Timestamp};
+use weir::config::WriteStore;
+use weir::emulator::{Emulator, Options, Server, TokenView};
+use weir::gateway::reload::Current;
+use weir::gateway::server::listen::Listening;
+use weir::gateway::write::queue::Recovery;
+use weir::telemetry::Metrics;
+use weir::writes::Store;
+use weir::writes::file::FileStore;
+use weir::writes::memory::MemoryStore;
+
+use super::{KEY, OTHER_KEY, World, config};
+
+/// What a test wants to start with.
+pub struct Setup {
+    accounts: usize,
+    clock: Clock,
+    upstream_clock: Option<Clock>,
+    credentials: Option<String>,
+    extra: String,
+    cache: String,
+    limits: String,
+    writes: String,
+    client: String,
+    listen: String,
+    upstream: Option<String>,
+    upstream_keys: String,
+    account: String,
+    broken_token: Option<usize>,
+    is_reader: bool,
+    holders: String,
+}
+
+impl Setup {
+    /// One account, one pool, the machine's clock.
+    pub fn new() -> Self {
+        Self {
+            accounts: 1,
+            clock: Clock::system(),
+            upstream_clock: None,
+            credentials: None,
+            extra: String::new(),
+            cache: String::new(),
+            limits: String::new(),
+            writes: String::new(),
+            client: String::new(),
+            listen: String::new(),
+            upstream: None,
+            upstream_keys: String::new(),
+            account: String::new(),
+            broken_token: None,
+            is_reader: false,
+            holders: String::new(),
+        }
+    }
+
+    /// This many accounts in the pool.
+    pub fn accounts(mut self, accounts: usize) -> Self {
+        self.accounts = accounts;
+        self
+    }
+
+    /// A clock that only the test moves.
+    pub fn manual_clock(mut self) -> Self {
+        self.clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
+        self
+    }
+
+    /// Another clock for both sides.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The same, and one for the upstream that shows something else: this many seconds more.
+    pub fn manual_clocks_apart(mut self, seconds: i64) -> Self {
+        self.clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
+        self.upstream_clock = Some(Clock::manual(Timestamp::from_secs(
+            1_800_000_000_u64.saturating_add_signed(seconds),
+        )));
+        self
+    }
+
+    /// Accounts, tokens, apps and clients of the test's own; those of the emulator's users are not
+    /// used.
+    pub fn credentials(mut self, text: String) -> Self {
+        self.credentials = Some(text);
+        self
+    }
+
+    /// Keys of `[cache]`.
+    pub fn cache(mut self, keys: &str) -> Self {
+        push_line(&mut self.cache, keys);
+        self
+    }
+
+    /// The cache works by RFC 9111 alone.
+    pub fn rfc9111(self) -> Self {
+        self.cache(config::RFC9111)
+    }
+
+    /// A cache rule: responses of this route stay fresh this long.
+    pub fn cache_ttl(self, route: &str, ttl: &str) -> Self {
+        self.config(&config::cache_ttl(route, ttl))
+    }
+
+    /// Keys of `[limits]`.
+    pub fn limits(mut self, keys: &str) -> Self {
+        push_line(&mut self.limits, keys);
+        self
+    }
+
+    /// Keys of `[writes]`.
+    pub fn writes(mut self, keys: &str) -> Self {
+        push_line(&mut self.writes, keys);
+        self
+    }
+
+    /// Writes of one account may follow each other at once.
+    pub fn unspaced_writes(self) -> Self {
+        self.writes(config::UNSPACED)
+    }
+
+    /// Further sections of the config.
+    pub fn config(mut self, text: &str) -> Self {
+        push_line(&mut self.extra, text);
+        self
+    }
+
+    /// Further keys of the client `ci`.
+    pub fn client(mut self, text: &str) -> Self {
+        push_line(&mut self.client, text);
+        self
+    }
+
+    /// Further keys of each account.
+    pub fn account(mut self, text: &str) -> Self {
+        push_line(&mut self.account, text);
+        self
+    }
+
+    /// An account of this name and kind with tokens of these kinds, in place of the usual ones,
+    /// which only the test itself uses then. The clients write for nobody unless [`Setup::client`]
+    /// says for whom.
+    pub fn holder(mut self, name: &str, kind: &str, tokens: &[(&str, &str)], extra: &str) -> Self {
+        self.holders.push_str(&config::account(name, kind, extra));
+        for (kind, secret) in tokens {
+            self.holders.push_str(&config::token(name, kind, secret));
+        }
+        self.is_reader = true;
+        self
+    }
+
+    /// The client `ci` has no account of its own.
+    pub fn reader(mut self) -> Self {
+        self.is_reader = true;
+        self
+    }
+
+    /// The token of this account is one that the upstream does not know.
+    pub fn broken_token(mut self, account: usize) -> Self {
+        self.broken_token = Some(account);
+        self
+    }
+
+    /// Further keys of `[listen]`.
+    pub fn listen(mut self, text: &str) -> Self {
+        push_line(&mut self.listen, text);
+        self
+    }
+
+    /// Another upstream than the emulator.
+    pub fn upstream(mut self, url: String) -> Self {
+        self.upstream = Some(url);
+        self
+    }
+
+    /// Further keys of `[upstream]`.
+    pub fn upstream_keys(mut self, text: &str) -> Self {
+        push_line(&mut self.upstream_keys, text);
+        self
+    }
+
+    /// Starts both.
+    pub async fn start(self) -> World {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let upstream = listener.local_addr().unwrap();
+        let options = Options {
+            dialect: Dialect::Github,
+            base_url: format!("http://{upstream}"),
+            ..Options::default()
+        };
+        let upstream_clock = self.upstream_clock.clone().unwrap_or_else(|| self.clock.clone());
+        let emulator = Server::start(
+            listener,
+            Emulator::new(options, upstream_clock.now()),
+            upstream_clock.clone(),
+            Duration::ZERO,
+        );
+        let tokens =
+            usable_tokens(emulator.with_emulator(|emulator| emulator.tokens()), self.accounts);
+        assert_eq!(
+            tokens.len(),
+            self.accounts,
+            "the emulator's world has too few accounts with a classic token"
+        );
+        let text = self.text(upstream, &tokens);
+        let config = config::parsed(&text);
+        let store: Arc<dyn Store> = match &config.writes.store {
+            WriteStore::File(path) => Arc::new(FileStore::open(path, |_, _| Ok(())).unwrap()),
+            WriteStore::Memory | WriteStore::Redis => Arc::new(MemoryStore::default()),
+        };
+        let current = Current::with_writes(
+            Arc::new(config),
+            self.clock.clone(),
+            Arc::new(Metrics::new()),
+            store,
+            Recovery::default(),
+        );
+        let listening = Listening::open(&current).unwrap();
+        let gateway = current.gateway();
+        let address = listening.addresses[0];
+        let http = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(512).build_http();
+        World {
+            emulator,
+            current,
+            text,
+            gateway,
+            address,
+            clock: self.clock,
+            upstream_clock,
+            tokens,
+            http,
+            listening,
+        }
+    }
+
+    /// A gateway that does not listen yet, with nothing behind it.
+    pub fn gateway_alone(self) -> Arc<Current> {
+        let token = TokenView {
+            token: "emu_none".into(),
+            account: String::new(),
+            kind: "classic",
+            user: None,
+            scopes: Vec::new(),
+            permissions: BTreeMap::new(),
+            note: "",
+        };
+        let text = self.text(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)), &[token]);
+        let config = config::parsed(&text);
+        Current::new(Arc::new(config), self.clock, Arc::new(Metrics::new()))
+    }
+
+    fn text(&self, upstream: SocketAddr, tokens: &[TokenView]) -> String {
+        let url = self.upstream.clone().unwrap_or_else(|| format!("http://{upstream}"));
+        let mut text = config::listen("127.0.0.1:0", &self.listen)
+            + &config::upstream(&url, &(config::GITHUB.to_owned() + &self.upstream_keys));
+        match &self.credentials {
+            Some(credentials) => text.push_str(credentials),
+            None => text.push_str(&self.usual_credentials(tokens)),
+        }
+        text + &self.extra
+            + &config::section("cache", &self.cache)
+            + &config::section("limits", &self.limits)
+            + &config::section("writes", &self.writes)
+    }
+
+    fn usual_credentials(&self, tokens: &[TokenView]) -> String {
+        let mut text = self.holders.clone();
+        let (mut ci, mut other) = (self.client.clone(), String::new());
+        if self.holders.is_empty() {
+            for (index, token) in tokens.iter().enumerate() {
+                let name = format!("account-{index}");
+                let is_broken = self.broken_token == Some(index);
+                let secret = if is_broken { "emu_unknown_token" } else { &token.token };
+                text.push_str(&config::account(&name, "user", &self.account));
+                text.push_str(&config::token(&name, "classic", secret));
+            }
+            other = format!("writes = \"account-{}\"", 1.min(tokens.len() - 1));
+        }
+        if !self.is_reader {
+            ci.insert_str(0, "writes = \"account-0\"\n");
+        }
+        text + &config::client("ci", KEY, &ci) + &config::client("other", OTHER_KEY, &other)
+    }
+}
+
+fn push_line(keys: &mut String, line: &str) {
+    keys.push_str(line);
+    keys.push('\n');
+}
+
+/// Classic tokens with the scope `repo`, one for each account.
+fn usable_tokens(all: Vec<TokenView>, wanted: usize) -> Vec<TokenView> {
+    let mut chosen: Vec<TokenView> = Vec::new();
+    for token in
+        all.into_iter().filter(|token| token.kind == "classic" && token.scopes.contains(&"repo"))
+    {
+        if chosen.len() < wanted && chosen.iter().all(|other| other.account != token.account) {
+            chosen.push(token);
+        }
+    }
+    chosen
+}
